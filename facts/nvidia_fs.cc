@@ -75,7 +75,7 @@ void judge_kernel(const Machine& machine, Findings& rows) {
               fmt::format("Install nvidia-fs {} or later.", full_text(first->nvidia_fs)));
 }
 
-// A kernel that dies with the module, whoever calls it.
+// Judges a kernel that dies with the module, for every program that calls it.
 void judge_task_switch(const Machine& machine, Findings& rows) {
   const auto found = nvidia_fs_of(machine);
   const std::string& release = machine.platform.kernel_release;

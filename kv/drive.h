@@ -50,7 +50,7 @@ class Drive {
   virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
   // Writes at that offset, durably. One thread at a time, as of the next.
   virtual core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
-  // In one step, durably: whoever reads finds the old journal or the new one.
+  // In one step, durably: a reader finds the old journal or the new one.
   virtual core::Status replace_journal(std::span<const std::byte> bytes) = 0;
 };
 

@@ -262,7 +262,7 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
   static constexpr std::uint64_t kKeys = 90;
 
   struct Known {
-    std::uint64_t version = 0;            // 0: there is none, or nobody knows which.
+    std::uint64_t version = 0;            // 0: there is none, or it is not known.
     std::set<std::uint64_t> after_crash;  // Versions that a crash may leave.
     int pins = 0;
   };
@@ -330,7 +330,7 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
     }
     std::vector<std::byte> bytes(bytes_of_key(key));
     const std::uint64_t damaged_before = damaged();
-    memory_.faults.rot = random_() % 100 == 0 ? 1 : 0;  // Not on the way to the drive, where nobody sees which it was.
+    memory_.faults.rot = random_() % 100 == 0 ? 1 : 0;  // Not on the way to the drive, where a test cannot see it.
     const Outcome outcome = get(*tier_, key, bytes);
     memory_.faults.rot = 0;
     if (damaged() > damaged_before) {  // With one of its places it may have lost its pins.

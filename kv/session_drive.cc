@@ -22,14 +22,14 @@ namespace {
 using core::Result;
 using core::Status;
 
-constexpr mode_t kPrivate = 0600;         // Whoever reads a KV cache reads prompts.
+constexpr mode_t kPrivate = 0600;         // A reader of a KV cache reads prompts.
 constexpr std::size_t kByCallerMost = 4;  // Requests: two chunks.
 
 Result<core::RegularFile> open_private(const std::string& path, int flags, const char* step) {
   return core::open_regular(path, flags | O_NOFOLLOW, kPrivate, step);
 }
 
-// Durably: a store whose folder a loss of power takes away has lost what it had committed.
+// Durably: a store whose folder is lost with the power has lost all that it had committed.
 Status make_folder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0) {
     return errno == EEXIST ? core::success() : core::os_failure(errno, "make the store's folder");

@@ -120,7 +120,7 @@ class Simulation {
   void commit() {
     const Faults faults = drive_.faults;
     if (!store_->commit().ok()) return;
-    if (faults.sync > 0) return;  // After a failed flush nobody knows what is there.
+    if (faults.sync > 0) return;  // A failed flush leaves open what is there.
     for (auto& [key, known] : known_) {
       if (known.version == 0) continue;
       known.after_crash = {known.version};

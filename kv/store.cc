@@ -42,7 +42,7 @@ Result<std::unique_ptr<Store>> Store::open(Drive& drive, const StoreSettings& se
   return store;
 }
 
-// Nobody else knows of the store yet.
+// No other thread knows of the store yet.
 Status Store::load() {
   Result<Drive::Journal> read = drive_.read_journal(0);
   if (!read.ok()) return read.status();

@@ -29,8 +29,8 @@ CpuSet allowed_cpus();
 // False where the kernel refuses.
 bool allow_cpus(const CpuSet& cpus);
 
-// How many processes of one job share this host, as torchrun, Open MPI, MPICH, MVAPICH and Slurm say; 1 where nobody
-// does.
+// How many processes of one job share this host, as torchrun, Open MPI, MPICH, MVAPICH and Slurm say; 1 where none of
+// them does.
 unsigned ranks_on_host(Environment environment);
 // Returns how many CPUs one of `ranks` may keep busy, 1 or more: at most those in `allowed`, its part of the CPUs that
 // all ranks have (the cgroup's, else the machine's), and its part of the cgroup's quota. A rank that its launcher bound

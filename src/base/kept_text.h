@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Texts that live as long as the process, for a Status that names a value: its step is a pointer that nobody frees.
+// Texts that live as long as the process, for a Status that names a value: its step is a pointer that is never freed.
 // Bounded, since a program may fail in new ways for ever. Takes no lock, so a child that was forked meanwhile can go
 // on.
 #pragma once

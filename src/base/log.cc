@@ -23,7 +23,7 @@ constexpr std::string_view kNames[] = {"NOTICE", "ERROR", "WARN", "INFO", "DEBUG
 constexpr std::string_view kLineStart = "00-00-0000 00:00:00:000 [pid=";
 constexpr std::size_t kTextMax = 2000;  // Bytes; with what stands before it a line is shorter than PIPE_BUF.
 
-// Targets are never taken apart, since somebody may be writing to one; so they are kept.
+// Targets are never taken apart, since another thread may be writing to one; so they are kept.
 struct Kept {
   LogTarget target;
   const Kept* earlier = nullptr;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A file that stands under its name only when it is whole: it has no name, or an unguessable one in the folder where it
-// is to stand, until publish() gives it the final one in a single step. Whoever opens that name finds what was there
-// before, or all of the new file. Unless published it is gone with its object, and with the process however that ends,
+// is to stand, until publish() gives it the final one in a single step. A reader of that name finds the file from
+// before, or all of the new one. Unless published it is gone with its object, and with the process however that ends,
 // but for two cases of kill -9: where it has a name from the start, since the file system or a caller needs one, and
 // within the moment between two system calls in which a file without a name replaces another.
 //
 // File systems that lack hard links, and renames that replace nothing, need a third call for a name that is not to be
-// replaced: an empty file that nobody may open holds the name until the rename, and stays where kill -9 comes between.
-// A file system that lacks renames as well is refused before a byte is written.
+// replaced: an empty file without permissions holds the name until the rename, and stays where kill -9 comes between. A
+// file system that lacks renames as well is refused before a byte is written.
 //
 // The folder is held open: it may be moved meanwhile. Used by one thread at a time.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace penstock::core {
 
-// Somebody who removes the name that an unfinished file has for the time being, where a signal ends the process.
+// Removes the temporary name of an unfinished file when a signal ends the process.
 class TemporaryName {
  public:
   virtual ~TemporaryName() = default;
@@ -58,9 +58,9 @@ class NewFile {
   int fd() const { return fd_.get(); }
 
   // Writes the file down, gives it its name, writes that down (is_flushed). Fails, with nothing changed under the name,
-  // where there is such a file and it is not to be replaced, where it is a pipe or a device, which nobody wants
-  // replaced, and for whatever else stands in the way; then it may be tried again. Where only the folder could not be
-  // written down, the file has its name all the same, as is_published() says, and a second call writes the folder down.
+  // where there is such a file and it is not to be replaced, where it is a pipe or a device, which is never replaced,
+  // and for all other obstacles; then it may be tried again. Where only the folder could not be written down, the file
+  // has its name all the same, as is_published() says, and a second call writes the folder down.
   Status publish(bool replace);
   bool is_published() const { return is_published_; }
 

@@ -34,7 +34,7 @@ class ReachableMemoryTest : public testing::TestWithParam<Way> {
     if (GetParam() == Way::any) return is_reachable(memory, size, access);
     if (GetParam() == Way::pages) return are_pages_reachable(begin / page_ * page_, begin + size, access);
     const Mapped answer = is_mapped_for(begin, begin + size, access);
-    // Before Linux 6.11 nobody tells.
+    // Before Linux 6.11 the kernel does not tell.
     return answer == Mapped::never ? is_reachable(memory, size, access) : answer == Mapped::yes;
   }
   bool can_read(const char* memory, std::size_t size) const { return can(Access::read, memory, size); }
@@ -95,7 +95,7 @@ TEST_P(ReachableMemoryTest, AMappedFileEndsWhereTheFileDoes) {
   ::munmap(mapped, kPages * page_);
 }
 
-// Asking leaves memory that nobody has touched as it is; looking at it makes pages of it.
+// Asking leaves untouched memory as it is; looking at it makes pages of it.
 TEST_P(ReachableMemoryTest, AProcessThatHadNoDescriptorLeftAsksTheKernelAgain) {
   const auto begin = reinterpret_cast<std::uintptr_t>(base_);
   if (GetParam() != Way::any) GTEST_SKIP() << "of the one way that chooses";

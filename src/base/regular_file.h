@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Opens what must be a regular file, whatever lies under its name. A pipe would have whoever opens it wait for ever,
-// and a device may do something when it is opened.
+// Opens what must be a regular file, whatever lies under its name. To open a pipe may take for ever, and a device may
+// do something when it is opened.
 #pragma once
 
 #include <fcntl.h>

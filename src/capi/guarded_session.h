@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A session whose users may close it at any time: calls enter and leave it, closing waits for those inside, and who
-// comes later is told that it is closed. Handles of the C API share one and keep its memory, not its work; cufile/ has
-// one behind its count of opened drivers.
+// A session whose users may close it at any time: calls enter and leave it, closing waits for those inside, and later
+// calls are told that it is closed. Handles of the C API share one and keep its memory, not its work; cufile/ has one
+// behind its count of opened drivers.
 #pragma once
 
 #include <atomic>

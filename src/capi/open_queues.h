@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The queues that a session's handles stand for. A call that gives memory back asks them to finish their requests into
-// it first, so that a queue may outlive the memory of requests that nobody has reaped. Thread-safe.
+// it first, so that a queue may outlive the memory of requests that were not reaped. Thread-safe.
 #pragma once
 
 #include <list>

@@ -45,7 +45,7 @@ std::string own_library() {
   return found ? facts.dli_fname : "";
 }
 
-// Where nobody reads any more, the signal for it would end the program.
+// Blocks SIGPIPE, which would end the program when the reader of the pipe is gone.
 class HeldPipeSignal {
  public:
   HeldPipeSignal() {

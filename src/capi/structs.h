@@ -48,7 +48,7 @@ inline constexpr std::uint32_t kFirstSize<penstock_stripe_options> = 40;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_stripe_info> = 32;
 
-// Nothing larger is believed: it is memory that nobody has set.
+// A larger size is not believed: it comes from memory that was never set.
 inline constexpr std::uint32_t kStructSizeMax = 64u << 10;
 
 template <typename T>

@@ -14,7 +14,7 @@ constexpr std::uint64_t kKib = 1024;
 
 unsigned bit(bool on, unsigned position) { return on ? 1u << position : 0u; }
 
-// A number that somebody chose. NVIDIA's own defaults say nothing of what is good here, neither built in nor in the
+// A number that the user chose. NVIDIA's own defaults say nothing of what is good here, neither built in nor in the
 // file that a package installs.
 std::uint64_t number_or(const Settings& settings, Setting setting, std::uint64_t otherwise) {
   const Settings defaults;
@@ -40,7 +40,7 @@ bool has_gpu_path(const Config& config) {
 }
 
 bool is_allowed(const PathTraits& path, const Settings& settings) {
-  if (path.pretends) return true;  // Somebody asked for it by name.
+  if (path.pretends) return true;  // The user named it.
   if (path.host_memory) return settings.is_on("properties.allow_system_memory");
   if (path.posix) return allows_posix(settings);
   return !is_posix_alone(settings) && (!path.compat || allows_posix(settings));

@@ -158,7 +158,7 @@ bool CufileDriver::enter_or_open(Status& status) {
   status = open_implicitly();
   if (!status.ok()) return false;
   const bool inside = gate_.enter();
-  if (!inside) status = failure(Code::closed, "use the driver");  // Somebody closed it just now.
+  if (!inside) status = failure(Code::closed, "use the driver");  // Another thread closed it just now.
   return inside;
 }
 

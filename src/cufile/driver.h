@@ -50,8 +50,8 @@ class CufileDriver {
     const bool inside_;
   };
 
-  // The settings in force while open, those of the latest time before that. For whoever asks while the driver is
-  // closed there is parameter().
+  // The settings in force while open, those of the latest time before that. While the driver is closed, ask
+  // parameter().
   Settings settings();
   bool is_on(Setting setting);
   std::int64_t number(Setting setting);
@@ -82,7 +82,7 @@ class CufileDriver {
   const std::uint32_t forks_ = fork_count();
   // For opening and closing. Never taken inside the gate, for which closing waits.
   Mutex mutex_ ACQUIRED_BEFORE(settings_mutex_);
-  // The parent's was open, and nobody here has closed or opened it.
+  // The parent's was open, and this process has neither closed nor opened it.
   bool is_inherited_ GUARDED_BY(mutex_) = false;
   long use_count_ GUARDED_BY(mutex_) = 0;
   std::atomic<bool> was_open_{false};

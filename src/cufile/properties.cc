@@ -29,7 +29,7 @@ CUfileError_t set(const core::Staged& values) {
 // As NVIDIA's: these two open the driver.
 CUfileError_t set_opening(core::Setting setting, std::size_t size) {
   core::Status opened;
-  // Not inside while it is set: the driver may be closing, which waits for whoever is inside.
+  // Not inside while it is set: the driver may be closing, which waits for calls that are inside.
   if (const core::CufileDriver::Use use(driver(), opened); !use) return core::cufile_error(opened);
   if (size > static_cast<std::size_t>(setting.row().high)) return core::cufile_error(CU_FILE_INVALID_VALUE);
   const core::Value value = number(size);

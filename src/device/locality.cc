@@ -71,7 +71,7 @@ void ThreadPlace::stay_near(const std::string& pci_address) {
   asked_ = true;
   current_ = pci_address;
   const CpuSet now = allowed_cpus();
-  // Where it is not where we left it, somebody else has spoken since.
+  // A place that is not ours was set by others since.
   if (!placed_ || now != placed_at_) allowed_ = now;
   CpuSet wanted = placement_.cpus & allowed_;
   if (placement_.by == Placement::By::device && !pci_address.empty()) wanted = cpus_near(pci_address) & allowed_;

@@ -15,8 +15,8 @@
 namespace penstock::core {
 namespace {
 
-// Blocks that could not be given back while a stream was held. They are still page-locked, and serve whoever wants a
-// block of the same size next.
+// Blocks that could not be given back while a stream was held. They are still page-locked, and serve the next caller
+// that wants a block of the same size.
 class Leftovers {
  public:
   static Leftovers& of_process() {

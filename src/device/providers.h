@@ -19,7 +19,7 @@ namespace penstock::core {
 // The treatment of a provider if the user does not say which devices are wanted.
 enum class Unasked : std::uint8_t {
   opened,    // Its devices are, where there are any.
-  stand_in,  // Its devices are where nobody else's are.
+  stand_in,  // Its devices are where no other provider's are.
   left,      // It is not looked at.
 };
 

@@ -49,7 +49,7 @@ class StreamBlock {
 
   std::uint32_t begun[kSlots] = {};  // By slot: the value that its word ends at.
   std::uint32_t to_be_acknowledged = 0;
-  const void* user = nullptr;  // The latest: for whoever looks for what was lost.
+  const void* user = nullptr;  // The latest: for callers that look for lost blocks.
 
  private:
   friend class StreamMemory;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The words of every reason, whoever owns it.
+// The words of every reason, for the core's and for all paths'.
 #pragma once
 
 #include "core/reason.h"

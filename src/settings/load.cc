@@ -147,7 +147,7 @@ unsigned workers_for(unsigned cpus, bool is_throughput) { return std::min(cpus, 
 
 namespace {
 
-// Defaults that are the machine's to say, where nobody else did.
+// Sets defaults that depend on the machine, where no value was given.
 void apply_machine(Settings& settings, Environment environment) {
   // Pages that are kept cannot be given back to the machine until they are let go.
   constexpr std::uint64_t kCachePart = 4;
@@ -174,8 +174,8 @@ bool names_file(std::string_view name) {
   return name.starts_with(kPrefix) && is_near(name.substr(kPrefix.size()), kFile.substr(kPrefix.size()));
 }
 
-// A name with a slip in it says nothing to anybody. It is an error where what it was meant for can forbid something,
-// and would take the value: another's PENSTOCK_PATH=/opt/penstock is no list of paths.
+// A name with a slip in it means nothing. It is an error where the setting that was meant can forbid something, and
+// would take the value: another program's PENSTOCK_PATH=/opt/penstock is no list of paths.
 void report_variable(LoadedSettings& loaded, std::string_view name, const char* value) {
   const bool is_cufiles = name.starts_with("CUFILE_");
   const std::optional<Setting> near = names_file(name) ? std::nullopt : variable_near(name);

@@ -33,8 +33,8 @@ struct SettingRow {
   std::string_view printed = "";              // The name in NVIDIA's gdscheck, if it is not `key`.
   int parameter = -1;                         // The enumerator of cufile.h, of the type that the kind tells.
   // It can forbid something: a fallback through host memory, a direct path that lost data, a place, host memory, the
-  // page cache. Passed over or misread, it would let happen what the user forbade, and nobody would hear of it. So one
-  // that is misspelt or has no sense keeps the driver closed, in /etc/cufile.json as well.
+  // page cache. Passed over or misread, it would let happen what the user forbade, and the user would not hear of it.
+  // So one that is misspelt or has no sense keeps the driver closed, in /etc/cufile.json as well.
   bool forbids = false;
 };
 

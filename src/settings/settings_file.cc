@@ -39,7 +39,7 @@ class Taker {
   }
   bool number_float(double, const std::string&) { return take(std::nullopt); }
   bool string(std::string& value) {
-    // No path, name or word has one, and whoever takes the text as C does would see another.
+    // No path, name or word has one, and C code that takes the text would see another.
     if (value.find('\0') != std::string::npos) return take(std::nullopt);
     return take(Value(std::move(value)));
   }
@@ -66,7 +66,7 @@ class Taker {
       assign(*known, std::nullopt);
       passing_over_ = 1;
     } else {
-      // Whoever misspelt a section meant what is in it.
+      // A user who misspelt a section meant its keys.
       ++unknown_levels_;
       enter();
     }

@@ -32,7 +32,7 @@ bool any_word(std::string_view words, Visit visit) {
   return false;
 }
 
-// A part of somebody's text, fit for a sentence.
+// A part of a user's text, fit for a sentence.
 std::string shown(std::string_view text);
 
 bool same_word(std::string_view one, std::string_view other);  // In letters of either case.

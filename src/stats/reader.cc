@@ -72,7 +72,7 @@ class Reader {
  public:
   Reader(std::span<const std::byte> segment, const Shape& shape) : segment_(segment), shape_(shape) {}
 
-  // Two counts of one name would be one count to whoever reads them by name.
+  // Two counts of one name would be one count to a reader that goes by names.
   bool has_names_of_their_own() const {
     return are_different(0, shape_.header.paths) && are_different(shape_.header.paths, shape_.header.reasons);
   }

@@ -31,7 +31,7 @@ struct StatsHistogram {
   std::string path;
   Op op = Op::read;
   std::vector<std::uint64_t> sizes;
-  std::vector<std::uint64_t> latencies;  // All zero where nobody measured.
+  std::vector<std::uint64_t> latencies;  // All zero where nothing was measured.
   std::uint64_t latency_sum = 0;         // Nanoseconds.
   std::uint64_t direct_bytes = 0;        // Bytes of the path around the page cache; see StatsSnapshot.
 };

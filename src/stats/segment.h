@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Zeroed memory that other processes of the same user, and root, can read: a memfd, found through /proc/PID/fd. So no
-// file is left whatever ends the process, nobody can guess or prepare a name, and the kernel decides who may look.
+// file is left whatever ends the process, no name can be guessed or prepared, and the kernel decides who may look.
 // Where no memfd is to be had it is plain memory, and sharing() says why.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the statistics segment behind a descriptor in /proc/PID/fd, without trust in whoever made it. It is read, never
-// mapped: a mapping would turn holes of a stranger's file into memory. For process_stats.cc.
+// Reads the statistics segment behind a descriptor in /proc/PID/fd, without trust in the process that made it. It is
+// read, never mapped: a mapping would turn holes of a stranger's file into memory. For process_stats.cc.
 #pragma once
 
 #include <cstddef>

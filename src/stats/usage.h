@@ -20,7 +20,7 @@
 namespace penstock::core {
 
 // Adds up the time during which at least one of all that begin and end is under way. One word has how many there are
-// and since when, so that nobody sees the one without the other.
+// and since when, so that no thread sees the one without the other.
 class BusyTime {
  public:
   using Nanoseconds = std::uint64_t;  // By a clock that does not go back.

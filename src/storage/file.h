@@ -53,7 +53,7 @@ class File {
   ~File();
 
   const FileFacts& facts() const { return facts_; }
-  // Before anybody else knows of the file.
+  // Before any other thread knows of the file.
   void deny_direct_paths() { facts_.denied = true; }
   void count_in(FileUsage& usage) { usage_ = &usage; }
   // The counts of this file's requests for a report, kept by front ends; null where no report was asked for.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A file's own pages in the page cache, as memory of this process: mapped once, for a device's DMA engine to fetch
-// from, or to put into. Nobody touches the mapping, so that a file cut short under it ends nothing with SIGBUS.
+// from, or to put into. No CPU touches the mapping, so that a file cut short under it ends nothing with SIGBUS.
 //
 // PageWatch tells afterwards whether a mapping's pages were the file's all the while. The kernel takes a page out of
 // every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and puts
-// it back into ours only when somebody touches it, which nobody does. So a page that is still there was never away.
-// While it tries to move a page within memory, to make room for a huge one, the kernel notes that in its place.
+// it back into ours only when a CPU touches it, which none does. So a page that is still there was never away. While it
+// tries to move a page within memory, to make room for a huge one, the kernel notes that in its place.
 #pragma once
 
 #include <cstddef>

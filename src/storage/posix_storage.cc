@@ -123,7 +123,7 @@ Result<Scratch> make_nameless_scratch(const UniqueFd& folder) {
   return Scratch(std::move(file));
 }
 
-// The name cannot be guessed, so that nobody has it taken; O_EXCL follows no link. With O_NOFOLLOW or O_TMPFILE among
+// The name cannot be guessed, so that it is not taken yet; O_EXCL follows no link. With O_NOFOLLOW or O_TMPFILE among
 // its flags NVIDIA's library would refuse the descriptor.
 Result<Scratch> make_named_scratch(UniqueFd folder) {
   std::uint64_t random[2];
@@ -220,8 +220,8 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
   return opened;
 }
 
-// Where its layers lie on several file systems, overlayfs gives a file another device and number when somebody writes
-// to it for the first time: it moves to the upper layer.
+// Where its layers lie on several file systems, overlayfs gives a file another device and number when it is written to
+// for the first time: it moves to the upper layer.
 bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) {
   struct stat status;  // Not zeroed first: it is asked for every request.
   if (::fstat(fd, &status) != 0) return false;
@@ -348,7 +348,7 @@ bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size)
 
 // ext4 lets go of such blocks when the file is cut, and in no other way. A lease, had by an open file that no other
 // stands beside, keeps others from opening it meanwhile; were one to try, the kernel would send a signal: SIGURG, which
-// harms nobody, in place of SIGIO, which ends a program.
+// does no harm, in place of SIGIO, which ends a program.
 bool PosixStorage::release_blocks_behind_end(int fd) {
   if (::fcntl(fd, F_GETLEASE) != F_UNLCK || ::fcntl(fd, F_GETOWN) != 0) return false;  // The program has its own ideas.
   const int signal_before = ::fcntl(fd, F_GETSIG);

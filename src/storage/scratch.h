@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file of our own on somebody's storage, for a self-test to write to. Where it has a name, it loses it with this
+// A file of our own on a user's storage, for a self-test to write to. Where it has a name, it loses it with this
 // object. Made by Storage::open_scratch().
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace penstock::core {
 
 enum class ScratchKind {
-  nameless,  // Nobody else can open it, and nothing is ever left of it.
+  nameless,  // No other process can open it, and nothing is ever left of it.
   named,     // For code that opens it a second time, by its name.
 };
 

@@ -58,9 +58,9 @@ class Storage {
   // is, so that whatever becomes of the write, the file is no longer than what was written. A wish, and no promise:
   // false where nothing was given.
   virtual bool preallocate(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return false; }
-  // Gives the blocks behind the file's end back. Only where nobody else has the file open, since it means cutting it
-  // where it ends just now: false else. The descriptor shares its open file with the caller's own alone, who has no
-  // write under way.
+  // Gives the blocks behind the file's end back. Only where no other open file has it, since it means cutting it where
+  // it ends just now: false else. The descriptor shares its open file with the caller's own alone, who has no write
+  // under way.
   virtual bool release_blocks_behind_end(int /*fd*/) { return false; }
   // A file in the folder of an open one, and on its file system, for us to write to, with O_DIRECT.
   virtual Result<Scratch> open_scratch(int fd, ScratchKind kind) = 0;

@@ -92,7 +92,7 @@ UringRing::~UringRing() {
   // unmounted, and its memory, so that the next ring does not pin its own beside it.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
   if (region_room_ != 0) drop_memory();
-  if (!owns_its_descriptor()) ring_->ring_fd = -1;  // So that the end of the ring closes nobody else's.
+  if (!owns_its_descriptor()) ring_->ring_fd = -1;  // So that the end of the ring closes no descriptor of others.
   ::io_uring_queue_exit(ring_.get());
 }
 
@@ -185,7 +185,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
   }
 }
 
-// Before Linux 5.11 a limit is an operation of its own, with a completion that nobody asked for.
+// Before Linux 5.11 a limit is an operation of its own, with a completion that was not asked for.
 bool UringRing::wait_until(std::chrono::steady_clock::time_point deadline) {
   if ((ring_->features & IORING_FEAT_EXT_ARG) == 0 || !submit().ok() || unsubmitted_ > 0) return false;
   const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A manifest, which is a small JSON file, says that several files are one object; the block behind the bytes of each
-// member says which object and which member it is. docs/reference/stripe-format.md has both formats. Anybody may have
-// written manifests and members: all that is not exactly as it should be is refused with a sentence. Pure.
+// member says which object and which member it is. docs/reference/stripe-format.md has both formats. Manifests and
+// members may come from strangers: all that is not exactly as it should be is refused with a sentence. Pure.
 #pragma once
 
 #include <string>

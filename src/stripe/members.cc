@@ -76,7 +76,7 @@ std::string random_id() {
   return id;
 }
 
-// Without links and relative parts: it has to mean the same to whoever reads the manifest.
+// Without links and relative parts: it has to mean the same to every reader of the manifest.
 Result<std::string> real_folder(const std::string& folder) {
   char* const real = ::realpath(folder.c_str(), nullptr);
   if (real == nullptr) return errno_at(errno, "open the folder", folder);

@@ -21,7 +21,7 @@ namespace penstock::core {
 constexpr const char* kFlowControlFolder = "/dcb/";
 
 struct FlowControl {
-  std::optional<std::uint8_t> priorities;  // Bit 3: on for priority 3. Nothing where nobody tells.
+  std::optional<std::uint8_t> priorities;  // Bit 3: on for priority 3. Nothing if the kernel does not tell.
   std::string why_unknown;                 // A sentence's end: "the driver tells nothing of it"; "" if it is known.
 };
 

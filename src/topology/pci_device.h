@@ -2,8 +2,8 @@
 
 // The PCI devices of a machine and how they hang together, from /sys/bus/pci/devices.
 //
-// For whoever must find GPUs, drives and the switches between them. It opens no device and changes none; above all
-// it never touches p2pmem/allocate: on a GPU that file hands out memory which belongs to others.
+// For code that must find GPUs, drives and the switches between them. It opens no device and changes none; above all it
+// never touches p2pmem/allocate: on a GPU that file hands out memory which belongs to others.
 #pragma once
 
 #include <array>

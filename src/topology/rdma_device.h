@@ -2,10 +2,10 @@
 
 // The RDMA devices of a machine, from /sys/class/infiniband, and what their network interfaces tell.
 //
-// For whoever judges a fabric. It reads, and judges nothing. The kernel's files do not tell the MTU of a port: on
+// For code that judges a fabric. It reads, and judges nothing. The kernel's files do not tell the MTU of a port: on
 // Ethernet it follows from the interface's. On InfiniBand it stays unknown: neither /sys nor netlink of RDMA has it
-// (nldev, RDMA_NLDEV_CMD_PORT_GET), and the verbs' QUERY_PORT answers only who has had the driver make a context first,
-// in a form of each driver's own, which takes resources of the device.
+// (nldev, RDMA_NLDEV_CMD_PORT_GET), and the verbs' QUERY_PORT answers only a process that has had the driver make a
+// context first, in a form of each driver's own, which takes resources of the device.
 #pragma once
 
 #include <cstdint>

@@ -192,7 +192,7 @@ class Taker {
   std::size_t offset_count_ = 0;  // and how many offsets.
 };
 
-// Sorted, since a table of hashes could be made slow by whoever chooses the names.
+// Sorted, since the names come from strangers, who could choose them so that a table of hashes is slow.
 template <typename Items, typename NameOf>
 std::optional<std::string_view> given_twice(const Items& items, NameOf name_of_item) {
   std::vector<std::string_view> names;

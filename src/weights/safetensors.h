@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The header of a safetensors file: 8 bytes that say its size, little-endian, then JSON that says where each tensor
-// lies in the bytes behind it. Whoever loads or saves weights parses it from bytes they have read, and writes it as
-// bytes that they store: nothing here touches a file or the tensors' contents.
+// lies in the bytes behind it. Loaders and savers of weights parse it from bytes they have read, and write it as bytes
+// that they store: nothing here touches a file or the tensors' contents.
 //
 // The parser takes all that the format allows and nothing beside it, since a header comes from strangers: the tensors
 // it gives cover the data exactly, each lies within it, and their sizes are the ones that their types and shapes say.

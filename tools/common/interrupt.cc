@@ -25,7 +25,7 @@ constexpr timespec kTimeForTheLibrary{0, 200'000'000};
 constexpr timespec kTimeToRest{0, 600'000'000};
 constexpr timespec kTimeToRemove{0, 100'000'000};
 constexpr std::size_t kStackSize = std::size_t{256} << 10;
-constexpr int kNudge = SIGURG;  // Ignored by default, and nobody else here uses it.
+constexpr int kNudge = SIGURG;  // Ignored by default, and used for nothing else here.
 
 std::atomic<int> caught_signal{0};
 std::atomic<void (*)()> tidy_at_the_end{nullptr};

@@ -24,7 +24,7 @@ using core::printable;
 
 class Text;
 
-// Shown on a terminal alone, unless somebody asked for it or against it.
+// Shown on a terminal alone, unless the user asked for it or against it.
 enum class Color : std::uint8_t { green, yellow, red, bold };
 
 namespace terminal {
@@ -112,13 +112,13 @@ class Screen {
   ~Screen();
 
   Size size() const;  // Now.
-  // In one write. Lines that are too many or too long are cut off. False where nobody sees them any more.
+  // In one write. Lines that are too many or too long are cut off. False if the terminal is gone.
   bool show(const std::vector<Text>& lines);
   // The key that was pressed until `end`; 0 for none, also when the size changes, and when it is interrupted.
   char key_until(Time end);
 
  private:
-  int keyboard_;  // -1 where nobody can type.
+  int keyboard_;  // -1 where there is none.
 };
 
 }  // namespace penstock::tools

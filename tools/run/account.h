@@ -21,7 +21,7 @@ struct Account {
   std::string library;       // Ours, which was put in front.
   std::string out_of_reach;  // Why the program could not have it, or "".
   std::vector<ProcessSeen> processes;
-  std::map<pid_t, std::string> reports;  // By whom: text, or JSON.
+  std::map<pid_t, std::string> reports;  // By process: text, or JSON.
 };
 
 // Which libcufile was mapped, and whose calls came first: lines for --which.

@@ -60,7 +60,7 @@ class ProcessFamily {
   // How long to wait for the next look: short at first, for programs that do not live long, and while a program's
   // loader has not come to its libraries; then so that looking takes no more than a hundredth of one CPU.
   std::chrono::nanoseconds pause() const;
-  // A child has ended, and nobody has waited for it: the kernel still says how much it read.
+  // A child has ended, and was not waited for: the kernel still says how much it read.
   void look_at_end_of(pid_t process);
 
   std::vector<ProcessSeen> processes() const;

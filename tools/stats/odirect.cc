@@ -101,7 +101,7 @@ void add_descriptor(const Here& here, const std::string& folder, const std::stri
   if (!is_new) return;
   file.path = path;
   file.size = static_cast<std::uint64_t>(facts.st_size);
-  // To open it would end a lease that somebody has on it.
+  // To open it would end a lease that a process has on it.
   const bool is_leased = fdinfo.find("LEASE") != std::string::npos;
   if (!is_far && !is_leased && found.size() <= kFilesJudged) judge(here, descriptor, file);
 }

@@ -18,7 +18,7 @@ using namespace cuda;
 
 using namespace std::chrono_literals;
 
-constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then somebody else has the GPU.
+constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then another program has the GPU.
 // The looks for a long copy, about twice as long as it takes alone: if it is not over by then, others have the link,
 // and asking would keep a CPU for each. The shorter one takes less time than waking up.
 constexpr std::size_t kLongCopy = 1u << 20;
@@ -159,7 +159,7 @@ Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
 }
 
 // Looks so often, then between timed sleeps; where the last such wait was a long one, between timed sleeps from the
-// start, unless it is a short one that is waited for. False where that was not enough: then somebody else has the GPU.
+// start, unless it is a short one that is waited for. False where that was not enough: others have the GPU.
 template <typename There>
 bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
   if (there()) return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A stream of ours in one context. CudaDevice opens them. A marker is an event; behind a launch of many small copies it
-// is the number that the kernel signals, and then nobody asks the driver. Every call enters the context, which costs
-// about as much as a call itself: whoever has several things to do says so in one (copy_many, copy_and_wait).
+// is the number that the kernel signals, and then the driver is not asked. Every call enters the context, which costs
+// about as much as a call itself: callers with several copies give them to one call (copy_many, copy_and_wait).
 #pragma once
 
 #include <vector>

@@ -110,7 +110,7 @@ int CudaDevice::attribute(int which) const {
   return is_told ? value : 0;
 }
 
-// Drivers before CUDA 11.3 have neither the attribute nor the call: there, nobody could do more.
+// Drivers before CUDA 11.3 have neither the attribute nor the call: there is no more to do there.
 Status CudaDevice::settle_peer_writes() {
   constexpr const char* kStep = "flush what other devices have written to the GPU";
   if (writes_settle_themselves_.load(std::memory_order_relaxed)) return success();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A kernel of ours in one context: loaded when it is first wanted, by one thread, for which nobody waits. Thread-safe.
+// A kernel of ours in one context: loaded when it is first wanted, by one thread; no other waits for it. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -2,7 +2,7 @@
 
 // Many small copies by one launch of a kernel (scatter_kernel.h), for the copy queues of one context. Where it cannot
 // be had, or had better not be used, launch() says so and the caller copies one by one. Thread-safe; takes no lock but
-// to load the kernel, once, which nobody waits for.
+// to load the kernel, once, and no other thread waits for that.
 #pragma once
 
 #include <span>

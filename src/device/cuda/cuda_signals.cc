@@ -31,7 +31,7 @@ bool CudaSignals::open(CUstream stream) {
   return true;
 }
 
-// The counter is zero: every launch leaves it so, and whoever gave the signal back had waited for theirs.
+// The counter is zero: every launch leaves it so, and a signal is given back after all its launches.
 CudaSignals::Signal* CudaSignals::take() {
   if (!open_.load(std::memory_order_acquire)) return nullptr;
   for (Signal& signal : signals_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a kernel of ours tells that it is over without anybody asking the driver: by a word in page-locked memory, which
-// its last block writes. Asking takes the driver's lock, which eight threads that wait keep from those that launch.
+// How a kernel of ours tells that it is over without a call to the driver: by a word in page-locked memory, which its
+// last block writes. Asking takes the driver's lock, which eight threads that wait keep from those that launch.
 //
 // One signal belongs to one copy queue at a time. There are a few dozen to a context; a queue that gets none goes by
 // events.

@@ -19,7 +19,7 @@ class CudaStreamHome final : public StreamHome {
 
   bool has_words() const override { return has_words_; }
   bool reaches(const PointerFacts& memory, const void* base) const override;
-  // Asks only about streams that wait for no default stream: asking about that one could spoil somebody's capture.
+  // Asks only about streams that wait for no default stream: asking about that one could spoil a capture.
   bool is_through(void* stream) override;
   Status call(void* stream, void (*function)(void*), void* argument) override;
   Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) override;

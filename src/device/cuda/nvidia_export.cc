@@ -349,7 +349,7 @@ Status NvidiaExport::make_pages(Export& made) {
   return done(kMap, {result < 0 ? os_failure(-result, kMap) : success()});
 }
 
-// From the last step to the first: no page may be reached once the memory is somebody else's.
+// From the last step to the first: no page may be reached once the memory is another owner's.
 void NvidiaExport::undo(const Export& made) {
   if (made.mapped != nullptr) kernel_.unmap(made.mapped, made.size);
   if (made.pages != nullptr) free_pages(made);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The kernel that makes many small copies at once, as PTX: the driver compiles it for whatever GPU there is, of compute
-// capability 5.2 and later. The list of copies travels with the launch, so that nobody has to keep it. Bytes may lie
+// capability 5.2 and later. The list of copies travels with the launch, so the caller need not keep it. Bytes may lie
 // anywhere; where both ends of a copy are equally far from a multiple of sixteen, they go by sixteens, else one by one.
 #pragma once
 

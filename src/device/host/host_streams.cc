@@ -100,7 +100,7 @@ void HostStreamHome::wait_until_done(const Stream& stream, std::uint64_t given) 
   --waiting_;
 }
 
-// Whoever finds the stream busy leaves the rest to the thread that is at it.
+// A thread that finds the stream busy leaves the rest to the one that is at it.
 void HostStreamHome::go_on(Stream& stream) {
   if (stream.busy) return;
   stream.busy = true;

@@ -16,7 +16,7 @@ namespace penstock::core {
 
 class HostStreamHome final : public StreamHome {
  public:
-  // The one of the process. Anew in a forked child, where nobody would go on with the parent's.
+  // The one of the process. Anew in a forked child, which has no thread to go on with the parent's.
   static HostStreamHome& of_process();
 
   bool has_words() const override { return true; }

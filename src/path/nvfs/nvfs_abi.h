@@ -9,7 +9,7 @@
 //
 // A mapping ("group") is a shadow buffer (mmap of a device node), a pinned range of GPU memory and a page for results
 // (the fence page), tied together by one MAP for life. READ and WRITE name the shadow buffer. The module believes its
-// caller: many a bad argument ends in an assertion of the kernel. So nobody but NvfsGroup (nvfs_group.h) makes them.
+// caller: many a bad argument ends in an assertion of the kernel. So only NvfsGroup (nvfs_group.h) makes them.
 #pragma once
 
 #include <linux/ioctl.h>

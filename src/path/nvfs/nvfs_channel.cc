@@ -157,8 +157,8 @@ Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
   return finish_copying(status);
 }
 
-// Also where not all could be queued: nobody uses the memory again before those that were have come to their end. Where
-// waiting fails, it is not safe to use again.
+// Also where not all could be queued: the memory is not used again before the queued copies have ended. If waiting
+// fails, it is not safe to use again.
 Status NvfsChannel::finish_copying(const Status& queued) {
   Status status = copies_->record(0);
   if (status.ok()) status = copies_->wait(0, true);

@@ -23,7 +23,7 @@ std::uint64_t pci_number(const char* address) {
 
 }  // namespace
 
-// NVIDIA's driver hands out no less than a GPU page to anybody, so the rest of one is the same process's.
+// NVIDIA's driver hands out no less than a GPU page, so the rest of one is the same process's.
 std::optional<GpuRange> gpu_range_of(const DeviceFacts& device, std::uint64_t base, std::uint64_t size) {
   if (base == 0 || size == 0 || size > UINT64_MAX - base - kGpuPage) return std::nullopt;
   const std::uint64_t begin = align_down(base, kGpuPage), end = align_up(base + size, kGpuPage);

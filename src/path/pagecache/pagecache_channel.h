@@ -2,7 +2,7 @@
 
 // Chunks whose pages are registered: the device's DMA engine fetches them out of the page cache, or puts them there.
 // Only when it has, and the pages turn out to have been the file's all the while, do they count as moved; else the
-// chunk is refused with ESTALE, and bounced by whoever asked.
+// chunk is refused with ESTALE, and its BouncingChannel bounces it.
 #pragma once
 
 #include <vector>

@@ -10,7 +10,7 @@ namespace {
 // A mebibyte each: first guesses. Eight workers took 20'500 on an H200 machine and 30'000 on H100 machines, and two
 // processes beside each other 40'000 and more (2026-11-21 to 25).
 constexpr std::uint64_t kBounceGuess = 22'000;
-// Where CPU counts nobody bounces to find out, unless registering turns out to be slower than that.
+// Where CPU counts, requests are not bounced to find out, unless registering turns out to be slower than that.
 constexpr std::uint64_t kThriftyBounceGuess = 40'000;
 constexpr double kThriftyWeight = 0.1;
 constexpr std::uint64_t kBounceCpuGuess = 170'000;  // By the CPUs of all of them.

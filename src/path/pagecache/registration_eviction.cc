@@ -124,7 +124,7 @@ std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
   return nullptr;
 }
 
-// Null where it is in use, or not registered. Whoever holds an extent says so before they look at its state.
+// Null where it is in use, or not registered. A thread that holds an extent says so before it looks at its state.
 std::unique_ptr<Registration> RegistrationCache::take_unused_locked(Extent& extent) {
   if (extent.state() != State::registered) return nullptr;
   extent.state_.store(State::evicting);
@@ -165,7 +165,7 @@ void RegistrationCache::evict(Extent& extent) {
   if (evicted != nullptr) unregister(std::move(evicted));
 }
 
-// By the cache's own thread: whoever asks for a loan must not call the device.
+// By the cache's own thread: a caller that asks for a loan must not call the device.
 void RegistrationCache::evict_later(CachedFile& file, std::uint64_t index) {
   const MutexLock lock(mutex_);
   Extent* const extent = file.find(index);

@@ -15,7 +15,7 @@ namespace penstock::core {
 
 class Extent;
 
-// Pages of a file that a device has. Whoever evicts it owns it, and needs neither file nor extent any more.
+// Pages of a file that a device has. The thread that evicts it owns it, and needs neither file nor extent any more.
 struct Registration {
   Extent* extent = nullptr;  // Until it is evicted.
   Device* device = nullptr;

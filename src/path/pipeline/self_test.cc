@@ -113,7 +113,7 @@ class Tester {
     });
   }
 
-  // The file's own bytes, read both ways. Where somebody writes to it meanwhile, they may differ once or twice.
+  // The file's own bytes, read both ways. If another process writes to it meanwhile, they may differ once or twice.
   Proof try_read_of_user(int fd, std::uint64_t file_size) {
     size_ = std::min<std::uint64_t>(size_, align_down(file_size, block_));
     if (size_ == 0) return {pipeline_reason::no_scratch};

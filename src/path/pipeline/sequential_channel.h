@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // For paths that can do no more than run() a chunk from start to end: chunks go one at a time, on the polling thread,
-// so that workers, each with a channel, run them side by side. There is room for one, so that nobody takes what another
-// could begin.
+// so that workers, each with a channel, run them side by side. There is room for one, so that no worker takes a chunk
+// that another could begin.
 #pragma once
 
 #include <optional>

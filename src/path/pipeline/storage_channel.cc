@@ -42,7 +42,7 @@ bool may_be_a_collision(Op op, int error) { return op == Op::read && error == EI
 
 // A page of which this writes a part, directly, may be in the hands of another request that writes the rest through the
 // page cache. The kernel keeps the two apart by the inode's lock, which a write holds for as long as its caller waits
-// and gives up early where nobody does.
+// and gives up early if no caller does.
 bool shares_a_page(const Task& task) {
   return task.op == Op::write && !is_aligned(task.chunk.io_offset | task.chunk.io_size, page_size());
 }

@@ -105,7 +105,7 @@ Result<std::size_t> NvidiaFsMover::move(Op op, int fd, std::byte* memory, std::s
     }
     const Clock::duration took = Clock::now() - began;
     const std::optional<std::uint64_t> after = count(op);
-    if (!before || !after || *after < *before) return size;  // Nothing is counted, or somebody began anew.
+    if (!before || !after || *after < *before) return size;  // Nothing is counted, or the counts were reset.
     std::this_thread::sleep_for(took);
     const std::uint64_t others = count(op).value_or(*after) - *after;
     if (*after - *before < kRequestsOfRound + others) return size;

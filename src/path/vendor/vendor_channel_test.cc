@@ -113,7 +113,7 @@ TEST_F(VendorPathTest, ARequestThatIsHeldUpIsWaitedForSinceItsBytesMayStillArriv
   ASSERT_TRUE(judge().usable);
   behave("hang_read");
   std::thread release([] {
-    be_slow(std::chrono::milliseconds(2200));  // Longer than anybody's patience.
+    be_slow(std::chrono::milliseconds(2200));  // Longer than the patience of all tests.
     behave("direct");
   });
   const Completion completion = run(Op::read, 4096, 8192);

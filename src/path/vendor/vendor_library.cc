@@ -214,7 +214,7 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
   }
   const std::optional<VendorError> opened = open_driver(calls.open_driver, patience);
   if (!opened) given_up.insert(path);
-  // Whoever opened it already closes it, too.
+  // The code that opened it already closes it, too.
   const bool owns_driver = opened && opened->error == 0;
   if (!owns_driver && (!opened || opened->error != kAlreadyOpen)) {
     why_not = {vendor_reason::refused, opened ? opened->error : ETIMEDOUT};
