@@ -11,7 +11,7 @@
 namespace penstock::facts {
 
 struct NetworkNote {
-  std::string_view type;  // The file system's; the first of several with one note, see note_of_type().
+  std::string_view type;  // The file system's; types with the same notes have one, see note_type().
   const char* topic;      // One of storage_notes.h.
   const char* text;
   const char* ask;     // The command that tells more; "" for none.

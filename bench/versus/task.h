@@ -11,7 +11,7 @@
 namespace penstock::versus {
 
 struct Task {
-  std::string what;  // A name of worker.cc's table.
+  std::string what;  // A name of side.cc's table.
   std::string file;
   std::uint64_t size = 0;   // Bytes of the file that take part, from its start.
   std::uint64_t block = 0;  // Bytes of one small request.

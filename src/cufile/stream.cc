@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // cuFile's calls on CUDA streams, refused as NVIDIA's library does (1.15.1). When and how the bytes move is the
-// session's business (session/streams.h).
+// business of frontend/streams.h.
 #include <cerrno>
 #include <limits>
 

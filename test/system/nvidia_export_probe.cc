@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far GPU memory gets on its way to storage's DMA engines (src/device/nvidia_export.h) on this machine: every step
+// How far GPU memory gets on its way to storage's DMA engines (device/cuda/nvidia_export.h) on this machine: every step
 // with its result, as lines; for machines with an NVIDIA GPU, by hand.
 //
 //   nvidia_export_probe [FILE]

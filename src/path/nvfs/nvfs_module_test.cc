@@ -22,7 +22,7 @@ TEST(NvfsVersionTest, AnUnknownOneIsRefusedWithItsNumberAndAStandInUnlessAllowed
   EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, NvfsUse::stand_in).reason, Reason::none);
 }
 
-// By number: tools/common/path_reports.cc has them so.
+// A reason's number is its place in this table, so rows are only added at its end.
 TEST(NvfsReasonTest, WhatToolsKnowByNumberIsNamedSo) {
   EXPECT_STREQ(nvfs_reasons().texts[4].name, "nvfs_no_driver");
   EXPECT_STREQ(nvfs_reasons().texts[12].name, "nvfs_off");
