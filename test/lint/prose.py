@@ -33,7 +33,6 @@ AT_MOST = {
     "tools/bench": 32,
     "tools/check": 76,
     "tools/common": 6,
-    "tools/cp": 5,
     "tools/demo": 3,
     "tools/doctor": 76,
     "tools/explain": 8,

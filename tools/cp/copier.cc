@@ -26,7 +26,7 @@ std::uint64_t half_of(std::uint64_t window, std::uint64_t size) {
   return std::min(half, (size / kHalfAlign + 1) * kHalfAlign);
 }
 
-// Where either file has data.
+// Returns the next range in which either file has data.
 std::optional<Extent> next_data_of_both(int a, int b, std::uint64_t from, std::uint64_t size) {
   const auto first = next_data(a, from, size), second = next_data(b, from, size);
   if (!first || !second) return first ? first : second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock cp: copies a file through device memory; what it leaves under the final name is whole.
+// penstock cp: copies a file through device memory; the file under the final name is always whole.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -118,7 +118,7 @@ TEST_F(Tool, CpThatRunsOutOfRoomLeavesNothing) {
 }
 
 TEST_F(Tool, CpOfAFileThatEndsBeforeItsSizeLeavesNothing) {
-  // A file of sysfs claims a page and holds a line: as if it were truncated under the copy.
+  // A file of sysfs claims a page and holds a line, like a file that is truncated under the copy.
   const std::string source = "/sys/kernel/mm/transparent_hugepage/enabled";
   if (!fs::exists(source)) GTEST_SKIP() << "this kernel has no " << source;
   const Finished done = run({"cp", source, "copy"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a `penstock cp` is told, and what came of it.
+// The orders for one `penstock cp`, and its outcome.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ std::vector<std::string> folders_of(const CpSettings& settings) {
   return folders;
 }
 
-// What is written, and how it gets its name.
+// The new file or object, and how it gets its name.
 class Destination {
  public:
   Destination(const CpSettings& settings, const std::string& path, std::uint64_t size, mode_t mode, Session& session)
