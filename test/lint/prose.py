@@ -36,7 +36,6 @@ AT_MOST = {
     "tools/demo": 3,
     "tools/doctor": 76,
     "tools/explain": 8,
-    "tools/help": 1,
     "tools/prepare": 8,
     "tools/serve": 37,
     "tools/suite": 20,

@@ -60,7 +60,7 @@ std::optional<int> number_of(std::string_view word) {
   return error == std::errc{} && end == word.data() + word.size() ? std::optional(number) : std::nullopt;
 }
 
-// What tables and sentences of the tools say, and nothing else explains.
+// Words in tables and sentences of the tools that nothing else explains.
 struct Word {
   const char* word;
   const char* sentence;
