@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What others may choose (the names of files, of topologies and of paths in JSON, what /sys tells) must not reach a
-// terminal as it is: it would move the cursor, set the title, or pass for a line of the tool's own.
+// Texts that others may choose (the names of files, of topologies and of paths in JSON, the lines of /sys) must not
+// reach a terminal as they are: they would move the cursor, set the title, or pass for a line of the tool's own.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The penstock command: a table of commands. A command is its folder and its row here. Where a flag of a verb asks
-// another question, that question has options of its own, and so a row: "penstock bench --suite". Those that NVIDIA has
-// a tool for are called by that tool's name, by a link beside this program.
+// another question, that question has options of its own, and so a row: "penstock bench --suite". A command that NVIDIA
+// has a tool for is called by that tool's name, by a link beside this program.
 #include <string>
 #include <vector>
 

@@ -18,7 +18,7 @@
 namespace penstock::tools {
 namespace {
 
-// As RLIMIT_NPROC does, which root does not feel.
+// RLIMIT_NPROC does the same, but root does not feel it.
 void forbid_threads() {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

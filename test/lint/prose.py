@@ -29,7 +29,6 @@ AT_MOST = {
     "src/path": 76,
     "src/plan": 7,
     "src/session": 32,
-    "tools": 3,
     "tools/bench": 32,
     "tools/check": 76,
     "tools/common": 6,
