@@ -28,7 +28,8 @@ constexpr const char* kExamples =
     "that\n"
     "proves it; 'off' is what a setting of the node's own keeps off. IOMMU, PCI topology and the NVMe driver's hooks "
     "are\n"
-    "seen on the node alone: by 'penstock check', and by 'penstock serve', whose labels count here.\n"
+    "seen on the node alone, by 'penstock serve': where its labels tell of a path, they stand above versions and "
+    "names.\n"
     "Exit code: 0 a node with a GPU was found, 1 none was, 2 wrong usage.";
 
 struct ChooseSettings {
@@ -43,29 +44,43 @@ struct Chosen {
 };
 
 int rank(const Chosen& each) {
-  return each.choice.path == "p2pdma" ? 0 : each.choice.path == "nvidia-fs" ? 1 : each.choice.path == "bounce" ? 2 : 3;
+  const std::string& path = each.choice.path;
+  return path == "p2pdma" ? 0 : path == "nvidia-fs" ? 1 : path == "bounce" ? 2 : each.node.has_gpu ? 3 : 4;
 }
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
+std::string path_text(const Chosen& each) {
+  const Choice& choice = each.choice;
+  if (choice.path.empty()) return each.node.has_gpu ? "none" : "no GPU";
+  if (choice.against) return fmt::format("{}, {}", choice.path, facts::standing_name(*choice.standing));
+  return choice.path + (choice.path == "bounce" ? "" : ", possible");
+}
+
+void print_refusal(Page& page, const std::string& head, const Refusal& refusal) {
+  page.wrap(head, fmt::format("{} [{}]", refusal.sentence, refusal.rule));
+  page.wrap("    -> ", refusal.remedy);
+}
+
 void print_for_people(const std::vector<Chosen>& all) {
   Table table({"node", "GPU", "system", "kernel", "path"});
   for (const Chosen& each : all) {
-    const std::string how = rank(each) >= 2 ? "" : each.choice.off_by.empty() ? ", possible" : ", off";
-    const std::string path = each.node.has_gpu ? each.choice.path + how : "no GPU";
-    table.add({each.node.name, or_dash(each.node.gpu), or_dash(each.node.os), or_dash(each.node.kernel), path});
+    table.add(
+        {each.node.name, or_dash(each.node.gpu), or_dash(each.node.os), or_dash(each.node.kernel), path_text(each)});
   }
   print("{}", table.text());
   for (const Chosen& each : all) {
     Page page;
     for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
-      const Refusal& refusal = each.choice.refusals[i];
-      page.wrap(fmt::format("  not {}: ", each.choice.paths[i]),
-                fmt::format("{} [{}]", refusal.sentence, refusal.rule));
-      page.wrap("    -> ", refusal.remedy);
+      print_refusal(page, fmt::format("  not {}: ", each.choice.paths[i]), each.choice.refusals[i]);
     }
+    if (each.choice.against) print_refusal(page, fmt::format("  {}: ", each.choice.path), *each.choice.against);
     if (!page.text().empty()) print("\n{}\n{}", each.node.name, Text(page.text()));
   }
+}
+
+Json refusal_json(const std::string& path, const Refusal& refusal) {
+  return {{"path", path}, {"rule", refusal.rule}, {"sentence", refusal.sentence}, {"remedy", refusal.remedy}};
 }
 
 void print_for_programs(const std::vector<Chosen>& all) {
@@ -73,21 +88,21 @@ void print_for_programs(const std::vector<Chosen>& all) {
   for (const Chosen& each : all) {
     Json refusals = Json::array();
     for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
-      const Refusal& refusal = each.choice.refusals[i];
-      refusals.push_back({{"path", each.choice.paths[i]},
-                          {"rule", refusal.rule},
-                          {"sentence", refusal.sentence},
-                          {"remedy", refusal.remedy}});
+      refusals.push_back(refusal_json(each.choice.paths[i], each.choice.refusals[i]));
     }
+    const Choice& choice = each.choice;
+    const bool is_off = choice.standing == facts::Standing::off;
     rows.push_back({{"node", each.node.name},
                     {"gpu", each.node.gpu},
                     {"has_gpu", each.node.has_gpu},
                     {"os", each.node.os},
                     {"kernel", each.node.kernel},
                     {"runtime", each.node.runtime},
-                    {"path", each.choice.path.empty() ? Json() : Json(each.choice.path)},
+                    {"path", choice.path.empty() ? Json() : Json(choice.path)},
+                    {"standing", choice.standing ? Json(facts::standing_name(*choice.standing)) : Json()},
                     {"proven", false},
-                    {"off_by", each.choice.off_by.empty() ? Json() : Json(each.choice.off_by)},
+                    {"off_by", is_off ? Json(choice.against->rule) : Json()},
+                    {"against", choice.against ? refusal_json(choice.path, *choice.against) : Json()},
                     {"refusals", refusals}});
   }
   print_json({{"schema", 1}, {"nodes", rows}});

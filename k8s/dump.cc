@@ -11,7 +11,6 @@
 #include "k8s/nodes.h"
 #include "settings/words.h"
 #include "tools/common/failure.h"
-#include "tools/common/feature_prefix.h"
 #include "topology/obstacle.h"
 
 namespace penstock::tools::k8s {
@@ -193,7 +192,7 @@ class DumpJudge {
     Evidence p2pdma, nvidia_fs;
     add_driver(p2pdma, "p2pdma", world, node);
     add_findings(p2pdma, "p2pdma", kP2pdma, findings);
-    add_p2pdma(p2pdma, object, node, world, type);
+    add_p2pdma(p2pdma, node, world, type);
     add_findings(p2pdma, "p2pdma", kP2pdma, of_storage);
     add_findings(nvidia_fs, "nvidia-fs", kNvidiaFs, findings);
     add_driver(nvidia_fs, "nvidia-fs", world, node);
@@ -228,15 +227,12 @@ class DumpJudge {
       const Standing standing = refusal.rule == in_doubt ? Standing::unknown : Standing::closed;
       add(all, path, {"", standing, refusal.rule, refusal.sentence, refusal.remedy});
     }
+    if (const std::optional<Refusal> told = told_against(node, path)) {
+      add(all, path, {"", *node.told_of(path).standing, told->rule, told->sentence, told->remedy});
+    }
   }
 
-  static void add_p2pdma(Evidence& all, const Object& object, const Node& node, const World& world,
-                         const std::string& type) {
-    if (is_labelled(object, std::string(kFeaturePrefix) + "-path-p2pdma", "false")) {
-      add(all, "p2pdma",
-          {"", Standing::closed, "p2pdma_needs", "'penstock serve' on it sees no P2PDMA",
-           "'penstock check' on the node says what it lacks"});
-    }
+  static void add_p2pdma(Evidence& all, const Node& node, const World& world, const std::string& type) {
     add_refusals(all, "p2pdma", node, type, "");
     for (const DriverSetup& driver : world.drivers) {
       if (driver.driver_value("enabled").is_false() || turns_on_p2pdma(world, driver)) continue;
@@ -252,21 +248,18 @@ class DumpJudge {
 
   void add_nvidia_fs(Evidence& all, const Object& object, const Node& node, const World& world,
                      const std::string& type) const {
-    const std::string penstock = std::string(kFeaturePrefix) + "-nvidia-fs";
-    const bool is_loaded = is_labelled(object, penstock) || is_labelled(object, "nvidia.com/gds.capable");
+    const bool is_told = node.nvidia_fs.standing.has_value() || is_labelled(object, "nvidia.com/gds.capable");
     if (world.has_gds()) {
       if (pods_.has_any_pod()) add(all, "nvidia-fs", pods_.against_nvidia_fs(node.name));
-    } else if (!is_loaded) {
+    } else if (!is_told) {
       const bool is_host_s = world.drivers.empty() || world.drivers[0].driver_value("enabled").is_false();
-      const bool is_seen = is_labelled(object, penstock, "false");
       add(all, "nvidia-fs",
-          {"", is_host_s && !is_seen ? Standing::unknown : Standing::closed, "gds_not_loaded",
-           is_seen     ? "'penstock serve' on it sees no module nvidia_fs"
-           : is_host_s ? "no object installs nvidia-fs, and no label tells of its module"
-                       : "nothing turns on gds for the node",
+          {"", is_host_s ? Standing::unknown : Standing::closed, "gds_not_loaded",
+           is_host_s ? "no object installs nvidia-fs, and no label tells of its module"
+                     : "nothing turns on gds for the node",
            find_rule("gds_not_loaded")->remedy});
     }
-    if (!is_labelled(object, penstock + "-nvme")) add_refusals(all, "nvidia-fs", node, type, "gds_local_nvme");
+    add_refusals(all, "nvidia-fs", node, type, "gds_local_nvme");
   }
 
   const World& dump_;

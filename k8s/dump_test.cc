@@ -127,12 +127,17 @@ TEST(DumpTest, AnNvidiaDriverCountsForTheNodesThatItSelects) {
             "closed operator_refuses");
 }
 
-TEST(DumpTest, LabelsOfPenstocksOwnProcessAreEvidence) {
-  const std::string prefix = "    feature.node.kubernetes.io/penstock-";
+TEST(DumpTest, WhatServeFoundOnTheNodeStandsAboveItsVersions) {
+  const auto told = [](const std::string& node, const std::string& path, const std::string& standing,
+                       const std::string& reason) {
+    const std::string label = "    feature.node.kubernetes.io/penstock-path-" + path;
+    return node + label + "-standing: " + standing + "\n" + label + "-reason: " + reason + "\n";
+  };
   const std::string stock = with(kNode, "1051-nvidia", "51-generic");
-  EXPECT_EQ(p2pdma(kNode + prefix + "path-p2pdma: 'false'\n"), "closed p2pdma_needs");
-  EXPECT_EQ(nvidia_fs(stock + prefix + "nvidia-fs: 'false'\n"), "closed gds_not_loaded");
-  EXPECT_EQ(nvidia_fs(stock + prefix + "nvidia-fs: 'true'\n" + prefix + "nvidia-fs-nvme: 'true'\n"), "unknown ");
+  EXPECT_EQ(p2pdma(told(kNode, "p2pdma", "closed", "driver_no_export")), "closed driver_no_export");
+  EXPECT_EQ(p2pdma(told(kNode, "p2pdma", "off", "nvidia_export")), "off nvidia_export");
+  EXPECT_EQ(nvidia_fs(told(stock, "nvfs", "closed", "nvfs_missing")), "closed nvfs_missing");
+  EXPECT_EQ(nvidia_fs(told(stock, "nvfs", "usable", "none")), "unknown ") << "a dump proves nothing";
 }
 
 TEST(DumpTest, EachVolumeThatTheNodeReachesIsJudgedByItself) {

@@ -14,6 +14,8 @@
 namespace penstock::tools::k8s {
 namespace {
 
+using facts::Standing;
+
 constexpr const char* kGiveNodes = "give what 'kubectl get nodes -o json' printed";
 
 std::string label_of(const Object& node, std::string_view name) {
@@ -41,18 +43,20 @@ std::string driver_of(const Object& node) {
                      label_of(node, "nvidia.com/cuda.driver.rev"));
 }
 
-Node::Told told_of(const Object& node, const std::string& path) {
+Node::Told read_told(const Object& node, const std::string& path) {
   const std::string name = std::string(kFeaturePrefix) + "-path-" + path;
-  return {label_of(node, name + "-standing"), label_of(node, name + "-reason")};
+  const std::string word = label_of(node, name + "-standing");
+  for (const Standing standing : {Standing::usable, Standing::off, Standing::unknown, Standing::closed}) {
+    if (facts::standing_name(standing) == word) return {standing, label_of(node, name + "-reason")};
+  }
+  return {};
 }
 
-// Of two paths by nvidia-fs the one that stands better.
-const Node::Told& better(const Node::Told& one, const Node::Told& other) {
-  constexpr std::string_view kOrder[] = {"usable", "off", "unknown", "closed"};
-  const auto rank = [&](const Node::Told& told) {
-    return std::find(std::begin(kOrder), std::end(kOrder), told.standing) - std::begin(kOrder);
-  };
-  return rank(other) < rank(one) ? other : one;
+Standing standing_of(const Node::Told& told) { return told.standing.value_or(Standing::usable); }
+
+// Of two that are asked in turn the one that stands better.
+Node::Told better(const Node::Told& one, const Node::Told& other) {
+  return !one.standing || standing_of(other) < standing_of(one) ? other : one;
 }
 
 bool gpu_can(const std::string& gpu) {
@@ -65,6 +69,10 @@ bool gpu_can(const std::string& gpu) {
 }
 
 }  // namespace
+
+const Node::Told& Node::told_of(std::string_view path) const {
+  return path == "p2pdma" ? p2pdma : path == "nvidia-fs" ? nvidia_fs : bounce;
+}
 
 Node node_of(const Object& object) {
   const Value& info = object["status.nodeInfo"];
@@ -80,8 +88,9 @@ Node node_of(const Object& object) {
   const Member* gpus = object["status.capacity"].member("nvidia.com/gpu");
   const bool has_some = gpus != nullptr && !gpus->value->text.empty() && gpus->value->text != "0";
   node.has_gpu = !node.gpu.empty() || has_gpu_label(object) || has_some;
-  node.p2pdma = told_of(object, "p2pdma");
-  node.nvidia_fs = better(told_of(object, "vendor"), told_of(object, "nvfs"));
+  node.p2pdma = read_told(object, "p2pdma");
+  node.nvidia_fs = better(read_told(object, "vendor"), read_told(object, "nvfs"));
+  node.bounce = better(read_told(object, "bounce"), read_told(object, "pagecache"));
   return node;
 }
 
@@ -108,6 +117,7 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
   answers.storage = storage;
   answers.nfs_server = nfs_server;
   answers.openshift = node.os.starts_with("rhcos");
+  if (node.told_of(path).standing) return refusals_of_storage(answers);
   std::vector<Refusal> refusals = refusals_of(answers);
   if (path == "p2pdma" && !node.gpu.empty() && !gpu_can(node.gpu)) {
     refusals.push_back({"p2pdma_needs", fmt::format("{} is none of the GPUs that NVIDIA names for it", node.gpu),
@@ -120,27 +130,56 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
                                     node.cloud),
                         "a machine of one's own; 'penstock check' on the node tells more"});
   }
-  const Node::Told told = path == "p2pdma" ? node.p2pdma : path == "nvidia-fs" ? node.nvidia_fs : Node::Told{};
-  if (told.standing == "closed") {
-    refusals.insert(refusals.begin(), {told.reason, fmt::format("'penstock serve' on it finds {} closed", path),
-                                       "see 'penstock check' on the node"});
-  }
   return refusals;
 }
 
+std::optional<Refusal> told_against(const Node& node, const std::string& path) {
+  const Node::Told& told = node.told_of(path);
+  if (standing_of(told) == Standing::usable) return std::nullopt;
+  std::string sentence = fmt::format("'penstock serve' on it finds {} {}", path, facts::standing_name(*told.standing));
+  const char* remedy = "";
+  for (int reason = 0; reason < static_cast<int>(penstock_reason_count()); ++reason) {
+    if (told.reason != penstock_reason_name(reason)) continue;
+    sentence += fmt::format(": {}", penstock_reason_sentence(reason));
+    remedy = penstock_reason_remedy(reason);
+  }
+  return Refusal{told.reason, sentence, *remedy == '\0' ? "see 'penstock check' on the node" : remedy};
+}
+
+namespace {
+
+struct Offer {
+  const char* path;
+  Standing standing;
+  std::optional<Refusal> against;  // What is first in its way.
+};
+
+Offer offer_of(const Node& node, const char* path, const std::string& storage, const std::string& nfs_server) {
+  const std::vector<Refusal> refusals = refusals_of(node, path, storage, nfs_server);
+  if (!refusals.empty()) return {path, Standing::closed, refusals.front()};
+  return {path, standing_of(node.told_of(path)), told_against(node, path)};
+}
+
+}  // namespace
+
 Choice choose(const Node& node, const std::string& storage, const std::string& nfs_server) {
-  if (!node.has_gpu) return {};
   Choice choice;
+  if (!node.has_gpu) return choice;
+  std::vector<Offer> offers;
   for (const char* path : {"p2pdma", "nvidia-fs", "bounce"}) {
-    const std::vector<Refusal> refusals = refusals_of(node, path, storage, nfs_server);
-    if (refusals.empty()) {
-      choice.path = path;
-      const Node::Told& told = choice.path == "p2pdma" ? node.p2pdma : node.nvidia_fs;
-      if (choice.path != "bounce" && told.standing == "off") choice.off_by = told.reason;
-      return choice;
+    offers.push_back(offer_of(node, path, storage, nfs_server));
+  }
+  const Offer* best = offers[1].standing < offers[0].standing ? &offers[1] : &offers[0];
+  if (best->standing == Standing::closed) best = &offers[2];
+  for (const Offer& offer : offers) {
+    if (&offer == best && best->standing != Standing::closed) {
+      choice.path = best->path;
+      choice.standing = node.told_of(best->path).standing;
+      choice.against = best->against;
+      break;
     }
-    choice.paths.emplace_back(path);
-    choice.refusals.push_back(refusals[0]);
+    choice.paths.emplace_back(offer.path);
+    choice.refusals.push_back(*offer.against);
   }
   return choice;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes of a cluster, as `kubectl get nodes -o json` (or yaml) tells of them, and the best path that may be rendered
-// for each. Pure. What a node says of itself proves no path: nothing here is called more than possible.
+// Nodes of a cluster, as `kubectl get nodes -o json` (or yaml) tells of them, and the best path that each may have.
+// What `penstock serve` on a node found of a path stands above what the node's versions let one guess. Pure. What a
+// node says of itself proves no path: nothing here is called more than possible.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "facts/outlook.h"
 #include "k8s/objects.h"
 #include "k8s/plan.h"
 
@@ -22,27 +25,31 @@ struct Node {
   std::string driver;   // Of NVIDIA's driver that runs there; "" where no label tells.
   std::string cloud;    // "aws", as its provider calls itself; "" for a machine of one's own.
   bool has_gpu = false;
-  // What `penstock serve` on it found of the paths, by its labels; not told where it does not run.
+  // What `penstock serve` on it found of a path, by its labels; no standing where it does not run.
   struct Told {
-    std::string standing;  // "usable", "off", "unknown", "closed"; "" where nothing is told.
+    std::optional<facts::Standing> standing;
     std::string reason;
   };
-  Told p2pdma, nvidia_fs;
+  Told p2pdma, nvidia_fs, bounce;
+  const Told& told_of(std::string_view path) const;  // By the path's name for `penstock-k8s render`.
 };
 
 Node node_of(const Object& object);
 // Throws a Failure for what is no such list. Values of another type than they should have read as absent.
 std::vector<Node> read_nodes(const std::string& text, const std::string& file);
 
-// Why the node cannot have the path, as far as that tells; empty where nothing is known against it.
+// Why the node cannot have the path, besides what serve told of it; empty where nothing is known against it.
 std::vector<Refusal> refusals_of(const Node& node, const std::string& path, const std::string& storage,
                                  const std::string& nfs_server);
+// What serve found in the path's way; nothing of one that is usable, or not told of.
+std::optional<Refusal> told_against(const Node& node, const std::string& path);
 
 struct Choice {
-  std::string path;                // "" for a node without a GPU.
-  std::string off_by;              // The setting by which the node keeps it off; "" where it does not.
-  std::vector<Refusal> refusals;   // Of the better ones; the first of each.
-  std::vector<std::string> paths;  // That they are of.
+  std::string path;                         // "" where there is none: of a node without a GPU, or that moves no bytes.
+  std::optional<facts::Standing> standing;  // Of it, as serve told.
+  std::optional<Refusal> against;           // What keeps it off, or leaves it in doubt.
+  std::vector<Refusal> refusals;            // Of the better ones; the first of each.
+  std::vector<std::string> paths;           // That they are of.
 };
 
 Choice choose(const Node& node, const std::string& storage, const std::string& nfs_server);

@@ -47,11 +47,6 @@ class Refusals {
     }
   }
 
- private:
-  void refuse(const char* rule, const std::string& sentence, const std::string& remedy) {
-    list_.push_back({rule, sentence, remedy});
-  }
-
   void judge_storage() {
     if (answers_.path == "bounce") return;
     if (answers_.storage == "nfs-rdma" && answers_.path == "p2pdma") {
@@ -70,6 +65,11 @@ class Refusals {
                       is_lvm ? "LVM" : "LUKS"),
           "put the file system on the drive or a partition of it, or take --path bounce");
     }
+  }
+
+ private:
+  void refuse(const char* rule, const std::string& sentence, const std::string& remedy) {
+    list_.push_back({rule, sentence, remedy});
   }
 
   void judge_nvidia_fs() {
@@ -177,6 +177,12 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
 std::vector<Refusal> refusals_of(const Answers& answers) {
   std::vector<Refusal> refusals;
   Refusals(answers, refusals).judge();
+  return refusals;
+}
+
+std::vector<Refusal> refusals_of_storage(const Answers& answers) {
+  std::vector<Refusal> refusals;
+  Refusals(answers, refusals).judge_storage();
   return refusals;
 }
 
