@@ -17,7 +17,7 @@ const char* value_of(const char* name) {
   const auto found = std::find_if(asked_for->begin(), asked_for->end(), [&](auto& one) { return one.first == name; });
   return found == asked_for->end() ? nullptr : found->second.c_str();
 }
-// The file is one of the other machine's.
+// Leaves out the variable that names cuFile's configuration: its file is on the other machine.
 const char* value_but_for_the_file(const char* name) {
   return std::string_view(name) == kFileVariable ? nullptr : value_of(name);
 }

@@ -29,7 +29,7 @@ std::uint64_t bytes_of(std::span<const iovec> pieces);
 class Drive {
  public:
   struct Journal {
-    std::uint64_t identity = 0;  // Another one where the journal was replaced.
+    std::uint64_t identity = 0;  // It changes when the journal is replaced.
     std::vector<std::byte> bytes;
     std::uint64_t file_bytes = 0;  // The size of all its file, if it has one.
   };
@@ -40,7 +40,7 @@ class Drive {
   virtual void transfer(std::span<Transfer> transfers) = 0;
   // Returns when all earlier writes to the slab are durable.
   virtual core::Status sync() = 0;
-  // Makes checksums of the pieces together, for as many chunks as there is room for in `sums`.
+  // Makes the checksum of each piece; `sums` has one for each.
   virtual core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) = 0;
 
   // The slab where it can be read in place, as long as the drive lives; nothing where it is not in host memory.

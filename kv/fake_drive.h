@@ -34,8 +34,8 @@ class FakeDrive final : public Drive {
   struct Done {
     std::uint64_t read_bytes = 0, written_bytes = 0, summed_bytes = 0;
   } done;
-  std::function<void()> before_write;  // Once, as the next.
-  std::function<void()> before_read;   // Once: does what others do while a thread waits for the drive.
+  std::function<void()> before_write;  // Called once, like the next.
+  std::function<void()> before_read;   // Called once: does what others do while a thread waits for the drive.
 
   void transfer(std::span<Transfer> transfers) override {
     if (before_read && !transfers.empty() && !transfers[0].is_write) std::exchange(before_read, nullptr)();

@@ -19,7 +19,7 @@ namespace penstock::kv {
 static_assert(std::endian::native == std::endian::little, "a store of this machine would not be read by others");
 
 constexpr std::uint32_t kFormatVersion = 1;
-constexpr std::size_t kHeaderBytes = 4096;  // So that the payload behind it is aligned for direct I/O.
+constexpr std::size_t kHeaderBytes = 4096;  // The payload behind it is aligned for direct I/O.
 constexpr std::size_t kSlotAlign = 4096;
 constexpr std::size_t kRecordBytes = 64;
 

@@ -32,7 +32,7 @@ struct TierState {
   std::uint64_t written = 0;  // Chunks that were brought to the drive.
   std::uint64_t written_bytes = 0;
   double written_seconds = 0;                 // How long the drive took.
-  std::uint64_t not_written[kOutcomes] = {};  // By what became of them; they may be in memory still.
+  std::uint64_t not_written[kOutcomes] = {};  // By their outcomes; they may be in memory still.
   std::uint64_t got_from_memory = 0;          // Chunks.
   std::uint64_t got_from_drive = 0;
   core::Status failure{};  // The last one of the drive's.

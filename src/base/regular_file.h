@@ -15,7 +15,7 @@
 namespace penstock::core {
 
 struct RegularFile {
-  UniqueFd fd;           // It blocks as others do. Not valid where there is an error.
+  UniqueFd fd;           // It blocks as others do. -1 where there is an error.
   struct stat facts {};  // The facts of the file under the name, where they are known.
   int error = 0;         // EISDIR of a folder, ELOOP of a link (O_NOFOLLOW), EINVAL of anything else that is no file.
 };

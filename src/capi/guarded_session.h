@@ -27,14 +27,14 @@ class GuardedSession {
   // `config` is what the face makes of the settings.
   static Result<std::shared_ptr<GuardedSession>> open(const Config& config, const Settings& settings);
   static Result<std::shared_ptr<GuardedSession>> open(const Staged& staged);  // And the environment.
-  // Closed before, or a forked child's, which leaves what was opened to the parent.
+  // It was closed before, or is a forked child's, which leaves open resources to the parent.
   ~GuardedSession();
   GuardedSession(const GuardedSession&) = delete;
   GuardedSession& operator=(const GuardedSession&) = delete;
 
   // Waits for calls inside and for transfers under way. Not twice; not in a forked child.
   void close();
-  // For who found it closed and must not run ahead of the thread that closes it.
+  // For a caller that found it closed and must not run ahead of the thread that closes it.
   void wait_closed() const;
   bool is_inherited() const { return fork_count() != forks_; }
 
@@ -59,13 +59,13 @@ class GuardedSession {
   };
 
   const Settings& settings() const { return settings_; }  // Each one's value, and who said it.
-  // For who knows that it is open.
+  // For callers that know it to be open.
   Session& session() { return *session_; }
   Frontends& frontends() { return *frontends_; }
   const std::string& device_kinds() const { return device_kinds_; }
   const std::string& device_reason() const { return device_reason_; }
 
-  // Blocking copies between device memory, which decides the device, and host memory. For who is inside.
+  // Blocking copies between device memory, which decides the device, and host memory. For callers that are inside.
   Status upload(void* device_memory, const void* host, std::uint64_t size);
   Status download(void* host, const void* device_memory, std::uint64_t size);
   Checksums& checksums() { return *checksums_; }

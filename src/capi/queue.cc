@@ -96,7 +96,7 @@ void penstock_queue_close(penstock_queue* queue) {
   return core::boundary(
       [&] {
         if (queue == nullptr || queue->guarded->is_inherited()) return;
-        const std::shared_ptr<GuardedSession> guarded = queue->guarded;  // Until `use` has let go of it.
+        const std::shared_ptr<GuardedSession> guarded = queue->guarded;  // Lives until `use` has let go of it.
         const GuardedSession::Use use(*guarded);
         if (!use) guarded->wait_closed();
         guarded->queues().remove(*queue->mode);

@@ -83,7 +83,7 @@ class StreamMemory {
   // A block with at least `staging` bytes, where all slabs together stay within `limit`; else Code::out_of_memory.
   Result<StreamBlock*> take(std::uint64_t staging, std::uint64_t limit);
   void give_back(StreamBlock& block);
-  // Once its stream has written to_be_acknowledged.
+  // Gives it back once its stream has written to_be_acknowledged.
   void give_back_when_acknowledged(StreamBlock& block);
   std::uint64_t bytes() const;
   // True if no more than `kept` blocks belong to requests. Blocks that wait for a stream belong to none.

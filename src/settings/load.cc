@@ -179,7 +179,7 @@ bool names_file(std::string_view name) {
 void report_variable(LoadedSettings& loaded, std::string_view name, const char* value) {
   const bool is_cufiles = name.starts_with("CUFILE_");
   const std::optional<Setting> near = names_file(name) ? std::nullopt : variable_near(name);
-  if (!is_cufiles && !near) return;  // Not the library's, but perhaps the build's.
+  if (!is_cufiles && !near) return;  // It is not the library's, but perhaps the build's.
   std::string sentence = is_cufiles ? "is not a variable of cuFile" : "is not a variable of Penstock";
   if (near) sentence += std::string("; did you mean ") + near->row().variable + "?";
   else if (names_file(name)) sentence += std::string("; did you mean ") + kFileVariable + "?";

@@ -58,7 +58,7 @@ class Counters {
 
   const std::uint32_t forks_ = fork_count();
   Segment segment_{kStatsName, sizeof(Layout)};
-  mutable CufileCounters cufile_{layout().cufile};  // Not part of what a const session promises to leave alone.
+  mutable CufileCounters cufile_{layout().cufile};  // A const session may still count.
 };
 
 }  // namespace penstock::core

@@ -27,7 +27,7 @@ class BusyTime {
 
   void begin(Nanoseconds now);
   void end(Nanoseconds now);
-  // Without what has not ended.
+  // The time of requests that have ended.
   Nanoseconds total() const { return busy_us_.load(std::memory_order_relaxed) * 1000; }
 
  private:

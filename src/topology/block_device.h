@@ -66,7 +66,7 @@ struct BlockDevice {
   bool is_iscsi() const { return scsi_link == "iscsi"; }
   // How bytes leave this machine: "tcp", "rdma", "fc", ...; "" if they stay on it. "unknown": nothing here tells how.
   std::string remote_transport() const;
-  // With what is below: "md0 on nvme0n1, nvme1n1", "loop0 (/images/a.ext4) on sda2".
+  // The device with those below it: "md0 on nvme0n1, nvme1n1", "loop0 (/images/a.ext4) on sda2".
   std::string text() const;
 };
 

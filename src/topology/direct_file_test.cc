@@ -47,7 +47,7 @@ TEST(DirectFileTest, AMountTellsWhatHoldsForItsFiles) {
       {"old-driver", "/data/file", "data_journal", "data_journal"},
       {"nfs-tcp", "/models/file", "nfs_tcp", "nfs_tcp"},
       {"nfs-rdma", "/models/file", "nfs_rdma", "nfs_rdma"},
-      {"nfs", "/mnt/models/file", "nfs_rdma", "nfs_rdma"},  // Without mountstats, by the mount's options.
+      {"nfs", "/mnt/models/file", "nfs_rdma", "nfs_rdma"},  // There is no mountstats: by the mount's options.
       {"container-overlay", "/file", "overlay?", "overlay?"},
       {"container-overlay", "/models/file", "", ""},
       {"host-overlay", "/srv/one/file", "", ""},

@@ -285,7 +285,7 @@ Findings peer_findings(const PeerMachine& machine, std::string_view peer) {
 
 namespace {
 
-// With what it is, where the obstacle's sentence does not name that.
+// The device's name; with its kind, if the obstacle's sentence does not say that.
 std::string subject_of(const BlockDevice& storage) {
   const BlockLayer* const layer = block_layer(storage);
   return layer == nullptr || layer->is_told_apart ? storage.name : storage.name + ", " + layer->what;

@@ -24,7 +24,7 @@ std::string number(std::uint64_t value) { return std::to_string(value); }
 std::string cut(std::string_view text) {
   if (text.size() <= kQuotedBytesMax) return printable(text);
   std::size_t end = kQuotedBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // Not in the midst of a letter.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // A letter is never cut.
   return printable(text.substr(0, end)) + "...";
 }
 

@@ -67,7 +67,7 @@ class CommandLine {
   void other_question(const char* flag, const char* summary);
 
   CommandLine command(const std::string& name, const std::string& summary);  // One of which one must be given.
-  // Once all words are read. The command's exit code.
+  // Called once all words are read. Returns the command's exit code.
   void runs(std::function<int()> action);
   // Instead of all that: the words are the action's to read, those that ask for help as well.
   void runs_on_words(std::function<int(const std::vector<std::string>&)> action);

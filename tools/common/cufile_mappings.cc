@@ -60,7 +60,7 @@ std::optional<pid_t> number_of(const std::string& name) {
 
 }  // namespace
 
-// Not by a stream: where a process ends while its file is read, that throws.
+// Uses no stream: it would throw where a process ends while its file is read.
 std::string text_of_proc(const std::string& path) {
   const core::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;

@@ -37,7 +37,7 @@ class Unfinished {
   ~Unfinished();
 
   const std::string& name() const { return name_; }
-  void keep();  // From now on it is no affair of this object.
+  void keep();  // The file stays, and this object forgets it.
   void remove() const;
 
  private:

@@ -28,7 +28,7 @@ struct Job {
   unsigned threads = 1;
   unsigned depth = 1;       // 1: the synchronous call; more: a queue for each thread.
   double seconds = 0;       // 0: however long it takes.
-  bool is_endless = false;  // Until the time is over or observe ends it; else as many blocks as there are.
+  bool is_endless = false;  // Until the time is over or observe ends it.
   std::uint64_t seed = 1;
   unsigned gpu = 0;
   bool host_memory = false;

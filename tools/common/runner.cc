@@ -209,7 +209,7 @@ class IntervalClock {
  public:
   IntervalClock(const RunSettings& settings, const Workers& workers) : settings_(settings), workers_(workers) {}
 
-  // Until the next interval ends, but no longer than the watch may sleep.
+  // The time until the next interval ends, but no longer than the watch may sleep.
   std::chrono::nanoseconds patience(double now) const {
     if (!settings_.on_interval) return kWatchInterval;
     const std::chrono::duration<double> left(std::max(0.0, begin_ + settings_.interval_seconds - now));
@@ -236,7 +236,7 @@ class IntervalClock {
   double begin_ = 0;
 };
 
-// Until all threads have ended: tells how far they are, and stops them at Ctrl-C.
+// Tells how far the threads are until all have ended, and stops them at Ctrl-C.
 void watch(const RunSettings& settings, Shared& shared, const Workers& workers, std::uint64_t start) {
   Progress progress(settings.label);
   IntervalClock intervals(settings, workers);

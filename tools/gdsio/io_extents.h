@@ -22,7 +22,7 @@ struct IoPattern {
   IoSizes sizes;
   bool is_random = false;
   bool is_unaligned = false;  // Random offsets at any byte, rather than at multiples of the smallest size.
-  bool is_endless = false;    // Until the caller stops asking; otherwise all threads together come to the range's size.
+  bool is_endless = false;    // Until the caller stops; else up to the range's size together.
   std::uint64_t seed = 1;
   unsigned thread = 0;
   unsigned threads = 1;

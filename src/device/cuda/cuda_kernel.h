@@ -29,7 +29,7 @@ class CudaKernel {
   const int ordinal_;
   const char* const name_;
   const std::function<std::string()> text_;
-  Mutex loading_;  // So that one thread loads.
+  Mutex loading_;  // Lets one thread load it.
   std::atomic<bool> tried_{false};
   std::atomic<cuda::CUfunction> function_{nullptr};
 };

@@ -39,7 +39,7 @@ class CudaSignals {
   // Its memory stays with the driver, as the kernel does: giving it back would wait for streams.
   ~CudaSignals() = default;
 
-  // Once, in the context that is current then, by way of a stream of it.
+  // Opens them once, in the context that is current then, by way of a stream of it.
   bool open(cuda::CUstream stream);
   // For launches with numbers from 1 on. Null where there is none.
   Signal* take();

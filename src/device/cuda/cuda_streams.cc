@@ -117,8 +117,8 @@ bool CudaStreamHome::is_gone() const {
   return api_.cuPointerGetAttributes(1, &attribute, &value, pinned) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST;
 }
 
-// So that everything is in place before a stream is held: the driver may load a kernel at its first launch only, and
-// that waits for the device. Nothing here is waited for; the block is kept.
+// Puts everything in place before a stream is held: the driver may load a kernel at its first launch only, and that
+// waits for the device. Nothing here is waited for; the block is kept.
 Status CudaStreamHome::rehearse() {
   constexpr const char* kStep = "try the copy kernel";
   const StreamBlock& block = *own_block_;

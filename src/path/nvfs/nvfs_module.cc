@@ -26,7 +26,7 @@ std::string text_of(const NvidiaFsVersion& version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
 }
 
-// Once for each module that is opened, whatever comes of it.
+// Writes to the log, once for each module that is opened, also for one that is refused.
 void tell(const NvidiaFsVersion& version) {
   if (standing_of(version) == NvidiaFsStanding::stand_in) {
     log(LogLevel::warn, "nvidia-fs " + text_of(version) + " is a stand-in for tests: what it moves is simulated");

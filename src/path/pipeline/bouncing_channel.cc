@@ -85,7 +85,7 @@ Task BouncingChannel::next_part(const Slot& slot) const {
   return part;
 }
 
-// True where the chunk goes on. Else the completion is made to be that of the whole.
+// True if the chunk goes on. Else the completion becomes that of the whole chunk.
 bool BouncingChannel::takes_next_part(std::uint32_t index, Completion& completion) {
   Slot& slot = slots_[index];
   const bool whole = completion.status.ok() && completion.bytes == completion.size;

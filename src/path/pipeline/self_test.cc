@@ -49,7 +49,7 @@ void fill(std::byte* memory, std::size_t size, std::uint64_t seed) {
   }
 }
 
-// Not of std::random_device, which throws, and with GCC 12 asks for glibc 2.36.
+// std::random_device throws, and with GCC 12 asks for glibc 2.36.
 std::uint64_t fresh_seed() {
   std::uint64_t seed;
   return ::getrandom(&seed, sizeof seed, 0) == sizeof seed ? seed : static_cast<std::uint64_t>(::time(nullptr));

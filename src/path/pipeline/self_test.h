@@ -27,7 +27,7 @@ struct SelfTest {
 class SelfTestMover {
  public:
   virtual ~SelfTestMover() = default;
-  // Once, before the rest: the memory that will be moved.
+  // Called once, before the rest, with the memory that will be moved.
   virtual Proof prepare(std::byte* memory) = 0;
   virtual Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
   virtual Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
