@@ -79,10 +79,10 @@ bool HostTier::is_hurried() const {
 
 // ---- Put
 
-void HostTier::wait_in_line(const Name& key, Held& held) {
+void HostTier::enqueue(const Name& key, Held& held) {
   held.is_waiting = true;
   ++state_.waiting;
-  ++stood_in_line_;
+  ++enqueued_;
   queue_.push_back(key);
   queued_pages_ += pages_for(memory_.size_of(key));
   if (is_asleep_ || is_hurried()) work_.notify_one();
@@ -92,7 +92,7 @@ void HostTier::hold(const Request& request) {
   const auto [at, is_new] = held_.try_emplace(request.key);
   if (!is_new) memory_.unpin(request.key);  // It is held by another pin, of who came between.
   at->second.cost = request.cost;
-  if (!at->second.is_waiting) wait_in_line(request.key, at->second);
+  if (!at->second.is_waiting) enqueue(request.key, at->second);
 }
 
 void HostTier::put(std::span<Request> requests) {
@@ -119,7 +119,7 @@ void HostTier::put(std::span<Request> requests) {
     const auto held = held_.find(one.key);
     if (one.outcome != Outcome::present || drive_.contains(one.key)) continue;
     if (held == held_.end() && memory_.pin(one.key)) hold(one);
-    else if (held != held_.end() && !held->second.is_waiting) wait_in_line(one.key, held->second);
+    else if (held != held_.end() && !held->second.is_waiting) enqueue(one.key, held->second);
   }
   count(requests, state_.puts, state_.put_bytes);
 }
@@ -139,7 +139,7 @@ void HostTier::get(std::span<Request> requests) {
       }
       // It is gone, and its pin with it, unless another thread has put it again meanwhile.
       const Name& key = requests[i].key;
-      if (requests[i].outcome == Outcome::damaged && !is_busy(key) && !memory_.contains(key)) let_go(key);
+      if (requests[i].outcome == Outcome::damaged && !is_busy(key) && !memory_.contains(key)) release(key);
       elsewhere.push_back(requests[i]);
       whose.push_back(i);
     }
@@ -210,7 +210,7 @@ std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const
 
 // ---- Erase and pin
 
-void HostTier::let_go(const Name& key) {
+void HostTier::release(const Name& key) {
   const auto held = held_.find(key);
   if (held == held_.end()) return;
   if (held->second.is_waiting) --state_.waiting;  // Its place in the line says nothing any more.
@@ -220,7 +220,7 @@ void HostTier::let_go(const Name& key) {
 bool HostTier::erase(const Name& key) {
   const MutexLock lock(mutex_);
   for (bool was_there = false;;) {
-    let_go(key);
+    release(key);
     was_there = memory_.erase(key) || was_there;
     was_there = drive_.erase(key) || was_there;
     if (!is_busy(key)) return was_there;
@@ -344,7 +344,7 @@ void HostTier::finish(const Request& request) {
 
 void HostTier::flush() {
   const MutexLock lock(mutex_);
-  const std::uint64_t all = stood_in_line_;
+  const std::uint64_t all = enqueued_;
   ++flushes_;
   work_.notify_one();
   while (served_ < all) {

@@ -88,8 +88,8 @@ class HostTier {
   bool is_hurried() const REQUIRES(mutex_);
   // Takes over a pin of memory_'s that the chunk has.
   void hold(const Request& request) REQUIRES(mutex_);
-  void wait_in_line(const Name& key, Held& held) REQUIRES(mutex_);
-  void let_go(const Name& key) REQUIRES(mutex_);
+  void enqueue(const Name& key, Held& held) REQUIRES(mutex_);
+  void release(const Name& key) REQUIRES(mutex_);
   bool take(Batch& batch) EXCLUDES(mutex_);
   void move(Batch& batch) EXCLUDES(mutex_);
   void finish(const Request& request) REQUIRES(mutex_);
@@ -109,7 +109,7 @@ class HostTier {
   std::deque<Name> queue_ GUARDED_BY(mutex_);
   std::unordered_set<Name, NameHash> under_way_ GUARDED_BY(mutex_);  // To the drive.
   std::unordered_set<Name, NameHash> coming_ GUARDED_BY(mutex_);     // From the drive into memory.
-  std::uint64_t stood_in_line_ GUARDED_BY(mutex_) = 0;               // Chunks that ever were in queue_,
+  std::uint64_t enqueued_ GUARDED_BY(mutex_) = 0;                    // Chunks that ever were in queue_,
   std::uint64_t served_ GUARDED_BY(mutex_) = 0;                      // and those that were dealt with since.
   std::uint64_t queued_pages_ GUARDED_BY(mutex_) = 0;                // Pages that came since it was looked at.
   std::uint32_t flushes_ GUARDED_BY(mutex_) = 0;                     // Calls that wait for the queue's end.
