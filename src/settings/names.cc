@@ -78,6 +78,7 @@ auto near_variable(std::string_view name) {
     const std::string_view variable(row.variable);
     if (variable.empty() || variable.starts_with(kOwnPrefix) != name.starts_with(kOwnPrefix)) return false;
     if (name.starts_with(kOwnPrefix)) return name == row.former || is_near(name, variable);
+    if (!name.starts_with(kCufilePrefix) || !variable.starts_with(kCufilePrefix)) return false;
     return is_near(name.substr(kCufilePrefix.size()), variable.substr(kCufilePrefix.size()));
   };
 }

@@ -40,5 +40,9 @@ TEST(SettingNamesTest, AVariableWithASlipInItIsNearTheOneThatWasMeant) {
   EXPECT_FALSE(variable_near("CUFILE_").has_value());
 }
 
+TEST(SettingNamesTest, ANameShorterThanThePrefixOfVariablesIsNone) {
+  for (const char* name : {"", "foo", "nosuch", "CUFILE"}) EXPECT_FALSE(variable_near(name).has_value()) << name;
+}
+
 }  // namespace
 }  // namespace penstock::core
