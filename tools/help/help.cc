@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 
+#include "facts/environment.h"
 #include "penstock/penstock.h"
 #include "tools/common/failure.h"
 #include "tools/common/nearest.h"
@@ -28,6 +29,7 @@ constexpr const char* kExamples =
     "  penstock help PENSTOCK_POLICY   a setting: its value, what it takes\n"
     "  penstock help 5030              an error of cuFile; also by its name, and errors of the system (EIO)\n"
     "  penstock help binds             a word of what the tools print\n"
+    "  penstock help words             the list of such words; also 'paths' and 'reasons'\n"
     "Exit code: 0 told, 2 there is no such word.";
 
 struct CufileError {
@@ -60,6 +62,23 @@ std::optional<int> number_of(std::string_view word) {
   return error == std::errc{} && end == word.data() + word.size() ? std::optional(number) : std::nullopt;
 }
 
+std::vector<std::string> names_of_paths() {
+  std::vector<std::string> names;
+  for (std::uint32_t i = 0; i < penstock_path_count(); ++i) {
+    names.emplace_back(penstock_path_name(static_cast<std::int32_t>(i)));
+  }
+  return names;
+}
+
+std::vector<std::string> names_of_reasons() {
+  std::vector<std::string> names;
+  for (std::uint32_t i = 1; i < penstock_reason_count(); ++i) {  // 0 is "none".
+    const std::string_view name = penstock_reason_name(static_cast<std::int32_t>(i));
+    if (!name.empty()) names.emplace_back(name);
+  }
+  return names;
+}
+
 // Words in tables and sentences of the tools that nothing else explains.
 struct Word {
   const char* word;
@@ -86,7 +105,7 @@ constexpr Word kWords[] = {
     {"buffered", "through the page cache, with a copy by the CPU"},
     {"O_DIRECT",
      "the flag of open(2) for I/O around the page cache; a file system may take it, and copy all the same, "
-     "which 'penstock odirect FOLDER' tries"},
+     "which 'penstock check --try FOLDER' tries"},
     {"stand-in", "host memory in the place of a GPU's, where there is none: bytes travel, but over no link"},
     {"BAR1", "the window through which other PCIe devices reach a GPU's memory"},
     {"page-cache", "the kernel's copy of files in memory"},
@@ -99,6 +118,22 @@ constexpr Word kWords[] = {
      "having the GPU's driver map host memory, or GPU memory, for DMA; it takes longer than a small "
      "transfer, so what is registered is kept"},
     {"placement", "which memory and which CPUs a transfer uses: those near the GPU or the drive are quicker"},
+    {"path", "a way to move bytes between a file and memory; 'penstock help paths' lists them"},
+    {"reason",
+     "the stable name of why a path is not taken, or is slower than it could be; 'penstock help reasons' lists them"},
+    {"session", "one use of the library by a process, from opening it to closing it, with its settings and its memory"},
+    {"self-test",
+     "bytes that are written and read over a direct path before it is used, once for each pair of GPU and drive: on "
+     "some "
+     "machines such transfers end with success and move nothing"},
+    {"pair", "a GPU and a drive, between which bytes may go directly or not"},
+    {"closed", "a path that this machine cannot take, whatever the settings; the reason says why"},
+    {"off", "a path that the machine may be able to take, but that a setting leaves out; the reason names the setting"},
+    {"P2PDMA", "Linux's DMA between two PCIe devices, here a drive and a GPU, without memory of the host"},
+    {"peer page", "a page of a GPU's memory that the kernel knows as a target of P2PDMA"},
+    {"ACS", "PCIe Access Control Services: where they redirect, bytes between two devices take the way by the CPU"},
+    {"IOMMU",
+     "the unit that translates the addresses of DMA; where it does, some direct transfers are lost in silence"},
 };
 
 bool add_word(Page& page, std::string_view word) {
@@ -107,6 +142,20 @@ bool add_word(Page& page, std::string_view word) {
   if (found == std::end(kWords)) return false;
   page.wrap(fmt::format("{}: ", word), found->sentence);
   return true;
+}
+
+// "words", "paths" or "reasons": what there is to ask about.
+bool add_list(Page& page, std::string_view word) {
+  std::vector<std::string> names;
+  if (word == "words") {
+    for (const Word& each : kWords) names.emplace_back(each.word);
+  } else if (word == "paths") {
+    names = names_of_paths();
+  } else if (word == "reasons") {
+    names = names_of_reasons();
+  }
+  for (const std::string& name : names) page.wrap("", name);
+  return !names.empty();
 }
 
 bool add_path(Page& page, std::string_view word) {
@@ -165,8 +214,11 @@ void add_help(CommandLine& command) {
   command.runs([word] {
     const auto text = topic_text(*word);
     if (!text) {
+      std::string meant = proposal(*word, topics());
+      const std::string setting = facts::nearest_setting(*word);
+      if (meant.empty() && !setting.empty()) meant = fmt::format("; did you mean '{}'?", setting);
       throw Failure(fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}",
-                                *word, proposal(*word, topics())),
+                                *word, meant),
                     kUsage);
     }
     print("{}", *text);
@@ -176,20 +228,14 @@ void add_help(CommandLine& command) {
 
 std::optional<Text> topic_text(std::string_view word) {
   Page page;
-  const bool is_known = add_path(page, word) || add_reason(page, word) || add_cufile_error(page, word) ||
-                        add_errno(page, word) || add_word(page, word);
+  const bool is_known = add_list(page, word) || add_path(page, word) || add_reason(page, word) ||
+                        add_cufile_error(page, word) || add_errno(page, word) || add_word(page, word);
   return is_known ? std::optional(Text(page.text())) : std::nullopt;
 }
 
 std::vector<std::string> topics() {
-  std::vector<std::string> names;
-  for (std::uint32_t i = 0; i < penstock_path_count(); ++i) {
-    names.emplace_back(penstock_path_name(static_cast<std::int32_t>(i)));
-  }
-  for (std::uint32_t i = 0; i < penstock_reason_count(); ++i) {
-    const std::string_view name = penstock_reason_name(static_cast<std::int32_t>(i));
-    if (!name.empty()) names.emplace_back(name);
-  }
+  std::vector<std::string> names = {"words", "paths", "reasons"};
+  for (const auto& list : {names_of_paths(), names_of_reasons()}) names.insert(names.end(), list.begin(), list.end());
   for (const CufileError& error : kCufileErrors) names.emplace_back(error.name);
   for (const Word& each : kWords) names.emplace_back(each.word);
   return names;

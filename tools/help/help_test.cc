@@ -39,6 +39,16 @@ TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
   EXPECT_NE(run({"help", "bindss"}).err.find("did you mean 'binds'?"), std::string::npos);
 }
 
+TEST_F(HelpTest, TheWordsThatCanBeAskedAboutAreListed) {
+  EXPECT_EQ(told("paths").find("p2pdma\n"), 0u);
+  EXPECT_NE(told("reasons").find("\nstand_in\n"), std::string::npos);
+  const std::string words = told("words");
+  for (const char* word : {"self-test", "off", "ACS"}) {
+    EXPECT_NE(words.find(std::string("\n") + word + "\n"), std::string::npos) << word;
+    EXPECT_EQ(told(word).find(std::string(word) + ": "), 0u);
+  }
+}
+
 TEST_F(HelpTest, ACommandsHelpIsTheOneItGivesItself) {
   EXPECT_EQ(told("cp"), run({"cp", "--help"}).out);
   EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
@@ -55,6 +65,8 @@ TEST_F(HelpTest, WordsWithASlipAreAnsweredWithTheNearestOne) {
   EXPECT_EQ(run({"kv", "inspct"}).err,
             "penstock: there is no command 'inspct'; did you mean 'inspect'? See 'penstock kv --help'\n");
   EXPECT_EQ(run({"help", "quark"}).exit_code, 2);
+  const std::string near = run({"help", "PENSTOCK_POLCY"}).err;
+  EXPECT_NE(near.find("did you mean 'PENSTOCK_POLICY'?"), std::string::npos) << near;
 }
 
 TEST_F(HelpTest, AMisspeltSettingIsNamedByEveryCommandAndAnotherPrograms) {
