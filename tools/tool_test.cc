@@ -172,6 +172,13 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
   EXPECT_EQ(folder(), Names{"data"});
 }
 
+TEST_F(Tool, ExplainFailsOnACapturedMachineWhereNoPathIsUsable) {
+  const std::string machines = PENSTOCK_MACHINES;
+
+  EXPECT_EQ(run({"explain", "/data/0/x", "--root", machines + "dgx-ready"}).exit_code, 0);
+  EXPECT_EQ(run({"explain", "/data/0/x", "--root", machines + "cufile-broken"}).exit_code, 1);
+}
+
 TEST_F(Tool, WhatIsNoFileIsRefusedInOneSentence) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   for (const char* name : {"absent", ".", "pipe", "/dev/null"}) {

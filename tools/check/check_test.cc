@@ -150,6 +150,7 @@ TEST(CheckTest, AValueThatMakesNoSenseIsAFailureThatNamesIt) {
   EXPECT_EQ(check_json("dgx-ready", kExport)["settings"]["in_force"]["PENSTOCK_NVIDIA_EXPORT"], "on");
   EXPECT_EQ(check(root_of("dgx-ready") + " --env PENSTOCK_WORKERS=nonsense").exit_code, 1);
   EXPECT_EQ(check(root_of("dgx-ready") + " --env HOME=/root").exit_code, 2);
+  EXPECT_EQ(check(root_of("dgx-ready") + " --env PENSTOCK_NVSF=on").exit_code, 2);
 }
 
 TEST(CheckTest, WhatIsWrongWithCufilesConfigurationIsToldWithItsLineAndFails) {

@@ -212,8 +212,9 @@ int explain_captured(const ExplainSettings& settings) {
   const facts::Outlook* const known = place.mount ? place_of(examined, *place.mount) : nullptr;
   const facts::Outlook outlook =
       facts::outlook_of_file(known != nullptr ? *known : examined.whole, answer.report.findings);
+  const facts::PathOutlook* const best = outlook.first_usable();
+  const int exit_code = best != nullptr ? kSuccess : kFailed;
   if (settings.json) {
-    const facts::PathOutlook* const best = outlook.first_usable();
     print_json({{"file",
                  {{"path", settings.file},
                   {"mount", place.mount ? mount_json(*place.mount) : Json()},
@@ -222,7 +223,7 @@ int explain_captured(const ExplainSettings& settings) {
                 {"paths", outlook_json(outlook)},
                 {"would_use", best == nullptr ? Json(nullptr) : Json(penstock_path_name(best->path))},
                 {"p2pdma", direct_json(answer)}});
-    return kSuccess;
+    return exit_code;
   }
   print("file: {} on the captured machine in {}\n", settings.file, settings.root);
   print_place(place);
@@ -231,7 +232,7 @@ int explain_captured(const ExplainSettings& settings) {
   for (const facts::PathOutlook& path : outlook.paths) print_path(page, path);
   print_verdict(page, outlook);
   print("\n{}\n{}", page.shown(), Text(direct_text(answer, question)));
-  return kSuccess;
+  return exit_code;
 }
 
 RequestPlan plan_of(const ExplainSettings& settings, const File& file, std::uint64_t size, const Verdict* best,

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "facts/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"
 
@@ -36,6 +37,11 @@ facts::Variables variables_of(const std::vector<std::string>& words) {
       throw Failure(
           fmt::format("--env {}: expected NAME=VALUE, the name beginning with PENSTOCK_ or CUFILE_", printable(word)),
           kUsage);
+    }
+    // A name with a slip in it would answer as if nothing were set.
+    const std::string name = word.substr(0, equals), near = facts::nearest_setting(name);
+    if (!near.empty() && near != name) {
+      throw Failure(fmt::format("--env {}: did you mean {}?", printable(name), near), kUsage);
     }
     variables.emplace_back(word.substr(0, equals), word.substr(equals + 1));
   }
