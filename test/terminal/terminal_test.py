@@ -164,7 +164,7 @@ class Top(World):
                 terminal = self.shell(columns, rows)
                 settings = self.start(terminal, "--interval", "0.2")
                 lines = terminal.screen().splitlines()
-                self.assertTrue(lines[0].startswith("penstock top: "), lines[0])
+                self.assertTrue(lines[0].startswith("penstock stats: "), lines[0])
                 self.assertTrue(lines[1].startswith("by path: "), lines[1])
                 self.assertTrue(all(len(line) <= columns for line in lines), lines)
                 terminal.type("q")
@@ -193,7 +193,7 @@ class Top(World):
         terminal.resize(60, 10)
         terminal.wait_for("lines of 60 columns", re.compile(r"^ +pid command .{41}\.\.\.$", re.MULTILINE).search)
         terminal.resize(24, 10)
-        terminal.wait_for("lines of 24 columns", re.compile(r"^penstock top: .{7}\.\.\.$", re.MULTILINE).search)
+        terminal.wait_for("lines of 24 columns", re.compile(r"^penstock stats: .{5}\.\.\.$", re.MULTILINE).search)
 
     def test_ctrl_z_gives_the_terminal_back_for_a_while(self):
         terminal = self.shell()

@@ -31,10 +31,11 @@ fs::path beside_the_tool() {
     const fs::path library = (folder / way / kName).lexically_normal();
     if (!error && fs::exists(library, error)) return library;
   }
-  throw Failure(
-      fmt::format("{} is not where it is installed beside {}: install the package penstock-cufile, or name "
-                  "the file with --library; `python -m penstock run` has that of a wheel",
-                  kName, folder.string()));
+  throw Failure(fmt::format(
+      "there is no {} in {} or {}, where it is installed: install the package penstock-cufile, or name the file with "
+      "--library; `python -m penstock run` has that of a wheel",
+      kName, (folder / PENSTOCK_CUFILE_FROM_BIN).lexically_normal().string(),
+      (folder / "../lib").lexically_normal().string()));
 }
 
 // True if the file, a program for this machine, asks for the dynamic loader. Nothing if it is none, but a script.

@@ -154,7 +154,7 @@ std::vector<std::string> head_of(const TopView& view) {
   const MachineRate& machine = view.machine;
   const std::size_t count = machine.processes.size();
   const Moved& moved = machine.moved;
-  return {fmt::format("penstock top: {} process{}, read {}, written {}", count, count == 1 ? "" : "es",
+  return {fmt::format("penstock stats: {} process{}, read {}, written {}", count, count == 1 ? "" : "es",
                       format_rate(moved.rate(Op::read)), format_rate(moved.rate(Op::write))),
           fmt::format("by path:   {}", list_of(shares_of_paths(moved.ways))),
           fmt::format("by reason: {}", list_of(shares_of_reasons(moved.ways))),

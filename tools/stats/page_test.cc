@@ -44,7 +44,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST(TopPage, TellsRatesPathsAndReasons) {
   const std::string text = text_of(top_page(machine({process(4711, 1'000'000'000)}), {80, 24}, false));
   EXPECT_EQ(text,
-            "penstock top: 1 process, read 5.00 GB/s, written 0.00 MB/s\n"
+            "penstock stats: 1 process, read 5.00 GB/s, written 0.00 MB/s\n"
             "by path:   p2pdma 80 %, bounce 20 %\n"
             "by reason: none 80 %, misaligned 20 %\n"
             "drives:    idle\n"
