@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a request's bytes lie in memory: in one place, or in pieces one after the other. Values only.
+// The memory of a request's bytes: one place, or pieces one after the other. Values only.
 #pragma once
 
 #include <sys/uio.h>
@@ -32,7 +32,7 @@ class RequestMemory {
   }
 
   bool is_in_pieces() const { return count_ > 0; }
-  std::byte* address() const { return address_; }  // Of the first byte.
+  std::byte* address() const { return address_; }  // The first byte's.
 
   // From now on it begins so many bytes later.
   void skip(std::uint64_t bytes) {

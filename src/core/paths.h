@@ -13,11 +13,11 @@
 
 namespace penstock::core {
 
-// What may be asked of a path without knowing it.
+// Facts of a path that can be asked for without knowing it.
 struct PathTraits {
   bool direct = false;       // Its bytes go around the page cache and around host memory.
-  bool compat = false;       // They do not: what cuFile calls compatibility mode.
-  bool posix = false;        // Of these, by the calls that every file system has.
+  bool compat = false;       // They do not: cuFile's compatibility mode.
+  bool posix = false;        // They do not, and go by the calls that every file system has.
   bool gathers = false;      // Takes memory in pieces as it takes memory in one place.
   bool host_memory = false;  // Serves host memory, and no device's.
   bool nvidia_fs = false;    // By the kernel module nvidia-fs, whoever calls it.
@@ -25,7 +25,7 @@ struct PathTraits {
   bool userspace = false;    // Serves files of file systems in user space, and no others. No list names it.
   bool pretends = false;     // Moves nothing. Serves only where it is named.
 
-  // Whether it is tried where nobody names paths.
+  // True if it is tried where no paths are named.
   constexpr bool by_default() const { return !pretends && !userspace; }
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Why a path was taken or refused: a number that stays, a name, a sentence and a remedy. Each owner of reasons has a
-// range of the numbers: those here are everybody's; obstacles (topology/obstacle.h) and paths have ranges of their own,
-// and their reasons stand in their own folders. path/reasons.h finds the words of any of them.
+// range of the numbers: the ones here are shared by all; obstacles (topology/obstacle.h) and paths have ranges of their
+// own, and their reasons stand in their own folders. path/reasons.h finds the words of any of them.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ enum class Reason : std::uint16_t {
 
 struct ReasonText {
   const char* name;      // "not_listed"
-  const char* sentence;  // What it means, for people; without a capital and a full stop.
-  const char* remedy;    // What to do about it; "" where nothing is to be done.
+  const char* sentence;  // Its meaning, for people; without a capital and a full stop.
+  const char* remedy;    // A remedy; "" if there is none, or none is needed.
 };
 
 // The reasons of one owner, in the order of their numbers from `first` on.
@@ -36,7 +36,7 @@ struct ReasonRange {
   std::span<const ReasonText> texts;
 };
 
-// Where ranges begin. No range is longer than up to the next one.
+// The first numbers of ranges. No range is longer than up to the next one.
 inline constexpr std::uint16_t kFirstObstacle = 32;
 inline constexpr std::uint16_t kFirstPipelineReason = 160;
 inline constexpr std::uint16_t kFirstPagecacheReason = 168;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What became of a request.
+// The outcome of a request.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace penstock::core {
 
 struct Report {
   std::uint64_t bytes = 0;               // Moved, from the request's start on without a gap.
-  std::uint64_t direct_bytes = 0;        // Of these, by O_DIRECT; the rest went through the page cache.
-  std::uint64_t bounced_bytes = 0;       // Of these, by the bounce path although `path` was chosen,
+  std::uint64_t direct_bytes = 0;        // The part that went by O_DIRECT; the rest went through the page cache.
+  std::uint64_t bounced_bytes = 0;       // The part that went by the bounce path although `path` was chosen,
   Reason bounced_reason = Reason::none;  // and why.
   PathId path = PathId::bounce;
   Reason reason = Reason::none;       // Why `refused` was not the path.

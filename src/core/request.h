@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is asked of a session, and what a path can take. Values only.
+// A session's request, and the limits of a path. Values only.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace penstock::core {
 struct Request {
   Op op = Op::read;
   std::uint64_t file_offset = 0;     // Bytes.
-  std::uint64_t buffer_address = 0;  // Of the first byte to move.
+  std::uint64_t buffer_address = 0;  // The first byte to move.
   std::uint64_t size = 0;            // Bytes.
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether a path can move a request, and why not: a stable reason, never a score.
+// A path's answer to a request: usable or not, with a stable reason, never a score.
 #pragma once
 
 #include "core/paths.h"
