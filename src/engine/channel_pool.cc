@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kSmallChunkMax = 1u << 20;
 constexpr std::uint64_t kChunkMin = 64u << 10;
 constexpr unsigned kLargeDepth = 3;  // One chunk with storage, one with the device, one to change over.
-// Where others have all of the budget: calls give theirs back in a moment, queues perhaps never.
+// The wait while others have all of the budget: calls give theirs back in a moment, queues perhaps never.
 constexpr auto kPatience = 2s;
 constexpr auto kLooksApart = 1ms;
 

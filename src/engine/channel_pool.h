@@ -15,7 +15,7 @@
 
 namespace penstock::core {
 
-// Who keeps channels open for later, and can do without them.
+// Keeps channels open for later, and can do without them.
 class ChannelHolder {
  public:
   virtual ~ChannelHolder() = default;
@@ -27,7 +27,7 @@ class BounceBudget {
  public:
   explicit BounceBudget(std::uint64_t limit) : limit_(limit) {}
   bool reserve(std::uint64_t bytes);
-  // Where there is no room, every holder but the caller closes idle channels: those of contexts that are gone, of a
+  // If there is no room, every holder but the caller closes idle channels: the ones of contexts that are gone, and of a
   // path not used now.
   bool reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* caller = nullptr);
   void add(ChannelHolder* holder);

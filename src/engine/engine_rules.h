@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What of the configuration the engine goes by. Values only.
+// The part of the configuration that the engine goes by. Values only.
 #pragma once
 
 #include <climits>
@@ -27,9 +27,9 @@ struct EngineRules {
   unsigned threads_max = UINT_MAX;           // Threads on one request, its caller's included; 1 or more.
   std::uint64_t share_min = 0;               // Bytes for each of these threads.
   double cpu_weight = 0.1;                   // Seconds of waiting that a CPU second is worth.
-  const char* policy = "";                   // What that is called.
+  const char* policy = "";                   // The policy's name.
   bool looks_out = false;                    // Threads look for work, for microseconds, before they go to sleep.
-  Placement placement;                       // Of threads and pinned memory.
+  Placement placement;                       // For threads and pinned memory.
 };
 
 }  // namespace penstock::core

@@ -8,7 +8,7 @@
 namespace penstock::core {
 
 inline constexpr std::chrono::microseconds kPatience{30};
-inline constexpr std::chrono::microseconds kLongPatience{100};  // Of few, who take much off the others.
+inline constexpr std::chrono::microseconds kLongPatience{100};  // For few threads, which take much off the others.
 
 // True as soon as `there` says so; false after about so long.
 template <typename There>

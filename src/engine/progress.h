@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far a request came: what its chunks and parts moved, how far that is without a gap, and what stood in the way.
+// How far a request came: the bytes of its chunks and parts, how far they reach without a gap, and the first failure.
 // Chunks may come in any order, and from several threads, each with a progress of its own that is merged into the
 // request's. Used by one thread at a time.
 #pragma once
@@ -43,7 +43,7 @@ class Progress {
     else if (part.report.bytes < size) stop_at(position);
   }
 
-  // Of the same request: other chunks of it.
+  // Adds the progress of other chunks of the request.
   void merge(const Progress& other) {
     direct_bytes_ += other.direct_bytes_;
     bounced_bytes_ += other.bounced_bytes_;
@@ -62,7 +62,7 @@ class Progress {
     stop_at(position);
   }
   void stop_at(std::uint64_t position) { end_ = std::min(end_, position); }
-  // What lies before the position was moved after all.
+  // The bytes before the position were moved after all.
   void go_on_to(std::uint64_t position) { end_ = std::min(position, wanted_end_); }
 
   // Nothing was short and nothing failed so far.

@@ -14,7 +14,7 @@ constexpr std::uint64_t kPartMax = std::uint64_t{128} << 20;
 constexpr std::uint32_t kTriesEach = 2;   // The better one counts, since what disturbs one makes it slower.
 constexpr double kMargin = 0.95;          // Another number of threads must cost less than this part of the present one.
 constexpr double kShift = 1.5;            // Rates that have changed by this factor say that something else has,
-constexpr std::uint32_t kShiftParts = 3;  // where so many parts in a row do.
+constexpr std::uint32_t kShiftParts = 3;  // if so many parts in a row do.
 constexpr std::uint32_t kLookAgain = 4096;  // Parts, after which it tries again in any case.
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -59,7 +59,7 @@ void Tuner::learn(const Kind& kind, const Choice& choice, const Cost& cost) {
   const double each = static_cast<double>(cost.bytes) / std::max(milliseconds, 1e-6);
   const auto rate = static_cast<std::uint32_t>(std::clamp(each, 1.0, 4e9));
   const bool settled = spot.settled.load(kRelaxed);
-  // What others began before it was settled, or was not any more, tells nothing now.
+  // Parts that others began before it was settled, or was not any more, tell nothing now.
   if (choice.trial && !settled) learn_trial(spot, step_of(choice.threads), rate);
   if (!choice.trial && settled) watch(spot, rate);
 }

@@ -20,16 +20,16 @@ namespace penstock::core {
 struct Cost {
   std::uint64_t bytes = 0;
   std::uint64_t wall_ns = 0;
-  std::uint64_t cpu_ns = 0;  // Of all who worked on it.
+  std::uint64_t cpu_ns = 0;  // All threads' that worked on it.
 };
 
 class Tuner {
  public:
-  // What a request, or a part of it, is like to others.
+  // The kind of a request, or of a part of it: like ones cost alike.
   struct Kind {
     Op op = Op::read;
     Way way = Way::buffered;
-    std::uint64_t size = 0;  // Of the whole request.
+    std::uint64_t size = 0;  // The whole request's.
   };
   struct Choice {
     unsigned threads = 1;
@@ -41,7 +41,7 @@ class Tuner {
 
   Choice choose(const Kind& kind, std::uint64_t bytes);
   void learn(const Kind& kind, const Choice& choice, const Cost& cost);
-  // What is in use now, and whether trials have settled it.
+  // The number of threads in use now, and whether trials have settled it.
   struct Finding {
     unsigned threads = 0;
     bool settled = false;

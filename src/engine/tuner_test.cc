@@ -62,7 +62,7 @@ struct World {
   double (*gigabytes_a_second)(unsigned);
   unsigned threads_max;
   unsigned best;
-  std::uint64_t mebibytes;  // Of trials, at most.
+  std::uint64_t mebibytes;  // The most that trials may take.
 };
 
 class WorldTest : public TunerTest, public testing::WithParamInterface<World> {};

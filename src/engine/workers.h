@@ -39,7 +39,7 @@ class Workers {
     std::atomic<Transfer*> transfer{nullptr};
     std::atomic<std::uint32_t> visitors{0};
     std::atomic<int> seats{0};       // For visitors that help, and not only look.
-    const Device* device = nullptr;  // As in run(); written while nobody is invited.
+    const Device* device = nullptr;  // From run(); written while no thread is invited.
   };
 
   void start();
