@@ -70,7 +70,7 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
 void Batch::begin_locked() {
   const std::span<Job* const> rest = begins_here_locked() ? begin_here_locked() : jobs_;
   const Status status = rest.empty() ? success() : executor_.submit(rest);
-  // No thread to carry them out: that is how they end.
+  // There is no thread to carry them out: they end with that status.
   for (Job* job : rest) {
     if (!status.ok()) complete_locked(static_cast<Slot&>(*job), {status, {}});
   }
@@ -85,7 +85,7 @@ bool Batch::begins_here_locked() {
          std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_runner_locked();
 }
 
-// Returns those that it could not begin. Opens nothing, as that may wait for the device: who waits for events does.
+// Returns the jobs that it could not begin. Opens nothing: callers that wait for events may wait for the device, too.
 std::span<Job* const> Batch::begin_here_locked() {
   in_use_ = true;
   begun_.swap(jobs_);
@@ -97,7 +97,7 @@ std::span<Job* const> Batch::begin_here_locked() {
     count = executor_.begin_reads(runner, jobs, false);
   }
   keep_runner_locked();
-  // What was canceled meanwhile does not begin.
+  // Canceled jobs do not begin.
   const std::span<Job*> rest = jobs.subspan(count);
   const auto stays = [](const Job* job) { return !static_cast<const Slot*>(job)->dropped; };
   const auto canceled = std::partition(rest.begin(), rest.end(), stays);
@@ -112,7 +112,7 @@ bool Batch::borrow_runner_locked() {
   return runner_ != nullptr;
 }
 
-// Whether somebody waits who would not look after a runner.
+// True if a caller waits that would not look after a runner.
 bool Batch::is_watched_locked() const {
   return awaited_ != SIZE_MAX || dropped_ > 0 || memory_waits_ > 0 || event_fd_.valid();
 }
@@ -220,8 +220,8 @@ std::size_t Batch::wanted_locked(std::size_t room, unsigned least) const {
   return std::min({std::size_t{least}, room, outstanding_locked()});
 }
 
-// Who has to wait anyway does some of the work, as long as there is any that nobody has begun; then looks a little, for
-// the rest may be nearly done.
+// A caller that has to wait anyway does some of the work, as long as there is any that no thread has begun; then it
+// looks a little, for the rest may be nearly done.
 void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadline) {
   const std::size_t wanted = wanted_locked(room, least);
   const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
@@ -257,7 +257,7 @@ unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline dead
 }
 
 unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
-  // Who only looks, again and again, does not keep those from the lock who have something to bring.
+  // A caller that only looks, again and again, does not keep threads from the lock that have results.
   if (least == 0 && done_count_.load(std::memory_order_acquire) == 0 && runner_ == nullptr) return 0;
   const MutexLock lock(mutex_);
   help_locked(room, least, deadline);

@@ -30,7 +30,7 @@ struct BatchEntry {
   // Where not null, the request is on this object, and its file does not count. Looked at as the pieces are.
   const Striped* striped = nullptr;
   void* cookie = nullptr;
-  Status refused;           // Where not ok: the entry is not carried out, and reported as failed with this.
+  Status refused;           // If not ok, the entry is not carried out, and reported as failed with this.
   std::uint64_t began = 0;  // The caller's clock; comes back in the event.
   // Where it has not begun by then, it ends with timed_out, and is reported at about that time. Once begun it goes on.
   TimePoint deadline = kNoDeadline;
@@ -72,11 +72,11 @@ class Batch final : private RunnerHolder {
   // A descriptor for poll(2) and epoll(7), made by the first call and closed with the batch: readable exactly while
   // there is something to reap. Nobody else reads or writes it.
   Result<int> event_fd();
-  // Those with this cookie that have not begun end with `canceled` and are reported like others; returns how many.
+  // Entries with this cookie that have not begun end with `canceled` and are reported like others; returns how many.
   unsigned cancel(const void* cookie);
   // Returns when no entry that was submitted before uses the memory. Entries end as if nobody had waited.
   void wait_for(const MemoryPiece& memory);
-  // What has not begun will not; waits for what has. Nothing of what was submitted before is reported any more.
+  // Entries that have not begun never will; waits for the others. No earlier entry is reported any more.
   void cancel();
 
  private:
@@ -125,9 +125,9 @@ class Batch final : private RunnerHolder {
   std::vector<Slot*> free_ GUARDED_BY(mutex_);
   FullQueue full_ GUARDED_BY(mutex_);
   std::vector<Slot*> done_ GUARDED_BY(mutex_);  // Not reported yet, oldest first.
-  std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // Of one submission, while it lasts.
-  // What callers begin small reads with, and look after when they come to reap. It stays with the batch, with reads in
-  // flight, only while nobody waits for these in another way.
+  std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // One submission's, while it lasts.
+  // Callers begin small reads with it, and look after it when they come to reap. It stays with the batch, with reads in
+  // flight, only while no caller waits for these in another way.
   std::atomic<Runner*> runner_{nullptr};              // Written under the lock, looked at without.
   const Runner* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest, to ask for it again.
   bool in_use_ GUARDED_BY(mutex_) = false;            // By a caller, which has not got the lock then,
@@ -135,8 +135,8 @@ class Batch final : private RunnerHolder {
   std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;    // Entries.
   std::vector<BatchEvent::Submission> submissions_;
   std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
-  std::atomic<std::size_t> done_count_{0};             // As done_ has, to be looked at without the lock.
-  std::size_t awaited_ GUARDED_BY(mutex_) = SIZE_MAX;  // What the least patient of those who wait waits for.
+  std::atomic<std::size_t> done_count_{0};             // The size of done_, to be looked at without the lock.
+  std::size_t awaited_ GUARDED_BY(mutex_) = SIZE_MAX;  // The fewest completions that a waiting caller wants.
   unsigned dropped_ GUARDED_BY(mutex_) = 0;            // Slots.
   unsigned memory_waits_ GUARDED_BY(mutex_) = 0;       // Threads in wait_for().
   UniqueFd event_fd_ GUARDED_BY(mutex_);               // Where somebody asked for it,

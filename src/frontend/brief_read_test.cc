@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads that are over soon, which threads share all the same: what each of them has to copy is held up here.
+// Reads that are over soon, which threads share all the same: each one's copy is held up here.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -12,7 +12,7 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "make checksums";
-constexpr std::size_t kBlocksMax = 16384;  // Of one launch, which so looks at 1 GiB.
+constexpr std::size_t kBlocksMax = 16384;  // For one launch, which so looks at 1 GiB.
 constexpr std::size_t kBlocksBytes = kBlocksMax * sizeof(ChecksumBlock);
 constexpr std::size_t kCopyBytes = 1u << 20;
 
@@ -30,7 +30,7 @@ struct Checksums::Desk {
   Device* device = nullptr;
   PinnedBlock memory;  // Blocks, and bytes behind them.
   std::unique_ptr<CopyQueue> copies;
-  std::vector<std::uint32_t*> sums;  // Of which each block is a part.
+  std::vector<std::uint32_t*> sums;  // The sum that each block is a part of.
 
   std::span<ChecksumBlock> blocks() const { return {reinterpret_cast<ChecksumBlock*>(memory.data()), sums.size()}; }
   std::byte* copied() const { return memory.data() + kBlocksBytes; }

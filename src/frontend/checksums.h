@@ -25,10 +25,10 @@ class Checksums {
   explicit Checksums(DeviceSet& devices, const Placement& placement = {});
   ~Checksums();
 
-  // Of each `piece_bytes` of memory, the last of what is left: as many as `sums` has room for, which is what `size`
-  // gives. What the program has on its own streams is not waited for.
+  // Makes the checksum of each `piece_bytes` of memory, the last perhaps of fewer. `sums` has room for exactly as many
+  // as `size` has. Work on the program's own streams is not waited for.
   Status make(const void* memory, std::uint64_t size, std::uint64_t piece_bytes, std::span<std::uint32_t> sums);
-  // Of each piece, wherever it is; `sums` has room for all.
+  // Makes the checksum of each piece, wherever it is; `sums` has room for all.
   Status make(std::span<const iovec> pieces, std::span<std::uint32_t> sums);
 
  private:

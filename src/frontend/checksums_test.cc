@@ -27,7 +27,7 @@ std::vector<std::byte> noise() {
   return bytes;
 }
 
-// What the checksums are to be, by the CPU.
+// The expected checksums, by the CPU.
 std::vector<std::uint32_t> expected(std::span<const std::byte> bytes, std::size_t piece_bytes) {
   std::vector<std::uint32_t> sums;
   for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
@@ -56,7 +56,7 @@ class ChecksumsWorld : public testing::Test {
     ASSERT_TRUE(status.ok()) << describe(status);
     EXPECT_EQ(sums, wanted) << size << " bytes from " << at << " in pieces of " << piece_bytes;
   }
-  // Of pieces here and there, in the memory and in the host's, in one call.
+  // Expects the checksums of pieces here and there, in the memory and in the host's, in one call.
   void expect_those_of_scattered_pieces() {
     std::mt19937 random(3);
     std::vector<iovec> pieces;

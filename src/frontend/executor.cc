@@ -106,7 +106,7 @@ void Executor::unlink_locked(Job& job) {
   waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
-// As many as there are shares, but few at a time: those wake others, so that the caller soon returns.
+// Wakes as many as there are shares, but few at a time: they wake others, so that the caller soon returns.
 void Executor::wake_locked() {
   std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
   if (const std::uint64_t share = share_bytes_locked(); share > 0)
@@ -246,15 +246,15 @@ void Executor::put_in_line(std::span<Job* const> jobs) {
   wake_locked();
 }
 
-// What the thread's queue does not take goes like a call of its own.
+// A job that the thread's queue does not take goes like a call of its own.
 void Executor::carry_out(Runner& runner, Job& job) {
   if (runner.begin(job)) return;
   if (job.parts.empty()) runner.move_now(job);
   else if (!runner.move_together(job)) put_in_line(job.parts);
 }
 
-// How requests went before tells how the next are likely to go, and no more: what a request has shown to have to wait
-// for its turn on this thread is left to the others.
+// Earlier requests tell how the next are likely to go, and no more: a request that has shown to have to wait for its
+// turn on this thread is left to the others.
 void Executor::carry_out(Runner& runner, std::span<Job* const> jobs) {
   while (!jobs.empty() && !runner.is_blocked()) {
     carry_out(runner, *jobs.front());

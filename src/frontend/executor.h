@@ -43,8 +43,8 @@ class Job {
 
   RawRequest request;
   TimePoint deadline = kNoDeadline;  // Where it has not begun by then, it ends with timed_out.
-  // Where not empty: once it is the job's turn, these get in line in its place. It has begun then, and is not finished
-  // by the executor.
+  // If not empty: once it is the job's turn, these get in line in its place. It has begun then, and is not finished by
+  // the executor.
   std::span<Job* const> parts;
   // The memory of all parts, in their order. Where it can be moved as one, it is, and the executor finishes the job.
   std::span<const MemoryPiece> pieces;
@@ -98,20 +98,20 @@ class Executor {
 
   // For a thread of a caller's that does small reads by itself. Null where none is to be had: they are few, and there
   // are none where every transfer blocks, since that thread does not wait for storage.
-  // `usual`: the one that the thread had before, or null; that is in its caches.
+  // `usual`: the one that the thread had before, or null. Its memory is in that thread's caches.
   Runner* lend(RunnerHolder& holder, const Runner* usual);
-  // What it has in flight is left to the threads.
+  // The threads finish its reads in flight.
   void give_back(Runner& runner, RunnerHolder& holder);
   // As Runner::begin_reads().
   std::size_t begin_reads(Runner& runner, std::span<Job* const> jobs, bool may_open);
   // Has it begin reads of the owner's that wait in the line. False where it cannot do more of them.
   bool feed(Runner& runner, const void* owner);
-  // Whether jobs wait there, asked without the lock.
+  // True if jobs wait there, asked without the lock.
   bool has_line() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   Going going() const { return going_.load(std::memory_order_relaxed); }
   bool are_fetched() const { return going() == Going::fetched; }
 
-  // Whether there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends it.
+  // True if there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends it.
   bool can_look_out() const { return can_look_out_; }
   std::chrono::microseconds patience() const;  // For so long, then.
 
@@ -119,7 +119,7 @@ class Executor {
   static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the line at once.
   static constexpr unsigned kLentMax = 4;   // Runners.
 
-  // What a thread is given to do.
+  // The jobs that one thread takes.
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
@@ -156,19 +156,19 @@ class Executor {
   void watch();
 
   Session& session_;
-  const bool queues_;  // Whether threads have queues of their own.
+  const bool queues_;  // Threads have queues of their own.
   const unsigned threads_max_;
   const bool can_look_out_;
   std::atomic<Going> going_{Going::stored};
   Mutex mutex_;
   ConditionVariable arrivals_;
-  bool can_share_ GUARDED_BY(mutex_) = false;  // Whether threads have more than one transfer under way.
+  bool can_share_ GUARDED_BY(mutex_) = false;  // Threads have more than one transfer under way.
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
   Job* first_ GUARDED_BY(mutex_) = nullptr;
   Job* last_ GUARDED_BY(mutex_) = nullptr;
   std::atomic<std::size_t> waiting_{0};                 // Jobs in the line. Written under the lock, looked at without.
-  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, counting a few shares at most of each.
+  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Their bytes, at most a few shares of each.
   unsigned asleep_ GUARDED_BY(mutex_) = 0;              // Threads,
   unsigned called_ GUARDED_BY(mutex_) = 0;              // and those of them that were woken and have not come yet.
   // At any time one for each thread, besides those that are away.
@@ -181,7 +181,7 @@ class Executor {
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
   TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier one.
-  ConditionVariable deadlines_;                               // That has changed.
+  ConditionVariable deadlines_;                               // next_deadline_ has changed.
 };
 
 }  // namespace penstock::core

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Batches of small reads that the device fetches out of the page cache by itself: they begin in the call that submits
-// them, and end with whoever asks. Whether the device has fetched them is up to the test.
+// them, and end with the call that reaps them. The test decides when the device has fetched them.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -311,7 +311,7 @@ TEST_F(FetchedBatchTest, AFileThatIsDeregisteredMeanwhileIsReadFirst) {
   take(batch, 8, 8);
 }
 
-// As a queue of penstock.h is there after its session, to be reaped and closed.
+// A queue of penstock.h is there after its session, too, to be reaped and closed.
 TEST_F(FetchedBatchTest, WhatIsInFlightWhenTheSessionEndsIsReapedAfterIt) {
   Batch batch(frontends_->executor(), 8);
   ASSERT_TRUE(begins_here_at_last(batch));

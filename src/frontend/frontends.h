@@ -24,7 +24,7 @@ class Frontends {
   Executor& executor() { return *batch_executor_; }
   // Requests in the order of users' streams.
   Streams& streams() { return *streams_; }
-  // Of the calling thread's current device, where it has one: makes ready what its first requests would wait for. May
+  // Makes ready all that the first requests of the calling thread's current device would wait for, if it has one. May
   // wait for the device.
   void warm_up();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a queue answers that is full: the limit, the setting that made it, and what makes room. Queues and batches ask
-// for the text once each, since programs may submit until they are refused.
+// The answer of a queue that is full: the limit, the setting that made it, and the way to make room. Queues and batches
+// ask for the text once each, since programs may submit until they are refused.
 #pragma once
 
 #include <cstddef>

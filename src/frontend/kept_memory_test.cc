@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Host memory that a program has registered is registered with a queue's ring, too, for exactly as long: what the
-// kernel keeps after that would be pages that the program has given back.
+// Host memory that a program has registered is registered with a queue's ring, too, for exactly as long: pages that the
+// kernel keeps after that would be ones that the program has given back.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 

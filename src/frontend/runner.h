@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a thread carries jobs out with: a queue, opened with the first small job, what is in flight there, and calls for
+// A thread's means to carry jobs out: a queue, opened with the first small job, its requests in flight, and calls for
 // everything else. The executor keeps them, and lends them to its threads and to its callers'. Used by one thread at a
 // time.
 #pragma once
@@ -25,17 +25,17 @@ class Runner {
     return job.request.size > kQueuedBytesMax || job.request.staging != nullptr || !job.parts.empty();
   }
 
-  // Whether it needs no thread of its own: a queue begins it without a wait for storage.
+  // True if it needs no thread of its own: a queue begins it without a wait for storage.
   static bool is_small_read(const Job& job) { return job.request.op == Op::read && !is_large(job); }
 
-  // queues: whether it may have one. looks: whether it looks a little for room.
+  // queues: it may have a queue. looks: it looks a little for room.
   Runner(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
 
   bool is_idle() const { return in_flight_ == 0; }
-  // Whether what is in flight comes to no end without this thread, or another one.
+  // True if its requests in flight come to no end without this thread, or another one.
   bool waits_for_storage() const { return queue_ != nullptr && queue_->waits_for_storage(); }
-  // Whether the thread, which has begun a request by a path whose calls wait for storage, is to take no other before
-  // that is over: another thread can begin it, and whoever submitted it can cancel it.
+  // True if the thread, which has begun a request by a path whose calls wait for storage, is to take no other before
+  // that is over: another thread can begin it, and its submitter can cancel it.
   bool is_blocked() const { return in_flight_ > 0 && queue_->latest_blocks(); }
   unsigned room() const { return kDepth - in_flight_; }
 
@@ -47,7 +47,7 @@ class Runner {
   bool begin(Job& job, bool may_open = true);
   // Begins small reads, in their order, and returns how many; the others have to go another way.
   std::size_t begin_reads(std::span<Job* const> jobs, bool may_open);
-  // Like a call of its own. What is in flight does not wait for it longer than it must.
+  // Moves it like a call of its own. Requests in flight do not wait for it longer than they must.
   void move_now(Job& job);
   // The same for a job in parts, all of them as one. False where that cannot be, or where they are small, and better in
   // flight beside each other and others'.

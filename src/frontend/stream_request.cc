@@ -13,12 +13,12 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kPartMin = 64u << 10;  // Where memory is short; a shorter request is one part in any case.
+constexpr std::uint64_t kPartMin = 64u << 10;  // If memory is short; a shorter request is one part in any case.
 constexpr std::uint64_t kPartMax = 4u << 20;
 constexpr std::uint64_t kReadPartMin = 128u << 10;  // Shorter ones are read sooner than a second thread is woken.
-// What a caller stages itself: longer than that, copying out of the page cache would keep it from its other work.
+// The most that a caller stages itself: copying more out of the page cache would keep it from its other work.
 constexpr std::uint64_t kAtOnceMax = 64u << 10;
-constexpr std::uint64_t kPartsMax = 64;  // Of a request up to this many times kLongPartMax: what is queued is bounded.
+constexpr std::uint64_t kPartsMax = 64;  // For up to this many times kLongPartMax: the queue is bounded.
 constexpr std::uint64_t kLongPartMax = 32u << 20;
 
 const char* step_of(Op op) { return op == Op::read ? "read the file on the stream" : "write the file on the stream"; }
@@ -92,7 +92,7 @@ Status StreamRequest::take_block(std::uint64_t size_max) {
     parts_ = std::max<std::uint64_t>((size_max + part_max_ - 1) / part_max_, 1);
     slots_ = std::min(parts_, slots_max);
     const std::uint64_t staging = !is_staged() ? 0 : parts_ == 1 ? size_max : slots_ * part_max_;
-    // What is pinned stays so: more than two slots are for as long as there is room for everybody.
+    // Pinned memory stays pinned: more than two slots are for as long as there is room for all requests.
     const std::uint64_t limit = slots_ > 2 ? target_.staging_limit / 2 : target_.staging_limit;
     const Result<StreamBlock*> block = target_.home->memory().take(staging, limit);
     if (block.ok()) {
@@ -197,7 +197,7 @@ void StreamRequest::abandon() {
   holders_.fetch_sub(parts_ - parts_to_come());
 }
 
-// Those that what was queued will start, or has started.
+// Parts that the queued arrivals will start, or have started.
 std::uint64_t StreamRequest::parts_to_come() const {
   if (arrivals_queued_ == 0) return 0;
   if (!is_staged()) return 1;
@@ -250,7 +250,7 @@ void StreamRequest::read_parameters() {
   for (std::uint64_t part = 0; part < slots_; ++part) describe_copy(part, size_of(part));
 }
 
-// What the stream's own copies rely on; the session checks the rest.
+// Checks the numbers that the stream's own copies rely on; the session checks the rest.
 Status StreamRequest::check_parameters() const {
   const char* const step = step_of(parameters_.op);
   if (request_.size > size_max_) return failure(Code::invalid_argument, step);
@@ -266,7 +266,7 @@ Status StreamRequest::check_parameters() const {
   return inside ? success() : failure(Code::past_allocation, step);
 }
 
-// Of what the request turned out to be.
+// The size of a part, by the request's final size.
 std::uint64_t StreamRequest::size_of(std::uint64_t part) const {
   const std::uint64_t begin = begin_of(part);
   return begin < progress_.end() ? std::min(progress_.end() - begin, part_max_) : 0;
@@ -311,7 +311,7 @@ Job* StreamRequest::job_of(std::uint64_t part) {
   return target_.here != nullptr && stage_at_once(job) ? nullptr : &job;
 }
 
-// What the page cache has of a short read.
+// Stages a short read's bytes from the page cache.
 bool StreamRequest::stage_at_once(const Part& job) {
   const bool is_short = parts_ == 1 && job.request.size <= kAtOnceMax;
   if (!is_short || parameters_.op != Op::read || !is_staged()) return false;

@@ -18,8 +18,8 @@ class Streams {
   Streams(Session& session, Executor& executor);
   // After the executor.
   ~Streams();
-  // Requests whose streams arrive from now on are refused with `closed`, and their streams go on. What has begun is
-  // the executor's to finish.
+  // Requests whose streams arrive from now on are refused with `closed`, and their streams go on. The executor finishes
+  // requests that have begun.
   void close();
 
   // Loads what streams of the caller's current context need, where there is one: the driver does not load it while a

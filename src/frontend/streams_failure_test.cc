@@ -178,7 +178,7 @@ TEST_P(StreamsFailureTest, WhereStreamsAreSwitchedOffAllIsRefused) {
   EXPECT_TRUE(frontends.streams().register_stream(nullptr, 0).is(Code::unsupported));
 }
 
-// ---- What only a driver can do
+// ---- Faults of a driver alone
 
 TEST_P(FakeCudaStreamsTest, AStreamThatIsCapturedIsRefusedAndTheCaptureStandsAsItWas) {
   char* const buffer = memory(4096);
@@ -255,7 +255,7 @@ TEST_P(FakeCudaStreamsTest, AContextThatGoesTakesItsRequestsAlongAndNothingElse)
 // Whatever is refused of what a request queues, its stream goes on and the next request works.
 TEST_P(FakeCudaStreamsTest, APieceOfWorkThatTheDriverRefusesFailsTheCallAndHoldsNobodyUp) {
   char* const buffer = memory(16 * kMiB);
-  (void)home(make_stream());  // What is refused below are pieces of requests, not of what comes before the first.
+  (void)home(make_stream());  // The pieces of requests are refused below, and not the steps before the first.
   for (const Op op : {Op::read, Op::write}) {
     for (const std::size_t size : {std::size_t{4096}, 13 * kMiB}) {
       bool refused = true;

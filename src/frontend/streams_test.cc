@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Requests in the order of streams: what is read when, what is written before what, and that nobody waits for ever.
+// Requests in the order of streams: the moments of reads and writes, and that no stream waits for ever.
 #include "frontend/streams.h"
 
 #include <thread>

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kKiB = 1u << 10;
 constexpr std::size_t kMiB = 1u << 20;
 constexpr unsigned kNonBlocking = cuda::CU_STREAM_NON_BLOCKING;
-// What FakeStorage has in its page cache, and what it has not.
+// One range that FakeStorage has in its page cache, and one that it has not.
 constexpr std::int64_t kCached = 512 * 9;
 constexpr std::int64_t kNotCached = 512 * 8;
 

@@ -21,7 +21,7 @@ RequestMemory memory_of(const RawRequest& request, std::span<const MemoryPiece> 
   return {base + request.buffer_offset};
 }
 
-// What a member's part ended with, as one who asked for the object understands it.
+// Says the status of a member's part in the words of the object.
 Status named(const Striped& striped, std::uint32_t member, Op op, Status status) {
   const std::string name =
       "member " + std::to_string(member) + " of the striped object, " + printable(striped.names[member]);
@@ -157,7 +157,7 @@ Outcome StripedJob::outcome() const {
   Outcome outcome{progress_.status(), first_};
   progress_.tell(outcome.report);
   if (first_.path == PathId::bounce) {
-    outcome.report = first_;  // As of pieces: without what tell() says of bytes that went by another path.
+    outcome.report = first_;  // Without tell()'s account of bytes that went by another path, like a vectored request's.
     outcome.report.bytes = progress_.bytes();
     outcome.report.direct_bytes = progress_.direct_bytes();
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Requests on an object that lies in several files (stripe/). What each member has of a request is one range of its
-// file, and the stripes in memory are the pieces of a vectored request for it. All members' are moved at once, and come
-// to one outcome as pieces do (vectored.h): bytes are counted from the start up to the first gap, bytes by path are
+// Requests on an object that lies in several files (stripe/). A member's part of a request is one range of its file,
+// and the stripes in memory are the pieces of a vectored request for it. All members' are moved at once, and come to
+// one outcome as pieces do (vectored.h): bytes are counted from the start up to the first gap, bytes by path are
 // summed, and the failure nearest to the start counts and names its member. A call within one stripe is its member's
 // own, and costs nothing besides; any other asks for memory, as requests of queues do.
 #pragma once
@@ -69,7 +69,7 @@ class StripedJob {
   Mutex mutex_;
   std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
   Progress progress_ GUARDED_BY(mutex_);
-  Report first_ GUARDED_BY(mutex_);  // Of the part that the request begins with.
+  Report first_ GUARDED_BY(mutex_);  // The report of the part that the request begins with.
 };
 
 // From start to end.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a batch does for queues of requests besides: canceling one by one, deadlines, a descriptor to wait with.
+// The uses of a batch for queues of requests: canceling one by one, deadlines, a descriptor to wait with.
 #include <gtest/gtest.h>
 #include <poll.h>
 

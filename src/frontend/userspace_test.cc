@@ -55,7 +55,7 @@ class UserspaceTest : public testing::Test {
     device_ = static_cast<char*>(session_->devices().device(0).value()->allocate(kBytes).value());
     file_ = session_->register_file(std::make_unique<MemoryFile>(content_)).value();
   }
-  // What is in the device's memory, by way of the other kind of request.
+  // The bytes in the device's memory, by way of the other kind of request.
   std::string on_device(std::size_t size) {
     Content copy;
     const std::uint64_t other = session_->register_file(std::make_unique<MemoryFile>(copy)).value();

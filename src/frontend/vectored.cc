@@ -36,7 +36,7 @@ Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces) {
     room -= piece.iov_len;
     size += piece.iov_len;
   }
-  // Of a request for nothing the base is looked at, but not what lies there.
+  // For a request of no bytes the base is looked at, but not the memory there.
   request = {
       .op = request.op, .file = request.file, .base = pieces.data(), .size = size, .file_offset = request.file_offset};
   return success();
@@ -103,7 +103,7 @@ void VectoredJob::settle(Part& part, const Outcome& outcome) {
     const MutexLock lock(mutex_);
     progress_.take_in(part.request, outcome);
     --unfinished_;
-    // What waits for a piece that came out short is not begun any more.
+    // A piece that waits for one that came out short is not begun any more.
     const bool is_whole = outcome.status.ok() && outcome.report.bytes == part.request.size;
     for (; !is_whole && next != nullptr; next = next->next) --unfinished_;
     if (next == nullptr && unfinished_ > 0) return;

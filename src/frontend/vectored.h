@@ -23,12 +23,12 @@
 
 namespace penstock::core {
 
-inline constexpr std::size_t kPiecesMax = 1024;  // As Linux's readv() has it.
+inline constexpr std::size_t kPiecesMax = 1024;  // The limit of Linux's readv().
 
 // Gives the request the size of its pieces, or says why there can be no such request. Its base does not count.
 Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces);
 
-// As one request, or one piece after the other, until one comes out short.
+// Moves them as one request, or one piece after the other, until one comes out short.
 Outcome transfer_vectored(Session& session, RawRequest request, std::span<const MemoryPiece> pieces);
 
 // How far the pieces came, over in any order. Used by one thread at a time.
@@ -73,7 +73,7 @@ class VectoredJob {
   Job& whole_;
   std::vector<MemoryPiece> pieces_;
   std::vector<Part> parts_;
-  std::vector<Job*> first_;  // Those that nothing comes before.
+  std::vector<Job*> first_;  // The pieces that no other comes before.
   Mutex mutex_;
   std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
   PiecesProgress progress_ GUARDED_BY(mutex_);

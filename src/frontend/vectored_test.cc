@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One range of a file over several pieces of memory: as a call, and as a request of a batch.
+// One range of a file over several pieces of memory: in a call, and in a request of a batch.
 #include "frontend/vectored.h"
 
 #include <gtest/gtest.h>
@@ -153,11 +153,11 @@ TEST_P(VectoredTest, WhatCannotBeIsRefusedBeforeAnythingMoves) {
   EXPECT_TRUE(storage_->accesses.empty());
 }
 
-// ---- As a request of a batch ---------------------------------------------------------------------------------------
+// ---- In a batch ----------------------------------------------------------------------------------------------------
 
 class VectoredRequestTest : public VectoredWorld {
  protected:
-  // As many pieces as threads, and more, of which each keeps a thread busy.
+  // More pieces than threads, each of which keeps a thread busy.
   Pieces large_pieces() {
     Pieces pieces;
     for (unsigned i = 0; i < kThreads + 2; ++i) pieces.push_back({host_.data() + i * kLarge, kLarge});
@@ -340,7 +340,7 @@ TEST_P(GatheredTest, ManySmallPiecesAreNoMoreOperationsThanFewLargeOnes) {
   EXPECT_TRUE(std::string(device_, 512) == content(4096 + (kPiecesMax - 1) * 512, 512));
 }
 
-// ---- What the pieces come to ---------------------------------------------------------------------------------------
+// ---- The progress of pieces ----------------------------------------------------------------------------------------
 
 class PiecesProgressTest : public testing::Test {
  protected:

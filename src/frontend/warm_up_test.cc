@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is opened before the first request, by the CUDA driver without a GPU (test/fakes/fake_cuda/).
+// The things that are opened before the first request, by the CUDA driver without a GPU (test/fakes/fake_cuda/).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ class WarmUpTest : public testing::TestWithParam<const char*> {
     ++entered_;
   }
   std::uint64_t pinned() const { return session_->engine().bounce_bytes(); }
-  // Of a new file in memory; and the bytes come back the same way.
+  // Reads a new file in memory; the bytes are compared.
   Outcome read(const std::string& content) {
     const UniqueFd fd(::memfd_create("warm_up_test", MFD_CLOEXEC));
     EXPECT_EQ(::pwrite(fd.get(), content.data(), content.size(), 0), static_cast<ssize_t>(content.size()));
