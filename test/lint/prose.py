@@ -25,7 +25,7 @@ AT_MOST = {
     "facts": 24,
     "src/engine": 16,
     "src/frontend": 42,
-    "src/path": 76,
+    "src/path": 72,
     "src/plan": 7,
     "src/session": 32,
     "tools/bench": 32,

@@ -45,7 +45,7 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable(PathId::vendor, proof.reason);
 }
 
-// What holds for a storage need not hold for each of its files: the library refuses those without a name.
+// A proof for a storage need not hold for each of its files: the library refuses files without a name.
 Proof VendorPath::file_proof(File& file, Device& device) {
   Result<void*> handle = nullptr;
   if (const Result<void*>* known = known_handle_of(file)) {
@@ -82,7 +82,7 @@ Proof VendorPath::open_library() {
 // The room for the bytes runs out for bounce, too.
 int VendorPath::refusal_errno(const Status& status) {
   if (status.ok() || status.is(Code::device_lost)) return 0;
-  if (status.domain != Domain::os) return EPROTO;  // What it said made no sense.
+  if (status.domain != Domain::os) return EPROTO;  // Its answer made no sense.
   switch (status.code) {
     case ENOSPC:
     case EDQUOT:
@@ -97,7 +97,7 @@ void VendorPath::refuse_late(const Device* device, File& file, Op op, int error)
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
 
-// Of the bounced part. It is pinned when something is first bounced, if ever.
+// The bounced part's. It is pinned when something is first bounced, if ever.
 std::uint64_t VendorPath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.chunk_max;
 }
@@ -160,7 +160,7 @@ std::unique_ptr<Path> make_vendor_path(const PathWorld& world) {
   return std::make_unique<VendorPath>(world.storage, rules_of(world.settings));
 }
 
-// That it is forced makes it no direct path.
+// Forcing it makes it no direct path.
 Reason vendor_outlook(const PathSettings& settings) { return vendor_outlook(rules_of(settings)); }
 
 }  // namespace penstock::core
