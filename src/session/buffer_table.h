@@ -29,7 +29,7 @@ class BufferTable {
   Status insert(const Buffer& buffer);
   Status remove(std::uint64_t base);
   std::optional<Buffer> find(std::uint64_t base) const;
-  // What find() has said since is so still, where this is the same.
+  // An answer of find() still holds while this number is the same.
   std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
 
  private:

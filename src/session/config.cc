@@ -59,7 +59,7 @@ ProviderList devices_of(const Settings& settings) {
   return devices;
 }
 
-// What a CPU second is worth, in seconds of waiting.
+// The seconds of waiting that a CPU second is worth.
 double cpu_weight(Policy policy) {
   switch (policy) {
     case Policy::throughput: return 0.02;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a session is told once, when it opens, in the forms that its rooms go by. Made of the settings, whoever said
-// them; what cuFile's keys decide besides is in cufile/config.h.
+// The orders that a session gets once, when it opens, in the forms that its rooms go by. Made of the settings, whatever
+// their source; cuFile's other keys are in cufile/config.h.
 #pragma once
 
 #include <climits>
@@ -22,7 +22,7 @@ namespace penstock::core {
 class Settings;
 class Usage;
 
-// What matters where more speed costs more CPU.
+// The choice where more speed costs more CPU.
 enum class Policy : std::uint8_t { throughput, balanced, cpu };
 
 struct Config {
@@ -35,7 +35,7 @@ struct Config {
   std::optional<PathId> require;                          // Any other path refuses.
   DirectIo direct_io = DirectIo::automatic;
   Policy policy = Policy::balanced;
-  std::uint64_t registration_cache_bytes = 0;  // Of files in the page cache, registered with devices, at most.
+  std::uint64_t registration_cache_bytes = 0;  // The most bytes in the page cache that are registered with devices.
   bool register_at_once = false;               // Whatever it costs, and worth waiting for.
   bool io_uring = true;
   bool nvidia_export = false;                // Experimental: our own GPU memory for p2pdma.
@@ -43,23 +43,23 @@ struct Config {
   unsigned threads_max = UINT_MAX;           // Threads on one request, its caller's included; 1 or more.
   std::uint64_t share_min = 0;               // Bytes for each of these threads.
   bool cached_unaligned_writes = false;      // Through the page cache as a whole, not their ends alone.
-  Placement placement;                       // Of threads and pinned memory, as it was said: see placement_on().
-  bool streams = true;                       // Whether requests on users' streams are served.
+  Placement placement;                       // The user's placement of threads and pinned memory: see placement_on().
+  bool streams = true;                       // Requests on users' streams are served.
   bool stream_words = true;                  // Streams may be held by a wait for a value, where the device can.
   VendorUse vendor = VendorUse::automatic;
   std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
   NvfsUse nvfs = NvfsUse::off;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // In tests, in place of the kernel's.
-  std::string scratch;                      // What may be overwritten in self-tests of its storage: a path, or empty.
-  std::string root = "/";                   // Where paths look for /proc and /sys. Tests have machines of their own.
+  std::string scratch;                      // A path that self-tests of its storage may overwrite, or empty.
+  std::string root = "/";                   // Paths look for /proc and /sys here. Tests have machines of their own.
   Denylist denylist;
-  Usage* usage = nullptr;  // Where files are counted for a report; null: nowhere. Outlives the session.
+  Usage* usage = nullptr;  // Files are counted here for a report; null: nowhere. Outlives the session.
 };
 
-// What of it paths go by, and what the engine does.
+// The parts of it that paths and the engine go by.
 PathSettings path_settings(const Config& config);
 EngineRules engine_rules(const Config& config);
-// Whether there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends them.
+// True if there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends them.
 bool looks_out(const Config& config);
 
 Config make_config(const Settings& settings);

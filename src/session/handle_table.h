@@ -2,7 +2,7 @@
 
 // Things that callers know by a number: files. A number is never given out twice, so one that was deregistered, or
 // never existed, is told from a live one without touching memory that is gone. Pinning and unpinning take no lock;
-// removing waits for the pins. Who has the only pin may hold the thing: then others wait before they pin it.
+// removing waits for the pins. The thread with the only pin may hold the thing: then others wait before they pin it.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ class HandleTable {
     return number(index, state);
   }
 
-  // Null when there is no such thing (any more). What is pinned stays until it is unpinned.
+  // Null when there is no such thing (any more). A pinned thing stays until it is unpinned.
   T* pin(std::uint64_t handle) {
     Entry* slot = find(handle);
     if (slot == nullptr) return nullptr;
