@@ -28,7 +28,7 @@ AT_MOST = {
     "src/path": 72,
     "src/plan": 7,
     "src/session": 17,
-    "tools/bench": 32,
+    "tools/bench": 22,
     "tools/check": 76,
     "tools/common": 6,
     "tools/demo": 3,

@@ -34,6 +34,6 @@ int run_sweep(const BenchSettings& settings);  // The exit code.
 Text sweep_table(const Sweep& sweep);
 std::string sweep_csv(const Sweep& sweep);
 Json sweep_json(const Sweep& sweep);
-std::string_view bench_page();  // "" where this build has no plots.
+std::string_view bench_page();  // "" if this build has no plots.
 
 }  // namespace penstock::tools

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What bench works on: the files, opened as the settings ask, and which part of each. Refuses with a sentence what
-// would write over data unasked, or reach past a file's end.
+// The files that bench works on, opened as the settings ask, and which part of each. Refuses with a sentence to write
+// over data unasked, or to reach past a file's end.
 #pragma once
 
 #include <optional>

@@ -33,7 +33,7 @@ unsigned number_of(const std::string& name, const std::string& text) {
   throw Failure(fmt::format("{}={}: expected a number", name, text), kUsage);
 }
 
-// Whether the word is a flag, which is then set.
+// Sets the flag that the word names; false if it names none.
 bool set_flag(BenchSettings& settings, const std::string& word) {
   if (word == "direct" || word == "buffered" || word == "automatic") {
     settings.direct = word == "direct";

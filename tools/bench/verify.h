@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The proof that bench moved the right bytes: whether a file holds bench's content at all, and reading back what a
-// write job has written. Throws a Failure that names the first wrong byte.
+// The proof that bench moved the right bytes: it tells if a file holds bench's content at all, and reads back the bytes
+// of a write job. Throws a Failure that names the first wrong byte.
 #pragma once
 
 #include "tools/common/job.h"

@@ -49,7 +49,7 @@ versus::Calls linked_calls() {
           .queue_close = penstock_queue_close};
 }
 
-// Of the file that is there, or of the one to be made.
+// The size of the file that is there, or of the one to be made.
 std::uint64_t size_of(const BenchSettings& settings) {
   if (settings.files.size() > 1) throw Failure("--versus takes one FILE", kUsage);
   struct stat status {};

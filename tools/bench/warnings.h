@@ -16,13 +16,13 @@ namespace penstock::tools {
 
 struct Evidence {
   std::uint64_t bytes = 0;                   // Moved.
-  std::uint64_t direct_bytes = 0;            // Of these, around the page cache,
+  std::uint64_t direct_bytes = 0;            // The part around the page cache,
   std::uint64_t cached_bytes = 0;            // and through it.
   std::optional<std::uint64_t> drive_bytes;  // Fetched from drives.
-  std::uint64_t block_count = 0;             // Of the range.
-  std::uint32_t direct_align = 0;            // What direct I/O asks of offsets and sizes; 0: there is none.
-  std::string not_direct;                    // Why direct I/O is none on this file; "" where nothing says so.
-  double share_of_others = 0;                // Of the processors, what other programs had,
+  std::uint64_t block_count = 0;             // The range's.
+  std::uint32_t direct_align = 0;            // The unit of offsets and sizes in direct I/O; 0: there is none.
+  std::string not_direct;                    // Why direct I/O is none on this file, or "".
+  double share_of_others = 0;                // Other programs' part of the processors,
   double harm_by_others = 0;                 // and how much of that the measurement may have missed.
   Estimate estimate;
 };
