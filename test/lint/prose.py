@@ -29,7 +29,7 @@ AT_MOST = {
     "src/plan": 7,
     "src/session": 17,
     "tools/bench": 22,
-    "tools/check": 76,
+    "tools/check": 42,
     "tools/common": 6,
     "tools/demo": 3,
     "tools/doctor": 76,

@@ -88,7 +88,7 @@ std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::Pci
   return ends;
 }
 
-// What an end has in common with the one before it is not said again.
+// The beginning of the tree that an end shares with the one before it is not said again.
 std::string bus_tree_text(const std::vector<BusEnd>& ends) {
   std::string text;
   std::vector<std::string> before;

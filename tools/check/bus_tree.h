@@ -18,7 +18,7 @@ const char* end_kind_name(EndKind kind);  // "GPU", "drive", "NIC"
 struct BusEnd {
   core::PciDevice device;
   EndKind kind = EndKind::gpu;
-  std::vector<std::string> names;  // As the kernel calls it: "nvme0"; "mlx5_0", "eth4". A GPU has none.
+  std::vector<std::string> names;  // The kernel's names: "nvme0"; "mlx5_0", "eth4". A GPU has none.
 
   // "nvme0 0000:19:00.0"
   std::string text() const;
@@ -29,12 +29,12 @@ struct BusEnd {
 // The text of the end with that address; the address where there is none.
 std::string end_text(const std::vector<BusEnd>& ends, const std::string& address);
 
-// What of the machine's PCI devices they are, sorted as they hang.
+// The GPUs, drives and NICs among the machine's PCI devices, sorted as they hang.
 std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::PciDevice>& devices);
 
 std::string bus_tree_text(const std::vector<BusEnd>& ends);
 Json bus_ends_json(const std::vector<BusEnd>& ends);
-// A table of how far every drive and NIC is from every GPU; "" where either is missing.
+// A table of how far every drive and NIC is from every GPU; "" if either is missing.
 std::string distances_text(const std::vector<BusEnd>& ends);
 Json distances_json(const std::vector<BusEnd>& ends);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock check: what this machine, or a captured one, offers to each path and what it lacks.
+// penstock check: the offers of this machine, or of a captured one, to each path, and the needs that it lacks.
 #pragma once
 
 #include "tools/common/command_line.h"

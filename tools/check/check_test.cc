@@ -20,7 +20,7 @@ using nlohmann::json;
 
 struct Answer {
   int exit_code = -1;
-  std::string text;  // Of stdout and stderr.
+  std::string text;  // Both stdout and stderr.
 };
 
 // Arguments hold no quotes; nor do variables ("NAME=VALUE ").

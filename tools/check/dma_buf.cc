@@ -7,8 +7,8 @@
 namespace penstock::tools {
 namespace {
 
-// A registration of dma-bufs for reads and writes of files was proposed to Linux in 2026 and is in none of its versions
-// up to this one. What a later one has is not known here, and no number of an interface is guessed: so nothing is
+// A registration of dma-bufs for reads and writes of files was proposed to Linux in 2026 and is in none of its
+// versions up to this one. Later ones are not known here, and no number of an interface is guessed: so nothing is
 // tried.
 constexpr core::KernelVersion kNoneUpTo{7, 3};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory of GPUs as a dma-buf: whether the driver exports it, and who could take it. Tried with 2 MiB of a GPU's
-// memory; nothing of a captured machine, or without a GPU. No path of Penstock uses it yet.
+// Memory of GPUs as a dma-buf: if the driver exports it, and which adapters could take it. Tried with 2 MiB of a GPU's
+// memory; nothing for a captured machine, or without a GPU. No path of Penstock uses it yet.
 #pragma once
 
 #include "facts/machine.h"

@@ -51,7 +51,7 @@ void add_row(Page& page, const Finding& row) {
   }
 }
 
-// Of what does not apply, as the layers of containers, a few rows a code are enough for people; JSON has them all.
+// Rows that do not apply, like the layers of containers, are cut to a few a code for people; JSON has them all.
 void add_rows(Page& page, const Findings& rows, Layer layer) {
   constexpr std::size_t kSameMax = 4;
   std::map<std::string_view, std::size_t> seen;

@@ -25,9 +25,9 @@ const char* verdict_name(Verdict verdict);
 
 struct Case {
   const char* name;
-  const char* section;  // Of the guide.
-  const char* what;     // What is done.
-  // What the guide says: whether direct I/O is to be expected. "" where it says nothing.
+  const char* section;  // The guide's.
+  const char* what;     // The case in words.
+  // The guide's word on whether direct I/O is to be expected, or "".
   const char* guide;
   // Makes the condition in a new scratch file and tries it. A verdict of `absent` has its reason in `note`.
   struct Told {
@@ -38,8 +38,8 @@ struct Case {
   Told (*run)(const std::string& folder);
 };
 
-// What it is with a loop device below that keeps its file in the page cache: there the bytes pass, whatever the file
-// system above did. The kernel's counts tell it of writes alone.
+// The answer if a loop device below keeps its file in the page cache: there the bytes pass, whatever the file system
+// above did. The kernel's counts tell it of writes alone.
 Case::Told on_buffered_loop(Case::Told told);
 
 std::span<const Case> odirect_cases();

@@ -11,7 +11,7 @@ namespace penstock::tools {
 
 // A table, drives by GPUs; nothing where either is missing.
 void print_placement(Page& page, const facts::Machine& machine);
-// [{drive, gpu, relation}]; relation: as of core::distance_name().
+// [{drive, gpu, relation}]; relation: a core::distance_name().
 Json placement_json(const facts::Machine& machine);
 
 }  // namespace penstock::tools

@@ -125,7 +125,7 @@ ReadPlan plan_reads(const std::vector<core::PciDevice>& devices, const std::vect
   if (!plan.not_made.empty()) return plan;
   try {
     fill(model::machine_of(devices, "this machine"), ends, plan);
-  } catch (const model::InputError& unknown) {  // Of a link nothing is known, as in some virtual machines.
+  } catch (const model::InputError& unknown) {  // Nothing is known of a link, as in some virtual machines.
     plan = {};
     plan.not_made = unknown.what();
   }

@@ -14,23 +14,23 @@ namespace penstock::tools {
 
 struct PlannedRead {
   std::string gpu, drive;  // PCI addresses.
-  std::string relation;    // As of core::distance_name().
+  std::string relation;    // A core::distance_name().
   int gpu_node = -1;       // The GPU's NUMA node; -1 where it tells none.
   double bytes_per_second = 0;
 
-  // Which PENSTOCK_PLACEMENT the process of this GPU is to have: "node:1". What is copied passes host memory once from
-  // storage and once to the GPU, which fetches from another node at a greater loss than the drive writes to it.
+  // The PENSTOCK_PLACEMENT for the process of this GPU: "node:1". Copied bytes pass host memory once from storage and
+  // once to the GPU, which fetches from another node at a greater loss than the drive writes to it.
   std::string placement() const;
 };
 
 struct ReadPlan {
   std::vector<PlannedRead> reads;
-  double bytes_per_second = 0;    // Of all together.
-  std::string bound_by;           // What holds them back; "" where nothing is as busy.
-  double striped_per_second = 0;  // Where every GPU reads from all drives.
+  double bytes_per_second = 0;    // The sum of all.
+  std::string bound_by;           // The busiest part, which holds them back, or "".
+  double striped_per_second = 0;  // If every GPU reads from all drives.
   std::vector<std::string> idle;  // Drives that no GPU reads from.
   unsigned left_out = 0;          // GPUs and drives without a known link, and more than 256 of a kind.
-  std::string not_made;           // Why there is no plan; "" where there is one.
+  std::string not_made;           // Why there is no plan, or "".
 
   unsigned crossings() const;  // Reads from one NUMA node to another.
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file without a name on the file system in question, twice open: through the page cache and with O_DIRECT. What a
-// direct request did is not believed but looked up: in the page cache, and in the kernel's counts.
+// A file without a name on the file system in question, twice open: through the page cache and with O_DIRECT. The
+// outcome of a direct request is not believed but looked up: in the page cache, and in the kernel's counts.
 #pragma once
 
 #include <cstdint>
@@ -37,14 +37,14 @@ struct Request {
   bool is_write = false;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  std::size_t memory_offset = 0;          // Of the memory, off a page.
-  std::uint64_t request_bytes = 1 << 20;  // Of each system call.
+  std::size_t memory_offset = 0;          // Bytes behind a page's begin.
+  std::uint64_t request_bytes = 1 << 20;  // Each system call's.
 };
 
-// What became of a direct request.
+// The outcome of a direct request.
 struct DirectTry {
   int error = 0;            // errno of the system call that failed; 0: none did.
-  std::uint64_t bytes = 0;  // As the calls returned.
+  std::uint64_t bytes = 0;  // The sum that the calls returned.
   double seconds = 0;
   // They went through the page cache; nothing where the kernel does not tell.
   std::optional<bool> is_cached = false;
@@ -69,7 +69,7 @@ class Scratch {
 
   // With O_DIRECT. Where it is a hole, zeros belong there.
   DirectTry move(const Request& request, bool is_hole = false);
-  // By the page cache, once what is there was written down: whether the range has what belongs there.
+  // Reads by the page cache, once all is written down: true if the range has the right bytes.
   bool is_right(std::uint64_t offset, std::uint64_t size);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a person is to read first, and need read no further: each cause with its remedy and what follows from it, then
-// storage that no direct path serves, then what is no fault and could be better. Pure.
+// The first words for a person, who need read no further: each cause with its remedy and the findings that follow from
+// it, then storage that no direct path serves, then things that are no fault and could be better. Pure.
 #pragma once
 
 #include "facts/finding.h"

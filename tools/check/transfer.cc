@@ -99,7 +99,7 @@ class Transfer {
     return report;
   }
 
-  // What was written is not only what the library itself reads back.
+  // Written bytes are not judged by the library's own reads alone.
   void compare_with_kernel(const Content& content) {
     posix_fadvise(new_file_->fd(), 0, 0, POSIX_FADV_DONTNEED);
     if (read_at(new_file_->fd(), path_, scratch_, 0) < kTransferBytes) {

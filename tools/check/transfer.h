@@ -14,7 +14,7 @@
 
 namespace penstock::tools::validate {
 
-// What a transfer tells besides, by its folder: write, read {path, ...}, as report.h has them.
+// More details of a transfer, by its folder: write, read {path, ...}, in the form of report.h.
 using Details = std::map<std::string, Json>;
 
 constexpr std::uint64_t kTransferBytes = std::uint64_t{8} << 20;
