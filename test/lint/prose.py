@@ -32,7 +32,7 @@ AT_MOST = {
     "tools/check": 42,
     "tools/common": 6,
     "tools/demo": 3,
-    "tools/doctor": 76,
+    "tools/doctor": 33,
     "tools/explain": 8,
     "tools/prepare": 8,
     "tools/serve": 37,

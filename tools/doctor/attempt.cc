@@ -11,7 +11,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kOtherPolicy = "throughput";  // After speed alone; where it is in force already it gains nothing.
+constexpr const char* kOtherPolicy = "throughput";  // For speed alone; it gains nothing where it is in force already.
 
 std::string names_of(const facts::Variables& variables) {
   std::string names;

@@ -14,25 +14,25 @@
 
 namespace penstock::tools {
 
-// What the environment sets of how fast bytes travel, and not of whether and into what.
+// The environment's settings that decide how fast bytes travel, and not whether and into which memory.
 facts::Variables speed_settings();
 
 struct Attempt {
   Trial trial;
-  facts::Variables without;  // Of the environment.
-  SessionSettings settings;  // Beside what the environment has.
-  unsigned threads = 1;      // Of a load.
-  bool is_prepared = false;  // Of a save: into a file whose bytes were all written before.
+  facts::Variables without;  // Variables of the environment to leave out.
+  SessionSettings settings;  // Settings beside the environment's.
+  unsigned threads = 1;      // A load's.
+  bool is_prepared = false;  // A save goes into a file whose bytes were all written before.
 
-  // direct_io: where the attempt does not set it; "" for what the environment says.
+  // direct_io: its value if the attempt does not set it; "" for the environment's.
   Session open(const std::string& direct_io = "") const;
 };
 
-// What can be changed of settings, for loads and saves alike: more CPU time, and what the environment sets, all of it
+// Changes of settings, for loads and saves alike: more CPU time, and the environment's settings left out, all of them
 // and each by itself.
 std::vector<Attempt> attempts_on_settings();
 
-// What a change made of one kind of bytes. Speed: 0 where it gains nothing, or where nothing can be told.
+// The gain of a change for one kind of bytes. Speed: 0 if it gains nothing, or if nothing can be told.
 struct Gain {
   double speed = 0;
   std::optional<Ratio> doubt;

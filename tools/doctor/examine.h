@@ -21,16 +21,16 @@ struct Stage {
 };
 
 struct Examination {
-  Survey survey;            // Of a save: without files.
+  Survey survey;            // Without files for a save.
   std::uint64_t saved = 0;  // Bytes of the checkpoint; 0: it is a load.
   std::vector<Stage> stages;
   std::vector<Trial> trials;
   std::vector<Bound> bounds;
   Prognosis prognosis;
-  double others = 0;                // What other programs had of the processors meanwhile.
-  std::optional<Ratio> of_part;     // As of a Load.
-  std::vector<std::string> causes;  // What slows all of the way down, and is easily overlooked.
-  std::vector<std::string> notes;   // What could not be measured, and why.
+  double others = 0;                // Other programs' part of the processors meanwhile.
+  std::optional<Ratio> of_part;     // The same as in Load.
+  std::vector<std::string> causes;  // Easily overlooked, they slow all of the way down.
+  std::vector<std::string> notes;   // Measurements that could not be made, and why.
   bool is_decoded = false;          // The CPUs have to process what the drive gives: O_DIRECT is not direct.
 
   const Rate* rate(const char* name) const;  // Null where it was not measured.
@@ -39,13 +39,13 @@ struct Examination {
 };
 
 struct ExamineSettings {
-  std::vector<std::string> words;  // As they were given.
+  std::vector<std::string> words;  // The user's words.
   unsigned gpu = 0;
-  double seconds = 1.5;    // Of each measurement.
+  double seconds = 1.5;    // For each measurement.
   std::uint64_t save = 0;  // Bytes of a checkpoint into the folder that is the only word.
 };
 
-// Adds the causes that need no measurement: what nobody would look for, and slows everything down.
+// Adds the causes that need no measurement: they are easily overlooked, and slow everything down.
 void find_causes(Examination& found);
 
 Examination examine_load(const ExamineSettings& settings);

@@ -12,11 +12,11 @@ namespace penstock::tools {
 namespace {
 
 constexpr double kBindsFrom = 0.75;      // The whole way is so near to its slowest part.
-constexpr double kBusyFrom = 0.85;       // Of all CPUs.
-constexpr double kWorthTelling = 0.95;   // Of the time now: less of a gain is noise.
-constexpr double kSettingsBindTo = 0.8;  // Of the time now: without them it takes no longer.
+constexpr double kBusyFrom = 0.85;       // The part of all CPUs.
+constexpr double kWorthTelling = 0.95;   // The part of the time now: less of a gain is noise.
+constexpr double kSettingsBindTo = 0.8;  // The part of the time now: without them it takes no longer.
 constexpr double kBrief = 0.01;          // Seconds.
-constexpr double kMemoryToFill = 0.8;    // Of what is available: the rest is for the program itself.
+constexpr double kMemoryToFill = 0.8;    // The part of available memory: the rest is for the program itself.
 
 double seconds_for(const Load& load, double cold, double warm) {
   const auto cached = static_cast<double>(load.cached), all = static_cast<double>(load.bytes);
@@ -58,7 +58,7 @@ void add_caching(const Load& load, const Speeds& speeds, Prognosis& told) {
                           load.read_all, static_cast<double>(load.bytes) / speeds.warm});
 }
 
-// What follows from the part that binds, and cannot be tried.
+// The changes to the part that binds, which cannot be tried.
 std::vector<Bound> bounds_of(Binds binds, const Load& load, const Speeds& speeds) {
   if (binds == Binds::drive && speeds.warm > speeds.cold) {
     return {{"have a quicker drive, or lift what limits this one",

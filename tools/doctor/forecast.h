@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From what was measured of each part of the way: what binds, how long it takes now, and how long after each change.
-// Pure.
+// Forecasts from the measured speed of each part of the way: which part binds, how long it takes now, and how long
+// after each change. Pure.
 #pragma once
 
 #include <cstdint>
@@ -30,29 +30,29 @@ struct Trial {
   enum class Kind : std::uint8_t { usual, more_cpu, no_settings };
   std::string what;
   std::string command;
-  double cold = 0, warm = 0;  // 0: as without it.
+  double cold = 0, warm = 0;  // 0: the same as without it.
   Kind kind = Kind::usual;    // Spends more CPU time; leaves out what the environment sets.
   // How many times as fast it may have been, where the turns do not tell whether that is a gain.
   std::optional<Ratio> cold_doubt = {}, warm_doubt = {};
 };
 
-// Whether a change gains something. The interval decides, so that chance does not: a gain is one whose least value is
-// worth telling, and where the interval has both a gain and none in it, nothing can be told.
+// Judges if a change gains something. The interval decides, so that chance does not: a gain is one whose least value is
+// worth telling, and if the interval has both a gain and none in it, nothing can be told.
 enum class Judged : std::uint8_t { gain, none, unknown };
 Judged judge(const Ratio& with_to_without);
 
-// A change that cannot be tried; what it could bring is known all the same.
+// A change that cannot be tried; its most gain is known all the same.
 struct Bound {
   std::string what;
   std::string command;
-  double cold = 0, warm = 0;  // At most; 0: as without it.
+  double cold = 0, warm = 0;  // The most; 0: the same as without it.
 };
 
 struct Load {
   std::uint64_t bytes = 0;
-  std::uint64_t cached = 0;            // Of them, in the page cache.
+  std::uint64_t cached = 0;            // The part that is in the page cache.
   std::uint64_t memory_available = 0;  // Bytes.
-  double cpus_busy = 0;                // Of a load as it is now, on average,
+  double cpus_busy = 0;                // The load's average now,
   double cpus = 1;                     // and how many it may use.
   std::string read_all;                // The command that brings all of it into the page cache.
   double cpus_there = 0;               // In the machine.
@@ -78,14 +78,14 @@ struct Doubt {
 };
 
 struct Prognosis {
-  double seconds = 0;        // Of the load, as it is now.
-  double plain_seconds = 0;  // Of a program that reads by itself; 0 where it is not known.
-  double cold_seconds = 0;   // Of the load's seconds, for what is not cached.
+  double seconds = 0;        // For the load, as it is now.
+  double plain_seconds = 0;  // For a program that reads by itself; 0 if not known.
+  double cold_seconds = 0;   // The part of them for bytes that are not cached.
   Binds binds = Binds::path;
-  std::vector<Forecast> changes;  // Those that gain something, the best first.
+  std::vector<Forecast> changes;  // Changes that gain something, the best first.
   std::vector<Doubt> doubts;
   bool is_brief = false;  // It takes so little time that no change is looked for.
-  std::string left_out;   // A sentence on a change that is not possible; "" where there is none.
+  std::string left_out;   // A sentence on a change that is not possible, or "".
 };
 
 Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Trial>& trials,

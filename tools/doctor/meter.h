@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Measures for a second or two how fast pieces of files travel one way or another. What a measurement brings into the
-// page cache it takes out again, and what was there it leaves.
+// Measures for a second or two how fast pieces of files travel one way or another. It takes its own bytes out of the
+// page cache again, and leaves the ones that were there.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ namespace penstock::tools {
 
 struct Rate {
   double bytes_per_second = 0;
-  std::vector<double> turns;  // Of each turn.
+  std::vector<double> turns;  // Each turn's rate.
   std::uint64_t bytes = 0;
   double seconds = 0;
   double cpus_busy = 0;  // On average.
-  Tally tally;           // Of what went by the library.
+  Tally tally;           // Bytes that went by the library.
 
-  double slowest() const;  // Of the turns.
+  double slowest() const;  // The slowest turn's.
   double fastest() const;
   void settle();  // The rate of all turns.
 };
 
-// A part of the way is at least as quick as the whole way was in the same turn: that it was measured as slower is
-// chance, or another way to ask for it.
+// A part of the way is at least as quick as the whole way was in the same turn: a slower measurement is chance, or
+// another way to ask for it.
 void raise_to(Rate& part, const Rate& whole);
 
 enum class Into : std::uint8_t { device, host };
@@ -48,7 +48,7 @@ Arena memory_of(const Session* session, const Session& otherwise, Into where, un
 
 class Meter {
  public:
-  // Seconds: of each way, up to kWaysInFull of them; more share the time that those would take.
+  // Seconds: for each way, up to kWaysInFull of them; more share the time that so many would take.
   Meter(const Survey& survey, const Session& session, unsigned gpu, double seconds)
       : survey_(survey), session_(session), gpu_(gpu), seconds_(seconds) {}
 
@@ -56,7 +56,7 @@ class Meter {
   // is_cold: none of them is cached, and none shall be afterwards. After each turn `told` is called.
   std::vector<Rate> measure(const std::vector<Way>& ways, const std::vector<Piece>& pieces, bool is_cold,
                             const std::function<void()>& told);
-  // Of the bus, between pinned host memory and the GPU's. Nothing where host memory stands in.
+  // The rate of the bus, between pinned host memory and the GPU's. Nothing if host memory stands in.
   std::optional<Rate> measure_link(Into into);
   Rate measure_host_copy();
 

@@ -16,7 +16,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr double kLess = 0.9;  // Of the time by Penstock: more is noise.
+constexpr double kLess = 0.9;  // The part of the time by Penstock: more is noise.
 
 std::string rate_text(const Examination& found, const char* stage) {
   const Rate* const rate = found.rate(stage);

@@ -11,7 +11,7 @@
 //   operation         "load" or "save"
 //   forecast          seconds, plain_seconds (null where it is not known), cold_seconds, binds; binds_text and
 //                     changes_text, the sentences on what binds and on the changes as a whole
-//   changes[]         what, command, seconds, at_best: whether it is a bound and no prediction
+//   changes[]         what, command, seconds, at_best: true for a bound, false for a prediction
 //   doubts[]          what, low, high: a change of which nothing can be told, and how many times as fast it may be
 //   cpu_share_of_others  what other programs had of the processors meanwhile
 //   notes[]           sentences
@@ -25,6 +25,6 @@ namespace penstock::tools {
 
 Text examination_text(const Examination& found, const ExamineSettings& settings);
 Json examination_json(const Examination& found);
-std::string_view doctor_page();  // "" where this build has no plots.
+std::string_view doctor_page();  // "" if this build has no plots.
 
 }  // namespace penstock::tools
