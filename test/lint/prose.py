@@ -33,7 +33,7 @@ AT_MOST = {
     "tools/common": 6,
     "tools/demo": 3,
     "tools/doctor": 33,
-    "tools/explain": 8,
+    "tools/explain": 1,
     "tools/prepare": 8,
     "tools/serve": 37,
     "tools/suite": 20,

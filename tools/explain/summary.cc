@@ -17,7 +17,7 @@
 namespace penstock::tools {
 namespace {
 
-// Who moves the bytes, where a path's name alone may not say it.
+// The mover of the bytes, if a path's name alone may not say it.
 const char* mover(int path) {
   switch (path) {
     case PENSTOCK_PATH_P2PDMA: return " (the drive writes into the GPU's memory itself)";
@@ -42,7 +42,7 @@ std::string place_text(const Explanation& told) {
   return text;
 }
 
-// What is refused before the chosen one, by the sentence: paths that have it in common stand together.
+// The paths refused before the chosen one, by the sentence: paths that have it in common stand together.
 struct Obstruction {
   std::string paths;
   const Verdict* verdict = nullptr;
@@ -69,8 +69,8 @@ void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
   }
 }
 
-// What of file systems or files has the CPU move bytes in spite of O_DIRECT, where no verdict has said it: without a
-// GPU, or past a reason that stands before it. Each once, with how many of the files it was met on.
+// The findings of file systems or files that have the CPU move bytes in spite of O_DIRECT, if no verdict has said so:
+// without a GPU, or past a reason that stands before it. Each once, with how many of the files it was met on.
 class Hindrances {
  public:
   void add(const Explanation& told) {
@@ -122,7 +122,7 @@ std::string plan_text(const ExplainSettings& settings, const Explanation& told) 
                      choice.threads > 1 ? "threads at most" : "thread", way, why(choice));
 }
 
-// Caches besides the page cache, since they change what a direct read is; of the rest that there is some.
+// Prints the caches besides the page cache, since they change a direct read; for the other notes, that there are some.
 void print_caches(const FileAnswer& answer, Page& page) {
   std::size_t others = 0;
   for (const StorageNote& note : answer.told.direct.notes) {
@@ -139,7 +139,7 @@ std::string memory_text(const ExplainSettings& settings) {
 
 }  // namespace
 
-// Where the user wants threads and pinned memory; "" where nobody said so.
+// The user's placement of threads and pinned memory, or "".
 std::string said_placement() {
   const core::LoadedSettings loaded = core::load_session_settings(core::process_environment);
   const bool is_said = loaded.settings.was_set("penstock.placement");

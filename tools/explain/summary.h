@@ -13,7 +13,7 @@ namespace penstock::tools {
 
 struct FileAnswer {
   std::string file;
-  std::string failure;  // Why it cannot be looked at; "" where it can.
+  std::string failure;  // Why it cannot be looked at, or "".
   Explanation told;
 };
 
