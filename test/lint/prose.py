@@ -34,7 +34,7 @@ AT_MOST = {
     "tools/demo": 3,
     "tools/doctor": 33,
     "tools/explain": 1,
-    "tools/prepare": 8,
+    "tools/prepare": 7,
     "tools/serve": 37,
     "tools/suite": 20,
 }

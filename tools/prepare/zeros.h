@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What of a file reads as zeros because nothing was ever written there, and zeros written to it, so that no extent is
-// left to convert.
+// Parts of a file that read as zeros because nothing was ever written there, and zeros written to them, so that no
+// extent is left to convert.
 #pragma once
 
 #include <cstdint>
