@@ -9,7 +9,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr std::size_t kHexUidSize = 32;  // Of a static pod it is a checksum, without dashes.
+constexpr std::size_t kHexUidSize = 32;  // A static pod's is a checksum, without dashes.
 constexpr std::size_t kIdSize = 64;
 
 bool is_hex(std::string_view text) { return text.find_first_not_of("0123456789abcdef") == std::string_view::npos; }

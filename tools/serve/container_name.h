@@ -16,7 +16,7 @@ struct ContainerName {
   friend auto operator<=>(const ContainerName&, const ContainerName&) = default;
 };
 
-// Of what a container makes of the groups below its own nothing is believed: the outermost names count.
+// The groups that a container makes below its own are not believed: the outermost names count.
 ContainerName container_of(std::string_view cgroups);
 
 }  // namespace penstock::tools

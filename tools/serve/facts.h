@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a node offers, as far as its /proc and /sys tell: nothing is opened, loaded or tried, and no GPU is taken.
+// The offers of a node, as far as its /proc and /sys tell: nothing is opened, loaded or tried, and no GPU is taken.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct NodeFacts {
   const facts::PathOutlook* path(const std::string& name) const;
 };
 
-// Of the machine under `host`: "/", or where its /proc and /sys are mounted. Throws a Failure where they are not.
+// Reads the machine under `host`: "/", or the folder with its /proc and /sys. Throws a Failure if they are not there.
 NodeFacts read_facts(const std::string& host);
 
 }  // namespace penstock::tools

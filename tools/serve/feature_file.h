@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What Node Feature Discovery shall make labels of, as its feature files have it. Pure.
+// The facts that Node Feature Discovery shall make labels of, in the form of its feature files. Pure.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace penstock::tools {
 // Features that nobody renews are dropped from then on.
 std::string feature_file_text(const NodeFacts& facts, std::chrono::system_clock::time_point expires);
 
-// As Kubernetes takes it: at most 63 of [A-Za-z0-9_.-], letters or digits at both ends. "" where nothing is left.
+// Makes a value that Kubernetes takes: at most 63 of [A-Za-z0-9_.-], letters or digits at both ends. May return "".
 std::string label_value(std::string_view text);
 
 }  // namespace penstock::tools

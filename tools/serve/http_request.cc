@@ -39,7 +39,7 @@ struct Preference {
   bool is_named = false;
 };
 
-// What a range of media types says of one type.
+// Weighs one type by a range of media types.
 void weigh(std::string_view range, std::string_view type, Preference& preference) {
   const std::string_view name = trim(take_until(range, ';'));
   const bool is_named = equal_but_for_case(name, type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a client of the node's server asks for. Pure, and takes anything.
+// The request of a client of the node's server. Pure, and takes anything.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace penstock::tools {
 
 struct HttpRequest {
-  std::string path;    // Of the target, without a query.
-  std::string accept;  // What all Accept headers say; "" where there is none.
+  std::string path;    // The target's, without a query.
+  std::string accept;  // All Accept headers together, or "".
 };
 
 struct ParsedRequest {
@@ -21,7 +21,7 @@ struct ParsedRequest {
 // `head` is all up to the empty line.
 ParsedRequest parse_request(std::string_view head);
 
-// Whether an Accept header prefers Prometheus's text format to OpenMetrics.
+// True if an Accept header prefers Prometheus's text format to OpenMetrics.
 bool prefers_plain_text(std::string_view accept);
 
 }  // namespace penstock::tools

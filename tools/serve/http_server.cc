@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kWaitForDescriptors = 100;            // Milliseconds.
-constexpr std::size_t kIgnoredBytesMax = 64 << 10;  // Of what a client says behind its request.
+constexpr std::size_t kIgnoredBytesMax = 64 << 10;  // The most that a client may say behind its request.
 
 [[noreturn]] void refuse(const std::string& address, const std::string& why, int exit_code = kFailed) {
   throw Failure(fmt::format("--listen {}: {}", printable(address), why), exit_code);
@@ -88,11 +88,11 @@ struct HttpServer::Connection {
   enum class State { reading, writing, closing, ended };
 
   core::UniqueFd fd;
-  Clock::time_point end;  // Of our patience with it.
+  Clock::time_point end;  // The end of our patience with it.
   State state = State::reading;
-  std::string text;                         // What it says, then what it is told.
-  std::shared_ptr<const std::string> body;  // And behind that. Null for a HEAD.
-  std::size_t done = 0;                     // Of both, written; then of what is ignored.
+  std::string text;                         // Its request, then the head of the answer.
+  std::shared_ptr<const std::string> body;  // The body behind that. Null for a HEAD.
+  std::size_t done = 0;                     // Bytes of both, written; then bytes that are ignored.
 };
 
 HttpServer::HttpServer(const std::string& address, Answer answer, std::chrono::milliseconds patience)
@@ -140,7 +140,7 @@ int HttpServer::milliseconds_to_wait() const {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, patience_.count()));
 }
 
-// As many as there are places, so that those who are being served are, too.
+// Accepts as many as there are places, so that clients that are being served go on being served.
 void HttpServer::accept_all() {
   for (std::size_t i = 0; i < kConnectionsMax; ++i) {
     core::UniqueFd fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -54,7 +54,7 @@ class HttpServer {
   const Answer answer_;
   const std::chrono::milliseconds patience_;
   std::vector<std::unique_ptr<Connection>> connections_;  // Oldest first.
-  bool is_short_ = false;                                 // Of descriptors or memory for one more.
+  bool is_short_ = false;                                 // Descriptors or memory are short for one more.
 };
 
 }  // namespace penstock::tools

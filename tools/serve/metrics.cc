@@ -44,7 +44,7 @@ void add_moved(Exposition& page, const Totals& totals) {
   for (const auto& [name, container] : totals.containers()) page.add(labels_of(name), container.sessions);
 }
 
-// Of the node alone: by container they would be too many series.
+// The whole node's alone: by container they would be too many series.
 void add_requests(Exposition& page, const Totals& totals) {
   const auto labels = [](const auto& key) { return Labels{{"path", key.first}, {"op", core::op_name(key.second)}}; };
   page.begin(

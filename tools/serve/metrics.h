@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a look at a node found, as a page of metrics. Pure.
+// A look at a node, as a page of metrics. Pure.
 #pragma once
 
 #include <cstdint>

@@ -18,12 +18,12 @@ constexpr int kUnknown = 2;
 struct Diagnosis {
   int exit_code = kNoProblem;
   std::string line;    // At most 80 bytes.
-  std::string remedy;  // A second line; "" where there is none.
+  std::string remedy;  // A second line, or "".
 };
-// Whether the node offers the path. Pure.
+// Tells if the node offers the path. Pure.
 Diagnosis diagnose(const NodeFacts& facts, const std::string& path);
 
-// Prints it. Never throws a Failure: what cannot be told is unknown.
+// Prints it. Never throws a Failure: an answer that cannot be had is "unknown".
 int run_problem_detector(const std::string& host, const std::string& path);
 
 }  // namespace penstock::tools

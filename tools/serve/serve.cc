@@ -68,7 +68,7 @@ HttpResponse answer(const Watch& watch, const HttpRequest& request) {
   return say(404, "there are /metrics, /healthz and /readyz\n");
 }
 
-// Readable once the process shall end. As a container's first process, it would not end by a signal otherwise.
+// Readable once the process shall end. A container's first process would not end by a signal otherwise.
 core::UniqueFd catch_signals() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -98,7 +98,7 @@ int run_serve(const ServeSettings& settings) {
   if (!settings.problem_detector.empty()) return run_problem_detector(settings.host, settings.problem_detector);
   check(settings);
   const core::UniqueFd signals = catch_signals();
-  ::signal(SIGPIPE, SIG_IGN);  // That nobody reads its log any more ends no watch.
+  ::signal(SIGPIPE, SIG_IGN);  // The watch goes on if the reader of its log is gone.
   const std::chrono::milliseconds interval(static_cast<std::int64_t>(settings.interval * 1000));
   const auto watch = std::make_unique<Watch>(WatchSettings{settings.host, interval, settings.textfile, settings.nfd});
   std::optional<HttpServer> server;

@@ -88,7 +88,7 @@ Requests Totals::requests_of(const core::StatsSnapshot& snapshot) {
   return requests;
 }
 
-// Null where there is no room for it. What it had moved before we began is taken as counted.
+// Null if there is no room for it. Bytes that it had moved before we began are taken as counted.
 Totals::Session* Totals::session_for(const core::StatsSnapshot& snapshot) {
   auto found = known_.find(snapshot.id);
   if (found == known_.end()) {

@@ -4,8 +4,8 @@
 // session moved stays counted when its process has ended. A session that was open before the first look counts from
 // then on, so that a restart of ours makes no sum jump.
 //
-// The numbers are what other processes say, so all is bounded, whatever they say: series, memory, and how much a
-// session can have moved between two looks. What finds no room of its own is added up as "other". Pure.
+// The numbers come from other processes, so all is bounded, whatever they say: series, memory, and how much a session
+// can have moved between two looks. Sessions without room of their own are added up as "other". Pure.
 #pragma once
 
 #include <chrono>
@@ -27,9 +27,9 @@ class Totals {
   struct Limits {
     std::size_t sessions = 1024;
     std::size_t containers = 128;
-    std::size_t ways = 16;  // Of a session, and of a container.
+    std::size_t ways = 16;  // A session's, and a container's.
     std::size_t node_ways = 128;
-    std::size_t requests = 16;  // Of a session, and of the node: each a path and a direction.
+    std::size_t requests = 16;                              // A session's, and the node's: each a path and a direction.
     std::chrono::nanoseconds keep = std::chrono::hours(1);  // A container in which no session was seen meanwhile.
   };
   struct Container {
@@ -49,7 +49,7 @@ class Totals {
 
   const std::map<ContainerName, Container>& containers() const { return containers_; }
   const Ways& node() const { return node_; }
-  const Requests& requests() const { return requests_; }      // Of the whole node.
+  const Requests& requests() const { return requests_; }      // The whole node's.
   unsigned sessions() const { return open_; }                 // At the last look.
   unsigned left_out() const { return left_out_; }             // Of these: not counted, since there were too many.
   std::uint64_t folded() const { return folded_; }            // How often numbers were added to "other".

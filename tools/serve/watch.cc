@@ -24,7 +24,7 @@ namespace {
 using std::chrono::system_clock;
 
 constexpr std::chrono::minutes kFactsInterval{1};  // To read them takes tens of milliseconds; they change rarely.
-constexpr std::chrono::minutes kExpiry{5};         // Of features, and at least four looks.
+constexpr std::chrono::minutes kExpiry{5};         // For features, and at least four looks.
 constexpr std::chrono::minutes kPatience{2};       // With a look, and at least four intervals.
 
 // For a process that looks again and again, on a node where anybody may run anything: a segment of ours is 0.8 MiB.
@@ -54,7 +54,7 @@ void check_folder(const char* option, const std::string& folder) {
       kUsage);
 }
 
-// Of a process, by its folder in /proc.
+// The groups of a process, by its folder in /proc.
 std::string cgroups_of(int folder) {
   const core::UniqueFd fd(::openat(folder, "cgroup", O_RDONLY | O_CLOEXEC));
   char text[16 << 10];

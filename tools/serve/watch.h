@@ -20,7 +20,7 @@
 namespace penstock::tools {
 
 struct WatchSettings {
-  std::string host = "/";  // Where the node's /proc and /sys are.
+  std::string host = "/";  // The folder with the node's /proc and /sys.
   std::chrono::milliseconds interval{15'000};
   std::string textfile;  // A folder for node_exporter; "" for none.
   std::string nfd;       // A folder for Node Feature Discovery; "" for none.
