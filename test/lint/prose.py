@@ -36,7 +36,7 @@ AT_MOST = {
     "tools/explain": 1,
     "tools/prepare": 7,
     "tools/serve": 1,
-    "tools/suite": 20,
+    "tools/suite": 3,
 }
 
 FOLDERS = ("src/", "facts/", "tools/", "kv/", "python/native/")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the suite found, as text, JSON and a page, from the same values.
+// The suite's findings, as text, JSON and a page, from the same values.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ struct SuiteRow {
   std::uint64_t bytes = 0;
   std::vector<SuiteTimes> ways;  // Without, with Penstock, with the other library.
   Tally tally;                   // Of Penstock's.
-  std::optional<double> cached;  // Of a load: the part of its bytes that was in the page cache; nothing: not known.
+  std::optional<double> cached;  // For a load: the part of its bytes that was in the page cache; nothing: not known.
 
   double full_s(const SuiteTimes& times) const;  // At full size, in proportion.
   Ratio gain(std::size_t way) const;             // Times as fast as without.
@@ -50,10 +50,10 @@ struct SuiteFound {
   std::vector<SuiteRow> rows;
 };
 
-constexpr double kSuiteGpus = 8;  // That wait for a save, as published.
+constexpr double kSuiteGpus = 8;  // The GPUs that wait for a save, as published.
 
 Text suite_text(const SuiteFound& found);
 Json suite_json(const SuiteFound& found);
-std::string_view suite_page();  // "" where this build has no plots.
+std::string_view suite_page();  // "" if this build has no plots.
 
 }  // namespace penstock::tools

@@ -17,7 +17,7 @@
 namespace penstock::tools {
 namespace {
 
-// Processes with the other library, one for each thread of the other ways. They move whole files; what they wrote is
+// Processes with the other library, one for each thread of the other ways. They move whole files; their writes are
 // flushed here, under the clock as well.
 class RivalWay : public SuiteWay {
  public:

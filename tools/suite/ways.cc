@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kPlainSize = std::uint64_t{16} << 20;    // Of read(2) and write(2).
-constexpr std::uint64_t kRequestSize = std::uint64_t{64} << 20;  // Of the library's.
+constexpr std::uint64_t kPlainSize = std::uint64_t{16} << 20;    // By read(2) and write(2).
+constexpr std::uint64_t kRequestSize = std::uint64_t{64} << 20;  // By the library.
 
 // Memory of one thread, which outlasts the moves.
 struct Hand {
@@ -32,7 +32,7 @@ struct Hand {
   std::vector<std::byte> host;
 };
 
-// One thread after another takes the next file. What the first to fail has thrown is thrown here.
+// One thread after another takes the next file. The first exception of a thread is thrown here.
 void for_each_file(const std::vector<SuiteFile>& files, unsigned threads,
                    const std::function<void(unsigned thread, const SuiteFile& file)>& move) {
   std::atomic<std::size_t> next = 0;
@@ -78,7 +78,7 @@ class OwnWay : public SuiteWay {
   const Session& session_;
 
  private:
-  // Before the clock runs. What is saved differs from place to place, so that no drive finds zeros to leave out.
+  // Before the clock runs. Saved bytes differ from place to place, so that no drive finds zeros to leave out.
   void make_hands(unsigned threads) {
     while (hands_.size() < threads) {
       hands_.push_back({Arena::on_device(session_.raw(), gpu_, kRequestSize), std::vector<std::byte>(kPlainSize)});

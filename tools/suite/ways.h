@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ways in which the suite moves files: as a program does that knows no library, by Penstock, and by another
+// The ways in which the suite moves files: like a program that knows no library, by Penstock, and by another
 // libcufile.so.0 in a process of its own. A way opens, moves, flushes and closes; the caller holds the clock.
 #pragma once
 
@@ -25,11 +25,11 @@ class SuiteWay {
   // Seconds from the first open to the last close, writes flushed. So many threads, each with files of its own.
   virtual double move(const std::vector<SuiteFile>& files, bool is_load, unsigned threads) = 0;
   virtual std::string name() const = 0;
-  virtual const Tally* tally() const { return nullptr; }  // What Penstock says of the bytes, of all moves.
+  virtual const Tally* tally() const { return nullptr; }  // Penstock's account of the bytes, over all moves.
 };
 
 // read(2) or write(2) of 16 MiB at a time by way of host memory, and a copy between that and the device, one after the
-// other: what a program does that saves its tensors without a library for it.
+// other: a program that saves its tensors without a library for it does the same.
 std::unique_ptr<SuiteWay> plain_way(const Session& session, unsigned gpu);
 std::unique_ptr<SuiteWay> penstock_way(const Session& session, unsigned gpu);
 

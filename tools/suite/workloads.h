@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of the published table: what is saved or loaded, on which machine, and how long it is said to take. Pure.
+// The rows of the published table: a load or a save, its machine, and how long it is said to take. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace penstock::tools {
 struct Workload {
   const char* name;
   const char* title;
-  const char* hardware;  // Of the published figures.
+  const char* hardware;  // The published figures' machine.
   bool is_load;
   double full_bytes;
-  unsigned files;    // As many at any scale.
-  unsigned threads;  // That move files at the same time, one for each GPU of the published machine.
+  unsigned files;    // The same number at any scale.
+  unsigned threads;  // Threads that move files at the same time, one for each GPU of the published machine.
   double published_without_s;
   double published_with_s;
 };
@@ -25,7 +25,7 @@ std::span<const Workload> workloads();
 std::vector<std::string> workload_names();
 
 constexpr std::uint64_t kFileSizeLeast = 1 << 20;
-// Of each file at that scale: whole MiB, one at least, so that direct I/O does not fail at odd ends.
+// Each file's size at that scale: whole MiB, one at least, so that direct I/O does not fail at odd ends.
 std::uint64_t file_size_at(const Workload& workload, double scale);
 std::uint64_t bytes_at(const Workload& workload, double scale);
 
