@@ -144,7 +144,7 @@ bool add_word(Page& page, std::string_view word) {
   return true;
 }
 
-// "words", "paths" or "reasons": what there is to ask about.
+// "words", "paths" or "reasons" list all that a user can ask about.
 bool add_list(Page& page, std::string_view word) {
   std::vector<std::string> names;
   if (word == "words") {
