@@ -21,7 +21,7 @@ std::string text_of(const Choice& choice) {
 
 Plan Engine::dry_run(Routed& routed) const {
   const std::uint64_t chunk = chunk_for(routed);
-  router_.prepare(routed, SubmitMode::dry_run, chunk);
+  router_.shape(routed, is_small(routed) ? SubmitMode::alone : SubmitMode::many, chunk);
   const Plan plan = Router::plan(routed, chunk);
   const std::uint64_t brief = brief_chunk(routed, plan);
   return brief > 0 ? Router::plan(routed, brief) : plan;

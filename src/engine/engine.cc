@@ -64,12 +64,14 @@ Engine::~Engine() {
 Outcome Engine::move(Routed& routed) {
   const bool small = is_small(routed);
   const std::uint64_t chunk = chunk_for(routed);
-  router_.prepare(routed, small ? SubmitMode::alone : SubmitMode::many, chunk);
+  const SubmitMode mode = small ? SubmitMode::alone : SubmitMode::many;
+  router_.shape(routed, mode, chunk);
   const Result<Pools*> pools = pools_for(*routed.path, routed.device());
   if (!pools.ok()) {
     count(routed.report, routed.input.op);
     return {pools.status(), routed.report};
   }
+  router_.commit(routed, mode, chunk);
   // A path may ask for larger chunks than others get.
   const Plan plan = Router::plan(routed, small ? chunk : operation_max_.load(std::memory_order_relaxed));
   const bool is_alone = small && routed.input.size < 2 * kBriefShareMin;
@@ -82,7 +84,7 @@ Outcome Engine::move(Routed& routed) {
 std::optional<Outcome> Engine::read_cached(Routed& routed) {
   if (!router_.is_staging(routed)) return std::nullopt;
   const std::uint64_t chunk_max = chunk_for(routed);
-  router_.prepare(routed, SubmitMode::alone, chunk_max);
+  router_.shape(routed, SubmitMode::alone, chunk_max);  // And no more: it may come to nothing.
   const Plan plan = Router::plan(routed, chunk_max);
   TransferInput& input = routed.input;
   if (plan.middle_way() != Way::buffered) return std::nullopt;
@@ -194,8 +196,8 @@ Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool
   const Progress& progress = transfer.progress();
   const std::uint64_t bytes = progress.bytes();
   if (routed.prepared.learns && routed.input.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
-    routed.path->learn({bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), transfer.cpu_ns(), false,
-                        routed.prepared.first_time});
+    routed.path->hooks()->learn({bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), transfer.cpu_ns(),
+                                 false, routed.prepared.first_time});
   }
   Outcome outcome{progress.status(), routed.report};
   progress.tell(outcome.report);
@@ -231,7 +233,7 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (routed.prepared.learns && !choice.trial && is_cached) {
       // Brief ones take more of the CPUs than others do, and say nothing of these.
-      routed.path->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
+      routed.path->hooks()->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
     }
     part.input.memory.skip(choice.bytes);
     part.input.file_offset += choice.bytes;

@@ -4,7 +4,7 @@
 // of workers. Knows files and memory, and no handles, batches or streams: those are its clients' (session/, frontend/).
 // Thread-safe.
 //
-//   choose (router.h) -> prepare -> plan -> channels, of the caller alone or of many threads -> report
+//   choose (router.h) -> shape, commit -> plan -> channels, of the caller alone or of many threads -> report
 #pragma once
 
 #include <array>

@@ -71,26 +71,35 @@ Way Router::wanted_way(const TransferInput& input) const {
   return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
 }
 
-void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max, bool may_wait) const {
+Wish Router::wish_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
+  const TransferInput& input = routed.input;
+  return {.op = input.op,
+          .file = *input.file,
+          .memory = routed.memory,
+          .offset = input.file_offset,
+          .size = input.size,
+          .mode = mode,
+          .way = wanted_way(input),
+          .chunk_max = chunk_max};
+}
+
+void Router::shape(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
+  routed.prepared = routed.path->shape(wish_of(routed, mode, chunk_max));
+}
+
+void Router::commit(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
+  if (PathHooks* const hooks = routed.path->hooks()) hooks->commit(wish_of(routed, mode, chunk_max), routed.prepared);
   TransferInput& input = routed.input;
-  routed.prepared = routed.path->prepare({.op = input.op,
-                                          .file = *input.file,
-                                          .memory = routed.memory,
-                                          .offset = input.file_offset,
-                                          .size = input.size,
-                                          .mode = mode,
-                                          .way = wanted_way(input),
-                                          .chunk_max = chunk_max,
-                                          .may_wait = may_wait});
   input.token = routed.prepared.token;
   const Limits& limits = routed.prepared.limits;
-  const bool fills_blocks = input.op == Op::read && !limits.staged && limits.file_align > 1;
-  if (fills_blocks && mode != SubmitMode::dry_run) end_with_file(input);
+  if (input.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(input);
 }
 
 std::span<const std::byte> Router::lend(const Routed& routed) {
   const TransferInput& input = routed.input;
-  return routed.path->lend(
+  PathHooks* const hooks = routed.path->hooks();
+  if (hooks == nullptr) return {};
+  return hooks->lend(
       {.op = input.op, .file = *input.file, .memory = routed.memory, .offset = input.file_offset, .size = input.size});
 }
 
@@ -146,11 +155,15 @@ void Router::forget_file(File& file) {
 }
 
 void Router::add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {
-  for (const auto& path : paths_) path->add_buffer(memory, base, size);
+  for (const auto& path : paths_) {
+    if (PathHooks* const hooks = path->hooks()) hooks->add_buffer(memory, base, size);
+  }
 }
 
 void Router::remove_buffer(std::uint64_t base) {
-  for (const auto& path : paths_) path->remove_buffer(base);
+  for (const auto& path : paths_) {
+    if (PathHooks* const hooks = path->hooks()) hooks->remove_buffer(base);
+  }
 }
 
 }  // namespace penstock::core

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Which way a request goes: asks each listed path once whether it serves, takes the first that does, and has it
-// prepare the request, once. Every refusal keeps its reason. The engine owns one.
+// shape the request. Every refusal keeps its reason. The engine owns one.
 #pragma once
 
 #include <memory>
@@ -33,11 +33,12 @@ class Router {
 
   // Sets path and report. Fails with path_refused.
   Status choose(Routed& routed) const;
-  // For a request whose path was chosen; in a dry run without any effect. `chunk_max`: bytes that storage is asked for
-  // at once, at most; a path may ask for more. Unless the caller `may_wait`, a token that says `wait` means that
-  // nothing was prepared.
-  void prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max, bool may_wait = true) const;
-  // Path::lend() of the path that was chosen for a read.
+  // How a request is moved whose path was chosen, without any effect. `chunk_max`: bytes that storage is asked for at
+  // once, at most; a path may ask for more.
+  void shape(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  // It will be moved in that way, and is shaped anew where its path wants it so. Once for each request.
+  void commit(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  // PathHooks::lend() of the path that was chosen for a read.
   static std::span<const std::byte> lend(const Routed& routed);
   // Whether the request's bytes go between the file and its caller's staging memory, and no other way.
   bool is_staging(const Routed& routed) const { return routed.path == staging_path_.get(); }
@@ -56,6 +57,7 @@ class Router {
 
   const Paths& paths_for(const File& file) const { return file.userspace() != nullptr ? userspace_paths_ : paths_; }
   Way wanted_way(const TransferInput& input) const;
+  Wish wish_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
   bool is_listed(PathId path) const;
   static void end_with_file(TransferInput& input);
 

@@ -54,6 +54,12 @@ std::span<const std::byte> lend_pinned(Session& session, const Lender& lender, c
   return Router::lend(routed);
 }
 
+void commit_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
+  Routed routed;
+  if (!session.admit_by(*lender.path, request, &file, routed)) return;
+  session.engine().router().commit(routed, SubmitMode::on_stream, request.size);
+}
+
 // What `ask` says of the request's file while it is pinned; nothing where there is none, or no memory.
 template <typename Ask>
 auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
@@ -79,7 +85,15 @@ std::span<const std::byte> lend(Session& session, const Lender& lender, const Ra
   return of_pinned_file(session, request, [&](File& file) { return lend_pinned(session, lender, request, file); });
 }
 
+void commit_on_stream(Session& session, const Lender& lender, const RawRequest& request) {
+  (void)of_pinned_file(session, request, [&](File& file) {
+    commit_pinned(session, lender, request, file);
+    return true;
+  });
+}
+
 Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request) {
+  commit_on_stream(session, lender, request);
   Outcome outcome{success(), lender.report};
   outcome.report.bytes = request.size;
   session.engine().count(outcome.report, request.op);

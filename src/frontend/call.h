@@ -29,9 +29,12 @@ struct Lender {
 };
 // May ask the device. The request says nothing of staging memory, and what its memory is.
 Lender find_lender(Session& session, const RawRequest& request);
-// What a stream copies by itself of a read: its first bytes (Path::lend); none where it cannot. Asks no device.
+// What a stream copies by itself of a read: its first bytes (PathHooks::lend); none where it cannot. Asks no device,
+// and leaves no trace.
 std::span<const std::byte> lend(Session& session, const Lender& lender, const RawRequest& request);
-// The request is moved that way, all of it: what comes of it.
+// The read will move, that way or another: its lender takes note of it (PathHooks::commit). Once for each.
+void commit_on_stream(Session& session, const Lender& lender, const RawRequest& request);
+// The request is moved that way, all of it: what comes of it. Commits it.
 Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request);
 
 inline Outcome transfer(Session& session, const RawRequest& request) {

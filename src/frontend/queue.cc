@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/align.h"
+#include "base/invariant.h"
 #include "base/page_size.h"
 #include "base/shortage.h"
 #include "stats/usage.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 30;
 constexpr std::size_t kPollMax = 32;
 constexpr const char* kWithoutWait = "submit to the queue without a wait";
+constexpr const char* kTooLarge = "submit a request of this size to the queue";
 constexpr std::chrono::microseconds kLookPause{20};  // Between looks at a device, where time is limited.
 
 }  // namespace
@@ -163,16 +165,18 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
   Routed& routed = row_.routed();
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
-  if (request.size > request_bytes_max_) return failure(Code::limit, "submit a request of this size to the queue");
+  if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
   const Result<OwnChannel*> own = channel_for(routed, may_open);
   if (!own.ok()) return own.status();
-  // Paths learn from requests that they prepare: this one is prepared last, since a refused one may come another way.
   routed.input.file_end = checked_end_;
-  session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_, may_open);
-  if (!may_open && routed.input.token.wait) return failure(Code::limit, kWithoutWait);
+  session_->engine().router().shape(routed, SubmitMode::queued, chunk_max_);
+  if (!may_open && routed.prepared.token.wait) return failure(Code::limit, kWithoutWait);
+  const bool cuts_more = routed.prepared.limits.chunk_max < chunk_max_;
+  if (cuts_more && Router::plan(routed, chunk_max_).chunk_count() > kChunksMax) return failure(Code::limit, kTooLarge);
+  // Paths learn from what is committed, and a refused request may come another way: nothing refuses it from here on.
+  session_->engine().router().commit(routed, SubmitMode::queued, chunk_max_);
   const Plan plan = Router::plan(routed, chunk_max_);
-  // A path that cuts requests into more chunks than the queue asks for learns nothing from them.
-  if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit a request of this size to the queue");
+  PENSTOCK_INVARIANT(plan.chunk_count() <= kChunksMax);
   const std::uint32_t index = free_.back();
   free_.pop_back();
   begin(pending_[index], request, cookie);
@@ -247,7 +251,7 @@ void Queue::flush(OwnChannel& own) {
   }
 }
 
-// The middle first; head and tail, which go through the page cache, when it is over.
+// The middle first; head and tail when it is over.
 void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
   Pending& pending = pending_[index];
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
@@ -356,8 +360,7 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   };
   // Who waits anyway looks and waits by one call of the kernel's.
   if (done_.size() >= wanted() || deadline) (void)poll_all(false);
-  while (done_.size() < wanted()) {
-    if (!poll_until(deadline)) break;
+  while (done_.size() < wanted() && poll_until(deadline)) {
   }
   const auto count = static_cast<unsigned>(std::min(room, done_.size()));
   for (unsigned i = 0; i < count; ++i) {

@@ -50,7 +50,10 @@ std::optional<Outcome> StreamRequest::lend(Part& job) {
   const MutexLock lock(office_.mutex);
   if (office_.executor == nullptr) return std::nullopt;
   const std::span<const std::byte> bytes = core::lend(*office_.session, target_.lender, job.request);
-  if (bytes.size() < job.request.size) return std::nullopt;
+  if (bytes.size() < job.request.size) {
+    commit_on_stream(*office_.session, target_.lender, job.request);
+    return std::nullopt;
+  }
   job.lent = bytes.data();
   return count_lent(*office_.session, target_.lender, job.request);
 }

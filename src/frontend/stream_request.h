@@ -14,9 +14,9 @@
 // Arriving at the first part of a read starts as many parts as there are slots; at each later one, that the slot of the
 // part before it is free. Where none is left to be started, nobody is told of the arrival.
 //
-// What the stream reaches by itself in the page cache (Path::lend) is staged nowhere: the copy takes it from there.
-// That is asked where the stream arrives, which takes locks of session and cache and a few system calls, and calls no
-// device.
+// What the stream reaches by itself in the page cache (PathHooks::lend) is staged nowhere: the copy takes it from
+// there. That is asked where the stream arrives, which takes locks of session and cache and a few system calls, and
+// calls no device.
 //
 // Where the stream has nothing else to do when the call comes, it is there already, and the request begins in the call:
 // nobody needs to be told of the first arrival, and what little the page cache has is staged by the caller itself.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A way to move chunks, as the engine sees it. A request asks each path once: judge() says whether the path can serve
-// it, and prepare() is called for the winner, once. What comes of it goes into the plan and, as a token, to the
-// channels, which move the chunks. Paths and channels are poll-driven and own no threads, but where a path's header
-// says so. docs/internals/adding-a-path.md walks through one.
+// it. The winner's shape() says how it is cut, which has no effect and may come to nothing; commit() is told of it,
+// once, when it will move. The plan and, by a token, the channels go by what both say. Paths and channels are
+// poll-driven and own no threads, but where a path's header says so. docs/internals/adding-a-path.md walks through one.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ namespace penstock::core {
 struct Token {
   void* file_state = nullptr;  // What the path knows of the file.
   std::int64_t shift = 0;      // From an address of the request's memory to where storage's DMA engines reach it.
-  bool wait = false;           // For what is just being made ready.
+  bool wait = false;           // For what is just being made ready; as shape() says it: that it would have to.
   // Host memory around the request's that the program has registered, and tells of before it frees it; of 0 bytes where
   // there is none. Storage may keep its pages until Channel::forget_memory().
   std::byte* kept = nullptr;
@@ -97,8 +97,9 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
   return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
 }
 
-// Who moves a request: its caller's thread alone; a queue, with others; many threads; or nobody, who only asks how.
-enum class SubmitMode : std::uint8_t { alone, queued, many, dry_run };
+// Who moves a request: its caller's thread alone; a queue, with others; many threads; or a stream, which takes by
+// itself the bytes that it is lent.
+enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
 
 // A request that a path is to be prepared for.
 struct Wish {
@@ -110,8 +111,6 @@ struct Wish {
   SubmitMode mode = SubmitMode::alone;
   Way way = Way::buffered;      // What configuration and descriptor want of the page cache.
   std::uint64_t chunk_max = 0;  // Bytes that storage is asked for at once, at most.
-  // Where it may not wait, and would have to, the request is not made: its token says `wait`, and nothing is learned.
-  bool may_wait = true;
 };
 
 // What a request is given for its way.
@@ -134,31 +133,52 @@ struct Timing {
   bool first_time = false;   // As it was prepared.
 };
 
-class Path {
+// Few paths want to hear of more than Path says: the page cache's, which weighs what registering pages saves, and those
+// that map what programs register. Thread-safe, and lives as long as its path.
+class PathHooks {
  public:
-  virtual ~Path() = default;
-  // Whether requests between the file and the memory can be served. Changes neither; what it finds out of file, device
-  // and storage is remembered, and may take its time then (a self-test on scratch of our own).
-  virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
-  // The half of that which no file decides.
-  virtual bool may_serve(const Device&) { return true; }
-  // For a request whose verdict was "usable". In a dry run nothing is registered, pinned or learned.
-  virtual Prepared prepare(const Wish& wish) = 0;
+  // The request will move as it was shaped, or as this changes the shape. Once for each: it may register, and learn.
+  virtual void commit(const Wish&, Prepared&) {}
   virtual void learn(const Timing&) {}
   // The bytes of a read, or the first of them, where streams of the memory's device reach them without anybody's help
   // (they must be such as StreamHome::reaches_pages_of() the device); none where they do not. Good for as long as a
   // request on such a stream is under way, as one must be already: what becomes of the file does not matter then. Calls
   // no device.
   virtual std::span<const std::byte> lend(const Wish&) { return {}; }
-  // Pinned host bytes that a channel of these options takes.
-  virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
-  virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;
-  // A program has registered the memory, which holds the buffer, and will tell before it frees it. May do nothing.
+  // A program has registered the memory, which holds the buffer, and will tell before it frees it.
   virtual void add_buffer(const PointerFacts& /*memory*/, std::uint64_t /*base*/, std::uint64_t /*size*/) {}
   // Returns when the path has nothing to do with the buffer any more.
   virtual void remove_buffer(std::uint64_t /*base*/) {}
+
+ protected:
+  ~PathHooks() = default;
+};
+
+class Path {
+ public:
+  explicit Path(PathHooks* hooks = nullptr) : hooks_(hooks) {}
+  virtual ~Path() = default;
+  Path(const Path&) = delete;
+  Path& operator=(const Path&) = delete;
+
+  // Whether requests between the file and the memory can be served. Changes neither; what it finds out of file, device
+  // and storage is remembered, and may take its time then (a self-test on scratch of our own).
+  virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
+  // The half of that which no file decides.
+  virtual bool may_serve(const Device&) { return true; }
+  // How a request whose verdict was "usable" is moved, as far as is known without an effect: nothing is registered,
+  // pinned or learned.
+  virtual Prepared shape(const Wish& wish) = 0;
+  // Pinned host bytes that a channel of these options takes.
+  virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
+  virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;
   // Lets go of what the path itself keeps for the file. None of its chunks is in flight, and none will be.
   virtual void forget_file(File&) {}
+
+  PathHooks* hooks() const { return hooks_; }  // Null where it has none.
+
+ private:
+  PathHooks* const hooks_;
 };
 
 }  // namespace penstock::core

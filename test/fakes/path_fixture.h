@@ -24,21 +24,21 @@ class PathFixture : public testing::Test {
   std::unique_ptr<Channel> channel(unsigned depth = 1) {
     return std::move(*path().open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
   }
-  Prepared prepare(Op op) {
+  Prepared shape(Op op) {
     const PointerFacts facts = devices_->describe(memory_);
-    return path().prepare(
+    return path().shape(
         {.op = op, .file = *file_, .memory = facts, .size = kFileBytes, .way = Way::direct, .chunk_max = kChunk});
   }
   Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
     const Request request{
         .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
-    return {request, prepare(op).limits};
+    return {request, shape(op).limits};
   }
   Task task(Op op, const Chunk& chunk) {
     return {.op = op,
             .file = file_.get(),
             .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
-            .token = prepare(op).token,
+            .token = shape(op).token,
             .chunk = chunk};
   }
   // All chunks of a request through one channel, four at a time; bytes by why they were bounced.

@@ -13,7 +13,7 @@ Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::host, storage_);
 }
 
-Prepared HostPath::prepare(const Wish& wish) {
+Prepared HostPath::shape(const Wish& wish) {
   Prepared prepared{.limits = {.file_align = file_align_for(wish.file, wish.way, wish.chunk_max),
                                .memory_align = wish.file.facts().direct_memory_align,
                                .chunk_max = wish.chunk_max,

@@ -84,7 +84,7 @@ Reason NvfsPath::take_in_holes(const Device* device, File& file, std::uint64_t f
 
 // Through memory of our own as far as the plan goes: reads may be widened, and addresses do not matter. What needs no
 // such memory is seen chunk by chunk.
-Prepared NvfsPath::prepare(const Wish& wish) {
+Prepared NvfsPath::shape(const Wish& wish) {
   const auto block = static_cast<std::uint32_t>(nvfs::kBlock);
   const std::uint32_t align = std::max(wish.file.direct_offset_align(), block);
   const std::uint64_t chunk_max = std::min(wish.chunk_max, kChunkMax);

@@ -26,15 +26,15 @@ struct NvfsRules {
   std::string scratch;  // What may be overwritten in self-tests of the storage that it lies on, or empty.
 };
 
-class NvfsPath final : public Path, private DirectTerms {
+class NvfsPath final : public Path, public PathHooks, private DirectTerms {
  public:
   static constexpr std::uint64_t kChunkMax = 16u << 20;
 
   NvfsPath(Storage& storage, DeviceSet& devices, std::shared_ptr<NvfsKernel> kernel, const NvfsRules& rules)
-      : storage_(storage), devices_(devices), kernel_(std::move(kernel)), rules_(rules) {}
+      : Path(this), storage_(storage), devices_(devices), kernel_(std::move(kernel)), rules_(rules) {}
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared prepare(const Wish& wish) override;
+  Prepared shape(const Wish& wish) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) override;

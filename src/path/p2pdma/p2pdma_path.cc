@@ -142,7 +142,7 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
   pairs_.refuse(device, key_of(file.facts()), op, {pipeline_reason::refused_late, error});
 }
 
-Prepared P2pdmaPath::prepare(const Wish& wish) {
+Prepared P2pdmaPath::shape(const Wish& wish) {
   const FileFacts& facts = wish.file.facts();
   // Memory on a block's boundary is what the self-test has shown; the kernel itself would take less.
   return {.limits = {.file_align = file_align_for(wish.file, Way::direct, wish.chunk_max),

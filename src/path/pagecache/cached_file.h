@@ -54,6 +54,8 @@ class Extent {
   // registered and not held.
   bool is_settled() const { return settled_.load(std::memory_order_relaxed) > 0; }
   bool writable() const { return writable_.load(std::memory_order_relaxed); }
+  // Nanoseconds that having it registered would have saved so far; less than 0 where it could not be had.
+  std::int64_t saving() const { return saving_.load(std::memory_order_relaxed); }
 
  private:
   friend class RegistrationCache;
@@ -61,7 +63,7 @@ class Extent {
   // Written by every request, and so apart from what every request looks at.
   alignas(64) std::atomic<std::uint32_t> users_{0};
   std::atomic<std::uint64_t> used_at_{0};  // By the cache's clock.
-  std::atomic<std::int64_t> saving_{0};    // Nanoseconds that having it registered would have saved so far.
+  std::atomic<std::int64_t> saving_{0};
   alignas(64) std::atomic<State> state_{State::none};
   std::atomic<bool> writable_{false};
   // The change of the file (FileStamp) after which all its pages were found to be the file's; negative: after which

@@ -55,7 +55,7 @@ CachedFile::Terms terms_of(const File& file) {
 }  // namespace
 
 PagecachePath::PagecachePath(Storage& storage, const PagecacheRules& rules)
-    : storage_(storage), rules_(rules), cache_(storage, rules.registration) {}
+    : Path(this), storage_(storage), rules_(rules), cache_(storage, rules.registration) {}
 
 Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::pagecache, reason, detail); };
@@ -100,52 +100,67 @@ bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t siz
   return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.registration.at_once;
 }
 
+Prepared PagecachePath::shape(const Wish& wish) {
+  Prepared shaped = prepare_staged(wish, wish.way);
+  shaped.token.wait = may_have_to_wait(wish);
+  return shaped;
+}
+
+// Where whatever is not registered is registered first.
+bool PagecachePath::may_have_to_wait(const Wish& wish) const {
+  const CachedFile::Terms terms = terms_of(wish.file);
+  if (!cache_.at_once(terms, wish.op) || !takes_note_of(wish, terms)) return false;
+  const CachedFile* const cached = cache_.find(wish.file, *wish.memory.device);
+  return cached == nullptr || !cached->is_registered(wish.offset, wish.size);
+}
+
 // Where the file's pages are not worth their registration yet, what is registered all the same is fetched from there,
 // and the rest is bounced.
-Prepared PagecachePath::prepare(const Wish& wish) {
+void PagecachePath::commit(const Wish& wish, Prepared& prepared) {
   const CachedFile::Terms terms = terms_of(wish.file);
-  Prepared bounced = prepare_staged(wish, wish.way);
-  if ((wish.op == Op::write && !terms.writable) || wish.memory.device == nullptr || wish.mode == SubmitMode::dry_run) {
-    return bounced;
-  }
+  if (!takes_note_of(wish, terms)) return;
   const bool is_large = wish.mode == SubmitMode::many;
   const bool is_tiny = !is_large && is_quicker_by_cpu(wish.file, wish.op, wish.size);
-  if (is_tiny && wish.mode == SubmitMode::alone) return bounced;
-  CachedFile* const cached = cache_.find_or_make(wish.file, *wish.memory.device, terms);
-  bounced.learns = true;
-  bounced.token.file_state = cached;
+  if (is_tiny && wish.mode != SubmitMode::queued) return;
+  CachedFile& cached = *cache_.find_or_make(wish.file, *wish.memory.device, terms);
   const FileRange range{wish.op, wish.offset, wish.size};
-  if (is_tiny && RegistrationCache::is_settled(*cached, range)) return bounced;
-  if (!wish.may_wait && cache_.may_have_to_wait(*cached, range)) {
-    bounced.token.wait = true;
-    return bounced;
-  }
+  if (wish.mode == SubmitMode::on_stream) return commit_on_stream(cached, range);
+  prepared.learns = true;
+  prepared.token = {.file_state = &cached};
+  if (is_tiny && RegistrationCache::is_settled(cached, range)) return;
   // No CPU copies it.
-  if (wish.mode == SubmitMode::alone && cached->is_registered(wish.offset, wish.size)) bounced.tune_threads = false;
-  const auto wanted = cache_.want(*cached, range, wish.mode);
-  if (is_tiny && !cache_.is_turn_to_look()) bounced.token = {};
-  if (wanted == RegistrationCache::Wanted::no) return bounced;
-  Prepared prepared = prepare_staged(wish, Way::buffered);
-  prepared.token = {.file_state = cached, .wait = !cached->is_registered(wish.offset, wish.size)};
+  if (wish.mode == SubmitMode::alone && cached.is_registered(wish.offset, wish.size)) prepared.tune_threads = false;
+  const auto wanted = cache_.want(cached, range, wish.mode);
+  if (is_tiny && !cache_.is_turn_to_look()) prepared.token = {};
+  if (wanted == RegistrationCache::Wanted::no) return;
+  prepared = prepare_staged(wish, Way::buffered);
+  prepared.token = {.file_state = &cached, .wait = !cached.is_registered(wish.offset, wish.size)};
   if (is_large) prepared.limits.chunk_max = PagecacheChannel::kChunkMax;
   prepared.threads_max = 1;
   prepared.tune_threads = false;
   prepared.first_time = wanted == RegistrationCache::Wanted::all_anew;
   prepared.learns = true;
-  return prepared;
 }
 
-// Of the first extent alone: whoever wants more asks again. What is not registered counts as a small request, whose
-// pages the cache's own thread registers if they are worth it.
+bool PagecachePath::takes_note_of(const Wish& wish, const CachedFile::Terms& terms) {
+  return (wish.op == Op::read || terms.writable) && wish.memory.device != nullptr;
+}
+
+// It counts as a small request, whose pages the cache's own thread registers if they are worth it.
+void PagecachePath::commit_on_stream(CachedFile& cached, const FileRange& range) {
+  const bool must = cache_.want(cached, range, SubmitMode::queued) != RegistrationCache::Wanted::no;
+  if (!must || cached.is_registered(range.offset, range.size)) return;
+  const auto [first, last] = Extent::range_of(range.offset, range.size);
+  cache_.order(cached, first, last);
+}
+
+// Of the first extent alone: whoever wants more asks again.
 std::span<const std::byte> PagecachePath::lend(const Wish& wish) {
   if (wish.op == Op::write || is_quicker_by_cpu(wish.file, wish.op, wish.size)) return {};
-  CachedFile* const cached = cache_.find_or_make(wish.file, *wish.memory.device, terms_of(wish.file));
+  CachedFile* const cached = cache_.find(wish.file, *wish.memory.device);
+  if (cached == nullptr) return {};
   const std::uint64_t left = Extent::kBytes - wish.offset % Extent::kBytes;
-  const FileRange range{wish.op, wish.offset, std::min(wish.size, left)};
-  const bool must = cache_.want(*cached, range, SubmitMode::queued) != RegistrationCache::Wanted::no;
-  const std::span<const std::byte> lent = cache_.lend(*cached, range);
-  if (must && lent.empty()) cache_.order(*cached, wish.offset / Extent::kBytes, wish.offset / Extent::kBytes);
-  return lent;
+  return cache_.lend(*cached, {wish.op, wish.offset, std::min(wish.size, left)});
 }
 
 void PagecachePath::learn(const Timing& timing) {

@@ -87,10 +87,6 @@ CachedFile* RegistrationCache::find_or_make(File& file, Device& device, const Ca
 
 // ---- What it is worth ----------------------------------------------------------------------------------------------
 
-bool RegistrationCache::at_once(const CachedFile& file, Op op) const {
-  return rules_.at_once || (op == Op::write && file.terms().only_by_pages);
-}
-
 bool RegistrationCache::is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small) {
   const std::int64_t gain = costs_.saving(request, bytes, small);
   const std::int64_t so_far = extent.saving_.fetch_add(gain, std::memory_order_relaxed) + gain;
@@ -100,7 +96,7 @@ bool RegistrationCache::is_worth(Extent& extent, std::uint64_t bytes, const File
 RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRange& range, SubmitMode mode) {
   const bool small = mode != SubmitMode::many;
   clock_.fetch_add(1, std::memory_order_relaxed);
-  const bool must = at_once(file, range.op);
+  const bool must = at_once(file.terms(), range.op);
   const bool patient = !small || must;
   std::uint64_t end = range.offset + range.size;
   Missing missing{.all = patient && range.size > 0};
@@ -142,8 +138,7 @@ void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::
   const bool has_room = registered_bytes() + (kOrdersMax + 1) * kExtent <= rules_.bytes_max;
   if (!has_room || begin + kExtent > file_end) return;
   const Extent* const extent = file.extent(index);
-  if (extent == nullptr || extent->state() != State::none || extent->saving_.load(std::memory_order_relaxed) < 0)
-    return;
+  if (extent == nullptr || extent->state() != State::none || extent->saving() < 0) return;
   const Result<int> fd = file.file().descriptor(Way::buffered);
   if (fd.ok() && storage_.is_resident(*fd, begin, kExtent)) order(file, index, index);
 }
@@ -151,7 +146,7 @@ void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::
 // False where the extents cannot be had: no memory for more of them, or none that lie in the file.
 bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small,
                                      Missing& missing) {
-  const bool must = at_once(file, range.op);
+  const bool must = at_once(file.terms(), range.op);
   for (std::uint64_t index = range.offset / kExtent; index * kExtent < end; ++index) {
     // Far behind the end there may be room for a great many, of which none is ever needed.
     if (small && !must && file.find(index) == nullptr) {
@@ -167,7 +162,7 @@ bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, s
     }
     const std::uint64_t begin = index * kExtent;
     const std::uint64_t bytes = std::min(end, begin + kExtent) - std::max(range.offset, begin);
-    const bool is_begun = missing.goes_on && extent->saving_.load(std::memory_order_relaxed) >= 0;
+    const bool is_begun = missing.goes_on && extent->saving() >= 0;
     if (state == State::evicting || !(is_worth(*extent, bytes, range, small) || must || is_begun)) {
       missing.all = false;
       continue;

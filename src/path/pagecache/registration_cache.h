@@ -65,9 +65,9 @@ class RegistrationCache {
   // the thread registers what is worth it.
   enum class Wanted : std::uint8_t { no, yes, all_anew };
   Wanted want(CachedFile& file, const FileRange& range, SubmitMode mode);
-  // Whether a request may have to wait until its extents are registered. Takes note of nothing.
-  bool may_have_to_wait(const CachedFile& file, const FileRange& range) const {
-    return at_once(file, range.op) && !file.is_registered(range.offset, range.size);
+  // Whether requests of such a file register what they touch, whatever it costs.
+  bool at_once(const CachedFile::Terms& terms, Op op) const {
+    return rules_.at_once || (op == Op::write && terms.only_by_pages);
   }
   // Whether all of the range is registered, in extents whose pages are known to be the file's as long as it stays as it
   // is.
@@ -118,7 +118,6 @@ class RegistrationCache {
                               const FileStamp& stamp) const;
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
-  bool at_once(const CachedFile& file, Op op) const;
   bool goes_on(CachedFile& file, const FileRange& range);
   void order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end);
   bool is_turn_of_small(std::uint64_t size, SubmitMode mode);

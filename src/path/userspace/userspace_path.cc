@@ -73,7 +73,7 @@ class UserspaceChannel final : public SequentialChannel {
 }  // namespace
 
 // One thread: whether a file system's calls like company is not known.
-Prepared UserspacePath::prepare(const Wish& wish) {
+Prepared UserspacePath::shape(const Wish& wish) {
   const bool in_place = !wish.memory.needs_device();
   return {.limits = {.chunk_max = in_place && wish.mode != SubmitMode::queued ? kHostChunkMax : wish.chunk_max},
           .threads_max = 1};
