@@ -17,6 +17,7 @@
 #include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/frontends.h"
+#include "path/pagecache/pagecache_path.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
@@ -97,6 +98,10 @@ class PagecacheStreamsTest : public testing::TestWithParam<bool> {
     const Status status = frontends_->streams().submit(stream_, wanted, {deliver, nullptr, nullptr});
     ASSERT_TRUE(status.ok()) << describe(status);
   }
+  // Requests that the page cache has taken note of.
+  std::uint64_t requests_noted() const {
+    return static_cast<const PagecachePath*>(session_->engine().router().fallback_of(*device_))->cache().now();
+  }
   void drain() { ASSERT_TRUE(home().drain(stream_).ok()); }
   void expect_read(PathId path) {
     EXPECT_TRUE(outcome_.status.ok()) << describe(outcome_.status);
@@ -143,6 +148,19 @@ TEST_P(PagecacheStreamsTest, WhatIsRegisteredIsTakenFromThePagesWhereverItLies) 
 }
 
 TEST_P(PagecacheStreamsTest, AFewBytesAreStaged) { expect_read(4096, 77, PathId::bounce); }
+
+TEST_P(PagecacheStreamsTest, AReadCountsOnceWhetherItsPagesAreTakenOrNot) {
+  const std::uint64_t before = requests_noted();
+  expect_read(100u << 10, 0, PathId::pagecache);
+  EXPECT_EQ(requests_noted(), before + 1);
+  expect_read(kMebibyte, 31 * kMebibyte + (kMebibyte >> 1), PathId::pagecache);  // Of two extents.
+  EXPECT_EQ(requests_noted(), before + 2);
+
+  replace_content();
+  expect_read(100u << 10, 0, PathId::bounce);
+
+  EXPECT_EQ(requests_noted(), before + 3);
+}
 
 TEST_P(PagecacheStreamsTest, AStreamThatIsHeldTakesThemWhenItGetsThere) {
   const std::uint32_t* const word = hold();

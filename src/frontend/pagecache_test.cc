@@ -23,7 +23,7 @@
 #include "frontend/dry_run.h"
 #include "frontend/queue.h"
 #include "frontend/vectored.h"
-#include "path/pagecache/pagecache_reasons.h"
+#include "path/pagecache/pagecache_path.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"
 
@@ -95,6 +95,18 @@ class PagecacheTest : public testing::Test {
     ASSERT_TRUE(fd_.valid());
     put(content_, 0);
     open(policy);
+  }
+  const RegistrationCache& cache() const {
+    Device& device = *session_->devices().device(0).value();
+    return static_cast<const PagecachePath*>(session_->engine().router().fallback_of(device))->cache();
+  }
+  // What the break-even knows: how many requests there were, and what registering the first extent would have saved.
+  std::pair<std::uint64_t, std::int64_t> break_even() const {
+    const File* const file = session_->pin_file(file_);
+    const CachedFile* const cached = cache().find(*file, *session_->devices().device(0).value());
+    const Extent* const extent = cached == nullptr ? nullptr : cached->find(0);
+    session_->unpin_file(file_);
+    return {cache().now(), extent == nullptr ? 0 : extent->saving()};
   }
   std::uint64_t mapped_bytes() const {
     std::ifstream maps("/proc/self/maps");
@@ -325,6 +337,47 @@ TEST_F(PagecacheTest, WritesAndReadsOfOneSessionMeet) {
 }
 
 // They were refused, and came to nothing: if they counted, their extent would be worth its registration by the end.
+TEST_F(PagecacheTest, ARequestThatAQueueRefusesLeavesNoTraceInTheBreakEven) {
+  open(Policy::cpu);
+  constexpr std::size_t kMax = 64u << 10;
+  const RawRequest small{Op::read, file_, memory_, kMax, 0, 0}, large{Op::read, file_, memory_, 2 * kMax, 0, 0};
+  auto queue = std::move(Queue::open(*session_, 1, kMax).value());
+  BounceBudget& budget = session_->engine().budget_of(session_->devices().device(0).value());
+  std::uint64_t taken = 0;
+  while (budget.reserve(kMax)) taken += kMax;
+  auto before = break_even();
+
+  EXPECT_TRUE(queue->submit(small, 1, false).is(Code::limit)) << "no channel is open, and none may be";
+  EXPECT_TRUE(queue->submit(small, 1).is(Code::limit)) << "there is no pinned memory for a channel";
+  EXPECT_EQ(break_even(), before);
+
+  budget.give_back(taken);
+  ASSERT_TRUE(queue->submit(small, 1).ok());
+  EXPECT_NE(break_even(), before) << "what is submitted counts";
+  before = break_even();
+  EXPECT_TRUE(queue->submit(small, 2).is(Code::limit)) << "it is full";
+  EXPECT_EQ(break_even(), before);
+  QueueCompletion done;
+  EXPECT_EQ(queue->reap({&done, 1}, 1), 1u);
+  EXPECT_TRUE(queue->submit(large, 3).is(Code::limit)) << "it is too large";
+  EXPECT_EQ(break_even(), before);
+}
+
+// What would have to be registered first may wait for the device.
+TEST_F(PagecacheTest, WhereAQueueMayNotWaitWhatIsNotRegisteredIsRefusedWithoutATrace) {
+  open(Policy::cpu, 1u << 30, true);
+  auto queue = std::move(Queue::open(*session_, 1, 64u << 10).value());
+  EXPECT_EQ(read_queued(*queue, 50'000), PathId::pagecache);
+  const auto before = break_even();
+
+  const RawRequest behind{Op::read, file_, memory_, 50'000, 33 * kMebibyte, 0};
+  EXPECT_TRUE(queue->submit(behind, 1, false).is(Code::limit));
+
+  EXPECT_EQ(break_even(), before);
+  EXPECT_TRUE(queue->submit(behind, 1).ok());
+  EXPECT_EQ(break_even().first, before.first + 1);
+}
+
 TEST_F(PagecacheTest, RequestsThatAQueueRefusesAreNotCountedTowardsARegistration) {
   open(Policy::cpu);
   constexpr std::size_t kMax = 64u << 10;
