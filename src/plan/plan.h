@@ -33,14 +33,19 @@ class Plan {
   Plan(const Request& request, const Limits& limits);
 
   std::uint64_t chunk_count() const { return chunk_count_; }
-  Chunk chunk(std::uint64_t index) const;  // index < chunk_count()
+  Chunk chunk(std::uint64_t index) const;  // In the file's order; index < chunk_count()
   Way middle_way() const { return middle_way_; }
   bool has_head_or_tail() const { return chunk_count_ != middle_count_; }
-  // A head or tail beside a direct middle. To be moved when the middle has been, one after the other: the kernel takes
-  // the middle's pages out of the cache afterwards, and a page dirtied next to them may be in its way.
+  // A head or tail beside a direct middle.
   bool is_head_or_tail(std::uint64_t index) const {
     return index - head_count_ >= middle_count_;
   }  // Of a head it is vast.
+  // The same chunks in the order in which they are moved: turns below this are the middle's, then come head and tail.
+  std::uint64_t middle_count() const { return middle_count_; }
+  Chunk in_turn(std::uint64_t turn) const {  // turn < chunk_count()
+    if (turn < middle_count_) return chunk(head_count_ + turn);
+    return chunk(turn - middle_count_ < head_count_ ? 0 : chunk_count_ - 1);
+  }
 
  private:
   void cut();

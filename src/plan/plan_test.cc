@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "base/align.h"
 
@@ -55,6 +56,19 @@ void expect_obeys(const Chunk& chunk, const Request& request, const Limits& limi
       ASSERT_TRUE(is_aligned(request.buffer_address + chunk.buffer_offset, limits.memory_align));
     }
   }
+}
+
+// The middle comes first, then what is left; each chunk once, and in the file's order.
+void expect_order(const Plan& plan) {
+  std::uint64_t turn = 0;
+  for (const bool ends : {false, true}) {
+    for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+      if (plan.is_head_or_tail(i) != ends) continue;
+      ASSERT_EQ(turn >= plan.middle_count(), ends);
+      ASSERT_EQ(plan.in_turn(turn++).file_offset, plan.chunk(i).file_offset);
+    }
+  }
+  ASSERT_EQ(turn, plan.chunk_count());
 }
 
 // Pages of a write that lie in it whole, and pages whose part of it is whole blocks.
@@ -107,6 +121,7 @@ TEST(PlanTest, EverySmallCaseTilesItsRequestAndObeysItsLimits) {
                   const Limits limits{align, memory_align, chunk_max, staged, 8};
                   const Plan plan(request, limits);
                   expect_tiles(plan, request);
+                  expect_order(plan);
                   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) expect_obeys(plan.chunk(i), request, limits);
                   expect_direct_where_possible(plan, request, limits);
                   if (testing::Test::HasFatalFailure()) {
@@ -164,6 +179,14 @@ TEST(PlanTest, EdgesAreWhatSharesAPageWithOthers) {
   EXPECT_TRUE(plan.is_head_or_tail(0));
   EXPECT_FALSE(plan.is_head_or_tail(1));
   EXPECT_TRUE(plan.is_head_or_tail(2));
+}
+
+TEST(PlanTest, TheMiddleIsMovedFirstThenHeadAndTail) {
+  const Plan plan({Op::write, 1000, 0, 13000}, {512, 512, 4096, true});
+  std::vector<std::uint64_t> offsets;
+  for (std::uint64_t turn = 0; turn < plan.chunk_count(); ++turn) offsets.push_back(plan.in_turn(turn).file_offset);
+  EXPECT_EQ(offsets, (std::vector<std::uint64_t>{4096, 8192, 1000, 12288}));
+  EXPECT_EQ(plan.middle_count(), 2u);
 }
 
 TEST(PlanTest, BufferedChunksMeetOnPageBoundaries) {
