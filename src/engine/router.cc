@@ -71,36 +71,38 @@ Way Router::wanted_way(const TransferInput& input) const {
   return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
 }
 
-Wish Router::wish_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
+RoutedRequest Router::request_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
   const TransferInput& input = routed.input;
-  return {.op = input.op,
-          .file = *input.file,
-          .memory = routed.memory,
-          .offset = input.file_offset,
-          .size = input.size,
-          .mode = mode,
-          .way = wanted_way(input),
-          .chunk_max = chunk_max};
+  RoutedRequest request;
+  request.op = input.op;
+  request.file_offset = input.file_offset;
+  request.size = input.size;
+  request.file = input.file;
+  request.storage = input.storage;
+  request.memory = input.memory;
+  request.facts = routed.memory;
+  request.mode = mode;
+  request.way = wanted_way(input);
+  request.chunk_max = chunk_max;
+  return request;
 }
 
 void Router::shape(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
-  routed.prepared = routed.path->shape(wish_of(routed, mode, chunk_max));
+  routed.prepared = routed.path->shape(request_of(routed, mode, chunk_max));
 }
 
 void Router::commit(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
-  if (PathHooks* const hooks = routed.path->hooks()) hooks->commit(wish_of(routed, mode, chunk_max), routed.prepared);
+  if (PathHooks* const hooks = routed.path->hooks()) hooks->commit(request_of(routed, mode, chunk_max), routed.prepared);
   TransferInput& input = routed.input;
   input.token = routed.prepared.token;
   const Limits& limits = routed.prepared.limits;
   if (input.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(input);
 }
 
-std::span<const std::byte> Router::lend(const Routed& routed) {
-  const TransferInput& input = routed.input;
+std::span<const std::byte> Router::lend(const Routed& routed) const {
   PathHooks* const hooks = routed.path->hooks();
   if (hooks == nullptr) return {};
-  return hooks->lend(
-      {.op = input.op, .file = *input.file, .memory = routed.memory, .offset = input.file_offset, .size = input.size});
+  return hooks->lend(request_of(routed, SubmitMode::on_stream, routed.input.size));
 }
 
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind

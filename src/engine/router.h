@@ -39,7 +39,7 @@ class Router {
   // It will be moved in that way, and is shaped anew where its path wants it so. Once for each request.
   void commit(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
   // PathHooks::lend() of the path that was chosen for a read.
-  static std::span<const std::byte> lend(const Routed& routed);
+  std::span<const std::byte> lend(const Routed& routed) const;
   // Whether the request's bytes go between the file and its caller's staging memory, and no other way.
   bool is_staging(const Routed& routed) const { return routed.path == staging_path_.get(); }
   // How the request is cut, in chunks of at most so many bytes.
@@ -57,7 +57,7 @@ class Router {
 
   const Paths& paths_for(const File& file) const { return file.userspace() != nullptr ? userspace_paths_ : paths_; }
   Way wanted_way(const TransferInput& input) const;
-  Wish wish_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  RoutedRequest request_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
   bool is_listed(PathId path) const;
   static void end_with_file(TransferInput& input);
 

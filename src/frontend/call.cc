@@ -51,7 +51,7 @@ Lender find_lender_of(Session& session, const RawRequest& request, File& file) {
 std::span<const std::byte> lend_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
   Routed routed;
   if (!session.admit_by(*lender.path, request, &file, routed) || !file.has_its_descriptors()) return {};
-  return Router::lend(routed);
+  return session.engine().router().lend(routed);
 }
 
 void commit_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {

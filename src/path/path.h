@@ -101,16 +101,19 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
 // itself the bytes that it is lent.
 enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
 
-// A request that a path is to be prepared for.
-struct Wish {
-  Op op = Op::read;
-  File& file;
-  const PointerFacts& memory;
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
+// A request that was found sane, as plan, paths and channels are told of it. Valid while its file is open.
+struct RoutedRequest : Request {
+  File* file = nullptr;
+  Storage* storage = nullptr;
+  RequestMemory memory;        // In pieces only where the path gathers.
+  PointerFacts facts;          // Of the memory.
+  std::uint64_t file_end = 0;  // A moment ago the file reached so far; 0: not known.
+  bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
   SubmitMode mode = SubmitMode::alone;
   Way way = Way::buffered;      // What configuration and descriptor want of the page cache.
   std::uint64_t chunk_max = 0;  // Bytes that storage is asked for at once, at most.
+
+  Device* device() const { return facts.needs_device() ? facts.device : nullptr; }
 };
 
 // What a request is given for its way.
@@ -138,13 +141,13 @@ struct Timing {
 class PathHooks {
  public:
   // The request will move as it was shaped, or as this changes the shape. Once for each: it may register, and learn.
-  virtual void commit(const Wish&, Prepared&) {}
+  virtual void commit(const RoutedRequest&, Prepared&) {}
   virtual void learn(const Timing&) {}
   // The bytes of a read, or the first of them, where streams of the memory's device reach them without anybody's help
   // (they must be such as StreamHome::reaches_pages_of() the device); none where they do not. Good for as long as a
   // request on such a stream is under way, as one must be already: what becomes of the file does not matter then. Calls
   // no device.
-  virtual std::span<const std::byte> lend(const Wish&) { return {}; }
+  virtual std::span<const std::byte> lend(const RoutedRequest&) { return {}; }
   // A program has registered the memory, which holds the buffer, and will tell before it frees it.
   virtual void add_buffer(const PointerFacts& /*memory*/, std::uint64_t /*base*/, std::uint64_t /*size*/) {}
   // Returns when the path has nothing to do with the buffer any more.
@@ -168,7 +171,7 @@ class Path {
   virtual bool may_serve(const Device&) { return true; }
   // How a request whose verdict was "usable" is moved, as far as is known without an effect: nothing is registered,
   // pinned or learned.
-  virtual Prepared shape(const Wish& wish) = 0;
+  virtual Prepared shape(const RoutedRequest& request) = 0;
   // Pinned host bytes that a channel of these options takes.
   virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
   virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;

@@ -25,9 +25,14 @@ class PathFixture : public testing::Test {
     return std::move(*path().open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
   }
   Prepared shape(Op op) {
-    const PointerFacts facts = devices_->describe(memory_);
-    return path().shape(
-        {.op = op, .file = *file_, .memory = facts, .size = kFileBytes, .way = Way::direct, .chunk_max = kChunk});
+    RoutedRequest request;
+    request.op = op;
+    request.size = kFileBytes;
+    request.file = file_.get();
+    request.facts = devices_->describe(memory_);
+    request.way = Way::direct;
+    request.chunk_max = kChunk;
+    return path().shape(request);
   }
   Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
     const Request request{

@@ -14,7 +14,7 @@ Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::bounce, storage_);
 }
 
-Prepared BouncePath::shape(const Wish& wish) { return prepare_staged(wish, wish.way); }
+Prepared BouncePath::shape(const RoutedRequest& request) { return prepare_staged(request, request.way); }
 
 Result<std::unique_ptr<Channel>> BouncePath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);

@@ -13,18 +13,18 @@ Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::host, storage_);
 }
 
-Prepared HostPath::shape(const Wish& wish) {
-  Prepared prepared{.limits = {.file_align = file_align_for(wish.file, wish.way, wish.chunk_max),
-                               .memory_align = wish.file.facts().direct_memory_align,
-                               .chunk_max = wish.chunk_max,
+Prepared HostPath::shape(const RoutedRequest& request) {
+  Prepared prepared{.limits = {.file_align = file_align_for(*request.file, request.way, request.chunk_max),
+                               .memory_align = request.file->facts().direct_memory_align,
+                               .chunk_max = request.chunk_max,
                                .staged = false},
                     .tune_threads = true};
   // Of pageable memory only a registration tells how large it is. A queue lives long enough to pay for keeping its
   // pages; channels of calls are many, and each would.
-  const bool is_kept = wish.memory.kind == MemoryKind::host && wish.memory.size > 0;
-  if (is_kept && wish.mode == SubmitMode::queued && wish.way == Way::direct) {
-    prepared.token.kept = reinterpret_cast<std::byte*>(wish.memory.base);
-    prepared.token.kept_bytes = wish.memory.size;
+  const bool is_kept = request.facts.kind == MemoryKind::host && request.facts.size > 0;
+  if (is_kept && request.mode == SubmitMode::queued && request.way == Way::direct) {
+    prepared.token.kept = reinterpret_cast<std::byte*>(request.facts.base);
+    prepared.token.kept_bytes = request.facts.size;
   }
   return prepared;
 }

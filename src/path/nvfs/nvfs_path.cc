@@ -84,10 +84,10 @@ Reason NvfsPath::take_in_holes(const Device* device, File& file, std::uint64_t f
 
 // Through memory of our own as far as the plan goes: reads may be widened, and addresses do not matter. What needs no
 // such memory is seen chunk by chunk.
-Prepared NvfsPath::shape(const Wish& wish) {
+Prepared NvfsPath::shape(const RoutedRequest& request) {
   const auto block = static_cast<std::uint32_t>(nvfs::kBlock);
-  const std::uint32_t align = std::max(wish.file.direct_offset_align(), block);
-  const std::uint64_t chunk_max = std::min(wish.chunk_max, kChunkMax);
+  const std::uint32_t align = std::max(request.file->direct_offset_align(), block);
+  const std::uint64_t chunk_max = std::min(request.chunk_max, kChunkMax);
   return {
       .limits = {
           .file_align = chunk_max % align == 0 ? align : 1, .memory_align = 1, .chunk_max = chunk_max, .staged = true}};

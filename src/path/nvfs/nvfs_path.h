@@ -34,7 +34,7 @@ class NvfsPath final : public Path, public PathHooks, private DirectTerms {
       : Path(this), storage_(storage), devices_(devices), kernel_(std::move(kernel)), rules_(rules) {}
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared shape(const Wish& wish) override;
+  Prepared shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) override;

@@ -142,14 +142,14 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
   pairs_.refuse(device, key_of(file.facts()), op, {pipeline_reason::refused_late, error});
 }
 
-Prepared P2pdmaPath::shape(const Wish& wish) {
-  const FileFacts& facts = wish.file.facts();
+Prepared P2pdmaPath::shape(const RoutedRequest& request) {
+  const FileFacts& facts = request.file->facts();
   // Memory on a block's boundary is what the self-test has shown; the kernel itself would take less.
-  return {.limits = {.file_align = file_align_for(wish.file, Way::direct, wish.chunk_max),
+  return {.limits = {.file_align = file_align_for(*request.file, Way::direct, request.chunk_max),
                      .memory_align = std::max(facts.direct_memory_align, facts.direct_offset_align),
-                     .chunk_max = wish.chunk_max,
+                     .chunk_max = request.chunk_max,
                      .staged = false},
-          .token = {.shift = static_cast<std::int64_t>(wish.memory.mapped - wish.memory.base)}};
+          .token = {.shift = static_cast<std::int64_t>(request.facts.mapped - request.facts.base)}};
 }
 
 // Of the bounced part. It is pinned when something is first bounced, if ever.

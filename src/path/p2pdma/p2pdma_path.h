@@ -26,7 +26,7 @@ class P2pdmaPath final : public Path, private DirectTerms {
   P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const P2pdmaRules& rules);
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared shape(const Wish& wish) override;
+  Prepared shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 

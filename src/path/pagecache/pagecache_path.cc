@@ -100,41 +100,42 @@ bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t siz
   return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.registration.at_once;
 }
 
-Prepared PagecachePath::shape(const Wish& wish) {
-  Prepared shaped = prepare_staged(wish, wish.way);
-  shaped.token.wait = may_have_to_wait(wish);
+Prepared PagecachePath::shape(const RoutedRequest& request) {
+  Prepared shaped = prepare_staged(request, request.way);
+  shaped.token.wait = may_have_to_wait(request);
   return shaped;
 }
 
 // Where whatever is not registered is registered first.
-bool PagecachePath::may_have_to_wait(const Wish& wish) const {
-  const CachedFile::Terms terms = terms_of(wish.file);
-  if (!cache_.at_once(terms, wish.op) || !takes_note_of(wish, terms)) return false;
-  const CachedFile* const cached = cache_.find(wish.file, *wish.memory.device);
-  return cached == nullptr || !cached->is_registered(wish.offset, wish.size);
+bool PagecachePath::may_have_to_wait(const RoutedRequest& request) const {
+  const CachedFile::Terms terms = terms_of(*request.file);
+  if (!cache_.at_once(terms, request.op) || !takes_note_of(request, terms)) return false;
+  const CachedFile* const cached = cache_.find(*request.file, *request.facts.device);
+  return cached == nullptr || !cached->is_registered(request.file_offset, request.size);
 }
 
 // Where the file's pages are not worth their registration yet, what is registered all the same is fetched from there,
 // and the rest is bounced.
-void PagecachePath::commit(const Wish& wish, Prepared& prepared) {
-  const CachedFile::Terms terms = terms_of(wish.file);
-  if (!takes_note_of(wish, terms)) return;
-  const bool is_large = wish.mode == SubmitMode::many;
-  const bool is_tiny = !is_large && is_quicker_by_cpu(wish.file, wish.op, wish.size);
-  if (is_tiny && wish.mode != SubmitMode::queued) return;
-  CachedFile& cached = *cache_.find_or_make(wish.file, *wish.memory.device, terms);
-  const FileRange range{wish.op, wish.offset, wish.size};
-  if (wish.mode == SubmitMode::on_stream) return commit_on_stream(cached, range);
+void PagecachePath::commit(const RoutedRequest& request, Prepared& prepared) {
+  const CachedFile::Terms terms = terms_of(*request.file);
+  if (!takes_note_of(request, terms)) return;
+  const bool is_large = request.mode == SubmitMode::many;
+  const bool is_tiny = !is_large && is_quicker_by_cpu(*request.file, request.op, request.size);
+  if (is_tiny && request.mode != SubmitMode::queued) return;
+  CachedFile& cached = *cache_.find_or_make(*request.file, *request.facts.device, terms);
+  const FileRange range{request.op, request.file_offset, request.size};
+  if (request.mode == SubmitMode::on_stream) return commit_on_stream(cached, range);
   prepared.learns = true;
   prepared.token = {.file_state = &cached};
   if (is_tiny && RegistrationCache::is_settled(cached, range)) return;
   // No CPU copies it.
-  if (wish.mode == SubmitMode::alone && cached.is_registered(wish.offset, wish.size)) prepared.tune_threads = false;
-  const auto wanted = cache_.want(cached, range, wish.mode);
+  if (request.mode == SubmitMode::alone && cached.is_registered(request.file_offset, request.size))
+    prepared.tune_threads = false;
+  const auto wanted = cache_.want(cached, range, request.mode);
   if (is_tiny && !cache_.is_turn_to_look()) prepared.token = {};
   if (wanted == RegistrationCache::Wanted::no) return;
-  prepared = prepare_staged(wish, Way::buffered);
-  prepared.token = {.file_state = &cached, .wait = !cached.is_registered(wish.offset, wish.size)};
+  prepared = prepare_staged(request, Way::buffered);
+  prepared.token = {.file_state = &cached, .wait = !cached.is_registered(request.file_offset, request.size)};
   if (is_large) prepared.limits.chunk_max = PagecacheChannel::kChunkMax;
   prepared.threads_max = 1;
   prepared.tune_threads = false;
@@ -142,8 +143,8 @@ void PagecachePath::commit(const Wish& wish, Prepared& prepared) {
   prepared.learns = true;
 }
 
-bool PagecachePath::takes_note_of(const Wish& wish, const CachedFile::Terms& terms) {
-  return (wish.op == Op::read || terms.writable) && wish.memory.device != nullptr;
+bool PagecachePath::takes_note_of(const RoutedRequest& request, const CachedFile::Terms& terms) {
+  return (request.op == Op::read || terms.writable) && request.facts.device != nullptr;
 }
 
 // It counts as a small request, whose pages the cache's own thread registers if they are worth it.
@@ -155,12 +156,12 @@ void PagecachePath::commit_on_stream(CachedFile& cached, const FileRange& range)
 }
 
 // Of the first extent alone: whoever wants more asks again.
-std::span<const std::byte> PagecachePath::lend(const Wish& wish) {
-  if (wish.op == Op::write || is_quicker_by_cpu(wish.file, wish.op, wish.size)) return {};
-  CachedFile* const cached = cache_.find(wish.file, *wish.memory.device);
+std::span<const std::byte> PagecachePath::lend(const RoutedRequest& request) {
+  if (request.op == Op::write || is_quicker_by_cpu(*request.file, request.op, request.size)) return {};
+  CachedFile* const cached = cache_.find(*request.file, *request.facts.device);
   if (cached == nullptr) return {};
-  const std::uint64_t left = Extent::kBytes - wish.offset % Extent::kBytes;
-  return cache_.lend(*cached, {wish.op, wish.offset, std::min(wish.size, left)});
+  const std::uint64_t left = Extent::kBytes - request.file_offset % Extent::kBytes;
+  return cache_.lend(*cached, {request.op, request.file_offset, std::min(request.size, left)});
 }
 
 void PagecachePath::learn(const Timing& timing) {

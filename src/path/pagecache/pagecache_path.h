@@ -25,7 +25,7 @@ class PagecachePath final : public Path, private PathHooks, private DirectTerms 
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool may_serve(const Device& device) override;
-  Prepared shape(const Wish& wish) override;
+  Prepared shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override { cache_.forget(file); }
@@ -33,16 +33,16 @@ class PagecachePath final : public Path, private PathHooks, private DirectTerms 
   const RegistrationCache& cache() const { return cache_; }
 
  private:
-  void commit(const Wish& wish, Prepared& prepared) override;
+  void commit(const RoutedRequest& request, Prepared& prepared) override;
   void learn(const Timing& timing) override;
-  std::span<const std::byte> lend(const Wish& wish) override;
+  std::span<const std::byte> lend(const RoutedRequest& request) override;
   Reason ineligible(const Task& task) override;
   // Whatever the file, by the settings; Reason::none where they allow it.
   Reason refused_by_rules(const Device& device) const;
   bool can_register(const Device& device);
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;
-  static bool takes_note_of(const Wish& wish, const CachedFile::Terms& terms);
-  bool may_have_to_wait(const Wish& wish) const;
+  static bool takes_note_of(const RoutedRequest& request, const CachedFile::Terms& terms);
+  bool may_have_to_wait(const RoutedRequest& request) const;
   void commit_on_stream(CachedFile& cached, const FileRange& range);
   static bool is_within(File& file, const Chunk& chunk);
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }

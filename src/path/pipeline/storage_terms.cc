@@ -22,10 +22,10 @@ std::uint32_t file_align_for(File& file, Way way, std::uint64_t chunk_max) {
   return is_aligned(chunk_max, align) ? align : 1;
 }
 
-Prepared prepare_staged(const Wish& wish, Way way) {
-  return {.limits = {.file_align = file_align_for(wish.file, way, wish.chunk_max),
+Prepared prepare_staged(const RoutedRequest& request, Way way) {
+  return {.limits = {.file_align = file_align_for(*request.file, way, request.chunk_max),
                      .memory_align = 1,
-                     .chunk_max = wish.chunk_max,
+                     .chunk_max = request.chunk_max,
                      .staged = true},
           .tune_threads = true};
 }

@@ -14,6 +14,6 @@ Verdict usable_with_rings(PathId path, Storage& storage);
 // The direct-I/O alignment to plan with: 1 where it is not wanted, or not to be had in chunks of this size.
 std::uint32_t file_align_for(File& file, Way way, std::uint64_t chunk_max);
 // A request by bounce buffers: any memory will do.
-Prepared prepare_staged(const Wish& wish, Way way);
+Prepared prepare_staged(const RoutedRequest& request, Way way);
 
 }  // namespace penstock::core

@@ -73,9 +73,9 @@ class UserspaceChannel final : public SequentialChannel {
 }  // namespace
 
 // One thread: whether a file system's calls like company is not known.
-Prepared UserspacePath::shape(const Wish& wish) {
-  const bool in_place = !wish.memory.needs_device();
-  return {.limits = {.chunk_max = in_place && wish.mode != SubmitMode::queued ? kHostChunkMax : wish.chunk_max},
+Prepared UserspacePath::shape(const RoutedRequest& request) {
+  const bool in_place = !request.facts.needs_device();
+  return {.limits = {.chunk_max = in_place && request.mode != SubmitMode::queued ? kHostChunkMax : request.chunk_max},
           .threads_max = 1};
 }
 

@@ -24,7 +24,9 @@ class VendorPath final : public Path, private DirectTerms {
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   // Any alignment is the library's own affair.
-  Prepared shape(const Wish& wish) override { return {.limits = {.chunk_max = wish.chunk_max, .staged = false}}; }
+  Prepared shape(const RoutedRequest& request) override {
+    return {.limits = {.chunk_max = request.chunk_max, .staged = false}};
+  }
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override;
