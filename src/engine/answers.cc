@@ -34,8 +34,8 @@ std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
   char line[200];
   for (std::uint64_t i = 0; i < lines; ++i) {
     // As it would be moved now: what the page cache holds is taken from there.
-    const Chunk chunk = make_task(routed.input, plan.chunk(i)).chunk;
-    text.append(line, format_chunk(chunk, routed.input.op, line)).push_back('\n');
+    const Chunk chunk = make_task(routed.request, routed.prepared.token, plan.chunk(i)).chunk;
+    text.append(line, format_chunk(chunk, routed.request.op, line)).push_back('\n');
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
   if (!traits_of(routed.report.path).pretends) text += text_of(choice_of(routed, plan)) + '\n';
@@ -61,7 +61,7 @@ Choice Engine::choice_of(const Routed& routed, const Plan& plan) const {
   made.threads = threads_for(routed, plan, brief);
   made.depth = brief > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
   if (!is_tuned(routed, plan)) return made;
-  const Tuner::Finding finding = tuner_.finding({routed.input.op, plan.middle_way(), routed.input.size});
+  const Tuner::Finding finding = tuner_.finding({routed.request.op, plan.middle_way(), routed.request.size});
   made.threads = std::min(made.threads, finding.threads);
   made.by = finding.settled ? Choice::By::measurement : Choice::By::first_guess;
   return made;

@@ -37,7 +37,7 @@ class Mover {
   std::atomic<unsigned>& count_;
 };
 
-bool is_cached(const TransferInput& input) {
+bool is_cached(const RoutedRequest& input) {
   const Result<int> fd = input.file->descriptor(Way::buffered);
   return fd.ok() && input.storage->is_resident(*fd, input.file_offset, input.size);
 }
@@ -68,16 +68,16 @@ Outcome Engine::move(Routed& routed) {
   router_.shape(routed, mode, chunk);
   const Result<Pools*> pools = pools_for(*routed.path, routed.device());
   if (!pools.ok()) {
-    count(routed.report, routed.input.op);
+    count(routed.report, routed.request.op);
     return {pools.status(), routed.report};
   }
-  router_.commit(routed, mode, chunk);
+  Router::commit(routed);
   // A path may ask for larger chunks than others get.
   const Plan plan = Router::plan(routed, small ? chunk : operation_max_.load(std::memory_order_relaxed));
-  const bool is_alone = small && routed.input.size < 2 * kBriefShareMin;
+  const bool is_alone = small && routed.request.size < 2 * kBriefShareMin;
   Outcome outcome = is_alone ? move_small(routed, plan, (*pools)->small) : move_shared(routed, plan, **pools);
-  if (routed.input.op == Op::write) routed.input.file->note_written(outcome.report.bytes);
-  count(outcome.report, routed.input.op);
+  if (routed.request.op == Op::write) routed.request.file->note_written(outcome.report.bytes);
+  count(outcome.report, routed.request.op);
   return outcome;
 }
 
@@ -86,7 +86,7 @@ std::optional<Outcome> Engine::read_cached(Routed& routed) {
   const std::uint64_t chunk_max = chunk_for(routed);
   router_.shape(routed, SubmitMode::alone, chunk_max);  // And no more: it may come to nothing.
   const Plan plan = Router::plan(routed, chunk_max);
-  TransferInput& input = routed.input;
+  RoutedRequest& input = routed.request;
   if (plan.middle_way() != Way::buffered) return std::nullopt;
   const Result<int> fd = input.file->descriptor(Way::buffered);
   if (!fd.ok()) return std::nullopt;
@@ -120,7 +120,7 @@ void Engine::count(const Report& report, Op op) {
 }
 
 bool Engine::preallocate(const Routed& routed, const Plan& plan) {
-  const TransferInput& input = routed.input;
+  const RoutedRequest& input = routed.request;
   if (input.op == Op::read || traits_of(routed.report.path).pretends) return false;
   const Result<int> fd = input.file->descriptor(plan.middle_way());
   return fd.ok() && input.storage->preallocate(*fd, input.file_offset, input.size);
@@ -133,8 +133,8 @@ void Engine::limit_operations(std::uint64_t bytes) {
 std::uint64_t Engine::chunk_for(const Routed& routed) const {
   const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
   if (is_small(routed)) return std::min(shapes_.small.chunk, operation_max);
-  const std::uint64_t threads = std::clamp<std::uint64_t>(routed.input.size / kShareMin, 1, rules_.workers);
-  const std::uint64_t share = align_up(std::max(routed.input.size / (2 * threads), kShareMin), kChunkUnit);
+  const std::uint64_t threads = std::clamp<std::uint64_t>(routed.request.size / kShareMin, 1, rules_.workers);
+  const std::uint64_t share = align_up(std::max(routed.request.size / (2 * threads), kShareMin), kChunkUnit);
   return std::min({share, shapes_.large.chunk, operation_max});
 }
 
@@ -143,11 +143,12 @@ std::uint64_t Engine::chunk_for(const Routed& routed) const {
 Outcome Engine::move_small(const Routed& routed, const Plan& plan, ChannelPool& pool) {
   const Result<ChannelPool::Loan> loan = pool.borrow();
   if (!loan.ok()) return {loan.status(), routed.report};
-  Progress progress = progress_of(routed.input);
+  Progress progress = progress_of(routed.request);
   for (const bool ends : {false, true}) {
     if (ends && !plan.has_head_or_tail()) break;
     for (std::uint64_t i = 0; i < plan.chunk_count() && progress.goes_on(); ++i) {
-      if (plan.is_head_or_tail(i) == ends) progress.take_in((**loan).run(make_task(routed.input, plan.chunk(i))));
+      if (plan.is_head_or_tail(i) == ends)
+        progress.take_in((**loan).run(make_task(routed.request, routed.prepared.token, plan.chunk(i))));
     }
   }
   Outcome outcome{progress.status(), routed.report};
@@ -158,7 +159,7 @@ Outcome Engine::move_small(const Routed& routed, const Plan& plan, ChannelPool& 
 // What the threads of a brief read take at a time; 0 where it is none. A brief read is copied by CPUs out of the page
 // cache, with threads to spare for it, and so short that channels of small requests do, each for one chunk at a time.
 std::uint64_t Engine::brief_chunk(const Routed& routed, const Plan& plan) const {
-  const TransferInput& input = routed.input;
+  const RoutedRequest& input = routed.request;
   if (input.op != Op::read || input.size < 2 * kBriefShareMin || !is_tuned(routed, plan)) return 0;
   // A quarter of the small channels is left to others.
   const std::uint64_t threads = std::min<std::uint64_t>(
@@ -184,20 +185,20 @@ Outcome Engine::move_shared(const Routed& routed, const Plan& plan, Pools& pools
 Outcome Engine::move_large(const Routed& routed, const Plan& plan, ChannelPool& pool) {
   const bool preallocated = preallocate(routed, plan);
   const Outcome outcome = is_tuned(routed, plan) ? move_tuned(routed, plan, 0, pool) : move_at_once(routed, plan, pool);
-  if (preallocated && outcome.report.bytes < routed.input.size) routed.input.file->note_blocks_behind_end();
+  if (preallocated && outcome.report.bytes < routed.request.size) routed.request.file->note_blocks_behind_end();
   return outcome;
 }
 
 Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool& pool) {
   const auto start = std::chrono::steady_clock::now();
-  Transfer transfer(routed.input, plan, pool);
-  workers_.run(transfer, threads_for(routed, plan, 0) - 1, routed.memory.device);
+  Transfer transfer(routed.request, routed.prepared.token, plan, pool);
+  workers_.run(transfer, threads_for(routed, plan, 0) - 1, routed.request.facts.device);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const Progress& progress = transfer.progress();
   const std::uint64_t bytes = progress.bytes();
-  if (routed.prepared.learns && routed.input.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
-    routed.path->hooks()->learn({bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), transfer.cpu_ns(),
-                                 false, routed.prepared.first_time});
+  if (routed.prepared.learns && routed.request.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
+    routed.path->hooks()->learn({bytes, routed.request.size, static_cast<std::uint64_t>(took.count()),
+                                 transfer.cpu_ns(), false, routed.prepared.first_time});
   }
   Outcome outcome{progress.status(), routed.report};
   progress.tell(outcome.report);
@@ -206,22 +207,22 @@ Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool
 
 // In parts, while the tuner is still trying; as one, when it has found out.
 Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t brief, ChannelPool& pool) {
-  const std::uint64_t size = routed.input.size;
-  const Tuner::Kind kind{routed.input.op, plan.middle_way(), size};
-  Progress progress = progress_of(routed.input);
+  const std::uint64_t size = routed.request.size;
+  const Tuner::Kind kind{routed.request.op, plan.middle_way(), size};
+  Progress progress = progress_of(routed.request);
   Routed part = routed;
   for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
     Tuner::Choice choice = tuner_.choose(kind, size - moved);
     // Parts meet at whole pages, of which none is written in two ways then.
-    const std::uint64_t end = align_down(part.input.file_offset + choice.bytes, kPartAlign);
-    if (choice.bytes < size - moved && end > part.input.file_offset) choice.bytes = end - part.input.file_offset;
-    part.input.size = choice.bytes;
+    const std::uint64_t end = align_down(part.request.file_offset + choice.bytes, kPartAlign);
+    if (choice.bytes < size - moved && end > part.request.file_offset) choice.bytes = end - part.request.file_offset;
+    part.request.size = choice.bytes;
     // Threads run dry together where chunks are many.
     const std::uint64_t chunk = brief > 0 ? brief : chunk_for(part);
     const Plan plan_of_part = Router::plan(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
-    Transfer transfer(part.input, plan_of_part, pool);
-    workers_.run(transfer, std::min(choice.threads, threads_for(routed, plan, brief)) - 1, routed.memory.device);
+    Transfer transfer(part.request, routed.prepared.token, plan_of_part, pool);
+    workers_.run(transfer, std::min(choice.threads, threads_for(routed, plan, brief)) - 1, routed.request.facts.device);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     progress.merge(transfer.progress());
     if (!progress.goes_on()) break;
@@ -235,8 +236,8 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t
       // Brief ones take more of the CPUs than others do, and say nothing of these.
       routed.path->hooks()->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
     }
-    part.input.memory.skip(choice.bytes);
-    part.input.file_offset += choice.bytes;
+    part.request.memory.skip(choice.bytes);
+    part.request.file_offset += choice.bytes;
     moved += choice.bytes;
   }
   Outcome outcome{progress.status(), routed.report};
@@ -245,7 +246,7 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t
 }
 
 bool Engine::is_tuned(const Routed& routed, const Plan& plan) const {
-  return routed.prepared.tune_threads && !is_one_writer_at_a_time(routed.input.op, plan, routed.report.path);
+  return routed.prepared.tune_threads && !is_one_writer_at_a_time(routed.request.op, plan, routed.report.path);
 }
 
 std::uint64_t Engine::shares_of(std::uint64_t size) const {
@@ -253,7 +254,7 @@ std::uint64_t Engine::shares_of(std::uint64_t size) const {
 }
 
 unsigned Engine::threads_for(const Routed& routed, const Plan& plan, std::uint64_t brief) const {
-  const TransferInput& input = routed.input;
+  const RoutedRequest& input = routed.request;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
   const std::uint64_t most =

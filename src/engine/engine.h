@@ -79,7 +79,7 @@ class Engine {
   static constexpr unsigned kPoolsMax = 256;
   static constexpr unsigned kDevicesMax = 64;
 
-  bool is_small(const Routed& routed) const { return routed.input.size <= shapes_.small.chunk; }
+  bool is_small(const Routed& routed) const { return routed.request.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Routed& routed) const;
   Outcome move_small(const Routed& routed, const Plan& plan, ChannelPool& pool);
   Outcome move_shared(const Routed& routed, const Plan& plan, Pools& pools);

@@ -31,10 +31,10 @@ Router::Router(const EngineRules& rules, const PathWorld& world)
 }
 
 Status Router::choose(Routed& routed) const {
-  TransferInput& input = routed.input;
+  RoutedRequest& input = routed.request;
   Report& report = routed.report;
   for (const auto& path : paths_for(*input.file)) {
-    Verdict verdict = path->judge(*input.file, routed.memory, input.op);
+    Verdict verdict = path->judge(*input.file, routed.request.facts, input.op);
     if (verdict.usable && routed.staged && !can_stage(traits_of(verdict.path)))
       verdict = refused(verdict.path, Reason::on_stream);
     if (!verdict.usable) {
@@ -57,7 +57,7 @@ Status Router::choose(Routed& routed) const {
   return failure(Code::path_refused, transfer_step(input.op));
 }
 
-Way Router::wanted_way(const TransferInput& input) const {
+Way Router::wanted_way(const RoutedRequest& input) const {
   if (rules_.cached_unaligned_writes && input.op == Op::write &&
       !is_aligned(input.file_offset | input.size, page_size())) {
     return Way::buffered;
@@ -71,44 +71,29 @@ Way Router::wanted_way(const TransferInput& input) const {
   return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
 }
 
-RoutedRequest Router::request_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
-  const TransferInput& input = routed.input;
-  RoutedRequest request;
-  request.op = input.op;
-  request.file_offset = input.file_offset;
-  request.size = input.size;
-  request.file = input.file;
-  request.storage = input.storage;
-  request.memory = input.memory;
-  request.facts = routed.memory;
-  request.mode = mode;
-  request.way = wanted_way(input);
-  request.chunk_max = chunk_max;
-  return request;
-}
-
 void Router::shape(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
-  routed.prepared = routed.path->shape(request_of(routed, mode, chunk_max));
+  RoutedRequest& request = routed.request;
+  request.mode = mode;
+  request.way = wanted_way(request);
+  request.chunk_max = chunk_max;
+  routed.prepared = routed.path->shape(request);
 }
 
-void Router::commit(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
-  if (PathHooks* const hooks = routed.path->hooks()) hooks->commit(request_of(routed, mode, chunk_max), routed.prepared);
-  TransferInput& input = routed.input;
-  input.token = routed.prepared.token;
+void Router::commit(Routed& routed) {
+  if (PathHooks* const hooks = routed.path->hooks()) hooks->commit(routed.request, routed.prepared);
   const Limits& limits = routed.prepared.limits;
-  if (input.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(input);
+  if (routed.request.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(routed.request);
 }
 
-std::span<const std::byte> Router::lend(const Routed& routed) const {
+std::span<const std::byte> Router::lend(const Routed& routed) {
   PathHooks* const hooks = routed.path->hooks();
-  if (hooks == nullptr) return {};
-  return hooks->lend(request_of(routed, SubmitMode::on_stream, routed.input.size));
+  return hooks == nullptr ? std::span<const std::byte>() : hooks->lend(routed.request);
 }
 
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
 // those that the read returns. So the last piece is read through the page cache, up to the file's end. Where the file
 // reached further a moment ago, there is no end to look for; if it was cut off since, the kernel fills the block.
-void Router::end_with_file(TransferInput& input) {
+void Router::end_with_file(RoutedRequest& input) {
   if (input.file_offset < input.file_end && input.size <= input.file_end - input.file_offset) return;
   const Result<int> fd = input.file->descriptor(Way::direct);
   const Result<std::uint64_t> end = fd.ok() ? input.storage->size(*fd) : fd.status();
@@ -116,7 +101,7 @@ void Router::end_with_file(TransferInput& input) {
 }
 
 Plan Router::plan(const Routed& routed, std::uint64_t chunk_max) {
-  const TransferInput& input = routed.input;
+  const RoutedRequest& input = routed.request;
   const Request request{.op = input.op,
                         .file_offset = input.file_offset,
                         .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory.address()),

@@ -17,14 +17,13 @@ namespace penstock::core {
 
 // A request that was found sane, and what has been decided about it.
 struct Routed {
-  TransferInput input;
-  PointerFacts memory;
+  RoutedRequest request;
   Path* path = nullptr;
   Report report;
   Prepared prepared;
   bool staged = false;  // Its bytes go through memory of the caller's, which no direct path knows.
 
-  Device* device() const { return memory.needs_device() ? memory.device : nullptr; }
+  Device* device() const { return request.device(); }
 };
 
 class Router {
@@ -37,9 +36,9 @@ class Router {
   // once, at most; a path may ask for more.
   void shape(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
   // It will be moved in that way, and is shaped anew where its path wants it so. Once for each request.
-  void commit(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  static void commit(Routed& routed);
   // PathHooks::lend() of the path that was chosen for a read.
-  std::span<const std::byte> lend(const Routed& routed) const;
+  static std::span<const std::byte> lend(const Routed& routed);
   // Whether the request's bytes go between the file and its caller's staging memory, and no other way.
   bool is_staging(const Routed& routed) const { return routed.path == staging_path_.get(); }
   // How the request is cut, in chunks of at most so many bytes.
@@ -56,10 +55,9 @@ class Router {
   using Paths = std::vector<std::unique_ptr<Path>>;
 
   const Paths& paths_for(const File& file) const { return file.userspace() != nullptr ? userspace_paths_ : paths_; }
-  Way wanted_way(const TransferInput& input) const;
-  RoutedRequest request_of(const Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  Way wanted_way(const RoutedRequest& input) const;
   bool is_listed(PathId path) const;
-  static void end_with_file(TransferInput& input);
+  static void end_with_file(RoutedRequest& input);
 
   const EngineRules& rules_;
   Paths paths_;                         // In the configured order.

@@ -17,7 +17,7 @@ std::uint64_t thread_cpu_ns() {
 
 }  // namespace
 
-Task make_task(const TransferInput& input, Chunk chunk) {
+Task make_task(const RoutedRequest& input, const Token& token, Chunk chunk) {
   if (input.prefer_cached && chunk.way == Way::direct) {
     const Result<int> fd = input.file->descriptor(Way::buffered);
     if (fd.ok() && input.storage->is_resident(*fd, chunk.io_offset, chunk.io_size)) chunk.way = Way::buffered;
@@ -25,7 +25,7 @@ Task make_task(const TransferInput& input, Chunk chunk) {
   return {.op = input.op,
           .file = input.file,
           .memory = input.memory.after(chunk.buffer_offset),
-          .token = input.token,
+          .token = token,
           .chunk = chunk};
 }
 
@@ -54,7 +54,7 @@ std::optional<Task> Transfer::next_task() {
     index = next_.fetch_add(1, std::memory_order_relaxed);
     if (index >= chunk_count_) return std::nullopt;
   } while (plan_.is_head_or_tail(index));
-  return make_task(input_, plan_.chunk(index));
+  return make_task(input_, token_, plan_.chunk(index));
 }
 
 bool Transfer::submit_next(Channel& channel) {
@@ -98,7 +98,7 @@ void Transfer::read_gap_again() {
   if (!channel.ok()) return;
   for (std::uint64_t index = chunk_at(progress_.end()); index < chunk_count_ && !plan_.is_head_or_tail(index);
        ++index) {
-    const Completion again = (**channel).run(make_task(input_, plan_.chunk(index)));
+    const Completion again = (**channel).run(make_task(input_, token_, plan_.chunk(index)));
     progress_.go_on_to(again.file_offset + again.bytes);
     if (!again.status.ok() || again.bytes < again.size) {
       progress_.take_in(again);
@@ -128,7 +128,7 @@ void Transfer::finish_head_and_tail() {
   }
   for (const std::uint64_t index : {std::uint64_t{0}, chunk_count_ - 1}) {
     if (plan_.is_head_or_tail(index) && progress_.goes_on()) {
-      progress_.take_in((**channel).run(make_task(input_, plan_.chunk(index))));
+      progress_.take_in((**channel).run(make_task(input_, token_, plan_.chunk(index))));
     }
     if (chunk_count_ == 1) break;
   }

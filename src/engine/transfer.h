@@ -15,27 +15,15 @@
 
 namespace penstock::core {
 
-// What a transfer reads of its request's surroundings; all of it outlives the transfer.
-struct TransferInput {
-  Op op = Op::read;
-  File* file = nullptr;
-  Storage* storage = nullptr;
-  RequestMemory memory;  // In pieces only where the path gathers.
-  Token token;           // As in Task.
-  std::uint64_t file_offset = 0;
-  std::uint64_t size = 0;
-  std::uint64_t file_end = 0;  // A moment ago the file reached so far; 0: not known.
-  bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
-};
+inline Progress progress_of(const RoutedRequest& input) { return {input.file_offset, input.size}; }
 
-inline Progress progress_of(const TransferInput& input) { return {input.file_offset, input.size}; }
-
-Task make_task(const TransferInput& input, Chunk chunk);
+Task make_task(const RoutedRequest& input, const Token& token, Chunk chunk);
 
 class Transfer {
  public:
-  Transfer(const TransferInput& input, const Plan& plan, ChannelPool& pool)
-      : input_(input), plan_(plan), pool_(pool), chunk_count_(plan.chunk_count()), progress_(progress_of(input)) {}
+  Transfer(const RoutedRequest& input, const Token& token, const Plan& plan, ChannelPool& pool)
+      : input_(input), token_(token), plan_(plan), pool_(pool), chunk_count_(plan.chunk_count()),
+        progress_(progress_of(input)) {}
 
   // The owner's part: waits for a channel.
   void work();
@@ -68,7 +56,8 @@ class Transfer {
   void finish_head_and_tail() REQUIRES(progress_mutex_);
   std::uint64_t chunk_at(std::uint64_t position) const;
 
-  const TransferInput input_;
+  const RoutedRequest& input_;
+  const Token& token_;
   const Plan& plan_;
   ChannelPool& pool_;
   const std::uint64_t chunk_count_;

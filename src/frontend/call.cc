@@ -18,7 +18,8 @@ Outcome transfer_pinned(Session& session, const RawRequest& request, File* file)
   Routed routed;
   // Where nothing is to be moved, it does not matter where to.
   Status status = request.size > 0 ? session.admit(request, file, routed) : session.check(request, file, routed);
-  if (status.ok() && request.size > 0 && !file->has_its_descriptors(&routed.input.file_end)) status = descriptor_lost();
+  if (status.ok() && request.size > 0 && !file->has_its_descriptors(&routed.request.file_end))
+    status = descriptor_lost();
   if (!status.ok() || request.size == 0) return {status, routed.report};
   return move(session, request, *file, routed);
 }
@@ -51,13 +52,13 @@ Lender find_lender_of(Session& session, const RawRequest& request, File& file) {
 std::span<const std::byte> lend_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
   Routed routed;
   if (!session.admit_by(*lender.path, request, &file, routed) || !file.has_its_descriptors()) return {};
-  return session.engine().router().lend(routed);
+  return Router::lend(routed);
 }
 
 void commit_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
   Routed routed;
-  if (!session.admit_by(*lender.path, request, &file, routed)) return;
-  session.engine().router().commit(routed, SubmitMode::on_stream, request.size);
+  routed.request.mode = SubmitMode::on_stream;
+  if (session.admit_by(*lender.path, request, &file, routed)) Router::commit(routed);
 }
 
 // What `ask` says of the request's file while it is pinned; nothing where there is none, or no memory.

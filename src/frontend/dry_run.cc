@@ -13,7 +13,7 @@ Status look_at(Session& session, const RawRequest& request, const PointerFacts& 
   File* const file = session.pin_file(request.file);
   Routed routed;
   Status status = session.check(request, file, routed);
-  routed.memory = memory;
+  routed.request.facts = memory;
   if (status.ok()) status = session.engine().router().choose(routed);
   if (status.ok()) look(routed);
   if (file != nullptr) session.unpin_file(request.file);

@@ -168,13 +168,13 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
   const Result<OwnChannel*> own = channel_for(routed, may_open);
   if (!own.ok()) return own.status();
-  routed.input.file_end = checked_end_;
+  routed.request.file_end = checked_end_;
   session_->engine().router().shape(routed, SubmitMode::queued, chunk_max_);
   if (!may_open && routed.prepared.token.wait) return failure(Code::limit, kWithoutWait);
   const bool cuts_more = routed.prepared.limits.chunk_max < chunk_max_;
   if (cuts_more && Router::plan(routed, chunk_max_).chunk_count() > kChunksMax) return failure(Code::limit, kTooLarge);
   // Paths learn from what is committed, and a refused request may come another way: nothing refuses it from here on.
-  session_->engine().router().commit(routed, SubmitMode::queued, chunk_max_);
+  Router::commit(routed);
   const Plan plan = Router::plan(routed, chunk_max_);
   PENSTOCK_INVARIANT(plan.chunk_count() <= kChunksMax);
   const std::uint32_t index = free_.back();
@@ -205,16 +205,16 @@ Result<Queue::OwnChannel*> Queue::channel_for(const Routed& routed, bool may_ope
 
 void Queue::begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) {
   const Routed& routed = row_.routed();
-  FileUsage* const usage = routed.input.file->usage();
+  FileUsage* const usage = routed.request.file->usage();
   pending.handle = request.file;
   pending.cookie = cookie;
   pending.began = usage != nullptr ? usage->begin() : 0;
-  pending.file = routed.input.file;
-  pending.kept = routed.input.token.kept;
-  pending.op = routed.input.op;
-  pending.is_empty = routed.input.size == 0;
+  pending.file = routed.request.file;
+  pending.kept = routed.prepared.token.kept;
+  pending.op = routed.request.op;
+  pending.is_empty = routed.request.size == 0;
   pending.report = routed.report;
-  pending.progress = progress_of(routed.input);
+  pending.progress = progress_of(routed.request);
   pending.chunks = pending.end_count = 0;
 }
 
@@ -255,7 +255,7 @@ void Queue::flush(OwnChannel& own) {
 void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
   Pending& pending = pending_[index];
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-    Task task = make_task(row_.routed().input, plan.chunk(i));
+    Task task = make_task(row_.routed().request, row_.routed().prepared.token, plan.chunk(i));
     task.cookie = index;
     if (plan.is_head_or_tail(i)) {
       pending.ends[pending.end_count++] = task;

@@ -205,7 +205,7 @@ Status Session::check(const RawRequest& request, File* file, Routed& routed) con
   // As a number: whether there is memory is seen later.
   const std::uintptr_t address =
       reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
-  TransferInput& input = routed.input;
+  RoutedRequest& input = routed.request;
   input.op = request.op;
   input.file = file;
   input.storage = storage_.get();
@@ -216,16 +216,16 @@ Status Session::check(const RawRequest& request, File* file, Routed& routed) con
 }
 
 bool Session::admit_by(Path& path, const RawRequest& request, File* file, Routed& routed) {
-  if (!check(request, file, routed).ok() || !find_memory(request, routed.memory).ok()) return false;
+  if (!check(request, file, routed).ok() || !find_memory(request, routed.request.facts).ok()) return false;
   routed.path = &path;
-  return request.memory != nullptr && routed.memory.device == request.memory->device;
+  return request.memory != nullptr && routed.request.facts.device == request.memory->device;
 }
 
 // What is chosen for a request stays in its Routed; what is its own, check() and the router write anew.
 Status Session::admit(const RawRequest& request, File* file, Row& row) {
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const bool is_like = row.bytes_ > offset && request.size <= row.bytes_ - offset && request.file == row.file_ &&
-                       request.base == row.base_ && request.op == row.routed_.input.op;
+                       request.base == row.base_ && request.op == row.routed_.request.op;
   if (is_like && row.changes_ == buffers_.changes()) return check(request, file, row.routed_);
   row.reset();
   row.routed_ = {};
@@ -242,14 +242,14 @@ Status Session::admit(const RawRequest& request, File* file, Row& row) {
 
 Status Session::admit(const RawRequest& request, File* file, Routed& routed) {
   if (const Status status = check(request, file, routed); !status.ok()) return status;
-  if (const Status status = find_memory(request, routed.memory); !status.ok()) return status;
+  if (const Status status = find_memory(request, routed.request.facts); !status.ok()) return status;
   routed.staged = request.staging != nullptr;
   if (const Status status = engine_->router().choose(routed); !status.ok()) return status;
   if (!routed.staged) return success();
   // It may have gone since the stream was told of it.
-  if (!routed.memory.needs_device()) return failure(Code::bad_pointer, transfer_step(request.op));
-  routed.memory = {};
-  routed.input.memory = request.staging;
+  if (!routed.request.facts.needs_device()) return failure(Code::bad_pointer, transfer_step(request.op));
+  routed.request.facts = {};
+  routed.request.memory = request.staging;
   return success();
 }
 
@@ -275,9 +275,9 @@ bool Session::admit_together(RawRequest request, std::span<const MemoryPiece> pi
   request.base = first->iov_base;
   request.size = first->iov_len;
   if (!admit(request, file, routed).ok() || !traits_of(routed.report.path).gathers) return false;
-  if (!is_all_of(routed.memory, request, pieces)) return false;
-  routed.input.memory = RequestMemory(pieces);
-  routed.input.size = size;
+  if (!is_all_of(routed.request.facts, request, pieces)) return false;
+  routed.request.memory = RequestMemory(pieces);
+  routed.request.size = size;
   return true;
 }
 
