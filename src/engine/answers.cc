@@ -19,49 +19,49 @@ std::string text_of(const Choice& choice) {
 
 }  // namespace
 
-Plan Engine::dry_run(Routed& routed) const {
-  const std::uint64_t chunk = chunk_for(routed);
-  router_.shape(routed, is_small(routed) ? SubmitMode::alone : SubmitMode::many, chunk);
-  const Plan plan = Router::plan(routed, chunk);
-  const std::uint64_t brief = brief_chunk(routed, plan);
-  return brief > 0 ? Router::plan(routed, brief) : plan;
+Plan Engine::dry_run(Flight& flight) const {
+  const std::uint64_t chunk = chunk_for(flight);
+  router_.shape(flight, is_small(flight) ? SubmitMode::alone : SubmitMode::many, chunk);
+  const Plan plan = Router::plan(flight, chunk);
+  const std::uint64_t brief = brief_chunk(flight, plan);
+  return brief > 0 ? Router::plan(flight, brief) : plan;
 }
 
-std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
-  const Plan plan = dry_run(routed);
+std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {
+  const Plan plan = dry_run(flight);
   const std::uint64_t lines = std::min<std::uint64_t>(plan.chunk_count(), lines_max);
   std::string text;
   char line[200];
   for (std::uint64_t i = 0; i < lines; ++i) {
     // As it would be moved now: what the page cache holds is taken from there.
-    const Chunk chunk = make_task(routed.request, routed.prepared.token, plan.chunk(i)).chunk;
-    text.append(line, format_chunk(chunk, routed.request.op, line)).push_back('\n');
+    const Chunk chunk = make_task(flight.request, flight.prepared.token, plan.chunk(i)).chunk;
+    text.append(line, format_chunk(chunk, flight.request.op, line)).push_back('\n');
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
-  if (!traits_of(routed.report.path).pretends) text += text_of(choice_of(routed, plan)) + '\n';
+  if (!traits_of(flight.report.path).pretends) text += text_of(choice_of(flight, plan)) + '\n';
   if (rules_.placement.by != Placement::By::device) text += "placement " + placement_text(rules_.placement) + '\n';
   return text;
 }
 
-Choice Engine::choice(Routed& routed) const {
-  const Plan plan = dry_run(routed);
-  return choice_of(routed, plan);
+Choice Engine::choice(Flight& flight) const {
+  const Plan plan = dry_run(flight);
+  return choice_of(flight, plan);
 }
 
-Choice Engine::choice_of(const Routed& routed, const Plan& plan) const {
-  Choice made{.path = routed.report.path, .policy = rules_.policy};
+Choice Engine::choice_of(const Flight& flight, const Plan& plan) const {
+  Choice made{.path = flight.report.path, .policy = rules_.policy};
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
     made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first may be a head.
   }
-  const std::uint64_t brief = brief_chunk(routed, plan);
-  if (brief == 0 && is_small(routed)) {
+  const std::uint64_t brief = brief_chunk(flight, plan);
+  if (brief == 0 && is_small(flight)) {
     made.by = Choice::By::size;
     return made;
   }
-  made.threads = threads_for(routed, plan, brief);
+  made.threads = threads_for(flight, plan, brief);
   made.depth = brief > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
-  if (!is_tuned(routed, plan)) return made;
-  const Tuner::Finding finding = tuner_.finding({routed.request.op, plan.middle_way(), routed.request.size});
+  if (!is_tuned(flight, plan)) return made;
+  const Tuner::Finding finding = tuner_.finding({flight.request.op, plan.middle_way(), flight.request.size});
   made.threads = std::min(made.threads, finding.threads);
   made.by = finding.settled ? Choice::By::measurement : Choice::By::first_guess;
   return made;

@@ -61,36 +61,36 @@ Engine::~Engine() {
   for (auto& pools : pools_) delete pools.load();
 }
 
-Outcome Engine::move(Routed& routed) {
-  const bool small = is_small(routed);
-  const std::uint64_t chunk = chunk_for(routed);
+Outcome Engine::move(Flight& flight) {
+  const bool small = is_small(flight);
+  const std::uint64_t chunk = chunk_for(flight);
   const SubmitMode mode = small ? SubmitMode::alone : SubmitMode::many;
-  router_.shape(routed, mode, chunk);
-  const Result<Pools*> pools = pools_for(*routed.path, routed.device());
+  router_.shape(flight, mode, chunk);
+  const Result<Pools*> pools = pools_for(*flight.path, flight.device());
   if (!pools.ok()) {
-    count(routed.report, routed.request.op);
-    return {pools.status(), routed.report};
+    count(flight.report, flight.request.op);
+    return {pools.status(), flight.report};
   }
-  Router::commit(routed);
+  Router::commit(flight);
   // A path may ask for larger chunks than others get.
-  const Plan plan = Router::plan(routed, small ? chunk : operation_max_.load(std::memory_order_relaxed));
-  const bool is_alone = small && routed.request.size < 2 * kBriefShareMin;
-  Outcome outcome = is_alone ? move_small(routed, plan, (*pools)->small) : move_shared(routed, plan, **pools);
-  if (routed.request.op == Op::write) routed.request.file->note_written(outcome.report.bytes);
-  count(outcome.report, routed.request.op);
+  const Plan plan = Router::plan(flight, small ? chunk : operation_max_.load(std::memory_order_relaxed));
+  const bool is_alone = small && flight.request.size < 2 * kBriefShareMin;
+  Outcome outcome = is_alone ? move_small(flight, plan, (*pools)->small) : move_shared(flight, plan, **pools);
+  if (flight.request.op == Op::write) flight.request.file->note_written(outcome.report.bytes);
+  count(outcome.report, flight.request.op);
   return outcome;
 }
 
-std::optional<Outcome> Engine::read_cached(Routed& routed) {
-  if (!router_.is_staging(routed)) return std::nullopt;
-  const std::uint64_t chunk_max = chunk_for(routed);
-  router_.shape(routed, SubmitMode::alone, chunk_max);  // And no more: it may come to nothing.
-  const Plan plan = Router::plan(routed, chunk_max);
-  RoutedRequest& input = routed.request;
+std::optional<Outcome> Engine::read_cached(Flight& flight) {
+  if (!router_.is_staging(flight)) return std::nullopt;
+  const std::uint64_t chunk_max = chunk_for(flight);
+  router_.shape(flight, SubmitMode::alone, chunk_max);  // And no more: it may come to nothing.
+  const Plan plan = Router::plan(flight, chunk_max);
+  RoutedRequest& input = flight.request;
   if (plan.middle_way() != Way::buffered) return std::nullopt;
   const Result<int> fd = input.file->descriptor(Way::buffered);
   if (!fd.ok()) return std::nullopt;
-  Outcome outcome{success(), routed.report};
+  Outcome outcome{success(), flight.report};
   std::uint64_t& moved = outcome.report.bytes;
   while (moved < input.size) {
     const Result<std::size_t> some =
@@ -119,9 +119,9 @@ void Engine::count(const Report& report, Op op) {
   if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
 }
 
-bool Engine::preallocate(const Routed& routed, const Plan& plan) {
-  const RoutedRequest& input = routed.request;
-  if (input.op == Op::read || traits_of(routed.report.path).pretends) return false;
+bool Engine::preallocate(const Flight& flight, const Plan& plan) {
+  const RoutedRequest& input = flight.request;
+  if (input.op == Op::read || traits_of(flight.report.path).pretends) return false;
   const Result<int> fd = input.file->descriptor(plan.middle_way());
   return fd.ok() && input.storage->preallocate(*fd, input.file_offset, input.size);
 }
@@ -130,41 +130,41 @@ void Engine::limit_operations(std::uint64_t bytes) {
   operation_max_.store(std::max(align_down(bytes, kChunkUnit), kChunkUnit), std::memory_order_relaxed);
 }
 
-std::uint64_t Engine::chunk_for(const Routed& routed) const {
+std::uint64_t Engine::chunk_for(const Flight& flight) const {
   const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
-  if (is_small(routed)) return std::min(shapes_.small.chunk, operation_max);
-  const std::uint64_t threads = std::clamp<std::uint64_t>(routed.request.size / kShareMin, 1, rules_.workers);
-  const std::uint64_t share = align_up(std::max(routed.request.size / (2 * threads), kShareMin), kChunkUnit);
+  if (is_small(flight)) return std::min(shapes_.small.chunk, operation_max);
+  const std::uint64_t threads = std::clamp<std::uint64_t>(flight.request.size / kShareMin, 1, rules_.workers);
+  const std::uint64_t share = align_up(std::max(flight.request.size / (2 * threads), kShareMin), kChunkUnit);
   return std::min({share, shapes_.large.chunk, operation_max});
 }
 
 // At most a few chunks, one after the other on the caller's thread: no submission queue, no worker, the fewest system
 // calls.
-Outcome Engine::move_small(const Routed& routed, const Plan& plan, ChannelPool& pool) {
+Outcome Engine::move_small(const Flight& flight, const Plan& plan, ChannelPool& pool) {
   const Result<ChannelPool::Loan> loan = pool.borrow();
-  if (!loan.ok()) return {loan.status(), routed.report};
-  Progress progress = progress_of(routed.request);
+  if (!loan.ok()) return {loan.status(), flight.report};
+  Progress progress = progress_of(flight.request);
   for (const bool ends : {false, true}) {
     if (ends && !plan.has_head_or_tail()) break;
     for (std::uint64_t i = 0; i < plan.chunk_count() && progress.goes_on(); ++i) {
       if (plan.is_head_or_tail(i) == ends)
-        progress.take_in((**loan).run(make_task(routed.request, routed.prepared.token, plan.chunk(i))));
+        progress.take_in((**loan).run(make_task(flight.request, flight.prepared.token, plan.chunk(i))));
     }
   }
-  Outcome outcome{progress.status(), routed.report};
+  Outcome outcome{progress.status(), flight.report};
   progress.tell(outcome.report);
   return outcome;
 }
 
 // What the threads of a brief read take at a time; 0 where it is none. A brief read is copied by CPUs out of the page
 // cache, with threads to spare for it, and so short that channels of small requests do, each for one chunk at a time.
-std::uint64_t Engine::brief_chunk(const Routed& routed, const Plan& plan) const {
-  const RoutedRequest& input = routed.request;
-  if (input.op != Op::read || input.size < 2 * kBriefShareMin || !is_tuned(routed, plan)) return 0;
+std::uint64_t Engine::brief_chunk(const Flight& flight, const Plan& plan) const {
+  const RoutedRequest& input = flight.request;
+  if (input.op != Op::read || input.size < 2 * kBriefShareMin || !is_tuned(flight, plan)) return 0;
   // A quarter of the small channels is left to others.
   const std::uint64_t threads = std::min<std::uint64_t>(
       {(rules_.workers + 1) / std::max(movers_.load(std::memory_order_relaxed), 1u), shapes_.small.count * 3 / 4,
-       rules_.threads_max, routed.prepared.threads_max, shares_of(input.size)});
+       rules_.threads_max, flight.prepared.threads_max, shares_of(input.size)});
   const std::uint64_t chunk_max = shapes_.small.chunk;
   if (threads < 2 || input.size > 2 * threads * chunk_max) return 0;
   // One thread is better off with two chunks under way.
@@ -175,42 +175,42 @@ std::uint64_t Engine::brief_chunk(const Routed& routed, const Plan& plan) const 
 }
 
 // With other threads, as far as it is worth them, and they are there.
-Outcome Engine::move_shared(const Routed& routed, const Plan& plan, Pools& pools) {
+Outcome Engine::move_shared(const Flight& flight, const Plan& plan, Pools& pools) {
   const Mover mover(movers_);
-  const std::uint64_t brief = brief_chunk(routed, plan);
-  if (brief > 0) return move_tuned(routed, Router::plan(routed, brief), brief, pools.small);
-  return is_small(routed) ? move_small(routed, plan, pools.small) : move_large(routed, plan, pools.large);
+  const std::uint64_t brief = brief_chunk(flight, plan);
+  if (brief > 0) return move_tuned(flight, Router::plan(flight, brief), brief, pools.small);
+  return is_small(flight) ? move_small(flight, plan, pools.small) : move_large(flight, plan, pools.large);
 }
 
-Outcome Engine::move_large(const Routed& routed, const Plan& plan, ChannelPool& pool) {
-  const bool preallocated = preallocate(routed, plan);
-  const Outcome outcome = is_tuned(routed, plan) ? move_tuned(routed, plan, 0, pool) : move_at_once(routed, plan, pool);
-  if (preallocated && outcome.report.bytes < routed.request.size) routed.request.file->note_blocks_behind_end();
+Outcome Engine::move_large(const Flight& flight, const Plan& plan, ChannelPool& pool) {
+  const bool preallocated = preallocate(flight, plan);
+  const Outcome outcome = is_tuned(flight, plan) ? move_tuned(flight, plan, 0, pool) : move_at_once(flight, plan, pool);
+  if (preallocated && outcome.report.bytes < flight.request.size) flight.request.file->note_blocks_behind_end();
   return outcome;
 }
 
-Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool& pool) {
+Outcome Engine::move_at_once(const Flight& flight, const Plan& plan, ChannelPool& pool) {
   const auto start = std::chrono::steady_clock::now();
-  Transfer transfer(routed.request, routed.prepared.token, plan, pool);
-  workers_.run(transfer, threads_for(routed, plan, 0) - 1, routed.request.facts.device);
+  Transfer transfer(flight.request, flight.prepared.token, plan, pool);
+  workers_.run(transfer, threads_for(flight, plan, 0) - 1, flight.request.facts.device);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const Progress& progress = transfer.progress();
   const std::uint64_t bytes = progress.bytes();
-  if (routed.prepared.learns && routed.request.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
-    routed.path->hooks()->learn({bytes, routed.request.size, static_cast<std::uint64_t>(took.count()),
-                                 transfer.cpu_ns(), false, routed.prepared.first_time});
+  if (flight.prepared.learns && flight.request.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
+    flight.path->hooks()->learn({bytes, flight.request.size, static_cast<std::uint64_t>(took.count()),
+                                 transfer.cpu_ns(), false, flight.prepared.first_time});
   }
-  Outcome outcome{progress.status(), routed.report};
+  Outcome outcome{progress.status(), flight.report};
   progress.tell(outcome.report);
   return outcome;
 }
 
 // In parts, while the tuner is still trying; as one, when it has found out.
-Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t brief, ChannelPool& pool) {
-  const std::uint64_t size = routed.request.size;
-  const Tuner::Kind kind{routed.request.op, plan.middle_way(), size};
-  Progress progress = progress_of(routed.request);
-  Routed part = routed;
+Outcome Engine::move_tuned(const Flight& flight, const Plan& plan, std::uint64_t brief, ChannelPool& pool) {
+  const std::uint64_t size = flight.request.size;
+  const Tuner::Kind kind{flight.request.op, plan.middle_way(), size};
+  Progress progress = progress_of(flight.request);
+  Flight part = flight;
   for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
     Tuner::Choice choice = tuner_.choose(kind, size - moved);
     // Parts meet at whole pages, of which none is written in two ways then.
@@ -221,8 +221,8 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t
     const std::uint64_t chunk = brief > 0 ? brief : chunk_for(part);
     const Plan plan_of_part = Router::plan(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
-    Transfer transfer(part.request, routed.prepared.token, plan_of_part, pool);
-    workers_.run(transfer, std::min(choice.threads, threads_for(routed, plan, brief)) - 1, routed.request.facts.device);
+    Transfer transfer(part.request, flight.prepared.token, plan_of_part, pool);
+    workers_.run(transfer, std::min(choice.threads, threads_for(flight, plan, brief)) - 1, flight.request.facts.device);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     progress.merge(transfer.progress());
     if (!progress.goes_on()) break;
@@ -232,36 +232,36 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t
     // Trials are slower than what they settle, and what comes from storage says nothing of the page cache.
     const Progress& done = transfer.progress();
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
-    if (routed.prepared.learns && !choice.trial && is_cached) {
+    if (flight.prepared.learns && !choice.trial && is_cached) {
       // Brief ones take more of the CPUs than others do, and say nothing of these.
-      routed.path->hooks()->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
+      flight.path->hooks()->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
     }
     part.request.memory.skip(choice.bytes);
     part.request.file_offset += choice.bytes;
     moved += choice.bytes;
   }
-  Outcome outcome{progress.status(), routed.report};
+  Outcome outcome{progress.status(), flight.report};
   progress.tell(outcome.report);
   return outcome;
 }
 
-bool Engine::is_tuned(const Routed& routed, const Plan& plan) const {
-  return routed.prepared.tune_threads && !is_one_writer_at_a_time(routed.request.op, plan, routed.report.path);
+bool Engine::is_tuned(const Flight& flight, const Plan& plan) const {
+  return flight.prepared.tune_threads && !is_one_writer_at_a_time(flight.request.op, plan, flight.report.path);
 }
 
 std::uint64_t Engine::shares_of(std::uint64_t size) const {
   return rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(size / rules_.share_min, 1);
 }
 
-unsigned Engine::threads_for(const Routed& routed, const Plan& plan, std::uint64_t brief) const {
-  const RoutedRequest& input = routed.request;
+unsigned Engine::threads_for(const Flight& flight, const Plan& plan, std::uint64_t brief) const {
+  const RoutedRequest& input = flight.request;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
   const std::uint64_t most =
-      is_one_writer_at_a_time(input.op, plan, routed.report.path) ? 2 : rules_.workers + std::uint64_t{1};
+      is_one_writer_at_a_time(input.op, plan, flight.report.path) ? 2 : rules_.workers + std::uint64_t{1};
   return static_cast<unsigned>(
       std::min<std::uint64_t>({brief > 0 ? plan.chunk_count() : input.size / kShareMin + 1, most, rules_.threads_max,
-                               routed.prepared.threads_max, shares_of(input.size)}));
+                               flight.prepared.threads_max, shares_of(input.size)}));
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------

@@ -39,17 +39,17 @@ class Engine {
 
   const Router& router() const { return router_; }
   // From start to end. The path was chosen; the file's descriptors were looked at.
-  Outcome move(Routed& routed);
+  Outcome move(Flight& flight);
   // The same for a small read into its caller's staging memory, if the page cache has what it asks for. Nothing is
   // moved or counted where that would have to wait, or go another way.
-  std::optional<Outcome> read_cached(Routed& routed);
+  std::optional<Outcome> read_cached(Flight& flight);
   // Opens what the first small request with the device's memory would have to, if it goes the way that most do.
   void warm_up(Device& device);
   // Every request's bytes are counted, once, by whoever moved it: move() does so by itself.
   void count(const Report& report, Op op);
   // By whom it would be moved, and how it would be cut, a line a chunk and the first `lines_max` of them. Nothing is.
-  Choice choice(Routed& routed) const;
-  std::string plan_text(Routed& routed, unsigned lines_max) const;
+  Choice choice(Flight& flight) const;
+  std::string plan_text(Flight& flight, unsigned lines_max) const;
 
   // The most that one storage operation of move() moves from now on.
   void limit_operations(std::uint64_t bytes);
@@ -79,20 +79,20 @@ class Engine {
   static constexpr unsigned kPoolsMax = 256;
   static constexpr unsigned kDevicesMax = 64;
 
-  bool is_small(const Routed& routed) const { return routed.request.size <= shapes_.small.chunk; }
-  std::uint64_t chunk_for(const Routed& routed) const;
-  Outcome move_small(const Routed& routed, const Plan& plan, ChannelPool& pool);
-  Outcome move_shared(const Routed& routed, const Plan& plan, Pools& pools);
-  Outcome move_large(const Routed& routed, const Plan& plan, ChannelPool& pool);
-  Outcome move_at_once(const Routed& routed, const Plan& plan, ChannelPool& pool);
-  Outcome move_tuned(const Routed& routed, const Plan& plan, std::uint64_t brief, ChannelPool& pool);
-  bool preallocate(const Routed& routed, const Plan& plan);
-  bool is_tuned(const Routed& routed, const Plan& plan) const;
+  bool is_small(const Flight& flight) const { return flight.request.size <= shapes_.small.chunk; }
+  std::uint64_t chunk_for(const Flight& flight) const;
+  Outcome move_small(const Flight& flight, const Plan& plan, ChannelPool& pool);
+  Outcome move_shared(const Flight& flight, const Plan& plan, Pools& pools);
+  Outcome move_large(const Flight& flight, const Plan& plan, ChannelPool& pool);
+  Outcome move_at_once(const Flight& flight, const Plan& plan, ChannelPool& pool);
+  Outcome move_tuned(const Flight& flight, const Plan& plan, std::uint64_t brief, ChannelPool& pool);
+  bool preallocate(const Flight& flight, const Plan& plan);
+  bool is_tuned(const Flight& flight, const Plan& plan) const;
   std::uint64_t shares_of(std::uint64_t size) const;  // That are worth a thread each.
-  std::uint64_t brief_chunk(const Routed& routed, const Plan& plan) const;
-  unsigned threads_for(const Routed& routed, const Plan& plan, std::uint64_t brief) const;
-  Plan dry_run(Routed& routed) const;
-  Choice choice_of(const Routed& routed, const Plan& plan) const;
+  std::uint64_t brief_chunk(const Flight& flight, const Plan& plan) const;
+  unsigned threads_for(const Flight& flight, const Plan& plan, std::uint64_t brief) const;
+  Plan dry_run(Flight& flight) const;
+  Choice choice_of(const Flight& flight, const Plan& plan) const;
   Result<Pools*> pools_for(Path& path, Device* device);
 
   const EngineRules rules_;

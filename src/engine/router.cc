@@ -30,12 +30,12 @@ Router::Router(const EngineRules& rules, const PathWorld& world)
   }
 }
 
-Status Router::choose(Routed& routed) const {
-  RoutedRequest& input = routed.request;
-  Report& report = routed.report;
+Status Router::choose(Flight& flight) const {
+  RoutedRequest& input = flight.request;
+  Report& report = flight.report;
   for (const auto& path : paths_for(*input.file)) {
-    Verdict verdict = path->judge(*input.file, routed.request.facts, input.op);
-    if (verdict.usable && routed.staged && !can_stage(traits_of(verdict.path)))
+    Verdict verdict = path->judge(*input.file, flight.request.facts, input.op);
+    if (verdict.usable && flight.staged && !can_stage(traits_of(verdict.path)))
       verdict = refused(verdict.path, Reason::on_stream);
     if (!verdict.usable) {
       if (report.refused < 0) {
@@ -46,8 +46,8 @@ Status Router::choose(Routed& routed) const {
     }
     if (rules_.require && *rules_.require != verdict.path) continue;
     // Path and reason stay those of the whole way.
-    const bool by_itself = !routed.staged || stages_by_itself(traits_of(verdict.path));
-    routed.path = by_itself ? path.get() : staging_path_.get();
+    const bool by_itself = !flight.staged || stages_by_itself(traits_of(verdict.path));
+    flight.path = by_itself ? path.get() : staging_path_.get();
     report.path = verdict.path;
     report.path_reason = verdict.reason;
     input.prefer_cached = rules_.direct_io == DirectIo::automatic && input.op == Op::read &&
@@ -71,23 +71,23 @@ Way Router::wanted_way(const RoutedRequest& input) const {
   return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
 }
 
-void Router::shape(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
-  RoutedRequest& request = routed.request;
+void Router::shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) const {
+  RoutedRequest& request = flight.request;
   request.mode = mode;
   request.way = wanted_way(request);
   request.chunk_max = chunk_max;
-  routed.prepared = routed.path->shape(request);
+  flight.prepared = flight.path->shape(request);
 }
 
-void Router::commit(Routed& routed) {
-  if (PathHooks* const hooks = routed.path->hooks()) hooks->commit(routed.request, routed.prepared);
-  const Limits& limits = routed.prepared.limits;
-  if (routed.request.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(routed.request);
+void Router::commit(Flight& flight) {
+  if (PathHooks* const hooks = flight.path->hooks()) hooks->commit(flight.request, flight.prepared);
+  const Limits& limits = flight.prepared.limits;
+  if (flight.request.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(flight.request);
 }
 
-std::span<const std::byte> Router::lend(const Routed& routed) {
-  PathHooks* const hooks = routed.path->hooks();
-  return hooks == nullptr ? std::span<const std::byte>() : hooks->lend(routed.request);
+std::span<const std::byte> Router::lend(const Flight& flight) {
+  PathHooks* const hooks = flight.path->hooks();
+  return hooks == nullptr ? std::span<const std::byte>() : hooks->lend(flight.request);
 }
 
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
@@ -100,13 +100,13 @@ void Router::end_with_file(RoutedRequest& input) {
   if (end.ok()) input.size = std::min(input.size, *end > input.file_offset ? *end - input.file_offset : 0);
 }
 
-Plan Router::plan(const Routed& routed, std::uint64_t chunk_max) {
-  const RoutedRequest& input = routed.request;
+Plan Router::plan(const Flight& flight, std::uint64_t chunk_max) {
+  const RoutedRequest& input = flight.request;
   const Request request{.op = input.op,
                         .file_offset = input.file_offset,
                         .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory.address()),
                         .size = input.size};
-  Limits limits = routed.prepared.limits;
+  Limits limits = flight.prepared.limits;
   limits.page = static_cast<std::uint32_t>(page_size());
   limits.chunk_max = std::min(limits.chunk_max, chunk_max);
   if (!is_aligned(limits.chunk_max, limits.file_align)) limits.file_align = 1;

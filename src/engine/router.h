@@ -16,7 +16,7 @@
 namespace penstock::core {
 
 // A request that was found sane, and what has been decided about it.
-struct Routed {
+struct Flight {
   RoutedRequest request;
   Path* path = nullptr;
   Report report;
@@ -31,18 +31,18 @@ class Router {
   Router(const EngineRules& rules, const PathWorld& world);
 
   // Sets path and report. Fails with path_refused.
-  Status choose(Routed& routed) const;
+  Status choose(Flight& flight) const;
   // How a request is moved whose path was chosen, without any effect. `chunk_max`: bytes that storage is asked for at
   // once, at most; a path may ask for more.
-  void shape(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  void shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) const;
   // It will be moved in that way, and is shaped anew where its path wants it so. Once for each request.
-  static void commit(Routed& routed);
+  static void commit(Flight& flight);
   // PathHooks::lend() of the path that was chosen for a read.
-  static std::span<const std::byte> lend(const Routed& routed);
+  static std::span<const std::byte> lend(const Flight& flight);
   // Whether the request's bytes go between the file and its caller's staging memory, and no other way.
-  bool is_staging(const Routed& routed) const { return routed.path == staging_path_.get(); }
+  bool is_staging(const Flight& flight) const { return flight.path == staging_path_.get(); }
   // How the request is cut, in chunks of at most so many bytes.
-  static Plan plan(const Routed& routed, std::uint64_t chunk_max);
+  static Plan plan(const Flight& flight, std::uint64_t chunk_max);
   // Of every path, listed ones first and in their order. Returns how many were written.
   unsigned judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const;
   // By which the device's memory goes where no more direct path serves, if no file says otherwise; null: by none.

@@ -8,57 +8,57 @@
 namespace penstock::core {
 namespace {
 
-Outcome move(Session& session, const RawRequest& request, File& file, Routed& routed) {
-  Outcome outcome = session.engine().move(routed);
+Outcome move(Session& session, const RawRequest& request, File& file, Flight& flight) {
+  Outcome outcome = session.engine().move(flight);
   if (request.op == Op::write && outcome.report.bytes < request.size) session.release_blocks(request.file, file);
   return outcome;
 }
 
 Outcome transfer_pinned(Session& session, const RawRequest& request, File* file) {
-  Routed routed;
+  Flight flight;
   // Where nothing is to be moved, it does not matter where to.
-  Status status = request.size > 0 ? session.admit(request, file, routed) : session.check(request, file, routed);
-  if (status.ok() && request.size > 0 && !file->has_its_descriptors(&routed.request.file_end))
+  Status status = request.size > 0 ? session.admit(request, file, flight) : session.check(request, file, flight);
+  if (status.ok() && request.size > 0 && !file->has_its_descriptors(&flight.request.file_end))
     status = descriptor_lost();
-  if (!status.ok() || request.size == 0) return {status, routed.report};
-  return move(session, request, *file, routed);
+  if (!status.ok() || request.size == 0) return {status, flight.report};
+  return move(session, request, *file, flight);
 }
 
 std::optional<Outcome> move_together(Session& session, const RawRequest& request, std::span<const MemoryPiece> pieces,
                                      File& file) {
-  Routed routed;
-  if (!session.admit_together(request, pieces, &file, routed)) return std::nullopt;
-  if (!file.has_its_descriptors()) return Outcome{descriptor_lost(), routed.report};
+  Flight flight;
+  if (!session.admit_together(request, pieces, &file, flight)) return std::nullopt;
+  if (!file.has_its_descriptors()) return Outcome{descriptor_lost(), flight.report};
   FileUsage* const usage = session.config().usage == nullptr ? nullptr : file.usage();
   const std::uint64_t began = usage == nullptr ? 0 : usage->begin();
-  const Outcome outcome = move(session, request, file, routed);
+  const Outcome outcome = move(session, request, file, flight);
   if (usage != nullptr) usage->end(request.op, outcome.report.bytes, !outcome.status.ok(), began);
   return outcome;
 }
 
 std::optional<Outcome> read_cached(Session& session, const RawRequest& request, File& file) {
-  Routed routed;
+  Flight flight;
   // A report counts what was begun, and this may come to nothing.
-  if (session.config().usage != nullptr || !session.admit(request, &file, routed).ok()) return std::nullopt;
-  return file.has_its_descriptors() ? session.engine().read_cached(routed) : std::nullopt;
+  if (session.config().usage != nullptr || !session.admit(request, &file, flight).ok()) return std::nullopt;
+  return file.has_its_descriptors() ? session.engine().read_cached(flight) : std::nullopt;
 }
 
 Lender find_lender_of(Session& session, const RawRequest& request, File& file) {
-  Routed routed;
-  if (!session.admit(request, &file, routed).ok()) return {};
-  return {routed.path, routed.report};
+  Flight flight;
+  if (!session.admit(request, &file, flight).ok()) return {};
+  return {flight.path, flight.report};
 }
 
 std::span<const std::byte> lend_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
-  Routed routed;
-  if (!session.admit_by(*lender.path, request, &file, routed) || !file.has_its_descriptors()) return {};
-  return Router::lend(routed);
+  Flight flight;
+  if (!session.admit_by(*lender.path, request, &file, flight) || !file.has_its_descriptors()) return {};
+  return Router::lend(flight);
 }
 
 void commit_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
-  Routed routed;
-  routed.request.mode = SubmitMode::on_stream;
-  if (session.admit_by(*lender.path, request, &file, routed)) Router::commit(routed);
+  Flight flight;
+  flight.request.mode = SubmitMode::on_stream;
+  if (session.admit_by(*lender.path, request, &file, flight)) Router::commit(flight);
 }
 
 // What `ask` says of the request's file while it is pinned; nothing where there is none, or no memory.

@@ -7,15 +7,15 @@
 namespace penstock::core {
 namespace {
 
-// Calls look(routed) where the request could be made.
+// Calls look(flight) where the request could be made.
 template <typename Look>
 Status look_at(Session& session, const RawRequest& request, const PointerFacts& memory, Look look) {
   File* const file = session.pin_file(request.file);
-  Routed routed;
-  Status status = session.check(request, file, routed);
-  routed.request.facts = memory;
-  if (status.ok()) status = session.engine().router().choose(routed);
-  if (status.ok()) look(routed);
+  Flight flight;
+  Status status = session.check(request, file, flight);
+  flight.request.facts = memory;
+  if (status.ok()) status = session.engine().router().choose(flight);
+  if (status.ok()) look(flight);
   if (file != nullptr) session.unpin_file(request.file);
   return status;
 }
@@ -43,7 +43,7 @@ Result<std::string> plan_text(Session& session, const RawRequest& request, const
                               unsigned lines_max) {
   std::string text;
   const Status status =
-      look_at(session, request, memory, [&](Routed& routed) { text = session.engine().plan_text(routed, lines_max); });
+      look_at(session, request, memory, [&](Flight& flight) { text = session.engine().plan_text(flight, lines_max); });
   if (!status.ok()) return status;
   return text;
 }
@@ -51,7 +51,7 @@ Result<std::string> plan_text(Session& session, const RawRequest& request, const
 Result<Choice> choice(Session& session, const RawRequest& request, const PointerFacts& memory) {
   Choice made;
   const Status status =
-      look_at(session, request, memory, [&](Routed& routed) { made = session.engine().choice(routed); });
+      look_at(session, request, memory, [&](Flight& flight) { made = session.engine().choice(flight); });
   if (!status.ok()) return status;
   return made;
 }

@@ -163,35 +163,35 @@ void Queue::unpin(std::uint64_t handle) {
 Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
   if (free_.empty()) return full_.status(pending_.size());
   if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
-  Routed& routed = row_.routed();
+  Flight& flight = row_.flight();
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
-  const Result<OwnChannel*> own = channel_for(routed, may_open);
+  const Result<OwnChannel*> own = channel_for(flight, may_open);
   if (!own.ok()) return own.status();
-  routed.request.file_end = checked_end_;
-  session_->engine().router().shape(routed, SubmitMode::queued, chunk_max_);
-  if (!may_open && routed.prepared.token.wait) return failure(Code::limit, kWithoutWait);
-  const bool cuts_more = routed.prepared.limits.chunk_max < chunk_max_;
-  if (cuts_more && Router::plan(routed, chunk_max_).chunk_count() > kChunksMax) return failure(Code::limit, kTooLarge);
+  flight.request.file_end = checked_end_;
+  session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
+  if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
+  const bool cuts_more = flight.prepared.limits.chunk_max < chunk_max_;
+  if (cuts_more && Router::plan(flight, chunk_max_).chunk_count() > kChunksMax) return failure(Code::limit, kTooLarge);
   // Paths learn from what is committed, and a refused request may come another way: nothing refuses it from here on.
-  Router::commit(routed);
-  const Plan plan = Router::plan(routed, chunk_max_);
+  Router::commit(flight);
+  const Plan plan = Router::plan(flight, chunk_max_);
   PENSTOCK_INVARIANT(plan.chunk_count() <= kChunksMax);
   const std::uint32_t index = free_.back();
   free_.pop_back();
   begin(pending_[index], request, cookie);
   start(**own, index, plan);
-  latest_blocks_.store(traits_of(routed.report.path).blocking, std::memory_order_relaxed);
+  latest_blocks_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
 
 // A channel that may have to wait for the device gets ready once there is time for that.
-Result<Queue::OwnChannel*> Queue::channel_for(const Routed& routed, bool may_open) {
-  OwnChannel* own = find_channel(*routed.path, routed.device());
+Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_open) {
+  OwnChannel* own = find_channel(*flight.path, flight.device());
   if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->is_warm();
   if (!may_open && (own == nullptr || own->shall_be_warm)) return failure(Code::limit, kWithoutWait);
   if (own == nullptr) {
-    const Result<OwnChannel*> opened = open_channel(*routed.path, routed.device());
+    const Result<OwnChannel*> opened = open_channel(*flight.path, flight.device());
     if (!opened.ok()) return opened;
     own = *opened;
   }
@@ -204,17 +204,17 @@ Result<Queue::OwnChannel*> Queue::channel_for(const Routed& routed, bool may_ope
 }
 
 void Queue::begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) {
-  const Routed& routed = row_.routed();
-  FileUsage* const usage = routed.request.file->usage();
+  const Flight& flight = row_.flight();
+  FileUsage* const usage = flight.request.file->usage();
   pending.handle = request.file;
   pending.cookie = cookie;
   pending.began = usage != nullptr ? usage->begin() : 0;
-  pending.file = routed.request.file;
-  pending.kept = routed.prepared.token.kept;
-  pending.op = routed.request.op;
-  pending.is_empty = routed.request.size == 0;
-  pending.report = routed.report;
-  pending.progress = progress_of(routed.request);
+  pending.file = flight.request.file;
+  pending.kept = flight.prepared.token.kept;
+  pending.op = flight.request.op;
+  pending.is_empty = flight.request.size == 0;
+  pending.report = flight.report;
+  pending.progress = progress_of(flight.request);
   pending.chunks = pending.end_count = 0;
 }
 
@@ -255,7 +255,7 @@ void Queue::flush(OwnChannel& own) {
 void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
   Pending& pending = pending_[index];
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-    Task task = make_task(row_.routed().request, row_.routed().prepared.token, plan.chunk(i));
+    Task task = make_task(row_.flight().request, row_.flight().prepared.token, plan.chunk(i));
     task.cookie = index;
     if (plan.is_head_or_tail(i)) {
       pending.ends[pending.end_count++] = task;

@@ -90,7 +90,7 @@ class Queue final : public ChannelHolder, private Client {
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
-  Result<OwnChannel*> channel_for(const Routed& routed, bool may_open) REQUIRES(mutex_);
+  Result<OwnChannel*> channel_for(const Flight& flight, bool may_open) REQUIRES(mutex_);
   OwnChannel* find_channel(const Path& path, const Device* device) REQUIRES(mutex_);
   Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
   bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);

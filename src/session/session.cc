@@ -191,7 +191,7 @@ Status Session::find_memory(const RawRequest& request, PointerFacts& memory) {
   return success();
 }
 
-Status Session::check(const RawRequest& request, File* file, Routed& routed) const {
+Status Session::check(const RawRequest& request, File* file, Flight& flight) const {
   const char* const step = transfer_step(request.op);
   if (is_inherited()) return failure(Code::closed, step);
   if (file == nullptr) return failure(Code::not_registered, step);
@@ -205,7 +205,7 @@ Status Session::check(const RawRequest& request, File* file, Routed& routed) con
   // As a number: whether there is memory is seen later.
   const std::uintptr_t address =
       reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
-  RoutedRequest& input = routed.request;
+  RoutedRequest& input = flight.request;
   input.op = request.op;
   input.file = file;
   input.storage = storage_.get();
@@ -215,24 +215,24 @@ Status Session::check(const RawRequest& request, File* file, Routed& routed) con
   return success();
 }
 
-bool Session::admit_by(Path& path, const RawRequest& request, File* file, Routed& routed) {
-  if (!check(request, file, routed).ok() || !find_memory(request, routed.request.facts).ok()) return false;
-  routed.path = &path;
-  return request.memory != nullptr && routed.request.facts.device == request.memory->device;
+bool Session::admit_by(Path& path, const RawRequest& request, File* file, Flight& flight) {
+  if (!check(request, file, flight).ok() || !find_memory(request, flight.request.facts).ok()) return false;
+  flight.path = &path;
+  return request.memory != nullptr && flight.request.facts.device == request.memory->device;
 }
 
-// What is chosen for a request stays in its Routed; what is its own, check() and the router write anew.
+// What is chosen for a request stays in its Flight; what is its own, check() and the router write anew.
 Status Session::admit(const RawRequest& request, File* file, Row& row) {
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const bool is_like = row.bytes_ > offset && request.size <= row.bytes_ - offset && request.file == row.file_ &&
-                       request.base == row.base_ && request.op == row.routed_.request.op;
-  if (is_like && row.changes_ == buffers_.changes()) return check(request, file, row.routed_);
+                       request.base == row.base_ && request.op == row.flight_.request.op;
+  if (is_like && row.changes_ == buffers_.changes()) return check(request, file, row.flight_);
   row.reset();
-  row.routed_ = {};
+  row.flight_ = {};
   const std::uint64_t changes = buffers_.changes();
-  if (const Status status = admit(request, file, row.routed_); !status.ok()) return status;
+  if (const Status status = admit(request, file, row.flight_); !status.ok()) return status;
   const std::optional<Buffer> buffer = buffers_.find(reinterpret_cast<std::uintptr_t>(request.base));
-  if (!buffer || row.routed_.staged) return success();
+  if (!buffer || row.flight_.staged) return success();
   row.file_ = request.file;
   row.base_ = request.base;
   row.bytes_ = buffer->size;
@@ -240,16 +240,16 @@ Status Session::admit(const RawRequest& request, File* file, Row& row) {
   return success();
 }
 
-Status Session::admit(const RawRequest& request, File* file, Routed& routed) {
-  if (const Status status = check(request, file, routed); !status.ok()) return status;
-  if (const Status status = find_memory(request, routed.request.facts); !status.ok()) return status;
-  routed.staged = request.staging != nullptr;
-  if (const Status status = engine_->router().choose(routed); !status.ok()) return status;
-  if (!routed.staged) return success();
+Status Session::admit(const RawRequest& request, File* file, Flight& flight) {
+  if (const Status status = check(request, file, flight); !status.ok()) return status;
+  if (const Status status = find_memory(request, flight.request.facts); !status.ok()) return status;
+  flight.staged = request.staging != nullptr;
+  if (const Status status = engine_->router().choose(flight); !status.ok()) return status;
+  if (!flight.staged) return success();
   // It may have gone since the stream was told of it.
-  if (!routed.request.facts.needs_device()) return failure(Code::bad_pointer, transfer_step(request.op));
-  routed.request.facts = {};
-  routed.request.memory = request.staging;
+  if (!flight.request.facts.needs_device()) return failure(Code::bad_pointer, transfer_step(request.op));
+  flight.request.facts = {};
+  flight.request.memory = request.staging;
   return success();
 }
 
@@ -267,17 +267,17 @@ bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::spa
   return true;
 }
 
-bool Session::admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Routed& routed) {
+bool Session::admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Flight& flight) {
   const std::uint64_t size = request.size;
   const auto has_bytes = [](const MemoryPiece& piece) { return piece.iov_len > 0; };
   const auto first = std::find_if(pieces.begin(), pieces.end(), has_bytes);
   if (first == pieces.end()) return false;
   request.base = first->iov_base;
   request.size = first->iov_len;
-  if (!admit(request, file, routed).ok() || !traits_of(routed.report.path).gathers) return false;
-  if (!is_all_of(routed.request.facts, request, pieces)) return false;
-  routed.request.memory = RequestMemory(pieces);
-  routed.request.size = size;
+  if (!admit(request, file, flight).ok() || !traits_of(flight.report.path).gathers) return false;
+  if (!is_all_of(flight.request.facts, request, pieces)) return false;
+  flight.request.memory = RequestMemory(pieces);
+  flight.request.size = size;
   return true;
 }
 

@@ -81,19 +81,19 @@ class Session {
   File* pin_file(std::uint64_t file) { return files_.pin(file); }
   void unpin_file(std::uint64_t file) { files_.unpin(file); }
   // Whether a request on the pinned file (null: none) can be made at all.
-  Status check(const RawRequest& request, File* file, Routed& routed) const;
+  Status check(const RawRequest& request, File* file, Flight& flight) const;
   // check(), and what its memory is, and which path serves it: ready for the engine.
-  Status admit(const RawRequest& request, File* file, Routed& routed);
+  Status admit(const RawRequest& request, File* file, Flight& flight);
   // The same for memory whose facts the request states, on a path that was found before for such memory and the file.
   // Asks no device. False where it cannot be made so.
-  bool admit_by(Path& path, const RawRequest& request, File* file, Routed& routed);
+  bool admit_by(Path& path, const RawRequest& request, File* file, Flight& flight);
   // Requests one after the other that differ in their offsets and sizes alone. What the first was found to be holds for
   // those behind it, if they lie in one registered buffer: until reset(), which is to be called before a row begins for
   // which a path may have been given up.
   class Row {
    public:
     void reset() { bytes_ = 0; }
-    Routed& routed() { return routed_; }  // The request that was admitted last.
+    Flight& flight() { return flight_; }  // The request that was admitted last.
 
    private:
     friend class Session;
@@ -101,13 +101,13 @@ class Session {
     const void* base_ = nullptr;
     std::uint64_t bytes_ = 0;    // Registered. 0: there is nothing to go by.
     std::uint64_t changes_ = 0;  // Of registered buffers by then.
-    Routed routed_;
+    Flight flight_;
   };
   // admit() for the next of a row.
   Status admit(const RawRequest& request, File* file, Row& row);
   // The same for a request whose memory is in pieces, all of it as one: they are memory of one device, and the path
   // that serves it gathers. False where they have to be moved one by one, which also finds what is wrong with them.
-  bool admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Routed& routed);
+  bool admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Flight& flight);
   // A write came to less than it should: what was asked for behind the file's end is given back, unless others use it.
   void release_blocks(std::uint64_t file_handle, File& file);
 
