@@ -66,7 +66,7 @@ Outcome Engine::move(Flight& flight) {
   const std::uint64_t chunk = chunk_for(flight);
   const SubmitMode mode = small ? SubmitMode::alone : SubmitMode::many;
   router_.shape(flight, mode, chunk);
-  const Result<Pools*> pools = pools_for(*flight.path, flight.device());
+  const Result<Pools*> pools = pools_for(*flight.path, flight.request.device());
   if (!pools.ok()) {
     count(flight.report, flight.request.op);
     return {pools.status(), flight.report};

@@ -10,21 +10,11 @@
 
 #include "core/report.h"
 #include "engine/engine_rules.h"
+#include "engine/flight.h"
 #include "engine/transfer.h"
 #include "path/paths.h"
 
 namespace penstock::core {
-
-// A request that was found sane, and what has been decided about it.
-struct Flight {
-  RoutedRequest request;
-  Path* path = nullptr;
-  Report report;
-  Prepared prepared;
-  bool staged = false;  // Its bytes go through memory of the caller's, which no direct path knows.
-
-  Device* device() const { return request.device(); }
-};
 
 class Router {
  public:

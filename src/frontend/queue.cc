@@ -187,11 +187,11 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
 
 // A channel that may have to wait for the device gets ready once there is time for that.
 Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_open) {
-  OwnChannel* own = find_channel(*flight.path, flight.device());
+  OwnChannel* own = find_channel(*flight.path, flight.request.device());
   if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->is_warm();
   if (!may_open && (own == nullptr || own->shall_be_warm)) return failure(Code::limit, kWithoutWait);
   if (own == nullptr) {
-    const Result<OwnChannel*> opened = open_channel(*flight.path, flight.device());
+    const Result<OwnChannel*> opened = open_channel(*flight.path, flight.request.device());
     if (!opened.ok()) return opened;
     own = *opened;
   }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/flight.h"
+
+#include <algorithm>
+
+#include "base/align.h"
+#include "base/page_size.h"
+
+namespace penstock::core {
+
+void Flight::cut(std::uint64_t chunk_max) {
+  request.buffer_address = reinterpret_cast<std::uintptr_t>(request.memory.address());
+  Limits limits = prepared.limits;
+  limits.page = static_cast<std::uint32_t>(page_size());
+  limits.chunk_max = std::min(limits.chunk_max, chunk_max);
+  if (!is_aligned(limits.chunk_max, limits.file_align)) limits.file_align = 1;
+  plan_.emplace(request, limits);
+  progress_ = Progress(request.file_offset, request.size);
+  turn_ = 0;
+  turns_end_ = plan_->middle_count();
+  state_ = State::middle;
+  proceed();
+}
+
+Task Flight::task(Chunk chunk) const {
+  if (request.prefer_cached && chunk.way == Way::direct) {
+    const Result<int> fd = request.file->descriptor(Way::buffered);
+    if (fd.ok() && request.storage->is_resident(*fd, chunk.io_offset, chunk.io_size)) chunk.way = Way::buffered;
+  }
+  return {.op = request.op,
+          .file = request.file,
+          .memory = request.memory.after(chunk.buffer_offset),
+          .token = prepared.token,
+          .chunk = chunk};
+}
+
+void Flight::leave_state() {
+  if (state_ == State::middle && progress_.goes_on() && turn_ < plan_->chunk_count()) {
+    state_ = State::ends;
+    turns_end_ = plan_->chunk_count();
+    return;
+  }
+  end(progress_);
+}
+
+void Flight::end_middle(const Progress& progress) {
+  if (state_ == State::over) return;  // There was nothing to move.
+  progress_ = progress;
+  if (state_ == State::middle) turn_ = turns_end_;  // Else there was none, and the ends are next already.
+  proceed();
+}
+
+void Flight::end(const Progress& progress) {
+  progress_ = progress;
+  turn_ = turns_end_ = 0;
+  state_ = State::over;
+  progress_.tell(report);
+}
+
+void Flight::fail(const Status& status) {
+  progress_.fail_at(progress_.begin(), status);
+  end(progress_);
+}
+
+}  // namespace penstock::core
