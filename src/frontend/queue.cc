@@ -162,36 +162,48 @@ void Queue::unpin(std::uint64_t handle) {
 
 Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
   if (free_.empty()) return full_.status(pending_.size());
+  const std::uint32_t index = free_.back();
+  Pending& pending = pending_[index];
+  Flight& flight = pending.flight;
   if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
-  Flight& flight = row_.flight();
+  flight = row_.flight();
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
   const Result<OwnChannel*> own = channel_for(flight, may_open);
   if (!own.ok()) return own.status();
-  flight.request.file_end = checked_end_;
-  session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
-  if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
-  const bool cuts_more = flight.prepared.limits.chunk_max < chunk_max_;
-  if (cuts_more && Router::plan(flight, chunk_max_).chunk_count() > kChunksMax) return failure(Code::limit, kTooLarge);
+  if (const Status status = shape(flight, may_open); !status.ok()) return status;
   // Paths learn from what is committed, and a refused request may come another way: nothing refuses it from here on.
   Router::commit(flight);
-  const Plan plan = Router::plan(flight, chunk_max_);
-  PENSTOCK_INVARIANT(plan.chunk_count() <= kChunksMax);
-  const std::uint32_t index = free_.back();
+  flight.cut(chunk_max_);
+  PENSTOCK_INVARIANT(flight.plan().chunk_count() <= kChunksMax);
   free_.pop_back();
-  begin(pending_[index], request, cookie);
-  start(**own, index, plan);
+  pending.handle = request.file;
+  pending.cookie = cookie;
+  pending.began = file->usage() != nullptr ? file->usage()->begin() : 0;
+  proceed(**own, index);
   latest_blocks_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
 
+Status Queue::shape(Flight& flight, bool may_open) {
+  flight.request.file_end = checked_end_;
+  session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
+  if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
+  if (flight.prepared.limits.chunk_max >= chunk_max_) return success();
+  flight.cut(chunk_max_);
+  const bool is_too_large = flight.plan().chunk_count() > kChunksMax;
+  if (is_too_large) flight = {};
+  return is_too_large ? failure(Code::limit, kTooLarge) : success();
+}
+
 // A channel that may have to wait for the device gets ready once there is time for that.
 Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_open) {
-  OwnChannel* own = find_channel(*flight.path, flight.request.device());
+  Device* const device = flight.request.device();
+  OwnChannel* own = find_channel(*flight.path, device);
   if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->is_warm();
   if (!may_open && (own == nullptr || own->shall_be_warm)) return failure(Code::limit, kWithoutWait);
   if (own == nullptr) {
-    const Result<OwnChannel*> opened = open_channel(*flight.path, flight.request.device());
+    const Result<OwnChannel*> opened = open_channel(*flight.path, device);
     if (!opened.ok()) return opened;
     own = *opened;
   }
@@ -201,21 +213,6 @@ Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_ope
     own->shall_be_warm = false;
   }
   return own;
-}
-
-void Queue::begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) {
-  const Flight& flight = row_.flight();
-  FileUsage* const usage = flight.request.file->usage();
-  pending.handle = request.file;
-  pending.cookie = cookie;
-  pending.began = usage != nullptr ? usage->begin() : 0;
-  pending.file = flight.request.file;
-  pending.kept = flight.prepared.token.kept;
-  pending.op = flight.request.op;
-  pending.is_empty = flight.request.size == 0;
-  pending.report = flight.report;
-  pending.progress = progress_of(flight.request);
-  pending.chunks = pending.end_count = 0;
 }
 
 // Once for a row of requests to one file, until the next reap: a look costs a system call.
@@ -228,7 +225,7 @@ Status Queue::check_descriptors(const File& file) {
 }
 
 // To the channel, or behind what waits for it.
-void Queue::hand_on(OwnChannel& own, const Task& task) {
+void Queue::enqueue(OwnChannel& own, const Task& task) {
   if (own.count == 0 && own.channel->has_room()) own.channel->submit(task);
   else own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
 }
@@ -251,39 +248,24 @@ void Queue::flush(OwnChannel& own) {
   }
 }
 
-// The middle first; head and tail when it is over.
-void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
-  Pending& pending = pending_[index];
-  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-    Task task = make_task(row_.flight().request, row_.flight().prepared.token, plan.chunk(i));
+// Begins what can be begun of the request by now, or it is over.
+void Queue::proceed(OwnChannel& own, std::uint32_t index) {
+  Flight& flight = pending_[index].flight;
+  while (flight.has_next()) {
+    Task task = flight.next();
     task.cookie = index;
-    if (plan.is_head_or_tail(i)) {
-      pending.ends[pending.end_count++] = task;
-    } else {
-      ++pending.chunks;
-      hand_on(own, task);
-    }
+    enqueue(own, task);
   }
-  if (pending.chunks == 0) go_on(own, index);
-}
-
-// Nothing of the request is in flight: on to its head and tail, or done.
-void Queue::go_on(OwnChannel& own, std::uint32_t index) {
-  Pending& pending = pending_[index];
-  if (pending.end_count == 0 || !pending.progress.goes_on()) {
-    complete(index);
-    return;
-  }
-  pending.chunks = std::exchange(pending.end_count, 0);
-  for (unsigned i = 0; i < pending.chunks; ++i) hand_on(own, pending.ends[i]);
+  if (flight.state() == Flight::State::over) complete(index);
 }
 
 void Queue::complete(std::uint32_t index) {
-  Pending& pending = pending_[index];
-  pending.progress.tell(pending.report);
-  if (!pending.is_empty) session_->engine().count(pending.report, pending.op);
-  if (FileUsage* const usage = pending.file->usage()) {
-    usage->end(pending.op, pending.report.bytes, !pending.progress.status().ok(), pending.began);
+  const Pending& pending = pending_[index];
+  const Flight& flight = pending.flight;
+  const RoutedRequest& request = flight.request;
+  if (request.size > 0) session_->engine().count(flight.report, request.op);
+  if (FileUsage* const usage = request.file->usage()) {
+    usage->end(request.op, flight.report.bytes, !flight.progress().status().ok(), pending.began);
   }
   unpin(pending.handle);
   done_.push_back(index);
@@ -291,9 +273,8 @@ void Queue::complete(std::uint32_t index) {
 
 void Queue::take_in(OwnChannel& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
-  Pending& pending = pending_[index];
-  pending.progress.take_in(completion);
-  if (--pending.chunks == 0) go_on(own, index);
+  pending_[index].flight.on_completion(completion);
+  proceed(own, index);
 }
 
 bool Queue::poll(OwnChannel& own, bool wait) {
@@ -365,7 +346,8 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   const auto count = static_cast<unsigned>(std::min(room, done_.size()));
   for (unsigned i = 0; i < count; ++i) {
     const Pending& pending = pending_[done_[i]];
-    take(taker, {.cookie = pending.cookie, .status = pending.progress.status(), .report = pending.report});
+    const auto [status, report] = pending.flight.outcome();
+    take(taker, {.cookie = pending.cookie, .status = status, .report = report});
     free_.push_back(done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + count);
@@ -375,14 +357,14 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
 // submit() pins a file with the mutex: what it has pinned is seen here.
 void Queue::forget_file(const File& file) {
   const MutexLock lock(mutex_);
-  finish_all([&](const Pending& pending) { return pending.file == &file; });
+  finish_all([&](const Pending& pending) { return pending.flight.request.file == &file; });
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
 }
 
 // The same holds for what submit() has found registered.
 void Queue::forget_memory(std::byte* kept) {
   const MutexLock lock(mutex_);
-  finish_all([&](const Pending& pending) { return pending.kept == kept; });
+  finish_all([&](const Pending& pending) { return pending.flight.prepared.token.kept == kept; });
   for (OwnChannel& own : channels_) own.channel->forget_memory(kept);
 }
 
@@ -393,7 +375,7 @@ void Queue::finish() {
 
 template <typename IsMeant>
 void Queue::finish_all(IsMeant is_meant) {
-  const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && is_meant(pending); };
+  const auto moving = [&](const Pending& pending) { return pending.flight.is_under_way() && is_meant(pending); };
   while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
 }
 

@@ -5,7 +5,6 @@
 // next reap(), many requests at once.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -59,15 +58,7 @@ class Queue final : public ChannelHolder, private Client {
     std::uint64_t handle = 0;  // Of the pinned file.
     std::uint64_t cookie = 0;
     std::uint64_t began = 0;  // For a report, where one was asked for.
-    File* file = nullptr;
-    const std::byte* kept = nullptr;  // As in its token.
-    Op op = Op::read;
-    bool is_empty = false;
-    Report report;
-    Progress progress;
-    unsigned chunks = 0;       // In the backlog or in flight.
-    std::array<Task, 2> ends;  // What waits for the middle: an unaligned direct write's head and tail.
-    unsigned end_count = 0;
+    Flight flight;
   };
 
   struct OwnChannel {
@@ -90,6 +81,7 @@ class Queue final : public ChannelHolder, private Client {
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
+  Status shape(Flight& flight, bool may_open) REQUIRES(mutex_);
   Result<OwnChannel*> channel_for(const Flight& flight, bool may_open) REQUIRES(mutex_);
   OwnChannel* find_channel(const Path& path, const Device* device) REQUIRES(mutex_);
   Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
@@ -101,10 +93,8 @@ class Queue final : public ChannelHolder, private Client {
   std::pair<OwnChannel*, unsigned> busy_channels() REQUIRES(mutex_);
   bool poll_until(const Deadline& deadline) REQUIRES(mutex_);
   Status check_descriptors(const File& file) REQUIRES(mutex_);
-  void begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) REQUIRES(mutex_);
-  static void hand_on(OwnChannel& own, const Task& task);
-  void start(OwnChannel& own, std::uint32_t index, const Plan& plan) REQUIRES(mutex_);
-  void go_on(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
+  static void enqueue(OwnChannel& own, const Task& task);
+  void proceed(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
   void take_in(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
   void complete(std::uint32_t index) REQUIRES(mutex_);
   void forget_file(const File& file) override;
