@@ -19,48 +19,50 @@ std::string text_of(const Choice& choice) {
 
 }  // namespace
 
-Plan Engine::dry_run(Flight& flight) const {
+// Shaped and cut as it would be moved, and no more.
+void Engine::dry_run(Flight& flight) const {
   const std::uint64_t chunk = chunk_for(flight);
   router_.shape(flight, is_small(flight) ? SubmitMode::alone : SubmitMode::many, chunk);
-  const Plan plan = Router::plan(flight, chunk);
-  const std::uint64_t brief = brief_chunk(flight, plan);
-  return brief > 0 ? Router::plan(flight, brief) : plan;
+  flight.cut(chunk);
+  if (const std::uint64_t brief = brief_chunk(flight); brief > 0) flight.cut(brief);
 }
 
 std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {
-  const Plan plan = dry_run(flight);
+  dry_run(flight);
+  const Plan& plan = flight.plan();
   const std::uint64_t lines = std::min<std::uint64_t>(plan.chunk_count(), lines_max);
   std::string text;
   char line[200];
   for (std::uint64_t i = 0; i < lines; ++i) {
     // As it would be moved now: what the page cache holds is taken from there.
-    const Chunk chunk = make_task(flight.request, flight.prepared.token, plan.chunk(i)).chunk;
+    const Chunk chunk = flight.task(plan.chunk(i)).chunk;
     text.append(line, format_chunk(chunk, flight.request.op, line)).push_back('\n');
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
-  if (!traits_of(flight.report.path).pretends) text += text_of(choice_of(flight, plan)) + '\n';
+  if (!traits_of(flight.report.path).pretends) text += text_of(choice_of(flight)) + '\n';
   if (rules_.placement.by != Placement::By::device) text += "placement " + placement_text(rules_.placement) + '\n';
   return text;
 }
 
 Choice Engine::choice(Flight& flight) const {
-  const Plan plan = dry_run(flight);
-  return choice_of(flight, plan);
+  dry_run(flight);
+  return choice_of(flight);
 }
 
-Choice Engine::choice_of(const Flight& flight, const Plan& plan) const {
+Choice Engine::choice_of(const Flight& flight) const {
+  const Plan& plan = flight.plan();
   Choice made{.path = flight.report.path, .policy = rules_.policy};
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
     made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first may be a head.
   }
-  const std::uint64_t brief = brief_chunk(flight, plan);
+  const std::uint64_t brief = brief_chunk(flight);
   if (brief == 0 && is_small(flight)) {
     made.by = Choice::By::size;
     return made;
   }
-  made.threads = threads_for(flight, plan, brief);
+  made.threads = threads_for(flight, brief);
   made.depth = brief > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
-  if (!is_tuned(flight, plan)) return made;
+  if (!is_tuned(flight)) return made;
   const Tuner::Finding finding = tuner_.finding({flight.request.op, plan.middle_way(), flight.request.size});
   made.threads = std::min(made.threads, finding.threads);
   made.by = finding.settled ? Choice::By::measurement : Choice::By::first_guess;

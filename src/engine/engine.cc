@@ -21,8 +21,9 @@ constexpr std::uint64_t kPartAlign = 2u << 20;   // Of a request that the tuner 
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 // Writers of one file queue up behind its inode's lock when the page cache takes part.
-bool is_one_writer_at_a_time(Op op, const Plan& plan, PathId path) {
-  return op == Op::write && plan.middle_way() == Way::buffered && !traits_of(path).direct;
+bool is_one_writer_at_a_time(const Flight& flight) {
+  return flight.request.op == Op::write && flight.plan().middle_way() == Way::buffered &&
+         !traits_of(flight.report.path).direct;
 }
 
 // Counts itself while it lives.
@@ -37,9 +38,9 @@ class Mover {
   std::atomic<unsigned>& count_;
 };
 
-bool is_cached(const RoutedRequest& input) {
-  const Result<int> fd = input.file->descriptor(Way::buffered);
-  return fd.ok() && input.storage->is_resident(*fd, input.file_offset, input.size);
+bool is_cached(const RoutedRequest& request) {
+  const Result<int> fd = request.file->descriptor(Way::buffered);
+  return fd.ok() && request.storage->is_resident(*fd, request.file_offset, request.size);
 }
 
 }  // namespace
@@ -64,42 +65,41 @@ Engine::~Engine() {
 Outcome Engine::move(Flight& flight) {
   const bool small = is_small(flight);
   const std::uint64_t chunk = chunk_for(flight);
-  const SubmitMode mode = small ? SubmitMode::alone : SubmitMode::many;
-  router_.shape(flight, mode, chunk);
+  router_.shape(flight, small ? SubmitMode::alone : SubmitMode::many, chunk);
   const Result<Pools*> pools = pools_for(*flight.path, flight.request.device());
-  if (!pools.ok()) {
-    count(flight.report, flight.request.op);
-    return {pools.status(), flight.report};
+  if (pools.ok()) {
+    Router::commit(flight);
+    // A path may ask for larger chunks than others get.
+    flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
+    if (small && flight.request.size < 2 * kBriefShareMin) move_small(flight, (*pools)->small);
+    else move_shared(flight, **pools);
+    if (flight.request.op == Op::write) flight.request.file->note_written(flight.report.bytes);
+  } else {
+    flight.fail(pools.status());
   }
-  Router::commit(flight);
-  // A path may ask for larger chunks than others get.
-  const Plan plan = Router::plan(flight, small ? chunk : operation_max_.load(std::memory_order_relaxed));
-  const bool is_alone = small && flight.request.size < 2 * kBriefShareMin;
-  Outcome outcome = is_alone ? move_small(flight, plan, (*pools)->small) : move_shared(flight, plan, **pools);
-  if (flight.request.op == Op::write) flight.request.file->note_written(outcome.report.bytes);
-  count(outcome.report, flight.request.op);
-  return outcome;
+  count(flight.report, flight.request.op);
+  return flight.outcome();
 }
 
 std::optional<Outcome> Engine::read_cached(Flight& flight) {
   if (!router_.is_staging(flight)) return std::nullopt;
   const std::uint64_t chunk_max = chunk_for(flight);
   router_.shape(flight, SubmitMode::alone, chunk_max);  // And no more: it may come to nothing.
-  const Plan plan = Router::plan(flight, chunk_max);
-  RoutedRequest& input = flight.request;
-  if (plan.middle_way() != Way::buffered) return std::nullopt;
-  const Result<int> fd = input.file->descriptor(Way::buffered);
+  flight.cut(chunk_max);
+  const RoutedRequest& request = flight.request;
+  if (flight.plan().middle_way() != Way::buffered) return std::nullopt;
+  const Result<int> fd = request.file->descriptor(Way::buffered);
   if (!fd.ok()) return std::nullopt;
   Outcome outcome{success(), flight.report};
   std::uint64_t& moved = outcome.report.bytes;
-  while (moved < input.size) {
-    const Result<std::size_t> some =
-        input.storage->read_cached(*fd, input.memory.address() + moved, input.size - moved, input.file_offset + moved);
+  while (moved < request.size) {
+    const Result<std::size_t> some = request.storage->read_cached(*fd, request.memory.address() + moved,
+                                                                  request.size - moved, request.file_offset + moved);
     if (!some.ok()) return std::nullopt;  // Has to wait, or fails, which the way around tells of.
     if (*some == 0) break;
     moved += *some;
   }
-  count(outcome.report, input.op);
+  count(outcome.report, request.op);
   return outcome;
 }
 
@@ -119,11 +119,11 @@ void Engine::count(const Report& report, Op op) {
   if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
 }
 
-bool Engine::preallocate(const Flight& flight, const Plan& plan) {
-  const RoutedRequest& input = flight.request;
-  if (input.op == Op::read || traits_of(flight.report.path).pretends) return false;
-  const Result<int> fd = input.file->descriptor(plan.middle_way());
-  return fd.ok() && input.storage->preallocate(*fd, input.file_offset, input.size);
+bool Engine::preallocate(const Flight& flight) {
+  const RoutedRequest& request = flight.request;
+  if (request.op == Op::read || traits_of(flight.report.path).pretends) return false;
+  const Result<int> fd = request.file->descriptor(flight.plan().middle_way());
+  return fd.ok() && request.storage->preallocate(*fd, request.file_offset, request.size);
 }
 
 void Engine::limit_operations(std::uint64_t bytes) {
@@ -133,83 +133,79 @@ void Engine::limit_operations(std::uint64_t bytes) {
 std::uint64_t Engine::chunk_for(const Flight& flight) const {
   const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
   if (is_small(flight)) return std::min(shapes_.small.chunk, operation_max);
-  const std::uint64_t threads = std::clamp<std::uint64_t>(flight.request.size / kShareMin, 1, rules_.workers);
-  const std::uint64_t share = align_up(std::max(flight.request.size / (2 * threads), kShareMin), kChunkUnit);
+  const std::uint64_t size = flight.request.size;
+  const std::uint64_t threads = std::clamp<std::uint64_t>(size / kShareMin, 1, rules_.workers);
+  const std::uint64_t share = align_up(std::max(size / (2 * threads), kShareMin), kChunkUnit);
   return std::min({share, shapes_.large.chunk, operation_max});
 }
 
 // At most a few chunks, one after the other on the caller's thread: no submission queue, no worker, the fewest system
 // calls.
-Outcome Engine::move_small(const Flight& flight, const Plan& plan, ChannelPool& pool) {
+void Engine::move_small(Flight& flight, ChannelPool& pool) {
   const Result<ChannelPool::Loan> loan = pool.borrow();
-  if (!loan.ok()) return {loan.status(), flight.report};
-  Progress progress = progress_of(flight.request);
-  for (const bool ends : {false, true}) {
-    if (ends && !plan.has_head_or_tail()) break;
-    for (std::uint64_t i = 0; i < plan.chunk_count() && progress.goes_on(); ++i) {
-      if (plan.is_head_or_tail(i) == ends)
-        progress.take_in((**loan).run(make_task(flight.request, flight.prepared.token, plan.chunk(i))));
-    }
-  }
-  Outcome outcome{progress.status(), flight.report};
-  progress.tell(outcome.report);
-  return outcome;
+  if (loan.ok()) flight.run(**loan);
+  else flight.fail(loan.status());
 }
 
 // What the threads of a brief read take at a time; 0 where it is none. A brief read is copied by CPUs out of the page
 // cache, with threads to spare for it, and so short that channels of small requests do, each for one chunk at a time.
-std::uint64_t Engine::brief_chunk(const Flight& flight, const Plan& plan) const {
-  const RoutedRequest& input = flight.request;
-  if (input.op != Op::read || input.size < 2 * kBriefShareMin || !is_tuned(flight, plan)) return 0;
+std::uint64_t Engine::brief_chunk(const Flight& flight) const {
+  const RoutedRequest& request = flight.request;
+  if (request.op != Op::read || request.size < 2 * kBriefShareMin || !is_tuned(flight)) return 0;
   // A quarter of the small channels is left to others.
   const std::uint64_t threads = std::min<std::uint64_t>(
       {(rules_.workers + 1) / std::max(movers_.load(std::memory_order_relaxed), 1u), shapes_.small.count * 3 / 4,
-       rules_.threads_max, flight.prepared.threads_max, shares_of(input.size)});
+       rules_.threads_max, flight.prepared.threads_max, shares_of(request.size)});
   const std::uint64_t chunk_max = shapes_.small.chunk;
-  if (threads < 2 || input.size > 2 * threads * chunk_max) return 0;
+  if (threads < 2 || request.size > 2 * threads * chunk_max) return 0;
   // One thread is better off with two chunks under way.
-  const Tuner::Finding finding = tuner_.finding({input.op, plan.middle_way(), input.size});
+  const Way way = flight.plan().middle_way();
+  const Tuner::Finding finding = tuner_.finding({request.op, way, request.size});
   if (finding.settled && finding.threads == 1) return 0;
-  if ((plan.middle_way() == Way::direct && !input.prefer_cached) || !is_cached(input)) return 0;
-  return std::min(align_up(std::max(input.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
+  if ((way == Way::direct && !request.prefer_cached) || !is_cached(request)) return 0;
+  return std::min(align_up(std::max(request.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
 }
 
 // With other threads, as far as it is worth them, and they are there.
-Outcome Engine::move_shared(const Flight& flight, const Plan& plan, Pools& pools) {
+void Engine::move_shared(Flight& flight, Pools& pools) {
   const Mover mover(movers_);
-  const std::uint64_t brief = brief_chunk(flight, plan);
-  if (brief > 0) return move_tuned(flight, Router::plan(flight, brief), brief, pools.small);
-  return is_small(flight) ? move_small(flight, plan, pools.small) : move_large(flight, plan, pools.large);
+  const std::uint64_t brief = brief_chunk(flight);
+  if (brief > 0) {
+    flight.cut(brief);
+    move_tuned(flight, brief, pools.small);
+  } else if (is_small(flight)) {
+    move_small(flight, pools.small);
+  } else {
+    move_large(flight, pools.large);
+  }
 }
 
-Outcome Engine::move_large(const Flight& flight, const Plan& plan, ChannelPool& pool) {
-  const bool preallocated = preallocate(flight, plan);
-  const Outcome outcome = is_tuned(flight, plan) ? move_tuned(flight, plan, 0, pool) : move_at_once(flight, plan, pool);
-  if (preallocated && outcome.report.bytes < flight.request.size) flight.request.file->note_blocks_behind_end();
-  return outcome;
+void Engine::move_large(Flight& flight, ChannelPool& pool) {
+  const bool preallocated = preallocate(flight);
+  if (is_tuned(flight)) move_tuned(flight, 0, pool);
+  else move_at_once(flight, pool);
+  if (preallocated && flight.report.bytes < flight.request.size) flight.request.file->note_blocks_behind_end();
 }
 
-Outcome Engine::move_at_once(const Flight& flight, const Plan& plan, ChannelPool& pool) {
+void Engine::move_at_once(Flight& flight, ChannelPool& pool) {
   const auto start = std::chrono::steady_clock::now();
-  Transfer transfer(flight.request, flight.prepared.token, plan, pool);
-  workers_.run(transfer, threads_for(flight, plan, 0) - 1, flight.request.facts.device);
+  Transfer transfer(flight, pool);
+  workers_.run(transfer, threads_for(flight, 0) - 1, flight.request.facts.device);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
-  const Progress& progress = transfer.progress();
-  const std::uint64_t bytes = progress.bytes();
-  if (flight.prepared.learns && flight.request.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
+  const std::uint64_t bytes = flight.progress().bytes();
+  const bool is_read = flight.request.op == Op::read;
+  if (flight.prepared.learns && is_read && bytes > 0 && flight.progress().bounced_bytes() == 0) {
     flight.path->hooks()->learn({bytes, flight.request.size, static_cast<std::uint64_t>(took.count()),
                                  transfer.cpu_ns(), false, flight.prepared.first_time});
   }
-  Outcome outcome{progress.status(), flight.report};
-  progress.tell(outcome.report);
-  return outcome;
 }
 
 // In parts, while the tuner is still trying; as one, when it has found out.
-Outcome Engine::move_tuned(const Flight& flight, const Plan& plan, std::uint64_t brief, ChannelPool& pool) {
+void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) {
   const std::uint64_t size = flight.request.size;
-  const Tuner::Kind kind{flight.request.op, plan.middle_way(), size};
-  Progress progress = progress_of(flight.request);
+  const Tuner::Kind kind{flight.request.op, flight.plan().middle_way(), size};
+  const unsigned threads_max = threads_for(flight, brief);
+  Progress progress = flight.progress();
   Flight part = flight;
   for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
     Tuner::Choice choice = tuner_.choose(kind, size - moved);
@@ -219,18 +215,18 @@ Outcome Engine::move_tuned(const Flight& flight, const Plan& plan, std::uint64_t
     part.request.size = choice.bytes;
     // Threads run dry together where chunks are many.
     const std::uint64_t chunk = brief > 0 ? brief : chunk_for(part);
-    const Plan plan_of_part = Router::plan(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
+    part.cut(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
-    Transfer transfer(part.request, flight.prepared.token, plan_of_part, pool);
-    workers_.run(transfer, std::min(choice.threads, threads_for(flight, plan, brief)) - 1, flight.request.facts.device);
+    Transfer transfer(part, pool);
+    workers_.run(transfer, std::min(choice.threads, threads_max) - 1, part.request.facts.device);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
-    progress.merge(transfer.progress());
+    const Progress& done = part.progress();
+    progress.merge(done);
     if (!progress.goes_on()) break;
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
     const std::uint64_t cpu_ns = transfer.cpu_ns();
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, cpu_ns});
     // Trials are slower than what they settle, and what comes from storage says nothing of the page cache.
-    const Progress& done = transfer.progress();
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (flight.prepared.learns && !choice.trial && is_cached) {
       // Brief ones take more of the CPUs than others do, and say nothing of these.
@@ -240,28 +236,23 @@ Outcome Engine::move_tuned(const Flight& flight, const Plan& plan, std::uint64_t
     part.request.file_offset += choice.bytes;
     moved += choice.bytes;
   }
-  Outcome outcome{progress.status(), flight.report};
-  progress.tell(outcome.report);
-  return outcome;
+  flight.end(progress);
 }
 
-bool Engine::is_tuned(const Flight& flight, const Plan& plan) const {
-  return flight.prepared.tune_threads && !is_one_writer_at_a_time(flight.request.op, plan, flight.report.path);
-}
+bool Engine::is_tuned(const Flight& flight) { return flight.prepared.tune_threads && !is_one_writer_at_a_time(flight); }
 
 std::uint64_t Engine::shares_of(std::uint64_t size) const {
   return rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(size / rules_.share_min, 1);
 }
 
-unsigned Engine::threads_for(const Flight& flight, const Plan& plan, std::uint64_t brief) const {
-  const RoutedRequest& input = flight.request;
+unsigned Engine::threads_for(const Flight& flight, std::uint64_t brief) const {
+  const std::uint64_t size = flight.request.size;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
-  const std::uint64_t most =
-      is_one_writer_at_a_time(input.op, plan, flight.report.path) ? 2 : rules_.workers + std::uint64_t{1};
+  const std::uint64_t most = is_one_writer_at_a_time(flight) ? 2 : rules_.workers + std::uint64_t{1};
   return static_cast<unsigned>(
-      std::min<std::uint64_t>({brief > 0 ? plan.chunk_count() : input.size / kShareMin + 1, most, rules_.threads_max,
-                               flight.prepared.threads_max, shares_of(input.size)}));
+      std::min<std::uint64_t>({brief > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most, rules_.threads_max,
+                               flight.prepared.threads_max, shares_of(size)}));
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 // of workers. Knows files and memory, and no handles, batches or streams: those are its clients' (session/, frontend/).
 // Thread-safe.
 //
-//   choose (router.h) -> shape, commit -> plan -> channels, of the caller alone or of many threads -> report
+//   choose (router.h) -> shape, commit -> cut (flight.h) -> channels, of the caller alone or of many threads -> report
 #pragma once
 
 #include <array>
@@ -81,18 +81,18 @@ class Engine {
 
   bool is_small(const Flight& flight) const { return flight.request.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Flight& flight) const;
-  Outcome move_small(const Flight& flight, const Plan& plan, ChannelPool& pool);
-  Outcome move_shared(const Flight& flight, const Plan& plan, Pools& pools);
-  Outcome move_large(const Flight& flight, const Plan& plan, ChannelPool& pool);
-  Outcome move_at_once(const Flight& flight, const Plan& plan, ChannelPool& pool);
-  Outcome move_tuned(const Flight& flight, const Plan& plan, std::uint64_t brief, ChannelPool& pool);
-  bool preallocate(const Flight& flight, const Plan& plan);
-  bool is_tuned(const Flight& flight, const Plan& plan) const;
+  static void move_small(Flight& flight, ChannelPool& pool);
+  void move_shared(Flight& flight, Pools& pools);
+  void move_large(Flight& flight, ChannelPool& pool);
+  void move_at_once(Flight& flight, ChannelPool& pool);
+  void move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool);
+  static bool preallocate(const Flight& flight);
+  static bool is_tuned(const Flight& flight);
   std::uint64_t shares_of(std::uint64_t size) const;  // That are worth a thread each.
-  std::uint64_t brief_chunk(const Flight& flight, const Plan& plan) const;
-  unsigned threads_for(const Flight& flight, const Plan& plan, std::uint64_t brief) const;
-  Plan dry_run(Flight& flight) const;
-  Choice choice_of(const Flight& flight, const Plan& plan) const;
+  std::uint64_t brief_chunk(const Flight& flight) const;
+  unsigned threads_for(const Flight& flight, std::uint64_t brief) const;
+  void dry_run(Flight& flight) const;
+  Choice choice_of(const Flight& flight) const;
   Result<Pools*> pools_for(Path& path, Device* device);
 
   const EngineRules rules_;

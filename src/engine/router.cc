@@ -31,10 +31,10 @@ Router::Router(const EngineRules& rules, const PathWorld& world)
 }
 
 Status Router::choose(Flight& flight) const {
-  RoutedRequest& input = flight.request;
+  RoutedRequest& request = flight.request;
   Report& report = flight.report;
-  for (const auto& path : paths_for(*input.file)) {
-    Verdict verdict = path->judge(*input.file, flight.request.facts, input.op);
+  for (const auto& path : paths_for(*request.file)) {
+    Verdict verdict = path->judge(*request.file, request.facts, request.op);
     if (verdict.usable && flight.staged && !can_stage(traits_of(verdict.path)))
       verdict = refused(verdict.path, Reason::on_stream);
     if (!verdict.usable) {
@@ -50,16 +50,16 @@ Status Router::choose(Flight& flight) const {
     flight.path = by_itself ? path.get() : staging_path_.get();
     report.path = verdict.path;
     report.path_reason = verdict.reason;
-    input.prefer_cached = rules_.direct_io == DirectIo::automatic && input.op == Op::read &&
-                          !input.file->prefers_direct() && !traits_of(verdict.path).direct;
+    request.prefer_cached = rules_.direct_io == DirectIo::automatic && request.op == Op::read &&
+                            !request.file->prefers_direct() && !traits_of(verdict.path).direct;
     return success();
   }
-  return failure(Code::path_refused, transfer_step(input.op));
+  return failure(Code::path_refused, transfer_step(request.op));
 }
 
-Way Router::wanted_way(const RoutedRequest& input) const {
-  if (rules_.cached_unaligned_writes && input.op == Op::write &&
-      !is_aligned(input.file_offset | input.size, page_size())) {
+Way Router::wanted_way(const RoutedRequest& request) const {
+  if (rules_.cached_unaligned_writes && request.op == Op::write &&
+      !is_aligned(request.file_offset | request.size, page_size())) {
     return Way::buffered;
   }
   switch (rules_.direct_io) {
@@ -67,8 +67,8 @@ Way Router::wanted_way(const RoutedRequest& input) const {
     case DirectIo::never: return Way::buffered;
     case DirectIo::automatic: break;
   }
-  if (input.file->prefers_direct()) return Way::direct;
-  return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
+  if (request.file->prefers_direct()) return Way::direct;
+  return request.op == Op::read && request.size >= kProbeBytesMin ? Way::direct : Way::buffered;
 }
 
 void Router::shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) const {
@@ -93,24 +93,11 @@ std::span<const std::byte> Router::lend(const Flight& flight) {
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
 // those that the read returns. So the last piece is read through the page cache, up to the file's end. Where the file
 // reached further a moment ago, there is no end to look for; if it was cut off since, the kernel fills the block.
-void Router::end_with_file(RoutedRequest& input) {
-  if (input.file_offset < input.file_end && input.size <= input.file_end - input.file_offset) return;
-  const Result<int> fd = input.file->descriptor(Way::direct);
-  const Result<std::uint64_t> end = fd.ok() ? input.storage->size(*fd) : fd.status();
-  if (end.ok()) input.size = std::min(input.size, *end > input.file_offset ? *end - input.file_offset : 0);
-}
-
-Plan Router::plan(const Flight& flight, std::uint64_t chunk_max) {
-  const RoutedRequest& input = flight.request;
-  const Request request{.op = input.op,
-                        .file_offset = input.file_offset,
-                        .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory.address()),
-                        .size = input.size};
-  Limits limits = flight.prepared.limits;
-  limits.page = static_cast<std::uint32_t>(page_size());
-  limits.chunk_max = std::min(limits.chunk_max, chunk_max);
-  if (!is_aligned(limits.chunk_max, limits.file_align)) limits.file_align = 1;
-  return {request, limits};
+void Router::end_with_file(RoutedRequest& request) {
+  if (request.file_offset < request.file_end && request.size <= request.file_end - request.file_offset) return;
+  const Result<int> fd = request.file->descriptor(Way::direct);
+  const Result<std::uint64_t> end = fd.ok() ? request.storage->size(*fd) : fd.status();
+  if (end.ok()) request.size = std::min(request.size, *end > request.file_offset ? *end - request.file_offset : 0);
 }
 
 bool Router::is_listed(PathId path) const {

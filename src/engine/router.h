@@ -8,10 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/report.h"
 #include "engine/engine_rules.h"
 #include "engine/flight.h"
-#include "engine/transfer.h"
 #include "path/paths.h"
 
 namespace penstock::core {
@@ -31,8 +29,6 @@ class Router {
   static std::span<const std::byte> lend(const Flight& flight);
   // Whether the request's bytes go between the file and its caller's staging memory, and no other way.
   bool is_staging(const Flight& flight) const { return flight.path == staging_path_.get(); }
-  // How the request is cut, in chunks of at most so many bytes.
-  static Plan plan(const Flight& flight, std::uint64_t chunk_max);
   // Of every path, listed ones first and in their order. Returns how many were written.
   unsigned judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const;
   // By which the device's memory goes where no more direct path serves, if no file says otherwise; null: by none.
@@ -45,9 +41,9 @@ class Router {
   using Paths = std::vector<std::unique_ptr<Path>>;
 
   const Paths& paths_for(const File& file) const { return file.userspace() != nullptr ? userspace_paths_ : paths_; }
-  Way wanted_way(const RoutedRequest& input) const;
+  Way wanted_way(const RoutedRequest& request) const;
   bool is_listed(PathId path) const;
-  static void end_with_file(RoutedRequest& input);
+  static void end_with_file(RoutedRequest& request);
 
   const EngineRules& rules_;
   Paths paths_;                         // In the configured order.

@@ -17,18 +17,6 @@ std::uint64_t thread_cpu_ns() {
 
 }  // namespace
 
-Task make_task(const RoutedRequest& input, const Token& token, Chunk chunk) {
-  if (input.prefer_cached && chunk.way == Way::direct) {
-    const Result<int> fd = input.file->descriptor(Way::buffered);
-    if (fd.ok() && input.storage->is_resident(*fd, chunk.io_offset, chunk.io_size)) chunk.way = Way::buffered;
-  }
-  return {.op = input.op,
-          .file = input.file,
-          .memory = input.memory.after(chunk.buffer_offset),
-          .token = token,
-          .chunk = chunk};
-}
-
 void Transfer::work() {
   Result<ChannelPool::Loan> channel = pool_.borrow();
   if (channel.ok()) {
@@ -37,7 +25,7 @@ void Transfer::work() {
   }
   stop_.store(true, std::memory_order_relaxed);
   const MutexLock lock(progress_mutex_);
-  progress_.fail_at(input_.file_offset, channel.status());
+  progress_.fail_at(progress_.begin(), channel.status());
 }
 
 bool Transfer::help() {
@@ -47,27 +35,23 @@ bool Transfer::help() {
   return static_cast<bool>(channel);
 }
 
-std::optional<Task> Transfer::next_task() {
+std::optional<std::uint64_t> Transfer::next_turn() {
   if (stop_.load(std::memory_order_relaxed)) return std::nullopt;
-  std::uint64_t index;
-  do {
-    index = next_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= chunk_count_) return std::nullopt;
-  } while (plan_.is_head_or_tail(index));
-  return make_task(input_, token_, plan_.chunk(index));
+  const std::uint64_t turn = next_.fetch_add(1, std::memory_order_relaxed);
+  return turn < chunk_count_ ? std::optional(turn) : std::nullopt;
 }
 
 bool Transfer::submit_next(Channel& channel) {
   if (!channel.has_room()) return false;
-  const std::optional<Task> task = next_task();
-  if (task) channel.submit(*task);
-  return task.has_value();
+  const std::optional<std::uint64_t> turn = next_turn();
+  if (turn) channel.submit(task_of(*turn));
+  return turn.has_value();
 }
 
 // Through a channel that has one chunk in flight: the shortest way for each.
 void Transfer::run_chunks(Channel& channel, Progress& own) {
-  while (const std::optional<Task> task = channel.has_room() ? next_task() : std::nullopt) {
-    own.take_in(channel.run(*task));
+  while (const std::optional<std::uint64_t> turn = channel.has_room() ? next_turn() : std::nullopt) {
+    own.take_in(channel.run(task_of(*turn)));
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
 }
@@ -86,8 +70,13 @@ void Transfer::pipe_chunks(Channel& channel, Progress& own) {
 
 void Transfer::finish() {
   progress_mutex_.assume_held();  // Nobody else works on it any more.
-  if (input_.op == Op::read && progress_.end() < progress_.reached() && !progress_.has_failed()) read_gap_again();
-  finish_head_and_tail();
+  const bool is_read = flight_.request.op == Op::read;
+  if (is_read && progress_.end() < progress_.reached() && !progress_.has_failed()) read_gap_again();
+  flight_.end_middle(progress_);
+  if (!flight_.has_next()) return;
+  const Result<ChannelPool::Loan> channel = pool_.borrow();
+  if (channel.ok()) flight_.run(**channel);
+  else flight_.fail(channel.status());
 }
 
 // A file that is cut and grows again under a read ends, for those who read its middle just then, before what others
@@ -96,47 +85,31 @@ void Transfer::finish() {
 void Transfer::read_gap_again() {
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) return;
-  for (std::uint64_t index = chunk_at(progress_.end()); index < chunk_count_ && !plan_.is_head_or_tail(index);
-       ++index) {
-    const Completion again = (**channel).run(make_task(input_, token_, plan_.chunk(index)));
+  for (std::uint64_t turn = turn_at(progress_.end()); turn < chunk_count_; ++turn) {
+    const Completion again = (**channel).run(task_of(turn));
     progress_.go_on_to(again.file_offset + again.bytes);
     if (!again.status.ok() || again.bytes < again.size) {
       progress_.take_in(again);
       return;
     }
   }
-  progress_.go_on_to(input_.file_offset + input_.size);
+  progress_.go_on_to(UINT64_MAX);
 }
 
-// The chunk in which the position lies, or that begins there.
-std::uint64_t Transfer::chunk_at(std::uint64_t position) const {
+// Of the chunk in which the position lies, or that begins there.
+std::uint64_t Transfer::turn_at(std::uint64_t position) const {
   std::uint64_t first = 0;
   for (std::uint64_t count = chunk_count_; count > 1;) {
     const std::uint64_t half = count / 2;
-    if (plan_.chunk(first + half).file_offset <= position) first += half;
+    if (plan_.in_turn(first + half).file_offset <= position) first += half;
     count -= half;
   }
   return first;
 }
 
-void Transfer::finish_head_and_tail() {
-  if (chunk_count_ == 0 || !plan_.has_head_or_tail()) return;
-  const Result<ChannelPool::Loan> channel = pool_.borrow();
-  if (!channel.ok()) {
-    progress_.fail_at(input_.file_offset, channel.status());
-    return;
-  }
-  for (const std::uint64_t index : {std::uint64_t{0}, chunk_count_ - 1}) {
-    if (plan_.is_head_or_tail(index) && progress_.goes_on()) {
-      progress_.take_in((**channel).run(make_task(input_, token_, plan_.chunk(index))));
-    }
-    if (chunk_count_ == 1) break;
-  }
-}
-
 void Transfer::move_chunks(Channel& channel) {
   const std::uint64_t cpu_before = thread_cpu_ns();
-  Progress own = progress_of(input_);
+  Progress own(flight_.request.file_offset, flight_.request.size);
   if (pool_.shape().depth == 1) run_chunks(channel, own);
   else pipe_chunks(channel, own);
   channel.forget_file(0);

@@ -35,7 +35,6 @@ class Plan {
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // In the file's order; index < chunk_count()
   Way middle_way() const { return middle_way_; }
-  bool has_head_or_tail() const { return chunk_count_ != middle_count_; }
   // A head or tail beside a direct middle.
   bool is_head_or_tail(std::uint64_t index) const {
     return index - head_count_ >= middle_count_;
