@@ -3,6 +3,7 @@
 #include "frontend/call.h"
 
 #include "base/shortage.h"
+#include "frontend/admission.h"
 #include "stats/usage.h"
 
 namespace penstock::core {
@@ -17,17 +18,17 @@ Outcome move(Session& session, const RawRequest& request, File& file, Flight& fl
 Outcome transfer_pinned(Session& session, const RawRequest& request, File* file) {
   Flight flight;
   // Where nothing is to be moved, it does not matter where to.
-  Status status = request.size > 0 ? session.admit(request, file, flight) : session.check(request, file, flight);
-  if (status.ok() && request.size > 0 && !file->has_its_descriptors(&flight.request.file_end))
-    status = descriptor_lost();
-  if (!status.ok() || request.size == 0) return {status, flight.report};
+  if (request.size == 0) return {session.check(request, file, flight.request), flight.report};
+  Status status = admit(session, request, file, flight);
+  if (status.ok() && !file->has_its_descriptors(&flight.request.file_end)) status = descriptor_lost();
+  if (!status.ok()) return {status, flight.report};
   return move(session, request, *file, flight);
 }
 
 std::optional<Outcome> move_together(Session& session, const RawRequest& request, std::span<const MemoryPiece> pieces,
                                      File& file) {
   Flight flight;
-  if (!session.admit_together(request, pieces, &file, flight)) return std::nullopt;
+  if (!admit_together(session, request, pieces, &file, flight)) return std::nullopt;
   if (!file.has_its_descriptors()) return Outcome{descriptor_lost(), flight.report};
   FileUsage* const usage = session.config().usage == nullptr ? nullptr : file.usage();
   const std::uint64_t began = usage == nullptr ? 0 : usage->begin();
@@ -39,26 +40,26 @@ std::optional<Outcome> move_together(Session& session, const RawRequest& request
 std::optional<Outcome> read_cached(Session& session, const RawRequest& request, File& file) {
   Flight flight;
   // A report counts what was begun, and this may come to nothing.
-  if (session.config().usage != nullptr || !session.admit(request, &file, flight).ok()) return std::nullopt;
+  if (session.config().usage != nullptr || !admit(session, request, &file, flight).ok()) return std::nullopt;
   return file.has_its_descriptors() ? session.engine().read_cached(flight) : std::nullopt;
 }
 
 Lender find_lender_of(Session& session, const RawRequest& request, File& file) {
   Flight flight;
-  if (!session.admit(request, &file, flight).ok()) return {};
+  if (!admit(session, request, &file, flight).ok()) return {};
   return {flight.path, flight.report};
 }
 
 std::span<const std::byte> lend_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
   Flight flight;
-  if (!session.admit_by(*lender.path, request, &file, flight) || !file.has_its_descriptors()) return {};
+  if (!admit_by(session, *lender.path, request, &file, flight) || !file.has_its_descriptors()) return {};
   return Router::lend(flight);
 }
 
 void commit_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
   Flight flight;
   flight.request.mode = SubmitMode::on_stream;
-  if (session.admit_by(*lender.path, request, &file, flight)) Router::commit(flight);
+  if (admit_by(session, *lender.path, request, &file, flight)) Router::commit(flight);
 }
 
 // What `ask` says of the request's file while it is pinned; nothing where there is none, or no memory.

@@ -12,7 +12,7 @@ template <typename Look>
 Status look_at(Session& session, const RawRequest& request, const PointerFacts& memory, Look look) {
   File* const file = session.pin_file(request.file);
   Flight flight;
-  Status status = session.check(request, file, flight);
+  Status status = session.check(request, file, flight.request);
   flight.request.facts = memory;
   if (status.ok()) status = session.engine().router().choose(flight);
   if (status.ok()) look(flight);

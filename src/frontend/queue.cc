@@ -165,8 +165,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   const std::uint32_t index = free_.back();
   Pending& pending = pending_[index];
   Flight& flight = pending.flight;
-  if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
-  flight = row_.flight();
+  if (const Status status = routes_.admit(*session_, request, file, flight); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
   const Result<OwnChannel*> own = channel_for(flight, may_open);
@@ -333,7 +332,7 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   if (is_inherited()) return 0;
   const MutexLock lock(mutex_);
   checked_file_ = 0;
-  row_.reset();
+  routes_.reset();
   // Another thread may reap meanwhile.
   const auto wanted = [&] {
     mutex_.assume_held();

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "frontend/admission.h"
 #include "frontend/full_queue.h"
-#include "session/session.h"
 
 namespace penstock::core {
 
@@ -121,7 +121,7 @@ class Queue final : public ChannelHolder, private Client {
     unsigned requests = 0;
   };
   Pinned pinned_ GUARDED_BY(mutex_);
-  Session::Row row_ GUARDED_BY(mutex_);                // Of requests since the last reap.
+  RouteCache routes_ GUARDED_BY(mutex_);               // Of requests since the last reap.
   std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Whose descriptors were looked at since the last reap.
   std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;   // How far it reached then; 0: not known.
   std::atomic<bool> latest_blocks_{false};

@@ -171,7 +171,7 @@ Status Session::advise(std::uint64_t handle, void (File::*note)()) {
 // ---- Requests ------------------------------------------------------------------------------------------------------
 
 // A registered base bounds the request by its registration; any other address by its allocation, where that is known.
-Status Session::find_memory(const RawRequest& request, PointerFacts& memory) {
+Status Session::find_memory(const RawRequest& request, PointerFacts& memory) const {
   const auto base = reinterpret_cast<std::uintptr_t>(request.base);
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const char* const step = transfer_step(request.op);
@@ -191,7 +191,7 @@ Status Session::find_memory(const RawRequest& request, PointerFacts& memory) {
   return success();
 }
 
-Status Session::check(const RawRequest& request, File* file, Flight& flight) const {
+Status Session::check(const RawRequest& request, File* file, RoutedRequest& checked) const {
   const char* const step = transfer_step(request.op);
   if (is_inherited()) return failure(Code::closed, step);
   if (file == nullptr) return failure(Code::not_registered, step);
@@ -205,55 +205,21 @@ Status Session::check(const RawRequest& request, File* file, Flight& flight) con
   // As a number: whether there is memory is seen later.
   const std::uintptr_t address =
       reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
-  RoutedRequest& input = flight.request;
-  input.op = request.op;
-  input.file = file;
-  input.storage = storage_.get();
-  input.memory = reinterpret_cast<std::byte*>(address);
-  input.file_offset = static_cast<std::uint64_t>(request.file_offset);
-  input.size = request.size;
+  checked.op = request.op;
+  checked.file = file;
+  checked.storage = storage_.get();
+  checked.memory = reinterpret_cast<std::byte*>(address);
+  checked.file_offset = static_cast<std::uint64_t>(request.file_offset);
+  checked.size = request.size;
   return success();
 }
 
-bool Session::admit_by(Path& path, const RawRequest& request, File* file, Flight& flight) {
-  if (!check(request, file, flight).ok() || !find_memory(request, flight.request.facts).ok()) return false;
-  flight.path = &path;
-  return request.memory != nullptr && flight.request.facts.device == request.memory->device;
+Status Session::admit(const RawRequest& request, File* file, RoutedRequest& admitted) const {
+  const Status status = check(request, file, admitted);
+  return status.ok() ? find_memory(request, admitted.facts) : status;
 }
 
-// What is chosen for a request stays in its Flight; what is its own, check() and the router write anew.
-Status Session::admit(const RawRequest& request, File* file, Row& row) {
-  const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
-  const bool is_like = row.bytes_ > offset && request.size <= row.bytes_ - offset && request.file == row.file_ &&
-                       request.base == row.base_ && request.op == row.flight_.request.op;
-  if (is_like && row.changes_ == buffers_.changes()) return check(request, file, row.flight_);
-  row.reset();
-  row.flight_ = {};
-  const std::uint64_t changes = buffers_.changes();
-  if (const Status status = admit(request, file, row.flight_); !status.ok()) return status;
-  const std::optional<Buffer> buffer = buffers_.find(reinterpret_cast<std::uintptr_t>(request.base));
-  if (!buffer || row.flight_.staged) return success();
-  row.file_ = request.file;
-  row.base_ = request.base;
-  row.bytes_ = buffer->size;
-  row.changes_ = changes;
-  return success();
-}
-
-Status Session::admit(const RawRequest& request, File* file, Flight& flight) {
-  if (const Status status = check(request, file, flight); !status.ok()) return status;
-  if (const Status status = find_memory(request, flight.request.facts); !status.ok()) return status;
-  flight.staged = request.staging != nullptr;
-  if (const Status status = engine_->router().choose(flight); !status.ok()) return status;
-  if (!flight.staged) return success();
-  // It may have gone since the stream was told of it.
-  if (!flight.request.facts.needs_device()) return failure(Code::bad_pointer, transfer_step(request.op));
-  flight.request.facts = {};
-  flight.request.memory = request.staging;
-  return success();
-}
-
-bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) {
+bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const {
   PointerFacts facts = memory;
   for (const MemoryPiece& piece : pieces) {
     const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
@@ -264,20 +230,6 @@ bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::spa
     if (!find_memory(request, facts).ok() || facts.kind != memory.kind || facts.device != memory.device) return false;
     if ((facts.mapped != 0) != (memory.mapped != 0)) return false;  // Some may have a more direct path than others.
   }
-  return true;
-}
-
-bool Session::admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Flight& flight) {
-  const std::uint64_t size = request.size;
-  const auto has_bytes = [](const MemoryPiece& piece) { return piece.iov_len > 0; };
-  const auto first = std::find_if(pieces.begin(), pieces.end(), has_bytes);
-  if (first == pieces.end()) return false;
-  request.base = first->iov_base;
-  request.size = first->iov_len;
-  if (!admit(request, file, flight).ok() || !traits_of(flight.report.path).gathers) return false;
-  if (!is_all_of(flight.request.facts, request, pieces)) return false;
-  flight.request.memory = RequestMemory(pieces);
-  flight.request.size = size;
   return true;
 }
 

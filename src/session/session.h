@@ -80,34 +80,15 @@ class Session {
   // A pinned file stays registered until it is unpinned. Null where there is none.
   File* pin_file(std::uint64_t file) { return files_.pin(file); }
   void unpin_file(std::uint64_t file) { files_.unpin(file); }
-  // Whether a request on the pinned file (null: none) can be made at all.
-  Status check(const RawRequest& request, File* file, Flight& flight) const;
-  // check(), and what its memory is, and which path serves it: ready for the engine.
-  Status admit(const RawRequest& request, File* file, Flight& flight);
-  // The same for memory whose facts the request states, on a path that was found before for such memory and the file.
-  // Asks no device. False where it cannot be made so.
-  bool admit_by(Path& path, const RawRequest& request, File* file, Flight& flight);
-  // Requests one after the other that differ in their offsets and sizes alone. What the first was found to be holds for
-  // those behind it, if they lie in one registered buffer: until reset(), which is to be called before a row begins for
-  // which a path may have been given up.
-  class Row {
-   public:
-    void reset() { bytes_ = 0; }
-    Flight& flight() { return flight_; }  // The request that was admitted last.
-
-   private:
-    friend class Session;
-    std::uint64_t file_ = 0;
-    const void* base_ = nullptr;
-    std::uint64_t bytes_ = 0;    // Registered. 0: there is nothing to go by.
-    std::uint64_t changes_ = 0;  // Of registered buffers by then.
-    Flight flight_;
-  };
-  // admit() for the next of a row.
-  Status admit(const RawRequest& request, File* file, Row& row);
-  // The same for a request whose memory is in pieces, all of it as one: they are memory of one device, and the path
-  // that serves it gathers. False where they have to be moved one by one, which also finds what is wrong with them.
-  bool admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Flight& flight);
+  // Whether a request on the pinned file (null: none) can be made at all. Says what it is about, and not what its
+  // memory is.
+  Status check(const RawRequest& request, File* file, RoutedRequest& checked) const;
+  // check(), and what its memory is: ready for the router.
+  Status admit(const RawRequest& request, File* file, RoutedRequest& admitted) const;
+  // Whether the pieces, the first of which was admitted, are all such memory.
+  bool is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const;
+  // While it is the same, the same buffers are registered.
+  std::uint64_t buffer_changes() const { return buffers_.changes(); }
   // A write came to less than it should: what was asked for behind the file's end is given back, unless others use it.
   void release_blocks(std::uint64_t file_handle, File& file);
 
@@ -119,8 +100,7 @@ class Session {
   const Config& config() const { return config_; }
 
  private:
-  Status find_memory(const RawRequest& request, PointerFacts& memory);
-  bool is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces);
+  Status find_memory(const RawRequest& request, PointerFacts& memory) const;
   Status advise(std::uint64_t file, void (File::*note)());
   void release_blocks_of_idle(File& file);
 
