@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a flight lets begin, and when, and what it tells in the end: no file and no path, only chunks and completions.
+#include "engine/flight.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace penstock::core {
+namespace {
+
+using State = Flight::State;
+
+// Of a write that is not aligned: a head of 3096 bytes, two chunks of 4096 in the middle, a tail of 1712.
+Flight unaligned_write(std::uint64_t offset = 1000, std::uint64_t size = 13000) {
+  Flight flight;
+  flight.request.op = Op::write;
+  flight.request.file_offset = offset;
+  flight.request.size = size;
+  flight.prepared.limits = {.file_align = 512, .memory_align = 512, .chunk_max = 4096, .staged = true};
+  flight.cut(1u << 20);
+  return flight;
+}
+
+Completion moved(const Task& task, std::uint64_t bytes, Status status = {}) {
+  return {.file_offset = task.chunk.file_offset,
+          .size = task.chunk.size,
+          .bytes = bytes,
+          .status = status,
+          .way = task.chunk.way};
+}
+Completion moved(const Task& task) { return moved(task, task.chunk.size); }
+
+TEST(FlightTest, HeadAndTailBeginWhenAllOfTheMiddleIsOver) {
+  Flight flight = unaligned_write();
+  const Task first = flight.next(), second = flight.next();
+  EXPECT_EQ(first.chunk.file_offset, 4096u);
+  EXPECT_EQ(second.chunk.file_offset, 8192u);
+  EXPECT_FALSE(flight.has_next()) << "the middle is under way";
+  flight.on_completion(moved(second));
+  EXPECT_FALSE(flight.has_next()) << "half of it still is";
+  EXPECT_EQ(flight.state(), State::middle);
+
+  flight.on_completion(moved(first));
+
+  EXPECT_EQ(flight.state(), State::ends);
+  const Task head = flight.next(), tail = flight.next();
+  EXPECT_EQ(head.chunk.file_offset, 1000u);
+  EXPECT_EQ(tail.chunk.file_offset, 12288u);
+  flight.on_completion(moved(head));
+  EXPECT_TRUE(flight.is_under_way());
+  flight.on_completion(moved(tail));
+  EXPECT_EQ(flight.state(), State::over);
+  EXPECT_TRUE(flight.outcome().status.ok());
+  EXPECT_EQ(flight.outcome().report.bytes, 13000u);
+  EXPECT_EQ(flight.outcome().report.direct_bytes, 8192u);
+}
+
+TEST(FlightTest, WhereTheMiddleComesOutShortItsEndsAreNotBegun) {
+  Flight flight = unaligned_write();
+  const Task first = flight.next(), second = flight.next();
+  flight.on_completion(moved(second));
+
+  flight.on_completion(moved(first, 100, failure(Code::no_progress, "move")));
+
+  EXPECT_EQ(flight.state(), State::over);
+  EXPECT_TRUE(flight.outcome().status.is(Code::no_progress));
+  EXPECT_EQ(flight.outcome().report.bytes, 3196u) << "as far as the failure";
+}
+
+TEST(FlightTest, WithoutAMiddleItsEndsAreNextAtOnce) {
+  Flight flight = unaligned_write(512, 1024);  // Within a page.
+  ASSERT_EQ(flight.plan().middle_count(), 0u);
+  EXPECT_EQ(flight.state(), State::ends);
+
+  flight.end_middle(flight.progress());
+
+  ASSERT_TRUE(flight.has_next());
+  flight.on_completion(moved(flight.next()));
+  EXPECT_EQ(flight.outcome().report.bytes, 1024u);
+}
+
+TEST(FlightTest, ARequestForNothingIsOverWhenItIsCut) {
+  const Flight flight = unaligned_write(1000, 0);
+
+  EXPECT_EQ(flight.state(), State::over);
+  EXPECT_FALSE(flight.has_next());
+  EXPECT_TRUE(flight.outcome().status.ok());
+}
+
+TEST(FlightTest, WhatFailsBeforeItIsCutHasMovedNothing) {
+  Flight flight;
+
+  flight.fail(failure(Code::limit, "take a channel"));
+
+  EXPECT_EQ(flight.state(), State::over);
+  EXPECT_TRUE(flight.outcome().status.is(Code::limit));
+  EXPECT_EQ(flight.outcome().report.bytes, 0u);
+}
+
+TEST(FlightTest, AMiddleThatOthersMovedIsFollowedByItsEnds) {
+  Flight flight = unaligned_write();
+  Progress others = flight.progress();
+  for (std::uint64_t turn = 0; turn < flight.plan().middle_count(); ++turn) {
+    others.take_in(moved(flight.task(flight.plan().in_turn(turn))));
+  }
+
+  flight.end_middle(others);
+
+  EXPECT_EQ(flight.state(), State::ends);
+  std::vector<std::uint64_t> offsets;
+  while (flight.has_next()) {
+    const Task task = flight.next();
+    offsets.push_back(task.chunk.file_offset);
+    flight.on_completion(moved(task));
+  }
+  EXPECT_EQ(offsets, (std::vector<std::uint64_t>{1000, 12288}));
+  EXPECT_EQ(flight.outcome().report.bytes, 13000u);
+}
+
+}  // namespace
+}  // namespace penstock::core
