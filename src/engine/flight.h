@@ -24,7 +24,7 @@ class Flight {
     over,  // The report is told.
   };
 
-  // What admission and the router say of it; all of it stands before it is cut.
+  // Admission, the router and its path fill these in, before it is cut.
   RoutedRequest request;
   bool staged = false;  // Its bytes go through memory of the caller's, which no direct path knows.
   Path* path = nullptr;
@@ -37,7 +37,7 @@ class Flight {
 
   State state() const { return state_; }
   bool is_under_way() const { return state_ == State::middle || state_ == State::ends; }
-  // Whether another chunk can be begun before any that is under way has ended.
+  // True where another chunk can be begun before any that is under way has ended.
   bool has_next() const { return turn_ < turns_end_; }
   // It is under way until on_completion(). Needs has_next().
   Task next() {
@@ -73,7 +73,7 @@ class Flight {
 
   std::optional<Plan> plan_;
   Progress progress_;
-  std::uint64_t turn_ = 0;       // Of the chunk that is begun next,
+  std::uint64_t turn_ = 0;       // The turn of the chunk that is begun next,
   std::uint64_t turns_end_ = 0;  // and of the first that has to wait.
   std::uint64_t in_flight_ = 0;
   State state_ = State::routed;

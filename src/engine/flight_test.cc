@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a flight lets begin, and when, and what it tells in the end: no file and no path, only chunks and completions.
+// A flight says which chunk may begin, and tells in the end what became of all: here without a file and a path.
 #include "engine/flight.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using State = Flight::State;
 
-// Of a write that is not aligned: a head of 3096 bytes, two chunks of 4096 in the middle, a tail of 1712.
+// It is not aligned: it has a head of 3096 bytes, two chunks of 4096 in the middle, and a tail of 1712.
 Flight unaligned_write(std::uint64_t offset = 1000, std::uint64_t size = 13000) {
   Flight flight;
   flight.request.op = Op::write;

@@ -96,7 +96,7 @@ void Transfer::read_gap_again() {
   progress_.go_on_to(UINT64_MAX);
 }
 
-// Of the chunk in which the position lies, or that begins there.
+// The turn of the chunk in which the position lies, or that begins there.
 std::uint64_t Transfer::turn_at(std::uint64_t position) const {
   std::uint64_t first = 0;
   for (std::uint64_t count = chunk_count_; count > 1;) {

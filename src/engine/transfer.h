@@ -50,7 +50,7 @@ class Transfer {
   Flight& flight_;
   const Plan& plan_;
   ChannelPool& pool_;
-  const std::uint64_t chunk_count_;  // Of the middle.
+  const std::uint64_t chunk_count_;  // Chunks of the middle.
   alignas(64) std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stop_{false};
   Mutex progress_mutex_;  // Taken once by each thread, when it is through.

@@ -35,7 +35,7 @@ class RouteCache {
   std::uint64_t file_ = 0;
   const void* base_ = nullptr;
   std::uint64_t bytes_ = 0;    // Registered. 0: there is nothing to go by.
-  std::uint64_t changes_ = 0;  // Of registered buffers by then.
+  std::uint64_t changes_ = 0;  // The session's buffer_changes() by then.
   // The route.
   Op op_ = Op::read;
   bool prefer_cached_ = false;

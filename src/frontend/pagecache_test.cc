@@ -100,7 +100,7 @@ class PagecacheTest : public testing::Test {
     Device& device = *session_->devices().device(0).value();
     return static_cast<const PagecachePath*>(session_->engine().router().fallback_of(device))->cache();
   }
-  // What the break-even knows: how many requests there were, and what registering the first extent would have saved.
+  // The break-even knows how many requests there were, and what registering the first extent would have saved.
   std::pair<std::uint64_t, std::int64_t> break_even() const {
     const File* const file = session_->pin_file(file_);
     const CachedFile* const cached = cache().find(*file, *session_->devices().device(0).value());
@@ -363,7 +363,7 @@ TEST_F(PagecacheTest, ARequestThatAQueueRefusesLeavesNoTraceInTheBreakEven) {
   EXPECT_EQ(break_even(), before);
 }
 
-// What would have to be registered first may wait for the device.
+// Registering a file's pages may wait for the device.
 TEST_F(PagecacheTest, WhereAQueueMayNotWaitWhatIsNotRegisteredIsRefusedWithoutATrace) {
   open(Policy::cpu, 1u << 30, true);
   auto queue = std::move(Queue::open(*session_, 1, 64u << 10).value());

@@ -28,7 +28,7 @@ namespace penstock::core {
 struct Token {
   void* file_state = nullptr;  // What the path knows of the file.
   std::int64_t shift = 0;      // From an address of the request's memory to where storage's DMA engines reach it.
-  bool wait = false;           // For what is just being made ready; as shape() says it: that it would have to.
+  bool wait = false;           // For what is just being made ready; shape() says by it that the request would have to.
   // Host memory around the request's that the program has registered, and tells of before it frees it; of 0 bytes where
   // there is none. Storage may keep its pages until Channel::forget_memory().
   std::byte* kept = nullptr;

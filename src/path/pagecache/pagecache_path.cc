@@ -106,7 +106,7 @@ Prepared PagecachePath::shape(const RoutedRequest& request) {
   return shaped;
 }
 
-// Where whatever is not registered is registered first.
+// Some requests have registered first what is not.
 bool PagecachePath::may_have_to_wait(const RoutedRequest& request) const {
   const CachedFile::Terms terms = terms_of(*request.file);
   if (!cache_.at_once(terms, request.op) || !takes_note_of(request, terms)) return false;

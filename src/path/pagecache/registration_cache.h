@@ -65,7 +65,7 @@ class RegistrationCache {
   // the thread registers what is worth it.
   enum class Wanted : std::uint8_t { no, yes, all_anew };
   Wanted want(CachedFile& file, const FileRange& range, SubmitMode mode);
-  // Whether requests of such a file register what they touch, whatever it costs.
+  // True where requests of such a file register what they touch, whatever it costs.
   bool at_once(const CachedFile::Terms& terms, Op op) const {
     return rules_.at_once || (op == Op::write && terms.only_by_pages);
   }
