@@ -34,8 +34,8 @@ std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {
   std::string text;
   char line[200];
   for (std::uint64_t i = 0; i < lines; ++i) {
-    // As it would be moved now: what the page cache holds is taken from there.
-    const Chunk chunk = flight.task(plan.chunk(i)).chunk;
+    Chunk chunk = plan.chunk(i);
+    chunk.way = flight.way_now(chunk);
     text.append(line, format_chunk(chunk, flight.request.op, line)).push_back('\n');
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";

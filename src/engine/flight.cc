@@ -23,11 +23,9 @@ void Flight::cut(std::uint64_t chunk_max) {
   proceed();
 }
 
-Task Flight::task(Chunk chunk) const {
-  if (request.prefer_cached && chunk.way == Way::direct) {
-    const Result<int> fd = request.file->descriptor(Way::buffered);
-    if (fd.ok() && request.storage->is_resident(*fd, chunk.io_offset, chunk.io_size)) chunk.way = Way::buffered;
-  }
+Task Flight::task(std::uint64_t turn) const {
+  Chunk chunk = plan_->in_turn(turn);
+  if (chunk.way == Way::direct) chunk.way = way_now(chunk);
   return {.op = request.op,
           .file = request.file,
           .memory = request.memory.after(chunk.buffer_offset),
@@ -35,13 +33,23 @@ Task Flight::task(Chunk chunk) const {
           .chunk = chunk};
 }
 
+Way Flight::way_now(const Chunk& chunk) const {
+  if (!request.prefer_cached || chunk.way == Way::buffered) return chunk.way;
+  const Result<int> fd = request.file->descriptor(Way::buffered);
+  const bool is_cached = fd.ok() && request.storage->is_resident(*fd, chunk.io_offset, chunk.io_size);
+  return is_cached ? Way::buffered : Way::direct;
+}
+
+// All that was to move in this state has, or nothing more will.
 void Flight::leave_state() {
   if (state_ == State::middle && progress_.goes_on() && turn_ < plan_->chunk_count()) {
     state_ = State::ends;
     turns_end_ = plan_->chunk_count();
-    return;
+  } else {
+    turns_end_ = 0;
+    state_ = State::over;
+    progress_.tell(report);
   }
-  end(progress_);
 }
 
 void Flight::end_middle(const Progress& progress) {
@@ -53,14 +61,13 @@ void Flight::end_middle(const Progress& progress) {
 
 void Flight::end(const Progress& progress) {
   progress_ = progress;
-  turn_ = turns_end_ = 0;
   state_ = State::over;
-  progress_.tell(report);
+  leave_state();
 }
 
 void Flight::fail(const Status& status) {
   progress_.fail_at(progress_.begin(), status);
-  end(progress_);
+  leave_state();
 }
 
 }  // namespace penstock::core

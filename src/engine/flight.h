@@ -34,6 +34,8 @@ class Flight {
   // Into chunks of at most so many bytes. May be cut anew while nothing is moved.
   void cut(std::uint64_t chunk_max);
   const Plan& plan() const { return *plan_; }
+  // By which the chunk would be moved now: what the page cache holds is taken from there.
+  Way way_now(const Chunk& chunk) const;
 
   State state() const { return state_; }
   bool is_under_way() const { return state_ == State::middle || state_ == State::ends; }
@@ -42,7 +44,7 @@ class Flight {
   // It is under way until on_completion(). Needs has_next().
   Task next() {
     ++in_flight_;
-    return task(plan_->in_turn(turn_++));
+    return task(turn_++);
   }
   void on_completion(const Completion& completion) {
     progress_.take_in(completion);
@@ -57,7 +59,7 @@ class Flight {
   void fail(const Status& status);
 
   // ---- For those who move the middle by many threads, or all of it in parts
-  Task task(Chunk chunk) const;
+  Task task(std::uint64_t turn) const;
   void end_middle(const Progress& progress);
   void end(const Progress& progress);
 

@@ -103,7 +103,7 @@ TEST(FlightTest, AMiddleThatOthersMovedIsFollowedByItsEnds) {
   Flight flight = unaligned_write();
   Progress others = flight.progress();
   for (std::uint64_t turn = 0; turn < flight.plan().middle_count(); ++turn) {
-    others.take_in(moved(flight.task(flight.plan().in_turn(turn))));
+    others.take_in(moved(flight.task(turn)));
   }
 
   flight.end_middle(others);

@@ -44,14 +44,14 @@ std::optional<std::uint64_t> Transfer::next_turn() {
 bool Transfer::submit_next(Channel& channel) {
   if (!channel.has_room()) return false;
   const std::optional<std::uint64_t> turn = next_turn();
-  if (turn) channel.submit(task_of(*turn));
+  if (turn) channel.submit(flight_.task(*turn));
   return turn.has_value();
 }
 
 // Through a channel that has one chunk in flight: the shortest way for each.
 void Transfer::run_chunks(Channel& channel, Progress& own) {
   while (const std::optional<std::uint64_t> turn = channel.has_room() ? next_turn() : std::nullopt) {
-    own.take_in(channel.run(task_of(*turn)));
+    own.take_in(channel.run(flight_.task(*turn)));
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
 }
@@ -86,7 +86,7 @@ void Transfer::read_gap_again() {
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) return;
   for (std::uint64_t turn = turn_at(progress_.end()); turn < chunk_count_; ++turn) {
-    const Completion again = (**channel).run(task_of(turn));
+    const Completion again = (**channel).run(flight_.task(turn));
     progress_.go_on_to(again.file_offset + again.bytes);
     if (!again.status.ok() || again.bytes < again.size) {
       progress_.take_in(again);

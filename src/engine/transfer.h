@@ -40,7 +40,6 @@ class Transfer {
   }
   void move_chunks(Channel& channel);
   std::optional<std::uint64_t> next_turn();
-  Task task_of(std::uint64_t turn) const { return flight_.task(plan_.in_turn(turn)); }
   bool submit_next(Channel& channel);
   void run_chunks(Channel& channel, Progress& own);
   void pipe_chunks(Channel& channel, Progress& own);

@@ -39,14 +39,11 @@ bool admit_together(Session& session, RawRequest request, std::span<const Memory
   return true;
 }
 
-bool RouteCache::has(const Session& session, const RawRequest& request) const {
-  const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
-  return bytes_ > offset && request.size <= bytes_ - offset && request.file == file_ && request.base == base_ &&
-         request.op == op_ && changes_ == session.buffer_changes();
-}
-
 Status RouteCache::admit(Session& session, const RawRequest& request, File* file, Flight& flight) {
-  if (has(session, request)) {
+  const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
+  const bool is_like = bytes_ > offset && request.size <= bytes_ - offset && request.file == file_ &&
+                       request.base == base_ && request.op == op_;
+  if (is_like && changes_ == session.buffer_changes()) {
     flight.request.facts = facts_;
     flight.request.prefer_cached = prefer_cached_;
     flight.staged = false;

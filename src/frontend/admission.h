@@ -30,8 +30,6 @@ class RouteCache {
   Status admit(Session& session, const RawRequest& request, File* file, Flight& flight);
 
  private:
-  bool has(const Session& session, const RawRequest& request) const;
-
   std::uint64_t file_ = 0;
   const void* base_ = nullptr;
   std::uint64_t bytes_ = 0;    // Registered. 0: there is nothing to go by.

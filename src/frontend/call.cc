@@ -19,9 +19,8 @@ Outcome transfer_pinned(Session& session, const RawRequest& request, File* file)
   Flight flight;
   // Where nothing is to be moved, it does not matter where to.
   if (request.size == 0) return {session.check(request, file, flight.request), flight.report};
-  Status status = admit(session, request, file, flight);
-  if (status.ok() && !file->has_its_descriptors(&flight.request.file_end)) status = descriptor_lost();
-  if (!status.ok()) return {status, flight.report};
+  if (const Status status = admit(session, request, file, flight); !status.ok()) return {status, flight.report};
+  if (!file->has_its_descriptors(&flight.request.file_end)) return {descriptor_lost(), flight.report};
   return move(session, request, *file, flight);
 }
 

@@ -170,7 +170,10 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
   const Result<OwnChannel*> own = channel_for(flight, may_open);
   if (!own.ok()) return own.status();
-  if (const Status status = shape(flight, may_open); !status.ok()) return status;
+  flight.request.file_end = checked_end_;
+  session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
+  if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
+  if (flight.prepared.limits.chunk_max < chunk_max_ && !fits(flight)) return failure(Code::limit, kTooLarge);
   // Paths learn from what is committed, and a refused request may come another way: nothing refuses it from here on.
   Router::commit(flight);
   flight.cut(chunk_max_);
@@ -179,20 +182,18 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   pending.handle = request.file;
   pending.cookie = cookie;
   pending.began = file->usage() != nullptr ? file->usage()->begin() : 0;
-  proceed(**own, index);
+  dispatch(**own, index);
+  if (!flight.is_under_way()) complete(index);  // It asks for nothing.
   latest_blocks_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
 
-Status Queue::shape(Flight& flight, bool may_open) {
-  flight.request.file_end = checked_end_;
-  session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
-  if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
-  if (flight.prepared.limits.chunk_max >= chunk_max_) return success();
+// A path may cut a request into more chunks than there is room for.
+bool Queue::fits(Flight& flight) const {
   flight.cut(chunk_max_);
-  const bool is_too_large = flight.plan().chunk_count() > kChunksMax;
-  if (is_too_large) flight = {};
-  return is_too_large ? failure(Code::limit, kTooLarge) : success();
+  const bool has_room = flight.plan().chunk_count() <= kChunksMax;
+  if (!has_room) flight = {};
+  return has_room;
 }
 
 // A channel that may have to wait for the device gets ready once there is time for that.
@@ -247,15 +248,14 @@ void Queue::flush(OwnChannel& own) {
   }
 }
 
-// Begins what can be begun of the request by now, or it is over.
-void Queue::proceed(OwnChannel& own, std::uint32_t index) {
+// Begins what can be begun of the request by now.
+void Queue::dispatch(OwnChannel& own, std::uint32_t index) {
   Flight& flight = pending_[index].flight;
   while (flight.has_next()) {
     Task task = flight.next();
     task.cookie = index;
     enqueue(own, task);
   }
-  if (flight.state() == Flight::State::over) complete(index);
 }
 
 void Queue::complete(std::uint32_t index) {
@@ -272,8 +272,10 @@ void Queue::complete(std::uint32_t index) {
 
 void Queue::take_in(OwnChannel& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
-  pending_[index].flight.on_completion(completion);
-  proceed(own, index);
+  Flight& flight = pending_[index].flight;
+  flight.on_completion(completion);
+  if (!flight.is_under_way()) complete(index);
+  else if (flight.has_next()) dispatch(own, index);
 }
 
 bool Queue::poll(OwnChannel& own, bool wait) {

@@ -81,7 +81,7 @@ class Queue final : public ChannelHolder, private Client {
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
-  Status shape(Flight& flight, bool may_open) REQUIRES(mutex_);
+  bool fits(Flight& flight) const;
   Result<OwnChannel*> channel_for(const Flight& flight, bool may_open) REQUIRES(mutex_);
   OwnChannel* find_channel(const Path& path, const Device* device) REQUIRES(mutex_);
   Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
@@ -94,7 +94,7 @@ class Queue final : public ChannelHolder, private Client {
   bool poll_until(const Deadline& deadline) REQUIRES(mutex_);
   Status check_descriptors(const File& file) REQUIRES(mutex_);
   static void enqueue(OwnChannel& own, const Task& task);
-  void proceed(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
+  void dispatch(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
   void take_in(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
   void complete(std::uint32_t index) REQUIRES(mutex_);
   void forget_file(const File& file) override;

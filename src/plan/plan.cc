@@ -64,6 +64,11 @@ Chunk Plan::chunk(std::uint64_t index) const {
   return buffered_chunk(middle_end_, request_.file_offset + request_.size);
 }
 
+Chunk Plan::in_turn(std::uint64_t turn) const {
+  if (turn < middle_count_) return middle_chunk(turn);
+  return chunk(turn - middle_count_ < head_count_ ? 0 : chunk_count_ - 1);
+}
+
 Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
   return {.way = way,
           .flush = flush_ && way == Way::buffered,

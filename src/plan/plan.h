@@ -41,10 +41,7 @@ class Plan {
   }  // Of a head it is vast.
   // The same chunks in the order in which they are moved: turns below this are the middle's, then come head and tail.
   std::uint64_t middle_count() const { return middle_count_; }
-  Chunk in_turn(std::uint64_t turn) const {  // turn < chunk_count()
-    if (turn < middle_count_) return chunk(head_count_ + turn);
-    return chunk(turn - middle_count_ < head_count_ ? 0 : chunk_count_ - 1);
-  }
+  Chunk in_turn(std::uint64_t turn) const;  // turn < chunk_count()
 
  private:
   void cut();
