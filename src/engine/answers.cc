@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the engine tells of a request without moving it: how it would be cut, and by whom moved.
+// The engine's answers about a request that is not moved: how it would be cut, and by whom moved.
 #include <algorithm>
 
 #include "engine/engine.h"

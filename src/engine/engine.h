@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Moves one request at a time for each thread that asks: a small one on the caller's thread, a large one with the help
-// of workers. Knows files and memory, and no handles, batches or streams: those are its clients' (session/, frontend/).
+// of workers. Knows files and memory, and no handles, batches or streams, which its clients have (session/, frontend/).
 // Thread-safe.
 //
 //   choose (router.h) -> shape, commit -> cut (flight.h) -> channels, of the caller alone or of many threads -> report
@@ -88,7 +88,7 @@ class Engine {
   void move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool);
   static bool preallocate(const Flight& flight);
   static bool is_tuned(const Flight& flight);
-  std::uint64_t shares_of(std::uint64_t size) const;  // That are worth a thread each.
+  std::uint64_t shares_of(std::uint64_t size) const;  // The number of shares that are worth a thread each.
   std::uint64_t brief_chunk(const Flight& flight) const;
   unsigned threads_for(const Flight& flight, std::uint64_t brief) const;
   void dry_run(Flight& flight) const;

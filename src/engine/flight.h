@@ -34,7 +34,7 @@ class Flight {
   // Into chunks of at most so many bytes. May be cut anew while nothing is moved.
   void cut(std::uint64_t chunk_max);
   const Plan& plan() const { return *plan_; }
-  // By which the chunk would be moved now: what the page cache holds is taken from there.
+  // The way by which the chunk would be moved now: bytes in the page cache are taken from there.
   Way way_now(const Chunk& chunk) const;
 
   State state() const { return state_; }

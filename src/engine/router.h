@@ -27,9 +27,9 @@ class Router {
   static void commit(Flight& flight);
   // PathHooks::lend() of the path that was chosen for a read.
   static std::span<const std::byte> lend(const Flight& flight);
-  // Whether the request's bytes go between the file and its caller's staging memory, and no other way.
+  // True if the request's bytes go between the file and its caller's staging memory, and no other way.
   bool is_staging(const Flight& flight) const { return flight.path == staging_path_.get(); }
-  // Of every path, listed ones first and in their order. Returns how many were written.
+  // Asks every path, listed ones first and in their order. Returns how many were written.
   unsigned judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const;
   // By which the device's memory goes where no more direct path serves, if no file says otherwise; null: by none.
   Path* fallback_of(const Device& device) const;

@@ -79,9 +79,9 @@ void Transfer::finish() {
   else flight_.fail(channel.status());
 }
 
-// A file that is cut and grows again under a read ends, for those who read its middle just then, before what others
-// read behind it. As the bytes there are in the user's memory already, the rest is read once more: then they count,
-// unless the file is as short as before.
+// If a file is cut and grows again under a read, threads that read its middle just then see it end before the bytes
+// that others read behind it. Their bytes are in the user's memory already, so the rest is read once more: then they
+// count, unless the file is as short as before.
 void Transfer::read_gap_again() {
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) return;

@@ -29,7 +29,7 @@ class Transfer {
 
   // The owner's again, once nobody else works on it: then the flight is over.
   void finish();
-  std::uint64_t cpu_ns() const {  // Of all who worked on it; once it is over.
+  std::uint64_t cpu_ns() const {  // The time of all threads; call it once it is over.
     progress_mutex_.assume_held();
     return cpu_ns_;
   }
