@@ -61,7 +61,7 @@ void commit_pinned(Session& session, const Lender& lender, const RawRequest& req
   if (admit_by(session, *lender.path, request, &file, flight)) Router::commit(flight);
 }
 
-// What `ask` says of the request's file while it is pinned; nothing where there is none, or no memory.
+// Calls `ask` for the request's file while it is pinned; returns nothing if there is no file, or no memory.
 template <typename Ask>
 auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
   using Answer = decltype(ask(*static_cast<File*>(nullptr)));

@@ -22,19 +22,19 @@ std::optional<Outcome> transfer_together(Session& session, const RawRequest& req
 // counted, where its caller would have to wait for storage, or bytes go another way.
 std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request);
 
-// Who may lend a stream the bytes of reads between a file and a memory, and how such go.
+// A path that may lend a stream the bytes of reads between a file and a memory, and the report of such reads.
 struct Lender {
   Path* path = nullptr;  // The session's; null: nobody.
   Report report;
 };
 // May ask the device. The request says nothing of staging memory, and what its memory is.
 Lender find_lender(Session& session, const RawRequest& request);
-// What a stream copies by itself of a read: its first bytes (PathHooks::lend); none where it cannot. Asks no device,
-// and leaves no trace.
+// A read's first bytes that a stream copies by itself (PathHooks::lend); none if it cannot. Asks no device, and leaves
+// no trace.
 std::span<const std::byte> lend(Session& session, const Lender& lender, const RawRequest& request);
 // The read will move, that way or another: its lender takes note of it (PathHooks::commit). Once for each.
 void commit_on_stream(Session& session, const Lender& lender, const RawRequest& request);
-// The request is moved that way, all of it: what comes of it. Commits it.
+// Counts a request that was lent as a whole, and returns its outcome. Commits it.
 Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request);
 
 inline Outcome transfer(Session& session, const RawRequest& request) {

@@ -108,7 +108,7 @@ class PagecacheStreamsTest : public testing::TestWithParam<bool> {
     EXPECT_EQ(outcome_.report.path, path) << path_name(outcome_.report.path);
     ASSERT_EQ(outcome_.report.bytes, asked_.size);
     std::string arrived(asked_.size, '\0');
-    std::memcpy(arrived.data(), memory_, asked_.size);  // What the fakes allocate is host memory.
+    std::memcpy(arrived.data(), memory_, asked_.size);  // The fakes allocate host memory.
     EXPECT_EQ(arrived, content_.substr(static_cast<std::size_t>(asked_.offset), asked_.size));
   }
   void expect_read(std::uint64_t size, std::int64_t offset, PathId path) {
@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(On, PagecacheStreamsTest, testing::Bool(),
 
 TEST_P(PagecacheStreamsTest, WhatIsRegisteredIsTakenFromThePagesWhereverItLies) {
   expect_read(64u << 10, 12'345, PathId::pagecache);
-  expect_read(kMebibyte, 31 * kMebibyte + (kMebibyte >> 1), PathId::pagecache);  // Of two extents.
+  expect_read(kMebibyte, 31 * kMebibyte + (kMebibyte >> 1), PathId::pagecache);  // The range has parts in two extents.
   expect_read(kSize, 0, PathId::pagecache);
   EXPECT_EQ(session_->counters().total(PathId::pagecache, Reason::none, Op::read).bytes,
             2 * kSize + kMebibyte + (64u << 10));
@@ -153,7 +153,7 @@ TEST_P(PagecacheStreamsTest, AReadCountsOnceWhetherItsPagesAreTakenOrNot) {
   const std::uint64_t before = requests_noted();
   expect_read(100u << 10, 0, PathId::pagecache);
   EXPECT_EQ(requests_noted(), before + 1);
-  expect_read(kMebibyte, 31 * kMebibyte + (kMebibyte >> 1), PathId::pagecache);  // Of two extents.
+  expect_read(kMebibyte, 31 * kMebibyte + (kMebibyte >> 1), PathId::pagecache);  // The range has parts in two extents.
   EXPECT_EQ(requests_noted(), before + 2);
 
   replace_content();
@@ -206,8 +206,8 @@ TEST_P(PagecacheStreamsTest, ARegisteredBufferBoundsWhatIsTaken) {
 class LentPagesTest : public PagecacheStreamsTest {};
 INSTANTIATE_TEST_SUITE_P(On, LentPagesTest, testing::Values(true));
 
-// The driver without a GPU need not have copied when the call returns: what it took from a mapping that is gone would
-// end the test.
+// The driver without a GPU need not have copied when the call returns: bytes that it took from a mapping that is gone
+// would end the test.
 TEST_P(LentPagesTest, StayUntilTheStreamHasThemWhenTheFileIsDeregistered) {
   std::memset(memory_, 0xee, kMebibyte);
   begin(kMebibyte, 0);

@@ -87,7 +87,7 @@ class PagecacheTest : public testing::Test {
     expect_content({done.status, done.report}, content_.substr(77, size), done.report.path);
     return bounced ? PathId::bounce : done.report.path;
   }
-  // As the page-cache path has it on tmpfs.
+  // The page-cache path judges so on tmpfs.
   bool has_settled() const { return PosixStorage(false).stamp(fd_.get())->is_settled(1s); }
   void open_on_tmpfs(Policy policy) {
     ::unlink(path_.c_str());

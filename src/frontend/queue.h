@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Many requests in flight from one thread, over channels of its own: what depth means in a benchmark, and what batches
-// are made of. What the page cache can do without waiting is done in submit(); the rest is handed to the kernel by the
+// Many requests in flight from one thread, over channels of its own: a benchmark's depth, and the base of batches.
+// Chunks that the page cache can move without waiting are moved in submit(); the rest is handed to the kernel by the
 // next reap(), many requests at once.
 #pragma once
 
@@ -32,9 +32,9 @@ class Queue final : public ChannelHolder, private Client {
   static Result<std::unique_ptr<Queue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
   ~Queue() override;  // Waits for what is in flight. May come after the session's end.
 
-  // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason
-  // fails here too, and is not reaped. What has to be opened, or made ready, may wait for the device: unless
-  // `may_open`, that is a `limit`, too.
+  // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason fails
+  // here too, and is not reaped. Opening a channel, or making a file ready, may wait for the device: unless `may_open`,
+  // that is a `limit`, too.
   Status submit(const RawRequest& request, std::uint64_t cookie, bool may_open = true);
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   // Returns how many completions it wrote: at least `least`, if as many are outstanding and the deadline leaves time.
@@ -46,16 +46,16 @@ class Queue final : public ChannelHolder, private Client {
   void finish();
   // Unless the queue is just being used. On any thread.
   void close_idle_channels() override;
-  // Whether any request needs its user, or a thread, to go on; what the device has does not.
+  // True if any request needs its user, or a thread, to go on; requests that the device has do not.
   bool waits_for_storage();
-  // Whether the latest request that it began goes by a path whose calls wait for storage. Asked by its user's thread.
+  // True if the latest request that it began goes by a path whose calls wait for storage. Asked by its user's thread.
   bool latest_blocks() const { return latest_blocks_.load(std::memory_order_relaxed); }
   // As Session::is_inherited.
   bool is_inherited() const { return fork_count() != forks_; }
 
  private:
   struct Pending {
-    std::uint64_t handle = 0;  // Of the pinned file.
+    std::uint64_t handle = 0;  // The pinned file's.
     std::uint64_t cookie = 0;
     std::uint64_t began = 0;  // For a report, where one was asked for.
     Flight flight;
@@ -67,7 +67,7 @@ class Queue final : public ChannelHolder, private Client {
     std::unique_ptr<Channel> channel;
     BounceBudget* budget = nullptr;
     std::uint64_t bytes = 0;
-    bool shall_be_warm = false;  // As soon as it may wait for the device.
+    bool shall_be_warm = false;  // Set until it may wait for the device.
     std::vector<Task> backlog;   // Circular: chunks that wait for room.
     std::size_t head = 0;
     std::size_t count = 0;
@@ -121,8 +121,8 @@ class Queue final : public ChannelHolder, private Client {
     unsigned requests = 0;
   };
   Pinned pinned_ GUARDED_BY(mutex_);
-  RouteCache routes_ GUARDED_BY(mutex_);               // Of requests since the last reap.
-  std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Whose descriptors were looked at since the last reap.
+  RouteCache routes_ GUARDED_BY(mutex_);               // For requests since the last reap.
+  std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Its descriptors were looked at since the last reap.
   std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;   // How far it reached then; 0: not known.
   std::atomic<bool> latest_blocks_{false};
 };

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a request on a stream takes out of the page cache by itself. Who lends is found in the call; what is asked of
-// them later, on a thread of the driver's, calls no device.
+// The bytes that a request on a stream takes out of the page cache by itself. The call finds the lender; later
+// questions to it, on a thread of the driver's, call no device.
 #include "base/shortage.h"
 #include "frontend/stream_request.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kPiecesMax = 4096;  // Of a request that is lent as a whole.
+constexpr std::size_t kPiecesMax = 4096;  // The most pieces of a request that is lent as a whole.
 
 }  // namespace
 
 bool StreamRequest::may_be_lent(std::uint64_t size) const { return target_.lender.path != nullptr && size >= kLentMin; }
 
-// Where the stream is there already: one part, which takes no staging memory. The block comes first: from then on
+// For a stream that is there already: one part, which takes no staging memory. The block comes first: from then on
 // nothing is unregistered.
 bool StreamRequest::lend_whole() {
   mutex_.assume_held();  // Nobody else knows of the request yet.

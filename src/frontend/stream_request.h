@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One request on a user's stream, from the call to its end: what is queued on the stream, what the stream finds when it
-// gets there, and the executor's part. Streams (streams.h) makes and keeps them.
+// One request on a user's stream, from the call to its end: the operations queued on the stream, their work when the
+// stream gets there, and the executor's part. Streams (streams.h) makes and keeps them.
 //
 // The device's part is done by the stream itself, out of or into staging memory that the request has for as long as
 // the stream may look at it; the executor moves bytes between there and the file, and never calls the device. So a
@@ -14,9 +14,9 @@
 // Arriving at the first part of a read starts as many parts as there are slots; at each later one, that the slot of the
 // part before it is free. Where none is left to be started, nobody is told of the arrival.
 //
-// What the stream reaches by itself in the page cache (PathHooks::lend) is staged nowhere: the copy takes it from
-// there. That is asked where the stream arrives, which takes locks of session and cache and a few system calls, and
-// calls no device.
+// Bytes that the stream reaches by itself in the page cache (PathHooks::lend) are staged nowhere: the copy takes them
+// from there. The path is asked when the stream arrives, which takes locks of session and cache and a few system calls,
+// and calls no device.
 //
 // Where the stream has nothing else to do when the call comes, it is there already, and the request begins in the call:
 // nobody needs to be told of the first arrival, and what little the page cache has is staged by the caller itself.
@@ -38,7 +38,7 @@ namespace penstock::core {
 
 class StreamRequest;
 
-// What requests and their session know of each other. Requests whose stream has not arrived outlive the session.
+// Shared by requests and their session. Requests whose stream has not arrived outlive the session.
 struct StreamOffice {
   ~StreamOffice();
 
@@ -51,7 +51,7 @@ struct StreamOffice {
   Status submit(std::span<Job* const> jobs);
 };
 
-// What the caller says, with pointers that hold until the outcome is delivered.
+// The caller's parameters, with pointers that hold until the outcome is delivered.
 struct StreamParameters {
   Op op = Op::read;
   std::uint64_t file = 0;
@@ -62,7 +62,7 @@ struct StreamParameters {
   void* result = nullptr;  // deliver()'s.
   bool fixed = false;      // The numbers are those of the call, and their pointers need not hold any longer.
 
-  RawRequest request() const {  // As the pointers have it just now.
+  RawRequest request() const {  // The values behind the pointers just now.
     return {.op = op,
             .file = file,
             .base = base,
@@ -72,8 +72,8 @@ struct StreamParameters {
   }
 };
 
-// What only the caller's side knows. Called on any thread; the last two where statistics are kept, while the session
-// is open.
+// Functions of the caller's side. Called on any thread; the last two if statistics are kept, while the session is
+// open.
 struct StreamHooks {
   // Writes the outcome to where the caller looks for it, before the stream goes on. Asks for no memory.
   void (*deliver)(void* result, const RawRequest& request, const Outcome& outcome) = nullptr;
@@ -85,7 +85,7 @@ class StreamRequest {
  public:
   // Shorter reads are sooner staged than lent.
   static constexpr std::uint64_t kLentMin = 16u * 1024 + 1;
-  // What a registered stream promises: these do not change between the call and the arrival.
+  // The promises of a registered stream: these do not change between the call and the arrival.
   enum Fixed : unsigned { kFixedBufferOffset = 1, kFixedFileOffset = 2, kFixedSize = 4, kFixedAll = 7 };
 
   struct Target {
@@ -93,7 +93,7 @@ class StreamRequest {
     void* stream = nullptr;
     PointerFacts memory;
     bool blocking = false;    // Host functions wait, as the stream cannot.
-    Lender lender;            // Of bytes that the stream takes by itself.
+    Lender lender;            // For bytes that the stream takes by itself.
     Session* here = nullptr;  // The session, where the stream is there already.
     std::uint64_t staging_limit = 0;
   };
@@ -114,7 +114,7 @@ class StreamRequest {
     void finish(const Outcome& outcome) override { owner->settle(index, outcome); }
     StreamRequest* owner = nullptr;
     std::uint64_t index = 0;
-    const std::byte* lent = nullptr;  // Where the stream takes it from by itself.
+    const std::byte* lent = nullptr;  // The stream takes it from here by itself.
   };
 
   std::uint64_t room() const;
@@ -172,11 +172,11 @@ class StreamRequest {
   std::uint32_t first_ready_[StreamBlock::kSlots] = {};
   std::uint64_t part_max_ = 0;
   std::uint64_t parts_ = 0;
-  std::uint64_t slots_ = 1;  // That the parts take turns with.
+  std::uint64_t slots_ = 1;  // The number of slots that the parts take turns with.
   Part jobs_[StreamBlock::kSlots];
   std::vector<std::span<const std::byte>> lent_;  // All of the request, in its order; else none.
   Outcome lent_outcome_;
-  std::atomic<std::uint64_t> holders_{0};  // Who will still look at this: queued functions, parts, begin().
+  std::atomic<std::uint64_t> holders_{0};  // Users that will still look at this: queued functions, parts, begin().
   std::uint64_t arrivals_queued_ = 0;
   std::uint64_t drop_offs_queued_ = 0;
   bool lost_ = false;           // The block: the stream may look at it, nobody knows how long.
@@ -193,7 +193,7 @@ class StreamRequest {
   bool abandoned_ GUARDED_BY(mutex_) = false;
   std::uint64_t settled_ GUARDED_BY(mutex_) = 0;
   Progress progress_ GUARDED_BY(mutex_);  // Counted from the request's first byte.
-  Report report_ GUARDED_BY(mutex_);      // Of the first part; in the end of all.
+  Report report_ GUARDED_BY(mutex_);      // The first part's; in the end all parts'.
 };
 
 }  // namespace penstock::core
