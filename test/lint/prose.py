@@ -25,7 +25,7 @@ AT_MOST = {
     "facts": 24,
     "src/engine": 4,
     "src/frontend": 4,
-    "src/path": 70,
+    "src/path": 20,
     "src/plan": 7,
     "src/session": 14,
     "tools/bench": 22,

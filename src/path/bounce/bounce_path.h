@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Storage to pinned host memory to device, overlapped. Always there for device memory: what every machine can do.
+// Storage to pinned host memory to device, overlapped. Every machine can do that for device memory.
 #pragma once
 
 #include "path/path.h"

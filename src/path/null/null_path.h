@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Moves nothing and says that it did: what is left is the library's own cost. Used only where configuration names
-// it, and counted under its own name.
+// Moves nothing and says that it did: only the library's own cost remains. Used only if configuration names it, and
+// counted under its own name.
 #pragma once
 
 #include "path/path.h"

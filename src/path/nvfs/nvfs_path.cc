@@ -82,8 +82,8 @@ Reason NvfsPath::take_in_holes(const Device* device, File& file, std::uint64_t f
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
 
-// Through memory of our own as far as the plan goes: reads may be widened, and addresses do not matter. What needs no
-// such memory is seen chunk by chunk.
+// Plans for memory of our own: reads may be widened, and addresses do not matter. Each chunk is looked at later: it may
+// need no such memory.
 Prepared NvfsPath::shape(const RoutedRequest& request) {
   const auto block = static_cast<std::uint32_t>(nvfs::kBlock);
   const std::uint32_t align = std::max(request.file->direct_offset_align(), block);

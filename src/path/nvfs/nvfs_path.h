@@ -23,7 +23,7 @@ struct NvfsRules {
   bool strict = false;    // Nothing is bounced.
   bool direct_io = true;  // False: configuration wants none, and the path refuses.
   NvfsUse use = NvfsUse::on;
-  std::string scratch;  // What may be overwritten in self-tests of the storage that it lies on, or empty.
+  std::string scratch;  // A path that self-tests of its storage may overwrite, or empty.
 };
 
 class NvfsPath final : public Path, public PathHooks, private DirectTerms {
@@ -43,7 +43,7 @@ class NvfsPath final : public Path, public PathHooks, private DirectTerms {
   // For its channels, which exist once a verdict was "usable".
   const std::shared_ptr<NvfsModule>& module() const { return module_; }
   NvfsBuffers& buffers() { return buffers_; }
-  // What a read's holes mean: the file's own, or that the module is not asked. Then the pair is refused, both ways.
+  // Judges a read's holes: they are the file's own, or the module was not asked. Then the pair is refused, both ways.
   Reason take_in_holes(const Device* device, File& file, std::uint64_t file_offset, const NvfsAnswer& answer,
                        const NvfsGroup& group);
 
@@ -62,7 +62,7 @@ class NvfsPath final : public Path, public PathHooks, private DirectTerms {
   const NvfsRules rules_;
   SelfTestCache pairs_;
   Mutex module_mutex_;
-  std::atomic<bool> is_module_known_{false};  // What follows is set, and stays.
+  std::atomic<bool> is_module_known_{false};  // The members below are set, and stay.
   Proof module_proof_;
   std::shared_ptr<NvfsModule> module_;
   NvfsBuffers buffers_;

@@ -152,7 +152,7 @@ Prepared P2pdmaPath::shape(const RoutedRequest& request) {
           .token = {.shift = static_cast<std::int64_t>(request.facts.mapped - request.facts.base)}};
 }
 
-// Of the bounced part. It is pinned when something is first bounced, if ever.
+// The bounced part's. It is pinned when something is first bounced, if ever.
 std::uint64_t P2pdmaPath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.depth * options.chunk_max;
 }

@@ -15,10 +15,10 @@
 namespace penstock::core {
 
 struct P2pdmaRules {
-  bool strict = false;           // Nothing is bounced: what cannot go directly fails with path_refused.
+  bool strict = false;           // Nothing is bounced: chunks that cannot go directly fail with path_refused.
   bool direct_io = true;         // False: configuration wants none, and the path refuses.
-  bool explains_memory = false;  // Memory is offered at all: what is not mapped is told by the call that allocated it.
-  std::string scratch;  // What may be overwritten in self-tests of the storage that it lies on; a path, or empty.
+  bool explains_memory = false;  // Memory is offered at all: a refusal of memory names the call that allocated it.
+  std::string scratch;           // A path that self-tests of its storage may overwrite, or empty.
 };
 
 class P2pdmaPath final : public Path, private DirectTerms {

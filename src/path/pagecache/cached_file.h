@@ -23,7 +23,7 @@ class Extent {
  public:
   static constexpr std::uint64_t kBytes = RegistrationCosts::kExtentBytes;
   enum class State : std::uint32_t { none, wanted, registered, evicting };
-  // Those that a range of the file lies in, by index.
+  // The extents that a range of the file lies in, by index.
   struct Range {
     std::uint64_t first = 0;
     std::uint64_t last = 0;
@@ -46,12 +46,12 @@ class Extent {
   void release() { users_.fetch_sub(1, std::memory_order_release); }
   void wait_while_wanted() const { state_.wait(State::wanted, std::memory_order_acquire); }
 
-  // While it is held: what of the file is there, and where.
+  // While it is held: the part of the file that is there, and its address.
   std::uint64_t begin() const { return registration_->begin; }
   std::uint64_t end() const { return begin() + registration_->mapping.size(); }
   std::byte* at(std::uint64_t file_offset) const { return registration_->mapping.data() + (file_offset - begin()); }
-  // Whether its pages are known to be the file's as long as the file's stamp says what it said then. Also while it is
-  // registered and not held.
+  // True if its pages are known to be the file's as long as the file's stamp says the same. Also while it is registered
+  // and not held.
   bool is_settled() const { return settled_.load(std::memory_order_relaxed) > 0; }
   bool writable() const { return writable_.load(std::memory_order_relaxed); }
   // Nanoseconds that having it registered would have saved so far; less than 0 where it could not be had.
@@ -88,11 +88,11 @@ class CachedFile {
   const Terms& terms() const { return terms_; }
   // Null far behind what is ever registered, and where too much of the file was asked for already.
   Extent* extent(std::uint64_t index);
-  // Null also where nobody has asked for one near it yet.
+  // Null also if no extent near it was asked for yet.
   Extent* find(std::uint64_t index) const;
-  // Whether all of the range is registered just now.
+  // True if all of the range is registered just now.
   bool is_registered(std::uint64_t offset, std::uint64_t size) const;
-  // Of those that were asked for so far.
+  // Visits the extents that were asked for so far.
   template <typename Visit>
   void for_each_extent(Visit visit) const;
 
@@ -112,7 +112,7 @@ class CachedFile {
   static constexpr std::uint64_t kFirstShelf = 8;
   static constexpr std::uint64_t kBox = 256;
   static constexpr unsigned kShelves = 20;     // For 256 TiB,
-  static constexpr unsigned kBoxesMax = 1000;  // of which 7 may have been asked for, at 31 MiB for the boxes.
+  static constexpr unsigned kBoxesMax = 1000;  // for at most 7 TiB of which extents were asked for, at 31 MiB.
 
   File& file_;
   Device& device_;
@@ -120,7 +120,7 @@ class CachedFile {
   CachedFile* next_ = nullptr;  // The same file's, for another device.
   std::array<std::atomic<Box*>, kShelves> shelves_{};
   std::atomic<unsigned> box_count_{0};
-  std::atomic<std::uint64_t> read_end_{0};  // Of the latest read that may go on (RegistrationCache::goes_on).
+  std::atomic<std::uint64_t> read_end_{0};  // The end of the latest read that may go on (RegistrationCache::goes_on).
 };
 
 template <typename Visit>

@@ -42,7 +42,7 @@ bool changes_show_in_mappings(std::uint64_t magic) {
 }
 
 // How long a change of a file may take after it has shown in the file's stamp: there a direct write is under way
-// meanwhile, which drives are given half a minute for. Of other file systems it is not known that all changes show.
+// meanwhile, which drives are given half a minute for. For other file systems it is not known that all changes show.
 std::chrono::nanoseconds settles_after(std::uint64_t magic) {
   return magic == EXT4_SUPER_MAGIC ? 60s : magic == TMPFS_MAGIC ? 1s : 0s;
 }
@@ -92,7 +92,7 @@ bool PagecachePath::can_register(const Device& device) {
 }
 
 // A request by itself pays for three system calls where a copy by the CPU has one (8 threads, one 4 KiB read at a time:
-// 437 and 549 thousand a second). Of many in a queue, that holds only as long as the file may still be changing: then
+// 437 and 549 thousand a second). In a queue of many, that holds only as long as the file may still be changing: then
 // the look at the page takes a system call that waits for other threads' looks, 3.8 us for each of eight (one H100, 16
 // CPUs, 2026-11-25).
 bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const {
@@ -155,7 +155,7 @@ void PagecachePath::commit_on_stream(CachedFile& cached, const FileRange& range)
   cache_.order(cached, first, last);
 }
 
-// Of the first extent alone: whoever wants more asks again.
+// Lends from the first extent alone: a caller that wants more asks again.
 std::span<const std::byte> PagecachePath::lend(const RoutedRequest& request) {
   if (request.op == Op::write || is_quicker_by_cpu(*request.file, request.op, request.size)) return {};
   CachedFile* const cached = cache_.find(*request.file, *request.facts.device);
@@ -194,7 +194,7 @@ Reason PagecachePath::ineligible(const Task& task) {
   return Reason::none;
 }
 
-// Of the bounced part.
+// The bounced part's.
 std::uint64_t PagecachePath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.depth * options.chunk_max;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them; in files that live
-// in memory alone it writes to them as well. What is not registered (registration_cache.h), all other writes, and
-// whatever changed under a transfer are bounced, and counted as such.
+// in memory alone it writes to them as well. Pages that are not registered (registration_cache.h), all other writes,
+// and all that changed under a transfer are bounced, and counted as such.
 #pragma once
 
 #include "path/pagecache/pagecache_reasons.h"
@@ -14,7 +14,7 @@ namespace penstock::core {
 
 struct PagecacheRules {
   RegistrationRules registration;
-  bool strict = false;       // What is not fetched from the page cache fails with path_refused.
+  bool strict = false;       // Requests that are not fetched from the page cache fail with path_refused.
   bool on_stand_in = false;  // Also where host memory stands in for a GPU.
   bool page_cache = true;    // False: configuration wants everything around it.
 };

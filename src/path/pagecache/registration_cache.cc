@@ -21,9 +21,9 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kExtent = Extent::kBytes;
 constexpr auto kTidyPause = 1s;          // Between looks at the machine's memory, while something is registered.
-constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as this part must stay available.
+constexpr std::uint64_t kRoomPart = 16;  // One part in so many of the machine's memory must stay available.
 
-// Registering stops the driver for a while: of small requests, one in so many may meet that; of larger ones, bytes.
+// Registering stops the driver for a while. One small request in so many may meet that; larger ones count by bytes.
 constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
 constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency,
 constexpr std::uint64_t kQueuedPace = 32;                        // unless many are under way.
@@ -36,7 +36,7 @@ constexpr std::int64_t kRetryAfter = 8;
 
 std::atomic<std::uintptr_t>& slot_of(const File& file) { return file.slot(PathId::pagecache); }
 
-// Of the list of a file's, one for each device.
+// The first in a file's list, which has one for each device.
 CachedFile* first_of(const File& file) {
   return reinterpret_cast<CachedFile*>(slot_of(file).load(std::memory_order_acquire));
 }
@@ -55,7 +55,7 @@ RegistrationCache::~RegistrationCache() {
   if (started_) ::pthread_join(thread_, nullptr);
   unregister_all(registered_);
   while (const std::unique_ptr<Registration> left = leftovers_.take_oldest()) {
-    // What the driver still has stays mapped for good.
+    // Memory that the driver still has stays mapped for good.
     if (!left->device->unregister_pages(left->mapping.data())) left->mapping.abandon();
   }
 }
@@ -85,7 +85,7 @@ CachedFile* RegistrationCache::find_or_make(File& file, Device& device, const Ca
   return files_.back().get();
 }
 
-// ---- What it is worth ----------------------------------------------------------------------------------------------
+// ---- Break-even ----------------------------------------------------------------------------------------------------
 
 bool RegistrationCache::is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small) {
   const std::int64_t gain = costs_.saving(request, bytes, small);
@@ -111,7 +111,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   if (!find_missing(file, range, end, small, missing)) return Wanted::no;
   if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small(range.size, mode)))
     return missing.all ? Wanted::yes : Wanted::no;
-  // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
+  // Bytes that must come from storage first are not for mappings, whose page faults are no match for direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
   const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
   const Result<int> fd = file.file().descriptor(Way::buffered);
@@ -213,7 +213,7 @@ void RegistrationCache::settle(Extent& extent, State state) {
   extent.state_.notify_all();
 }
 
-// An order that nobody will see to.
+// Drops an order that will not be carried out.
 void RegistrationCache::drop_locked(const Place& place) {
   if (!place.evicts) settle(*place.extent, State::none);
 }
@@ -267,7 +267,7 @@ void RegistrationCache::register_now(CachedFile& file, std::uint64_t index) {
   else extent->wait_while_wanted();
 }
 
-// What could not be unregistered, and memory that others need more. Lets go of the lock meanwhile.
+// Unregisters leftovers, and memory that others need more. Lets go of the lock meanwhile.
 void RegistrationCache::tidy_up() {
   MemoryRoom room;
   {

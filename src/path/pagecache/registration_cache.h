@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Has extents of files registered with a device, so that its DMA engine fetches them out of the page cache by itself,
-// and puts bytes there where memory is all the storage there is.
-// Large requests register by themselves, between two copies; for small ones the cache's own thread does, which starts
-// with the first extent. What is registered never exceeds the limit: the extent that was used least recently gives
-// way, as do extents when memory is short. The driver takes its time to register and to unregister, and is called
-// without the lock of the lists. One thread registers at a time; whoever copies takes no lock at all, and who lends to
-// a stream none but that of the lists, for a moment.
+// and puts bytes there where memory is all the storage there is. Large requests register by themselves, between two
+// copies; for small ones the cache's own thread does, which starts with the first extent. Registered bytes never
+// exceed the limit: the extent that was used least recently gives way, as do extents when memory is short. The driver
+// takes its time to register and to unregister, and is called without the lock of the lists. One thread registers at a
+// time; a thread that copies takes no lock at all, and one that lends to a stream none but that of the lists, for a
+// moment.
 //
-// When to register is decided by break-even: an extent is bounced until what its registration would have saved comes to
-// what it costs, in time and, by the policy's weight, in CPU; so nobody ever pays more than about twice the best choice
-// in hindsight. Costs are measured as they occur. Reads of less than half an extent that begin where others end are
-// taken to go on, to all of an extent: the next one is registered by the cache's thread, where there is room.
+// When to register is decided by break-even: an extent is bounced until the savings that its registration would have
+// made come to its cost, in time and, by the policy's weight, in CPU; so a program never pays more than about twice the
+// best choice in hindsight. Costs are measured as they occur. Reads of less than half an extent that begin where others
+// end are taken to go on, to all of an extent: the next one is registered by the cache's thread, where there is room.
 #pragma once
 
 #include <pthread.h>
@@ -38,47 +38,47 @@
 namespace penstock::core {
 
 struct RegistrationRules {
-  std::uint64_t bytes_max = 0;  // Of files, registered at any one time.
+  std::uint64_t bytes_max = 0;  // Bytes of files, registered at any one time.
   double cpu_weight = 0.1;      // Seconds of waiting that a CPU second is worth.
   bool at_once = false;         // Whatever it costs.
 };
 
 class RegistrationCache {
  public:
-  // Between two extents that small requests have registered, by the clock: registering stops whoever copies. Less for
-  // requests of 512 KiB and more, which are about throughput: as many bytes apart as those of 64 KiB are; and for those
-  // of which many are under way at once.
+  // Between two extents that small requests have registered, by the clock: registering stops threads that copy. Less
+  // for requests of 512 KiB and more, which are about throughput (they come as many bytes apart as requests of 64 KiB),
+  // and for requests of which many are under way at once.
   static constexpr std::chrono::milliseconds kSmallOrdersApart{16};
   static constexpr std::uint64_t kLooksApart = 1024;  // Requests.
-  // Who meets an extent that waits for its turn waits as well, a millisecond for each.
+  // A request that meets an extent that waits for its turn waits as well, a millisecond for each.
   static constexpr std::size_t kOrdersMax = 4;
 
   RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time = system_clock());
   ~RegistrationCache();
 
-  // Where a process cannot see its own pages: the errno.
+  // The errno if a process cannot see its own pages.
   int watch_error();
   CachedFile* find_or_make(File& file, Device& device, const CachedFile::Terms& terms);
   CachedFile* find(const File& file, const Device& device) const;
 
-  // Takes note of a request: whether all of it is registered, or is worth it. Always `no` for small requests, for which
-  // the thread registers what is worth it.
+  // Takes note of a request: tells if all of it is registered, or is worth it. Always `no` for small requests, for
+  // which the thread registers extents that are worth it.
   enum class Wanted : std::uint8_t { no, yes, all_anew };
   Wanted want(CachedFile& file, const FileRange& range, SubmitMode mode);
   // True where requests of such a file register what they touch, whatever it costs.
   bool at_once(const CachedFile::Terms& terms, Op op) const {
     return rules_.at_once || (op == Op::write && terms.only_by_pages);
   }
-  // Whether all of the range is registered, in extents whose pages are known to be the file's as long as it stays as it
-  // is.
+  // True if all of the range is registered, in extents whose pages are known to be the file's as long as it stays
+  // unchanged.
   static bool is_settled(const CachedFile& file, const FileRange& range);
-  // True for one request in many: so that somebody finds out what small ones go by.
+  // True for one request in many: so that the way of small ones is found out.
   bool is_turn_to_look() const { return now() % kLooksApart == 0; }
   // Has the cache's own thread register them, where they are not, and few wait for it already.
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
   // Registers an extent that is not registered, or waits for who does: here and now.
   void register_now(CachedFile& file, std::uint64_t index);
-  // Whether what a held extent has of the range was the file's all the while until the stamp was taken. Quick where the
+  // True if the range's pages in a held extent were the file's all the while until the stamp was taken. Quick if the
   // file has not changed for long; waits for pages that are being moved within memory.
   bool are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
                    const FileStamp& stamp) const;
@@ -87,8 +87,8 @@ class RegistrationCache {
   std::span<const std::byte> lend(CachedFile& file, const FileRange& range);
   // The extent's pages are not the file's any more.
   void evict(Extent& extent);
-  // Unregisters all that is registered of the file, of which nothing is in flight. What another thread evicts just then
-  // may go a moment later.
+  // Unregisters all extents of the file, none of which is in flight. Extents that another thread evicts just then may
+  // go a moment later.
   void forget(File& file);
   RegistrationCosts& costs() { return costs_; }
 
@@ -104,13 +104,13 @@ class RegistrationCache {
     std::uint64_t index = 0;
     bool evicts = false;  // An order: to be evicted, and not registered.
   };
-  // Of a request's extents: those that are worth registering.
+  // The extents of a request that are worth registering.
   struct Missing {
     std::uint64_t first = UINT64_MAX;
     std::uint64_t last = 0;
     bool some_registered = false;
     bool all = true;       // Each is registered, or worth it.
-    bool goes_on = false;  // As goes_on() says of the request.
+    bool goes_on = false;  // goes_on() says so of the request.
   };
 
   // The same, without waiting.

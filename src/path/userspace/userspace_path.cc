@@ -13,7 +13,7 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "move bytes by the file system's own calls";
-// Of host memory, which needs no bounce buffer, at once.
+// Bytes at once of host memory, which needs no bounce buffer.
 constexpr std::uint64_t kHostChunkMax = std::uint64_t{1} << 40;
 
 // Until everything is moved, the file ends, or something fails; `moved` counts what was.
@@ -21,7 +21,7 @@ Status call_until_done(UserspaceFile& file, Op op, std::byte* memory, std::uint6
                        std::uint64_t& moved) {
   while (moved < size) {
     const Result<std::size_t> count = file.move(op, memory + moved, size - moved, offset + moved);
-    // What was moved before a signal is told; where nothing was, that it came.
+    // Bytes that were moved before a signal are told; if there are none, the signal is.
     if (!count.ok()) return count.status().is_errno(EINTR) && moved > 0 ? success() : count.status();
     if (*count == 0) return op == Op::read ? success() : failure(Code::no_progress, kStep);
     moved += *count;
@@ -72,7 +72,7 @@ class UserspaceChannel final : public SequentialChannel {
 
 }  // namespace
 
-// One thread: whether a file system's calls like company is not known.
+// One thread: it is not known if a file system's calls gain from more.
 Prepared UserspacePath::shape(const RoutedRequest& request) {
   const bool in_place = !request.facts.needs_device();
   return {.limits = {.chunk_max = in_place && request.mode != SubmitMode::queued ? kHostChunkMax : request.chunk_max},

@@ -53,11 +53,11 @@ class VendorPath final : public Path, private DirectTerms {
   const VendorRules rules_;
   SelfTestCache pairs_;
   Mutex library_mutex_;
-  std::atomic<bool> is_library_known_{false};  // What follows is set, and stays.
+  std::atomic<bool> is_library_known_{false};  // The members below are set, and stay.
   Proof library_proof_;
   std::shared_ptr<VendorLibrary> library_;
   Mutex handles_mutex_;
-  // Of files, in whose slots their addresses are; or why the library refuses them.
+  // Files' handles, whose addresses are in the files' slots; or why the library refuses them.
   std::list<Result<void*>> handles_ GUARDED_BY(handles_mutex_);
 };
 
