@@ -5,10 +5,10 @@
 //
 // The chunks tile the request: in order, without gap or overlap. With direct I/O, a staged read is widened to whole
 // blocks; everything else is cut into a head, an aligned middle that goes direct, and a tail. Heads and tails of reads
-// are less than a block. Those of writes reach to a page's boundary, so that the middle shares no page with anybody;
+// are less than a block. A write's reach to a page's boundary, so that the middle shares no page with other writes;
 // they go direct where they are whole blocks, and through the page cache byte for byte where they are not. So nothing
-// is read, changed and written back by us; what the kernel does with a page that is written in part, it does for less
-// than a block at an end of the request alone.
+// is read, changed and written back by us; the kernel's work for a page that is written in part is done for less than a
+// block at an end of the request alone.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Chunk {
   std::uint64_t file_offset = 0;    // First payload byte in the file.
   std::uint64_t buffer_offset = 0;  // First payload byte, counted from the request's buffer address.
   std::uint64_t size = 0;           // Payload bytes; never 0.
-  std::uint64_t io_offset = 0;      // What the storage is asked for: the payload, widened to blocks
-  std::uint64_t io_size = 0;        // where a read is staged and direct.
+  std::uint64_t io_offset = 0;      // The range that storage is asked for: the payload, widened to blocks
+  std::uint64_t io_size = 0;        // if a read is staged and direct.
 };
 
 class Plan {
@@ -38,7 +38,7 @@ class Plan {
   // A head or tail beside a direct middle.
   bool is_head_or_tail(std::uint64_t index) const {
     return index - head_count_ >= middle_count_;
-  }  // Of a head it is vast.
+  }  // For a head it is vast.
   // The same chunks in the order in which they are moved: turns below this are the middle's, then come head and tail.
   std::uint64_t middle_count() const { return middle_count_; }
   Chunk in_turn(std::uint64_t turn) const;  // turn < chunk_count()
@@ -53,9 +53,9 @@ class Plan {
   Request request_;
   Limits limits_;
   bool widen_ = false;
-  bool flush_ = false;  // What has to go through the page cache.
+  bool flush_ = false;  // Chunks by the page cache are flushed.
   Way middle_way_ = Way::buffered;
-  std::uint64_t grid_ = 0;          // Where the middle's grid of chunk_max begins.
+  std::uint64_t grid_ = 0;          // The offset where the middle's grid of chunk_max begins.
   std::uint64_t middle_begin_ = 0;  // [begin, middle_begin): the head. [middle_end, end): the tail.
   std::uint64_t middle_end_ = 0;
   std::uint64_t head_count_ = 0;
