@@ -100,7 +100,7 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
   if (base == nullptr || size == 0) return failure(Code::invalid_argument, "register the buffer");
   if (size > UINT64_MAX - address) return failure(Code::past_allocation, "register the buffer");
   PointerFacts memory = devices_->describe(base);
-  // Of host memory only the kernel knows what is there: it says so when a request gets there.
+  // Only the kernel knows the ranges of host memory: it says so when a request gets there.
   if (memory.needs_device() && memory.size != 0 && address + size > memory.base + memory.size) {
     return failure(Code::past_allocation, "register the buffer");
   }
@@ -202,7 +202,7 @@ Status Session::check(const RawRequest& request, File* file, RoutedRequest& chec
   }
   if (request.op == Op::read && !file->facts().readable()) return failure(Code::not_readable, step);
   if (request.op == Op::write && !file->facts().writable()) return failure(Code::not_writable, step);
-  // As a number: whether there is memory is seen later.
+  // A number only: a later step sees if there is memory.
   const std::uintptr_t address =
       reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
   checked.op = request.op;
@@ -239,7 +239,7 @@ void Session::release_blocks(std::uint64_t file_handle, File& file) {
   files_.let_go(file_handle);
 }
 
-// Of a file that nothing is done with just now. Other registrations of the same open file are not told of it.
+// Releases the blocks of a file that is idle just now. Other registrations of the same open file are not told of it.
 void Session::release_blocks_of_idle(File& file) {
   descriptors_.when_alone(file, [&] { file.release_blocks_behind_end(); });
 }

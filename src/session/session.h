@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is open: files, buffers, devices, storage, and the engine that moves requests between them. It owns, and does
-// not move; frontend/ has the ways to ask. capi/ and tests make one from a Config and the two seams to the outside
-// world. Thread-safe.
+// The open files, buffers, devices and storage, and the engine that moves requests between them. It owns, and does not
+// move; frontend/ has the ways to ask. capi/ and tests make one from a Config and the two seams to the outside world.
+// Thread-safe.
 #pragma once
 
 #include <memory>
@@ -23,15 +23,15 @@ namespace penstock::core {
 // One request as callers state it, before anything about it is known to be sane.
 struct RawRequest {
   Op op = Op::read;
-  std::uint64_t file = 0;      // As register_file gave it.
+  std::uint64_t file = 0;      // The number that register_file returned.
   const void* base = nullptr;  // Memory; a registered buffer's base, or any address.
   std::uint64_t size = 0;
   std::int64_t file_offset = 0;
   std::int64_t buffer_offset = 0;
-  // Where not null: pinned host memory of `size` bytes, between which and the file the bytes are moved, while the
-  // caller copies between it and the buffer. For device memory alone.
+  // If not null: pinned host memory of `size` bytes, between which and the file the bytes are moved, while the caller
+  // copies between it and the buffer. For device memory alone.
   std::byte* staging = nullptr;
-  // What the memory is, where the caller knows and the device must not be asked.
+  // The facts of the memory, if the caller knows them and the device must not be asked.
   const PointerFacts* memory = nullptr;
 };
 
@@ -43,7 +43,7 @@ class Client {
   // brought there here. Nothing of the file's is kept after. It is asked once: so a request that has the file pinned
   // must be seen here, or end by itself.
   virtual void forget_file(const File& file) = 0;
-  // Host memory is being deregistered: as for a file, and with a request under way that found it registered.
+  // Host memory is being deregistered, like a file, and with a request under way that found it registered.
   virtual void forget_memory(std::byte* /*kept*/) {}
   // The session ends: waits for what is under way. The client has none from then on.
   virtual void stop() = 0;
@@ -63,12 +63,12 @@ class Session {
   Result<FileFacts> file_facts(std::uint64_t file);
   // Returns when what was written to the file would survive a loss of power.
   Status sync_file(std::uint64_t file);
-  // Before its first request: what file.h says of note_read_once() and note_flushed_later().
+  // Before its first request: see note_read_once() and note_flushed_later() of file.h.
   Status advise_read_once(std::uint64_t file);
   Status advise_flushed_later(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
-  // The registered memory that begins there; of no bytes where there is none.
+  // The registered memory that begins there, or no bytes.
   MemoryPiece buffer_at(const void* base) const;
   // True in a forked child: then every request is refused with `closed`, and the session must be leaked, since its
   // threads, rings and devices are the parent's.
@@ -80,16 +80,16 @@ class Session {
   // A pinned file stays registered until it is unpinned. Null where there is none.
   File* pin_file(std::uint64_t file) { return files_.pin(file); }
   void unpin_file(std::uint64_t file) { files_.unpin(file); }
-  // Whether a request on the pinned file (null: none) can be made at all. Says what it is about, and not what its
-  // memory is.
+  // Checks if a request on the pinned file (null: none) can be made at all. Fills in its numbers, and not its memory's
+  // facts.
   Status check(const RawRequest& request, File* file, RoutedRequest& checked) const;
   // check(), and what its memory is: ready for the router.
   Status admit(const RawRequest& request, File* file, RoutedRequest& admitted) const;
-  // Whether the pieces, the first of which was admitted, are all such memory.
+  // True if the pieces, the first of which was admitted, are all in such memory.
   bool is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const;
   // While it is the same, the same buffers are registered.
   std::uint64_t buffer_changes() const { return buffers_.changes(); }
-  // A write came to less than it should: what was asked for behind the file's end is given back, unless others use it.
+  // A write came to less than it should: its blocks behind the file's end are given back, unless others use them.
   void release_blocks(std::uint64_t file_handle, File& file);
 
   Engine& engine() { return *engine_; }
