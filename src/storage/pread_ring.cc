@@ -8,11 +8,14 @@
 
 namespace penstock::core {
 
-std::int32_t perform(Storage& storage, const RingOp& op) {
-  const Result<std::size_t> moved = op.op == Op::read ? storage.read(op.fd, op.memory, op.size, op.offset)
-                                                      : storage.write(op.fd, op.memory, op.size, op.offset);
+std::int32_t bytes_or_errno(const Result<std::size_t>& moved) {
   if (moved.ok()) return static_cast<std::int32_t>(*moved);
   return moved.status().domain == Domain::os ? -moved.status().code : -EIO;
+}
+
+std::int32_t perform(Storage& storage, const RingOp& op) {
+  return bytes_or_errno(op.op == Op::read ? storage.read(op.fd, op.memory, op.size, op.offset)
+                                          : storage.write(op.fd, op.memory, op.size, op.offset));
 }
 
 void PreadRing::push(const RingOp& op) {

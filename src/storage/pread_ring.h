@@ -31,7 +31,9 @@ class PreadRing final : public Ring {
   std::size_t count_ = 0;
 };
 
-// Does one operation, and returns how many bytes it moved, or a negative errno.
+// Says what a transfer came to as rings do: bytes, or a negative errno.
+std::int32_t bytes_or_errno(const Result<std::size_t>& moved);
+// Does one operation on this thread.
 std::int32_t perform(Storage& storage, const RingOp& op);
 
 }  // namespace penstock::core

@@ -155,8 +155,7 @@ void StorageChannel::start_storage(std::uint32_t index) {
 bool StorageChannel::move_at_once(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
-    const RingOp op = operation(slot, index);
-    const std::int32_t result = op.op == Op::read ? read_cached(op) : write_in_turn(slot, op);
+    const std::int32_t result = slot.task.op == Op::read ? read_cached(slot) : write_in_turn(slot);
     if (result == -EAGAIN) return false;
     if (advance(slot, result) == Next::done) break;
   }
@@ -165,19 +164,27 @@ bool StorageChannel::move_at_once(std::uint32_t index) {
   return true;
 }
 
-// Both: bytes, or a negative errno.
-std::int32_t StorageChannel::read_cached(const RingOp& op) {
-  const Result<std::size_t> moved = storage_.read_cached(op.fd, op.memory, op.size, op.offset);
-  return moved.ok() ? static_cast<std::int32_t>(*moved) : -moved.status().code;
+// Three transfers of what is left of the slot's I/O range, on this thread: bytes, or a negative errno.
+std::int32_t StorageChannel::read(const Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  return bytes_or_errno(
+      storage_.read(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
 }
 
-std::int32_t StorageChannel::write_in_turn(const Slot& slot, const RingOp& op) {
-  const bool is_long = slot.task.chunk.way == Way::buffered && op.size >= kLongWrite;
-  WriteTurns* const turns = is_long ? slot.task.file->write_turns() : nullptr;
+std::int32_t StorageChannel::read_cached(const Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  return bytes_or_errno(storage_.read_cached(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved,
+                                             chunk.io_offset + slot.moved));
+}
+
+std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  const std::uint64_t size = chunk.io_size - slot.moved;
+  WriteTurns* const turns = chunk.way == Way::buffered && size >= kLongWrite ? slot.task.file->write_turns() : nullptr;
   if (turns != nullptr) turns->take();
-  const std::int32_t result = perform(storage_, op);
+  const auto written = storage_.write(slot.fd, slot.memory + slot.moved, size, chunk.io_offset + slot.moved);
   if (turns != nullptr) turns->give_back();
-  return result;
+  return bytes_or_errno(written);
 }
 
 // Bytes that had to go through the page cache beside direct ones do not stay there, where their page would wait to be
@@ -188,25 +195,20 @@ void StorageChannel::flush(Slot& slot) {
   slot.status = storage_.flush(slot.fd, chunk.io_offset, chunk.io_size);
 }
 
-RingOp StorageChannel::operation(const Slot& slot, std::uint32_t index) const {
-  const Chunk& chunk = slot.task.chunk;
-  return {.op = slot.task.op,
-          .fd = slot.fd,
-          .memory = slot.memory + slot.moved,
-          .size = static_cast<std::uint32_t>(chunk.io_size - slot.moved),
-          .offset = chunk.io_offset + slot.moved,
-          .tag = index};
-}
-
 // Hands what is left of the chunk's I/O range to the ring.
 void StorageChannel::push(std::uint32_t index) {
   Slot& slot = slots_[index];
+  const Chunk& chunk = slot.task.chunk;
   slot.phase = Phase::storing;
   ++storing_count_;
-  RingOp op = operation(slot, index);
-  op.fixed_file = fixed_file(slot);
   keep_memory(slot);
-  ring_->push(op);
+  ring_->push({.op = slot.task.op,
+               .fd = slot.fd,
+               .fixed_file = fixed_file(slot),
+               .memory = slot.memory + slot.moved,
+               .size = static_cast<std::uint32_t>(chunk.io_size - slot.moved),
+               .offset = chunk.io_offset + slot.moved,
+               .tag = index});
 }
 
 bool StorageChannel::at_end_of_file(const Slot& slot) const {
@@ -354,9 +356,7 @@ Completion StorageChannel::run(const Task& task) {
   slot.status = prepare(slot);
   if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_now(0);
   while (slot.status.ok()) {
-    const RingOp op = operation(slot, 0);
-    const std::int32_t result = op.op == Op::read ? perform(storage_, op) : write_in_turn(slot, op);
-    if (advance(slot, result) == Next::done) break;
+    if (advance(slot, task.op == Op::read ? read(slot) : write_in_turn(slot)) == Next::done) break;
   }
   flush(slot);
   if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(0);

@@ -70,11 +70,11 @@ class StorageChannel final : public Channel {
   std::byte* staging_for(std::uint32_t index, const Task& task) const;
   void begin(std::uint32_t index);
   Status prepare(Slot& slot);
-  RingOp operation(const Slot& slot, std::uint32_t index) const;
   void start_storage(std::uint32_t index);
   bool move_at_once(std::uint32_t index);
-  std::int32_t read_cached(const RingOp& op);
-  std::int32_t write_in_turn(const Slot& slot, const RingOp& op);
+  std::int32_t read(const Slot& slot);
+  std::int32_t read_cached(const Slot& slot);
+  std::int32_t write_in_turn(const Slot& slot);
   void flush(Slot& slot);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
