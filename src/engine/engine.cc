@@ -108,7 +108,7 @@ void Engine::warm_up(Device& device) {
   if (path == nullptr) return;
   const Result<Pools*> pools = pools_for(*path, &device);
   if (!pools.ok()) return;
-  if (const ChannelPool::Loan channel = (*pools)->small.try_borrow()) (*channel).warm_up();
+  if (const ChannelPool::Loan channel = (*pools)->small.try_borrow()) (*channel).hooks().warm_up();
 }
 
 void Engine::count(const Report& report, Op op) {

@@ -200,7 +200,7 @@ bool Queue::fits(Flight& flight) const {
 Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_open) {
   Device* const device = flight.request.device();
   OwnChannel* own = find_channel(*flight.path, device);
-  if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->is_warm();
+  if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->hooks().is_warm();
   if (!may_open && (own == nullptr || own->shall_be_warm)) return failure(Code::limit, kWithoutWait);
   if (own == nullptr) {
     const Result<OwnChannel*> opened = open_channel(*flight.path, device);
@@ -209,7 +209,7 @@ Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_ope
   }
   if (own->channel->is_broken()) return failure(Code::closed, "submit to the queue");
   if (own->shall_be_warm && may_open && own->channel->is_idle()) {
-    own->channel->warm_up();
+    own->channel->hooks().warm_up();
     own->shall_be_warm = false;
   }
   return own;
@@ -316,7 +316,7 @@ bool Queue::poll_until(const Deadline& deadline) {
   if (now >= *deadline) return false;
   if (poll_all(false)) return true;
   const auto [busy, count] = busy_channels();
-  if (count == 1 && busy->channel->wait_for_storage(*deadline)) return true;
+  if (count == 1 && busy->channel->hooks().wait_for_storage(*deadline)) return true;
   const MutexUnlock unlock(mutex_);
   std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kLookPause, *deadline - now));
   return true;
@@ -366,7 +366,7 @@ void Queue::forget_file(const File& file) {
 void Queue::forget_memory(std::byte* kept) {
   const MutexLock lock(mutex_);
   finish_all([&](const Pending& pending) { return pending.flight.prepared.token.kept == kept; });
-  for (OwnChannel& own : channels_) own.channel->forget_memory(kept);
+  for (OwnChannel& own : channels_) own.channel->hooks().forget_memory(kept);
 }
 
 void Queue::finish() {

@@ -30,7 +30,7 @@ struct Token {
   std::int64_t shift = 0;      // From an address of the request's memory to where storage's DMA engines reach it.
   bool wait = false;           // For what is just being made ready; shape() says by it that the request would have to.
   // Host memory around the request's that the program has registered, and tells of before it frees it; of 0 bytes where
-  // there is none. Storage may keep its pages until Channel::forget_memory().
+  // there is none. Storage may keep its pages until ChannelHooks::forget_memory().
   std::byte* kept = nullptr;
   std::uint64_t kept_bytes = 0;
 };
@@ -55,10 +55,34 @@ struct Completion {
   Reason bounced = Reason::none;  // Why they were bounced by a path that is direct; none where they were not.
 };
 
+// Some channels can do more, for those who keep them open for long. The hooks are a part of the channel, and used as it
+// is.
+class ChannelHooks {
+ public:
+  // Lets go of what the kernel keeps of Token::kept memory. Needs that none of its chunks is in flight.
+  virtual void forget_memory(std::byte* /*kept*/) {}
+  // Needs is_idle(). Opens what its first chunk would have to.
+  virtual void warm_up() {}
+  // False where a chunk may still have to open something, and so to wait for the device.
+  virtual bool is_warm() const { return true; }
+  // Waits until storage has done some of it, or until the deadline. False, and nothing was waited for, where something
+  // else is to be done as well, or the wait could have no limit.
+  virtual bool wait_for_storage(std::chrono::steady_clock::time_point /*deadline*/) { return false; }
+
+ protected:
+  ~ChannelHooks() = default;
+};
+class NoChannelHooks final : public ChannelHooks {};
+inline constinit NoChannelHooks kNoChannelHooks;
+
 // Room for a fixed number of chunks in flight. Used by one thread at a time; allocates nothing once open.
 class Channel {
  public:
+  explicit Channel(ChannelHooks* hooks = &kNoChannelHooks) : hooks_(hooks) {}
   virtual ~Channel() = default;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
   virtual bool has_room() const = 0;
   virtual bool is_idle() const = 0;
   // Needs has_room(). Whatever goes wrong arrives as a completion.
@@ -69,19 +93,15 @@ class Channel {
   virtual Completion run(const Task& task) = 0;
   // Lets go of kernel references to the file (0: to every file). Needs that none of its chunks is in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
-  // Lets go of what the kernel keeps of Token::kept memory. Needs that none of its chunks is in flight.
-  virtual void forget_memory(std::byte* /*kept*/) {}
-  // Needs is_idle(). Opens what its first chunk would have to.
-  virtual void warm_up() {}
-  // Whether a chunk may still have to open something, and so to wait for the device.
-  virtual bool is_warm() const { return true; }
   // Whether storage has any of its chunks: then somebody must come for the device to get it.
   virtual bool waits_for_storage() const { return false; }
-  // Waits until storage has done some of it, or until the deadline. False, and nothing was waited for, where something
-  // else is to be done as well, or the wait could have no limit.
-  virtual bool wait_for_storage(std::chrono::steady_clock::time_point /*deadline*/) { return false; }
   // After this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
+
+  ChannelHooks& hooks() const { return *hooks_; }
+
+ private:
+  ChannelHooks* const hooks_;
 };
 
 struct ChannelOptions {

@@ -25,7 +25,7 @@ AT_MOST = {
     "facts": 24,
     "src/engine": 4,
     "src/frontend": 4,
-    "src/path": 20,
+    "src/path": 19,
     "tools/bench": 22,
     "tools/check": 42,
     "tools/common": 6,

@@ -19,7 +19,7 @@ constexpr const char* kStep = "move bytes directly between storage and device me
 
 BouncingChannel::BouncingChannel(DirectTerms& terms, Storage& storage, std::unique_ptr<Channel> direct,
                                  const ChannelOptions& options, bool strict)
-    : terms_(terms), storage_(storage), options_(options), strict_(strict), direct_(std::move(direct)),
+    : Channel(this), terms_(terms), storage_(storage), options_(options), strict_(strict), direct_(std::move(direct)),
       slots_(options.depth) {
   free_.reserve(options.depth);
   failed_.reserve(options.depth);
@@ -198,7 +198,7 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
 bool BouncingChannel::wait_for_storage(std::chrono::steady_clock::time_point deadline) {
   const bool is_bouncing = bounce_ != nullptr && !bounce_->is_idle();
   if (!failed_.empty() || is_bouncing == !direct_->is_idle()) return false;
-  return (is_bouncing ? *bounce_ : *direct_).wait_for_storage(deadline);
+  return (is_bouncing ? *bounce_ : *direct_).hooks().wait_for_storage(deadline);
 }
 
 Completion BouncingChannel::run(const Task& task) {

@@ -30,7 +30,7 @@ class DirectTerms {
   virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
 };
 
-class BouncingChannel final : public Channel {
+class BouncingChannel final : public Channel, private ChannelHooks {
  public:
   // `strict`: nothing is bounced. The terms outlive the channel.
   BouncingChannel(DirectTerms& terms, Storage& storage, std::unique_ptr<Channel> direct, const ChannelOptions& options,
@@ -42,12 +42,9 @@ class BouncingChannel final : public Channel {
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion run(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
-  void warm_up() override { (void)bounce(); }
-  bool is_warm() const override { return strict_ || bounce_ != nullptr; }
   bool waits_for_storage() const override {
     return direct_->waits_for_storage() || (bounce_ != nullptr && bounce_->waits_for_storage());
   }
-  bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override;
   bool is_broken() const override { return direct_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
 
  private:
@@ -65,6 +62,9 @@ class BouncingChannel final : public Channel {
     Status status;
   };
 
+  void warm_up() override { (void)bounce(); }
+  bool is_warm() const override { return strict_ || bounce_ != nullptr; }
+  bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override;
   Result<Channel*> bounce();
   void start_bounce(std::uint32_t index);
   Task next_part(const Slot& slot) const;

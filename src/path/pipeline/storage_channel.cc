@@ -54,7 +54,7 @@ std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align) 
 }
 
 StorageChannel::StorageChannel(Storage& storage, const ChannelOptions& options)
-    : storage_(storage), options_(options), staged_(options.device != nullptr), batch_(options.depth) {}
+    : Channel(this), storage_(storage), options_(options), staged_(options.device != nullptr), batch_(options.depth) {}
 
 Result<std::unique_ptr<Channel>> StorageChannel::open(Storage& storage, const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.depth > 0 && options.chunk_max > 0);

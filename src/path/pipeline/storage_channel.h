@@ -15,7 +15,7 @@
 
 namespace penstock::core {
 
-class StorageChannel final : public Channel {
+class StorageChannel final : public Channel, private ChannelHooks {
  public:
   // Staged where options.device is set, in place otherwise.
   static Result<std::unique_ptr<Channel>> open(Storage& storage, const ChannelOptions& options);
@@ -27,12 +27,8 @@ class StorageChannel final : public Channel {
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion run(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
-  void forget_memory(std::byte* kept) override;
   bool is_broken() const override { return broken_; }
   bool waits_for_storage() const override { return storing_count_ > 0; }
-  bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override {
-    return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
-  }
 
  private:
   enum class Phase : std::uint8_t { free, storing, copying, done };  // Copying: also waiting for others to come along.
@@ -66,6 +62,10 @@ class StorageChannel final : public Channel {
   enum class Next : std::uint8_t { done, again };
 
   StorageChannel(Storage& storage, const ChannelOptions& options);
+  void forget_memory(std::byte* kept) override;
+  bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override {
+    return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
+  }
   Status open_ring();
   std::byte* staging_for(std::uint32_t index, const Task& task) const;
   void begin(std::uint32_t index);
