@@ -145,11 +145,6 @@ Fleet fleet_of(const Platform& platform, const CostInput& input) {
           .drive_bytes_per_s = input.drive_bytes_per_s};
 }
 
-Waiting waiting_of(double save_s, double saves, double hour) {
-  const double hours = saves * save_s / 3600;
-  return {hours, hours * hour};
-}
-
 std::vector<CostRow> cost_rows(const std::vector<Platform>& platforms, const CostInput& input,
                                const Constants& constants) {
   std::vector<CostRow> rows;

@@ -11,6 +11,7 @@
 #include "model/checkpoint.h"
 #include "model/platform_file.h"
 #include "model/report.h"
+#include "model/waiting.h"
 
 namespace penstock::model {
 
@@ -27,13 +28,6 @@ struct CostInput {
   std::optional<FileSystem> file_system;  // That the nodes share: storage_choice.h sets it against their drives.
 };
 Fleet fleet_of(const Platform& platform, const CostInput& input);
-
-// What it comes to when machines of `hour` dollars an hour wait for so many saves.
-struct Waiting {
-  double hours;
-  double money;
-};
-Waiting waiting_of(double save_s, double saves, double hour);
 
 // The money of a whole run, of the hours that it waits, and what the direct path saves of that.
 struct CostRow {

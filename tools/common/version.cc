@@ -37,7 +37,7 @@ struct Feature {
   bool is_there;
 };
 constexpr Feature kFeatures[] = {
-    {"model", "penstock bench --suite, and the plan of penstock check --topology", PENSTOCK_HAS_MODEL},
+    {"model", "the program penstock-model", PENSTOCK_HAS_MODEL},
     {"versus", "penstock bench --versus", PENSTOCK_HAS_VERSUS},
     {"portable", "the C++ library linked into each file", PENSTOCK_IS_PORTABLE},
 };

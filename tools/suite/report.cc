@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "model/cost.h"
+#include "model/waiting.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"

@@ -26,7 +26,6 @@ class Suite : public Tool {
 
 TEST_F(Suite, MeasuresEveryRowOfTheTableAndLeavesNothing) {
   const Finished done = suite({"--json"});
-  if (is_absent(done)) GTEST_SKIP() << "a build without models";
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const Json report = Json::parse(done.out);
   EXPECT_EQ(report["schema"], 1);
@@ -50,7 +49,6 @@ TEST_F(Suite, MeasuresEveryRowOfTheTableAndLeavesNothing) {
 
 TEST_F(Suite, SaysItsFiguresAndWhatTheyAreNot) {
   const Finished done = suite({"--only", "save-7b", "--only", "load-109b", "--checkpoints", "10", "--price", "2"});
-  if (is_absent(done)) GTEST_SKIP() << "a build without models";
   ASSERT_EQ(done.exit_code, 0) << done.err;
   for (const char* words : {"without, s", "with Penstock, s", "times as fast", "save-7b", "load-109b", "published",
                             "Host memory stands in for a GPU", "10 saves that 8 GPUs wait for, at $2"}) {
@@ -61,7 +59,7 @@ TEST_F(Suite, SaysItsFiguresAndWhatTheyAreNot) {
 
 TEST_F(Suite, ComparesWithAnotherLibrary) {
   const Finished done = suite({"--only", "save-sharded", "--only", "load-671b", "--versus", PENSTOCK_CUFILE, "--json"});
-  if (is_absent(done)) GTEST_SKIP() << "a build without models or benchmarks: " << done.err;
+  if (is_absent(done)) GTEST_SKIP() << "a build without benchmarks: " << done.err;
   ASSERT_EQ(done.exit_code, 0) << done.err;
   for (const Json& row : Json::parse(done.out)["workloads"]) {
     ASSERT_EQ(row["ways"].size(), 3u);
@@ -72,7 +70,7 @@ TEST_F(Suite, ComparesWithAnotherLibrary) {
 
 TEST_F(Suite, LeavesAPageThatABrowserShows) {
   const Finished done = suite({"--only", "save-7b", "--html", "suite.html"});
-  if (is_absent(done)) GTEST_SKIP() << "built without models or Chart.js (libjs-chart.js)";
+  if (is_absent(done)) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(folder(), Words{"suite.html"});
   EXPECT_EQ(text_of(path("suite.html")).find("<script src"), std::string::npos);
@@ -87,7 +85,6 @@ TEST_F(Suite, RemovesItsFilesWhenItIsInterrupted) {
   int status = 0;
   bool has_ended = false;
   ASSERT_TRUE(wait_until([&] { return !folder().empty() || (has_ended = waitpid(child, &status, WNOHANG) == child); }));
-  if (has_ended && WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "a build without models";
   ASSERT_FALSE(has_ended) << "it ended before it made a file: " << text_of(root_ / "err");
   kill(child, SIGINT);
   EXPECT_EQ(wait(child).signal_number, SIGINT);
@@ -96,7 +93,6 @@ TEST_F(Suite, RemovesItsFilesWhenItIsInterrupted) {
 
 TEST_F(Suite, RefusesWhatCannotBeDoneBeforeItWrites) {
   make("file", 1);
-  if (is_absent(run({"bench", "--suite", "file"}))) GTEST_SKIP() << "a build without models";
   EXPECT_EQ(run({"bench", "--suite", "file"}).exit_code, 2);
   EXPECT_EQ(run({"bench", "--suite", "absent"}).exit_code, 1);
   for (const Words& more : std::vector<Words>{{"--scale", "0"},
@@ -115,7 +111,6 @@ TEST_F(Suite, RefusesWhatCannotBeDoneBeforeItWrites) {
 TEST_F(Suite, LooksForRoomBeforeItWrites) {
   if (fs::space(path("")).available > std::uint64_t{600} << 30) GTEST_SKIP() << "this disk has room for all of it";
   const Finished full = run({"bench", "--suite", ".", "--scale", "1"});
-  if (is_absent(full)) GTEST_SKIP() << "a build without models";
   EXPECT_EQ(full.exit_code, 1);
   EXPECT_NE(full.err.find("are free, and the largest workload writes"), std::string::npos) << full.err;
   EXPECT_EQ(folder(), Words{});

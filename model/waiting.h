@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What it comes to when machines of `hour` dollars an hour wait for so many saves. Pure.
+#pragma once
+
+namespace penstock::model {
+
+struct Waiting {
+  double hours;
+  double money;
+};
+
+inline Waiting waiting_of(double save_s, double saves, double hour) {
+  const double hours = saves * save_s / 3600;
+  return {hours, hours * hour};
+}
+
+}  // namespace penstock::model
