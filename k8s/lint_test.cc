@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "tools/common/tool_world.h"
+#include "fakes/tool_world.h"
 
 namespace penstock::tools {
 namespace {

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <string>
 
-#include "tools/common/tool_world.h"
+#include "fakes/tool_world.h"
 
 namespace penstock::tools {
 namespace {

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/common/tool_world.h"
+#include "fakes/tool_world.h"
 
 namespace penstock::tools {
 namespace {

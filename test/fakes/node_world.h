@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "fakes/http_client.h"
+#include "fakes/prometheus_check.h"
 #include "fakes/waiting.h"
 #include "penstock/penstock.h"
-#include "tools/common/prometheus_check.h"
 
 namespace penstock::tools {
 

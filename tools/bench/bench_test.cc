@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

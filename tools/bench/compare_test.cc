@@ -3,7 +3,7 @@
 // The built `penstock bench --compare`. What it says of the time is looked at only where results are made up.
 #include <nlohmann/json.hpp>
 
-#include "tools/common/tool_world.h"
+#include "fakes/tool_world.h"
 
 namespace penstock::tools {
 namespace {

@@ -3,8 +3,8 @@
 // `penstock bench --versus`: our library against itself, on host memory. What it says of the time is not looked at.
 #include <nlohmann/json.hpp>
 
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

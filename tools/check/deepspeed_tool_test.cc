@@ -3,7 +3,7 @@
 // The built `penstock check --deepspeed` on files and folders of this machine.
 #include <nlohmann/json.hpp>
 
-#include "tools/common/tool_world.h"
+#include "fakes/tool_world.h"
 
 namespace penstock::tools {
 namespace {

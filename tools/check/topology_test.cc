@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/common/tool_world.h"
+#include "fakes/tool_world.h"
 
 namespace penstock::tools {
 namespace {

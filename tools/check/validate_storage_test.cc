@@ -3,7 +3,7 @@
 // What the built `penstock validate` says of remote storage by its kind, and of drivers that nvidia-fs lists.
 #include <tuple>
 
-#include "tools/check/validate_world.h"
+#include "fakes/validate_world.h"
 
 namespace penstock::tools {
 namespace {

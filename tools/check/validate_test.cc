@@ -7,7 +7,7 @@
 #include <regex>
 #include <set>
 
-#include "tools/check/validate_world.h"
+#include "fakes/validate_world.h"
 
 namespace penstock::tools {
 namespace {

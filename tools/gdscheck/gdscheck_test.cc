@@ -4,7 +4,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tools/common/tool_world.h"
+#include "fakes/tool_world.h"
 
 namespace penstock::tools {
 namespace {

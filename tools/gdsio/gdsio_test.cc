@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

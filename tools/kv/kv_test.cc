@@ -12,11 +12,11 @@
 #include <set>
 
 #include "base/unique_fd.h"
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
 #include "kv/session_drive.h"
 #include "kv/store.h"
 #include "kv/test_chunks.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

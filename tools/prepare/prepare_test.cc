@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

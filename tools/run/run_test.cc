@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include "fakes/run_looks.h"
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

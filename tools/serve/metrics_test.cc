@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "fakes/prometheus_check.h"
 #include "stats/layout.h"
-#include "tools/common/prometheus_check.h"
 
 namespace penstock::tools {
 namespace {

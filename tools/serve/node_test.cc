@@ -19,10 +19,10 @@
 
 #include "fakes/http_client.h"
 #include "fakes/node_world.h"
+#include "fakes/prometheus_check.h"
 #include "fakes/waiting.h"
 #include "penstock/penstock.h"
 #include "stats/layout.h"
-#include "tools/common/prometheus_check.h"
 #include "topology/test_tree.h"
 
 namespace penstock::tools {

@@ -8,8 +8,8 @@
 #include <set>
 #include <string>
 
+#include "fakes/prometheus_check.h"
 #include "stats/layout.h"
-#include "tools/common/prometheus_check.h"
 
 namespace penstock::tools {
 namespace {

@@ -23,10 +23,10 @@
 
 #include "cufile.h"
 #include "fakes/cufile_session.h"
+#include "fakes/prometheus_check.h"
 #include "stats/layout.h"
 #include "stats/look_budget.h"
 #include "stats/process_stats.h"
-#include "tools/common/prometheus_check.h"
 
 namespace penstock::tools {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fakes/browser.h"
+#include "fakes/tool_world.h"
 #include "fakes/waiting.h"
-#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

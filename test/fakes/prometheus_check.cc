@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/common/prometheus_check.h"
+#include "fakes/prometheus_check.h"
 
 #include <cctype>
 #include <cstdlib>

@@ -17,14 +17,15 @@
 #include <functional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "fakes/waiting.h"
 
 namespace penstock::tools {
 
 namespace fs = std::filesystem;
 
-inline constexpr std::chrono::seconds kPatience{120};
+inline constexpr std::chrono::seconds kPatience{900};
 
 inline std::string text_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -79,13 +80,10 @@ class Tool : public testing::Test {
 
   Finished wait(pid_t child) {
     int status = 0;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        ADD_FAILURE() << "the tool hangs";
-        kill(child, SIGKILL);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (!wait_until([&] { return waitpid(child, &status, WNOHANG) != 0; })) {
+      ADD_FAILURE() << "the tool hangs";
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
     }
     Finished finished{-1, 0, text_of(root_ / "out"), text_of(root_ / "err")};
     if (WIFEXITED(status)) finished.exit_code = WEXITSTATUS(status);
