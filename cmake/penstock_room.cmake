@@ -83,6 +83,37 @@ endfunction()
 # What `./dev arm` builds.
 add_custom_target(penstock_unit_tests)
 
+# Of a program's sources the tests, six to an object: to read the headers takes longer than all that is in most of them.
+function(penstock_join_tests sources name)
+  set(rest ${${sources}})
+  set(tests ${rest})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests EXCLUDE REGEX "shortage_test\\.cc$")  # They replace operator new.
+  list(REMOVE_ITEM rest "" ${tests})
+  list(LENGTH tests count)
+  if(count LESS 2)
+    return()
+  endif()
+  set(awk ${PROJECT_SOURCE_DIR}/cmake/joined_tests.awk)
+  while(tests)
+    list(SUBLIST tests 0 6 some)
+    list(REMOVE_ITEM tests ${some})
+    list(LENGTH tests left)
+    set(joined ${CMAKE_CURRENT_BINARY_DIR}/${name}_${left}.cc)
+    # Named from where the compiler runs, so that its messages and debuggers find them.
+    set(named)
+    foreach(test IN LISTS some)
+      cmake_path(ABSOLUTE_PATH test BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+      cmake_path(RELATIVE_PATH test BASE_DIRECTORY ${PROJECT_BINARY_DIR})
+      list(APPEND named ${test})
+    endforeach()
+    add_custom_command(OUTPUT ${joined} COMMAND awk -v out=${joined} -f ${awk} ${named} DEPENDS ${some} ${awk}
+                       WORKING_DIRECTORY ${PROJECT_BINARY_DIR} COMMENT "Joining tests of ${name}" VERBATIM)
+    list(APPEND rest ${joined})
+  endwhile()
+  set(${sources} ${rest} PARENT_SCOPE)
+endfunction()
+
 # One test program; ALONE where its tests must not run beside others. HEADERS: what it has precompiled in place of what
 # all have. Compiled without RTTI like the core, since its fakes derive from the core's seams.
 function(penstock_test name)
@@ -90,6 +121,7 @@ function(penstock_test name)
   if(NOT TEST_LABEL)
     set(TEST_LABEL unit)
   endif()
+  penstock_join_tests(TEST_SOURCES ${name})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/test ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(${name} PRIVATE -fno-rtti)

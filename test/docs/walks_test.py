@@ -32,10 +32,17 @@ WALKS = {
 }
 
 
+def sources_of(file):
+    """Of one that the build makes of several tests, these; else itself."""
+    text = Path(file).read_text(encoding="utf-8") if Path(file).exists() else ""
+    joined = re.findall(r'^#line 1 "(.*)"$', text, re.M)
+    return [os.path.relpath(BUILD / each, ROOT) for each in joined or [file]]
+
+
 def commands():
     """How BUILD compiles each file, as words, by its path in the tree."""
     database = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
-    return {os.path.relpath(one["file"], ROOT): shlex.split(one["command"]) for one in database}
+    return {source: shlex.split(one["command"]) for one in database for source in sources_of(one["file"])}
 
 
 def copy_of_the_tree(folder):
