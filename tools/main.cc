@@ -7,32 +7,25 @@
 #include <vector>
 
 #include "facts/environment.h"
-#include "tools/bench/bench.h"
 #include "tools/check/check.h"
 #include "tools/check/odirect.h"
 #include "tools/check/topology.h"
 #include "tools/check/validate.h"
 #include "tools/common/program.h"
-#include "tools/cp/cp.h"
-#include "tools/demo/demo.h"
-#include "tools/doctor/doctor.h"
 #include "tools/explain/explain.h"
 #include "tools/gds_stats/gds_stats.h"
 #include "tools/gdscheck/gdscheck.h"
 #include "tools/gdscheck/install_check.h"
-#include "tools/gdsio/gdsio.h"
-#include "tools/gdsio/verify.h"
 #include "tools/help/help.h"
-#include "tools/kv/kv.h"
-#include "tools/prepare/prepare.h"
-#include "tools/run/run.h"
 #include "tools/serve/serve.h"
-#include "tools/settings/settings.h"
-#include "tools/stats/stats.h"
-#include "tools/stats/top.h"
-#include "tools/suite/suite.h"
 
 namespace penstock::tools {
+
+// Each adds a command's options, and says what runs.
+using Add = void(CommandLine&);
+Add add_bench, add_cp, add_demo, add_doctor, add_gdsio, add_gdsio_verify, add_kv, add_prepare, add_run, add_settings,
+    add_stats, add_suite, add_top;
+
 namespace {
 
 constexpr Command kCommands[] = {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/bench/bench.h"
-
+// penstock bench: measures reads or writes of one file through a session.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "tools/bench/sweep.h"
 #include "tools/bench/variant.h"
 #include "tools/bench/versus.h"
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/cp/cp.h"
-
+// penstock cp: copies a file through device memory; the file under the final name is always whole.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"

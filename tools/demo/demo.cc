@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/demo/demo.h"
-
+// penstock bench --every-path: weights-like data from device memory to a file and back, verified, by every path this
+// machine has.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tools/common/arena.h"
+#include "tools/common/command_line.h"
 #include "tools/common/content.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/doctor/doctor.h"
-
+// penstock explain --measure: why a load or a save takes as long as it does, what would change it, and by how much.
 #include <fmt/format.h>
 
 #include <memory>
 #include <optional>
 
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/new_file.h"

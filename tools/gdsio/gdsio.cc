@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/gdsio/gdsio.h"
-
+// gdsio: NVIDIA's measuring tool by its own name, flags and result line, on Penstock's library.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "facts/outlook.h"
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"

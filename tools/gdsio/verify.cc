@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/gdsio/verify.h"
-
+// gdsio_verify: reads a file with cuFile and with the kernel alone, and compares every byte.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"

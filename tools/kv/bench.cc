@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/kv/bench.h"
-
+// `penstock kv bench`: replays a trace of prompts on a store of its own, and says what the store is worth.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "tools/common/command_line.h"
 #include "tools/common/failure.h"
 #include "tools/common/page.h"
 #include "tools/common/progress.h"

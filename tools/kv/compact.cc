@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/kv/compact.h"
-
+// `penstock kv compact`: writes the journals of stores anew, without what is not there any more.
 #include <fmt/format.h>
 
 #include <cerrno>
 #include <memory>
 
 #include "kv/store.h"
+#include "tools/common/command_line.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/terminal.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/kv/inspect.h"
-
+// `penstock kv inspect`: the chunks of stores, by their journals. Reads no chunk, and disturbs no other process.
 #include <algorithm>
 #include <memory>
 
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/table.h"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/kv/kv.h"
-
-#include "tools/kv/bench.h"
-#include "tools/kv/compact.h"
-#include "tools/kv/inspect.h"
-#include "tools/kv/verify.h"
+// `penstock kv`: looks after stores of KV caches (kv/store.h), from outside of the processes that use them. One
+// sub-command for each task, and a row for it.
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
+
+using Add = void(CommandLine&);
+Add add_kv_bench, add_kv_compact, add_kv_inspect, add_kv_verify;
+
 namespace {
 
 constexpr const char* kExamples =
@@ -21,7 +22,7 @@ constexpr const char* kExamples =
 struct Subcommand {
   const char* name;
   const char* summary;
-  void (*add)(CommandLine& command);
+  Add* add;
 };
 constexpr Subcommand kSubcommands[] = {
     {"inspect", "Say what stores have, how full they are, and who writes them", add_kv_inspect},

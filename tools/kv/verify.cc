@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/kv/verify.h"
-
+// `penstock kv verify`: reads every chunk and compares it with its header and its checksum. Writes nothing, also
+// beside the process that writes the store.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "kv/fetch.h"
+#include "tools/common/command_line.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/terminal.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Allocates all of a file before anybody writes to it, and settles its size last. A new file gets its name when it is
-// ready. Of an existing one no byte changes: only holes and what lies past its end are allocated, and --written puts
+// penstock explain --fix: allocates all of a file before anybody writes to it, so that direct writes stay direct, and
+// settles its size last. A new file gets its name when it is ready. Of an existing one no byte changes: only holes and what lies past its end are allocated, and --written puts
 // zeros where zeros are read anyway; a lease sees to it that nobody else writes to it meanwhile.
-#include "tools/prepare/prepare.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -17,6 +15,7 @@
 #include <memory>
 #include <optional>
 
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/direct_answer.h"
 #include "tools/common/failure.h"

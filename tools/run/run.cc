@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// penstock run: runs a program with our libcufile in front of NVIDIA's, and proves which of the two it had.
 // The program is started with our library in LD_PRELOAD: so its calls come first also where a program names NVIDIA's by
 // its path, as PyTorch's wheels do, which LD_LIBRARY_PATH does not reach. Where nothing is to be told at the end, the
 // program takes this one's place; else this one watches it from /proc, and its processes write reports into a folder of
 // this one's (PENSTOCK_REPORT).
-#include "tools/run/run.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -26,6 +25,7 @@
 #include "base/environment.h"
 #include "base/new_file.h"
 #include "base/unique_fd.h"
+#include "tools/common/command_line.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/new_file.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/settings/settings.h"
-
+// penstock settings: every setting of the library with its value, who said it, and what it does.
 #include <fmt/format.h>
 
 #include <memory>
@@ -9,6 +8,7 @@
 
 #include "facts/environment.h"
 #include "settings/names.h"
+#include "tools/common/command_line.h"
 #include "tools/common/failure.h"
 #include "tools/settings/listing.h"
 

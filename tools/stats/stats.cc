@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/stats/stats.h"
-
+// `penstock stats`: the bytes that running processes have moved, on which paths and for what reasons.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"

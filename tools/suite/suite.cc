@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/suite/suite.h"
-
+// penstock bench --suite: the published table of saves and loads, at a scale that fits here, without Penstock and with
+// it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "model/constants.h"
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/explanation.h"
 #include "tools/common/failure.h"
