@@ -4,7 +4,6 @@
 // machine has.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +14,9 @@
 #include "tools/common/arena.h"
 #include "tools/common/command_line.h"
 #include "tools/common/content.h"
+#include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/job.h"
 #include "tools/common/new_file.h"
@@ -23,7 +24,6 @@
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
-#include "tools/demo/ways.h"
 
 namespace penstock::tools {
 namespace {
@@ -47,6 +47,99 @@ struct DemoSettings {
   bool json = false;
 };
 
+// A path that is forced.
+struct DemoWay {
+  std::string path;
+  std::string how;  // "io_uring, O_DIRECT"; "" where there is only one way.
+  SessionSettings session;
+  bool host_memory = false;
+  bool can_write = true;
+  int reason = 0;         // Why the best path before this one is refused here: as a transfer would report it,
+  int refused_path = -1;  // were this way not forced. -1: no path before it is refused.
+};
+
+struct MissingWay {
+  std::string what;    // "p2pdma", "bounce write", "O_DIRECT"
+  std::string reason;  // The stable name; "" where there is none.
+  std::string sentence;
+  std::string remedy;
+};
+
+struct DemoWays {
+  std::vector<DemoWay> ways;
+  std::vector<MissingWay> missing;
+};
+
+class Finder {
+ public:
+  explicit Finder(const FileInfo& info) : has_direct_io_(info.direct_offset_align != 0) {
+    if (!has_direct_io_) found_.missing.push_back({"O_DIRECT", "", "this file cannot do direct I/O", ""});
+  }
+
+  // better: the verdict that stands in the way of a better path, if there is one.
+  void add(const Verdict& read, const Verdict& write, const Verdict* better, bool host_memory) {
+    if (read.usable == 0) return miss(read.path_name(), read);
+    if (write.usable == 0) miss(std::string(read.path_name()) + " write", write);
+    DemoWay way;
+    way.path = read.path_name();
+    way.session.paths = way.session.require = way.path;
+    way.host_memory = host_memory;
+    way.can_write = write.usable != 0;
+    if (better != nullptr) way.reason = better->reason;
+    if (better != nullptr) way.refused_path = better->path;
+    if (read.path == PENSTOCK_PATH_BOUNCE || read.path == PENSTOCK_PATH_HOST) return add_variants(way, read);
+    found_.ways.push_back(way);
+  }
+
+  DemoWays found() && { return std::move(found_); }
+
+ private:
+  void miss(const std::string& what, const Verdict& verdict) {
+    found_.missing.push_back({what, verdict.reason_name(), verdict.sentence(), verdict.remedy()});
+  }
+
+  // Storage can be reached with and without io_uring, through the page cache and around it.
+  void add_variants(DemoWay way, const Verdict& verdict) {
+    const bool has_ring =
+        verdict.reason != PENSTOCK_REASON_IO_URING_FORBIDDEN && verdict.reason != PENSTOCK_REASON_IO_URING_OFF;
+    if (!has_ring) miss(way.path + " with io_uring", verdict);
+    for (const bool ring : {true, false}) {
+      if (ring && !has_ring) continue;
+      for (const bool direct : {true, false}) {
+        if (direct && !has_direct_io_) continue;
+        way.session.io_uring = ring ? "auto" : "off";
+        way.session.direct_io = direct ? "always" : "never";
+        way.how = std::string(ring ? "io_uring" : "preadv2") + (direct ? ", O_DIRECT" : ", buffered");
+        found_.ways.push_back(way);
+      }
+    }
+  }
+
+  bool has_direct_io_;
+  DemoWays found_;
+};
+
+// Every path that the file and a device allow, to be forced one at a time, and why the others are missing here. Asks a
+// session with the library's own settings.
+DemoWays find_ways(const File& file, unsigned gpu) {
+  Finder finder(require(file.info(), "demo file"));
+  const Arena host = Arena::on_host(4096);
+  for (const bool host_memory : {false, true}) {
+    const void* base = host_memory ? host.data() : nullptr;
+    const auto reads = require(file.explain({PENSTOCK_READ, gpu, base}), "explain");
+    const auto writes = require(file.explain({PENSTOCK_WRITE, gpu, base}), "explain");
+    const Verdict* better = nullptr;
+    for (std::size_t i = 0; i < reads.size() && i < writes.size(); ++i) {
+      // The host path is asked about host memory, the others about the device's.
+      if (reads[i].path != PENSTOCK_PATH_NULL && (reads[i].path == PENSTOCK_PATH_HOST) == host_memory) {
+        finder.add(reads[i], writes[i], better, host_memory);
+      }
+      if (better == nullptr && reads[i].usable == 0) better = &reads[i];
+    }
+  }
+  return std::move(finder).found();
+}
+
 struct DemoRow {
   const DemoWay* way = nullptr;
   std::string operation;
@@ -56,9 +149,7 @@ struct DemoRow {
 };
 
 void check_space(const DemoSettings& settings) {
-  struct statvfs facts {};
-  if (statvfs(settings.folder.c_str(), &facts) != 0) fail_errno(settings.folder, "look for free space");
-  const std::uint64_t available = std::uint64_t{facts.f_bavail} * facts.f_frsize;
+  const std::uint64_t available = room_in(settings.folder);
   if (available >= settings.size + kSpare) return;
   throw Failure(fmt::format("{}: the demo needs {} of free space and there is {}; free some, or give --dir or --size",
                             settings.folder, format_size(settings.size + kSpare), format_size(available)));
