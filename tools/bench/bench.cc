@@ -12,7 +12,6 @@
 #include "tools/bench/report.h"
 #include "tools/bench/settings.h"
 #include "tools/bench/sweep.h"
-#include "tools/bench/variant.h"
 #include "tools/bench/versus.h"
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"

@@ -62,6 +62,14 @@ Job job_of(const BenchSettings& settings) {
 
 }  // namespace
 
+void TimeLog::add(double measured_before, const Interval& interval) {
+  const auto us = [&](double quantile) { return static_cast<double>(interval.latency_ns.quantile(quantile)) / 1e3; };
+  text_ += fmt::format("{:.6f},{:.6f},{},{:.6f},{},{:.3f},{:.3f}\n", measured_before + interval.begin,
+                       measured_before + interval.end, interval.bytes,
+                       gigabytes(interval.bytes) / (interval.end - interval.begin), interval.latency_ns.count(),
+                       us(0.5), us(0.99));
+}
+
 double Measured::share_of_others() const { return share_of_processors(others_seconds, wall_seconds); }
 
 // What waits for a drive loses less to others than what computes, or would if it were let.

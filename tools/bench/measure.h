@@ -10,10 +10,10 @@
 
 #include "tools/bench/settings.h"
 #include "tools/bench/target.h"
-#include "tools/bench/time_log.h"
 #include "tools/common/context.h"
 #include "tools/common/interval.h"
 #include "tools/common/job.h"
+#include "tools/common/new_file.h"
 
 namespace penstock::tools {
 
@@ -35,6 +35,21 @@ struct Measured {
   Estimate rate() const;
   Estimate rate_with_fsync() const;
   void add(const JobResult& run);
+};
+
+// bench --log: what was done in each interval of the measured time, as CSV. The file is there when the measurement is
+// over, also where it was interrupted.
+class TimeLog {
+ public:
+  TimeLog(const std::string& path, bool overwrite) : file_(path, overwrite) {}
+
+  // measured_before: seconds of the passes before this one.
+  void add(double measured_before, const Interval& interval);
+  void publish() { file_.publish(text_); }
+
+ private:
+  TextFile file_;
+  std::string text_ = "begin_s,end_s,bytes,gb_per_s,operations,latency_p50_us,latency_p99_us\n";
 };
 
 // A session with its files, ready to be measured. Cannot be copied or moved: jobs point into it.

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "facts/environment.h"
-#include "tools/bench/words.h"
 #include "tools/common/direct_answer.h"
 #include "tools/common/failure.h"
 #include "tools/common/page.h"
@@ -123,6 +122,87 @@ std::string not_direct(const OpenFile& file, bool is_write) try {
   return "";  // A warning less.
 }
 
+const char* descriptor(const BenchSettings& settings) {
+  return settings.direct ? "O_DIRECT" : settings.buffered ? "buffered" : "automatic";
+}
+
+Json settings_json(const BenchOutcome& outcome) {
+  const BenchSettings& settings = outcome.settings;
+  return {{"file", settings.label()},
+          {"files", outcome.files},
+          {"file_system", outcome.file_system},
+          {"rw", settings.operation},
+          {"block_size", settings.block_size},
+          {"offset", outcome.offset},
+          {"size", outcome.size},
+          {"threads", settings.threads},
+          {"depth", settings.depth},
+          {"seconds_max", settings.seconds},
+          {"repeat", settings.repeat},
+          {"descriptor", descriptor(settings)},
+          {"memory", settings.memory},
+          {"registered", settings.register_memory},
+          {"verify", settings.verify},
+          {"seed", settings.seed},
+          {"require", settings.require},
+          {"warm", settings.warm},
+          {"drop_cache", settings.drop_cache},
+          {"environment", library_settings(settings)}};
+}
+
+// low, high: the 95 % interval, null where there is none.
+Json estimate_json(const Estimate& told) {
+  if (told.batches.empty()) return nullptr;
+  Json batches = Json::array();
+  for (const double batch : told.batches) batches.push_back(batch / 1e9);
+  return {{"gb_per_s", told.rate / 1e9},
+          {"low", told.has_interval() ? Json(told.low / 1e9) : Json()},
+          {"high", told.has_interval() ? Json(told.high / 1e9) : Json()},
+          {"degrees_of_freedom", told.degrees},
+          {"drift", told.drift},
+          {"stretches", batches}};
+}
+
+Json latency_json(const Tally& tally) {
+  const Latency told = latency_of(tally);
+  return {{"min", told.least}, {"mean", told.mean},   {"p50", told.p50}, {"p90", told.p90},
+          {"p99", told.p99},   {"p99.9", told.p99_9}, {"max", told.most}};
+}
+
+Json histogram_json(const Tally& tally) {
+  Json bars = Json::array();
+  for (const auto& bar : tally.latency_ns.bars()) {
+    bars.push_back({{"from_us", static_cast<double>(bar.from) / 1e3},
+                    {"below_us", static_cast<double>(bar.below) / 1e3},
+                    {"operations", bar.count}});
+  }
+  return bars;
+}
+
+Json result_json(const Measured& measured) {
+  const JobResult& result = measured.result;
+  Json json = {{"bytes", result.tally.bytes},
+               {"operations", result.tally.operations},
+               {"seconds", result.seconds},
+               {"gb_per_s", per_second(result.tally.bytes, result.seconds) / 1e9},
+               {"gib_per_s", per_second(result.tally.bytes, result.seconds) / static_cast<double>(1 << 30)},
+               {"iops", per_second(result.tally.operations, result.seconds)},
+               {"rate", estimate_json(measured.rate())},
+               {"with_fsync", estimate_json(measured.rate_with_fsync())},
+               {"passes", measured.passes},
+               {"latency_us", latency_json(result.tally)},
+               {"cpu_seconds", result.cpu_seconds},
+               {"cpu_seconds_per_gb", cpu_per_gigabyte(result)},
+               {"cpu_share_of_others", measured.share_of_others()},
+               {"direct_bytes", result.tally.direct_bytes},
+               {"cached_bytes", result.tally.cached_bytes},
+               {"interrupted", result.was_interrupted}};
+  json["drive_bytes"] = measured.drive_bytes ? Json(*measured.drive_bytes) : Json();
+  json["flush_seconds"] = measured.with_fsync.empty() ? Json() : Json(measured.flush_seconds);
+  json["verified_bytes"] = measured.verified_bytes ? Json(*measured.verified_bytes) : Json();
+  return json;
+}
+
 }  // namespace
 
 BenchOutcome outcome_of(const Bench& bench) {
@@ -184,6 +264,74 @@ void print_result(const BenchOutcome& outcome) {
     page.wrap("warning: ", warning.sentence);
     print("{}", Text(page.text()));
   }
+}
+
+Json bench_json(const BenchOutcome& outcome) {
+  const Tally& tally = outcome.measured.result.tally;
+  Json json = {{"schema", 1},
+               {"settings", settings_json(outcome)},
+               {"device", outcome.device_facts},
+               {"result", result_json(outcome.measured)}};
+  json["paths"] = Json::array();
+  for (const auto& [key, way] : tally.chosen) {
+    if (way.bytes == 0) continue;
+    json["paths"].push_back(path_json(key.first, key.second, way.refused_path));
+    json["paths"].back()["bytes"] = way.bytes;
+  }
+  json["path_reason"] = penstock_reason_name(tally.path_reason);
+  if (outcome.settings.histogram) json["result"]["latency_histogram"] = histogram_json(tally);
+  for (std::uint32_t path = 0; path < penstock_path_count(); ++path) {
+    json["bytes_by_path"][penstock_path_name(static_cast<int>(path))] = tally.bytes_by_path[path];
+  }
+  json["warnings"] = Json::array();
+  for (const Warning& warning : warnings_of(outcome)) {
+    json["warnings"].push_back({{"name", warning.name}, {"sentence", warning.sentence}});
+  }
+  return json;
+}
+
+Latency latency_of(const Tally& tally) {
+  if (tally.operations == 0) return {};
+  const auto at = [&](double quantile) { return static_cast<double>(tally.latency_ns.quantile(quantile)) / 1e3; };
+  return {static_cast<double>(tally.latency_least_ns) / 1e3,
+          static_cast<double>(tally.latency_sum_ns) / 1e3 / static_cast<double>(tally.operations),
+          at(0.5),
+          at(0.9),
+          at(0.99),
+          at(0.999),
+          static_cast<double>(tally.latency_most_ns) / 1e3};
+}
+
+double per_second(std::uint64_t amount, double seconds) {
+  return seconds > 0 ? static_cast<double>(amount) / seconds : 0;
+}
+
+double cpu_per_gigabyte(const JobResult& result) {
+  return result.tally.bytes > 0 ? result.cpu_seconds / gigabytes(result.tally.bytes) : 0;
+}
+
+std::vector<std::string> library_settings(const BenchSettings& settings) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : facts::environment_settings().known)
+    all.push_back(fmt::format("{}={}", name, value));
+  for (const auto& [name, value] : settings.library) all.push_back(fmt::format("{}={}", name, value));
+  return all;
+}
+
+std::vector<Warning> warnings_of(const BenchOutcome& outcome) {
+  const Tally& tally = outcome.measured.result.tally;
+  Evidence evidence;
+  evidence.bytes = tally.bytes;
+  evidence.direct_bytes = tally.direct_bytes;
+  evidence.cached_bytes = tally.cached_bytes;
+  evidence.drive_bytes = outcome.measured.drive_bytes;
+  evidence.block_count = outcome.block_count;
+  evidence.direct_align = outcome.direct_align;
+  evidence.not_direct = outcome.not_direct;
+  evidence.share_of_others = outcome.measured.share_of_others();
+  evidence.harm_by_others = outcome.measured.harm_by_others();
+  evidence.estimate = outcome.measured.rate();
+  return warnings_of(outcome.settings, evidence);
 }
 
 }  // namespace penstock::tools

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What bench says about a finished measurement: for people, and as JSON.
+// What bench says about a finished measurement: for people, and as JSON, of which `penstock-model` reads
+// settings.{rw,block_size,threads,depth}, result.{bytes,seconds,direct_bytes,cached_bytes} and bytes_by_path, and
+// `bench --compare` result.rate and result.with_fsync.
 #pragma once
 
 #include <string>
@@ -35,5 +37,21 @@ std::uint64_t bytes_not_by(const Tally& tally, int path);
 void print_settings(const BenchOutcome& outcome);
 void print_result(const BenchOutcome& outcome);
 Json bench_json(const BenchOutcome& outcome);
+
+// Numbers and words that reports of all forms have in common.
+
+// In microseconds.
+struct Latency {
+  double least, mean, p50, p90, p99, p99_9, most;
+};
+Latency latency_of(const Tally& tally);
+
+double per_second(std::uint64_t amount, double seconds);
+double cpu_per_gigabyte(const JobResult& result);
+
+// What the environment, or a side of a comparison, sets for the library, since it changes the result.
+std::vector<std::string> library_settings(const BenchSettings& settings);
+
+std::vector<Warning> warnings_of(const BenchOutcome& outcome);
 
 }  // namespace penstock::tools

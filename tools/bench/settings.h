@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock bench` was asked for. Values only.
+// What `penstock bench` was asked for, as values; and as words, for comparisons and sweeps: "direct", "bs=4M,depth=4",
+// "PENSTOCK_POLICY=throughput".
 #pragma once
 
 #include <cstdint>
@@ -60,5 +61,11 @@ struct BenchSettings {
   bool is_random() const { return operation.starts_with("rand"); }
   bool on_device() const { return memory == "device"; }
 };
+
+// Throws for numbers that make no sense and for settings that exclude each other.
+void check_settings(const BenchSettings& settings);
+
+// `base` with the settings that `words` name, separated by commas. A comma within a variable's value is left in it.
+BenchSettings variant_of(const BenchSettings& base, const std::string& words);
 
 }  // namespace penstock::tools

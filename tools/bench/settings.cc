@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/bench/variant.h"
+#include "tools/bench/settings.h"
 
 #include <fmt/format.h>
 
