@@ -16,7 +16,6 @@
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
 #include "tools/doctor/attempt.h"
-#include "tools/doctor/source.h"
 
 namespace penstock::tools {
 namespace {

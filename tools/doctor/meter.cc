@@ -15,7 +15,6 @@
 #include "tools/common/cuda_driver.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
-#include "tools/doctor/source.h"
 
 namespace penstock::tools {
 namespace {

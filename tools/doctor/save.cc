@@ -1,25 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/doctor/save.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/new_file.h"
+#include "tools/common/progress.h"
 #include "tools/common/units.h"
+#include "tools/doctor/attempt.h"
+#include "tools/doctor/examine.h"
+#include "tools/doctor/meter.h"
 
 namespace penstock::tools {
 namespace {
+
+// Measures how fast a checkpoint is written into a folder, flushed and all, in the ways that there are: by turns, to
+// files that nobody else sees and that are gone afterwards.
+struct SaveWay {
+  const Session* session = nullptr;  // Null: a copy into host memory, and write(2) by one thread.
+  Into from = Into::device;
+  bool is_prepared = false;  // Into a file whose bytes were all written before.
+};
 
 using Clock = std::chrono::steady_clock;
 
@@ -101,32 +117,33 @@ class Writer {
   std::unique_ptr<NewFile> prepared_;
 };
 
-}  // namespace
-
-SaveMeter::SaveMeter(std::string folder, std::uint64_t size, const Session& session, unsigned gpu, double seconds)
-    : folder_(std::move(folder)), size_(size), session_(session), gpu_(gpu), seconds_(seconds) {
+void check_room(const std::string& folder) {
   const std::uint64_t least = kPieceSize * kRoomPart;
-  if (const std::uint64_t room = room_in(folder_); room < least) {
+  if (const std::uint64_t room = room_in(folder); room < least) {
     throw Failure(fmt::format("{}: {} are free, and to measure a save takes {}; free some, or name another folder",
-                              folder_, format_size(room), format_size(least)));
+                              folder, format_size(room), format_size(least)));
   }
 }
 
-std::vector<Rate> SaveMeter::measure(const std::vector<SaveWay>& ways, const std::function<void()>& told) {
-  std::uint64_t most = std::min({size_, kTurnMost, room_in(folder_) / kRoomPart});
+// A rate for each way. After each turn `told` is called.
+std::vector<Rate> measure_saves(const ExamineSettings& settings, const Session& session,
+                                const std::vector<SaveWay>& ways, const std::function<void()>& told) {
+  const std::string& folder = settings.words[0];
+  check_room(folder);
+  std::uint64_t most = std::min({settings.save, kTurnMost, room_in(folder) / kRoomPart});
   std::vector<std::unique_ptr<Writer>> writers;
   std::vector<Rate> rates(ways.size());
   std::vector<std::uint64_t> sizes;
   for (const SaveWay& way : ways) {
-    writers.push_back(
-        std::make_unique<Writer>(way, folder_ + "/penstock-doctor", memory_of(way.session, session_, way.from, gpu_)));
+    writers.push_back(std::make_unique<Writer>(way, folder + "/penstock-doctor",
+                                               memory_of(way.session, session, way.from, settings.gpu)));
     // Warms up, and tells how much fits into a turn.
     Tally ignored;
     writers.back()->prepare(most);
     const std::uint64_t first = std::min(most, kPieceSize);
     const double seconds = writers.back()->write(first, ignored);
     const double fits =
-        static_cast<double>(first) * seconds_each(seconds_, ways.size()) / kTurns / std::max(seconds, 1e-6);
+        static_cast<double>(first) * seconds_each(settings.seconds, ways.size()) / kTurns / std::max(seconds, 1e-6);
     sizes.push_back(std::clamp(static_cast<std::uint64_t>(fits) / kPieceSize * kPieceSize, first, most));
     most = std::min(most, 2 * sizes[0]);  // A slow drive is not to be filled with zeros for long.
   }
@@ -144,6 +161,91 @@ std::vector<Rate> SaveMeter::measure(const std::vector<SaveWay>& ways, const std
   }
   for (Rate& rate : rates) rate.bytes_per_second = static_cast<double>(rate.bytes) / std::max(rate.seconds, 1e-9);
   return rates;
+}
+
+void check_folder(const ExamineSettings& settings) {
+  struct stat facts {};
+  const std::string& folder = settings.words[0];
+  if (settings.words.size() != 1) throw Failure("--save takes one folder", kUsage);
+  if (stat(folder.c_str(), &facts) != 0) fail_errno(folder, "look for the folder");
+  if (!S_ISDIR(facts.st_mode)) throw Failure(folder + ": it is no folder; --save names where checkpoints go", kUsage);
+}
+
+std::vector<Attempt> attempts_on(const ExamineSettings& settings, bool can_be_direct) {
+  std::vector<Attempt> attempts = attempts_on_settings();
+  attempts.push_back({.trial = {"write into a file that was prepared, or over the last checkpoint but one",
+                                fmt::format("penstock explain --fix FILE --size {} --written", settings.save)},
+                      .is_prepared = true});
+  if (!can_be_direct) return attempts;
+  attempts.push_back({.trial = {"write past the page cache", "export PENSTOCK_DIRECT_IO=always"},
+                      .settings = {.direct_io = "always"}});
+  return attempts;
+}
+
+// Each way has a session of its own: what one has learnt of new files is wrong for others.
+void measure(Examination& found, const ExamineSettings& settings, const Session& session) {
+  Progress progress("doctor");
+  unsigned turns = 0;
+  const bool can_be_direct = found.survey.places[0].told.info.direct_offset_align > 0;
+  const std::vector<Attempt> attempts = attempts_on(settings, can_be_direct);
+  const Session drive = Attempt{.trial = {}, .without = speed_settings()}.open("always");
+  std::vector<Session> sessions;
+  sessions.reserve(attempts.size());  // Ways point to them.
+  std::vector<SaveWay> ways = {{&session}, {nullptr}};
+  for (const Attempt& each : attempts)
+    ways.push_back({&sessions.emplace_back(each.open()), Into::device, each.is_prepared});
+  if (can_be_direct) ways.push_back({&drive, Into::host, true});
+  const auto tell = [&] { progress.update(0, ++turns / static_cast<double>(ways.size() * kTurns + 1)); };
+  std::vector<Rate> rates = measure_saves(settings, session, ways, tell);
+  if (can_be_direct) {
+    raise_to(rates.back(), rates[0]);
+    found.of_part = paired_ratio(rates.back().turns, rates[0].turns);
+    found.stages.push_back({"drive", "host memory to drive, O_DIRECT, over blocks in use", rates.back()});
+  }
+  found.stages.push_back({"cold", "device memory to a new file, by Penstock", rates[0]});
+  found.stages.push_back({"plain_cold", "device memory to a new file, write(2) by one thread", rates[1]});
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    found.trials.push_back(attempts[i].trial);
+    const Gain gain = gained(rates[2 + i], rates[0]);
+    found.trials.back().cold = gain.speed;
+    found.trials.back().cold_doubt = gain.doubt;
+  }
+}
+
+}  // namespace
+
+Examination examine_save(const ExamineSettings& settings) {
+  check_folder(settings);
+  const Session session = open_session({});
+  check_gpu(session.raw(), settings.gpu);
+  Examination found;
+  found.saved = settings.save;
+  found.survey = look_at_folder(settings.words[0], session, settings.gpu);
+  found.survey.bytes = settings.save;
+  find_causes(found);
+  const OtherPrograms others;
+  measure(found, settings, session);
+  Meter meter(found.survey, session, settings.gpu, settings.seconds);
+  if (auto link = meter.measure_link(Into::host)) {
+    raise_to(*link, *found.rate("cold"));
+    found.stages.push_back({"link", "from the GPU into pinned host memory", *link});
+  } else {
+    found.notes.push_back("no GPU was seen: host memory stands in for its, and there is no link to measure");
+  }
+  if (const std::uint64_t room = room_in(settings.words[0]); room < settings.save) {
+    found.notes.push_back(fmt::format("only {} are free in {}: a checkpoint of {} does not fit", format_size(room),
+                                      settings.words[0], format_size(settings.save)));
+  }
+  found.others = others.share();
+  const Load load{.bytes = settings.save,
+                  .cpus_busy = found.rate("cold")->cpus_busy,
+                  .cpus = found.survey.cpu_limit,
+                  .cpus_there = static_cast<double>(found.survey.cpus),
+                  .of_part = found.of_part};
+  const Speeds speeds{found.speed("drive"),      0, 0, found.speed("link"), found.speed("cold"), 0,
+                      found.speed("plain_cold"), 0};
+  found.prognosis = predict(load, speeds, found.trials, found.bounds);
+  return found;
 }
 
 }  // namespace penstock::tools
