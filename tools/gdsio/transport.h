@@ -35,9 +35,6 @@ std::unique_ptr<Transport> open_transport(const ThreadSetup& setup);
 
 Arena memory_of(const ThreadSetup& setup);
 
-// A count of bytes as cuFile's calls return it, or the failure it stands for.
-std::uint64_t require_bytes(ssize_t count, int error, const ThreadSetup& setup, const char* call, const Extent& extent);
-
 inline Completion completion_of(std::uint64_t slot, std::uint64_t bytes) {
   Completion done;
   done.cookie = slot;
@@ -45,19 +42,6 @@ inline Completion completion_of(std::uint64_t slot, std::uint64_t bytes) {
   return done;
 }
 
-// The memory of a cuFile transport, registered unless that was not wanted.
-class CufileTransport : public Transport {
- public:
-  explicit CufileTransport(const ThreadSetup& setup);
-  ~CufileTransport() override;
-
- protected:
-  const ThreadSetup setup_;
-};
-
-std::unique_ptr<Transport> open_call_transport(const ThreadSetup& setup);    // -x 0
-std::unique_ptr<Transport> open_posix_transport(const ThreadSetup& setup);   // -x 1 to 4
-std::unique_ptr<Transport> open_stream_transport(const ThreadSetup& setup);  // -x 5 and 7
-std::unique_ptr<Transport> open_batch_transport(const ThreadSetup& setup);   // -x 6
+std::unique_ptr<Transport> open_posix_transport(const ThreadSetup& setup);  // -x 1 to 4
 
 }  // namespace penstock::tools
