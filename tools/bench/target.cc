@@ -11,7 +11,7 @@
 
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
-#include "tools/common/file_list.h"
+#include "tools/common/files.h"
 #include "tools/common/striped.h"
 #include "tools/common/units.h"
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "tools/common/failure.h"
@@ -50,5 +51,14 @@ bool exists(const std::string& path);              // Whatever it is, also a dan
 // the kernel, which may do otherwise.
 void warm_cache(const std::string& path, std::uint64_t offset, std::uint64_t size);
 void drop_cache(const OpenFile& file);
+
+// ---- The files that the words of a command line mean
+
+constexpr std::size_t kFilesMost = 10'000;  // Below one folder, or of one pattern.
+
+// A folder means the regular files below it, in order of their names, by no link to another folder; a word that is no
+// file's name, but has *, ? or [ in it, means what a shell would make of it; any other word means itself. A folder
+// without files, or with too many, and a pattern that nothing matches, are Failures.
+std::vector<std::string> files_of(const std::vector<std::string>& words);
 
 }  // namespace penstock::tools

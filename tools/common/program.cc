@@ -3,6 +3,8 @@
 #include "tools/common/program.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,12 +23,32 @@
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/nearest.h"
-#include "tools/common/stack_room.h"
 #include "tools/common/terminal.h"
 #include "tools/common/version.h"
 
 namespace penstock::tools {
 namespace {
+
+constexpr rlim_t kStackMin = 1u << 20;
+
+// Room on the stack, whatever `ulimit -s` says, for this thread, the first, and for those to come.
+// The kernel looks at the limit when the first thread's stack grows, so raising it here is soon enough.
+void make_stack_room() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStackMin) return;
+  const rlim_t given = limit.rlim_cur;
+  limit = {kStackMin, std::max(limit.rlim_max, kStackMin)};
+  if (::setrlimit(RLIMIT_STACK, &limit) != 0) {
+    throw Failure(fmt::format("the stack is limited to {} KiB and {} are needed; raise the limit (ulimit -s {})",
+                              given / 1024, kStackMin / 1024, kStackMin / 1024),
+                  kFailed);
+  }
+  pthread_attr_t attributes;
+  if (::pthread_attr_init(&attributes) != 0) return;
+  (void)::pthread_attr_setstacksize(&attributes, kStackMin);
+  (void)::pthread_setattr_default_np(&attributes);
+  (void)::pthread_attr_destroy(&attributes);
+}
 
 using Words = std::vector<std::string>;
 

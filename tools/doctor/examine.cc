@@ -11,7 +11,7 @@
 
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
-#include "tools/common/file_list.h"
+#include "tools/common/files.h"
 #include "tools/common/machine_use.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"

@@ -9,7 +9,7 @@
 
 #include "tools/common/explanation.h"
 #include "tools/common/failure.h"
-#include "tools/common/file_list.h"
+#include "tools/common/files.h"
 #include "tools/common/page.h"
 #include "tools/common/striped.h"
 #include "tools/common/terminal.h"
