@@ -17,7 +17,6 @@
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 #include "tools/kv/replay.h"
-#include "tools/kv/trace.h"
 
 namespace penstock::tools {
 namespace {

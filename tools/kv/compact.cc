@@ -12,8 +12,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
-#include "tools/kv/batches.h"
-#include "tools/kv/library.h"
+#include "tools/kv/stores.h"
 #include "tools/kv/survey.h"
 
 namespace penstock::tools {

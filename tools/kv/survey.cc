@@ -18,7 +18,7 @@
 #include "kv/journal_file.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
-#include "tools/kv/library.h"
+#include "tools/kv/stores.h"
 
 namespace penstock::tools {
 namespace {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // penstock explain --fix: allocates all of a file before anybody writes to it, so that direct writes stay direct, and
-// settles its size last. A new file gets its name when it is ready. Of an existing one no byte changes: only holes and what lies past its end are allocated, and --written puts
-// zeros where zeros are read anyway; a lease sees to it that nobody else writes to it meanwhile.
+// settles its size last. A new file gets its name when it is ready. Of an existing one no byte changes: only holes and
+// what lies past its end are allocated, and --written puts zeros where zeros are read anyway; a lease sees to it that
+// nobody else writes to it meanwhile.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,9 +12,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
@@ -24,11 +28,66 @@
 #include "tools/common/new_file.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
-#include "tools/prepare/lease.h"
 #include "tools/prepare/zeros.h"
 
 namespace penstock::tools {
 namespace {
+
+// Who wants to open the file waits, for as long as the system lets them. Throws Failure where somebody has it open.
+// A lease of a file: while it holds, nobody else has the file open.
+class Lease {
+ public:
+  Lease(const std::string& path, int fd);  // Both outlive it.
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease();
+
+  void check();  // Throws where somebody wants to open the file.
+
+  // Also while somebody waits: the kernel does not say whether it has let them in, but it cannot have done so before
+  // their time was up, which began when the lease was last seen unwanted or later. Half of that time is left for what
+  // is done with the answer.
+  bool keeps_others_out();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_unwanted();
+
+  const std::string& path_;
+  int fd_;
+  Clock::time_point unwanted_at_;
+};
+
+// How long the kernel lets those wait who want to open a file that somebody has a lease of; 0 where that is unknown.
+std::chrono::seconds patience_with_leases() {
+  long seconds = 0;
+  std::ifstream("/proc/sys/fs/lease-break-time") >> seconds;
+  return std::chrono::seconds(std::clamp(seconds, 0L, 3600L));
+}
+
+Lease::Lease(const std::string& path, int fd) : path_(path), fd_(fd), unwanted_at_(Clock::now()) {
+  signal(SIGIO, SIG_IGN);  // How the kernel tells that somebody waits.
+  if (fcntl(fd_, F_SETLEASE, F_WRLCK) == 0) return;
+  if (errno != EAGAIN) fail_errno(path_, "take a lease of the file, which keeps others from writing to it");
+  throw Failure(path_ + ": another program has it open and might write to it meanwhile; close it first");
+}
+
+Lease::~Lease() { fcntl(fd_, F_SETLEASE, F_UNLCK); }
+
+void Lease::check() {
+  if (is_unwanted()) return;
+  throw Failure(path_ + ": another program wants to open it, so this was stopped; call it again");
+}
+
+bool Lease::keeps_others_out() { return is_unwanted() || Clock::now() - unwanted_at_ < patience_with_leases() / 2; }
+
+bool Lease::is_unwanted() {
+  const Clock::time_point now = Clock::now();
+  if (fcntl(fd_, F_GETLEASE) != F_WRLCK) return false;
+  unwanted_at_ = now;
+  return true;
+}
 
 constexpr std::uint64_t kSizeMax = (std::uint64_t{1} << 63) - kZeroBlock;
 

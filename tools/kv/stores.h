@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A store's chunks in batches that fit into a bounded piece of host memory, for those who read all of them.
+// What all who look at stores use: the tool's own library as stores want it (kv/session_drive.h), its failures as the
+// tool tells them, and chunks in batches that fit into a bounded piece of host memory, for those who read all of them.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,8 +12,16 @@
 #include <vector>
 
 #include "kv/format.h"
+#include "kv/session_drive.h"
+#include "tools/common/context.h"
 
 namespace penstock::tools {
+
+kv::Library own_library();
+
+Status status_of(const core::Status& status);
+// A session for host memory only, without GPUs: bytes that are read are compared and let go.
+Session open_host_session();
 
 // A chunk of the batch, and as much memory as it has bytes.
 struct ReadChunk {
