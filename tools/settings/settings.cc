@@ -1,21 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // penstock settings: every setting of the library with its value, who said it, and what it does.
+#include "settings/settings.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "facts/environment.h"
 #include "settings/names.h"
+#include "settings/words.h"
 #include "tools/common/command_line.h"
+#include "tools/common/context.h"
 #include "tools/common/failure.h"
-#include "tools/settings/listing.h"
+#include "tools/common/terminal.h"
 
 namespace penstock::tools {
 namespace {
 
 using core::Setting;
+
+// The users' names: Penstock's own by their short names, cuFile's by section and name.
+std::string_view public_name(Setting setting) { return setting.is_own() ? setting.name() : setting.key(); }
+
+std::string value_of(const core::Settings& settings, Setting setting) {
+  const std::string text = settings.text_of(setting);
+  return text.empty() ? "none" : text;
+}
+
+Text paragraph(const core::Settings& settings, Setting setting) {
+  const core::SettingRow& row = setting.row();
+  Text text = Text::of("{} = {} ({})\n", public_name(setting), value_of(settings, setting),
+                       core::origin_name(settings.origin(setting)));
+  if (!setting.is_served()) return text += Text::of("    has no effect: {}\n", row.idle);
+  text += Text::of("    {}\n    takes {}; by default {}", row.meaning, core::takes_text(row), core::default_text(row));
+  if (*row.variable != '\0') text += Text::of("; variable {}", row.variable);
+  if (!row.aliases.empty()) text += Text::of("; also called {}", row.aliases);
+  return text += Text::of("\n");
+}
+
+Json or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json setting_json(const core::Settings& settings, Setting setting) {
+  const core::SettingRow& row = setting.row();
+  return {{"name", public_name(setting)},
+          {"key", row.key},
+          {"variable", or_null(row.variable)},
+          {"value", settings.text_of(setting)},
+          {"source", core::origin_name(settings.origin(setting))},
+          {"default", core::default_text(row)},
+          {"takes", core::takes_text(row)},
+          {"meaning", or_null(row.meaning)},
+          {"without_effect", or_null(row.idle)}};
+}
+
+// A paragraph each, Penstock's own first. `chosen` are told in the order in which they are given.
+Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting>& chosen) {
+  Text text;
+  for (const Setting setting : chosen) text += paragraph(loaded.settings, setting);
+  if (!loaded.file.empty()) {
+    text += Text::of("file: {}, which only programs that use cuFile read; for all others environment and calls count\n",
+                     loaded.file);
+  }
+  for (const core::Note& note : loaded.notes) {
+    if (note.severity != core::Severity::idle) text += Text::of("{}\n", core::describe(note));
+  }
+  return text;
+}
+
+Json settings_json(const core::LoadedSettings& loaded, const std::vector<Setting>& chosen) {
+  Json list = Json::array(), notes = Json::array();
+  for (const Setting setting : chosen) list.push_back(setting_json(loaded.settings, setting));
+  for (const core::Note& note : loaded.notes) {
+    notes.push_back({{"severity", core::severity_name(note.severity)}, {"text", core::describe(note)}});
+  }
+  return {{"schema", 1},
+          {"version", penstock_version()},
+          {"file", or_null(loaded.file)},
+          {"refused", loaded.must_refuse},
+          {"settings", list},
+          {"notes", notes}};
+}
+
+std::string code(std::string_view text) { return text.empty() ? "" : fmt::format("`{}`", text); }
+
+void add_code(std::string& list, std::string_view text) {
+  if (!text.empty()) list += (list.empty() ? "" : ", ") + code(text);
+}
+
+std::string codes(std::string_view words) {
+  std::string list;
+  core::any_word(words, [&](std::string_view word) {
+    add_code(list, word);
+    return false;
+  });
+  return list;
+}
+
+// The settings that are served, with their effects.
+std::string served_table(bool own) {
+  std::string text =
+      "| setting | variable | takes | default | what it does |\n"
+      "|---|---|---|---|---|\n";
+  for (std::size_t i = 0; i < core::kSettingCount; ++i) {
+    const Setting setting = Setting::at(i);
+    const core::SettingRow& row = setting.row();
+    if (!setting.is_served() || setting.is_own() != own) continue;
+    std::string meaning(row.meaning);
+    if (!row.aliases.empty()) meaning += fmt::format(" (also called {})", codes(row.aliases));
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", code(public_name(setting)), code(row.variable),
+                        core::takes_text(row), core::default_text(row), meaning);
+  }
+  return text;
+}
+
+// Keys and variables by what keeps them from an effect.
+std::string idle_table() {
+  std::vector<std::pair<std::string_view, std::string>> reasons;
+  const auto names_of = [&](std::string_view reason) -> std::string& {
+    const auto found = std::find_if(reasons.begin(), reasons.end(), [&](auto& one) { return one.first == reason; });
+    return found != reasons.end() ? found->second : reasons.emplace_back(reason, "").second;
+  };
+  for (const core::SettingRow& row : core::kSettingRows) {
+    if (row.idle.empty()) continue;
+    add_code(names_of(row.idle), row.key);
+    add_code(names_of(row.idle), row.variable);
+  }
+  for (const char* const variable : core::kIdleVariables) add_code(names_of(core::kIdleVariablesReason), variable);
+  std::string text = "| without effect | because |\n|---|---|\n";
+  for (const auto& [reason, names] : reasons) text += fmt::format("| {} | {} |\n", names, reason);
+  return text;
+}
+
+// Tables of docs/reference/settings.md, where values are not this machine's.
+std::string settings_markdown() {
+  return "### Penstock's settings\n\n" + served_table(true) + "\n### cuFile's keys that have an effect\n\n" +
+         served_table(false) + "\n### cuFile's keys and variables that have none\n\n" + idle_table();
+}
 
 constexpr const char* kExamples =
     "Examples:\n"
