@@ -2,7 +2,6 @@
 
 #include "model/program/output.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,18 +87,8 @@ double value_of(const std::string& text) {
 }  // namespace
 
 std::string content_of(const std::string& path, const char* what) {
-  const OpenFile file = open_file(path, O_RDONLY);
-  if (file.size > kResultsSizeMost) throw Failure(fmt::format("{} is too large to hold {}", path, what));
-  std::string text(file.size, '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = read(file.fd.get(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_errno(path, "read the file");
-    if (count == 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  text.resize(done);
+  std::string text = read_bounded(path, kResultsSizeMost);
+  if (text.size() > kResultsSizeMost) throw Failure(fmt::format("{} is too large to hold {}", path, what));
   return text;
 }
 

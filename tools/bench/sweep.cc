@@ -5,11 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "tools/bench/settings.h"
 #include "tools/common/failure.h"
-#include "tools/common/new_file.h"
 #include "tools/common/plots.h"
 #include "tools/common/table.h"
 
@@ -130,21 +128,13 @@ int run_sweep(const BenchSettings& settings) {
   Sweep sweep;
   sweep.axes = axes_of(settings.sweep);
   const std::vector<Plan> plans = plans_of(settings, sweep.axes);
-  std::optional<TextFile> page;
-  if (!settings.html.empty()) {
-    require_plots(bench_page());
-    page.emplace(settings.html, settings.overwrite);
-  }
+  Output output({settings.json, settings.html, settings.overwrite}, bench_page());
   print_head(settings, plans);
   bool is_whole = true;
   for (std::size_t i = 0; i < plans.size() && is_whole; ++i) is_whole = measure_cell(plans[i], sweep);
-  if (settings.json) print_json(sweep_json(sweep));
-  else if (settings.csv) print("{}", Text(sweep_csv(sweep)));
-  else print("{}{}", Text(is_whole ? "" : "interrupted; up to then:\n"), sweep_table(sweep));
-  if (page) {
-    page->publish(page_with(bench_page(), sweep_json(sweep)));
-    if (!settings.json && !settings.csv) print("page: {}\n", settings.html);
-  }
+  Text text(settings.csv ? sweep_csv(sweep) : is_whole ? "" : "interrupted; up to then:\n");
+  if (!settings.csv) text += sweep_table(sweep);
+  output.show(text, sweep_json(sweep), settings.csv);
   return is_whole ? kSuccess : kFailed;
 }
 

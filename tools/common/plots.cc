@@ -26,4 +26,25 @@ std::string page_with(std::string_view page, const Json& data) {
   return whole.replace(whole.find(kMark), kMark.size(), text);
 }
 
+void add_output_options(CommandLine& command, OutputOptions& options) {
+  command.option("--html", options.html, "Also write a page with pictures to PAGE; it needs no network")
+      .value_name("PAGE");
+  command.flag("--overwrite", options.overwrite, "Replace PAGE if it exists");
+  command.flag("--json", options.json, "Print JSON");
+}
+
+Output::Output(const OutputOptions& options, std::string_view page) : options_(options), page_(page) {
+  if (options.html.empty()) return;
+  require_plots(page);
+  file_.emplace(options.html, options.overwrite);
+}
+
+void Output::show(const Text& text, const Json& json, bool is_text_alone) {
+  if (options_.json) print_json(json);
+  else print("{}", text);
+  if (!file_) return;
+  file_->publish(page_with(page_, json));
+  if (!options_.json && !is_text_alone) print("page: {}\n", options_.html);
+}
+
 }  // namespace penstock::tools

@@ -4,14 +4,10 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 
 #include "tools/common/command_line.h"
-#include "tools/common/context.h"
 #include "tools/common/failure.h"
-#include "tools/common/new_file.h"
 #include "tools/common/plots.h"
-#include "tools/common/terminal.h"
 #include "tools/doctor/examine.h"
 #include "tools/doctor/report.h"
 
@@ -37,9 +33,7 @@ constexpr const char* kExamples =
     "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
 struct Wish : ExamineSettings {
-  bool json = false;
-  std::string html;
-  bool overwrite = false;
+  OutputOptions output;
   bool is_save = false;
 };
 
@@ -48,17 +42,9 @@ int run_doctor(const Wish& wish) {
     throw Failure(fmt::format("--time {}: expected seconds, 0.1 to {}", wish.seconds, kSecondsMost), kUsage);
   }
   if (wish.is_save && wish.save == 0) throw Failure("--save 0: expected the size of a checkpoint", kUsage);
-  std::optional<TextFile> page;
-  if (!wish.html.empty()) {
-    require_plots(doctor_page());
-    page.emplace(wish.html, wish.overwrite);
-  }
+  Output output(wish.output, doctor_page());
   const Examination found = examine(wish);
-  if (wish.json) print_json(examination_json(found));
-  else print("{}", examination_text(found, wish));
-  if (!page) return kSuccess;
-  page->publish(page_with(doctor_page(), examination_json(found)));
-  if (!wish.json) print("page: {}\n", wish.html);
+  output.show(examination_text(found, wish), examination_json(found));
   return kSuccess;
 }
 
@@ -76,10 +62,7 @@ void add_doctor(CommandLine& command) {
       .default_shown();
   const Option save =
       command.size("--save", wish->save, "Ask of a checkpoint of so many bytes, saved into the folder FILE");
-  command.option("--html", wish->html, "Also write a page with pictures to PAGE; it needs no network")
-      .value_name("PAGE");
-  command.flag("--overwrite", wish->overwrite, "Replace PAGE if it exists");
-  command.flag("--json", wish->json, "Print JSON");
+  add_output_options(command, wish->output);
   command.footer(kExamples);
   command.runs([wish, save] {
     wish->is_save = save.was_given();

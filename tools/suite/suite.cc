@@ -54,9 +54,7 @@ struct Wish {
   std::string versus;
   double price = model::facts_of(model::Constant::kGpuHourPrice).value;
   double saves = 1000;
-  std::string html;
-  bool overwrite = false;
-  bool json = false;
+  OutputOptions output;
 };
 
 // Files of one workload, each gone with this object, or when the program is ended by a signal.
@@ -217,11 +215,7 @@ std::string file_system_of(const Wish& wish, const Session& session) {
 int run_suite(const Wish& wish) {
   const std::vector<const Workload*> some = chosen(wish);
   check(wish, some);
-  std::optional<TextFile> page;
-  if (!wish.html.empty()) {
-    require_plots(suite_page());
-    page.emplace(wish.html, wish.overwrite);
-  }
+  Output output(wish.output, suite_page());
   std::unique_ptr<SuiteWay> rival = rival_of(wish, some);  // Before this process has threads of a session.
   const Session session = open_session({});
   check_gpu(session.raw(), wish.gpu);
@@ -243,11 +237,7 @@ int run_suite(const Wish& wish) {
     Suite suite(wish, some, ways);
     for (const Workload* each : some) found.rows.push_back(suite.run(*each));
   }
-  if (wish.json) print_json(suite_json(found));
-  else print("{}", suite_text(found));
-  if (!page) return kSuccess;
-  page->publish(page_with(suite_page(), suite_json(found)));
-  if (!wish.json) print("page: {}\n", wish.html);
+  output.show(suite_text(found), suite_json(found));
   return kSuccess;
 }
 
@@ -266,10 +256,7 @@ void add_suite(CommandLine& command) {
       .value_name("LIBRARY");
   command.option("--price", wish->price, "Dollars for a GPU and an hour").default_shown();
   command.option("--checkpoints", wish->saves, "How many saves the hours and dollars are of").default_shown();
-  command.option("--html", wish->html, "Also write a page with pictures to PAGE; it needs no network")
-      .value_name("PAGE");
-  command.flag("--overwrite", wish->overwrite, "Replace PAGE if it exists");
-  command.flag("--json", wish->json, "Print JSON");
+  add_output_options(command, wish->output);
   command.footer(kExamples);
   command.runs([wish] { return run_suite(*wish); });
 }
