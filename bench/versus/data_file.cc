@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "base/unique_fd.h"
 #include "bench/versus/failure.h"
 
 namespace penstock::versus {
@@ -20,19 +21,9 @@ namespace {
 constexpr std::size_t kStep = std::size_t{4} << 20;
 constexpr std::size_t kPage = 4096;
 
-class Descriptor {
- public:
-  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
+core::UniqueFd opened(const std::string& path, int flags) {
+  return core::UniqueFd(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+}
 
 // splitmix64: no two words alike, and quick.
 void fill(std::vector<std::uint64_t>& words, std::uint64_t& state) {
@@ -81,13 +72,13 @@ std::size_t pages_in_cache(int fd, std::size_t size) {
 }  // namespace
 
 DataFile::DataFile(std::string path, std::uint64_t size) : path_(std::move(path)) {
-  if (const Descriptor there(path_, O_RDONLY); there.get() >= 0) {
+  if (const core::UniqueFd there = opened(path_, O_RDONLY); there.get() >= 0) {
     read_all(there.get(), path_, size);
     return;
   }
   std::fprintf(stderr, "versus: making %s, %llu MiB\n", core::printable(path_).c_str(),
                static_cast<unsigned long long>(size >> 20));
-  const Descriptor fresh(path_, O_RDWR | O_CREAT | O_EXCL);
+  const core::UniqueFd fresh = opened(path_, O_RDWR | O_CREAT | O_EXCL);
   if (fresh.get() < 0) fail_errno(path_, "make it");
   made_ = true;
   try {
@@ -109,7 +100,7 @@ ScratchFile::ScratchFile(std::string path) : path_(std::move(path)) {
 ScratchFile::~ScratchFile() { ::unlink(path_.c_str()); }
 
 void drop_from_cache(const std::string& path) {
-  const Descriptor file(path, O_RDONLY);
+  const core::UniqueFd file = opened(path, O_RDONLY);
   struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail_errno(path, "open it");
   const int error = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <vector>
 
@@ -112,9 +111,8 @@ template <typename Move>
 Sample move_pages(World& world, const Task& task, const Gate& gate, Move move) {
   const Pages pages(world, task);
   if (task.verify && !task.write) world.spoil(task.size);
-  std::optional<Handle> fresh;
-  const Handle* const kept = world.kept(task.file);
-  const Handle& handle = kept != nullptr ? *kept : fresh.emplace(world.calls(), task.file, flags_of(task));
+  const Opened opened(world, task.file, flags_of(task));
+  const Handle& handle = opened.handle();
   if (task.write && ::fsync(handle.fd()) != 0) fail_errno(task.file, "flush it");
   const Registration registration(world.calls(), world.memory(), task.size);
   Stopwatch watch(gate);

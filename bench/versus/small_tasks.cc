@@ -10,7 +10,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -52,19 +51,16 @@ class Slots {
   std::mt19937_64 random_;
 };
 
-// The file by its kept handle or by a fresh one, and the slots' memory registered.
+// The file, and the slots' memory registered.
 class Target {
  public:
   Target(World& world, const Task& task)
-      : handle_(world.kept(task.file)),
-        registration_(world.calls(), world.memory(), task.threads * task.depth * slot_pitch(task)) {
-    if (handle_ == nullptr) handle_ = &fresh_.emplace(world.calls(), task.file, O_RDONLY);
-  }
-  const Handle& handle() const { return *handle_; }
+      : opened_(world, task.file, O_RDONLY),
+        registration_(world.calls(), world.memory(), task.threads * task.depth * slot_pitch(task)) {}
+  const Handle& handle() const { return opened_.handle(); }
 
  private:
-  const Handle* handle_;
-  std::optional<Handle> fresh_;
+  const Opened opened_;
   Registration registration_;
 };
 
@@ -277,10 +273,6 @@ class Batch {
   std::vector<CUfileIOEvents_t> events_;
 };
 
-}  // namespace
-
-namespace {
-
 // One after the other by `read`, each timed by itself.
 template <typename Read>
 Sample time_reads(World& world, const Task& task, const Gate& gate, int fd, Read read_at) {
@@ -362,10 +354,10 @@ Sample read_in_queues(World& world, const Task& task, const Gate& gate) {
 }
 
 Sample read_and_copy_in_threads(World& world, const Task& task, const Gate& gate) {
-  const int fd = ::open(task.file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_errno(task.file, "open it");
-  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* number) { ::close(*number); });
-  const OpenRequests open = [&](unsigned thread) { return std::make_unique<PlainCopies>(world, task, thread, fd); };
+  const core::UniqueFd fd = open_plainly(task.file);
+  const OpenRequests open = [&](unsigned thread) {
+    return std::make_unique<PlainCopies>(world, task, thread, fd.get());
+  };
   return Crew(world, task, open).run(gate);
 }
 

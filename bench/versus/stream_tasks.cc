@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <random>
 #include <vector>
 
@@ -31,19 +30,6 @@ class Stream {
  private:
   Gpu& gpu_;
   void* stream_;
-};
-
-// The file by its kept handle or by a fresh one.
-class Source {
- public:
-  Source(World& world, const Task& task) : handle_(world.kept(task.file)) {
-    if (handle_ == nullptr) handle_ = &fresh_.emplace(world.calls(), task.file, O_RDONLY);
-  }
-  const Handle& handle() const { return *handle_; }
-
- private:
-  const Handle* handle_;
-  std::optional<Handle> fresh_;
 };
 
 // What the library is told of a request, where it stays until the stream is through.
@@ -77,7 +63,7 @@ Request small_request(const Task& task, unsigned number) {
 
 Sample read_on_stream(World& world, const Task& task, const Gate& gate) {
   const bool is_whole = task.block == task.size;
-  const Source source(world, task);
+  const Opened source(world, task.file, O_RDONLY);
   const Stream stream(world.gpu());
   std::mt19937_64 random(task.seed);
   std::vector<double> times(task.times);
@@ -106,7 +92,7 @@ Sample read_on_stream(World& world, const Task& task, const Gate& gate) {
 }
 
 Sample read_on_many_streams(World& world, const Task& task, const Gate& gate) {
-  const Source source(world, task);
+  const Opened source(world, task.file, O_RDONLY);
   const auto streams = open_streams(world, task.threads);
   std::vector<Request> requests(kSmallRequests);
   std::uint64_t done = 0;
@@ -129,9 +115,7 @@ Sample read_on_many_streams(World& world, const Task& task, const Gate& gate) {
 }
 
 Sample copy_on_many_streams(World& world, const Task& task, const Gate& gate) {
-  const int fd = ::open(task.file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_errno(task.file, "open it");
-  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* number) { ::close(*number); });
+  const core::UniqueFd fd = open_plainly(task.file);
   const auto streams = open_streams(world, task.threads);
   // A place is used again when its stream has long been through with it.
   const std::size_t places = std::min(world.pinned_size(), kPinnedMax) / task.block;
@@ -144,7 +128,7 @@ Sample copy_on_many_streams(World& world, const Task& task, const Gate& gate) {
         for (const auto& stream : streams) stream->wait();
       }
       char* const staging = world.pinned() + i % places * task.block;
-      expect(world.calls(), ::pread(fd, staging, task.block, request.file_offset), task.block);
+      expect(world.calls(), ::pread(fd.get(), staging, task.block, request.file_offset), task.block);
       world.gpu().copy_to_device(world.memory() + request.place, staging, task.block, streams[i % task.threads]->get());
     }
     for (const auto& stream : streams) stream->wait();

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,19 +48,6 @@ struct Part {
   const Handle* handle = nullptr;
 };
 
-void compare(const Part& part, std::uint64_t size) {
-  constexpr std::size_t kStep = std::size_t{16} << 20;
-  std::vector<char> expected(kStep), arrived(kStep);
-  for (std::uint64_t at = 0; at < size; at += kStep) {
-    const std::size_t step = std::min<std::uint64_t>(kStep, size - at);
-    const ssize_t got = ::pread(part.handle->fd(), expected.data(), step, static_cast<off_t>(at));
-    part.gpu->to_host(arrived.data(), part.memory + at, step);
-    if (got != static_cast<ssize_t>(step) || std::memcmp(expected.data(), arrived.data(), step) != 0) {
-      throw Failure(part.file + ": wrong bytes near " + std::to_string(at));
-    }
-  }
-}
-
 }  // namespace
 
 Sample load_memory(World& world, const Task& task, const Gate& gate) {
@@ -84,20 +70,18 @@ Sample close_kept(World& world, const Task& task, const Gate& gate) {
 
 Sample read_whole(World& world, const Task& task, const Gate& gate) {
   if (task.verify) world.spoil(task.size);
-  std::optional<Handle> fresh;
-  const Handle* handle = world.kept(task.file);
-  if (handle == nullptr) handle = &fresh.emplace(world.calls(), task.file, O_RDONLY | (task.direct ? O_DIRECT : 0));
+  Opened opened(world, task.file, O_RDONLY | (task.direct ? O_DIRECT : 0));
   const std::uint64_t block = task.block == 0 ? task.size : task.block;
   Stopwatch watch(gate);
   for (unsigned i = 0; i < task.times; ++i) {
     for (std::uint64_t at = 0; at < task.size; at += block) {
       const std::uint64_t size = std::min(block, task.size - at);
       const auto offset = static_cast<off_t>(at);
-      expect(world.calls(), world.calls().read(handle->get(), world.memory(), size, offset, offset), size);
+      expect(world.calls(), world.calls().read(opened.handle().get(), world.memory(), size, offset, offset), size);
     }
   }
   watch.stop();
-  fresh.reset();
+  opened.close();
   let_threads_finish();
   const Sample sample = watch.sample(task.size * task.times, task.times);
   if (task.verify) world.compare(task.file, task.size);
@@ -136,7 +120,9 @@ Sample read_on_gpus(World& world, const Task& task, const Gate& gate) {
   for (const std::string& failure : failures) {
     if (!failure.empty()) throw Failure(failure);
   }
-  if (task.verify) std::for_each(parts.begin(), parts.end(), [&](const Part& part) { compare(part, task.size); });
+  for (const Part& part : parts) {
+    if (task.verify) world.compare(part.file, task.size, *part.gpu, part.memory);
+  }
   parts.clear();
   let_threads_finish();
   return watch.sample(task.size * task.times * task.threads, std::uint64_t{task.times} * task.threads);
@@ -166,6 +152,32 @@ Sample copy_pinned(World& world, const Task& task, const Gate& gate) {
   }
   watch.stop();
   return watch.sample(task.size * task.times, task.times);
+}
+
+// What a program waits for before its first byte. Each is measured in a process that has done nothing else; see
+// Contest::fresh_processes.
+
+// The process opened its driver before it could be asked anything, and looked at the clocks.
+Sample tell_driver_open(World& world, const Task&, const Gate& gate) {
+  gate();
+  return world.driver_open();
+}
+
+Sample register_first(World& world, const Task& task, const Gate& gate) {
+  Stopwatch watch(gate);
+  const Handle handle(world.calls(), task.file, O_RDONLY);
+  watch.stop();
+  return watch.sample(0, 1);
+}
+
+Sample read_first(World& world, const Task& task, const Gate& gate) {
+  const Handle handle(world.calls(), task.file, O_RDONLY);
+  Stopwatch watch(gate);
+  expect(world.calls(), world.calls().read(handle.get(), world.memory(), task.block, 0, 0), task.block);
+  watch.stop();
+  const Sample sample = watch.sample(task.block, 1);
+  if (task.verify) world.compare(handle.fd(), 0, world.memory(), task.block);
+  return sample;
 }
 
 }  // namespace penstock::versus

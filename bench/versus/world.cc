@@ -21,23 +21,12 @@ constexpr std::size_t kPinnedMax = std::size_t{256} << 20;
 constexpr std::size_t kStep = std::size_t{16} << 20;  // Of comparing: what the CPU's caches hold.
 constexpr int kNoUdevRecord = 5027;                   // What NVIDIA's library says then.
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail_errno(file, "open it to compare");
+// For pread(2) beside the library.
+void read_exactly(int fd, char* to, std::size_t size, std::uint64_t offset) {
+  if (::pread(fd, to, size, static_cast<off_t>(offset)) != static_cast<ssize_t>(size)) {
+    throw Failure("the file is shorter than " + std::to_string(offset + size) + " bytes");
   }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  void read(char* to, std::size_t size, std::uint64_t offset) const {
-    if (::pread(fd_, to, size, static_cast<off_t>(offset)) != static_cast<ssize_t>(size)) {
-      throw Failure("the file is shorter than " + std::to_string(offset + size) + " bytes");
-    }
-  }
-
- private:
-  int fd_;
-};
+}
 
 template <typename Visit>
 void in_steps(std::size_t size, Visit visit) {
@@ -56,6 +45,12 @@ void in_steps(std::size_t size, Visit visit) {
 
 }  // namespace
 
+core::UniqueFd open_plainly(const std::string& file) {
+  core::UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) fail_errno(file, "open it");
+  return fd;
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double cpu_seconds() {
@@ -69,20 +64,15 @@ double cpu_seconds() {
 
 Handle::Handle(const Calls& calls, const std::string& file, int flags)
     : calls_(calls), fd_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
-  if (fd_ < 0) fail_errno(file, (flags & O_DIRECT) != 0 ? "open it with O_DIRECT" : "open it");
+  if (fd() < 0) fail_errno(file, (flags & O_DIRECT) != 0 ? "open it with O_DIRECT" : "open it");
   CUfileDescr_t descr{};
   descr.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
-  descr.handle.fd = fd_;
-  if (const CUfileError_t error = calls.register_handle(&handle_, &descr); error.err != CU_FILE_SUCCESS) {
-    ::close(fd_);
+  descr.handle.fd = fd();
+  if (const CUfileError_t error = calls.register_handle(&handle_, &descr); error.err != CU_FILE_SUCCESS)
     refused(calls, file, error);
-  }
 }
 
-Handle::~Handle() {
-  calls_.deregister_handle(handle_);
-  ::close(fd_);
-}
+Handle::~Handle() { calls_.deregister_handle(handle_); }
 
 Registration::Registration(const Calls& calls, const char* memory, std::size_t size) : calls_(calls), memory_(memory) {
   if (const CUfileError_t error = calls.register_buffer(memory, size, 0); error.err != CU_FILE_SUCCESS) {
@@ -108,9 +98,9 @@ const Handle* World::kept(const std::string& file) const {
 }
 
 void World::load(const std::string& file, std::size_t size) {
-  const Descriptor source(file);
+  const core::UniqueFd source = open_plainly(file);
   in_steps(size, [&](std::size_t at, std::size_t step) {
-    source.read(pinned_, step, at);
+    read_exactly(source.get(), pinned_, step, at);
     gpu_.to_device(memory_ + at, pinned_, step);
   });
 }
@@ -120,24 +110,21 @@ void World::spoil(std::size_t size) {
   in_steps(size, [&](std::size_t at, std::size_t step) { gpu_.to_device(memory_ + at, pinned_, step); });
 }
 
-void World::compare(const std::string& file, std::size_t size) {
-  const Descriptor source(file);
-  std::vector<char> expected(std::min(size, kStep));
-  in_steps(size, [&](std::size_t at, std::size_t step) {
-    source.read(expected.data(), step, at);
-    gpu_.to_host(pinned_, memory_ + at, step);
-    if (std::memcmp(pinned_, expected.data(), step) != 0) {
-      throw Failure(calls_.name + ": wrong bytes between file and device memory, near " + std::to_string(at));
-    }
-  });
+void World::compare(const std::string& file, std::size_t size) const { compare(file, size, gpu_, memory_); }
+
+void World::compare(const std::string& file, std::size_t size, const Gpu& gpu, const char* device) const {
+  const core::UniqueFd source = open_plainly(file);
+  in_steps(size, [&](std::size_t at, std::size_t step) { compare(source.get(), at, device + at, step, gpu); });
 }
 
 void World::compare(int fd, std::uint64_t offset, const char* device, std::size_t size) const {
+  compare(fd, offset, device, size, gpu_);
+}
+
+void World::compare(int fd, std::uint64_t offset, const char* device, std::size_t size, const Gpu& gpu) const {
   std::vector<char> expected(size), arrived(size);
-  if (::pread(fd, expected.data(), size, static_cast<off_t>(offset)) != static_cast<ssize_t>(size)) {
-    throw Failure("the file is shorter than " + std::to_string(offset + size) + " bytes");
-  }
-  gpu_.to_host(arrived.data(), device, size);
+  read_exactly(fd, expected.data(), size, offset);
+  gpu.to_host(arrived.data(), device, size);
   if (expected != arrived) throw Failure(calls_.name + ": wrong bytes at offset " + std::to_string(offset));
 }
 

@@ -6,8 +6,10 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "bench/versus/calls.h"
 #include "bench/versus/gpu.h"
 #include "bench/versus/task.h"
@@ -16,6 +18,8 @@ namespace penstock::versus {
 
 // Called when everything is ready; returns when the clock may run.
 using Gate = std::function<void()>;
+
+core::UniqueFd open_plainly(const std::string& file);  // To read it without a library.
 
 double now();
 double cpu_seconds();  // Of this process, user and system.
@@ -28,11 +32,11 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   CUfileHandle_t get() const { return handle_; }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
   const Calls& calls_;
-  int fd_;
+  core::UniqueFd fd_;
   CUfileHandle_t handle_ = nullptr;
 };
 
@@ -68,11 +72,14 @@ class World {
   // Fills the first bytes of device memory: with what the file has; with something else; or compares them with it.
   void load(const std::string& file, std::size_t size);
   void spoil(std::size_t size);
-  void compare(const std::string& file, std::size_t size);
+  void compare(const std::string& file, std::size_t size) const;
+  void compare(const std::string& file, std::size_t size, const Gpu& gpu, const char* device) const;
   // Of one small request.
   void compare(int fd, std::uint64_t offset, const char* device, std::size_t size) const;
 
  private:
+  void compare(int fd, std::uint64_t offset, const char* device, std::size_t size, const Gpu& gpu) const;
+
   const Calls& calls_;
   Gpu& gpu_;
   char* memory_;
@@ -80,6 +87,20 @@ class World {
   char* pinned_;
   const Sample driver_open_;
   std::map<std::string, Handle> kept_;
+};
+
+// The file of a task, by its kept handle or by a fresh one.
+class Opened {
+ public:
+  Opened(const World& world, const std::string& file, int flags) : handle_(world.kept(file)) {
+    if (handle_ == nullptr) handle_ = &fresh_.emplace(world.calls(), file, flags);
+  }
+  const Handle& handle() const { return *handle_; }
+  void close() { fresh_.reset(); }
+
+ private:
+  const Handle* handle_;
+  std::optional<Handle> fresh_;
 };
 
 class Stopwatch {
