@@ -10,6 +10,7 @@
 
 #include "base/kept_text.h"
 #include "base/regular_file.h"
+#include "base/whole_transfer.h"
 #include "checksum/crc32c.h"
 #include "kv/format.h"
 
@@ -20,19 +21,7 @@ using core::Result;
 
 constexpr std::uint64_t kStep = std::uint64_t{1} << 20;
 static_assert(kStep % kRecordBytes == 0);
-
-// At the offset, or what there is up to the end of the file.
-Result<std::size_t> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return core::os_failure(errno, "read the store's journal");
-    if (count == 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  return done;
-}
+constexpr const char* kReadStep = "read the store's journal";
 
 // True if a replay may go on behind these bytes.
 bool ends_in_a_record(std::span<const std::byte> bytes) {
@@ -54,13 +43,13 @@ Result<Drive::Journal> read_journal_file(const std::string& path, std::uint64_t 
   }
   // Its first record is another one each time that the journal is written anew.
   std::byte first[kRecordBytes] = {};
-  Result<std::size_t> count = read_all(file->fd.get(), first, 0);
+  Result<std::size_t> count = core::read_all(file->fd.get(), first, 0, kReadStep);
   if (!count.ok()) return count.status();
   journal.identity = (std::uint64_t{core::crc32c(first)} << 32) ^ file->facts.st_ino;
   for (std::uint64_t at = offset; at < journal.file_bytes; at += kStep) {
     const std::size_t had = journal.bytes.size();
     journal.bytes.resize(had + std::min(kStep, journal.file_bytes - at));
-    count = read_all(file->fd.get(), std::span(journal.bytes).subspan(had), at);
+    count = core::read_all(file->fd.get(), std::span(journal.bytes).subspan(had), at, kReadStep);
     if (!count.ok()) return count.status();
     journal.bytes.resize(had + *count);
     if (*count < kStep || !ends_in_a_record(journal.bytes)) break;

@@ -14,6 +14,7 @@
 
 #include "base/new_file.h"
 #include "base/regular_file.h"
+#include "base/whole_transfer.h"
 #include "kv/journal_file.h"
 
 namespace penstock::kv {
@@ -24,6 +25,7 @@ using core::Status;
 
 constexpr mode_t kPrivate = 0600;         // A reader of a KV cache reads prompts.
 constexpr std::size_t kByCallerMost = 4;  // Requests: two chunks.
+constexpr const char* kWriteStep = "write the store's journal";
 
 Result<core::RegularFile> open_private(const std::string& path, int flags, const char* step) {
   return core::open_regular(path, flags | O_NOFOLLOW, kPrivate, step);
@@ -38,16 +40,6 @@ Status make_folder(const std::string& folder) {
   // Some file systems do not know how to flush a folder (EINVAL), as src/base/new_file.cc judges, too.
   if (parent.valid() && (fsync(parent.get()) == 0 || errno == EINVAL)) return core::success();
   return core::os_failure(errno, "flush the folder of the store's");
-}
-
-Status write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t count = pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return core::os_failure(count == 0 ? EIO : errno, "write the store's journal");
-    done += static_cast<std::size_t>(count);
-  }
-  return core::success();
 }
 
 }  // namespace
@@ -183,7 +175,7 @@ Result<Drive::Journal> SessionDrive::read_journal(std::uint64_t offset) {
 
 Status SessionDrive::write_journal(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (role_ == Role::memory) return core::success();
-  Status status = write_all(journal_.get(), bytes, offset);
+  Status status = core::write_all(journal_.get(), bytes, offset, kWriteStep);
   if (status.ok() && fdatasync(journal_.get()) != 0) status = core::os_failure(errno, "flush the store's journal");
   return status;
 }
@@ -194,7 +186,7 @@ Status SessionDrive::replace_journal(std::span<const std::byte> bytes) {
   options.mode = kPrivate;
   Result<std::unique_ptr<core::NewFile>> file = core::NewFile::create(path("journal"), options);
   if (!file.ok()) return file.status();
-  Status status = write_all((*file)->fd(), bytes, 0);
+  Status status = core::write_all((*file)->fd(), bytes, 0, kWriteStep);
   if (status.ok()) status = (*file)->publish(true);
   if (!status.ok() && !(*file)->is_published()) return status;
   journal_ = core::UniqueFd(fcntl((*file)->fd(), F_DUPFD_CLOEXEC, 0));

@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "base/missing_call.h"
+#include "base/whole_transfer.h"
 
 namespace penstock::core {
 namespace {
@@ -25,16 +26,6 @@ namespace {
 constexpr const char* kNameStep = "name the finished file";
 constexpr const char* kRenameStep = "rename the finished file";
 constexpr int kRemovalsMax = 100;
-
-bool write_all(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
 
 bool is_replaceable(int folder_fd, const std::string& name) {
   struct stat there {};
@@ -227,7 +218,8 @@ Status publish_with(const std::string& path, std::string_view content, mode_t mo
   if (!is_within_file_size_limit(content.size())) return os_failure(EFBIG, "write the file");
   Result<std::unique_ptr<NewFile>> file = NewFile::create(path, {.is_flushed = is_flushed});
   if (!file.ok()) return file.status();
-  if (!write_all((*file)->fd(), content)) return os_failure(errno, "write the file");
+  const Status written = write_all((*file)->fd(), std::as_bytes(std::span(content)), 0, "write the file");
+  if (!written.ok()) return written;
   // Whatever the umask is.
   if (::fchmod((*file)->fd(), mode) != 0) return os_failure(errno, "set the file's mode");
   const Status status = (*file)->publish(true);

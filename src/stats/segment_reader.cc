@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/regular_file.h"
+#include "base/whole_transfer.h"
 #include "stats/layout.h"
 
 namespace penstock::core {
@@ -24,14 +25,9 @@ constexpr std::size_t kSegmentBytesMax = 8 << 20;  // Ten times what this versio
 
 // True if all of it could be read. The kernel copies aligned words as a whole, so a counter that grows meanwhile has
 // its value from before or after.
-bool read_all(int fd, std::byte* memory, std::size_t size) {
-  for (std::size_t at = 0; at < size;) {
-    const ssize_t got = ::pread(fd, memory + at, size - at, static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += static_cast<std::size_t>(got);
-  }
-  return true;
+bool read_whole(int fd, std::byte* memory, std::size_t size) {
+  const Result<std::size_t> count = read_all(fd, {memory, size}, 0, kStep);
+  return count.ok() && *count == size;
 }
 
 // Bytes that keeping it takes, about.
@@ -66,7 +62,7 @@ Result<SegmentReader::Opened> SegmentReader::open(int folder, const char* name, 
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return failure(Code::bad_setting, kStep);
   StatsHeader header;
   if (facts.st_size < static_cast<off_t>(sizeof header) || facts.st_size > static_cast<off_t>(kSegmentBytesMax) ||
-      !read_all(opened.fd.get(), reinterpret_cast<std::byte*>(&header), sizeof header)) {
+      !read_whole(opened.fd.get(), reinterpret_cast<std::byte*>(&header), sizeof header)) {
     return failure(Code::bad_setting, kStep);
   }
   if (std::memcmp(header.magic, kStatsMagic, sizeof header.magic) != 0) return failure(Code::bad_setting, kStep);
@@ -82,7 +78,7 @@ Result<StatsSnapshot> SegmentReader::read(const Opened& opened, LookBudget& budg
   if (buffer_ == nullptr) buffer_.reset(new (std::nothrow) Line[kSegmentBytesMax / sizeof(Line)]);
   if (buffer_ == nullptr) return os_failure(ENOMEM, kStep);
   std::byte* const memory = buffer_[0].bytes;
-  if (!read_all(opened.fd.get(), memory, opened.size)) return failure(Code::bad_setting, kStep);
+  if (!read_whole(opened.fd.get(), memory, opened.size)) return failure(Code::bad_setting, kStep);
   Result<StatsSnapshot> snapshot = read_segment({memory, opened.size});
   if (!snapshot.ok()) return snapshot;
   if (!budget.take(&LookLimits::kept_bytes, memory_of(*snapshot))) return failure(Code::limit, kStep);

@@ -16,6 +16,7 @@
 #include "base/missing_call.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
+#include "base/whole_transfer.h"
 
 namespace penstock::core {
 namespace {
@@ -26,26 +27,13 @@ Status errno_at(int error, const std::string& step, const std::string& path) {
   return os_failure(error, kept_text(step + " " + printable(path), "use a file of the striped object"));
 }
 
-// Reads as much as there is; returns an errno below 0 where it fails.
-ssize_t read_at(int fd, std::string& text, std::uint64_t offset) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got = ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return -errno;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  return static_cast<ssize_t>(done);
-}
-
 Result<Manifest> read_manifest(const std::string& name) {
   const RegularFile file = open_regular_file(name);
   if (file.error != 0) return errno_at(file.error, "open the manifest", name);
   std::string text(kManifestBytesMax + 1, '\0');
-  const ssize_t got = read_at(file.fd.get(), text, 0);
-  if (got < 0) return errno_at(static_cast<int>(-got), "read the manifest", name);
-  text.resize(static_cast<std::size_t>(got));
+  const Result<std::size_t> got = read_all(file.fd.get(), std::as_writable_bytes(std::span(text)), 0, "read");
+  if (!got.ok()) return errno_at(got.status().code, "read the manifest", name);
+  text.resize(*got);
   if (text.size() <= kManifestBytesMax) return parse_manifest(text, name);
   return bad_stripe("open the striped object " + printable(name) + ": it is larger than 256 KiB, so no manifest");
 }
@@ -62,9 +50,9 @@ Status check_member(const Manifest& manifest, std::uint32_t member, int fd, cons
                       "it has " + std::to_string(facts.st_size) + " bytes instead of " + std::to_string(expected));
   }
   std::string found(kTrailerBytes, '\0');
-  const ssize_t got = read_at(fd, found, offset);
-  if (got < 0) return errno_at(static_cast<int>(-got), "read", manifest.files[member]);
-  if (got == static_cast<ssize_t>(kTrailerBytes) && found == trailer_of(manifest, member)) return success();
+  const Result<std::size_t> got = read_all(fd, std::as_writable_bytes(std::span(found)), offset, "read");
+  if (!got.ok()) return errno_at(got.status().code, "read", manifest.files[member]);
+  if (*got == kTrailerBytes && found == trailer_of(manifest, member)) return success();
   return bad_member(manifest, member, trailer_fault(manifest, member, found));
 }
 
@@ -113,14 +101,9 @@ Status write_trailer(int fd, const Manifest& manifest, std::uint32_t member) {
   return errno_at(put < 0 ? errno : EIO, "write", manifest.files[member]);
 }
 
-Status write_all_at(int fd, const std::string& text, std::uint64_t offset, const std::string& path) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t put = ::pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return errno_at(put < 0 ? errno : EIO, "write", path);
-    done += static_cast<std::size_t>(put);
-  }
-  return success();
+Status write_whole(int fd, const std::string& text, const std::string& path) {
+  const Status status = write_all(fd, std::as_bytes(std::span(text)), 0, "write");
+  return status.ok() ? status : errno_at(status.code, "write", path);
 }
 
 }  // namespace
@@ -185,8 +168,7 @@ NewStripe::~NewStripe() {
 Status NewStripe::publish_manifest(mode_t mode) {
   Result<std::unique_ptr<NewFile>> file = NewFile::create(name_, {.mode = mode});
   if (!file.ok()) return file.status();
-  if (const Status status = write_all_at((*file)->fd(), manifest_text(manifest_), 0, name_); !status.ok())
-    return status;
+  if (const Status status = write_whole((*file)->fd(), manifest_text(manifest_), name_); !status.ok()) return status;
   const Status status = (*file)->publish(replace_);
   is_published_ = (*file)->is_published();
   return status;
