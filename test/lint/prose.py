@@ -26,7 +26,6 @@ AT_MOST = {
     "src/engine": 4,
     "src/frontend": 4,
     "src/path": 19,
-    "tools/bench": 22,
     "tools/check": 42,
     "tools/common": 6,
     "tools/demo": 3,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock bench`: what it measures, how often, and what it says of how sure it is.
+// The built `penstock bench`: its measurements, how often it makes them, and how sure it says it is.
 #include <nlohmann/json.hpp>
 #include <sstream>
 

@@ -127,7 +127,7 @@ struct Side {
   std::string name;
   Bench bench;
   BenchOutcome outcome;
-  std::vector<double> rates;  // Of each turn.
+  std::vector<double> rates;  // Each turn's.
 };
 
 void print_sides(const Side& a, const Side& b) {

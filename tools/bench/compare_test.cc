@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock bench --compare`. What it says of the time is looked at only where results are made up.
+// The built `penstock bench --compare`. Its words about time are looked at only where results are made up.
 #include <nlohmann/json.hpp>
 
 #include "fakes/tool_world.h"
@@ -13,7 +13,7 @@ using Words = std::vector<std::string>;
 
 class BenchCompare : public Tool {
  protected:
-  // As a run of bench would have left it.
+  // Writes a result like that of a run of bench.
   void make_result(const std::string& name, double low, double rate, double high) {
     const Json result = {{"settings", {{"rw", "read"}, {"block_size", 4096}}},
                          {"result",

@@ -40,7 +40,7 @@ class BenchDevice : public Tool {
 };
 
 TEST_F(BenchDevice, ThatIsInUseIsNotWrittenOver) {
-  const UniqueFd holder(open(device_.c_str(), O_RDWR | O_EXCL | O_CLOEXEC));  // As mount(2) does.
+  const UniqueFd holder(open(device_.c_str(), O_RDWR | O_EXCL | O_CLOEXEC));  // mount(2) does the same.
   ASSERT_TRUE(holder.valid());
   for (const char* more : {"--overwrite", "--direct"}) {
     const Finished done =

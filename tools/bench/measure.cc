@@ -19,7 +19,7 @@
 namespace penstock::tools {
 namespace {
 
-// What ends a measurement before its longest time: the interval's half, as a part of the rate.
+// An interval whose half is this part of the rate ends a measurement before its longest time.
 constexpr double kNarrow = 0.03;
 constexpr double kWarmUpSeconds = 0.25;
 
@@ -72,7 +72,7 @@ void TimeLog::add(double measured_before, const Interval& interval) {
 
 double Measured::share_of_others() const { return share_of_processors(others_seconds, wall_seconds); }
 
-// What waits for a drive loses less to others than what computes, or would if it were let.
+// A measurement that waits for a drive loses less to others than one that computes, or would if it were let.
 double Measured::harm_by_others() const {
   if (result.seconds <= 0) return 0;
   return share_of_others() * std::min(1.0, (result.cpu_seconds + result.waiting_seconds) / result.seconds);

@@ -19,16 +19,16 @@ namespace penstock::tools {
 
 struct Measured {
   JobResult result;                          // All that the clock saw.
-  std::vector<Stretch> stretches;            // Of that, in order.
+  std::vector<Stretch> stretches;            // The same time in order.
   std::vector<Stretch> with_fsync;           // One for each pass of writes.
-  double flush_seconds = 0;                  // Of all fsyncs.
+  double flush_seconds = 0;                  // All fsyncs'.
   unsigned passes = 0;                       // 0: in one go.
   std::optional<std::uint64_t> drive_bytes;  // Fetched from drives meanwhile.
   double wall_seconds = 0;                   // With what is done before the clock runs and after it,
   double others_seconds = 0;                 // and the CPU time of other programs in that time.
   std::optional<std::uint64_t> verified_bytes;
 
-  // Of the machine's processors, what other programs had.
+  // Other programs' part of the machine's processors.
   double share_of_others() const;
   double harm_by_others() const;  // The part of it that this measurement may have missed.
   // Reaches up to what the rate could have been without the other programs.
@@ -37,8 +37,8 @@ struct Measured {
   void add(const JobResult& run);
 };
 
-// bench --log: what was done in each interval of the measured time, as CSV. The file is there when the measurement is
-// over, also where it was interrupted.
+// bench --log: the bytes and latencies of each interval of the measured time, as CSV. The file is there when the
+// measurement is over, also if it was interrupted.
 class TimeLog {
  public:
   TimeLog(const std::string& path, bool overwrite) : file_(path, overwrite) {}

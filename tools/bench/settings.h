@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock bench` was asked for, as values; and as words, for comparisons and sweeps: "direct", "bs=4M,depth=4",
+// The orders of `penstock bench` as values; and as words, for comparisons and sweeps: "direct", "bs=4M,depth=4",
 // "PENSTOCK_POLICY=throughput".
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace penstock::tools {
 
 struct BenchSettings {
-  std::vector<std::string> files;  // As they were given: files, and folders with files below them.
+  std::vector<std::string> files;  // The user's words: files, and folders with files below them.
   std::string operation = "read";  // read, write, randread, randwrite
   std::uint64_t block_size = 1 << 20;
   std::uint64_t size = 0;  // 0: to the end of the file.
@@ -48,7 +48,7 @@ struct BenchSettings {
   std::vector<std::string> sweep;    // "bs=4k,64k", ...
   bool csv = false;
   std::string html;
-  std::string progress;  // What the line on a terminal begins with; "": the operation.
+  std::string progress;  // The beginning of the line on a terminal; "": the operation.
   // How long a measurement takes without --time and --repeat.
   double seconds_least = 2, seconds_most = 5;
 

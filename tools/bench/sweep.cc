@@ -15,7 +15,7 @@ namespace penstock::tools {
 namespace {
 
 constexpr std::size_t kCellsMost = 1000;
-constexpr double kSecondsLeast = 1, kSecondsMost = 2;  // Of a cell.
+constexpr double kSecondsLeast = 1, kSecondsMost = 2;  // For one cell.
 
 std::vector<Axis> axes_of(const std::vector<std::string>& words) {
   std::vector<Axis> axes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock bench --versus`: our library against itself, on host memory. What it says of the time is not looked at.
+// `penstock bench --versus`: our library against itself, on host memory. Its words about time are not looked at.
 #include <nlohmann/json.hpp>
 
 #include "fakes/tool_world.h"
