@@ -26,7 +26,7 @@ AT_MOST = {
     "src/engine": 4,
     "src/frontend": 4,
     "src/path": 19,
-    "tools/check": 42,
+    "tools/check": 35,
     "tools/common": 6,
     "tools/demo": 3,
     "tools/doctor": 33,

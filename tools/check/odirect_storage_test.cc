@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock odirect` and `penstock explain` say of storage on captured machines beyond what a try shows: pages of
-// test/fixtures/storage, which PENSTOCK_REGENERATE=1 writes anew for people to judge.
+// The answers of `penstock odirect` and `penstock explain` about storage on captured machines, beyond those of a try:
+// pages of test/fixtures/storage, which PENSTOCK_REGENERATE=1 writes anew for people to judge.
 #include <nlohmann/json.hpp>
 #include <regex>
 

@@ -56,7 +56,7 @@ TEST_F(Odirect, MemoryHasNoDirectWay) {
   }
 }
 
-// What is known of file systems, where scripts/with_filesystems has mounted some.
+// Facts of file systems, if scripts/with_filesystems has mounted some.
 TEST_F(Odirect, FileSystemsAreToldApart) {
   const char* const dirs = std::getenv("PENSTOCK_TEST_DIRS");
   std::istringstream listed(dirs == nullptr ? "" : dirs);

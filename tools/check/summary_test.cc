@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock validate` tells first: causes apart from what follows from them, with the places that they are about.
+// The first words of `penstock validate`: causes apart from findings that follow from them, with their places.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -11,13 +11,13 @@
 namespace penstock::tools {
 namespace {
 
-// What is told before all rows.
+// The text before all rows.
 std::string summary_of(const std::string& text) {
   const std::size_t begin = text.find('\n') + 1;
   return text.substr(begin, text.find("\nLayer 1") - begin);
 }
 
-// PENSTOCK_REGENERATE=1 writes them anew; what changed is then for people to judge.
+// PENSTOCK_REGENERATE=1 writes them anew; people have to judge the changes then.
 TEST_F(Validate, WhatIsToldFirstIsAsItWasTold) {
   for (const char* machine : {"nvme-without-hooks", "cufile-denylist", "roce-faults", "data-journal", "kernel-5-4",
                               "guest-tcp", "no-device-nodes", "static-bar1-off"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the built `penstock validate` says of remote storage by its kind, and of drivers that nvidia-fs lists.
+// The answers of the built `penstock validate` about kinds of remote storage, and about drivers that nvidia-fs lists.
 #include <tuple>
 
 #include "fakes/validate_world.h"

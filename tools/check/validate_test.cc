@@ -24,7 +24,7 @@ TEST_F(Validate, EveryRowIsWholeAndEveryFailureHasItsRemedy) {
       EXPECT_EQ(row["state"] == "fail" && row["remedy"] == "", false) << machine << row.dump();
       ++counts[row["state"]];
     }
-    counts["unknown"] += std::exchange(counts["warn"], 0);  // As the name of the last release has them.
+    counts["unknown"] += std::exchange(counts["warn"], 0);  // The last release counted warnings as unknown.
     EXPECT_FALSE(told["counts"].contains("warn"));
     for (const auto& [state, count] : told["counts"].items())
       EXPECT_EQ(count, counts[state]) << machine << " " << state;
