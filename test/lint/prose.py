@@ -27,7 +27,7 @@ AT_MOST = {
     "src/frontend": 4,
     "src/path": 19,
     "tools/check": 35,
-    "tools/common": 6,
+    "tools/common": 1,
     "tools/demo": 3,
     "tools/doctor": 33,
     "tools/explain": 1,

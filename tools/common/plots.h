@@ -20,7 +20,7 @@ void require_plots(std::string_view page);
 // The page with the data in it.
 std::string page_with(std::string_view page, const Json& data);
 
-// How what was measured is told: as text or JSON, and besides as a page.
+// The forms of a result: text or JSON, and besides a page.
 struct OutputOptions {
   bool json = false;
   std::string html;
@@ -30,7 +30,7 @@ void add_output_options(CommandLine& command, OutputOptions& options);
 
 class Output {
  public:
-  // Begins the page's file: whether there can be one shows before anything is measured.
+  // Begins the page's file: a folder that refuses it shows before anything is measured.
   Output(const OutputOptions& options, std::string_view page);
   // is_text_alone: no line tells of the page.
   void show(const Text& text, const Json& json, bool is_text_alone = false);
