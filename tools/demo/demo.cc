@@ -50,17 +50,17 @@ struct DemoSettings {
 // A path that is forced.
 struct DemoWay {
   std::string path;
-  std::string how;  // "io_uring, O_DIRECT"; "" where there is only one way.
+  std::string how;  // "io_uring, O_DIRECT"; "" if there is only one way.
   SessionSettings session;
   bool host_memory = false;
   bool can_write = true;
-  int reason = 0;         // Why the best path before this one is refused here: as a transfer would report it,
+  int reason = 0;         // Why the best path before this one is refused here: a transfer would report it,
   int refused_path = -1;  // were this way not forced. -1: no path before it is refused.
 };
 
 struct MissingWay {
   std::string what;    // "p2pdma", "bounce write", "O_DIRECT"
-  std::string reason;  // The stable name; "" where there is none.
+  std::string reason;  // The stable name, or "".
   std::string sentence;
   std::string remedy;
 };
