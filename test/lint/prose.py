@@ -28,7 +28,6 @@ AT_MOST = {
     "src/path": 19,
     "tools/check": 35,
     "tools/common": 1,
-    "tools/doctor": 33,
     "tools/explain": 1,
     "tools/prepare": 7,
     "tools/serve": 1,

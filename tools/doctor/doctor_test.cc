@@ -96,7 +96,7 @@ TEST_F(DoctorTest, WhatTheEnvironmentSetsIsTold) {
 
 TEST_F(DoctorTest, PagesOfWhichTheKernelDoesNotTellStayInThePageCache) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
-  fs::permissions(root_, fs::perms::all);  // Of a file of root's the kernel tells nobody else what is cached.
+  fs::permissions(root_, fs::perms::all);  // The kernel tells only root which parts of root's file are cached.
   make("data", 8 << 20);
   const Finished done = run({"explain", "--measure", "data", "--time", "0.1", "--json"}, [] { (void)!setuid(65534); });
   ASSERT_EQ(done.exit_code, 0) << done.err;

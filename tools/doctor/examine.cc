@@ -20,13 +20,13 @@
 namespace penstock::tools {
 namespace {
 
-constexpr std::uint64_t kWarmedMost = std::uint64_t{512} << 20;  // Of files of which nothing is cached.
+constexpr std::uint64_t kWarmedMost = std::uint64_t{512} << 20;  // For files of which nothing is cached.
 constexpr unsigned kManyThreads = 4;
 
-// For a part of the way: what the machine gives, whatever the environment sets.
+// Opens a session for a part of the way: the machine's speed, whatever the environment sets.
 Session open_part(const char* direct_io) { return Attempt{.trial = {}, .without = speed_settings()}.open(direct_io); }
 
-// As a shell takes it.
+// Quotes a word for a shell.
 std::string quoted(const std::string& word) {
   constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+,:=@%*?[]";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
@@ -75,8 +75,8 @@ class Warmed {
   std::vector<Piece> pieces_;
 };
 
-// Carries the measurements out, one after another. Each way has a session of its own, as a program would that goes that
-// way: what a session has learnt of a slow drive is wrong for the page cache, and what it has learnt of one thread for
+// Carries the measurements out, one after another. Each way has a session of its own, like a program that goes that
+// way: a session's experience of a slow drive is wrong for the page cache, and its experience of one thread for
 // four.
 class Examiner {
  public:
@@ -112,7 +112,7 @@ class Examiner {
     double Trial::*speed;                // Where a trial keeps how fast it was,
     std::optional<Ratio> Trial::*doubt;  // or how fast it may have been.
     bool is_cold = false;                // None of the pieces is cached.
-    bool is_as_programs_read_it = true;  // What read(2) would do.
+    bool is_as_programs_read_it = true;  // read(2) would do the same.
   };
   struct Rates {
     Rate part, whole, plain;
@@ -153,7 +153,7 @@ class Examiner {
     return {rates[0], rates[1], source.is_as_programs_read_it ? rates.back() : Rate{}};
   }
 
-  // What is cached is read past the page cache where there is nothing else.
+  // Cached pieces are read past the page cache if there are no others.
   void measure_cold() {
     const bool is_cold = !survey().uncached.empty();
     const std::vector<Piece>& pieces = is_cold ? survey().uncached : survey().cached;

@@ -25,7 +25,7 @@ constexpr std::uint64_t kReadSize = std::uint64_t{16} << 20;  // Of read(2).
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Where pieces of files arrive, and the file that is open. Of one thread.
+// The memory where pieces of files arrive, and the file that is open. Used by one thread.
 class Reader {
  public:
   Reader(const Survey& survey, const Way& way, Arena arena)
@@ -76,7 +76,7 @@ class Reader {
   std::optional<File> file_;
 };
 
-// What one thread has done in one turn. Only its requests count, not what it does between them.
+// The work of one thread in one turn. Only its requests count, not its work between them.
 struct Done {
   std::uint64_t bytes = 0;
   double busy_seconds = 0;
@@ -103,7 +103,7 @@ struct PageCacheRestorer {
   }
 };
 
-// What the threads of one turn share.
+// Shared by the threads of one turn.
 struct Turn {
   Pieces& pieces;
   const double seconds;
@@ -187,7 +187,7 @@ double Rate::slowest() const { return *std::min_element(turns.begin(), turns.end
 double Rate::fastest() const { return *std::max_element(turns.begin(), turns.end()); }
 
 void Rate::settle() {
-  double inverse = 0;  // Turns last alike: what counts is how long a byte takes on average.
+  double inverse = 0;  // Turns last alike: the average time of a byte counts.
   for (const double turn : turns) inverse += 1 / std::max(turn, 1e-9) / static_cast<double>(turns.size());
   bytes_per_second = 1 / inverse;
 }

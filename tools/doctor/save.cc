@@ -77,7 +77,7 @@ class Writer {
     posix_fadvise(prepared_->fd(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
-  // Seconds for so many bytes, the flush included; what is prepared for them is not.
+  // Seconds for so many bytes, the flush included; preparing the file is not.
   double write(std::uint64_t size, Tally& tally) {
     std::unique_ptr<NewFile> fresh;
     if (!way_.is_prepared) fresh = std::make_unique<NewFile>(name_, 0);
@@ -182,7 +182,7 @@ std::vector<Attempt> attempts_on(const ExamineSettings& settings, bool can_be_di
   return attempts;
 }
 
-// Each way has a session of its own: what one has learnt of new files is wrong for others.
+// Each way has a session of its own: a session's experience of new files is wrong for others.
 void measure(Examination& found, const ExamineSettings& settings, const Session& session) {
   Progress progress("doctor");
   unsigned turns = 0;

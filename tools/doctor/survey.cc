@@ -32,11 +32,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What is cached to more than this part counts as cached, and so for what is not: a request's ends share pages.
+// A piece that is cached to more than this part counts as cached, and so for uncached: a request's ends share pages.
 constexpr double kNearlyAll = 0.98;
-constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // Where each large one is partly cached.
+constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // If each large one is partly cached.
 
-// What is cached to less than `enough`, and to more than the rest of it, is on neither list.
+// A piece that is cached to less than `enough`, and to more than the rest of it, is on neither list.
 void sort_pieces(Survey& survey, std::size_t number, std::uint64_t piece_size, double enough) {
   const Shard& shard = survey.shards[number];
   const Source source(shard.path);
@@ -68,7 +68,7 @@ void add_shard(Survey& survey, const std::string& path, Parts& parts) {
   for (std::size_t i = 0; i < source.files().size(); ++i) {
     const OpenFile& file = source.files()[i];
     const std::uint64_t bytes = source.bytes_in(i);
-    const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // What stat(2) counts in.
+    const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // stat(2) counts in such blocks.
     survey.allocated += file.is_block_device() ? bytes : std::min(blocks, bytes);
     if (bytes > 0) parts[file.is_block_device() ? file.facts.st_rdev : file.facts.st_dev].push_back({file.path, bytes});
     if (source.is_object()) shard.members.push_back(file.path);

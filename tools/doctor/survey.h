@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is to be loaded: its files, which parts of them are in the page cache, and where they lie. Nothing is measured.
+// The load to come: its files, which parts of them are in the page cache, and where they lie. Nothing is measured.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace penstock::tools {
 
-constexpr std::uint64_t kPieceSize = std::uint64_t{64} << 20;  // Of one request at most.
+constexpr std::uint64_t kPieceSize = std::uint64_t{64} << 20;  // The most for one request.
 
 // One thing to load, opened: a file, or the striped object of a manifest, which is one object in a file on each of
-// several drives. What is asked of the kernel (what is cached, read(2)) is asked of the files that have the bytes.
+// several drives. Questions to the kernel (which bytes are cached, read(2)) go to the files that have the bytes.
 class Source {
  public:
   // Throws a Failure for what cannot be opened, and for an object of which a member is not what it should be.
@@ -46,13 +46,13 @@ class Source {
 
  private:
   using Visit = std::function<void(const OpenFile& file, std::uint64_t offset, std::uint64_t size)>;
-  // What each file has of a range is one range of its own.
+  // A file's part of a range is one range of its own.
   void each_part(std::uint64_t offset, std::uint64_t size, const Visit& visit) const;
 
   std::string path_;
   bool is_object_ = false;
   std::vector<OpenFile> files_;
-  core::StripeLayout layout_;  // Of a file: one member.
+  core::StripeLayout layout_;  // A file has one member.
 };
 
 // Without those that are members of an object that is among them: they would count twice.
@@ -60,7 +60,7 @@ std::vector<std::string> without_members(const std::vector<std::string>& files);
 
 // One request of a load: a part of one file.
 struct Piece {
-  std::size_t shard = 0;  // Of which file.
+  std::size_t shard = 0;  // The file's number.
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
   std::uint64_t cached = 0;  // Bytes of it, when it was looked at.
@@ -70,13 +70,13 @@ struct Shard {
   std::string path;
   std::uint64_t size = 0;
   std::optional<std::uint64_t> cached;  // Bytes in the page cache; nothing where the kernel does not tell.
-  std::vector<std::string> members;     // Of a striped object, whose manifest the path is; of a file none.
+  std::vector<std::string> members;     // A striped object's, whose manifest the path is; a file has none.
 };
 
 // A file system that holds some of the files, seen through the largest of these.
 struct Place {
   std::string file;
-  std::uint64_t bytes = 0;  // Of all files there.
+  std::uint64_t bytes = 0;  // All files' there.
   Explanation told;
 };
 
@@ -84,7 +84,7 @@ struct Place {
 struct Bus {
   std::string name;  // "nvme0n1", "GPU 0"
   core::PciDevice device;
-  std::string relation;  // Of a drive, to the GPU: "below one switch", ...; "" where either is not seen.
+  std::string relation;  // A drive's, to the GPU: "below one switch", ...; "" if either is not seen.
 };
 
 struct Survey {
@@ -93,7 +93,7 @@ struct Survey {
   std::vector<Piece> cached, uncached;
   std::uint64_t bytes = 0;
   std::uint64_t cached_bytes = 0;
-  std::uint64_t allocated = 0;  // Of the bytes: the others are holes.
+  std::uint64_t allocated = 0;  // The part of the bytes that is not holes.
   bool is_residency_known = true;
   std::vector<Place> places;
   std::vector<Bus> buses;
@@ -101,9 +101,9 @@ struct Survey {
   Json device_facts;
   bool has_gpu = false;  // No host memory stands in for it.
   std::uint64_t memory_available = 0;
-  unsigned cpus = 1;      // Of the machine.
-  double cpu_limit = 1;   // Of their time that this process may use, in CPUs;
-  bool is_quota = false;  // by a quota, not by its CPU set.
+  unsigned cpus = 1;      // The machine's.
+  double cpu_limit = 1;   // Their time that this process may use, in CPUs,
+  bool is_quota = false;  // limited by a quota, not by its CPU set.
 };
 
 // The session must have the GPU. Files that cannot be read are Failures: a load would fail, too.
