@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What all who look at stores use: the tool's own library as stores want it (kv/session_drive.h), its failures as the
-// tool tells them, and chunks in batches that fit into a bounded piece of host memory, for those who read all of them.
+// Shared by the commands that look at stores: the tool's own library as stores want it (kv/session_drive.h), its
+// failures as the tool tells them, and chunks in batches that fit into a bounded piece of host memory, to read all of
+// them.
 #pragma once
 
 #include <sys/uio.h>
