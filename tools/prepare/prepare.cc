@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock explain --fix: allocates all of a file before anybody writes to it, so that direct writes stay direct, and
-// settles its size last. A new file gets its name when it is ready. Of an existing one no byte changes: only holes and
-// what lies past its end are allocated, and --written puts zeros where zeros are read anyway; a lease sees to it that
-// nobody else writes to it meanwhile.
+// penstock explain --fix: allocates all of a file before any program writes to it, so that direct writes stay direct,
+// and settles its size last. A new file gets its name when it is ready. An existing one keeps every byte: only holes
+// and the part past its end are allocated, and --written puts zeros where zeros are read anyway; a lease keeps other
+// programs from writing to it meanwhile.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -33,8 +33,8 @@
 namespace penstock::tools {
 namespace {
 
-// Who wants to open the file waits, for as long as the system lets them. Throws Failure where somebody has it open.
-// A lease of a file: while it holds, nobody else has the file open.
+// A lease of a file: while it holds, no other program has the file open. A program that wants to open it waits, for as
+// long as the system lets it. Throws Failure if one has it open already.
 class Lease {
  public:
   Lease(const std::string& path, int fd);  // Both outlive it.
@@ -116,7 +116,7 @@ std::uint64_t round_up(std::uint64_t size) { return (size + kZeroBlock - 1) / kZ
 
 // ---- Can it help?
 
-// What preparing does away with, or has nothing to do with.
+// True for findings that preparing neither removes nor changes.
 bool is_beyond_help(const core::Finding& finding) {
   return finding.stops() && finding.obstacle != core::Obstacle::inline_data;
 }
@@ -133,7 +133,7 @@ void refuse_where_useless(const std::string& path, int fd) {
 
 // ---- Allocation
 
-// So that a full disk shows before anything is taken: what a failing allocation has taken of holes is not given back.
+// A full disk shows before anything is taken: blocks that a failing allocation has put into holes are not given back.
 void check_space(const std::string& path, int fd, std::uint64_t size) {
   struct stat file {};
   struct statvfs file_system {};
@@ -174,7 +174,7 @@ struct Prepared {
   DirectAnswer answer;
 };
 
-// What is left to say, and that the file system has kept its word.
+// Tells the rest, and that the file system has kept its word.
 DirectAnswer look_again(const std::string& path, int fd, std::uint64_t size) {
   DirectAnswer answer = ask_direct(fd, {core::Op::write, 0, 0, ""});
   if (answer.file.extents.is_known && answer.file.extents.hole_bytes > 0) {
@@ -209,9 +209,9 @@ std::uint64_t allocated_bytes(int fd) {
   return fstat(fd, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
 }
 
-// Takes back what was added past the old end, where nobody else can have come to use it. What was put into holes cannot
-// be told from what was there, so it stays; every byte reads as before. The lease is still held, so that what is said
-// of the file is so.
+// Takes back the blocks that were added past the old end, if no other program can have come to use them. Blocks that
+// were put into holes cannot be told from older ones, so they stay; every byte reads as before. The lease is still
+// held, so that the words about the file are true.
 [[noreturn]] void fail_half_way(const Failure& failure, const OpenFile& file, Lease& lease, std::uint64_t had) {
   const int fd = file.fd.get();
   const bool is_ours = lease.keeps_others_out();

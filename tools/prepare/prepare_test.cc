@@ -203,7 +203,7 @@ TEST_F(PrepareInterfered, WhoOpensTheFileMeanwhileGetsItAsItWas) {
   }
 }
 
-// As when the other program waited for longer than the kernel lets it: how long that is cannot be known there.
+// The other program may have waited for longer than the kernel lets it: the time it waits cannot be known there.
 TEST_F(PrepareInterfered, WhereTheOtherMayHaveItOpenItIsNotCutBackAndThatIsSaid) {
   const auto without_the_time = [] {
     const unsigned user = geteuid() == 0 ? 0 : CLONE_NEWUSER;
