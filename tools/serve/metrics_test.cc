@@ -38,7 +38,7 @@ NodeFacts facts_of_gpu_node() {
   return facts;
 }
 
-// What is served must be well-formed in both formats, and say the same.
+// Served pages must be well-formed in both formats, and say the same.
 PrometheusPage page_of(const NodeView& node) {
   const std::string open = metrics_text(node, MetricFormat::openmetrics);
   const std::string plain = metrics_text(node, MetricFormat::prometheus);
