@@ -29,7 +29,6 @@ AT_MOST = {
     "tools/check": 35,
     "tools/common": 1,
     "tools/explain": 1,
-    "tools/suite": 3,
 }
 
 FOLDERS = ("src/", "facts/", "tools/", "kv/", "python/native/")

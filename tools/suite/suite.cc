@@ -31,7 +31,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr double kRoom = 1.05;  // Of the bytes, for what the file system needs itself.
+constexpr double kRoom = 1.05;  // For the bytes, and for the file system's own.
 constexpr unsigned kTurnsMost = 100;
 
 constexpr const char* kExamples =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock bench --suite`: what it prints, and what it leaves behind.
+// The built `penstock bench --suite`: its output, and the files that it leaves behind.
 #include <csignal>
 #include <nlohmann/json.hpp>
 
