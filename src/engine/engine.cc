@@ -17,7 +17,7 @@ constexpr std::uint64_t kShareMin = 2u << 20;
 // Brief reads, which are over before chunks of that size could follow one another, are cut by the threads that there
 // are: a caller alone took 340 to 410 us to bounce 2 MiB, and takes 155 with others (one H100, 16 CPUs, 2026-11-26).
 constexpr std::uint64_t kBriefShareMin = 256u << 10;
-constexpr std::uint64_t kPartAlign = 2u << 20;   // Of a request that the tuner cuts.
+constexpr std::uint64_t kPartAlign = 2u << 20;   // For a request that the tuner cuts.
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 // Writers of one file queue up behind its inode's lock when the page cache takes part.
@@ -112,7 +112,7 @@ void Engine::warm_up(Device& device) {
 }
 
 void Engine::count(const Report& report, Op op) {
-  // What is forced although it is not direct is told from what is.
+  // A path that is forced although it copies is counted apart from a direct one.
   const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;
   counters_.add(report.path, is_forced ? report.path_reason : report.reason, op, report.bytes - report.bounced_bytes);
   if (report.direct_bytes > 0) counters_.add_direct(report.path, op, report.direct_bytes);
@@ -147,8 +147,8 @@ void Engine::move_small(Flight& flight, ChannelPool& pool) {
   else flight.fail(loan.status());
 }
 
-// What the threads of a brief read take at a time; 0 where it is none. A brief read is copied by CPUs out of the page
-// cache, with threads to spare for it, and so short that channels of small requests do, each for one chunk at a time.
+// The bytes that threads of a brief read take at a time; 0 if it is none. A brief read is copied by CPUs out of the
+// page cache, with threads to spare, and so short that channels of small requests do, each for a chunk at a time.
 std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   const RoutedRequest& request = flight.request;
   if (request.op != Op::read || request.size < 2 * kBriefShareMin || !is_tuned(flight)) return 0;
@@ -200,7 +200,7 @@ void Engine::move_at_once(Flight& flight, ChannelPool& pool) {
   }
 }
 
-// In parts, while the tuner is still trying; as one, when it has found out.
+// Moves it in parts while the tuner is still trying, and as one when it has found out.
 void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) {
   const std::uint64_t size = flight.request.size;
   const Tuner::Kind kind{flight.request.op, flight.plan().middle_way(), size};
