@@ -52,7 +52,7 @@ Queue::~Queue() {
   session.remove(this);
 }
 
-// No more of it is the session's after that. What is done can still be reaped.
+// Nothing of it belongs to the session after that. Completions can still be reaped.
 void Queue::stop() {
   const MutexLock lock(mutex_);
   session_->engine().leave_budgets(this);
@@ -230,7 +230,7 @@ void Queue::enqueue(OwnChannel& own, const Task& task) {
   else own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
 }
 
-// What waits for a channel that has broken will never have its turn: it fails here, so that nobody waits for it.
+// Chunks that wait for a broken channel will never have their turn: they fail here, so that no caller waits for them.
 void Queue::flush(OwnChannel& own) {
   while (own.count > 0 && (own.channel->has_room() || own.channel->is_broken())) {
     const Task task = own.backlog[own.head];
@@ -340,7 +340,7 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
     mutex_.assume_held();
     return std::min({std::size_t{least}, room, pending_.size() - free_.size()});
   };
-  // Who waits anyway looks and waits by one call of the kernel's.
+  // A caller that waits anyway looks and waits by one system call.
   if (done_.size() >= wanted() || deadline) (void)poll_all(false);
   while (done_.size() < wanted() && poll_until(deadline)) {
   }
@@ -355,7 +355,7 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   return count;
 }
 
-// submit() pins a file with the mutex: what it has pinned is seen here.
+// submit() pins a file with the mutex: its pin is seen here.
 void Queue::forget_file(const File& file) {
   const MutexLock lock(mutex_);
   finish_all([&](const Pending& pending) { return pending.flight.request.file == &file; });
