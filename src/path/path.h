@@ -24,13 +24,13 @@
 
 namespace penstock::core {
 
-// What a path tells its own channels of a request; nobody else reads it. Valid while the request's file is open.
+// A path's notes on a request for its own channels; nothing else reads it. Valid while the request's file is open.
 struct Token {
-  void* file_state = nullptr;  // What the path knows of the file.
+  void* file_state = nullptr;  // The path's own state of the file.
   std::int64_t shift = 0;      // From an address of the request's memory to where storage's DMA engines reach it.
-  bool wait = false;           // For what is just being made ready; shape() says by it that the request would have to.
-  // Host memory around the request's that the program has registered, and tells of before it frees it; of 0 bytes where
-  // there is none. Storage may keep its pages until ChannelHooks::forget_memory().
+  bool wait = false;           // For work that makes it ready; shape() tells by it that the request would have to.
+  // Host memory around the request's that the program has registered, and tells of before it frees it; 0 bytes if there
+  // is none. Storage may keep its pages until ChannelHooks::forget_memory().
   std::byte* kept = nullptr;
   std::uint64_t kept_bytes = 0;
 };
@@ -93,7 +93,7 @@ class Channel {
   virtual Completion run(const Task& task) = 0;
   // Lets go of kernel references to the file (0: to every file). Needs that none of its chunks is in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
-  // Whether storage has any of its chunks: then somebody must come for the device to get it.
+  // True if storage has any of its chunks: then a thread must poll for the device to get it.
   virtual bool waits_for_storage() const { return false; }
   // After this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
@@ -108,16 +108,16 @@ struct ChannelOptions {
   Device* device = nullptr;     // Null for host memory.
   unsigned depth = 1;           // Chunks in flight.
   std::uint64_t chunk_max = 0;  // Bytes; whole pages.
-  // In place: what the kernel will not do directly is an error, and never goes through the page cache.
+  // In place: a move that the kernel will not do directly is an error, and never goes through the page cache.
   bool direct_only = false;
-  const Placement* placement = nullptr;  // Of its pinned memory, and lives as long; null: near the device.
+  const Placement* placement = nullptr;  // For its pinned memory, and lives as long; null: near the device.
 };
 
 inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t size) {
   return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
 }
 
-// Who moves a request: its caller's thread alone; a queue, with others; many threads; or a stream, which takes by
+// The mover of a request: its caller's thread alone; a queue, with others; many threads; or a stream, which takes by
 // itself the bytes that it is lent.
 enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
 
@@ -126,34 +126,34 @@ struct RoutedRequest : Request {
   File* file = nullptr;
   Storage* storage = nullptr;
   RequestMemory memory;        // In pieces only where the path gathers.
-  PointerFacts facts;          // Of the memory.
+  PointerFacts facts;          // The memory's.
   std::uint64_t file_end = 0;  // A moment ago the file reached so far; 0: not known.
   bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
   SubmitMode mode = SubmitMode::alone;
-  Way way = Way::buffered;      // What configuration and descriptor want of the page cache.
+  Way way = Way::buffered;      // The configuration's and the descriptor's use of the page cache.
   std::uint64_t chunk_max = 0;  // Bytes that storage is asked for at once, at most.
 
   Device* device() const { return facts.needs_device() ? facts.device : nullptr; }
 };
 
-// What a request is given for its way.
+// The result of preparing a request.
 struct Prepared {
-  Limits limits;                    // What its chunks must look like.
+  Limits limits;                    // The limits of its chunks.
   Token token;                      // For its channels.
-  unsigned threads_max = UINT_MAX;  // That are worth having, the caller's included.
-  bool tune_threads = false;        // How many of these are best is to be found out by trying.
+  unsigned threads_max = UINT_MAX;  // The most that are worth having, the caller's included.
+  bool tune_threads = false;        // The best number of these is to be found out by trying.
   bool first_time = false;          // All of it must be made ready first.
-  bool learns = false;              // What a large read takes is told to learn().
+  bool learns = false;              // The time of a large read is told to learn().
 };
 
-// What moving a large read, or a part of it, took by the clock.
+// The times of a large read, or of a part of it.
 struct Timing {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;  // Bytes of the whole.
   std::uint64_t wall_ns = 0;
-  std::uint64_t cpu_ns = 0;  // Of all who worked on it; 0: not told.
+  std::uint64_t cpu_ns = 0;  // All threads' that worked on it; 0: not told.
   bool bounced = false;      // All of it, out of the page cache; else none.
-  bool first_time = false;   // As it was prepared.
+  bool first_time = false;   // The same as when it was prepared.
 };
 
 // Few paths want to hear of more than Path says: the page cache's, which weighs what registering pages saves, and those
@@ -163,10 +163,10 @@ class PathHooks {
   // The request will move as it was shaped, or as this changes the shape. Once for each: it may register, and learn.
   virtual void commit(const RoutedRequest&, Prepared&) {}
   virtual void learn(const Timing&) {}
-  // The bytes of a read, or the first of them, where streams of the memory's device reach them without anybody's help
-  // (they must be such as StreamHome::reaches_pages_of() the device); none where they do not. Good for as long as a
-  // request on such a stream is under way, as one must be already: what becomes of the file does not matter then. Calls
-  // no device.
+  // The bytes of a read, or the first of them, if streams of the memory's device reach them without help (they
+  // must be such as StreamHome::reaches_pages_of() the device); none if they do not. Good for as long as a request
+  // on such a stream is under way, as one must be already: later changes of the file do not matter. Calls no
+  // device.
   virtual std::span<const std::byte> lend(const RoutedRequest&) { return {}; }
   // A program has registered the memory, which holds the buffer, and will tell before it frees it.
   virtual void add_buffer(const PointerFacts& /*memory*/, std::uint64_t /*base*/, std::uint64_t /*size*/) {}
@@ -184,10 +184,10 @@ class Path {
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
-  // Whether requests between the file and the memory can be served. Changes neither; what it finds out of file, device
-  // and storage is remembered, and may take its time then (a self-test on scratch of our own).
+  // Tells if requests between the file and the memory can be served. Changes neither; findings about file, device and
+  // storage are remembered, and may take their time then (a self-test on scratch of our own).
   virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
-  // The half of that which no file decides.
+  // The part of judge() that holds for every file.
   virtual bool may_serve(const Device&) { return true; }
   // How a request whose verdict was "usable" is moved, as far as is known without an effect: nothing is registered,
   // pinned or learned.
