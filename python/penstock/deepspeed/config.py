@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A configuration's values as DeepSpeed takes them, and what there is to say of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.deepspeed.document import Document
+from penstock.deepspeed.judge import Refusals
+from penstock.deepspeed.keys import KEYS, PARAM, VERSION, WRITER, is_model, taken
+from penstock.terminal import printable
+
+FINDINGS_MAX = 256  # A file can have a million unknown keys.
+SHOWN_MAX = 60
+SEVERITIES = ("error", "warning", "note")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """severity: "error", "warning" (DeepSpeed runs, but not as the file reads) or "note". code: stable. key: its full
+    name, "" for the file as a whole. value: as text. line: 0 where the key is not in the file; column: 0 where the
+    line alone is known. expected, remedy: "" where there is nothing to say.
+    """
+
+    severity: str
+    code: str
+    key: str = ""
+    value: str = ""
+    line: int = 0
+    column: int = 0
+    expected: str = ""
+    cause: str = ""
+    remedy: str = ""
+
+
+class Config:
+    """What the file says, and the findings on it so far. refusals: DeepSpeed's own; None where it is not there."""
+
+    def __init__(self, document: Document, refusals: Refusals | None = None) -> None:
+        self.root, self.lines, self.not_json = document.root, document.lines, document.not_json
+        self.refusals = refusals
+        self.is_judged = refusals is not None and not refusals.failure  # By DeepSpeed itself.
+        self.version = refusals.version if refusals is not None and self.is_judged else VERSION
+        self._findings: list[Finding] = []
+
+    def find(self, name: str) -> Any:
+        """By a full name; None where the file has none, or null."""
+        at: Any = self.root
+        for word in name.split("."):
+            at = at.get(word) if isinstance(at, dict) else None
+        return at
+
+    def value(self, block: str, name: str) -> Any:
+        """Of one of the table's keys: as DeepSpeed takes it, else its default."""
+        key = KEYS[block][name]
+        given = taken(key, self.find(f"{block}.{name}"), is_model(block))
+        return key.initial if given is None else given
+
+    @property
+    def stage(self) -> int:
+        stage = self.find("zero_optimization.stage")
+        return stage if type(stage) is int and 0 <= stage <= 3 else 0
+
+    @property
+    def has_writer(self) -> bool:
+        return isinstance(self.find(WRITER), dict)
+
+    @property
+    def has_fast_writer(self) -> bool:
+        return self.has_writer and self.value(WRITER, "type") == "fast"
+
+    def swaps(self, block: str) -> bool:
+        return self.stage == 3 and self.value(block, "device") == "nvme"
+
+    @property
+    def uses_gds(self) -> bool:
+        """Whether anything in this configuration reads aio.use_gds, and finds it on."""
+        return bool(self.value("aio", "use_gds")) and (self.swaps(PARAM) or self.has_fast_writer)
+
+    def add(self, severity: str, code: str, key: str, expected: str, cause: str, remedy: str = "") -> None:
+        if len(self._findings) < FINDINGS_MAX:
+            self._findings.append(Finding(severity, code, shown(key), _value_text(self.find(key)),
+                                          self.lines.get(key, 0), 0, expected, cause, remedy))
+
+    def may_refuse(self, key: str) -> bool:
+        """Whether DeepSpeed refuses the key, as far as it was asked: its own models have the last word of theirs."""
+        return self.refusals is None or not (self.is_judged and is_model(key)) or key in self.refusals.by_key
+
+    def has_error_at(self, key: str) -> bool:
+        """At the key, or below it."""
+        return any(each.severity == "error" and f"{each.key}.".startswith(f"{key}.") for each in self._findings)
+
+    def findings(self) -> list[Finding]:
+        """The worst first."""
+        return sorted(self._findings, key=lambda each: SEVERITIES.index(each.severity))
+
+
+def shown(text: str) -> str:
+    """A part of somebody's text, fit for a sentence."""
+    return printable(text[:SHOWN_MAX]) + ("..." if len(text) > SHOWN_MAX else "")
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return "{ ... }" if isinstance(value, dict) else "[ ... ]" if isinstance(value, list) else shown(json.dumps(value))
