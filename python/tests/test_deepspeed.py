@@ -4,7 +4,7 @@
 
 import pytest
 
-from penstock.deepspeed import rules
+from penstock.deepspeed import judge, rules
 from penstock.deepspeed.config import Config
 from penstock.deepspeed.document import parse
 
@@ -19,6 +19,16 @@ def findings_on(text, refusals=None):
 
 def told(text, refusals=None):
     return [f"{each.severity} {each.code} {each.key}" for each in findings_on(text, refusals)]
+
+
+def with_parameters_offloaded(more):
+    """At stage 3, with parameters on a drive from the first element on: what reads use_gds."""
+    return ('{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/data", '
+            f'"max_in_cpu": 0}}}}, {more}}}')
+
+
+def with_writer(writer, stage=3):
+    return f'{{"zero_optimization": {{"stage": {stage}}}, "checkpoint": {{"writer": {writer}}}}}'
 
 
 # ---- Keys, each by itself.
@@ -104,3 +114,110 @@ def test_numbers_out_of_range_are_errors_and_immoderate_ones_warnings():
     assert told('{"aio": {"intra_op_parallelism": -1}}') == ["error out_of_range aio.intra_op_parallelism"]
     assert told('{"aio": {"block_size": 4294967296}}') == ["error out_of_range aio.block_size"]
     assert told('{"aio": {"queue_depth": 4096}}') == ["warning unusual_value aio.queue_depth"]
+
+
+# ---- DeepSpeed's own word.
+
+
+def test_of_its_own_models_deepspeed_has_the_last_word():
+    text = '{"zero_optimization": {"new_key": 1, "offload_param": {"buffer_count": [5]}}}'
+    assert told(text, judge.Refusals("9.9", {})) == []
+    why = {"zero_optimization.new_key": "Extra inputs are not permitted", "zero_optimization": "stage: a number"}
+    assert told(text, judge.Refusals("9.9", why)) == ["error no_such_key zero_optimization.new_key"]
+    finding, = findings_on("{}", judge.Refusals("9.9", {"zero_optimization": "the ratio\nmakes no sense"}))
+    assert (finding.code, finding.cause) == ("refused", "DeepSpeed 9.9 refuses it: the ratio makes no sense")
+
+
+def test_where_deepspeed_cannot_be_imported_the_tables_judge_and_it_is_said():
+    silent = judge.Refusals("", {}, "ImportError: no libaio")
+    assert told('{"zero_optimization": {"zzz": 1}}', silent) == ["error no_such_key zero_optimization.zzz",
+                                                                 "note deepspeed_silent "]
+
+
+def test_deepspeeds_own_classes_agree_with_the_tables():
+    pytest.importorskip("deepspeed")
+    for text, refused in (('{"zero_optimization": {"stage": 3, "offload_param": {"buffer_size": 1e8}}}', set()),
+                          ('{"zero_optimization": {"aio": {}}}', {"zero_optimization.aio"}),
+                          ('{"zero_optimization": {"offload_optimizer": {"ratio": 2, "device": "NVMe"}}}',
+                           {"zero_optimization.offload_optimizer.ratio", "zero_optimization.offload_optimizer.device"}),
+                          ('{"checkpoint": {"writer": {"type": "torch"}}}', {"checkpoint"})):
+        asked = judge.refusals(parse(text.encode()).root)
+        assert asked.failure == "" and set(asked.by_key) == refused
+        errors = [each for each in told(text) if each.startswith("error")]
+        assert errors == [each for each in told(text, asked) if each.startswith("error")]
+        assert bool(errors) == bool(refused)
+
+
+# ---- What keys mean together.
+
+
+def test_gds_with_the_optimizer_swap_alone_is_without_effect():
+    assert "warning gds_without_effect aio.use_gds" in told(
+        '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/data"}}, '
+        '"aio": {"use_gds": true}}')
+
+
+def test_gds_is_for_the_parameter_swap_of_stage_three_and_the_fast_writer():
+    assert told(with_parameters_offloaded('"aio": {"use_gds": true}')) == [
+        "warning gds_wait aio.use_gds", "note gds_users aio.use_gds",
+        "note swap_buffers zero_optimization.offload_param.buffer_size"]
+    by_writer = ('{"zero_optimization": {"stage": 3}, "checkpoint": {"writer": {"type": "%s"}}, '
+                 '"aio": {"use_gds": true}}')
+    assert told(by_writer % "FAST") == ["warning gds_wait aio.use_gds", AT_LAUNCH[0], "note gds_users aio.use_gds",
+                                        AT_LAUNCH[1]]
+    assert told(by_writer % "python") == ["warning gds_without_effect aio.use_gds", *AT_LAUNCH]
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(65536, True), (1048576, True), (16777216, True), (4096, False),
+                                                (69632, False), (33554432, False)])
+def test_with_gds_a_block_must_be_what_cufile_takes_for_one_operation(size, is_taken):
+    lines = told(with_parameters_offloaded(f'"aio": {{"use_gds": true, "block_size": {size}}}'))
+    assert (lines[0] != "error gds_block_size aio.block_size") == is_taken
+
+
+def test_blocks_must_fit_the_drive():
+    assert told('{"aio": {"block_size": 1048577}}') == ["error block_size_alignment aio.block_size"]
+    assert told('{"aio": {"block_size": 1049088}}') == ["warning block_size_alignment aio.block_size"]
+    assert told('{"aio": {"block_size": 8192}}') == ["warning unusual_value aio.block_size"]
+
+
+def test_without_overlap_blocks_times_depth_must_fit_thirty_two_bits():
+    aio = '{"aio": {"block_size": 8388608, "queue_depth": %d, "overlap_events": %s}}'
+    assert told(aio % (256, "false")) == ["error queue_too_large aio.queue_depth"]
+    assert told(aio % (128, "false")) == [] == told(aio % (256, "true"))
+
+
+def test_drives_are_for_stage_three_and_need_a_folder():
+    optimizer = "zero_optimization.offload_optimizer"
+    assert told('{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme"}}}') == [
+        f"error no_nvme_path {optimizer}.nvme_path", f"warning stage {optimizer}.device"]
+    assert told('{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}') == []
+
+
+def test_swap_buffers_are_told_in_bytes_and_what_stays_in_memory():
+    first, second = findings_on(
+        '{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/data"}}}')
+    assert "0.93 GiB of page-locked host memory" in first.cause
+    assert second.key == "zero_optimization.offload_param.max_in_cpu"
+
+
+def test_a_writer_that_writes_nothing_is_an_error():
+    for name, code in (("Mock", "mock_writer"), ("torch", "wrong_value")):
+        assert told(with_writer(f'{{"type": "{name}"}}')) == [f"error {code} checkpoint.writer.type", *AT_LAUNCH]
+
+
+def test_the_writers_buffer_holds_whole_blocks():
+    buffer = "checkpoint.writer.io_buffer_size"
+    for size, line in (("64000000", f"warning writer_buffer {buffer}"), ("64000001", f"error writer_buffer {buffer}"),
+                       ("64e6", f"warning writer_buffer {buffer}"), ("64.5", f"error wrong_value {buffer}")):
+        assert told(with_writer(f'{{"io_buffer_size": {size}}}')) == [line, *AT_LAUNCH]
+    assert told(with_writer('{"io_buffer_size": 4096, "io_buffer_double": false}')) == AT_LAUNCH
+
+
+def test_options_of_the_writer_that_the_stage_leaves_unread_are_noted():
+    assert told(with_writer('{"data_parallel": "socket", "io_multiplier": 2}')) == [
+        AT_LAUNCH[0], "note without_effect checkpoint.writer.data_parallel",
+        "note without_effect checkpoint.writer.io_multiplier", AT_LAUNCH[1]]
+    assert told(with_writer('{"data_parallel": "rack"}')) == ["error wrong_value checkpoint.writer.data_parallel",
+                                                              *AT_LAUNCH]
+    assert told(with_writer("{}", 1)) == ["warning file_names checkpoint.writer.type", *AT_LAUNCH]
