@@ -8,6 +8,7 @@
 
 #include "python/native/no_gil.h"
 #include "topology/distance.h"
+#include "topology/mounts.h"
 
 namespace nb = nanobind;
 
@@ -32,6 +33,7 @@ nb::tuple distance_names() {
 void bind_distance(nb::module_& module) {
   module.def("distance", &distance, nb::arg("path"), nb::arg("gpu"), nb::arg("root") = "");
   module.def("distance_names", &distance_names);
+  module.def("is_network_file_system", [](const std::string& type) { return core::is_network_file_system(type); });
 }
 
 }  // namespace penstock::python

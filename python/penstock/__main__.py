@@ -14,13 +14,14 @@ import sys
 from collections.abc import Sequence
 
 import penstock
-from penstock import checkpoint_commands, launcher, stage_commands, terminal
+from penstock import checkpoint_commands, deepspeed_commands, launcher, stage_commands, terminal
 from penstock.terminal import complain, positive, progress_shown, say, say_json
 
 SHARD_BYTES = 5_000_000_000
 
 EPILOG = """Examples:
   python -m penstock check                       devices, paths and settings of this process
+  python -m penstock check --deepspeed ds_config.json   what DeepSpeed and Penstock make of a configuration
   python -m penstock explain model.safetensors   how the file would be read into GPU memory, and why so
   python -m penstock run --report python train.py   the program's cuFile calls go to Penstock; what went by which path
   python -m penstock convert model.pt model/     a checkpoint of torch, written anew as safetensors
@@ -36,8 +37,11 @@ def parse(words: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="devices, paths with reason and remedy, settings")
     check.add_argument("--json", action="store_true", help="print JSON")
-    check.add_argument("--root", metavar="DIR", help="tell of the captured machine in DIR: `penstock check --root`, "
-                       "where that command is installed")
+    what = check.add_mutually_exclusive_group()
+    what.add_argument("--root", metavar="DIR", help="tell of the captured machine in DIR: `penstock check --root`, "
+                      "where that command is installed")
+    what.add_argument("--deepspeed", metavar="FILE", help="tell instead what DeepSpeed makes of the configuration in "
+                      "FILE as far as files go, and what Penstock would do in the folders that it names")
     explain = commands.add_parser("explain", help="what every path says of reading a file, best first")
     explain.add_argument("file", metavar="FILE")
     explain.add_argument("--device", type=int, default=0, metavar="N", help="whose memory is meant [0]")
@@ -120,6 +124,8 @@ def print_conversion(source: str, destination: str, shard_bytes: int, as_json: b
 
 
 def run(said: argparse.Namespace) -> int:
+    if said.command == "check" and said.deepspeed is not None:
+        return deepspeed_commands.run(said.deepspeed, said.json)
     if said.command == "check":
         return print_check(said.json, said.root)
     if said.command == "explain":

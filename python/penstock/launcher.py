@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 from penstock import _native
 from penstock.terminal import complain
 
-__all__ = ["TOOLS", "check_root", "checked_paths", "has_tool", "library", "named", "of_the_tool", "run", "tool"]
+__all__ = ["TOOLS", "check_root", "checked_machine", "checked_paths", "has_tool", "library", "named", "of_the_tool",
+           "run", "tool"]
 
 # What the command has, and `python -m penstock` has not.
 TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help", "kv", "serve",
@@ -70,16 +71,21 @@ def of_the_tool(command: str) -> str:
     return f"{command}: the command penstock has it, and python -m penstock has not: {where}"
 
 
-def checked_paths() -> list[dict[str, Any]]:
-    """What `penstock check` says of each path on this machine, best first; nothing where the command is not here."""
+def checked_machine() -> dict[str, Any]:
+    """What `penstock check` says of this machine; nothing where the command is not here."""
     if not has_tool():
-        return []
+        return {}
     done = subprocess.run([tool(), "check", "--json"], capture_output=True, text=True, check=False)
     try:
-        paths = json.loads(done.stdout)["paths"]
-    except (ValueError, KeyError):
-        return []
-    return [{name: path[name] for name in path if name != "needs"} for path in paths]
+        told = json.loads(done.stdout)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def checked_paths() -> list[dict[str, Any]]:
+    """What `penstock check` says of each path on this machine, best first; nothing where the command is not here."""
+    return [{name: path[name] for name in path if name != "needs"} for path in checked_machine().get("paths", [])]
 
 
 def check_root(root: str, as_json: bool) -> int:

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -69,6 +70,13 @@ def flush() -> None:
 def stop_output() -> None:
     """Whoever reads has seen enough: what is left to print is not tried at the end of the process."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def columns() -> int:
+    """How wide a page of text is: as the terminal, within reason; 100 elsewhere."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return 100
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,12 +2,17 @@
 
 """What `python -m penstock check --deepspeed` says of configurations, wherever they may run."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from penstock.deepspeed import judge, rules
+from penstock import deepspeed_commands
+from penstock.deepspeed import Report, judge, rules
 from penstock.deepspeed.config import Config
 from penstock.deepspeed.document import parse
 
+FIXTURES = Path(__file__).resolve().parents[2] / "test" / "fixtures" / "deepspeed"
 AT_LAUNCH = ["warning load_refused checkpoint.writer", "note launcher checkpoint.writer"]
 
 
@@ -221,3 +226,20 @@ def test_options_of_the_writer_that_the_stage_leaves_unread_are_noted():
     assert told(with_writer('{"data_parallel": "rack"}')) == ["error wrong_value checkpoint.writer.data_parallel",
                                                               *AT_LAUNCH]
     assert told(with_writer("{}", 1)) == ["warning file_names checkpoint.writer.type", *AT_LAUNCH]
+
+
+# ---- The page.
+
+
+def test_the_page_for_a_configuration_as_texts_on_gds_have_it():
+    text = (FIXTURES / "optimizer-offload.json").read_text()
+    report = Report("optimizer-offload.json", "0.19.8", findings_on(text))
+    assert "\n".join(deepspeed_commands.page(report)) + "\n" == (FIXTURES / "optimizer-offload.txt").read_text()
+
+
+def test_the_document_for_programs_says_none_where_nothing_is_known():
+    document = Report("x.json", "0.19.8", findings_on('{"aio": {"use_gds": true}}')).document()
+    row, = document["findings"]
+    assert (row["line"], row["column"], row["value"], row["remedy"][:7]) == (1, None, "true", "Offload")
+    assert (document["errors"], document["warnings"], document["notes"], document["schema"]) == (0, 1, 0, 1)
+    json.dumps(document)
