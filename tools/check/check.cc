@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock check [FOLDER... --try] [--root DIR | --deepspeed FILE] [--require PATH] [--topology] [--json]`. Exit code
-// 0: the bounce path is usable. 1: it is not, or the environment's settings or cuFile's configuration make no sense. 2:
-// wrong usage.
+// `penstock check [FOLDER... --try] [--root DIR] [--require PATH] [--topology] [--json]`. Exit code 0: the bounce path
+// is usable. 1: it is not, or the environment's settings or cuFile's configuration make no sense. 2: wrong usage.
 #include "tools/check/check.h"
 
 #include <fmt/format.h>
@@ -34,14 +33,11 @@ constexpr const char* kExamples =
     "  penstock check --require gpu        for a probe: fails where files cannot reach a GPU's memory at all\n"
     "  penstock check --root captured/     a captured machine (scripts/capture-machine, scripts/machine-tree unpack)\n"
     "  penstock check --env PENSTOCK_NVIDIA_EXPORT=on    a program that switches the path p2pdma on\n"
-    "  penstock check --deepspeed ds_config.json    what DeepSpeed and Penstock make of a configuration\n"
     "A finding is 'pass', 'warn' (off, or slower than it could be), 'fail', 'unknown' (nothing here tells) or 'n/a'. "
     "What\n"
     "is wrong comes first: each cause with its remedy, and below it what follows from it ('so').\n"
     "Exit code: 0 if the bounce path is usable, 1 if it is not, --require is not met, a transfer of --try failed or a\n"
-    "setting (of the environment, of cufile.json) makes no sense, 2 wrong usage, 77 nothing to draw for --topology. "
-    "With --deepspeed: 0 if no finding is an error, 1 if "
-    "one is or FILE cannot be read.";
+    "setting (of the environment, of cufile.json) makes no sense, 2 wrong usage, 77 nothing to draw for --topology.";
 
 struct CheckSettings {
   std::vector<std::string> folders;  // To try.
@@ -49,7 +45,7 @@ struct CheckSettings {
   bool draws_topology = false;
   unsigned gpu = 0;
   std::string root;                    // A captured machine; "" for this one.
-  std::string deepspeed;               // A configuration to check instead; "" for none.
+  std::string deepspeed;               // The last release's: a configuration to check instead; "" for none.
   std::string require;                 // A path, or "gpu"; "" for none.
   std::vector<std::string> variables;  // NAME=VALUE, of the process that is asked about.
   bool json = false;
@@ -79,7 +75,7 @@ Tries try_folders(const CheckSettings& settings) {
 }
 
 int run_check(const CheckSettings& settings) {
-  if (!settings.deepspeed.empty()) return check_deepspeed(settings.deepspeed, settings.json);
+  if (!settings.deepspeed.empty()) check_deepspeed(settings.deepspeed, settings.json);
   if (settings.tries != !settings.folders.empty()) {
     throw Failure(settings.tries ? "--try: name a folder to try, of each file system"
                                  : "a folder is for --try, which moves bytes in it",
@@ -111,9 +107,6 @@ void add_check(CommandLine& command) {
   command.option("--gpu", settings->gpu, "The GPU whose memory takes part in --try").default_shown();
   command.flag("--topology", settings->draws_topology,
                "Draw instead where GPUs, drives and NICs hang, and who had best read from what");
-  command.option("--deepspeed", settings->deepspeed, "Check the DeepSpeed configuration in FILE instead of the machine")
-      .value_name("FILE")
-      .excludes(root);
   command
       .option("--require", settings->require,
               "Fail unless this path may be used (p2pdma, ...); 'gpu': unless a GPU can be")
@@ -122,6 +115,8 @@ void add_check(CommandLine& command) {
       .value_name("NAME=VALUE")
       .one_value_each();
   command.flag("--json", settings->json, "Print JSON");
+  command.group("");  // Not in the help.
+  command.option("--deepspeed", settings->deepspeed, "Now python -m penstock check --deepspeed FILE").excludes(root);
   command.footer(kExamples);
   command.runs([settings] { return run_check(*settings); });
 }

@@ -2,49 +2,72 @@
 
 #include "tools/check/deepspeed.h"
 
-#include <fmt/format.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "tools/check/deepspeed_config.h"
-#include "tools/check/deepspeed_place.h"
-#include "tools/check/deepspeed_report.h"
+#include <csignal>
+#include <filesystem>
+#include <vector>
+
+#include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {
 namespace {
 
-std::vector<DeepSpeedFinding> findings_of(const DeepSpeedConfig& config) {
-  DeepSpeedFindings findings(config);
-  check_deepspeed_keys(config, findings);
-  check_deepspeed_rules(config, findings);
-  check_deepspeed_places(config, findings);
-  return findings.worst_first();
+using Words = std::vector<std::string>;
+
+std::vector<char*> pointers(Words& words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return argv;
 }
 
-int refuse(const std::string& file, const DeepSpeedDocument& document, bool json) {
-  if (json) {
-    DeepSpeedFinding fault{.severity = Severity::error, .code = "unreadable"};
-    fault.line = document.line;
-    fault.column = document.column;
-    fault.cause = document.fault;
-    print_json(deepspeed_json(file, {fault}));
-    return kFailed;
+// -P keeps Python from taking a folder "penstock" of the working directory for the package.
+bool has_package(const std::string& python) {
+  Words words = {python, "-P", "-c", "import penstock.deepspeed"};
+  posix_spawn_file_actions_t quiet;
+  posix_spawn_file_actions_init(&quiet);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", O_WRONLY, 0);
   }
-  std::string place = file;
-  if (document.line > 0) place += fmt::format(":{}", document.line);
-  if (document.column > 0) place += fmt::format(":{}", document.column);
-  throw Failure(place + ": " + document.fault);
+  pid_t child = 0;
+  const bool runs = posix_spawnp(&child, python.c_str(), &quiet, nullptr, pointers(words).data(), environ) == 0;
+  posix_spawn_file_actions_destroy(&quiet);
+  int status = 0;
+  return runs && waitpid(child, &status, 0) == child && status == 0;
+}
+
+// A wheel puts Python beside this program; elsewhere it is the first one on PATH.
+std::string python_with_package() {
+  const std::string beside = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "python3";
+  for (const std::string& python : {beside, std::string("python3")}) {
+    if (has_package(python)) return python;
+  }
+  throw Failure(
+      "check --deepspeed is now 'python -m penstock check --deepspeed', and neither the python3 beside this program "
+      "nor the one on PATH has the package penstock: 'pip install penstock' in an environment, or Debian's package "
+      "python3-penstock, brings it",
+      kNotApplicable);
 }
 
 }  // namespace
 
-int check_deepspeed(const std::string& file, bool json) {
-  DeepSpeedDocument document = parse_deepspeed(read_bounded(file, kDeepSpeedBytesMax));
-  if (!document.fault.empty()) return refuse(file, document, json);
-  const std::vector<DeepSpeedFinding> findings = findings_of(DeepSpeedConfig(std::move(document)));
-  if (json) print_json(deepspeed_json(file, findings));
-  else print("{}", Text(deepspeed_text(file, findings)));
-  return count(findings, Severity::error) == 0 ? kSuccess : kFailed;
+void check_deepspeed(const std::string& file, bool json) {
+  Words words = {python_with_package(), "-P", "-m", "penstock", "check", "--deepspeed=" + file};
+  if (json) words.emplace_back("--json");
+  print_error(
+      "penstock: 'penstock check --deepspeed' is now 'python -m penstock check --deepspeed'; the old name goes with "
+      "the next release\n");
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);  // This program reads its signals in a thread, which exec() ends.
+  execvp(words[0].c_str(), pointers(words).data());
+  fail_errno(words[0], "run the program");
 }
 
 }  // namespace penstock::tools
