@@ -47,4 +47,11 @@ std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nb::handle ob
   return sums;
 }
 
+std::uint32_t crc32c_of_all(const std::vector<std::pair<std::uint32_t, std::uint64_t>>& pieces) {
+  core::Crc32cCombiner combine;
+  std::uint32_t whole = 0;
+  for (const auto& [sum, bytes] : pieces) whole = combine(whole, sum, bytes);
+  return whole;
+}
+
 }  // namespace penstock::python

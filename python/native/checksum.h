@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "python/native/session.h"
@@ -17,5 +18,7 @@ namespace penstock::python {
 std::vector<std::uint32_t> crc32c(nanobind::handle object, std::uint64_t piece_bytes);
 std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nanobind::handle object, std::uint64_t piece_bytes,
                                      nanobind::handle stream);
+// The checksum of pieces together, of each its own and how many bytes it has, in their order; 0 where there are none.
+std::uint32_t crc32c_of_all(const std::vector<std::pair<std::uint32_t, std::uint64_t>>& pieces);
 
 }  // namespace penstock::python

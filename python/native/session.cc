@@ -3,6 +3,7 @@
 #include "python/native/session.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -222,6 +223,7 @@ void bind_session(nb::module_& module) {
       .def("download", &DeviceMemory::download, nb::arg("offset") = 0, nb::arg("size") = -1,
            "`size` bytes from `offset` on (-1: to the end), as bytes.");
   module.def("crc32c", &crc32c, nb::arg("buffer").none(), nb::arg("piece_bytes"));
+  module.def("crc32c_of_all", &crc32c_of_all, nb::arg("pieces"));
   module.def("settings", &settings_there_are, "All settings there are: a list of dicts.");
 }
 

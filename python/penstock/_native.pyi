@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 __version__: str
@@ -146,6 +146,7 @@ def make_safetensors_header(
     tensors: list[tuple[str, str, list[int]]], metadata: dict[str, str], alignment: int,
 ) -> tuple[bytes, list[tuple[str, int, int]]]: ...
 def crc32c(buffer: Any, piece_bytes: int) -> list[int]: ...  # In host memory.
+def crc32c_of_all(pieces: Sequence[tuple[int, int]]) -> int: ...  # Of each its checksum and bytes, in their order.
 def set_pool_session(session: SessionHandle, ordinals: list[int]) -> bool: ...
 def available_memory() -> int | None: ...
 def advise_large_pages(address: int, size: int) -> None: ...

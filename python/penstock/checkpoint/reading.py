@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock import _native
 from penstock.checkpoint.layout import (
     NAME, NBYTES_MAX, SUMMARY, TAIL, CheckpointError, Layout, check_sum, checksum, decode, head_of, summary_of,
 )
@@ -109,15 +110,13 @@ def read_summary(folder: Path) -> Layout:
 
 def _check_rest(file: BinaryIO, text: bytes) -> None:
     """Compares the checksum of all, of which `text` is the begin, piece by piece."""
-    from penstock.stage.crc32c import crc32c_of_all  # With stage comes much that a checkpoint does not need.
-
     head, sums, last = head_of(text), [], text
     last = last[head.end():]
     while piece := file.read(BEGIN_BYTES):
         last, done = last[-len(TAIL):] + piece, last[:-len(TAIL)]
         sums.append((checksum(done), len(done)))
     sums.append((checksum(last[:-len(TAIL)]), len(last) - len(TAIL)))
-    check_sum(head, crc32c_of_all(sums), last.endswith(TAIL))
+    check_sum(head, _native.crc32c_of_all(sums), last.endswith(TAIL))
 
 
 def folder_of(said: str | os.PathLike[str]) -> Path:

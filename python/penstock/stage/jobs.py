@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from penstock import _native
 from penstock.checkpoint.progress import Shared
 from penstock.files import File
 from penstock.regular import open_regular
 from penstock.sessions import Session
-from penstock.stage.crc32c import crc32c_of_all
 from penstock.stage.failures import ChangedError, StageError, TransientError, failure_of, patiently
 from penstock.stage.folders import entry_of
 from penstock.stage.manifest import Unfinished
@@ -216,7 +216,7 @@ class Job:
 
     def _check_crc32c(self, expected: int | None) -> None:
         found, sums = self.item.found, self.item.folder.unfinished[self.item.found.name].sums
-        got = crc32c_of_all((sums[part], self.extent_of(part)[1]) for part in range(len(sums)))
+        got = _native.crc32c_of_all([(sums[part], self.extent_of(part)[1]) for part in range(len(sums))])
         if expected is not None and got != expected:
             raise StageError(f"compare {found.shown} with its checksum: what came has CRC32C {got:08x}, and the source "
                              f"says {expected:08x}: {GO_ON}; if it stays so, the object is damaged at the source")
