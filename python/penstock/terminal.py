@@ -19,10 +19,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-if TYPE_CHECKING:
-    from penstock.weights import Progress
+from penstock.progress import Progress
 
 # Control characters, C1 ones too; separators of lines; what turns text around; bytes that are no UTF-8. As in
 # src/base/printable.cc.

@@ -37,10 +37,11 @@ from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.folders import make_folder
+from penstock.progress import Progress
 from penstock.sessions import Session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
 from penstock.weights.headers import Part, Tensor, WeightsError
-from penstock.weights.plan import Plan, Progress, in_units
+from penstock.weights.plan import Plan, in_units
 
 __all__ = ["Reader", "Writer"]
 

@@ -16,12 +16,12 @@ from penstock.checkpoint.generations import hold
 from penstock.checkpoint.layout import NAME, PIECE_BYTES, CheckpointError, Extent, Layout, encode
 from penstock.checkpoint.leases import ID, room_for_leases
 from penstock.checkpoint.leftovers import DATA_FILE, sweep
-from penstock.checkpoint.progress import OnProgress, Shared
 from penstock.checkpoint.reading import folder_of, has_size, read_layout
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.stock import index_of
 from penstock.checkpoint.storing import check_room
 from penstock.folders import make_folder
+from penstock.progress import OnProgress, Shared
 from penstock.sessions import Session, default_session
 from penstock.weights.headers import INDEX
 

@@ -16,9 +16,9 @@ from typing import Any
 from penstock.checkpoint.generations import check_sums
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent
 from penstock.checkpoint.memory import Order, bytes_of, request_bytes
-from penstock.checkpoint.progress import OnProgress, Shared
 from penstock.checkpoint.reading import is_regular
 from penstock.files import File
+from penstock.progress import OnProgress, Shared
 from penstock.sessions import Session, default_session
 
 THREADS = 8

@@ -32,11 +32,11 @@ from penstock.checkpoint.generations import give_name, hold, new_lease
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout
 from penstock.checkpoint.leftovers import give_up, give_up_staged, sweep_staging
 from penstock.checkpoint.memory import Order
-from penstock.checkpoint.progress import Shared
 from penstock.checkpoint.stock import check_replaceable, index_of, put_in_place
 from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, check_room, goes_direct, room_of, write_content
 from penstock.files import File
 from penstock.folders import make_folder
+from penstock.progress import Shared
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import OTHERS, format_shape
 from penstock.weights.headers import INDEX, SHARDING

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.memory import bytes_of
-from penstock.checkpoint.progress import OnProgress
 from penstock.checkpoint.states import Save
 from penstock.checkpoint.trees import taken_apart
+from penstock.progress import OnProgress, Progress
 from penstock.sessions import Session
-from penstock.weights.plan import Progress
 
 STAGINGS = ("staged", "windowed")
 

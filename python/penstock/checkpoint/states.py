@@ -14,16 +14,16 @@ from typing import Any
 from penstock.checkpoint.generations import new_lease, publish
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, check_shape, encode
 from penstock.checkpoint.leftovers import give_up, sweep
-from penstock.checkpoint.progress import OnProgress
 from penstock.checkpoint.reading import folder_of, read_layout
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.checkpoint.trees import put_together, taken_apart
 from penstock.folders import make_folder
+from penstock.progress import OnProgress, Progress
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of, format_dtype, format_shape, nbytes_of
 from penstock.weights.headers import Tensor, Weights, WeightsError
-from penstock.weights.plan import Progress, in_units
+from penstock.weights.plan import in_units
 
 
 def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,

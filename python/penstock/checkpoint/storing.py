@@ -19,10 +19,9 @@ from typing import Any
 from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, CheckpointError, Extent
 from penstock.checkpoint.leftovers import wait_for_removals
 from penstock.checkpoint.memory import Order, bytes_of, request_bytes
-from penstock.checkpoint.progress import OnProgress, Shared
 from penstock.files import File, NewFile
+from penstock.progress import OnProgress, Progress, Shared
 from penstock.sessions import Session, default_session
-from penstock.weights.plan import Progress
 
 FILES_MAX = 16          # Of a rank: on an H200's machine sixteen wrote six times what one does.
 FILE_BYTES_MIN = 32 << 20

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock import _native
-from penstock.checkpoint.progress import Shared
 from penstock.files import File
+from penstock.progress import Shared
 from penstock.regular import open_regular
 from penstock.sessions import Session
 from penstock.stage.failures import ChangedError, StageError, TransientError, failure_of, patiently

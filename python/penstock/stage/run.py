@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.progress import OnProgress, Shared
+from penstock.progress import OnProgress, Shared
 from penstock.regular import open_regular
 from penstock.sessions import Session, default_session
 from penstock.stage.failures import ChangedError, StageError, TransientError, failure_of, patiently

@@ -14,10 +14,11 @@ of the format before anything else is believed, and nothing that a file names is
 before the first byte.
 """
 
+from penstock.progress import Progress
 from penstock.weights.conversion import Conversion, convert
 from penstock.weights.headers import INDEX, Part, Tensor, Weights, WeightsError
 from penstock.weights.loaders import Slice, load, load_file, load_model, safe_open, save, save_file, save_model
-from penstock.weights.plan import Plan, Progress
+from penstock.weights.plan import Plan
 from penstock.weights.torch_load import load_torch
 
 __all__ = [

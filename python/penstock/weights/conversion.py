@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import _native
+from penstock.progress import Progress
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import DTYPES, nbytes_of
 from penstock.weights.headers import INDEX, Tensor, Weights, WeightsError
 from penstock.weights.loaders import write_file
-from penstock.weights.plan import Plan, Progress
+from penstock.weights.plan import Plan
 
 SHARD_BYTES = 5_000_000_000
 SUFFIX = ".safetensors"

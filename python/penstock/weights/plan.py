@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock import _native
+from penstock.progress import Progress
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of
 from penstock.weights.headers import Part, Tensor, WeightsError, collecting_paused, named
@@ -26,32 +26,6 @@ GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, u
 GAP_SHARE = 32          # and up to this part of what was wanted before it.
 AHEAD = 3               # Requests under way. Both as was best on an H200: docs/internals/performance.md.
 PAGE = 4096             # Memory is laid out as the file is, so that direct I/O needs no copy.
-
-
-@dataclass
-class Progress:
-    """How far a plan or a save is: bytes moved and to move, seconds since it began, bytes by the paths they took, and
-    how many of them went around the page cache, by direct I/O."""
-
-    bytes_total: int
-    bytes_done: int = 0
-    seconds: float = 0.0
-    bytes_by_path: dict[str, int] = field(default_factory=dict)
-    bytes_direct: int = 0
-
-    @property
-    def gb_per_s(self) -> float:
-        """10^9 bytes a second so far."""
-        return self.bytes_done / 1e9 / self.seconds if self.seconds > 0 else 0.0
-
-    def count(self, report: _native.Report | None, seconds: float) -> None:
-        self.seconds = seconds
-        if report is None:
-            return
-        self.bytes_done += report.bytes
-        self.bytes_direct += report.direct_bytes
-        for path, moved in report.bytes_by_path.items():
-            self.bytes_by_path[path] = self.bytes_by_path.get(path, 0) + moved
 
 
 class Whole(NamedTuple):

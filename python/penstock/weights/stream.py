@@ -12,11 +12,12 @@ from itertools import islice
 from typing import Any
 
 from penstock import _native
+from penstock.progress import Progress
 from penstock.sessions import default_session
 from penstock.weights.arrays import Memory
 from penstock.weights.exchange import Turn
 from penstock.weights.headers import WeightsError, named, raise_named
-from penstock.weights.plan import AHEAD, PAGE, Item, Plan, Progress, Run, Whole, memory_of, share_of_run
+from penstock.weights.plan import AHEAD, PAGE, Item, Plan, Run, Whole, memory_of, share_of_run
 
 
 class _Reading:

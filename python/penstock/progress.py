@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How far a plan, a save or a copy is, by one thread or by several together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock._native import Report
+
+
+@dataclass
+class Progress:
+    """How far a plan or a save is: bytes moved and to move, seconds since it began, bytes by the paths they took, and
+    how many of them went around the page cache, by direct I/O."""
+
+    bytes_total: int
+    bytes_done: int = 0
+    seconds: float = 0.0
+    bytes_by_path: dict[str, int] = field(default_factory=dict)
+    bytes_direct: int = 0
+
+    @property
+    def gb_per_s(self) -> float:
+        """10^9 bytes a second so far."""
+        return self.bytes_done / 1e9 / self.seconds if self.seconds > 0 else 0.0
+
+    def count(self, report: Report | None, seconds: float) -> None:
+        self.seconds = seconds
+        if report is None:
+            return
+        self.bytes_done += report.bytes
+        self.bytes_direct += report.direct_bytes
+        for path, moved in report.bytes_by_path.items():
+            self.bytes_by_path[path] = self.bytes_by_path.get(path, 0) + moved
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Shared:
+    """Thread-safe. `on_progress` is called by one thread at a time."""
+
+    def __init__(self, total: int, on_progress: OnProgress | None) -> None:
+        self.progress, self._on_progress = Progress(total), on_progress
+        self._lock, self._began = threading.Lock(), time.monotonic()
+
+    def count(self, report: Report | None = None) -> None:
+        with self._lock:
+            self.progress.count(report, time.monotonic() - self._began)
+            if self._on_progress is not None:
+                self._on_progress(self.progress)
