@@ -14,7 +14,7 @@ from servers import Files, environment_of, s3
 from penstock import stage
 from penstock.stage import manifest, names, remote
 from penstock.stage.failures import ChangedError
-from penstock.stage.sources import Found
+from penstock.stage.source import Found
 
 PART = 1 << 16
 TEMPORARY = f"{'a' * 32}.part"

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.stage.failures import StageError, TransientError, failure_of, patiently
+from penstock.stage.find import find
 from penstock.stage.folders import BLOCK, Folder, near_gpu
 from penstock.stage.manifest import PART_BYTES_MAX, check_describable
 from penstock.stage.names import check_name, check_together, facts_of
-from penstock.stage.sources import Found, find
+from penstock.stage.source import Found
 from penstock.stage.urls import shown_of
 
 PART_BYTES = 64 << 20

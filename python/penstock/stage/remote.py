@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.stage.failures import ChangedError, StageError, TransientError, with_cause
 from penstock.stage.names import check_name
-from penstock.stage.sources import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
+from penstock.stage.source import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
 from penstock.stage.urls import origin_of, shown_of
 
 WHOLE_CRC32C = re.compile(r"[A-Za-z0-9+/]{6}==")  # One of the checksums of parts ends with how many there are.
