@@ -12,7 +12,7 @@ rival = pytest.importorskip("safetensors.torch", reason="safetensors is not inst
 
 import penstock
 from penstock import weights
-from penstock.weights import arrays, headers, plan as plans
+from penstock.weights import arrays, files, plan as plans, runs, tensors as described
 from tensors import DEVICES, random_tensor, raw
 
 DTYPES = [getattr(torch, name) for name in arrays.DTYPES.values() if hasattr(torch, name) and "float4" not in name]
@@ -193,11 +193,11 @@ def pieces(tmp_path):
         for left, right in columns:
             data = raw(whole[top:bottom, left:right])
             piece = weights.Tensor("?", path, "I16", (bottom - top, right - left), len(content), len(data))
-            chunks.append(headers.Chunk((top, left), piece))
+            chunks.append(described.Chunk((top, left), piece))
             content += data
     path.write_bytes(content)
     with open(path, "rb") as opened:
-        identities = {path: headers.identity_of(opened.fileno())}
+        identities = {path: files.identity_of(opened.fileno())}
     return weights.Tensor("whole", path, "I16", (10, 12), 0, 240, chunks=tuple(chunks)), whole, identities
 
 
@@ -215,8 +215,9 @@ def test_pieces_of_four_bits_are_put_together(tmp_path):
     data = bytes(range(24))  # Two pieces, side by side: 4 rows of 4 and of 8 elements, two a byte.
     (tmp_path / "pieces").write_bytes(data)
     with open(tmp_path / "pieces", "rb") as opened:
-        identities = {tmp_path / "pieces": headers.identity_of(opened.fileno())}
-    chunks = tuple(headers.Chunk((0, at), weights.Tensor("?", tmp_path / "pieces", "F4", (4, columns), offset, nbytes))
+        identities = {tmp_path / "pieces": files.identity_of(opened.fileno())}
+    chunks = tuple(described.Chunk((0, at),
+                                   weights.Tensor("?", tmp_path / "pieces", "F4", (4, columns), offset, nbytes))
                    for at, columns, offset, nbytes in ((0, 4, 0, 8), (4, 8, 8, 16)))
     tensor = weights.Tensor("a", tmp_path / "pieces", "F4", (4, 12), 0, 24, chunks=chunks)
     whole = torch.cat([torch.tensor(list(data[:8])).view(4, 2), torch.tensor(list(data[8:])).view(4, 4)], 1)
@@ -231,7 +232,7 @@ def test_pieces_of_four_bits_are_put_together(tmp_path):
 
 
 def test_of_a_tensor_in_pieces_only_those_are_read_that_are_wanted(pieces, monkeypatch):
-    monkeypatch.setattr(plans, "PAGE", 1)
+    monkeypatch.setattr(runs, "PAGE", 1)
     tensor, _, identities = pieces
     assert weights.Plan([(tensor, weights.Part(0, 0, 2))], "cpu", None, None, identities).bytes_from_storage == 2 * 24
     assert weights.Plan([(tensor, weights.Part(1, 3, 4))], "cpu", None, None, identities).bytes_from_storage == 2 * 10
@@ -241,7 +242,7 @@ def test_a_tensor_that_lies_column_by_column_is_given_so(tmp_path, device):
     whole = random_tensor(torch.int32, 6, 4)
     (tmp_path / "columns").write_bytes(b"---" + raw(whole.t()))
     with open(tmp_path / "columns", "rb") as opened:
-        identities = {tmp_path / "columns": headers.identity_of(opened.fileno())}
+        identities = {tmp_path / "columns": files.identity_of(opened.fileno())}
     tensor = weights.Tensor("a", tmp_path / "columns", "I32", (6, 4), 3, 96, strides=(1, 6))
     for part in (None, weights.Part(0, 2, 5), weights.Part(1, 1, 3)):
         loaded = weights.Plan([(tensor, part)], device, None, None, identities).load()["a"]

@@ -39,9 +39,9 @@ from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.folders import make_folder
 from penstock.progress import Progress
 from penstock.sessions import Session
-from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
-from penstock.weights.headers import Part, Tensor, WeightsError
-from penstock.weights.plan import Plan, in_units
+from penstock.weights.plan import Plan
+from penstock.weights.runs import in_units
+from penstock.weights.tensors import DTYPES, NAMES, OTHERS, SIZES, Part, Tensor, WeightsError, format_shape, nbytes_of
 
 __all__ = ["Reader", "Writer"]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock import _native
-from penstock.weights import headers
-from penstock.weights.arrays import DTYPES, SIZES, nbytes_of
 from penstock.weights.dcp import assembled
+from penstock.weights.tensors import DTYPES, SIZES, Tensor, nbytes_of
+from penstock.weights.tensors import Chunk as TensorChunk
 
 NAME = "checkpoint.json"
 VERSION = 1
@@ -246,12 +246,12 @@ def _read_tensor(name: str, said: Any, files: dict[str, int]) -> SavedTensor:
     return SavedTensor(dtype, shape, chunks)
 
 
-def tensors_of(layout: Layout, folder: Path) -> dict[str, headers.Tensor]:
+def tensors_of(layout: Layout, folder: Path) -> dict[str, Tensor]:
     """As `Weights` has them. Raises WeightsError where the chunks of one do not fill it exactly."""
     found = {}
     for name, tensor in layout.tensors.items():
-        chunks = [headers.Chunk(chunk.at, headers.Tensor(name, folder / chunk.extent.file, tensor.dtype, chunk.shape,
-                                                         chunk.extent.offset, chunk.extent.nbytes))
+        chunks = [TensorChunk(chunk.at, Tensor(name, folder / chunk.extent.file, tensor.dtype, chunk.shape,
+                                               chunk.extent.offset, chunk.extent.nbytes))
                   for chunk in tensor.chunks]
         found[name] = assembled(name, tensor.shape, chunks)
     return found

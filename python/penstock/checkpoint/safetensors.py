@@ -38,9 +38,9 @@ from penstock.files import File
 from penstock.folders import make_folder
 from penstock.progress import Shared
 from penstock.sessions import Session, default_session
-from penstock.weights.arrays import OTHERS, format_shape
 from penstock.weights.headers import INDEX, SHARDING
-from penstock.weights.plan import PAGE
+from penstock.weights.runs import PAGE
+from penstock.weights.tensors import OTHERS, format_shape
 
 __all__ = ["SafetensorsWriter"]
 

@@ -21,9 +21,10 @@ from penstock.checkpoint.trees import put_together, taken_apart
 from penstock.folders import make_folder
 from penstock.progress import OnProgress, Progress
 from penstock.sessions import Session
-from penstock.weights.arrays import Arrays, arrays_of, format_dtype, format_shape, nbytes_of
-from penstock.weights.headers import Tensor, Weights, WeightsError
-from penstock.weights.plan import in_units
+from penstock.weights.arrays import Arrays, arrays_of, format_dtype
+from penstock.weights.headers import Weights
+from penstock.weights.runs import in_units
+from penstock.weights.tensors import Tensor, WeightsError, format_shape, nbytes_of
 
 
 def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,

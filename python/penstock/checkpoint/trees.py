@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.checkpoint.layout import CheckpointError
-from penstock.weights.headers import WeightsError
 from penstock.weights.pickles import checked_key
+from penstock.weights.tensors import WeightsError
 
 DEPTH_MAX = 100
 TENSOR, TUPLE, ITEMS, BYTES = "$tensor", "$tuple", "$items", "$bytes"

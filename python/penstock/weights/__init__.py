@@ -16,9 +16,10 @@ before the first byte.
 
 from penstock.progress import Progress
 from penstock.weights.conversion import Conversion, convert
-from penstock.weights.headers import INDEX, Part, Tensor, Weights, WeightsError
+from penstock.weights.headers import INDEX, Weights
 from penstock.weights.loaders import Slice, load, load_file, load_model, safe_open, save, save_file, save_model
 from penstock.weights.plan import Plan
+from penstock.weights.tensors import Part, Tensor, WeightsError
 from penstock.weights.torch_load import load_torch
 
 __all__ = [

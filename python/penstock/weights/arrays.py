@@ -5,50 +5,18 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import _native
-from penstock.weights.headers import StateError, Tensor, WeightsError, named
+from penstock.weights.tensors import (
+    DTYPES, NAMES, OTHERS, StateError, Tensor, WeightsError, format_shape, named, row_major, span,
+)
 
 if TYPE_CHECKING:
     import numpy
     import torch
-
-# What the format calls dtypes, and what torch does.
-DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
-    "I32": "int32", "U32": "uint32", "F32": "float32", "F64": "float64", "I64": "int64", "U64": "uint64",
-    "C64": "complex64", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
-}
-OTHERS = {"C128": "complex128"}  # In torch's files alone.
-SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "F64": 8,
-         "I64": 8, "U64": 8, "C64": 8, "C128": 16, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1,
-         "F8_E5M2FNUZ": 1, "F4": 1}  # Of what torch calls an element: two of F4.
-
-
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of what lies row by row, in elements."""
-    if len(shape) == 1:  # Of many thousands of tensors nearly all have one or two dimensions.
-        return (1,)
-    if len(shape) == 2:
-        return (shape[1] or 1, 1)
-    strides, stride = [1] * len(shape), 1
-    for i in range(len(shape) - 1, -1, -1):
-        strides[i] = stride
-        stride *= max(shape[i], 1)
-    return tuple(strides)
-
-
-def span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements from the first of an array to its last."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-
 
 class Memory(Protocol):
     """Bytes of which arrays are views."""
@@ -86,14 +54,6 @@ class Arrays(Protocol):
     def convert(self, array: Any, dtype: Any) -> Any: ...
 
 
-NAMES = {ours: name for name, ours in {**DTYPES, **OTHERS}.items()}  # And the other way round.
-
-
-def nbytes_of(dtype: str, shape: tuple[int, ...]) -> int:
-    """Of a tensor that lies row by row."""
-    return math.prod(shape) * SIZES[dtype] // (2 if dtype == "F4" else 1)
-
-
 def format_dtype(name: str, array: Any, *, any_order: bool = False) -> str:
     """What the format calls the dtype of a tensor or a numpy array, or OTHERS do. Raises WeightsError, also for
     big-endian arrays, unless any_order."""
@@ -106,11 +66,6 @@ def format_dtype(name: str, array: Any, *, any_order: bool = False) -> str:
     if not (any_order or getattr(array.dtype, "isnative", True)):
         raise WeightsError(f"tensor {name!r}: {array.dtype!r} is big-endian: pass array.astype({array.dtype.name!r})")
     return dtype
-
-
-def format_shape(dtype: str, shape: Sequence[int]) -> tuple[int, ...]:
-    """Of F4, torch counts bytes, and the format the elements, two in each."""
-    return (*shape[:-1], shape[-1] * 2) if dtype == "F4" and shape else tuple(shape)
 
 
 def _check_plain(name: str, array: Any) -> None:

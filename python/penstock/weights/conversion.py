@@ -14,10 +14,10 @@ from pathlib import Path
 from penstock import _native
 from penstock.progress import Progress
 from penstock.sessions import Session, default_session
-from penstock.weights.arrays import DTYPES, nbytes_of
-from penstock.weights.headers import INDEX, Tensor, Weights, WeightsError
+from penstock.weights.headers import INDEX, Weights
 from penstock.weights.loaders import write_file
 from penstock.weights.plan import Plan
+from penstock.weights.tensors import DTYPES, Tensor, WeightsError, nbytes_of
 
 SHARD_BYTES = 5_000_000_000
 SUFFIX = ".safetensors"

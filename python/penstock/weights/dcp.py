@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.regular import read_regular
-from penstock.weights.arrays import NAMES, format_shape
-from penstock.weights.headers import Chunk, Tensor, WeightsError, identity_of, opened_file
+from penstock.weights.files import identity_of, opened_file
 from penstock.weights.pickles import PICKLE_BYTES_MAX, PLAIN, read_pickle
 from penstock.weights.stands import Kind, Made, Stand
+from penstock.weights.tensors import NAMES, Chunk, Tensor, WeightsError, format_shape
 from penstock.weights.torch_files import TorchFile
 from penstock.weights.torch_views import Dtype, View, checked_size
 from penstock.weights.zips import SIGNATURE

@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.weights.headers import WeightsError
+from penstock.weights.tensors import WeightsError
 
 if TYPE_CHECKING:
-    from penstock.weights.plan import Plan, Run
+    from penstock.weights.plan import Plan
+    from penstock.weights.runs import Run
 
 _FINE, _FAILED = 0, 1
 

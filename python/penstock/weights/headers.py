@@ -5,24 +5,25 @@
 from __future__ import annotations
 
 import fnmatch
-import gc
 import json
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any
 
 from penstock import _native
-from penstock.regular import open_regular, read_regular
+from penstock.regular import read_regular
 from penstock.sessions import Session
-
-if TYPE_CHECKING:
-    from penstock.weights.plan import Plan
+from penstock.weights.dcp import Checkpoint, assembled
+from penstock.weights.exchange import Exchange
+from penstock.weights.files import identity_of, opened_file
+from penstock.weights.kinds import is_torch_file
+from penstock.weights.plan import Plan
+from penstock.weights.tensors import Chunk, Part, Tensor, WeightsError, collecting_paused
+from penstock.weights.torch_files import read_torch_file
 
 INDEX = "model.safetensors.index.json"
 TORCH_INDEX = "pytorch_model.bin.index.json"
@@ -32,123 +33,6 @@ SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which piec
 SHARD = re.compile(r"-\d{5}-of-(\d{5})\.\w+$")  # As the second of three files is called.
 INDEX_BYTES_MAX = 100_000_000
 HEADERS_AT_ONCE = 8
-COPY_BYTES = 16 << 20
-
-
-class WeightsError(ValueError):
-    """A file of weights that is not what the format says, or a plan that makes no sense."""
-
-
-class StateError(WeightsError, RuntimeError):
-    """Tensors that share memory, or names that files and module do not have alike: what safetensors and torch raise
-    RuntimeError for."""
-
-
-def raise_named(error: Exception, what: str) -> NoReturn:
-    """What torch, numpy or the native module raised, as a WeightsError that names the tensor or file in one sentence.
-
-    Errors of ours, of the system, and of memory that is short pass as they are.
-    """
-    if type(error).__module__.startswith("penstock") or isinstance(error, (OSError, MemoryError)):
-        raise error
-    if type(error).__name__ == "OutOfMemoryError":  # Of torch, which callers know by its class.
-        raise error
-    sentence = (str(error).splitlines() or [""])[0][:300]  # Behind the first line stand the places in C++.
-    if "can't allocate memory" in sentence:
-        raise MemoryError(f"{what}: {sentence}") from error
-    raise WeightsError(f"{what}: {sentence or type(error).__name__}") from error
-
-
-@contextmanager
-def named(what: str) -> Iterator[None]:
-    """Where others' code runs: see `raise_named()`."""
-    try:
-        yield
-    except Exception as error:
-        raise_named(error, what)
-
-
-class Tensor(NamedTuple):
-    """One tensor of a file: offset and nbytes in bytes, dtype as the format writes it ("BF16"), shape in elements."""
-
-    name: str
-    file: Path
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    nbytes: int
-    strides: tuple[int, ...] | None = None  # In elements; None where it lies row by row, as the format has it.
-    chunks: tuple[Chunk, ...] = ()          # What it is put together from, where it lies in several pieces.
-
-
-class Chunk(NamedTuple):
-    """A piece of a tensor: `at` is where its first element is in the whole."""
-
-    at: tuple[int, ...]
-    piece: Tensor
-
-
-@contextmanager
-def collecting_paused() -> Iterator[None]:
-    """Without the collection of garbage. Of many thousands of objects that all live on, it takes longer than making."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def identity_of(fd: int) -> tuple[int, int, int, int]:
-    """Which file it is, and whether it is as it was."""
-    facts = os.fstat(fd)
-    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
-
-
-@contextmanager
-def opened_file(path: Path) -> Iterator[int]:
-    """A descriptor of a regular file. What would make the reader wait, or has no end, is refused by name."""
-    fd = open_regular(path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def copied(source: BinaryIO) -> Iterator[Path]:
-    """What a file object has from where it stands, as a file without a name."""
-    if not callable(getattr(source, "read", None)):
-        raise WeightsError(f"a {type(source).__name__} is no file: expected its name, or a file object")
-    fd = os.memfd_create("penstock")
-    try:
-        with named("a file object"), open(fd, "wb", closefd=False) as copy:
-            shutil.copyfileobj(source, copy, COPY_BYTES)
-        yield Path(f"/proc/self/fd/{fd}")
-    finally:
-        os.close(fd)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A share of a tensor: elements `start` to `stop` of dimension `dim`, as tensor-parallel ranks take them."""
-
-    dim: int
-    start: int
-    stop: int
-
-    @staticmethod
-    def of_rank(size: int, dim: int, rank: int, world: int) -> Part:
-        """The share of one rank where `world` ranks share a dimension of `size` elements evenly.
-
-        Raises WeightsError where they cannot.
-        """
-        if not 0 <= rank < world:
-            raise WeightsError(f"rank {rank} of {world}: expected 0 to {world - 1}")
-        if size % world != 0:
-            raise WeightsError(f"a dimension of {size} cannot be shared evenly by {world} ranks")
-        return Part(dim, size // world * rank, size // world * (rank + 1))
 
 
 class Weights:
@@ -189,8 +73,6 @@ class Weights:
         self._assemble()
 
     def _add_checkpoint(self, folder: Path) -> None:
-        from penstock.weights.dcp import Checkpoint
-
         found = Checkpoint(folder)
         self.tensors, self.objects = found.tensors, dict.fromkeys(found.objects)
         self.files, self.identities = found.files, found.identities
@@ -220,8 +102,6 @@ class Weights:
 
     def _assemble(self) -> None:
         """Puts together what ranks have saved into files of their own, whose shapes nothing says but the pieces."""
-        from penstock.weights.dcp import assembled
-
         for name, chunks in self._pieces.items():
             ends = [[a + size for a, size in zip(chunk.at, chunk.piece.shape, strict=False)] for chunk in chunks]
             if len({len(chunk.at) for chunk in chunks}) != 1:
@@ -256,9 +136,6 @@ class Weights:
         chosen = list(self.tensors.values()) if wanted is None else self._named(wanted)
         if group is not None and framework not in ("pt", "torch", "pytorch"):
             raise WeightsError(f"framework {framework!r}: ranks that load together exchange tensors of torch, 'pt'")
-        from penstock.weights.exchange import Exchange
-        from penstock.weights.plan import Plan
-
         shares: dict[str, Part] = {}
         by_name = {tensor.name: tensor for tensor in chosen}
         for pattern, part in (parts or {}).items():
@@ -340,9 +217,6 @@ class _Header:
 
 
 def _read_header(file: Path) -> _Header:
-    from penstock.weights.kinds import is_torch_file
-    from penstock.weights.torch_files import read_torch_file
-
     with opened_file(file) as fd:
         identity = identity_of(fd)
         if is_torch_file(file, fd):

@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from penstock.weights.headers import WeightsError
+from penstock.weights.tensors import WeightsError
 from penstock.weights.torch_views import ANEW
 from penstock.weights.zips import SIGNATURE
 

@@ -15,8 +15,11 @@ from penstock import _native
 from penstock.files import File
 from penstock.sessions import Session, default_session
 from penstock.weights import arrays
-from penstock.weights.headers import Part, StateError, Tensor, Weights, WeightsError, copied, named
-from penstock.weights.plan import PAGE, Plan
+from penstock.weights.files import copied
+from penstock.weights.headers import Weights
+from penstock.weights.plan import Plan
+from penstock.weights.runs import PAGE
+from penstock.weights.tensors import Part, StateError, Tensor, WeightsError, format_shape, named
 
 if TYPE_CHECKING:
     import torch
@@ -118,7 +121,7 @@ def _disagreement(weights: Weights, missing: Iterable[str], unexpected: Iterable
 
 
 def _check_target(name: str, there: Tensor, target: torch.Tensor) -> None:
-    if arrays.format_shape(there.dtype, target.shape) != there.shape:
+    if format_shape(there.dtype, target.shape) != there.shape:
         raise WeightsError(f"tensor {name!r} is {list(there.shape)} in {there.file} and {list(target.shape)} in the "
                            "module")
     if target.is_meta:

@@ -12,7 +12,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from penstock.sessions import Session
-from penstock.weights.headers import Weights, copied
+from penstock.weights.files import copied
+from penstock.weights.headers import Weights
 from penstock.weights.loaders import check_backend, save, save_file
 
 if TYPE_CHECKING:

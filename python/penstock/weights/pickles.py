@@ -16,8 +16,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from penstock.weights.headers import WeightsError
 from penstock.weights.stands import Kind, Made, Stand, Unknown, UnknownGlobal
+from penstock.weights.tensors import WeightsError
 
 PICKLE_BYTES_MAX = 100_000_000
 STEPS_MAX = 50_000_000

@@ -1,151 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What will be read of a model's files: items, and the ranges of files that hold them."""
+"""What will be read of a model's files, what memory that takes, and its reading."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from penstock.progress import Progress
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of
-from penstock.weights.headers import Part, Tensor, WeightsError, collecting_paused, named
-
-if TYPE_CHECKING:
-    from penstock.weights.exchange import Exchange
-    from penstock.weights.stream import Stream
-
-RUN_BYTES = 256 << 20   # The most that one request reads, unless a single tensor is larger.
-GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, up to this,
-GAP_SHARE = 32          # and up to this part of what was wanted before it.
-AHEAD = 3               # Requests under way. Both as was best on an H200: docs/internals/performance.md.
-PAGE = 4096             # Memory is laid out as the file is, so that direct I/O needs no copy.
-
-
-class Whole(NamedTuple):
-    """A tensor that is put together from pieces: its shape when it is, and how many there are."""
-
-    tensor: Tensor
-    shape: tuple[int, ...]
-    pieces: int
-
-
-class Item(NamedTuple):
-    """A tensor that is wanted, or a piece of one, and the bytes of its file that hold it."""
-
-    tensor: Tensor
-    part: Part | None           # What to keep of it on the device; None for all.
-    begin: int
-    end: int
-    rows: tuple[int, ...]       # The shape of what lies between the two, in elements of the dtype.
-    whole: Whole | None = None  # Of a piece: what it belongs to, and where its first element is in that.
-    at: tuple[int, ...] = ()
-
-
-def items_of(tensor: Tensor, part: Part | None) -> list[Item]:
-    """Raises WeightsError for a part that the tensor does not have."""
-    share = None if part is None else _checked(tensor, part)
-    return _pieces_of(tensor, share) if tensor.chunks else [_item_of(tensor, share)]
-
-
-def in_units(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """As frameworks count: of F4 two elements are one."""
-    return (*extents[:-1], extents[-1] // 2) if dtype == "F4" and extents else extents
-
-
-def _checked(tensor: Tensor, part: Part) -> Part:
-    """The part, with a dimension from 0 on and in units."""
-    if not -len(tensor.shape) <= part.dim < len(tensor.shape):
-        raise WeightsError(f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no dimension {part.dim}")
-    dim = part.dim % len(tensor.shape)
-    if not 0 <= part.start <= part.stop <= tensor.shape[dim]:
-        raise WeightsError(f"tensor {tensor.name!r}: {part.start} to {part.stop} of dimension {dim}, which has "
-                           f"{tensor.shape[dim]} elements")
-    if tensor.dtype != "F4" or dim != len(tensor.shape) - 1:
-        return Part(dim, part.start, part.stop)
-    if part.start % 2 != 0 or part.stop % 2 != 0:
-        raise WeightsError(f"tensor {tensor.name!r}: parts of F4 begin and end at even elements: two are a byte")
-    return Part(dim, part.start // 2, part.stop // 2)
-
-
-def _item_of(tensor: Tensor, part: Part | None) -> Item:
-    begin, end, shape = tensor.offset, tensor.offset + tensor.nbytes, in_units(tensor.dtype, tensor.shape)
-    if part is None:
-        return Item(tensor, None, begin, end, shape)
-    if part.dim > 0 or tensor.strides is not None or shape[0] == 0 or tensor.nbytes % shape[0] != 0:
-        return Item(tensor, part, begin, end, shape)  # Strided: all is read, and cut on the device.
-    row = tensor.nbytes // shape[0]
-    return Item(tensor, None, begin + part.start * row, begin + part.stop * row,
-                (part.stop - part.start, *shape[1:]))
-
-
-def _pieces_of(tensor: Tensor, part: Part | None) -> list[Item]:
-    """The pieces that the part meets; where it is empty, an empty one."""
-    shape, found = list(in_units(tensor.dtype, tensor.shape)), []
-    if part is not None:
-        shape[part.dim] = part.stop - part.start
-    for chunk in tensor.chunks:
-        at, share = list(in_units(tensor.dtype, chunk.at)), None
-        if part is not None:
-            extent = in_units(tensor.dtype, chunk.piece.shape)[part.dim]
-            share = Part(part.dim, max(part.start - at[part.dim], 0), min(part.stop - at[part.dim], extent))
-            if share.start >= share.stop:
-                continue
-            at[part.dim] = max(at[part.dim] - part.start, 0)
-        found.append((_item_of(chunk.piece, share), tuple(at)))
-    if not found:
-        found = [(_item_of(tensor.chunks[0].piece, Part(0, 0, 0)), (0,) * len(shape))]
-    whole = Whole(tensor, tuple(shape), len(found))
-    return [item._replace(whole=whole, at=at) for item, at in found]
-
-
-@dataclass
-class Run:
-    """Neighbours in a file, read by one request."""
-
-    file: Path
-    begin: int
-    end: int
-    items: list[Item]
-    is_together: bool = False  # The ranks of a group read a share each, and exchange them.
-
-
-def _runs_of(items: Iterable[Item], run_bytes: int, is_together: bool) -> list[Run]:
-    by_file: dict[Path, list[Item]] = {}
-    file, there = None, []
-    for item in items:
-        if item.tensor.file is not file:
-            file = item.tensor.file
-            there = by_file.setdefault(file, [])
-        there.append(item)
-    return [run for file in by_file for run in _runs_in(file, by_file[file], run_bytes, is_together)]
-
-
-def _runs_in(file: Path, items: list[Item], run_bytes: int, is_together: bool) -> Iterator[Run]:
-    run: Run | None = None
-    for item in sorted(items, key=attrgetter("begin")):
-        if run is not None and _is_near(run, item) and (item.end <= run.end or item.end - run.begin <= run_bytes):
-            if item.end > run.end:
-                run.end = item.end
-            run.items.append(item)
-            continue
-        if run is not None:
-            yield run
-        run = Run(file, item.begin, item.end, [item], is_together)
-    if run is not None:
-        yield run
-
-
-def _is_near(run: Run, item: Item) -> bool:
-    """What lies between is storage's page, or a small share of what is read before it."""
-    gap = item.begin - run.end
-    return gap <= PAGE or gap <= min(GAP_BYTES, (run.end - run.begin) // GAP_SHARE)
+from penstock.weights.exchange import Exchange
+from penstock.weights.runs import (
+    AHEAD, PAGE, RUN_BYTES, Item, Run, in_units, items_of, memory_of, runs_of, share_of_run,
+)
+from penstock.weights.stream import Stream
+from penstock.weights.tensors import Part, Tensor, collecting_paused, named
 
 
 class Plan:
@@ -178,7 +51,7 @@ class Plan:
                     self.arrays.nothing(dtype, in_units(tensor.dtype, tensor.shape))
             shared = self.exchange is not None and (part is None or _is_strided(tensor, part))
             (together if shared else alone).extend(items_of(tensor, part))
-        runs = _runs_of(alone, run_bytes, False) + _runs_of(together, run_bytes, True)
+        runs = runs_of(alone, run_bytes, False) + runs_of(together, run_bytes, True)
         return sorted(runs, key=lambda run: (str(run.file), run.begin))
 
     def _bytes_read(self, run: Run) -> int:
@@ -245,8 +118,6 @@ class Plan:
 
     def load(self, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
         """All tensors by name. Raises MemoryError before the first byte where they will not fit."""
-        from penstock.weights.stream import Stream
-
         with collecting_paused(), closing(Stream(self, on_progress, is_kept=True)) as tensors:
             return dict(tensors)
 
@@ -258,8 +129,6 @@ class Plan:
 
         on_progress is called after each request.
         """
-        from penstock.weights.stream import Stream
-
         return Stream(self, on_progress, is_kept=False)
 
 
@@ -279,21 +148,3 @@ def _names_of(runs: Iterable[Run]) -> Iterator[str]:
             left[name] = left.get(name, item.whole.pieces) - 1
             if left[name] == 0:
                 yield name
-
-
-def memory_of(run: Run, exchange: Exchange | None) -> tuple[int, int]:
-    """Where in the file the memory of a run begins, and its bytes: pages, as many for each rank that shares it."""
-    base = run.begin // PAGE * PAGE
-    ranks = exchange.world if exchange is not None and run.is_together else 1
-    pages = (run.end - base + PAGE - 1) // PAGE
-    return base, (pages + ranks - 1) // ranks * ranks * PAGE
-
-
-def share_of_run(run: Run, exchange: Exchange | None) -> tuple[int, int]:
-    """What this rank reads of a run."""
-    if exchange is None or not run.is_together:
-        return run.begin, run.end
-    base, nbytes = memory_of(run, exchange)
-    share = nbytes // exchange.world
-    begin = min(max(base + exchange.rank * share, run.begin), run.end)
-    return begin, min(max(base + (exchange.rank + 1) * share, begin), run.end)

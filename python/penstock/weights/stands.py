@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from penstock.weights.headers import WeightsError
+from penstock.weights.tensors import WeightsError
 
 
 class UnknownGlobal(WeightsError):

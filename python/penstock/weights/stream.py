@@ -9,15 +9,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import _native
 from penstock.progress import Progress
 from penstock.sessions import default_session
 from penstock.weights.arrays import Memory
 from penstock.weights.exchange import Turn
-from penstock.weights.headers import WeightsError, named, raise_named
-from penstock.weights.plan import AHEAD, PAGE, Item, Plan, Run, Whole, memory_of, share_of_run
+from penstock.weights.runs import AHEAD, PAGE, Item, Run, Whole, memory_of, share_of_run
+from penstock.weights.tensors import WeightsError, named, raise_named
+
+if TYPE_CHECKING:
+    from penstock.weights.plan import Plan
 
 
 class _Reading:

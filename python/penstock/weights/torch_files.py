@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.weights.arrays import SIZES
-from penstock.weights.headers import Tensor, WeightsError
 from penstock.weights.pickles import PICKLE_BYTES_MAX, read_pickle
 from penstock.weights.stands import Made, Stand, Unknown, UnknownGlobal
+from penstock.weights.tensors import SIZES, Tensor, WeightsError
 from penstock.weights.torch_views import (
     ANEW, TABLE, Size, Storage, StorageKind, View, is_count, is_row_major, unknown,
 )

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from penstock.sessions import Session
-from penstock.weights.arrays import SIZES
-from penstock.weights.headers import (
-    Tensor, WeightsError, collecting_paused, copied, identity_of, named, opened_file,
-)
+from penstock.weights.files import copied, identity_of, opened_file
 from penstock.weights.kinds import is_torch_file
 from penstock.weights.plan import Plan
+from penstock.weights.tensors import DTYPES, OTHERS, SIZES, Tensor, WeightsError, collecting_paused, named
 from penstock.weights.torch_files import DEPTH_MAX, TorchFile
 from penstock.weights.torch_views import Device, Meta, Size, Storage, TorchName, View
 
@@ -159,8 +157,6 @@ class _Rebuilding:
 
 def _torch_dtype(file: Path, name: str) -> torch.dtype:
     import torch
-
-    from penstock.weights.arrays import DTYPES, OTHERS
 
     dtype = getattr(torch, DTYPES.get(name) or OTHERS[name], None)
     if dtype is None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.weights.arrays import NAMES, SIZES, row_major, span
-from penstock.weights.headers import WeightsError
 from penstock.weights.pickles import PLAIN
 from penstock.weights.stands import Stand, Unknown, UnknownGlobal
+from penstock.weights.tensors import NAMES, SIZES, WeightsError, row_major, span
 
 DIMENSIONS_MAX = 64
 ELEMENTS_MAX = 1 << 62

@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.weights.headers import WeightsError
+from penstock.weights.tensors import WeightsError
 
 SIGNATURE = b"PK\x03\x04"
 DIRECTORY_BYTES_MAX = 100_000_000

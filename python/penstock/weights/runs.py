@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The ranges of files that hold the tensors that are wanted: items, and the runs of neighbours that one request reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.weights.tensors import Part, Tensor, WeightsError
+
+if TYPE_CHECKING:
+    from penstock.weights.exchange import Exchange
+
+RUN_BYTES = 256 << 20   # The most that one request reads, unless a single tensor is larger.
+GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, up to this,
+GAP_SHARE = 32          # and up to this part of what was wanted before it.
+AHEAD = 3               # Requests under way. Both as was best on an H200: docs/internals/performance.md.
+PAGE = 4096             # Memory is laid out as the file is, so that direct I/O needs no copy.
+
+
+class Whole(NamedTuple):
+    """A tensor that is put together from pieces: its shape when it is, and how many there are."""
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    pieces: int
+
+
+class Item(NamedTuple):
+    """A tensor that is wanted, or a piece of one, and the bytes of its file that hold it."""
+
+    tensor: Tensor
+    part: Part | None           # What to keep of it on the device; None for all.
+    begin: int
+    end: int
+    rows: tuple[int, ...]       # The shape of what lies between the two, in elements of the dtype.
+    whole: Whole | None = None  # Of a piece: what it belongs to, and where its first element is in that.
+    at: tuple[int, ...] = ()
+
+
+def items_of(tensor: Tensor, part: Part | None) -> list[Item]:
+    """Raises WeightsError for a part that the tensor does not have."""
+    share = None if part is None else _checked(tensor, part)
+    return _pieces_of(tensor, share) if tensor.chunks else [_item_of(tensor, share)]
+
+
+def in_units(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """As frameworks count: of F4 two elements are one."""
+    return (*extents[:-1], extents[-1] // 2) if dtype == "F4" and extents else extents
+
+
+def _checked(tensor: Tensor, part: Part) -> Part:
+    """The part, with a dimension from 0 on and in units."""
+    if not -len(tensor.shape) <= part.dim < len(tensor.shape):
+        raise WeightsError(f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no dimension {part.dim}")
+    dim = part.dim % len(tensor.shape)
+    if not 0 <= part.start <= part.stop <= tensor.shape[dim]:
+        raise WeightsError(f"tensor {tensor.name!r}: {part.start} to {part.stop} of dimension {dim}, which has "
+                           f"{tensor.shape[dim]} elements")
+    if tensor.dtype != "F4" or dim != len(tensor.shape) - 1:
+        return Part(dim, part.start, part.stop)
+    if part.start % 2 != 0 or part.stop % 2 != 0:
+        raise WeightsError(f"tensor {tensor.name!r}: parts of F4 begin and end at even elements: two are a byte")
+    return Part(dim, part.start // 2, part.stop // 2)
+
+
+def _item_of(tensor: Tensor, part: Part | None) -> Item:
+    begin, end, shape = tensor.offset, tensor.offset + tensor.nbytes, in_units(tensor.dtype, tensor.shape)
+    if part is None:
+        return Item(tensor, None, begin, end, shape)
+    if part.dim > 0 or tensor.strides is not None or shape[0] == 0 or tensor.nbytes % shape[0] != 0:
+        return Item(tensor, part, begin, end, shape)  # Strided: all is read, and cut on the device.
+    row = tensor.nbytes // shape[0]
+    return Item(tensor, None, begin + part.start * row, begin + part.stop * row,
+                (part.stop - part.start, *shape[1:]))
+
+
+def _pieces_of(tensor: Tensor, part: Part | None) -> list[Item]:
+    """The pieces that the part meets; where it is empty, an empty one."""
+    shape, found = list(in_units(tensor.dtype, tensor.shape)), []
+    if part is not None:
+        shape[part.dim] = part.stop - part.start
+    for chunk in tensor.chunks:
+        at, share = list(in_units(tensor.dtype, chunk.at)), None
+        if part is not None:
+            extent = in_units(tensor.dtype, chunk.piece.shape)[part.dim]
+            share = Part(part.dim, max(part.start - at[part.dim], 0), min(part.stop - at[part.dim], extent))
+            if share.start >= share.stop:
+                continue
+            at[part.dim] = max(at[part.dim] - part.start, 0)
+        found.append((_item_of(chunk.piece, share), tuple(at)))
+    if not found:
+        found = [(_item_of(tensor.chunks[0].piece, Part(0, 0, 0)), (0,) * len(shape))]
+    whole = Whole(tensor, tuple(shape), len(found))
+    return [item._replace(whole=whole, at=at) for item, at in found]
+
+
+@dataclass
+class Run:
+    """Neighbours in a file, read by one request."""
+
+    file: Path
+    begin: int
+    end: int
+    items: list[Item]
+    is_together: bool = False  # The ranks of a group read a share each, and exchange them.
+
+
+def runs_of(items: Iterable[Item], run_bytes: int, is_together: bool) -> list[Run]:
+    by_file: dict[Path, list[Item]] = {}
+    file, there = None, []
+    for item in items:
+        if item.tensor.file is not file:
+            file = item.tensor.file
+            there = by_file.setdefault(file, [])
+        there.append(item)
+    return [run for file in by_file for run in _runs_in(file, by_file[file], run_bytes, is_together)]
+
+
+def _runs_in(file: Path, items: list[Item], run_bytes: int, is_together: bool) -> Iterator[Run]:
+    run: Run | None = None
+    for item in sorted(items, key=attrgetter("begin")):
+        if run is not None and _is_near(run, item) and (item.end <= run.end or item.end - run.begin <= run_bytes):
+            if item.end > run.end:
+                run.end = item.end
+            run.items.append(item)
+            continue
+        if run is not None:
+            yield run
+        run = Run(file, item.begin, item.end, [item], is_together)
+    if run is not None:
+        yield run
+
+
+def _is_near(run: Run, item: Item) -> bool:
+    """What lies between is storage's page, or a small share of what is read before it."""
+    gap = item.begin - run.end
+    return gap <= PAGE or gap <= min(GAP_BYTES, (run.end - run.begin) // GAP_SHARE)
+
+
+def memory_of(run: Run, exchange: Exchange | None) -> tuple[int, int]:
+    """Where in the file the memory of a run begins, and its bytes: pages, as many for each rank that shares it."""
+    base = run.begin // PAGE * PAGE
+    ranks = exchange.world if exchange is not None and run.is_together else 1
+    pages = (run.end - base + PAGE - 1) // PAGE
+    return base, (pages + ranks - 1) // ranks * ranks * PAGE
+
+
+def share_of_run(run: Run, exchange: Exchange | None) -> tuple[int, int]:
+    """What this rank reads of a run."""
+    if exchange is None or not run.is_together:
+        return run.begin, run.end
+    base, nbytes = memory_of(run, exchange)
+    share = nbytes // exchange.world
+    begin = min(max(base + exchange.rank * share, run.begin), run.end)
+    return begin, min(max(base + (exchange.rank + 1) * share, begin), run.end)
