@@ -22,6 +22,7 @@ from penstock._native import DeviceMemory, Pointer, Report, engine, settings
 
 _native.set_library_folder(str(Path(_native.__file__).parent / "lib"))
 
+from penstock import formats as _formats
 from penstock import futures as _futures
 from penstock import sessions as _sessions
 from penstock.errors import (
@@ -87,6 +88,14 @@ def check() -> dict[str, Any]:
         "settings": {each["name"]: session.setting(each["name"]) for each in settings()},
     }
 
+
+def _open_checkpoint(folder: Path) -> Any:
+    from penstock.checkpoint.sources import Source
+
+    return Source(folder)
+
+
+_formats.register("checkpoint.json", _open_checkpoint)
 
 
 def _at_exit() -> None:

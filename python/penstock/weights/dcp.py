@@ -77,7 +77,9 @@ class Saved:
 
 
 class Checkpoint:
-    """The tensors of a folder, and the names of the objects that are none."""
+    """The tensors of a folder, and the names of the objects that are none: as penstock.formats has what is opened."""
+
+    check = None
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -85,11 +87,12 @@ class Checkpoint:
         path = folder / METADATA
         said = read_regular(path, PICKLE_BYTES_MAX)
         try:
-            saved, self.objects, places = _read_metadata(read_pickle(said, TABLE))
+            saved, objects, places = _read_metadata(read_pickle(said, TABLE))
             wanted = {(tensor.name, at): _place_of(places, tensor.name, at)
                       for tensor in saved for at, _ in tensor.chunks}
         except WeightsError as error:
             raise WeightsError(f"{path}: {error}") from None
+        self.objects: dict[str, Any] = dict.fromkeys(objects)
         pieces = self._read_pieces(wanted)
         self.tensors = {tensor.name: self._tensor(tensor, pieces) for tensor in saved}
         self.files = sorted(self.identities)

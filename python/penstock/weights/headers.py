@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock import _native
+from penstock.formats import OPENERS, Open, Opened
 from penstock.regular import read_regular
 from penstock.sessions import Session
-from penstock.weights.dcp import Checkpoint, assembled
+from penstock.weights.dcp import METADATA, Checkpoint, assembled
 from penstock.weights.exchange import Exchange
 from penstock.weights.files import identity_of, opened_file
 from penstock.weights.kinds import is_torch_file
@@ -27,8 +28,6 @@ from penstock.weights.torch_files import read_torch_file
 
 INDEX = "model.safetensors.index.json"
 TORCH_INDEX = "pytorch_model.bin.index.json"
-CHECKPOINT = ".metadata"        # What torch.distributed.checkpoint says of a folder.
-OURS = "checkpoint.json"        # What penstock.checkpoint does.
 SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which pieces of tensors are in it.
 SHARD = re.compile(r"-\d{5}-of-(\d{5})\.\w+$")  # As the second of three files is called.
 INDEX_BYTES_MAX = 100_000_000
@@ -60,10 +59,8 @@ class Weights:
                 raise WeightsError(f"{place}: it lacks tensor {name!r}, which the index says it has")
 
     def _add_all(self) -> None:
-        if [file.name for file in self.files] == [CHECKPOINT]:
-            self._add_checkpoint(self.files[0].parent)
-        elif [file.name for file in self.files] == [OURS]:
-            self._add_ours(self.files[0].parent)
+        if len(self.files) == 1 and self.files[0].name in _openers():
+            self._add_folder(self.files[0])
         elif len(self.files) == 1:
             self._add(self.files[0], _read_header(self.files[0]))
         else:
@@ -72,15 +69,8 @@ class Weights:
                     self._add(file, header)
         self._assemble()
 
-    def _add_checkpoint(self, folder: Path) -> None:
-        found = Checkpoint(folder)
-        self.tensors, self.objects = found.tensors, dict.fromkeys(found.objects)
-        self.files, self.identities = found.files, found.identities
-
-    def _add_ours(self, folder: Path) -> None:
-        from penstock.checkpoint.sources import Source
-
-        found = Source(folder)
+    def _add_folder(self, marker: Path) -> None:
+        found: Opened = _openers()[marker.name](marker.parent)
         self.tensors, self.objects, self.check = found.tensors, found.objects, found.check
         self.files, self.identities = found.files, found.identities
 
@@ -158,6 +148,11 @@ class Weights:
         return list(found.values())
 
 
+def _openers() -> dict[str, Open]:
+    """How a folder is opened, by the file that makes it one of a format."""
+    return {**OPENERS, METADATA: Checkpoint}
+
+
 def _matching(tensors: Mapping[str, Tensor], pattern: str) -> list[Tensor]:
     if pattern in tensors:
         return [tensors[pattern]]
@@ -173,13 +168,13 @@ def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         return {}, files
     path = Path(paths)
     if path.is_dir():
-        for index in (OURS, INDEX, CHECKPOINT, TORCH_INDEX):
+        for index in (*OPENERS, INDEX, METADATA, TORCH_INDEX):
             if (path / index).exists():
                 path = path / index
                 break
         else:
             return {}, _files_in(path)
-    if path.suffix != ".json" or path.name == OURS:
+    if path.suffix != ".json" or path.name in OPENERS:
         return {}, [path]
     named = _read_index(path)
     return named, sorted(set(named.values()))
@@ -193,7 +188,7 @@ def _files_in(folder: Path) -> list[Path]:
             _check_complete(files)
             return files
     raise WeightsError(f"{folder}: no safetensors file is in this folder, no file of torch.save (*.bin, *.pt, *.pth) "
-                       f"and no {CHECKPOINT} of torch.distributed.checkpoint")
+                       f"and no {METADATA} of torch.distributed.checkpoint")
 
 
 def _check_complete(files: list[Path]) -> None:
