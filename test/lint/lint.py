@@ -16,6 +16,8 @@ import re
 import sys
 from pathlib import Path
 
+from imports import check_imports
+
 # Who may include whom: a room's files may include headers of the rooms named here, or the one header, and their own.
 # Nothing includes upward. Unit tests obey their room's row, and may include test/fakes besides. "tools/*" is the folder
 # of a command, which knows no other command's.
@@ -372,7 +374,7 @@ def check_words(tree):
                 tree.report(name, number, "words", f"a path of somebody's machine: {match.group()}")
 
 
-RULES = [check_includes, check_who_reads_machines, check_everything_is_built, check_library_manners,
+RULES = [check_includes, check_imports, check_who_reads_machines, check_everything_is_built, check_library_manners,
          check_way_to_the_terminal,
          check_way_of_python_to_the_terminal, check_waiting, check_headers, check_type_names, check_licences,
          check_sizes, check_words]

@@ -51,6 +51,10 @@ def licensed(name, text):
     return text if not lint.is_code(name, text) or "SPDX" in text else text + f"// {LICENCE}\n"
 
 
+def python(modules):
+    return {f"python/penstock/{name}.py": f"# {LICENCE}\n{text}" for name, text in modules.items()}
+
+
 class LintTest(unittest.TestCase):
     def findings_with(self, changes):
         with tempfile.TemporaryDirectory() as root:
@@ -98,6 +102,21 @@ class LintTest(unittest.TestCase):
     def test_a_room_may_be_let_into_one_header_of_another(self):
         self.expect({"tools/common/near.h": '// N.\n#pragma once\n#include "device/cuda/cuda_api.h"\n'
                                             '#include "device/device.h"\n'}, "tools/common/near.h:4 include")
+
+    def test_upward_imports_of_python_are_found(self):
+        self.expect(python({"weights/a": "def f():\n    from penstock.checkpoint import save\n",
+                            "checkpoint/__init__": "from penstock.weights import a\n"}),
+                    "python/penstock/weights/a.py:3 import")
+        self.expect(python({"weights/a": "from penstock import weights, _native\nimport penstock\n", "__init__": "",
+                            "weights/__init__": ""}),
+                    "python/penstock/weights/a.py:3 import")
+        self.expect(python({"attic": "import os\n"}), "python/penstock/attic.py:1 import")
+
+    def test_circles_of_modules_are_found_and_what_types_alone_need_is_none(self):
+        a, b = "from penstock.stage import b\n", "from penstock.stage.a import x\n"
+        self.expect(python({"stage/a": a, "stage/b": f"def f():\n    {b}", "stage/c": "import penstock.stage.a\n"}),
+                    "python/penstock/stage/a.py:1 import", "python/penstock/stage/b.py:1 import")
+        self.expect(python({"stage/a": a, "stage/b": f"if TYPE_CHECKING:\n    {b}"}))
 
     def test_a_program_that_reads_a_machine_by_itself_is_found(self):
         self.expect({"tools/cp/cp.cc": '#include "topology/platform.h"\n'}, "tools/cp/cp.cc:1 facts")
@@ -161,7 +180,7 @@ class LintTest(unittest.TestCase):
             with self.subTest(line):
                 self.expect({"python/penstock/stage/run.py": f"{header}def f():\n    {line}\n"},
                             "python/penstock/stage/run.py:3 terminal")
-        self.expect({"python/penstock/run.py": f'{header}"""print(x)"""\ns = "sys.stdout"\nos.write(fd, x)\n'
+        self.expect({"python/penstock/kv/run.py": f'{header}"""print(x)"""\ns = "sys.stdout"\nos.write(fd, x)\n'
                      "done.stdout\nself.print(x)\n", "python/penstock/terminal.py": f"{header}print(x)\n",
                      "python/tests/test_run.py": f"{header}print(x)\n"})
 
