@@ -30,7 +30,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 import penstock
-from penstock.checkpoint import Saver, generations
+from penstock.checkpoint import Saver, leftovers
 from penstock.checkpoint.distributed import Reader, Writer
 
 FILES = 16
@@ -125,7 +125,7 @@ def loaders(base):
 def settle(nbytes):
     """What others left to be written or removed would hold up who comes next. So would memory that a virtual machine's
     host took back when it was free: touching it anew was found to take four times as long as writing to it."""
-    generations.wait_for_removals()
+    leftovers.wait_for_removals()
     os.sync()
     kinds = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -23,7 +23,7 @@ import torch.distributed.checkpoint as dcp
 import penstock
 from penstock import checkpoint
 from penstock.checkpoint.distributed import Reader, Writer
-from penstock.checkpoint.generations import wait_for_removals
+from penstock.checkpoint.leftovers import wait_for_removals
 from penstock.checkpoint.preemption import Guard, resume
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from penstock.checkpoint.windowed import EXECUTOR, WindowedWriter

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import penstock
 from penstock import checkpoint, weights
-from penstock.checkpoint import generations, layout, restoring, storing
+from penstock.checkpoint import ids, layout, leftovers, restoring, storing, verifying
 from penstock.weights import arrays
 from tensors import DEVICES, random_tensor, raw
 
@@ -66,7 +66,7 @@ def test_tensors_that_are_one_stay_one_and_are_written_once(tmp_path):
 
 def test_a_large_state_goes_to_several_files_in_pieces(tmp_path, monkeypatch, device):
     monkeypatch.setattr(storing, "FILE_BYTES_MIN", 1 << 16)
-    for module in (layout, storing, generations, restoring):
+    for module in (layout, storing, verifying, restoring):
         monkeypatch.setattr(module, "PIECE_BYTES", 1 << 15)
     tensors = {f"{i}": random_tensor(torch.uint8, 30_000 * (i + 1) + i).to(device) for i in range(40)}
     checkpoint.save(tensors, tmp_path / "a")
@@ -278,11 +278,11 @@ def test_two_saves_to_one_folder_at_a_time_leave_one_of_them_whole(tmp_path):
 
 def test_what_a_save_that_never_ended_has_left_goes_when_it_is_old(tmp_path):
     (tmp_path / "a").mkdir()
-    old, new = (tmp_path / "a" / f"{generations.new_save_id(tmp_path / 'a')}-0-0.data" for _ in range(2))
+    old, new = (tmp_path / "a" / f"{ids.new_save_id(tmp_path / 'a')}-0-0.data" for _ in range(2))
     for path in (old, new, tmp_path / "a" / "a stranger's.data"):
         path.write_text("left")
         os.utime(path, None if path == new else (1, 1))
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
-    generations.wait_for_removals()
+    leftovers.wait_for_removals()
     assert not old.exists() and new.exists()
     assert (tmp_path / "a" / "a stranger's.data").exists()

@@ -21,7 +21,7 @@ import torch.distributed.checkpoint as dcp
 
 import penstock
 from penstock import checkpoint
-from penstock.checkpoint import generations, layout, memory
+from penstock.checkpoint import ids, layout, leftovers, memory, publishing, retention, verifying
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from waiting import SECONDS_MAX
@@ -105,7 +105,7 @@ def test_a_reader_keeps_to_the_checkpoint_whose_metadata_it_read(tmp_path):
             saved.append(True)
             later = {"a": torch.arange(8, dtype=torch.float64) + 100}
             dcp.save(later, storage_writer=Writer(tmp_path / "a"), no_dist=True)
-            generations.wait_for_removals()
+            leftovers.wait_for_removals()
         return told
 
     reader.read_metadata = and_then_another_save
@@ -127,8 +127,8 @@ def test_a_save_after_the_clock_was_put_back_is_still_the_latest(before, by, tmp
             dcp.save(state, storage_writer=writer, no_dist=True)
 
     save(before, "z")
-    now = generations.time.time_ns()
-    monkeypatch.setattr(generations.time, "time_ns", lambda: now - 10**15)
+    now = ids.time.time_ns()
+    monkeypatch.setattr(ids.time, "time_ns", lambda: now - 10**15)
     save(by, "b")
     assert checkpoint.latest(tmp_path) == tmp_path / "b"
     save("itself", "a")
@@ -137,7 +137,7 @@ def test_a_save_after_the_clock_was_put_back_is_still_the_latest(before, by, tmp
 
 def test_what_a_killed_save_left_in_a_folder_of_its_own_goes_with_the_old_checkpoints(tmp_path):
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "good")
-    left = f"{generations.new_save_id(tmp_path / 'a')}-0-0.data"
+    left = f"{ids.new_save_id(tmp_path / 'a')}-0-0.data"
     for name, file, age in (("killed", left, 1), ("goes on", left, None), ("a stranger's", "train.data", 1)):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text("left")
@@ -161,7 +161,7 @@ def test_a_link_to_the_newest_checkpoint_is_no_checkpoint_more_and_none_less(tmp
 def test_checkpoints_that_go_meanwhile_disturb_neither_a_save_nor_retain(tmp_path, monkeypatch):
     for number in (1, 2, 3):
         checkpoint.save({"a": number}, tmp_path / f"step-{number}")
-    listed, known = os.listdir, generations._known
+    listed, known = os.listdir, retention._known
 
     def go(step):
         checkpoint.remove(tmp_path / step)
@@ -177,9 +177,9 @@ def test_checkpoints_that_go_meanwhile_disturb_neither_a_save_nor_retain(tmp_pat
         go("step-2")
         return found
 
-    monkeypatch.setattr(generations.os, "listdir", listed_before)
+    monkeypatch.setattr(retention.os, "listdir", listed_before)
     checkpoint.save({"a": 4}, tmp_path / "step-4")
-    monkeypatch.setattr(generations, "_known", known_before)
+    monkeypatch.setattr(retention, "_known", known_before)
     assert checkpoint.retain(tmp_path, 1) == [tmp_path / "step-3"]
     assert listed(tmp_path) == ["step-4"]
 
@@ -188,7 +188,7 @@ def test_damage_is_told_before_all_else_is_read(tmp_path, monkeypatch):
     checkpoint.save({str(i): torch.ones(8) for i in range(500)}, tmp_path / "a")
     (data,) = (tmp_path / "a").glob("*.data")
     data.write_bytes(b"x" + data.read_bytes()[1:])
-    compared, check, is_told = [], generations.check_sums, threading.Event()
+    compared, check, is_told = [], verifying.check_sums, threading.Event()
 
     def check_late(folder, name, *arguments):
         assert name == "0" or is_told.wait(SECONDS_MAX)
@@ -200,11 +200,11 @@ def test_damage_is_told_before_all_else_is_read(tmp_path, monkeypatch):
             is_told.set()
             super().shutdown(wait=wait)
 
-    monkeypatch.setattr(generations, "check_sums", check_late)
-    monkeypatch.setattr(generations, "ThreadPoolExecutor", Threads)
+    monkeypatch.setattr(verifying, "check_sums", check_late)
+    monkeypatch.setattr(verifying, "ThreadPoolExecutor", Threads)
     with pytest.raises(checkpoint.CheckpointError, match="checksum of '0' is wrong"):
         checkpoint.verify(tmp_path / "a")
-    assert len(compared) <= generations.READERS
+    assert len(compared) <= verifying.READERS
 
 
 def test_a_note_that_cannot_be_written_hides_no_result(tmp_path):
@@ -268,27 +268,27 @@ def test_a_save_by_direct_io_is_what_any_other_is(tmp_path, durable):
 def test_a_checkpoint_that_came_meanwhile_is_not_removed_for_an_older_one(tmp_path, monkeypatch):
     for name in ("s1", "s2"):
         checkpoint.save({"n": name}, tmp_path / name)
-    known = generations._known
+    known = retention._known
 
     def and_then_another_save(root):
         found = known(root)
         checkpoint.save({"n": "new"}, tmp_path / "s1")
         return found
 
-    monkeypatch.setattr(generations, "_known", and_then_another_save)
+    monkeypatch.setattr(retention, "_known", and_then_another_save)
     assert checkpoint.retain(tmp_path, 1) == []
     assert checkpoint.load(tmp_path / "s1") == {"n": "new"}
 
 
 def test_a_save_whose_files_were_taken_away_does_not_become_the_checkpoint(tmp_path, monkeypatch):
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
-    give_name = generations.give_name
+    give_name = publishing.give_name
 
     def after_removing(folder, told, session, durable):
         (folder / next(iter(told.files))).unlink()
         give_name(folder, told, session, durable)
 
-    monkeypatch.setattr(generations, "give_name", after_removing)
+    monkeypatch.setattr(publishing, "give_name", after_removing)
     with pytest.raises(checkpoint.CheckpointError, match="removed or cut before the save ended"):
         checkpoint.save({"a": torch.zeros(3)}, tmp_path / "a")
     assert checkpoint.load(tmp_path / "a")["a"].tolist() == [1.0] * 3

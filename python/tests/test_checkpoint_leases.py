@@ -16,7 +16,7 @@ pytest.importorskip("numpy", reason="numpy is not installed, which torch.distrib
 import torch.distributed.checkpoint as dcp
 
 from penstock import checkpoint
-from penstock.checkpoint import generations, layout, leases, leftovers, preemption, reading, renaming
+from penstock.checkpoint import ids, layout, leases, leftovers, preemption, publishing, reading, removal, renaming
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.layout import Layout
 from penstock.checkpoint.preemption import Guard
@@ -51,7 +51,7 @@ def die(*arguments, **settings):
 
 def test_a_clock_that_is_ahead_takes_nothing_from_a_save_that_goes_on(tmp_path, monkeypatch):
     save(tmp_path / "a", 1)
-    give_name = generations.give_name
+    give_name = publishing.give_name
 
     def after_others_have_looked(*arguments, **settings):
         with monkeypatch.context() as patched:
@@ -60,7 +60,7 @@ def test_a_clock_that_is_ahead_takes_nothing_from_a_save_that_goes_on(tmp_path, 
             leftovers.sweep(tmp_path / "a")
         give_name(*arguments, **settings)
 
-    monkeypatch.setattr(generations, "give_name", after_others_have_looked)
+    monkeypatch.setattr(publishing, "give_name", after_others_have_looked)
     save(tmp_path / "a", 2)
     save(tmp_path / "b", 3)
     assert (number_in(tmp_path / "a"), number_in(tmp_path / "b")) == (2, 3)
@@ -86,7 +86,7 @@ def test_where_there_are_no_locks_what_has_a_lease_is_not_removed(tmp_path, monk
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr(leases.fcntl, "flock", no_locks)
-    killed(lambda: (monkeypatch.setattr(generations, "give_name", die), save(tmp_path / "a", 1)))
+    killed(lambda: (monkeypatch.setattr(publishing, "give_name", die), save(tmp_path / "a", 1)))
     before = sorted(os.listdir(tmp_path / "a"))
     assert len(before) == 2
     ahead(monkeypatch)
@@ -98,7 +98,7 @@ def test_where_there_are_no_locks_what_has_a_lease_is_not_removed(tmp_path, monk
 
 def lease_of_another_machine(folder):
     folder.mkdir()
-    save_id = generations.new_save_id(folder)
+    save_id = ids.new_save_id(folder)
     (folder / f".{save_id}.lease").write_text("another machine\n")
     (folder / f"{save_id}-1-0.data").write_text("left")
 
@@ -119,7 +119,7 @@ def test_another_machines_lease_is_free_only_where_its_lock_would_be_seen(tmp_pa
 
 
 def test_a_forked_child_does_not_let_go_of_its_parents_lease(tmp_path):
-    lease = leases.take(tmp_path, generations.new_save_id(tmp_path))
+    lease = leases.take(tmp_path, ids.new_save_id(tmp_path))
     killed(lease.close)
     killed(lease.end)
     (name,) = os.listdir(tmp_path)
@@ -129,7 +129,7 @@ def test_a_forked_child_does_not_let_go_of_its_parents_lease(tmp_path):
 
 
 def test_a_lease_that_is_being_removed_is_not_taken(tmp_path):
-    save_id = generations.new_save_id(tmp_path)
+    save_id = ids.new_save_id(tmp_path)
     leases.take(tmp_path, save_id).close()
     remover = leases.take_over(tmp_path / f".{save_id}.lease")
     with pytest.raises(OSError, match="is being removed just now: try again"):
@@ -143,7 +143,7 @@ def test_a_lease_that_is_being_removed_is_not_taken(tmp_path):
 @pytest.mark.parametrize("step", ["give_name", "remove_behind"])
 def test_what_a_killed_save_left_goes_with_the_next(tmp_path, monkeypatch, step):
     save(tmp_path / "a", 1)
-    killed(lambda: (monkeypatch.setattr(generations, step, die), save(tmp_path / "a", 2)))
+    killed(lambda: (monkeypatch.setattr(publishing, step, die), save(tmp_path / "a", 2)))
     assert len(os.listdir(tmp_path / "a")) == 4  # Data of two saves, a lease.
     assert number_in(tmp_path / "a") == (1 if step == "give_name" else 2)
     save(tmp_path / "a", 3)
@@ -158,7 +158,7 @@ def test_what_a_killed_save_left_in_a_folder_of_its_own_goes_with_retain(tmp_pat
 
     def work():
         monkeypatch.setattr("penstock.checkpoint.safetensors.give_name", die)
-        monkeypatch.setattr(generations, "give_name", die)
+        monkeypatch.setattr(publishing, "give_name", die)
         if kind == "save":
             checkpoint.save(state, tmp_path / "step-2")
         writer = {"Writer": Writer, "SafetensorsWriter": SafetensorsWriter, "save": None}[kind]
@@ -217,8 +217,8 @@ def test_a_drill_that_goes_on_is_left_by_a_clock_that_is_ahead_and_a_dead_one_go
 def test_ranks_that_die_before_the_save_is_published_lose_it_nothing(tmp_path, monkeypatch):
     """Rank 1 has written, and is dead; somebody sweeps before rank 0 names its files, and somebody while it does."""
     save(tmp_path, 1)
-    give_name = generations.give_name
-    other = generations.new_lease(tmp_path)
+    give_name = publishing.give_name
+    other = ids.new_lease(tmp_path)
     (tmp_path / f"{other.save_id}-1-0.data").write_bytes(b"12345678")
     other.close()
     told = Layout(other.save_id, files={f"{other.save_id}-1-0.data": 8})
@@ -227,27 +227,27 @@ def test_ranks_that_die_before_the_save_is_published_lose_it_nothing(tmp_path, m
         leftovers.sweep(tmp_path)
         give_name(*arguments, **settings)
 
-    monkeypatch.setattr(generations, "give_name", while_others_look)
-    generations.publish(tmp_path, told, generations.new_lease(tmp_path))
+    monkeypatch.setattr(publishing, "give_name", while_others_look)
+    publishing.publish(tmp_path, told, ids.new_lease(tmp_path))
     assert reading.read_layout(tmp_path).save_id == other.save_id and (tmp_path / f"{other.save_id}-1-0.data").exists()
     leftovers.wait_for_removals()
     assert len(os.listdir(tmp_path)) == 2
     with pytest.raises(checkpoint.CheckpointError, match="removed or cut before the save ended"):
-        generations.publish(tmp_path, Layout("1" * 20 + "-00000000", files={f"{'1' * 20}-00000000-1-0.data": 8}),
-                            generations.new_lease(tmp_path))
+        publishing.publish(tmp_path, Layout("1" * 20 + "-00000000", files={f"{'1' * 20}-00000000-1-0.data": 8}),
+                            ids.new_lease(tmp_path))
     assert reading.read_layout(tmp_path).save_id == other.save_id
 
 
 def test_more_ranks_than_a_process_has_descriptors_for_are_published(tmp_path, monkeypatch):
-    monkeypatch.setattr(generations, "room_for_leases", lambda: 2)
+    monkeypatch.setattr(publishing, "room_for_leases", lambda: 2)
     files = {}
     for rank in range(1, 6):
-        lease = generations.new_lease(tmp_path)
+        lease = ids.new_lease(tmp_path)
         files[f"{lease.save_id}-{rank}-0.data"] = 8
         (tmp_path / f"{lease.save_id}-{rank}-0.data").write_bytes(b"12345678")
         lease.close()
-    own = generations.new_lease(tmp_path)
-    generations.publish(tmp_path, Layout(own.save_id, files=files), own)
+    own = ids.new_lease(tmp_path)
+    publishing.publish(tmp_path, Layout(own.save_id, files=files), own)
     leftovers.wait_for_removals()
     assert sorted(os.listdir(tmp_path)) == sorted([*files, "checkpoint.json"])
 
@@ -281,14 +281,14 @@ def test_a_new_folder_of_another_save_that_has_no_lease_yet_stays(tmp_path):
 def test_a_save_that_ends_between_retains_look_and_its_removal_stays(tmp_path, monkeypatch):
     save(tmp_path / "same", 1)
     save(tmp_path / "b", 2)
-    name_aside = generations.name_aside
+    name_aside = removal.name_aside
 
     def after_another_save(save_id):
-        monkeypatch.setattr(generations, "name_aside", name_aside)
+        monkeypatch.setattr(removal, "name_aside", name_aside)
         save(tmp_path / "same", 3)
         return name_aside(save_id)
 
-    monkeypatch.setattr(generations, "name_aside", after_another_save)
+    monkeypatch.setattr(removal, "name_aside", after_another_save)
     assert checkpoint.retain(tmp_path, 1) == []
     leftovers.wait_for_removals()
     assert number_in(tmp_path / "same") == 3 and len(os.listdir(tmp_path / "same")) == 2
@@ -298,7 +298,7 @@ def test_a_save_that_ends_between_retains_look_and_its_removal_stays(tmp_path, m
 def test_whoever_dies_with_a_checkpoint_set_aside_costs_nobody_one(tmp_path, monkeypatch, has_come):
     save(tmp_path / "same", 1)
     save(tmp_path / "b", 2)
-    name_aside = generations.name_aside
+    name_aside = removal.name_aside
 
     def after_another_save(save_id):
         if has_come:
@@ -307,8 +307,8 @@ def test_whoever_dies_with_a_checkpoint_set_aside_costs_nobody_one(tmp_path, mon
         return name_aside(save_id)
 
     def work():
-        monkeypatch.setattr(generations, "name_aside", after_another_save)
-        monkeypatch.setattr(generations, "read_description", die)
+        monkeypatch.setattr(removal, "name_aside", after_another_save)
+        monkeypatch.setattr(removal, "read_description", die)
         checkpoint.retain(tmp_path, 1)
 
     killed(work)

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 import penstock
 from penstock import checkpoint, weights
-from penstock.checkpoint import generations
+from penstock.checkpoint import reading
 from penstock.checkpoint.distributed import Reader, Writer
 from ranks import run
 from tensors import random_tensor, raw
@@ -203,7 +203,7 @@ def save_copies(mesh, number, folder, tell):
 def test_what_several_ranks_have_is_written_by_one_of_them(tmp_path):
     told = run(3, tmp_path, (save_copies, tmp_path / "a"))
     nbytes = 3 * 1000 * 4 + 3 * 10 * 8 + 10 * 4
-    assert sum(each for (each,) in told) == generations.read_layout(tmp_path / "a").nbytes == nbytes
+    assert sum(each for (each,) in told) == reading.read_layout(tmp_path / "a").nbytes == nbytes
 
 
 def rows(mesh, number, dim=0):
@@ -236,7 +236,7 @@ def rows_of_four(tmp_path_factory):
 def test_other_ranks_read_the_rows_that_they_want_and_no_more(rows_of_four, tmp_path, world):
     told = [each for (each,) in run(world, tmp_path, (load_rows, rows_of_four, 0))]
     read, wanted = (sum(each[i] for each in told) for i in (0, 1))
-    assert wanted == generations.read_layout(rows_of_four).nbytes
+    assert wanted == reading.read_layout(rows_of_four).nbytes
     assert wanted <= read <= RATIO_MAX * wanted, \
         f"4 to {world} ranks: {read / wanted:.3f} of what they want was read, where 1.000 was measured"
 

@@ -14,7 +14,7 @@ import torch.distributed.checkpoint as dcp
 
 import penstock
 from penstock import checkpoint
-from penstock.checkpoint import generations, layout, leftovers
+from penstock.checkpoint import ids, layout, leftovers, retention
 from penstock.checkpoint.layout import Layout, encode
 from penstock.checkpoint.preemption import Guard, resume
 from penstock.checkpoint.safetensors import SafetensorsWriter
@@ -36,10 +36,10 @@ def test_a_strangers_name_in_a_neighbour_moves_no_order(tmp_path, name):
         save(tmp_path / f"s{number}", number)
         assert number_in(checkpoint.latest(tmp_path)) == number
     checkpoint.retain(tmp_path, 2)
-    assert [place.name for place in generations.whole(tmp_path)] == ["s11", "s12"]
+    assert [place.name for place in retention.whole(tmp_path)] == ["s11", "s12"]
 
 
-@pytest.mark.parametrize("number", [generations.CLOCK_MAX, generations.CLOCK_MAX + 1, 10**19 - 1, 10**20 - 1])
+@pytest.mark.parametrize("number", [ids.CLOCK_MAX, ids.CLOCK_MAX + 1, 10**19 - 1, 10**20 - 1])
 def test_a_strangers_whole_checkpoint_of_the_end_of_time_leaves_later_ones_later(tmp_path, number):
     (tmp_path / "stranger").mkdir()
     (tmp_path / "stranger" / layout.NAME).write_bytes(encode(Layout(f"{number:020}-00000000", tree=[0])))
@@ -74,7 +74,7 @@ def test_what_no_save_would_call_so_is_not_removed_whatever_a_checkpoint_names(t
         (tmp_path / "c").mkdir(exist_ok=True)
         for name in ("dataset.data", "model.safetensors"):
             (tmp_path / "c" / name).write_text("mine")
-        lie = Layout(generations.new_save_id(tmp_path / "c"), files={"dataset.data": 4, "model.safetensors": 4})
+        lie = Layout(ids.new_save_id(tmp_path / "c"), files={"dataset.data": 4, "model.safetensors": 4})
         (tmp_path / "c" / layout.NAME).write_bytes(encode(lie))
         save(tmp_path / "newer", 2)
         use()
@@ -178,7 +178,7 @@ def test_a_damaged_newest_is_not_what_retain_keeps(tmp_path):
     for number in (1, 2):
         save(tmp_path / f"s{number}", number)
     (tmp_path / "s3").mkdir()
-    lie = encode(Layout(generations.new_save_id(tmp_path / "s3"))).replace(b'"tensors":{}', b'"tensors":[]')
+    lie = encode(Layout(ids.new_save_id(tmp_path / "s3"))).replace(b'"tensors":{}', b'"tensors":[]')
     body = lie[layout.HEAD.match(lie).end():-2]
     (tmp_path / "s3" / layout.NAME).write_bytes(
         b'{"penstock.checkpoint":1,"crc32c":"%08x","body":' % layout.checksum(body) + body + b"}\n")

@@ -15,10 +15,12 @@ A checkpoint is a folder with checkpoint.json and data files; the format is in d
 """
 
 from penstock.checkpoint.draining import drain
-from penstock.checkpoint.generations import Verified, latest, remove, retain, verify
 from penstock.checkpoint.layout import CheckpointError
+from penstock.checkpoint.removal import remove
+from penstock.checkpoint.retention import latest, retain
 from penstock.checkpoint.staging import Saver, Saving
 from penstock.checkpoint.states import load, load_into, save
+from penstock.checkpoint.verifying import Verified, verify
 
 __all__ = [
     "CheckpointError", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into", "remove", "retain",

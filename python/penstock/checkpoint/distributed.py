@@ -28,10 +28,11 @@ from torch.distributed.checkpoint.planner import (
 )
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from penstock.checkpoint.generations import new_lease, publish
+from penstock.checkpoint.ids import new_lease
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor, check_shape
 from penstock.checkpoint.leases import Lease
 from penstock.checkpoint.leftovers import give_up, sweep
+from penstock.checkpoint.publishing import publish
 from penstock.checkpoint.reading import folder_of, of_one_save, read_layout
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source

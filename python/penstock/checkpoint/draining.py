@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from penstock.checkpoint.generations import hold
+from penstock.checkpoint.ids import hold
 from penstock.checkpoint.layout import NAME, PIECE_BYTES, CheckpointError, Extent, Layout, encode
 from penstock.checkpoint.leases import ID, room_for_leases
 from penstock.checkpoint.leftovers import DATA_FILE, sweep

@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import is_readable, verify, whole
 from penstock.checkpoint.layout import CheckpointError
 from penstock.checkpoint.notes import publish_note, read_note
+from penstock.checkpoint.retention import is_readable, whole
 from penstock.checkpoint.states import load
+from penstock.checkpoint.verifying import verify
 from penstock.folders import make_folder
 
 MANIFEST = "generation.json"

@@ -31,11 +31,12 @@ from typing import Any
 
 from penstock.checkpoint import notices
 from penstock.checkpoint.forecasts import Forecast, PartForecast, Rates, forecast, format_bytes, nbytes_of
-from penstock.checkpoint.generations import new_lease, verify
+from penstock.checkpoint.ids import new_lease
 from penstock.checkpoint.leftovers import is_over
 from penstock.checkpoint.notices import Source, Told
 from penstock.checkpoint.parts import Generation, begin, check_names, discard, resume, retain
 from penstock.checkpoint.states import save as save_state
+from penstock.checkpoint.verifying import verify
 from penstock.folders import make_folder
 from penstock.sessions import Session
 

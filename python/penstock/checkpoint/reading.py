@@ -178,3 +178,7 @@ def has_size(path: Path, size: int) -> bool:
         return is_regular(path) and path.stat().st_size >= size
     except OSError:
         return False
+
+
+def is_whole(folder: Path, layout: Layout) -> bool:
+    return all(has_size(folder / name, size) for name, size in layout.files.items())

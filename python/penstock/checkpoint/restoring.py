@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import check_sums
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent
 from penstock.checkpoint.memory import Order, bytes_of, request_bytes
 from penstock.checkpoint.reading import is_regular
+from penstock.checkpoint.verifying import check_sums
 from penstock.files import File
 from penstock.progress import OnProgress, Shared
 from penstock.sessions import Session, default_session

@@ -28,10 +28,11 @@ from torch.distributed.checkpoint.storage import WriteResult
 
 from penstock import _native
 from penstock.checkpoint.distributed import Writer, content_of, name_of_dtype, nbytes_of_item, saved_tensor
-from penstock.checkpoint.generations import give_name, hold, new_lease
+from penstock.checkpoint.ids import hold, new_lease
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout
 from penstock.checkpoint.leftovers import give_up, give_up_staged, sweep_staging
 from penstock.checkpoint.memory import Order
+from penstock.checkpoint.publishing import give_name
 from penstock.checkpoint.stock import check_replaceable, index_of, put_in_place
 from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, check_room, goes_direct, room_of, write_content
 from penstock.files import File

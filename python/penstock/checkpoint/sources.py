@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock import _native
-from penstock.checkpoint.generations import check_sums
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout, tensors_of
 from penstock.checkpoint.reading import is_regular, of_one_save, read_layout
+from penstock.checkpoint.verifying import check_sums
 from penstock.weights.files import identity_of
 from penstock.weights.tensors import Tensor, WeightsError
 

@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import new_lease, publish
+from penstock.checkpoint.ids import new_lease
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, check_shape, encode
 from penstock.checkpoint.leftovers import give_up, sweep
+from penstock.checkpoint.publishing import publish
 from penstock.checkpoint.reading import folder_of, read_layout
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of

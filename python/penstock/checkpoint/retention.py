@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints among the folders in one: which is the newest, and which stay."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+from pathlib import Path
+
+from penstock.checkpoint.ids import order_of
+from penstock.checkpoint.layout import CheckpointError, Layout
+from penstock.checkpoint.leftovers import sweep_all, sweep_empty
+from penstock.checkpoint.reading import is_whole, read_layout, read_summary
+from penstock.checkpoint.removal import remove_checkpoint
+from penstock.checkpoint.verifying import is_verified
+
+log = logging.getLogger("penstock.checkpoint")
+
+
+def _known(root: Path) -> list[tuple[Path, Layout]]:
+    """The checkpoints in a folder of them, oldest first, of each the summary. What is none is left out, and so is one
+    that is damaged."""
+    found = []
+    for place in root.iterdir() if root.is_dir() else ():
+        try:
+            layout = read_summary(place)
+            if is_whole(place, layout):
+                found.append((order_of(place, layout), place, layout))
+        except CheckpointError as error:
+            log.warning("passed over: %s", str(error))  # The error holds what was read.
+        except OSError:
+            continue
+    return [each[1:] for each in sorted(found, key=lambda each: (each[0], str(each[1])))]
+
+
+def latest(root: str | os.PathLike[str]) -> Path | None:
+    """The newest whole checkpoint among the folders in `root`, by when its save began; None where there is none.
+
+    Checksums of the data are not looked at: `verify` does that.
+    """
+    for place in reversed(whole(root)):
+        if is_readable(place):
+            return place
+    return None
+
+
+def whole(root: str | os.PathLike[str]) -> list[Path]:
+    """All that `latest` looks at, the newest last."""
+    return [place for place, _ in _known(Path(root))]
+
+
+def is_readable(place: Path) -> bool:
+    """Whether all that its description says makes sense. That is not asked of each: it takes memory."""
+    try:
+        read_layout(place)
+        return True
+    except CheckpointError as error:
+        log.warning("passed over: %s", str(error))  # The error holds what was read.
+    except OSError:
+        pass  # Others remove it at the same time.
+    return False
+
+
+def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
+    """Removes all but the newest `keep` checkpoints, and never the newest that was verified. Those that are gone.
+
+    With them goes what dead saves have left. Links, as one that is called latest, do not count, and what they lead to
+    stays."""
+    if keep < 1:
+        raise ValueError(f"keep is {keep}: expected 1 at least")
+    sweep_all(Path(root))
+    found = [each for each in _known(Path(root)) if not each[0].is_symlink()]
+    sweep_empty(Path(root), [place for place, _ in found])
+    readable = (place for place, _ in reversed(found) if is_readable(place))
+    kept = set(itertools.islice(readable, keep))
+    kept |= set([place for place, layout in found if is_verified(place, layout)][-1:])
+    gone = []
+    for place, layout in found:
+        # Where another process removes it at the same time, or it is of no sense.
+        with contextlib.suppress(FileNotFoundError, CheckpointError):
+            if place not in kept and remove_checkpoint(place, layout.save_id):
+                gone.append(place)
+    return gone

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether all bytes of a checkpoint are those that were saved, and the note that they were."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout
+from penstock.checkpoint.leftovers import VERIFIED, VERIFIED_BYTES_MAX
+from penstock.checkpoint.reading import content_of, folder_of, is_regular, of_one_save, read_layout
+from penstock.sessions import Session, default_session
+
+READERS = 4
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was looked at: tensors and objects, and their bytes."""
+
+    names: int
+    nbytes: int
+
+
+def verify(folder: str | os.PathLike[str], *, session: Session | None = None) -> Verified:
+    """Reads a checkpoint whole and compares every checksum; then notes that it did, for `retain`.
+
+    Raises CheckpointError that names the file, the tensor and the piece of 16 MiB in which the first difference is.
+    """
+    place = folder_of(folder)
+    layout = read_layout(place)
+    extents = list(layout.extents())
+    with of_one_save(place, layout), ThreadPoolExecutor(READERS, "penstock-verify") as threads:
+        checks = [threads.submit(_check, session or default_session(), place, name, extent)
+                  for name, extent in sorted(extents, key=lambda each: (each[1].file, each[1].offset))]
+        try:
+            for done in checks:
+                done.result()
+        except BaseException:  # What was found is told before all else is read.
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    try:
+        with (session or default_session()).create(place / VERIFIED, replace=True) as file:
+            file.write(json.dumps({"save_id": layout.save_id}).encode())
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, f"every checksum is right, but that could not be noted for retain: {error}",
+                      str(place / VERIFIED)) from None
+    return Verified(len(layout.tensors) + len(layout.objects), layout.nbytes)
+
+
+def _check(session: Session, folder: Path, name: str, extent: Extent) -> None:
+    memory = bytearray(min(extent.nbytes, PIECE_BYTES))
+    if not is_regular(folder / extent.file):
+        raise CheckpointError(f"{folder / extent.file}: this is no regular file")
+    with session.open(folder / extent.file) as file:
+        for i, expected in enumerate(extent.crc32c):
+            at = i * PIECE_BYTES
+            size = min(PIECE_BYTES, extent.nbytes - at)
+            report = file.read(memory, extent.offset + at, size=size)
+            if report.bytes != size:
+                raise CheckpointError(f"{folder / extent.file}: it ends at {extent.offset + at + report.bytes}, and "
+                                      f"{name!r} goes to {extent.offset + extent.nbytes}: it was cut")
+            check_sums(folder, name, extent, at, session.crc32c(memoryview(memory)[:size]))
+
+
+def check_sums(folder: Path, name: str, extent: Extent, at: int, sums: list[int]) -> None:
+    """Compares those of what lies `at` bytes, a multiple of 16 MiB, behind an extent's begin."""
+    first = at // PIECE_BYTES
+    for i, found in enumerate(sums):
+        if found != extent.crc32c[first + i]:
+            begin = extent.offset + (first + i) * PIECE_BYTES
+            end = min(begin + PIECE_BYTES, extent.offset + extent.nbytes)
+            raise CheckpointError(f"{folder / extent.file}: the checksum of {name!r} is wrong between bytes {begin} "
+                                  f"and {end}: expected {extent.crc32c[first + i]:08x}, found {found:08x}. Load an "
+                                  "older checkpoint")
+
+
+def is_verified(folder: Path, layout: Layout) -> bool:
+    try:
+        said = json.loads(content_of(folder / VERIFIED, VERIFIED_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and said.get("save_id") == layout.save_id
