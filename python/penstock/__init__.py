@@ -32,6 +32,7 @@ from penstock.errors import (
 from penstock.files import File, NewFile
 from penstock.futures import Future
 from penstock.pools import memory_pool
+from penstock.records import Check, Verdict
 from penstock.sessions import Session, default_session
 
 __all__ = [
@@ -67,13 +68,13 @@ def write(name: str | os.PathLike[str], buffer: Any, *, replace: bool = False, s
 
 
 def explain(file: str | os.PathLike[Any], buffer: Any = None, *, write: bool = False,
-            device: int = 0) -> list[dict[str, Any]]:
+            device: int = 0) -> list[Verdict]:
     """What every path says of reading (or writing) the file, best first. See `File.explain()`."""
     with open(file, "r+" if write else "r") as opened:
         return opened.explain(buffer, write=write, device=device)
 
 
-def check() -> dict[str, Any]:
+def check() -> Check:
     """What this process can do: engine, devices and why there is no GPU, paths with reason and remedy, settings.
 
     The command `penstock check` reads the machine as well: drives, file systems, the kernel.

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import penstock
 from penstock import checkpoint_commands, deepspeed_commands, launcher, stage_commands, terminal
+from penstock.records import Verdict
 from penstock.terminal import complain, positive, progress_shown, say, say_json
 
 SHARD_BYTES = 5_000_000_000
@@ -64,7 +65,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def verdict_lines(verdict: dict[str, object]) -> list[str]:
+def verdict_lines(verdict: Verdict) -> list[str]:
     line = f"  {verdict['path']:<10} {'usable' if verdict['usable'] else verdict.get('standing', 'no')}"
     if verdict["reason"] in (0, "", "none", None):
         return [line]

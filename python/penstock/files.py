@@ -22,6 +22,7 @@ from typing import Any
 from penstock import _native
 from penstock._native import Report
 from penstock.futures import Future, Pending
+from penstock.records import Verdict
 
 __all__ = ["File"]
 
@@ -72,11 +73,10 @@ class File(_native.File):
         return self._submit(True, list(buffers), offset, -1, 0, stream, timeout)
 
     def explain(self, buffer: Any = None, offset: int = 0, *, size: int = -1, write: bool = False,
-                device: int = 0) -> list[dict[str, Any]]:
+                device: int = 0) -> list[Verdict]:
         """What every path says of such a request, best first. Moves nothing.
 
-        With no buffer, memory of the session's device number `device` is meant. Each verdict has `path`, `usable`,
-        `reason` (or None), `sentence`, `remedy` and `detail` (an errno that goes with the reason, or 0).
+        With no buffer, memory of the session's device number `device` is meant.
         """
         return self._explain(write, buffer, offset, size, device)
 

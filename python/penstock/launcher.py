@@ -15,9 +15,10 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from penstock import _native
+from penstock.records import Verdict
 from penstock.terminal import complain
 
 __all__ = ["TOOLS", "check_root", "checked_machine", "checked_paths", "has_tool", "library", "named", "of_the_tool",
@@ -83,9 +84,10 @@ def checked_machine() -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def checked_paths() -> list[dict[str, Any]]:
+def checked_paths() -> list[Verdict]:
     """What `penstock check` says of each path on this machine, best first; nothing where the command is not here."""
-    return [{name: path[name] for name in path if name != "needs"} for path in checked_machine().get("paths", [])]
+    paths = checked_machine().get("paths", [])
+    return [cast(Verdict, {name: path[name] for name in path if name != "needs"}) for path in paths]
 
 
 def check_root(root: str, as_json: bool) -> int:

@@ -17,6 +17,7 @@ from penstock import _native
 from penstock.errors import BadSettingError, UnsupportedError
 from penstock.files import File, NewFile
 from penstock.futures import Pending
+from penstock.records import Counter, Device, SessionInfo, Verdict
 from penstock.regular import UnfitFileError, open_regular
 
 __all__ = ["Session", "default_session"]
@@ -130,11 +131,11 @@ class Session:
         """Whether it is the session behind cuFile's calls in this process."""
         return self._native.shared
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> list[Device]:
         """The devices: ordinal, kind, name, pci_address, memory_bytes, uuid, stand_in (host memory plays a GPU)."""
         return self._native.devices()
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> SessionInfo:
         """device_count, device_kinds, device_reason (why no GPU can be used, or ""), pinned_bytes."""
         return self._native.info()
 
@@ -142,11 +143,11 @@ class Session:
         """A setting's value in this session, and who set it: "default", "environment", "file" or "call"."""
         return self._native.setting(name)
 
-    def outlook(self) -> list[dict[str, Any]]:
+    def outlook(self) -> list[Verdict]:
         """Of each path, whether it can serve any file at all here: as the verdicts of `File.explain()`."""
         return self._native.outlook()
 
-    def counters(self) -> list[dict[str, Any]]:
+    def counters(self) -> list[Counter]:
         """Bytes and operations since the session opened, by path and by the reason why no better path was taken."""
         return self._native.counters()
 

@@ -7,11 +7,12 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import penstock
-from penstock import _native
+from penstock import _native, records
 
 PACKAGE = Path(penstock.__file__).resolve().parent
 
@@ -36,6 +37,23 @@ def test_the_stubs_name_what_the_module_has():
         members = {each.name for each in node.body
                    if isinstance(each, ast.FunctionDef) and not each.name.startswith("__")}
         assert members == {each for each in vars(getattr(_native, name)) if not each.startswith("__")}, name
+
+
+def test_records_have_the_keys_that_are_told(session, path):
+    """And types, as far as a value tells its own."""
+    with session.open(path) as file:
+        told = [(records.FileInfo, file.info()), *((records.Verdict, each) for each in file.explain())]
+    told += [(records.Engine, penstock.engine()), (records.SessionInfo, session.info()),
+             (records.Check, penstock.check()), *((records.Device, each) for each in session.devices()),
+             *((records.Setting, each) for each in penstock.settings()),
+             *((records.Verdict, each) for each in session.outlook()),
+             *((records.Counter, each) for each in session.counters())]
+    for record, there in told:
+        types = get_type_hints(record)
+        assert record.__required_keys__ <= there.keys() <= types.keys(), record
+        for name, value in there.items():
+            if isinstance(types[name], type):
+                assert type(value) is types[name] or issubclass(types[name], dict), (record, name)
 
 
 def test_everything_public_has_a_docstring():

@@ -12,6 +12,7 @@ from typing import Any
 from penstock import _native, launcher
 from penstock.deepspeed.config import Config
 from penstock.deepspeed.keys import OPTIMIZER, PARAM
+from penstock.records import Verdict
 
 BY_HOST_MEMORY = ("pagecache", "bounce", "host", "null", "userspace")  # The paths that are not direct.
 ELEMENT_BYTES = 16  # Weight, gradient and two moments in 32 bits.
@@ -91,13 +92,13 @@ def _check_file_system(config: Config, key: str, place: dict[str, Any]) -> None:
                    "Mount a folder of a local NVMe drive into the container, and name that.")
 
 
-def _outlook_of_session() -> list[dict[str, Any]]:
+def _outlook_of_session() -> list[Verdict]:
     import penstock
 
     return penstock.default_session().outlook()
 
 
-def _tell_outlook(config: Config, key: str, paths: list[dict[str, Any]]) -> None:
+def _tell_outlook(config: Config, key: str, paths: list[Verdict]) -> None:
     """Never that a direct path serves: its self-test decides, when a program uses it."""
     direct = [path for path in paths if path["path"] not in BY_HOST_MEMORY]
     told = [f"{path['path']} may be tried: its self-test decides" if path["usable"]
