@@ -48,7 +48,7 @@ struct DemoSettings {
 };
 
 // A path that is forced.
-struct DemoWay {
+struct DemoVariant {
   std::string path;
   std::string how;  // "io_uring, O_DIRECT"; "" if there is only one way.
   SessionSettings session;
@@ -58,7 +58,7 @@ struct DemoWay {
   int refused_path = -1;  // were this way not forced. -1: no path before it is refused.
 };
 
-struct MissingWay {
+struct MissingVariant {
   std::string what;    // "p2pdma", "bounce write", "O_DIRECT"
   std::string reason;  // The stable name, or "".
   std::string sentence;
@@ -66,8 +66,8 @@ struct MissingWay {
 };
 
 struct DemoWays {
-  std::vector<DemoWay> ways;
-  std::vector<MissingWay> missing;
+  std::vector<DemoVariant> ways;
+  std::vector<MissingVariant> missing;
 };
 
 class Finder {
@@ -80,7 +80,7 @@ class Finder {
   void add(const Verdict& read, const Verdict& write, const Verdict* better, bool host_memory) {
     if (read.usable == 0) return miss(read.path_name(), read);
     if (write.usable == 0) miss(std::string(read.path_name()) + " write", write);
-    DemoWay way;
+    DemoVariant way;
     way.path = read.path_name();
     way.session.paths = way.session.require = way.path;
     way.host_memory = host_memory;
@@ -99,7 +99,7 @@ class Finder {
   }
 
   // Storage can be reached with and without io_uring, through the page cache and around it.
-  void add_variants(DemoWay way, const Verdict& verdict) {
+  void add_variants(DemoVariant way, const Verdict& verdict) {
     const bool has_ring =
         verdict.reason != PENSTOCK_REASON_IO_URING_FORBIDDEN && verdict.reason != PENSTOCK_REASON_IO_URING_OFF;
     if (!has_ring) miss(way.path + " with io_uring", verdict);
@@ -141,7 +141,7 @@ DemoWays find_ways(const File& file, unsigned gpu) {
 }
 
 struct DemoRow {
-  const DemoWay* way = nullptr;
+  const DemoVariant* way = nullptr;
   std::string operation;
   double gb_per_s = 0;
   double cpu_per_gb = 0;
@@ -159,7 +159,7 @@ void check_space(const DemoSettings& settings) {
 // this one's, writes it out, spoils the memory, reads it in and compares.
 class Trip {
  public:
-  Trip(const DemoSettings& settings, const DemoWay& way, int fd, std::uint64_t seed)
+  Trip(const DemoSettings& settings, const DemoVariant& way, int fd, std::uint64_t seed)
       : settings_(settings), way_(way), fd_(fd), session_(open_session(way.session)),
         file_(require(session_.file(fd), way.path)),
         arena_(way.host_memory ? Arena::on_host(settings.size)
@@ -261,7 +261,7 @@ class Trip {
   }
 
   const DemoSettings& settings_;
-  const DemoWay& way_;
+  const DemoVariant& way_;
   int fd_;
   Session session_;
   File file_;
@@ -270,10 +270,10 @@ class Trip {
   std::vector<std::byte> scratch_;
 };
 
-void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingWay>& missing) {
+void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingVariant>& missing) {
   Table table({"path", "how", "operation", ">GB/s", ">CPU s/GB", ">4 KiB p50 us", "verified", "why no better path"});
   for (const DemoRow& row : rows) {
-    const DemoWay& way = *row.way;
+    const DemoVariant& way = *row.way;
     table.add({way.path, way.how, row.operation, fmt::format("{:.2f}", row.gb_per_s),
                fmt::format("{:.2f}", row.cpu_per_gb), fmt::format("{:.0f}", row.latency_us), "yes",
                way.refused_path < 0
@@ -283,13 +283,13 @@ void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingWay>&
   print("\n{}", table.text());
   print("Writes include fsync. Buffered reads come from the page cache, which the write before them filled.\n");
   if (!missing.empty()) print("\nNot on this machine:\n");
-  for (const MissingWay& way : missing) {
+  for (const MissingVariant& way : missing) {
     print("  {}: {}{}{}\n", way.what, way.sentence, way.remedy.empty() ? "" : "; ", way.remedy);
   }
 }
 
 Json json_of(const DemoSettings& settings, const Json& device, const std::vector<DemoRow>& rows,
-             const std::vector<MissingWay>& missing) {
+             const std::vector<MissingVariant>& missing) {
   Json json = {{"size", settings.size}, {"device", device}, {"rows", Json::array()}, {"missing", Json::array()}};
   for (const DemoRow& row : rows) {
     Json entry = path_json(penstock_path_by_name(row.way->path.c_str()), row.way->reason, row.way->refused_path);
@@ -301,7 +301,7 @@ Json json_of(const DemoSettings& settings, const Json& device, const std::vector
                   {"verified", true}});
     json["rows"].push_back(entry);
   }
-  for (const MissingWay& way : missing) {
+  for (const MissingVariant& way : missing) {
     json["missing"].push_back(
         {{"what", way.what}, {"reason", way.reason}, {"sentence", way.sentence}, {"remedy", way.remedy}});
   }
@@ -337,7 +337,7 @@ int run_demo(const DemoSettings& settings) {
   }
   std::vector<DemoRow> rows;
   std::uint64_t seed = 1;
-  for (const DemoWay& way : found.ways) {
+  for (const DemoVariant& way : found.ways) {
     for (DemoRow& row : Trip(settings, way, file->fd(), seed++).run()) rows.push_back(std::move(row));
   }
   if (settings.json) {
