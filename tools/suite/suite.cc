@@ -136,7 +136,8 @@ void check(const Wish& wish, const std::vector<const Workload*>& some) {
 
 class Suite {
  public:
-  Suite(const Wish& wish, const std::vector<const Workload*>& some, const std::vector<std::unique_ptr<SuiteWay>>& ways)
+  Suite(const Wish& wish, const std::vector<const Workload*>& some,
+        const std::vector<std::unique_ptr<SuiteVariant>>& ways)
       : wish_(wish), ways_(ways) {
     for (const Workload* each : some)
       total_ += static_cast<double>(bytes_at(*each, wish.scale)) * (wish.turns * static_cast<double>(ways.size()) + 1);
@@ -188,13 +189,13 @@ class Suite {
   }
 
   const Wish& wish_;
-  const std::vector<std::unique_ptr<SuiteWay>>& ways_;
+  const std::vector<std::unique_ptr<SuiteVariant>>& ways_;
   Progress progress_{"suite"};
   std::uint64_t moved_ = 0;
   double total_ = 0;
 };
 
-std::unique_ptr<SuiteWay> rival_of(const Wish& wish, const std::vector<const Workload*>& some) {
+std::unique_ptr<SuiteVariant> baseline_of(const Wish& wish, const std::vector<const Workload*>& some) {
   if (wish.versus.empty()) return nullptr;
   std::uint64_t largest = 0;
   unsigned threads = 1;
@@ -203,7 +204,7 @@ std::unique_ptr<SuiteWay> rival_of(const Wish& wish, const std::vector<const Wor
     threads = std::max(threads, each->threads);
   }
   const char* device = std::getenv("PENSTOCK_DEVICE");
-  return rival_way(wish.versus, device != nullptr && std::string_view(device) == "host", largest, threads);
+  return baseline_variant(wish.versus, device != nullptr && std::string_view(device) == "host", largest, threads);
 }
 
 std::string file_system_of(const Wish& wish, const Session& session) {
@@ -216,13 +217,13 @@ int run_suite(const Wish& wish) {
   const std::vector<const Workload*> some = chosen(wish);
   check(wish, some);
   Output output(wish.output, suite_page());
-  std::unique_ptr<SuiteWay> rival = rival_of(wish, some);  // Before this process has threads of a session.
+  std::unique_ptr<SuiteVariant> baseline = baseline_of(wish, some);  // Before this process has threads of a session.
   const Session session = open_session({});
   check_gpu(session.raw(), wish.gpu);
-  std::vector<std::unique_ptr<SuiteWay>> ways;
-  ways.push_back(plain_way(session, wish.gpu));
-  ways.push_back(penstock_way(session, wish.gpu));
-  if (rival != nullptr) ways.push_back(std::move(rival));
+  std::vector<std::unique_ptr<SuiteVariant>> ways;
+  ways.push_back(plain_variant(session, wish.gpu));
+  ways.push_back(penstock_variant(session, wish.gpu));
+  if (baseline != nullptr) ways.push_back(std::move(baseline));
   SuiteFound found{wish.folder,
                    file_system_of(wish, session),
                    device_line(session.raw(), wish.gpu),

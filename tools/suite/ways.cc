@@ -56,9 +56,9 @@ void for_each_file(const std::vector<SuiteFile>& files, unsigned threads,
   throw_if_interrupted();
 }
 
-class OwnWay : public SuiteWay {
+class OwnVariant : public SuiteVariant {
  public:
-  OwnWay(const Session& session, unsigned gpu) : session_(session), gpu_(gpu) {}
+  OwnVariant(const Session& session, unsigned gpu) : session_(session), gpu_(gpu) {}
 
   double move(const std::vector<SuiteFile>& files, bool is_load, unsigned threads) override {
     make_hands(threads);
@@ -96,9 +96,9 @@ class OwnWay : public SuiteWay {
   std::vector<Hand> hands_;
 };
 
-class PlainWay : public OwnWay {
+class PlainVariant : public OwnVariant {
  public:
-  using OwnWay::OwnWay;
+  using OwnVariant::OwnVariant;
   std::string name() const override { return "without"; }
 
  private:
@@ -127,9 +127,9 @@ class PlainWay : public OwnWay {
   }
 };
 
-class PenstockWay : public OwnWay {
+class PenstockVariant : public OwnVariant {
  public:
-  using OwnWay::OwnWay;
+  using OwnVariant::OwnVariant;
   std::string name() const override { return "with Penstock"; }
   const Tally* tally() const override { return &tally_; }
 
@@ -164,12 +164,12 @@ class PenstockWay : public OwnWay {
 
 }  // namespace
 
-std::unique_ptr<SuiteWay> plain_way(const Session& session, unsigned gpu) {
-  return std::make_unique<PlainWay>(session, gpu);
+std::unique_ptr<SuiteVariant> plain_variant(const Session& session, unsigned gpu) {
+  return std::make_unique<PlainVariant>(session, gpu);
 }
 
-std::unique_ptr<SuiteWay> penstock_way(const Session& session, unsigned gpu) {
-  return std::make_unique<PenstockWay>(session, gpu);
+std::unique_ptr<SuiteVariant> penstock_variant(const Session& session, unsigned gpu) {
+  return std::make_unique<PenstockVariant>(session, gpu);
 }
 
 }  // namespace penstock::tools

@@ -19,9 +19,9 @@ struct SuiteFile {
   std::uint64_t size = 0;
 };
 
-class SuiteWay {
+class SuiteVariant {
  public:
-  virtual ~SuiteWay() = default;
+  virtual ~SuiteVariant() = default;
   // Seconds from the first open to the last close, writes flushed. So many threads, each with files of its own.
   virtual double move(const std::vector<SuiteFile>& files, bool is_load, unsigned threads) = 0;
   virtual std::string name() const = 0;
@@ -30,11 +30,12 @@ class SuiteWay {
 
 // read(2) or write(2) of 16 MiB at a time by way of host memory, and a copy between that and the device, one after the
 // other: a program that saves its tensors without a library for it does the same.
-std::unique_ptr<SuiteWay> plain_way(const Session& session, unsigned gpu);
-std::unique_ptr<SuiteWay> penstock_way(const Session& session, unsigned gpu);
+std::unique_ptr<SuiteVariant> plain_variant(const Session& session, unsigned gpu);
+std::unique_ptr<SuiteVariant> penstock_variant(const Session& session, unsigned gpu);
 
 // The library `path`. To be made before this process has opened a device: it forks, once for each of so many threads.
 // Its memory is as large as the largest file. Exit code 77 where this build has no --versus.
-std::unique_ptr<SuiteWay> rival_way(const std::string& path, bool stand_in, std::uint64_t largest, unsigned threads);
+std::unique_ptr<SuiteVariant> baseline_variant(const std::string& path, bool stand_in, std::uint64_t largest,
+                                               unsigned threads);
 
 }  // namespace penstock::tools

@@ -19,9 +19,9 @@ namespace {
 
 // Processes with the other library, one for each thread of the other ways. They move whole files; their writes are
 // flushed here, under the clock as well.
-class RivalWay : public SuiteWay {
+class BaselineVariant : public SuiteVariant {
  public:
-  RivalWay(const std::string& path, bool stand_in, std::uint64_t largest, unsigned threads) : path_(path) {
+  BaselineVariant(const std::string& path, bool stand_in, std::uint64_t largest, unsigned threads) : path_(path) {
     versus::SideSettings side;
     side.load = [path] { return versus::load_calls(path); };
     side.memory_bytes = largest;
@@ -91,8 +91,9 @@ class RivalWay : public SuiteWay {
 
 }  // namespace
 
-std::unique_ptr<SuiteWay> rival_way(const std::string& path, bool stand_in, std::uint64_t largest, unsigned threads) {
-  return std::make_unique<RivalWay>(path, stand_in, largest, threads);
+std::unique_ptr<SuiteVariant> baseline_variant(const std::string& path, bool stand_in, std::uint64_t largest,
+                                               unsigned threads) {
+  return std::make_unique<BaselineVariant>(path, stand_in, largest, threads);
 }
 
 }  // namespace penstock::tools

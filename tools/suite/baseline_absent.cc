@@ -6,7 +6,7 @@
 
 namespace penstock::tools {
 
-std::unique_ptr<SuiteWay> rival_way(const std::string&, bool, std::uint64_t, unsigned) {
+std::unique_ptr<SuiteVariant> baseline_variant(const std::string&, bool, std::uint64_t, unsigned) {
   throw Failure("--versus: this build cannot compare: it was configured with PENSTOCK_BENCH=OFF", kNotApplicable);
 }
 
