@@ -24,7 +24,7 @@ constexpr int reason_of(core::Obstacle obstacle) { return PENSTOCK_REASON_OBSTAC
 constexpr struct {
   std::string_view code;
   int reason;
-  int of_vendor;  // Of the path by NVIDIA's library, where that differs.
+  int of_vendor;  // For the path by NVIDIA's library, if that differs.
 } kReasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen), 0},
                 {"gpu_driver", reason_of(core::Obstacle::gpu_driver), 0},
                 {"storage", reason_of(core::Obstacle::stack_unseen), 0},
@@ -39,7 +39,7 @@ constexpr struct {
                 {"vendor_library", PENSTOCK_REASON_VENDOR_LIBRARY_MISSING, 0},
                 {"udev_database", PENSTOCK_REASON_VENDOR_REFUSED, 0}};
 
-// ---- What settings keep off
+// ---- Settings that keep paths off
 
 void add_switch(Findings& needs, bool is_on, const char* code, std::string sentence, std::string remedy) {
   if (is_on) needs.push_back(need(code, State::pass, std::move(sentence)));
@@ -61,7 +61,7 @@ void add_named_paths(const Machine& machine, const core::PathRow& row, Findings&
                                "Take PENSTOCK_REQUIRE away."));
 }
 
-// What cuFile's configuration forbids.
+// Adds the needs that cuFile's configuration forbids.
 void add_cufile(const Machine& machine, const core::PathRow& row, const core::FileSystem* place, Findings& needs) {
   constexpr core::Setting kCompat = "properties.allow_compat_mode";
   constexpr const char* kCode = "cufile_json";
@@ -163,7 +163,7 @@ void add_bounce(const Machine& machine, Findings& needs) {
   }
 }
 
-// What the library itself says on this machine, where it knows of something that was not read.
+// Adds the library's own verdict on this machine, if it knows of something that was not read.
 void add_own_verdict(const Machine& machine, PathOutlook& path) {
   if (!machine.probe || !path.is_usable()) return;
   for (const Verdict& one : machine.probe->verdicts) {
@@ -217,8 +217,8 @@ std::ptrdiff_t count_of(const PathOutlook& path, Standing standing) {
   return std::count_if(path.needs.begin(), path.needs.end(), [&](auto& need) { return is_of(need, standing); });
 }
 
-// Of places where a path stands alike, one of a drive or a server tells more than one in memory, and of those the one
-// that is nearest to a device.
+// If a path stands alike in several places, a drive or a server tells more than memory, and of drives the one that is
+// nearest to a device.
 auto rank_of(const PathOutlook& path, const core::FileSystem& place, const PeerPair* nearest) {
   const bool is_nearest = nearest != nullptr && nearest->file_system == &place;
   return std::tuple(path.standing(), !holds_data(place), count_of(path, Standing::closed),

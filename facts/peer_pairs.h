@@ -16,8 +16,8 @@ struct PeerPair {
   const core::PciDevice* peer = nullptr;
   const core::FileSystem* file_system = nullptr;
   core::Findings findings;        // Kernel, device, mount, block devices, bus.
-  core::Findings write_findings;  // What stands in the way of writes besides.
-  unsigned distance = 0;          // Of the farthest drive under it, in steps over the bus; for comparing alone.
+  core::Findings write_findings;  // Obstacles to writes besides.
+  unsigned distance = 0;          // The farthest drive's under it, in steps over the bus; for comparing alone.
 
   bool can_read() const { return core::first_stop(findings) == nullptr; }
   bool can_write() const { return can_read() && core::first_stop(write_findings) == nullptr; }
