@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock check` tells of a machine: a page for people, a document for programs. Pure: they only look at what
-// was read.
+// The answers of `penstock check` about a machine: a page for people, a document for programs. Pure: they only look at
+// facts that were read.
 //
 // The JSON document, whose keys and codes are stable (new ones may come):
 //   schema            1
@@ -60,13 +60,13 @@
 
 namespace penstock::tools {
 
-// What --require named.
+// The argument of --require.
 struct Requirement {
-  std::string what;  // A path, or "gpu"; "" where nothing is required.
+  std::string what;  // A path, or "gpu", or "".
   bool is_met = true;
 };
 
-// What --try found.
+// The results of --try.
 struct Tries {
   facts::Findings findings;
   validate::Details details;
@@ -75,11 +75,11 @@ struct Tries {
   bool are_right() const;
 };
 
-// Whether CUDA can use a GPU; of a captured machine, whether it has one.
+// True if CUDA can use a GPU; if the machine is captured, true if it has one.
 bool can_use_gpu(const facts::Machine& machine);
 
 Text check_text(const facts::Examination& examined, const Requirement& required, const Tries& tries);
-// usable: as the exit code tells it without a requirement.
+// usable: the exit code says the same, unless something is required.
 Json check_json(const facts::Examination& examined, const Requirement& required, bool usable, const Tries& tries);
 
 }  // namespace penstock::tools

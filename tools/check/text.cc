@@ -152,7 +152,7 @@ void print_cufile(Page& page, const core::LoadedSettings& cufile) {
   if (cufile.must_refuse) page.wrap("  ", "cuFile's driver does not open with these errors: correct them");
 }
 
-// What those get who change nothing, and what they might change first.
+// The paths of users who change nothing, and the changes that they might make first.
 void print_verdict(Page& page, const facts::Examination& examined, const Requirement& required) {
   page.section("Verdict");
   print_verdict(page, examined.whole);
