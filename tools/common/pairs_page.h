@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What stands between device memory and file systems, for people and for programs. Pure.
+// The obstacles between device memory and file systems, for people and for programs. Pure.
 #pragma once
 
 #include <set>
