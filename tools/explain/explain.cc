@@ -40,7 +40,7 @@ ExplainSettings of_file(const Wish& wish, const std::string& file) {
   return one;
 }
 
-// The document of one file; of several, one with a list of them.
+// Prints the document of one file; for several, one with a list of them.
 void print_answers_json(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers,
                         const std::vector<StripeNote>& stripes) {
   Json files = Json::array();
