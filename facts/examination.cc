@@ -10,11 +10,11 @@ Examination examine(Machine machine) {
   Examination examined;
   examined.machine = std::move(machine);
   judge_drivers(examined.machine, examined.findings);
-  const std::vector<PeerPair> pairs = peer_pairs(examined.machine);
+  examined.pairs = peer_pairs(examined.machine);
   for (const core::FileSystem& one : examined.machine.file_systems) {
-    examined.places.push_back(outlook(examined.machine, examined.findings, pairs, one));
+    examined.places.push_back(outlook(examined.machine, examined.findings, examined.pairs, one));
   }
-  examined.whole = best_of(examined.machine, examined.findings, pairs, examined.places);
+  examined.whole = best_of(examined.machine, examined.findings, examined.pairs, examined.places);
   Findings more;
   judge_hooks(examined, more);
   judge_cufile(examined, more);
@@ -26,6 +26,8 @@ Examination examine(Machine machine) {
   settle_causes(examined.findings);
   return examined;
 }
+
+PathOutlook Examination::by_p2pdma(const PeerPair& pair) const { return outlook(machine, findings, pair); }
 
 const Outlook* place_of(const Examination& examined, const core::Mount& mount) {
   for (const Outlook& one : examined.places) {

@@ -17,15 +17,18 @@ namespace penstock::facts {
 
 struct Examination {
   Examination() = default;
-  Examination(Examination&&) = default;  // No copies: the places point into what the machine owns.
+  Examination(Examination&&) = default;  // No copies: places and pairs point into what the machine owns.
   Examination& operator=(Examination&&) = default;
 
   Machine machine;
   Findings findings;            // Of drivers and fabric, with what follows from what.
+  std::vector<PeerPair> pairs;  // Of device memory and file systems.
   std::vector<Outlook> places;  // One for each of the machine's file systems, in their order.
   Outlook whole;                // Of each path the best that any place has.
 
   bool has_gpu() const { return machine.has_gpu(); }
+  // How p2pdma stands between the two, as the process is set.
+  PathOutlook by_p2pdma(const PeerPair& pair) const;
 };
 
 // The place that a mount belongs to; null where none of the machine's file systems does.

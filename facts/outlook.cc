@@ -297,6 +297,10 @@ Outlook outlook(const Machine& machine, const Findings& known, std::span<const P
   return all;
 }
 
+PathOutlook outlook(const Machine& machine, const Findings& known, const PeerPair& pair) {
+  return path_outlook(machine, known, {&pair, 1}, core::row_of(core::PathId::p2pdma), pair.file_system);
+}
+
 Outlook outlook_of_file(Outlook place, const core::Findings& of_file) {
   for (PathOutlook& path : place.paths) {
     for (const core::Finding& finding : of_file) {

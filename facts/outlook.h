@@ -63,6 +63,8 @@ Outlook outlook(const Machine& machine, const Findings& known, std::span<const P
                 const core::FileSystem& place);
 // The same for one file there, of which more is known: what stands between it and p2pdma.
 Outlook outlook_of_file(Outlook place, const core::Findings& of_file);
+// Of p2pdma alone, between the two.
+PathOutlook outlook(const Machine& machine, const Findings& known, const PeerPair& pair);
 // Of each path the best that any place has.
 Outlook best_of(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
                 const std::vector<Outlook>& places);

@@ -82,10 +82,4 @@ std::string pair_text(const PeerPair& pair) {
   return peer_text(*pair.peer) + " and " + pair.file_system->mount.mount_point;
 }
 
-const char* state_text(const PeerPair& pair) {
-  if (!pair.can_read()) return "closed";
-  if (!pair.can_write()) return "reads only";
-  return pair.findings.empty() && pair.write_findings.empty() ? "open" : "perhaps";
-}
-
 }  // namespace penstock::facts

@@ -30,6 +30,5 @@ const PeerPair* best_pair(std::span<const PeerPair> pairs, const core::FileSyste
 
 std::string peer_text(const core::PciDevice& peer);  // "GPU 0000:18:00.0"
 std::string pair_text(const PeerPair& pair);         // "GPU 0000:18:00.0 and /data"
-const char* state_text(const PeerPair& pair);        // "open", "perhaps", "reads only", "closed"
 
 }  // namespace penstock::facts

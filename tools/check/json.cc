@@ -182,7 +182,7 @@ Json check_json(const facts::Examination& examined, const Requirement& required,
                        {"storage_drivers", machine.nvidia_fs.storage_drivers}};
   json["device"] = probe_json(machine.probe);
   json["file_systems"] = file_systems_json(examined);
-  json["pairs"] = pairs_json(peer_pairs(machine));
+  json["pairs"] = pairs_json(examined);
   json["iommu"] = {{"mode", core::iommu_mode_name(machine.iommu.mode)},
                    {"units", machine.iommu.units},
                    {"command_line", machine.iommu.command_line_words}};

@@ -22,8 +22,9 @@
 //                     below[]), paths[] (of p2pdma, nvfs, vendor, bounce, those that may serve it as the settings are:
 //                     a direct one's self-test decides), outlook[] {path, standing, reason, sentence, remedy} of every
 //                     path there
-//   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), reads, writes
-//                     (whether p2pdma may be tried: only its self-test proves it), obstacles[], write_obstacles[]
+//   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), standing, reason
+//                     (as of paths: how p2pdma stands between the two), reads, writes (whether nothing between the two
+//                     is known to close it), obstacles[], write_obstacles[]
 //                     {code, effect ("refused", "copied", "part_copied", "silent_corruption", "slower"), certainty
 //                     ("certain", "possible"), subject, sentence, remedy}
 //   iommu             mode ("off", "passthrough", "translating", "unknown"), units[], command_line[]

@@ -186,8 +186,7 @@ Text check_text(const facts::Examination& examined, const Requirement& required,
   print_gpus(page, machine);
   print_placement(page, machine);
   print_file_systems(page, machine);
-  const std::vector<facts::PeerPair> pairs = peer_pairs(machine);
-  print_pairs(page, machine, pairs);
+  print_pairs(page, examined);
   print_limits(page, machine);
   print_dma_buf(page, machine);
   print_environment(page, machine.process);

@@ -5,14 +5,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <span>
+#include <string_view>
 
 namespace penstock::tools {
 namespace {
 
-using facts::Machine;
+using facts::Examination;
+using facts::PathOutlook;
 using facts::PeerPair;
+using facts::Standing;
 
 constexpr unsigned kPeersMax = 16;  // For people; JSON has them all.
+
+// What is to be said of a pair, or of several that differ by their file system alone.
+struct Row {
+  const PeerPair* pair;
+  PathOutlook path;
+  std::string places;
+};
+
+const char* state_text(const PeerPair& pair, const PathOutlook& path) {
+  if (!path.is_usable()) return standing_name(path.standing());
+  return pair.can_write() ? "open" : "reads only";
+}
 
 // Memory is never a drive's, and a row for each would be too many.
 bool is_worth_a_row(const PeerPair& pair) {
@@ -20,24 +37,35 @@ bool is_worth_a_row(const PeerPair& pair) {
                       [](const core::Finding& one) { return one.obstacle == core::Obstacle::memory; });
 }
 
-// One row for all file systems that a device shares its own obstacles with, and one for each that has more.
-void print_peer(Page& page, std::span<const PeerPair> pairs, std::size_t shared, std::set<std::string>& told) {
-  constexpr const char* kRow = "    {:<11} ";
-  const PeerPair* plain = nullptr;
-  std::string places;
+// Rows of pairs that have nothing but what the device shares with all, one for each state; then of those with more.
+std::vector<Row> rows_of(const Examination& examined, std::span<const PeerPair> pairs, std::size_t shared) {
+  std::vector<Row> plain, others;
   for (const PeerPair& pair : pairs) {
-    if (pair.findings.size() != shared || !pair.write_findings.empty()) continue;
-    plain = &pair;
-    places += (places.empty() ? "" : ", ") + pair.file_system->mount.mount_point;
+    if (!is_worth_a_row(pair)) continue;
+    Row row{&pair, examined.by_p2pdma(pair), pair.file_system->mount.mount_point};
+    const bool is_plain = pair.findings.size() == shared && pair.write_findings.empty();
+    const auto same = std::find_if(plain.begin(), plain.end(), [&](const Row& other) {
+      return other.path.standing() == row.path.standing() && other.path.sentence() == row.path.sentence();
+    });
+    if (!is_plain) others.push_back(std::move(row));
+    else if (same == plain.end()) plain.push_back(std::move(row));
+    else same->places += ", " + row.places;
   }
-  if (plain != nullptr) page.wrap(fmt::format(kRow, state_text(*plain)), places);
-  for (const PeerPair& pair : pairs) {
-    if (!is_worth_a_row(pair) || (pair.findings.size() == shared && pair.write_findings.empty())) continue;
-    page.wrap(fmt::format(kRow, state_text(pair)), pair.file_system->mount.mount_point);
-    const auto first = pair.findings.begin() + static_cast<std::ptrdiff_t>(shared);
-    print_findings(page, core::Findings(first, pair.findings.end()), "      ", told);
-    print_findings(page, pair.write_findings, "      ", told);
-  }
+  std::move(others.begin(), others.end(), std::back_inserter(plain));
+  return plain;
+}
+
+void print_row(Page& page, const Row& row, std::size_t shared, std::set<std::string>& told) {
+  page.wrap(fmt::format("    {:<11} ", state_text(*row.pair, row.path)), row.places);
+  const core::Findings& all = row.pair->findings;
+  print_findings(page, core::Findings(all.begin() + static_cast<std::ptrdiff_t>(shared), all.end()), "      ", told);
+  print_findings(page, row.pair->write_findings, "      ", told);
+  const facts::Finding* const reason = row.path.is_usable() ? nullptr : row.path.reason();
+  const auto is_it = [&](const core::Finding& one) { return reason->code == std::string_view(one.code()); };
+  if (reason == nullptr || std::any_of(all.begin(), all.end(), is_it)) return;
+  // No obstacle between the two: a switch, or what a finding above has.
+  page.wrap(fmt::format("      {:<26} ", reason->code), reason->sentence);
+  if (told.insert(reason->code).second) page.wrap(fmt::format("      {:<26} -> ", ""), reason->remedy);
 }
 
 }  // namespace
@@ -50,7 +78,9 @@ void print_findings(Page& page, const core::Findings& findings, const char* inde
   }
 }
 
-void print_pairs(Page& page, const Machine& machine, std::span<const PeerPair> pairs) {
+void print_pairs(Page& page, const Examination& examined) {
+  const facts::Machine& machine = examined.machine;
+  std::span<const PeerPair> pairs = examined.pairs;
   page.section("Device memory and storage: what stands in p2pdma's way (?: only its self-test can tell)");
   std::set<std::string> told;
   const core::Findings kernel = core::kernel_findings(machine);
@@ -64,7 +94,8 @@ void print_pairs(Page& page, const Machine& machine, std::span<const PeerPair> p
     const core::Findings findings = core::peer_findings(machine, peer.address);
     page.wrap("  ", facts::peer_text(peer));
     print_findings(page, findings, "    ", told);
-    print_peer(page, own, kernel.size() + findings.size(), told);
+    const std::size_t shared = kernel.size() + findings.size();
+    for (const Row& row : rows_of(examined, own, shared)) print_row(page, row, shared, told);
     pairs = pairs.subspan(own.size());
   }
 }
@@ -82,12 +113,15 @@ Json findings_json(const core::Findings& findings) {
   return list;
 }
 
-Json pairs_json(const std::vector<PeerPair>& pairs) {
+Json pairs_json(const Examination& examined) {
   Json list = Json::array();
-  for (const PeerPair& pair : pairs) {
+  for (const PeerPair& pair : examined.pairs) {
+    const PathOutlook path = examined.by_p2pdma(pair);
     list.push_back({{"peer", pair.peer->address},
                     {"mount_point", pair.file_system->mount.mount_point},
                     {"storage", pair.file_system->stack ? Json(pair.file_system->stack->name) : Json(nullptr)},
+                    {"standing", standing_name(path.standing())},
+                    {"reason", path.reason_name()},
                     {"reads", pair.can_read()},
                     {"writes", pair.can_write()},
                     {"obstacles", findings_json(pair.findings)},

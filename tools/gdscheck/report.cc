@@ -118,12 +118,14 @@ std::string bar_text(const facts::Machine& machine, std::string_view address) {
 // nvidia-fs can offer to storage and p2pdma cannot, so the latter alone is no support of theirs.
 std::string support_text(const GdsPlatform& platform, std::string_view address) {
   const facts::Outlook& whole = platform.examined.whole;
-  const std::vector<facts::PeerPair> pairs = peer_pairs(platform.machine());
-  const auto is_its = [&](const facts::PeerPair& pair) { return pair.peer->address == address && pair.can_read(); };
+  const std::vector<facts::PeerPair>& pairs = platform.examined.pairs;
+  const auto may_use_it = [&](const facts::PeerPair& pair) {
+    return pair.peer->address == address && platform.examined.by_p2pdma(pair).is_usable();
+  };
   std::string text = has_nvidia_fs(whole) ? "supports GDS (nvfs may be tried)"
                      : has_compat(whole)  ? "served in compat mode, no direct path"
                                           : "not supported";
-  if (has_p2pdma(whole) && std::any_of(pairs.begin(), pairs.end(), is_its)) {
+  if (has_p2pdma(whole) && std::any_of(pairs.begin(), pairs.end(), may_use_it)) {
     text += std::string("; p2pdma ") + kPenstocksMemory;
   }
   return text;
