@@ -8,7 +8,6 @@
 #include <set>
 
 #include "tools/common/failure.h"
-#include "tools/common/machine_root.h"
 #include "tools/common/page.h"
 #include "tools/common/pairs_page.h"
 #include "tools/common/units.h"
@@ -16,8 +15,8 @@
 namespace penstock::tools {
 namespace {
 
-DirectAnswer answer_for(const core::Root& root, core::DirectFile file, const DirectQuestion& question) {
-  const core::PeerMachine machine = core::read_peer_machine(root);
+DirectAnswer answer_for(const core::Root& root, const core::PeerMachine& machine, core::DirectFile file,
+                        const DirectQuestion& question) {
   DirectAnswer answer;
   answer.report = core::judge_direct_file(root, machine.mounts, file, question.op);
   answer.file = std::move(file);
@@ -79,7 +78,7 @@ DirectAnswer ask_direct(int fd, const DirectQuestion& question) {
   const std::uint64_t size = question.size == 0 ? core::kWholeFile : question.size;
   auto file = core::read_direct_file(fd, question.offset, size);
   if (!file.ok()) fail_errno("the file", "look at how it is stored", file.status().code);
-  DirectAnswer answer = answer_for(*root, *file, question);
+  DirectAnswer answer = answer_for(*root, core::read_peer_machine(*root), *file, question);
   if (question.size != 0) {
     // Buffers of GPUs are aligned; a caller has to tell if theirs are not.
     answer.request = core::request_findings(*file, question.op, question.offset, question.size, 0);
@@ -87,11 +86,11 @@ DirectAnswer ask_direct(int fd, const DirectQuestion& question) {
   return answer;
 }
 
-DirectAnswer ask_captured(const std::string& root, const std::string& path, const DirectQuestion& question) {
+DirectAnswer ask_captured(const core::Root& root, const core::PeerMachine& machine, const std::string& path,
+                          const DirectQuestion& question) {
   if (!path.starts_with('/')) throw Failure("name the file by its absolute path on the captured machine", kUsage);
-  const core::Root machine = open_machine_root(root);
   const std::string plain = std::filesystem::path(path).lexically_normal();
-  return answer_for(machine, core::captured_file(machine, plain), question);
+  return answer_for(root, machine, core::captured_file(root, plain), question);
 }
 
 std::string direct_text(const DirectAnswer& answer, const DirectQuestion& question) {

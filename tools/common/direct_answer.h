@@ -35,7 +35,8 @@ struct DirectAnswer {
 // An open file of this machine.
 DirectAnswer ask_direct(int fd, const DirectQuestion& question);
 // `path` on a captured machine, by its absolute name there. Throws a Failure (exit code 2) for another.
-DirectAnswer ask_captured(const std::string& root, const std::string& path, const DirectQuestion& question);
+DirectAnswer ask_captured(const core::Root& root, const core::PeerMachine& machine, const std::string& path,
+                          const DirectQuestion& question);
 
 std::string direct_text(const DirectAnswer& answer, const DirectQuestion& question);
 Json direct_json(const DirectAnswer& answer);

@@ -199,40 +199,47 @@ DirectAnswer direct_answer(const ExplainSettings& settings, penstock_session* se
   return ask_direct(fd, question);
 }
 
-int explain_captured(const ExplainSettings& settings) {
-  const DirectQuestion question = question_of(settings, settings.size);
-  const DirectAnswer answer = ask_captured(settings.root, settings.file, question);
-  if (!answer.report.mount && !answer.file.is_block_device) {
-    throw Failure(settings.file + ": it is on no mount of the captured machine");
+// A file of a captured machine.
+struct CapturedFile {
+  Place place;
+  DirectAnswer direct;
+  facts::Outlook outlook;
+};
+
+CapturedFile look_at_captured(const core::Root& root, const facts::Examination& examined, const std::string& file,
+                              const DirectQuestion& question) {
+  CapturedFile told{{}, ask_captured(root, examined.machine, file, question), {}};
+  told.place = {told.direct.report.mount, told.direct.stack};
+  const auto& mount = told.place.mount;
+  if (!mount && !told.direct.file.is_block_device) {
+    throw Failure(file + ": it is on no mount of the captured machine");
   }
-  const Place place{answer.report.mount, answer.stack};
-  const core::Root root = open_machine_root(settings.root);
-  const facts::Examination examined =
-      facts::examine(facts::read_machine(root, settings.root, variables_of(settings.variables)));
-  const facts::Outlook* const known = place.mount ? place_of(examined, *place.mount) : nullptr;
-  const facts::Outlook outlook =
-      facts::outlook_of_file(known != nullptr ? *known : examined.whole, answer.report.findings);
-  const facts::PathOutlook* const best = outlook.first_usable();
-  const int exit_code = best != nullptr ? kSuccess : kFailed;
-  if (settings.json) {
-    print_json({{"file",
-                 {{"path", settings.file},
-                  {"mount", place.mount ? mount_json(*place.mount) : Json()},
-                  {"block_device", place.stack ? stack_json(*place.stack) : Json()}}},
-                {"operation", settings.is_write ? "write" : "read"},
-                {"paths", outlook_json(outlook)},
-                {"would_use", best == nullptr ? Json(nullptr) : Json(penstock_path_name(best->path))},
-                {"p2pdma", direct_json(answer)}});
-    return exit_code;
-  }
-  print("file: {} on the captured machine in {}\n", settings.file, settings.root);
-  print_place(place);
+  const facts::Outlook* const known = mount ? place_of(examined, *mount) : nullptr;
+  told.outlook = facts::outlook_of_file(known != nullptr ? *known : examined.whole, told.direct.report.findings);
+  return told;
+}
+
+Json captured_json(const std::string& file, const DirectQuestion& question, const CapturedFile& told) {
+  const facts::PathOutlook* const best = told.outlook.first_usable();
+  return {{"file",
+           {{"path", file},
+            {"mount", told.place.mount ? mount_json(*told.place.mount) : Json()},
+            {"block_device", told.place.stack ? stack_json(*told.place.stack) : Json()}}},
+          {"operation", core::op_name(question.op)},
+          {"paths", outlook_json(told.outlook)},
+          {"would_use", best == nullptr ? Json(nullptr) : Json(penstock_path_name(best->path))},
+          {"p2pdma", direct_json(told.direct)}};
+}
+
+void print_captured(const std::string& file, const std::string& root, const DirectQuestion& question,
+                    const CapturedFile& told) {
+  print("file: {} on the captured machine in {}\n", file, root);
+  print_place(told.place);
   Page page;
   page.section("Paths between it and device memory, best first");
-  for (const facts::PathOutlook& path : outlook.paths) print_path(page, path);
-  print_verdict(page, outlook);
-  print("\n{}\n{}", page.shown(), Text(direct_text(answer, question)));
-  return exit_code;
+  for (const facts::PathOutlook& path : told.outlook.paths) print_path(page, path);
+  print_verdict(page, told.outlook);
+  print("\n{}\n{}", page.shown(), Text(direct_text(told.direct, question)));
 }
 
 RequestPlan plan_of(const ExplainSettings& settings, const File& file, std::uint64_t size, const Verdict* best,
@@ -306,8 +313,25 @@ Explanation look_at(const ExplainSettings& settings, const Session& session) {
   return told;
 }
 
+int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files) {
+  const DirectQuestion question = question_of(settings, settings.size);
+  const core::Root root = open_machine_root(settings.root);
+  const facts::Examination examined =
+      facts::examine(facts::read_machine(root, settings.root, variables_of(settings.variables)));
+  Json documents = Json::array();
+  int exit_code = kSuccess;
+  for (const std::string& file : files) {
+    const CapturedFile told = look_at_captured(root, examined, file, question);
+    if (told.outlook.first_usable() == nullptr) exit_code = kFailed;
+    if (!settings.json && &file != files.data()) print("\n");
+    if (settings.json) documents.push_back(captured_json(file, question, told));
+    else print_captured(file, settings.root, question, told);
+  }
+  if (settings.json) print_json(files.size() == 1 ? documents[0] : Json{{"files", documents}});
+  return exit_code;
+}
+
 int explain(const ExplainSettings& settings) {
-  if (!settings.root.empty()) return explain_captured(settings);
   const Session session = open_session({});
   if (settings.memory == "device") check_gpu(session.raw(), settings.gpu);
   const Explanation told = look_at(settings, session);

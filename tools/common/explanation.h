@@ -54,7 +54,9 @@ const char* why(const Choice& choice);
 void print_in_full(const ExplainSettings& settings, const Session& session, const Explanation& told);
 Json explanation_json(const ExplainSettings& settings, const Session& session, const Explanation& told);
 
-// Prints all of one file, also of a captured machine's. The exit code: 1 where no path is usable.
+// Prints all of one file. The exit code: 1 where no path is usable.
 int explain(const ExplainSettings& settings);
+// Prints all of files of the captured machine in settings.root, named by their absolute paths there.
+int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files);
 
 }  // namespace penstock::tools

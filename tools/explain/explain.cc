@@ -117,8 +117,7 @@ int explain_many(const Wish& wish, const std::vector<std::string>& files) {
 
 int explain_all(const Wish& wish) {
   if (wish.root.empty()) return explain_many(wish, files_of(wish.files));
-  if (wish.files.size() > 1) throw Failure("--root takes one FILE", kUsage);
-  return explain(of_file(wish, wish.files[0]));
+  return explain_captured(wish, wish.files);
 }
 
 }  // namespace
