@@ -8,8 +8,10 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -18,7 +20,15 @@ from typing import Any, Callable, Iterator
 import readers
 from said import DIRECT, NOWHERE, SETTINGS, Answers
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 900.0
+# As `python -m penstock` begins, once for each machine; its answers are ended by a zero byte and so are exit codes.
+PYTHON_CHECK = """
+import sys
+from penstock.__main__ import main
+for root in sys.argv[1:]:
+    for words in (["--json"], []):
+        print(f"\\0{main(['check', '--root', root, *words])}", end="\\0", flush=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,6 @@ SETTINGS_ASKED = (
 class Place:
     point: str
     is_overlay: bool  # explain names the mount below it that has the file.
-    kind: str  # As `k8s choose --storage` calls it; "" for what it has no name for.
 
 
 @dataclass
@@ -54,32 +63,33 @@ class Machine:
         return self.root.name
 
 
-def storage_kind(file_system: dict[str, Any]) -> str:
-    stack, kind = file_system["stack"], file_system["type"]
-    is_local = stack is not None and (stack["kind"], stack["transport"]) == ("nvme", "pcie")
-    return kind if kind in ("xfs", "ext4") and is_local else ""
-
-
 class Programs:
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
+    """The built programs, and the built Python package where there is one."""
+
+    def __init__(self, folder: pathlib.Path, package: pathlib.Path | None) -> None:
+        self.folder, self.package = folder, package
 
     def start(self, setting: Setting, name: str, *words: str) -> subprocess.Popen[str]:
         plain = {key: value for key, value in os.environ.items() if not key.startswith(("PENSTOCK_", "CUFILE_"))}
-        return subprocess.Popen([self.folder / name, *words], env={**plain, **setting.variables}, text=True,
+        own = {"PATH": f"{self.folder}:{plain['PATH']}", "PYTHONPATH": str(self.package)}
+        return subprocess.Popen([self.folder / name, *words], env={**plain, **own, **setting.variables}, text=True,
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def ask(self, setting: Setting, name: str, *words: str, given: str = "") -> tuple[str, int]:
-        if words[:1] == ("k8s",) and (self.folder / "penstock-k8s").exists():
-            name, words = "penstock-k8s", words[1:]
         with self.start(setting, name, *words) as process:
             out, _ = process.communicate(given, timeout=SECONDS_MAX)
         return out, process.returncode
 
+    def ask_python(self, setting: Setting, roots: list[str]) -> list[tuple[str, int]]:
+        """What `python -m penstock check` says, for programs and for people, of each machine: by one process."""
+        told, _ = self.ask(setting, sys.executable, "-c", PYTHON_CHECK, *roots)
+        parts = told.split("\0")[:-1]
+        return [(out, int(exit_code)) for out, exit_code in zip(parts[::2], parts[1::2])]
+
 
 def machine_of(programs: Programs, root: pathlib.Path) -> Machine:
     told = json.loads(programs.ask(SETTINGS_ASKED[0], "penstock", "check", "--root", str(root), "--json")[0])
-    places = [Place(one["mount_point"], one["type"] == "overlay", storage_kind(one)) for one in told["file_systems"]]
+    places = [Place(one["mount_point"], one["type"] == "overlay") for one in told["file_systems"]]
     return Machine(root, places, told)
 
 
@@ -102,10 +112,10 @@ def with_cufile(machines: list[Machine], setting: Setting) -> Iterator[list[Mach
 
 
 def node_files(programs: Programs, setting: Setting, machine: Machine) -> tuple[str, str]:
-    """The feature file and the metrics, as node writes them after its first look."""
+    """The feature file and the metrics, as serve writes them after its first look."""
     with tempfile.TemporaryDirectory() as folder:
         feature, metrics = pathlib.Path(folder, "penstock"), pathlib.Path(folder, "penstock.prom")
-        words = ("node", "--host", str(machine.root), "--listen", "none", "--nfd", folder, "--textfile", folder)
+        words = ("serve", "--host", str(machine.root), "--listen", "none", "--nfd", folder, "--textfile", folder)
         with programs.start(setting, "penstock", *words) as process:
             end = time.monotonic() + SECONDS_MAX
             while not feature.exists() and process.poll() is None and time.monotonic() < end:
@@ -146,6 +156,12 @@ def say_settings(answers: Answers, setting: Setting, machine: Machine) -> None:
         answers.say(SETTINGS, "", "", "bytes", {NOWHERE})
 
 
+def files_of(out: str) -> list[dict[str, Any]]:
+    """The documents of explain's answer: of one file it is that alone."""
+    told = json.loads(out)
+    return told["files"] if "files" in told else [told]
+
+
 class Interview:
     """All questions about one machine with one setting."""
 
@@ -153,6 +169,7 @@ class Interview:
         self.programs, self.setting, self.machine = programs, setting, machine
         self.answers = Answers()
         self.features = ""
+        self.checked: list[tuple[str, int]] = []
 
     def hear(self, mouth: str, read: Callable[[], None]) -> None:
         try:
@@ -167,55 +184,76 @@ class Interview:
     def hold(self) -> None:
         answers = self.answers
         say_settings(answers, self.setting, self.machine)
-        self.hear("check --json", lambda: readers.read_check_json(answers, self.ask("penstock", "check", "--json")[0]))
-        self.hear("check", lambda: readers.read_check(answers, self.ask("penstock", "check")[0]))
-        for number, place in enumerate(self.machine.places):
-            self.hear("explain --json", functools.partial(self.hear_explain, place, readers.read_explain_json,
-                                                          "--json"))
-            # For people it prints the same: one place with each setting, another one with another.
-            if (SETTINGS_ASKED.index(self.setting) - number) % len(self.machine.places) == 0:
-                self.hear("explain", functools.partial(self.hear_explain, place, readers.read_explain, "-v"))
+        self.hear_check()
+        self.hear_explain()
         self.hear("gdscheck", lambda: readers.read_gdscheck(answers, *self.ask("gdscheck", "-p", "-V")))
         self.hear("gds_install_check",
                   lambda: readers.read_gds_install_check(answers, *self.ask("gds_install_check", "--json")))
-        self.hear("validate --json",
-                  lambda: readers.read_validate_json(answers, self.ask("penstock", "validate", "--json")[0]))
-        self.hear("validate", lambda: readers.read_validate(answers, self.ask("penstock", "validate")[0]))
-        self.hear("node --nfd", self.hear_node)
+        self.hear("serve --nfd", self.hear_serve)
         for path in ("p2pdma", "nvfs"):
-            self.hear("node --problem-detector", functools.partial(self.hear_detector, path))
+            self.hear("serve --problem-detector", functools.partial(self.hear_detector, path))
 
-    def hear_explain(self, place: Place, read: Callable[[Answers, str, str, bool], None], word: str) -> None:
-        file = place.point.rstrip("/") + "/file"
-        read(self.answers, self.ask("penstock", "explain", file, word)[0], place.point, place.is_overlay)
+    def hear_check(self) -> None:
+        self.checked = [self.ask("penstock", "check", "--json"), self.ask("penstock", "check")]
+        self.hear("check --json", lambda: readers.read_check_json(self.answers, self.checked[0][0]))
+        self.hear("check", lambda: readers.read_check(self.answers, self.checked[1][0]))
+        self.hear_as_env("check --env", self.checked[0], "check", "--json")
+        self.hear_as_env("check --env", self.checked[1], "check")
 
-    def hear_node(self) -> None:
+    def hear_explain(self) -> None:
+        """Of a file at each place, for programs and for people, by one process each."""
+        files = [place.point.rstrip("/") + "/file" for place in self.machine.places]
+        told = [self.ask("penstock", "explain", *files, word) for word in ("--json", "-v")]
+        self.hear("explain --json", lambda: self.read_explained(readers.read_explain_json, files_of(told[0][0])))
+        self.hear("explain", lambda: self.read_explained(readers.read_explain, re.split("^(?=file: )", told[1][0],
+                                                                                          flags=re.MULTILINE)[1:]))
+        for word, answer in zip(("--json", "-v"), told):
+            self.hear_as_env("explain --env", answer, "explain", *files, word)
+
+    def read_explained(self, read: Callable[..., None], documents: list[Any]) -> None:
+        for place, document in zip(self.machine.places, documents, strict=True):
+            read(self.answers, document, place.point, place.is_overlay)
+
+    def hear_as_env(self, mouth: str, told: tuple[str, int], *words: str) -> None:
+        """The same of a process that has no variables, and is told of them."""
+        variables = [word for name, value in self.setting.variables.items() for word in ("--env", f"{name}={value}")]
+        if variables:
+            root = ("--root", str(self.machine.root))
+            other = self.programs.ask(SETTINGS_ASKED[0], "penstock", *words, *root, *variables)
+            self.hear(mouth, lambda: readers.read_same(other, told))
+
+    def hear_serve(self) -> None:
         self.features, metrics = node_files(self.programs, self.setting, self.machine)
         readers.read_features(self.answers, self.features)
         readers.read_metrics(self.answers, metrics)
 
     def hear_detector(self, path: str) -> None:
-        words = ("node", "--host", str(self.machine.root), "--problem-detector", path)
+        words = ("serve", "--host", str(self.machine.root), "--problem-detector", path)
         readers.read_problem_detector(self.answers, *self.programs.ask(self.setting, "penstock", *words), path)
+
+
+def hear_python(programs: Programs, setting: Setting, interviews: list[Interview]) -> None:
+    if programs.package is None:
+        return
+    told = programs.ask_python(setting, [str(one.machine.root) for one in interviews])
+    for one, answers in zip(interviews, zip(told[::2], told[1::2], strict=True), strict=True):
+        for answer, checked in zip(answers, one.checked):
+            one.hear("python -m penstock check",
+                     lambda answer=answer, checked=checked: readers.read_same(answer, checked))
 
 
 def hear_verify(programs: Programs, setting: Setting, interviews: list[Interview]) -> None:
     roots = [word for one in interviews for word in ("--root", str(one.machine.root))]
-    out, _ = programs.ask(setting, "penstock", "k8s", "verify", "--json", *roots)
+    out, _ = programs.ask(setting, "penstock-k8s", "verify", "--json", *roots)
     nodes = {node["root"]: node for node in json.loads(out)["nodes"]}
     for one in interviews:
         one.hear("k8s verify", lambda one=one: readers.read_k8s_verify(one.answers, nodes[str(one.machine.root)]))
 
 
 def hear_choose(programs: Programs, setting: Setting, interviews: list[Interview]) -> None:
-    for kind in sorted({place.kind for one in interviews for place in one.machine.places if place.kind}):
-        asked = [one for one in interviews if any(place.kind == kind for place in one.machine.places)]
-        nodes = {"apiVersion": "v1", "kind": "List", "items": [node_object(one.machine, one.features) for one in asked]}
-        out, _ = programs.ask(setting, "penstock", "k8s", "choose", "--storage", kind, "--json",
-                              given=json.dumps(nodes))
-        told = {node["node"]: node for node in json.loads(out)["nodes"]}
-        for one in asked:
-            group = f"{kind} of the machine"
-            one.answers.groups[group] = [place.point for place in one.machine.places if place.kind == kind]
-            one.hear("k8s choose",
-                     lambda one=one, group=group: readers.read_k8s_choose(one.answers, told[one.machine.name], group))
+    nodes = [node_object(one.machine, one.features) for one in interviews]
+    cluster = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
+    out, _ = programs.ask(setting, "penstock-k8s", "choose", "--json", given=cluster)
+    told = {node["node"]: node for node in json.loads(out)["nodes"]}
+    for one in interviews:
+        one.hear("k8s choose", lambda one=one: readers.read_k8s_choose(one.answers, told[one.machine.name]))

@@ -30,10 +30,20 @@ def outlook() -> list[dict[str, Any]]:
     return [*paths, bounce]
 
 
+def findings() -> list[dict[str, Any]]:
+    words = {"closed": ("fail", "closed: "), "off": ("warn", "off: ")}
+    rows = [{"code": "path", "subject": path, "state": words[standing][0], "sentence": words[standing][1] + text}
+            for path, (standing, _, _, text) in STANDINGS.items()]
+    storage = {"code": "storage", "subject": "/data", "state": "pass", "direct": "once_set",
+               "sentence": "nvfs may serve it, once that is switched on"}
+    return [*rows, storage]
+
+
 def check_json() -> dict[str, Any]:
     place = {"mount_point": "/data", "paths": ["bounce"], "outlook": outlook()}
     return {"usable": True, "cufile": {"refused": False}, "paths": outlook(), "file_systems": [place],
-            "pairs": [{"mount_point": "/data", "obstacles": [OBSTACLE]}]}
+            "pairs": [{"mount_point": "/data", "standing": "closed", "reason": "driver_no_export",
+                                               "obstacles": [OBSTACLE]}], "findings": findings()}
 
 
 PATHS = """
@@ -51,7 +61,17 @@ Verdict
   files reach device memory by bounce
 """
 
-CHECK = "\nPaths, best first" + PATHS
+CHECK = """Penstock 0.2.0: the captured machine in m
+
+How bytes of GPU memory go, as the machine is set
+  /data: through host memory, until a direct path is switched on
+
+Device memory and storage: what stands in p2pdma's way (?: only its self-test can tell)
+  GPU 0000:19:00.0
+    closed      /data
+      driver_no_export           driver 550.90.07: NVIDIA's driver before 565.57 cannot export device pages
+
+Paths, best first""" + PATHS
 
 EXPLAIN = """file: /data/file on the captured machine in m
   mount: /dev/nvme0n1 on /data, xfs, rw
@@ -89,12 +109,6 @@ penstock_path_available{path="vendor",reason="vendor_library_missing"} 0
 penstock_path_available{path="bounce",reason="none"} 1
 """
 
-VALIDATE = """How bytes of GPU memory go, as the machine is set
-  /data: through host memory, until a direct path is switched on
-
-Layer 1, drivers and peer access
-"""
-
 
 def explain_json() -> dict[str, Any]:
     routes = [{"possible": False, "obstacles": [OBSTACLE]}]
@@ -114,16 +128,9 @@ def verify() -> dict[str, Any]:
 
 
 def choose() -> dict[str, Any]:
-    return {"path": "nvidia-fs", "off_by": "nvfs_off", "refusals": [{"path": "p2pdma", "rule": "driver_no_export"}]}
-
-
-def validate_json() -> dict[str, Any]:
-    words = {"closed": ("fail", "closed: "), "off": ("warn", "off: ")}
-    rows = [{"code": "path", "subject": path, "state": words[standing][0], "sentence": words[standing][1] + text}
-            for path, (standing, _, _, text) in STANDINGS.items()]
-    storage = {"code": "storage", "subject": "/data", "state": "pass", "direct": "once_set",
-               "sentence": "nvfs may serve it, once that is switched on"}
-    return {"rows": [*rows, storage]}
+    return {"path": "nvidia-fs", "has_gpu": True, "standing": "off", "off_by": "nvfs_off",
+            "against": {"path": "nvidia-fs", "rule": "nvfs_off"},
+            "refusals": [{"path": "p2pdma", "rule": "driver_no_export"}]}
 
 
 class World:
@@ -132,9 +139,9 @@ class World:
     def __init__(self) -> None:
         self.told: dict[str, Any] = {
             "check --json": check_json(), "check": CHECK, "explain --json": explain_json(), "explain": EXPLAIN,
-            "gdscheck": (GDSCHECK, 0), "gds_install_check": (install_check(), 1), "node --nfd": FEATURES,
-            "node metrics": METRICS, "node --problem-detector": ("p2pdma is not available: driver_no_export\n", 1),
-            "k8s verify": verify(), "k8s choose": choose(), "validate --json": validate_json(), "validate": VALIDATE}
+            "gdscheck": (GDSCHECK, 0), "gds_install_check": (install_check(), 1), "serve --nfd": FEATURES,
+            "serve metrics": METRICS, "serve --problem-detector": ("p2pdma is not available: driver_no_export\n", 1),
+            "k8s verify": verify(), "k8s choose": choose()}
 
     def replace(self, mouth: str, old: str, new: str) -> None:
         before = self.told[mouth]
@@ -147,21 +154,18 @@ class World:
 
     def answers(self) -> Answers:
         told, answers = self.told, Answers()
-        answers.groups["xfs of the machine"] = ["/data"]
         answers.state(SETTINGS, "", "p2pdma", {"off", "closed"})
         readers.read_check_json(answers, json.dumps(told["check --json"]))
         readers.read_check(answers, told["check"])
-        readers.read_explain_json(answers, json.dumps(told["explain --json"]), "/data")
+        readers.read_explain_json(answers, told["explain --json"], "/data")
         readers.read_explain(answers, told["explain"], "/data")
         readers.read_gdscheck(answers, *told["gdscheck"])
         readers.read_gds_install_check(answers, json.dumps(told["gds_install_check"][0]), told["gds_install_check"][1])
-        readers.read_features(answers, told["node --nfd"])
-        readers.read_metrics(answers, told["node metrics"])
-        readers.read_problem_detector(answers, *told["node --problem-detector"], "p2pdma")
+        readers.read_features(answers, told["serve --nfd"])
+        readers.read_metrics(answers, told["serve metrics"])
+        readers.read_problem_detector(answers, *told["serve --problem-detector"], "p2pdma")
         readers.read_k8s_verify(answers, told["k8s verify"])
-        readers.read_k8s_choose(answers, told["k8s choose"], "xfs of the machine")
-        readers.read_validate_json(answers, json.dumps(told["validate --json"]))
-        readers.read_validate(answers, told["validate"])
+        readers.read_k8s_choose(answers, told["k8s choose"])
         return answers
 
     def found(self) -> list[Contradiction]:
@@ -174,6 +178,9 @@ LIES = (
     ("check --json", '"standing": "off", "usable": false', '"standing": "usable", "usable": true'),
     ("check --json", '"standing": "off"', '"standing": "closed"'),
     ("check --json", '"reason": "nvfs_off"', '"reason": "nvfs_missing"'),
+    ("check --json", '"standing": "closed", "reason": "driver_no_export", "obstacles"',
+     '"standing": "off", "reason": "nvidia_export", "obstacles"'),
+    ("check", "    closed      /data", "    open        /data"),
     ("check", "nvfs       off (nvfs_off)", "nvfs       may be tried"),
     ("check", "p2pdma     not usable (driver_no_export)", "p2pdma     unknown (driver_no_export)"),
     ("check", "not usable (vendor_library_missing)", "not usable (nvidia_fs_missing)"),
@@ -190,27 +197,27 @@ LIES = (
     ("gdscheck", "xfs, compat", "xfs, nvfs, compat"),
     ("gdscheck", "xfs, compat", "xfs, Unsupported"),
     ("gdscheck", "succeeded (compat only)", "succeeded"),
-    ("node --nfd", "path-nvfs=false\n{0}nvfs-standing=off", "path-nvfs=true\n{0}nvfs-standing=usable"),
-    ("node --nfd", "vendor-standing=closed", "vendor-standing=off"),
-    ("node --nfd", "vendor-reason=vendor_library_missing", "vendor-reason=udev"),
-    ("node --nfd", "path-bounce=true\n{0}bounce-standing=usable",
+    ("serve --nfd", "path-nvfs=false\n{0}nvfs-standing=off", "path-nvfs=true\n{0}nvfs-standing=usable"),
+    ("serve --nfd", "vendor-standing=closed", "vendor-standing=off"),
+    ("serve --nfd", "vendor-reason=vendor_library_missing", "vendor-reason=udev"),
+    ("serve --nfd", "path-bounce=true\n{0}bounce-standing=usable",
      "path-bounce=false\n{0}bounce-standing=off\n{0}bounce-reason=x"),
-    ("node metrics", 'driver_no_export"} 0', 'none"} 1'),
-    ("node metrics", "nvfs_off", "nvfs_missing"),
-    ("node --problem-detector", "driver_no_export", "acs_redirect"),
-    ("node --problem-detector", "not available", "off"),
+    ("serve metrics", 'driver_no_export"} 0', 'none"} 1'),
+    ("serve metrics", "nvfs_off", "nvfs_missing"),
+    ("serve --problem-detector", "driver_no_export", "acs_redirect"),
+    ("serve --problem-detector", "not available", "off"),
     ("k8s verify", '"standing": "closed", "rule": "driver_no_export"', '"standing": "open", "rule": ""'),
     ("k8s verify", '"standing": "off"', '"standing": "unknown"'),
     ("k8s verify", '"rule": "nvfs_off"', '"rule": "nfs_by_tcp"'),
-    ("k8s choose", '"off_by": "nvfs_off"', '"off_by": null'),
-    ("k8s choose", '"off_by": "nvfs_off"', '"off_by": "not_listed"'),
-    ("k8s choose", '"path": "nvidia-fs"', '"path": "p2pdma"'),
+    ("k8s choose", '"nvfs_off"', '"not_listed"'),
+    ("k8s choose", '"standing": "off", "off_by": "nvfs_off"', '"standing": "unknown", "off_by": null'),
+    ("k8s choose", '"path": "nvidia-fs", "has_gpu"', '"path": "p2pdma", "has_gpu"'),
     ("k8s choose", '"rule": "driver_no_export"', '"rule": "p2pdma_needs"'),
-    ("validate --json", '"sentence": "closed: ' + NO_LIBRARY, '"sentence": "closed: the module is old'),
-    ("validate --json", '"state": "warn", "sentence": "off', '"state": "unknown", "sentence": "off'),
-    ("validate --json", '"direct": "once_set"', '"direct": "now"'),
-    ("validate --json", ", once that is switched on", ""),
-    ("validate", "through host memory, until a direct path is switched on", "directly, if the path's self-test passes"),
+    ("check --json", '"sentence": "closed: ' + NO_LIBRARY, '"sentence": "closed: the module is old'),
+    ("check --json", '"state": "warn", "sentence": "off', '"state": "unknown", "sentence": "off'),
+    ("check --json", '"direct": "once_set"', '"direct": "now"'),
+    ("check --json", ", once that is switched on", ""),
+    ("check", "through host memory, until a direct path is switched on", "directly, if the path's self-test passes"),
 )
 
 
@@ -281,16 +288,22 @@ class ReadersTest(unittest.TestCase):
                 world.answers()
 
     def test_an_exit_code_that_denies_the_words_is_told(self) -> None:
-        for mouth in ("gdscheck", "gds_install_check", "node --problem-detector"):
+        for mouth in ("gdscheck", "gds_install_check", "serve --problem-detector"):
             with self.subTest(mouth=mouth), self.assertRaises(readers.Unreadable):
                 world = World()
                 text, exit_code = world.told[mouth]
                 world.told[mouth] = (text, 1 - exit_code)
                 world.answers()
 
+    def test_the_same_question_must_have_the_same_answer(self) -> None:
+        readers.read_same(("usable", 0), ("usable", 0))
+        for other in (("off", 0), ("usable", 1)):
+            with self.assertRaises(readers.Unreadable):
+                readers.read_same(("usable", 0), other)
+
     def test_a_file_at_another_mount_is_told(self) -> None:
         with self.assertRaises(readers.Unreadable):
-            readers.read_explain_json(Answers(), json.dumps(explain_json()), "/elsewhere")
+            readers.read_explain_json(Answers(), explain_json(), "/elsewhere")
 
 
 if __name__ == "__main__":

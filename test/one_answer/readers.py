@@ -12,6 +12,7 @@ from said import BY_HOST, BY_NVIDIA_FS, DIRECT, DIRECTLY, NOT_OPEN, NOWHERE, STA
 
 CORRUPTION = "silent_corruption"
 NO_DEVICE = [{"code": "peer_unseen", "effect": "refused", "certainty": "certain"}]  # Where explain names no route.
+FINDINGS_JSON, FINDINGS = "check --json findings", "check findings"
 COPIES = ("part_copied", "slower")  # Effects that close no path.
 OPEN, OFF, UNKNOWN, CLOSED = (frozenset({state}) for state in ("open", "off", "unknown", "closed"))
 
@@ -63,6 +64,11 @@ def bytes_by(paths: list[dict[str, Any]]) -> str:
     return next((path["path"] for path in paths if path["usable"] and path["path"] != "host"), NOWHERE)
 
 
+def read_same(out: tuple[str, int], other: tuple[str, int]) -> None:
+    """The same question, asked in another way."""
+    expect(out == other, "it answers otherwise than where it is asked directly")
+
+
 def read_check_json(answers: Answers, out: str) -> None:
     told, mouth = json.loads(out), "check --json"
     read_outlook_json(answers, mouth, "", told["paths"])
@@ -79,9 +85,30 @@ def read_check_json(answers: Answers, out: str) -> None:
         answers.say(mouth, one["mount_point"], "", "bytes", {bytes_by(one["outlook"])})
         usable = [path["path"] for path in one["outlook"] if path["usable"]]
         expect(set(one["paths"]) <= set(usable), "'paths' names what is not usable")
-        pairs = [pair["obstacles"] for pair in told["pairs"] if pair["mount_point"] == one["mount_point"]]
-        note_dangers(answers, one["mount_point"], pairs)
+        pairs = [pair for pair in told["pairs"] if pair["mount_point"] == one["mount_point"]]
+        note_dangers(answers, one["mount_point"], [pair["obstacles"] for pair in pairs])
+        read_pairs_json(answers, one["mount_point"], pairs)
     note_dangers(answers, "", [pair["obstacles"] for pair in told["pairs"]])
+    read_findings_json(answers, told["findings"])
+
+
+def read_pairs_json(answers: Answers, place: str, pairs: list[dict[str, Any]]) -> None:
+    if pairs:
+        top = best(state_of(pair["standing"]) for pair in pairs)
+        answers.state("check --json pairs", place, "p2pdma", top)
+    if pairs and top != OPEN:
+        reasons = {pair["reason"] for pair in pairs if state_of(pair["standing"]) == top}
+        answers.say("check --json pairs", place, "p2pdma", "reason", reasons)
+
+
+def read_pairs(answers: Answers, out: str) -> None:
+    """For people a row stands for several file systems, and of too many devices not each has one."""
+    section = out.split("what stands in p2pdma's way (?: only its self-test can tell)\n")[1].split("\n\n")[0]
+    words = {"open": OPEN, "reads only": OPEN, "off": OFF, "unknown": UNKNOWN, "closed": CLOSED}
+    rows = re.findall(r"^    (open|reads only|off|unknown|closed) +/", section, re.M)
+    expect(bool(rows) or "no device here offers" in section or "/" not in section, "no row of a pair")
+    if rows and "and more devices" not in section:
+        answers.state("check pairs", "", "p2pdma", best(words[word] for word in rows))
 
 
 def read_outlook(answers: Answers, mouth: str, place: str, out: str) -> None:
@@ -100,10 +127,12 @@ def read_outlook(answers: Answers, mouth: str, place: str, out: str) -> None:
 
 def read_check(answers: Answers, out: str) -> None:
     read_outlook(answers, "check", "", out.split("\nPaths, best first\n")[1])
+    read_pairs(answers, out)
+    read_findings(answers, out)
 
 
-def read_explain_json(answers: Answers, out: str, place: str, is_overlay: bool = False) -> None:
-    told, mouth = json.loads(out), "explain --json"
+def read_explain_json(answers: Answers, told: dict[str, Any], place: str, is_overlay: bool = False) -> None:
+    mouth = "explain --json"
     expect(is_overlay or told["file"]["mount"]["point"] == place, f"the file is at {told['file']['mount']['point']}")
     read_outlook_json(answers, mouth, place, told["paths"])
     answers.say(mouth, place, "", "bytes", {told["would_use"] or NOWHERE})
@@ -184,7 +213,9 @@ def read_gds_install_check(answers: Answers, out: str, exit_code: int) -> None:
         answers.state("gds_install_check", "", "vendor", state, (missing or [""])[0])
     if settings == ["missing"]:  # Told as a row of its own.
         answers.say("gds_install_check", "", "", "bytes", {NOWHERE})
-# ---- penstock node
+
+
+# ---- penstock serve
 
 
 def read_features(answers: Answers, out: str) -> None:
@@ -193,7 +224,7 @@ def read_features(answers: Answers, out: str) -> None:
         label = f"feature.node.kubernetes.io/penstock-path-{path}"
         standing, is_usable = labels[label + "-standing"], labels[label] == "true"
         expect(labels[label] in ("true", "false") and is_usable == (standing == "usable"), "two labels disagree")
-        answers.state("node --nfd", "", path, state_of(standing), "" if is_usable else labels[label + "-reason"])
+        answers.state("serve --nfd", "", path, state_of(standing), "" if is_usable else labels[label + "-reason"])
 
 
 def read_metrics(answers: Answers, out: str) -> None:
@@ -201,7 +232,7 @@ def read_metrics(answers: Answers, out: str) -> None:
     expect(set(DIRECT) <= {path for path, _, _ in rows}, "a path has no row")
     for path, reason, available in rows:
         expect(reason != "none" or available == "1", "no reason beside a path that is not available")
-        answers.state("node metrics", "", path, OPEN if available == "1" else NOT_OPEN,
+        answers.state("serve metrics", "", path, OPEN if available == "1" else NOT_OPEN,
                       reason if available == "0" else "")
 
 
@@ -213,7 +244,7 @@ def read_problem_detector(answers: Answers, out: str, exit_code: int, path: str)
     exit_codes = {"available": 0, "off": 1, "not available": 1, "unknown": 2}
     expect(exit_codes[word] == exit_code, "the words are not what the exit code says")
     states = {"available": OPEN, "off": OFF, "unknown": UNKNOWN, "not available": CLOSED}
-    answers.state("node --problem-detector", "", path, states[word], "" if word == "available" else reason or word)
+    answers.state("serve --problem-detector", "", path, states[word], "" if word == "available" else reason or word)
 
 
 # ---- penstock-k8s
@@ -227,37 +258,35 @@ def read_k8s_verify(answers: Answers, node: dict[str, Any]) -> None:
                           path["rule"] if path["standing"] != "open" else "")
 
 
-def reasons_of_labels(answers: Answers) -> set[str]:
-    return {rule for one in answers.said if (one.mouth, one.aspect) == ("node --nfd", "reason") for rule in one.values}
-
-
-def read_k8s_choose(answers: Answers, node: dict[str, Any], group: str) -> None:
-    """Of one kind of storage. What is chosen must be possible somewhere on the machine: its labels name no storage."""
-    paths = {"p2pdma": "p2pdma", "nvidia-fs": BY_NVIDIA_FS}
-    expect(node["path"] in (None, "bounce", *paths), f"'{node['path']}' is no path")
+def read_k8s_choose(answers: Answers, node: dict[str, Any]) -> None:
+    """Of the machine as a whole: its labels name no storage."""
+    paths, mouth = {"p2pdma": "p2pdma", "nvidia-fs": BY_NVIDIA_FS}, "k8s choose"
+    chosen, against = node["path"], node["against"]
+    expect(chosen in (None, "bounce", *paths), f"'{chosen}' is no path")
+    is_usable = node["standing"] == "usable"
+    expect(chosen is None or is_usable == (against is None), "it is usable, with what is against it")
+    expect(node["off_by"] == (against["rule"] if node["standing"] == "off" else None), "'off_by' names something else")
     for refusal in node["refusals"]:
         if refusal["path"] in paths:
-            path, rule = paths[refusal["path"]], refusal["rule"]
-            answers.state("k8s choose", "" if rule in reasons_of_labels(answers) else group, path, NOT_OPEN, rule)
-    if node["path"] in paths:
-        state = OFF if node["off_by"] else OPEN | UNKNOWN
-        answers.state("k8s choose", "", paths[node["path"]], state, node["off_by"] or "")
-    if node["path"] == "bounce":
-        answers.say("k8s choose", group, "", "bytes", BY_HOST | {NOWHERE})
+            answers.state(mouth, "", paths[refusal["path"]], NOT_OPEN, refusal["rule"])
+    if chosen in paths:
+        answers.state(mouth, "", paths[chosen], state_of(node["standing"]), against["rule"] if against else "")
+    elif node["has_gpu"]:
+        answers.say(mouth, "", "", "bytes", BY_HOST if chosen and not against else {NOWHERE})
 
 
-# ---- penstock validate
+# ---- The findings of penstock check
 
 
-def read_validate_json(answers: Answers, out: str) -> None:
-    rows = json.loads(out)["rows"]
+def read_findings_json(answers: Answers, rows: list[dict[str, Any]]) -> None:
     failed = {row["code"]: row["sentence"] for row in rows if row["state"] == "fail"}
     if "settings" in failed:
-        answers.say("validate --json", "", "", "bytes", {NOWHERE})
+        answers.say(FINDINGS_JSON, "", "", "bytes", {NOWHERE})
     dangers = {"iommu": ["p2pdma"], "nvidia_fs_driver": ["nvfs", "vendor"]}
     for code, paths in dangers.items():
         if re.search("corrupt|go wrong|EFAULT", failed.get(code, "")):
             answers.dangers.update(Danger("", path) for path in paths)
+    expect({*DIRECT} <= {row["subject"] for row in rows if row["code"] == "path"}, "a path has no finding")
     for row in rows:
         if row["code"] == "path":
             read_path_row(answers, row)
@@ -275,11 +304,11 @@ def read_path_row(answers: Answers, row: dict[str, Any]) -> None:
     else:
         state = {"warn": OFF, "unknown": UNKNOWN}[row["state"]]
     why = closed or re.match("(?:off|it may be tried, and only its self-test decides): (.*)$", words)
-    answers.state("validate --json", "", row["subject"], state, why[1] if why else "")
+    answers.state(FINDINGS_JSON, "", row["subject"], state, why[1] if why else "")
 
 
 def read_storage_row(answers: Answers, row: dict[str, Any]) -> None:
-    place, words, mouth = row["subject"], row["sentence"], "validate --json"
+    place, words, mouth = row["subject"], row["sentence"], FINDINGS_JSON
     if row["direct"] is not None:
         ways = {"now": DIRECTLY, "unknown": DIRECTLY | BY_HOST, "once_set": BY_HOST, "no": BY_HOST,
                 "nowhere": frozenset({NOWHERE})}
@@ -295,7 +324,7 @@ def read_storage_row(answers: Answers, row: dict[str, Any]) -> None:
         answers.state(mouth, place, by[1], states[by[2]])
 
 
-def read_validate(answers: Answers, out: str) -> None:
+def read_findings(answers: Answers, out: str) -> None:
     ways = {"directly, if the path's self-test passes": DIRECTLY,
             "through host memory, until a direct path is switched on": BY_HOST,
             "through host memory, unless a direct path works, which only a try tells": DIRECTLY | BY_HOST,
@@ -308,4 +337,4 @@ def read_validate(answers: Answers, out: str) -> None:
     for line in re.split(r"\n  (?=/)", "\n" + summary)[1:]:
         places, words = whole_words(line).split(": ", 1)
         for place in re.sub(r" and \d+ more$", "", places).split(", "):
-            answers.say("validate", place, "", "bytes", ways[words])
+            answers.say(FINDINGS, place, "", "bytes", ways[words])

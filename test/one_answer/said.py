@@ -48,7 +48,6 @@ class Answers:
     unread: set[str] = field(default_factory=set)  # Programs that gave no answer, or one that could not be read.
     # The name of a path's reason by the sentence or the need's code that another program has for it.
     reason_names: dict[tuple[str, str], str] = field(default_factory=dict)
-    groups: dict[str, list[str]] = field(default_factory=dict)  # Places of one kind, which a program speaks of at once.
 
     def say(self, mouth: str, place: str, path: str, aspect: str, values: Collection[str]) -> None:
         if not values:
@@ -94,24 +93,24 @@ def _of_nvidia_fs(said: list[Said]) -> list[Said]:
     return derived
 
 
-def _of_group(said: list[Said], name: str, members: list[str]) -> list[Said]:
-    """What a program says of the best place of a group, if it speaks of each. No members: of all that it speaks of."""
+def _of_machine(said: list[Said]) -> list[Said]:
+    """What a program says of the best of the places that it speaks of."""
     places: dict[tuple[str, str], dict[str, frozenset[str]]] = collections.defaultdict(dict)
     spoken_of: dict[str, set[str]] = collections.defaultdict(set)
     for (mouth, place, path), values in _grouped(said, "state").items():
-        if mouth not in IN_PART and (place in members if members else place.startswith("/")):
+        if mouth not in IN_PART and place.startswith("/"):
             places[mouth, path][place] = values
             spoken_of[mouth].add(place)
     reasons = _grouped(said, "reason")
     derived = []
     for (mouth, path), by_place in places.items():
-        if len(by_place) < len(members or spoken_of[mouth]):
+        if len(by_place) < len(spoken_of[mouth]):
             continue
         top = best(by_place.values())
-        derived.append(Said(mouth, name, path, "state", top))
+        derived.append(Said(mouth, "", path, "state", top))
         of_best = [reasons.get((mouth, place, path)) for place, values in by_place.items() if values & top]
         if "open" not in top and all(of_best):
-            derived.append(Said(mouth, name, path, "reason", frozenset().union(*[one for one in of_best if one])))
+            derived.append(Said(mouth, "", path, "reason", frozenset().union(*[one for one in of_best if one])))
     return derived
 
 
@@ -153,8 +152,7 @@ def completed(answers: Answers) -> list[Said]:
     """All that was said, and what follows from it."""
     whole = _with_reason_names(answers)
     whole += _of_nvidia_fs(whole)
-    for name, members in {"": [], **answers.groups}.items():
-        whole += _of_group(whole, name, members)
+    whole += _of_machine(whole)
     whole += _of_nvidia_fs(whole)
     whole += _bytes_by_states(whole)
     return list(dict.fromkeys(whole + _bytes_of_machine(whole)))
