@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a machine's facts come to: its findings, and for each file system how bytes go. Every program that tells of a
-// machine examines it, and prints this; captured machines are judged as this one is.
+// The answers about a machine: its findings, and for each file system how bytes go. Every program that tells of a
+// machine examines it, and prints this; captured machines are judged like this one.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ struct Examination {
   Examination& operator=(Examination&&) = default;
 
   Machine machine;
-  Findings findings;            // Of drivers and fabric, with what follows from what.
-  std::vector<PeerPair> pairs;  // Of device memory and file systems.
+  Findings findings;            // On drivers and fabric, with the ones that follow from others.
+  std::vector<PeerPair> pairs;  // Device memory and file systems.
   std::vector<Outlook> places;  // One for each of the machine's file systems, in their order.
-  Outlook whole;                // Of each path the best that any place has.
+  Outlook whole;                // For each path the best outlook that any place has.
 
   bool has_gpu() const { return machine.has_gpu(); }
   // How p2pdma stands between the two, as the process is set.
@@ -43,15 +43,15 @@ void judge_nvidia_fs(const Machine& machine, Findings& findings);  // A part of 
 // RDMA devices, registration of GPU memory, PCIe links, and the transport of all remote storage.
 void judge_fabric(const Machine& machine, Findings& findings);
 void judge_links(const Machine& machine, Findings& findings);  // A part of that: PCIe.
-// What follows of the outlook: storage drivers without hooks, cuFile's settings that forbid a direct path, the direct
-// paths themselves, and the storage that they may serve.
+// Findings that follow from the outlook: storage drivers without hooks, cuFile's settings that forbid a direct path,
+// the direct paths themselves, and the storage that they may serve.
 void judge_hooks(const Examination& examined, Findings& findings);
 void judge_cufile(const Examination& examined, Findings& findings);
 void judge_paths(const Examination& examined, Findings& findings);
 // The finding of judge_cufile() that bars a file system; nothing where none does.
 std::optional<FindingName> barred_by(const Examination& examined, const core::FileSystem& one);
 
-// Of NVIDIA's driver; nothing where it is not loaded.
+// NVIDIA's driver's version; nothing if it is not loaded.
 std::optional<Version> driver_of(const Machine& machine);
 
 // The module tells three numbers, /proc two.
@@ -64,7 +64,7 @@ std::optional<NvidiaFsVersion> nvidia_fs_of(const Machine& machine);
 
 // "ext4 on nvme0n1, drive 0000:19:00.0"; "nfs4 of server:/export".
 std::string storage_text(const core::FileSystem& file_system);
-// What a drive holds: "nvme0n1, /data"; "" where nothing is mounted from it.
+// The drive's name and its mounts: "nvme0n1, /data"; "" if nothing is mounted from it.
 std::string drive_text(const Machine& machine, const std::string& pci_address);
 
 }  // namespace penstock::facts

@@ -16,7 +16,7 @@
 namespace penstock::facts {
 
 enum class Standing : std::uint8_t {  // The best first.
-  usable,                             // As the process is set.
+  usable,                             // With the process's settings.
   off,                                // A setting is all that is known to be in the way.
   unknown,                            // Only a try, or a look from elsewhere, can tell.
   closed
@@ -29,11 +29,11 @@ struct PathOutlook {
 
   Standing standing() const;
   bool is_usable() const { return standing() == Standing::usable; }
-  // Whether a setting is indeed all: nothing else is in doubt.
+  // True if a setting is indeed all: nothing else is in doubt.
   bool is_once_set() const;
-  // The first need that makes the standing what it is; of a usable path what makes it slower. Null where nothing does.
+  // The first need that makes the standing what it is; for a usable path the need that makes it slower, or null.
   const Finding* reason() const;
-  // The reason's; "" where there is none.
+  // The reason's, or "".
   std::string sentence() const { return reason() == nullptr ? "" : reason()->sentence; }
   std::string remedy() const { return reason() == nullptr ? "" : reason()->remedy; }
   // By its public name (docs/reference/reasons.md), where it has one; else the need's code. "none" where there is none.
@@ -42,7 +42,7 @@ struct PathOutlook {
 
 struct Outlook {
   const core::FileSystem* place = nullptr;  // Null where it is about the machine as a whole.
-  std::vector<PathOutlook> paths;           // Of all that are tried where nobody names paths, best first.
+  std::vector<PathOutlook> paths;           // All that are tried where no paths are named, best first.
 
   const PathOutlook& of(int path) const;
   bool may_use(int path) const { return of(path).is_usable(); }
@@ -50,22 +50,22 @@ struct Outlook {
   const PathOutlook* first_usable() const;
   // The direct path that stands best, of several the first; null where `closed` ones alone are left.
   const PathOutlook* best_direct() const;
-  // What stands best of the two paths by nvidia-fs: Penstock's own, and NVIDIA's library's.
+  // The better one of the two paths by nvidia-fs: Penstock's own, and NVIDIA's library's.
   const PathOutlook& by_nvidia_fs() const;
 };
 
 constexpr PathSet kByNvidiaFs = path_bit(PENSTOCK_PATH_NVFS) | path_bit(PENSTOCK_PATH_VENDOR);
 
-// Whether a path's bytes go around host memory.
+// True if a path's bytes go around host memory.
 bool is_direct_path(int path);
 // known: the findings of drivers and system, of which some close paths.
 Outlook outlook(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
                 const core::FileSystem& place);
-// The same for one file there, of which more is known: what stands between it and p2pdma.
+// The same for one file there, whose obstacles to p2pdma are known besides.
 Outlook outlook_of_file(Outlook place, const core::Findings& of_file);
-// Of p2pdma alone, between the two.
+// The outlook of p2pdma alone, between the two.
 PathOutlook outlook(const Machine& machine, const Findings& known, const PeerPair& pair);
-// Of each path the best that any place has.
+// For each path the best outlook that any place has.
 Outlook best_of(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
                 const std::vector<Outlook>& places);
 
