@@ -19,7 +19,7 @@ using facts::Standing;
 
 constexpr unsigned kPeersMax = 16;  // For people; JSON has them all.
 
-// What is to be said of a pair, or of several that differ by their file system alone.
+// A row about one pair, or about several that differ by their file system alone.
 struct Row {
   const PeerPair* pair;
   PathOutlook path;
