@@ -254,8 +254,6 @@ void CommandLine::runs_on_words(std::function<int(const std::vector<std::string>
   root_->reader = std::move(action);
 }
 
-void CommandLine::takes_any_words() { app_->allow_extras(); }
-
 void CommandLine::takes_program(std::vector<std::string>& words) {
   app_->positionals_at_end();
   app_->add_option("PROGRAM", words, "A program, and what it is called with")->type_name("WORD");

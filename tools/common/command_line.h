@@ -72,7 +72,6 @@ class CommandLine {
   // Instead of all that: the words are the action's to read, those that ask for help as well.
   void runs_on_words(std::function<int(const std::vector<std::string>&)> action);
 
-  void takes_any_words();  // Unknown words are passed over.
   // From the first word on that is no option, or behind "--": a program and its arguments, which are not read.
   void takes_program(std::vector<std::string>& words);
 
