@@ -15,8 +15,6 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from waiting import SECONDS_MAX
 
-# The ranks compute on the CPU: a forked process cannot use a GPU that its parent has used, and torch looks for one.
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
 rendezvous_numbers = itertools.count()
 
 
