@@ -272,10 +272,12 @@ STRIPED_MACHINE = Machine(
                       "--stripe-size 1M && penstock cp /tmp/source /mnt/s0/whole && sync",
              prepare="for d in s0 s1 s2 s3; do mkdir -p /mnt/$d && mount -t ext4 /drives/$d /mnt/$d || exit; done; "
                      "peer_probe fill /tmp/source 16777216"),
-        # The throttles allow four times as much: 1.6 s against 6.4. The emulator may be 0.9 s slower before it fails.
-        Tool("read", f"one=$({SECONDS.format('/mnt/s0/whole')}) && four=$({SECONDS.format('/tmp/object')}) && "
+        # Throttles allow four times as much: 1.6 s against 6.4. On a busy machine the emulator now and then lets one
+        # drive through (0.98 s); one drive after the other would come to no such ratio however often it is tried.
+        Tool("read", f"for try in 1 2 3; do one=$({SECONDS.format('/mnt/s0/whole')}) && "
+                     f"four=$({SECONDS.format('/tmp/object')}) && "
                      'echo "seconds of one drive: $one, of four: $four" && '
-                     'awk "BEGIN { exit !($four > 0 && $one > 2.5 * $four) }"',
+                     'awk "BEGIN { exit !($four > 0 && $one > 2.5 * $four) }" && break; done',
              says=("seconds of one drive: ",)),
         Tool("same", "PENSTOCK_DEVICE=host penstock cp /tmp/object /tmp/back && cmp /tmp/source /tmp/back"),
     ))
