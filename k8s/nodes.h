@@ -41,15 +41,15 @@ std::vector<Node> read_nodes(const std::string& text, const std::string& file);
 // Why the node cannot have the path, besides what serve told of it; empty where nothing is known against it.
 std::vector<Refusal> refusals_of(const Node& node, const std::string& path, const std::string& storage,
                                  const std::string& nfs_server);
-// What serve found in the path's way; nothing of one that is usable, or not told of.
+// The obstacle that serve found to the path; nothing if the path is usable, or no label tells of it.
 std::optional<Refusal> told_against(const Node& node, const std::string& path);
 
 struct Choice {
-  std::string path;                         // "" where there is none: of a node without a GPU, or that moves no bytes.
-  std::optional<facts::Standing> standing;  // Of it, as serve told.
-  std::optional<Refusal> against;           // What keeps it off, or leaves it in doubt.
-  std::vector<Refusal> refusals;            // Of the better ones; the first of each.
-  std::vector<std::string> paths;           // That they are of.
+  std::string path;                         // "" if there is none: the node has no GPU, or moves no bytes.
+  std::optional<facts::Standing> standing;  // The path's, if serve told it.
+  std::optional<Refusal> against;           // The reason that keeps it off, or leaves it in doubt.
+  std::vector<Refusal> refusals;            // The first reason against each better path,
+  std::vector<std::string> paths;           // and the names of these paths, in the same order.
 };
 
 Choice choose(const Node& node, const std::string& storage, const std::string& nfs_server);

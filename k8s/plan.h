@@ -50,6 +50,6 @@ struct Deployment {
 
 Deployment plan_deployment(const Answers& answers);
 std::vector<Refusal> refusals_of(const Answers& answers);          // The same, without making any object.
-std::vector<Refusal> refusals_of_storage(const Answers& answers);  // Of these the ones that come of what lies where.
+std::vector<Refusal> refusals_of_storage(const Answers& answers);  // Only those about the storage.
 
 }  // namespace penstock::tools::k8s

@@ -13,6 +13,7 @@
 
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/common/program.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {
@@ -60,9 +61,7 @@ std::string python_with_package() {
 void check_deepspeed(const std::string& file, bool json) {
   Words words = {python_with_package(), "-P", "-m", "penstock", "check", "--deepspeed=" + file};
   if (json) words.emplace_back("--json");
-  print_error(
-      "penstock: 'penstock check --deepspeed' is now 'python -m penstock check --deepspeed'; the old name goes with "
-      "the next release\n");
+  tell_new_name("penstock", "check --deepspeed", "python -m penstock check --deepspeed");
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);  // This program reads its signals in a thread, which exec() ends.

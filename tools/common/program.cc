@@ -123,11 +123,10 @@ void warn_of_misspelt_settings(const Program& program) {
   }
 }
 
-void tell_new_name(const Program& program, const Command& command) {
+void tell_of_old_name(const Program& program, const Command& command) {
   const std::string new_words =
       command.verb == nullptr ? command.replaced_by : fmt::format("{} {} {}", program.name, command.verb, command.flag);
-  print_error("{}: '{} {}' is now '{}'; the old name goes with the next release\n", program.name, program.name,
-              command.name, new_words);
+  tell_new_name(program.name, command.name, new_words);
 }
 
 // Runs a program in the place of this process: it was a command here once, and is a program beside it now.
@@ -139,7 +138,7 @@ void tell_new_name(const Program& program, const Command& command) {
                               program.name, command.name, command.replaced_by, command.replaced_by),
                   kNotApplicable);
   }
-  tell_new_name(program, command);
+  tell_of_old_name(program, command);
   words.erase(command_word(words));
   words.insert(words.begin(), path);
   std::vector<char*> argv;
@@ -166,7 +165,7 @@ int run_words(const Program& program, const Words& words) {
   const Command* const asked = command_of(program, words);
   if (asked == nullptr && !words[0].starts_with('-')) refuse_command(program, words[0]);
   if (asked != nullptr && asked->add == nullptr) run_instead(program, *asked, words);
-  if (asked != nullptr && asked->is_old_name()) tell_new_name(program, *asked);
+  if (asked != nullptr && asked->is_old_name()) tell_of_old_name(program, *asked);
   CommandLine line(program.name, program.summary);
   bool json = false;
   const Option version = line.version(
@@ -224,6 +223,10 @@ int run_by_name(const Program& program, std::string_view name, Words words) {
 }
 
 }  // namespace
+
+void tell_new_name(const char* program, const char* words, const std::string& now) {
+  print_error("{}: '{} {}' is now '{}'; the old name goes with the next release\n", program, program, words, now);
+}
 
 int run_program(const Program& program, int argc, char** argv) {
   const Words words{argv + std::min(argc, 1), argv + argc};

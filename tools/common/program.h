@@ -45,6 +45,9 @@ struct Program {
   std::vector<std::string> (*meant)(std::vector<std::string> words) = nullptr;
 };
 
+// One line on stderr for words of the last release, said behind the program's name: `now` are the words in their place.
+void tell_new_name(const char* program, const char* words, const std::string& now);
+
 // The whole of main().
 int run_program(const Program& program, int argc, char** argv);
 
