@@ -123,8 +123,9 @@ def test_a_file_that_somebody_holds_a_lease_on_is_waited_for(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"x")
     holder = os.open(path, os.O_RDWR)
-    let_go = threading.Event()
-    before = signal.signal(signal.SIGIO, lambda *words: let_go.set())  # The kernel asks for the lease by it.
+    heard, hears = socket.socketpair()  # The kernel asks for the lease by a signal, of whichever thread.
+    hears.setblocking(False)
+    before, woken = signal.signal(signal.SIGIO, lambda *words: None), signal.set_wakeup_fd(hears.fileno())
     try:
         try:
             fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -133,10 +134,13 @@ def test_a_file_that_somebody_holds_a_lease_on_is_waited_for(tmp_path):
         found = []
         reader = threading.Thread(target=lambda: found.append(read_regular(path, 10)))
         reader.start()
-        let_go.wait()
+        assert heard.recv(1) == bytes([signal.SIGIO])
         fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         reader.join()
         assert found == [b"x"]
     finally:
+        signal.set_wakeup_fd(woken)
         signal.signal(signal.SIGIO, before)
+        heard.close()
+        hears.close()
         os.close(holder)
