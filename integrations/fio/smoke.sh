@@ -16,7 +16,7 @@ fio=${FIO:-fio}
 command -v "$fio" >/dev/null || skip fio "no fio here: name one in FIO"
 export LD_PRELOAD=$library
 "$fio" --version >"$scratch/version" 2>"$scratch/why" || skip fio "$fio does not start: $(tail -n 1 "$scratch/why")"
-"$fio" --enghelp | grep -q '^[[:space:]]*libcufile$' || skip fio "$fio was not built with --enable-libcufile"
+grep -q '^[[:space:]]*libcufile$' <<<"$("$fio" --enghelp)" || skip fio "$fio was not built with --enable-libcufile"
 
 failures=0
 checks=0
