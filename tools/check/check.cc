@@ -78,7 +78,9 @@ int run_check(const CheckSettings& settings) {
   if (!settings.deepspeed.empty()) check_deepspeed(settings.deepspeed, settings.json);
   if (settings.tries != !settings.folders.empty()) {
     throw Failure(settings.tries ? "--try: name a folder to try, of each file system"
-                                 : "a folder is for --try, which moves bytes in it",
+                                 : fmt::format("FOLDER {}: expected with --try, which moves bytes in it; to ask how a "
+                                               "file is read, run 'penstock explain FILE'",
+                                               settings.folders.front()),
                   kUsage);
   }
   const core::Root root = open_machine_root(settings.root);

@@ -73,7 +73,7 @@ std::size_t causes_of(const Findings& rows) {
 }
 
 void add_verdict(Page& page, const Findings& rows) {
-  page.section("Verdict");
+  page.section("Result of the checks");
   const std::size_t failed = count_of(rows, State::fail), causes = causes_of(rows);
   const std::size_t passed = count_of(rows, State::pass);
   const char* const verdict = failed > 0   ? "something is wrong"
