@@ -31,14 +31,18 @@ void add_containers(Exposition& page, const Totals& totals, std::uint64_t WayCou
 
 void add_moved(Exposition& page, const Totals& totals) {
   page.begin({"penstock_node_bytes", kCounter,
-              "Bytes moved by all processes, by the path taken and the reason that it was no better one.", "bytes"});
+              "Bytes moved by all processes since the exporter began, by the path taken and the reason that it was no "
+              "better one.",
+              "bytes"});
   add_ways(page, {}, totals.node(), &WayCount::bytes);
-  page.begin({"penstock_node_operations", kCounter, "Requests of all processes, by the path taken and the reason."});
+  page.begin({"penstock_node_operations", kCounter,
+              "Requests of all processes since the exporter began, by the path taken and the reason."});
   add_ways(page, {}, totals.node(), &WayCount::operations);
-  page.begin(
-      {"penstock_container_bytes", kCounter, "Bytes moved by a container's processes, ended ones too.", "bytes"});
+  page.begin({"penstock_container_bytes", kCounter,
+              "Bytes moved by a container's processes since the exporter began, ended ones too.", "bytes"});
   add_containers(page, totals, &WayCount::bytes);
-  page.begin({"penstock_container_operations", kCounter, "Requests of a container's processes, ended ones too."});
+  page.begin({"penstock_container_operations", kCounter,
+              "Requests of a container's processes since the exporter began, ended ones too."});
   add_containers(page, totals, &WayCount::operations);
   page.begin({"penstock_container_sessions", kGauge, "Sessions that a container's processes have open."});
   for (const auto& [name, container] : totals.containers()) page.add(labels_of(name), container.sessions);
