@@ -123,7 +123,8 @@ def test_a_file_that_somebody_holds_a_lease_on_is_waited_for(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"x")
     holder = os.open(path, os.O_RDWR)
-    heard, hears = socket.socketpair()  # The kernel asks for the lease by a signal, of whichever thread.
+    # The kernel asks for the lease by a signal. Any thread may take it, and only this one would run a handler.
+    heard, hears = socket.socketpair()
     hears.setblocking(False)
     before, woken = signal.signal(signal.SIGIO, lambda *words: None), signal.set_wakeup_fd(hears.fileno())
     try:
