@@ -72,7 +72,7 @@ std::size_t causes_of(const Findings& rows) {
       rows.begin(), rows.end(), [](const Finding& row) { return row.state == State::fail && !row.follows_from; }));
 }
 
-void add_verdict(Page& page, const Findings& rows) {
+void add_result(Page& page, const Findings& rows) {
   page.section("Result of the checks");
   const std::size_t failed = count_of(rows, State::fail), causes = causes_of(rows);
   const std::size_t passed = count_of(rows, State::pass);
@@ -103,7 +103,7 @@ void add_layers(Page& page, const Findings& rows, const std::vector<Layer>& laye
     page.section(layer_title(layer));
     add_rows(page, rows, layer);
   }
-  add_verdict(page, rows);
+  add_result(page, rows);
 }
 
 Text report_text(const Findings& rows, const std::vector<Layer>& layers, const std::string& root) {
