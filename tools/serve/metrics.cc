@@ -51,11 +51,12 @@ void add_moved(Exposition& page, const Totals& totals) {
 // The whole node's alone: by container they would be too many series.
 void add_requests(Exposition& page, const Totals& totals) {
   const auto labels = [](const auto& key) { return Labels{{"path", key.first}, {"op", core::op_name(key.second)}}; };
-  page.begin(
-      {"penstock_node_request_bytes", MetricType::histogram, "Bytes moved by one request, of all processes.", "bytes"});
+  page.begin({"penstock_node_request_bytes", MetricType::histogram,
+              "Bytes moved by one request, of all processes since the exporter began.", "bytes"});
   for (const auto& [key, counts] : totals.requests()) add_sizes(page, labels(key), counts);
   page.begin({"penstock_node_request_seconds", MetricType::histogram,
-              "Time that one request took, of all processes, where it was measured.", "seconds"});
+              "Time that one request took, of all processes since the exporter began, where it was measured.",
+              "seconds"});
   for (const auto& [key, counts] : totals.requests()) add_latencies(page, labels(key), counts);
 }
 
