@@ -40,7 +40,7 @@ void need(const penstock::Status& status) {
   if (!status) give_up(status.message());
 }
 
-struct World {
+struct Fixture {
   const penstock::File& file;
   penstock::Session& session;
   penstock::Queue& queue;
@@ -56,13 +56,13 @@ std::vector<iovec> pieces_of(std::byte* memory, std::uint64_t piece_bytes) {
 }
 
 // Chunk after chunk, kDepth of them in flight.
-void move_all(const World& world, penstock_op op, const std::vector<iovec>& pieces, std::uint64_t chunk_bytes) {
+void move_all(const Fixture& fixture, penstock_op op, const std::vector<iovec>& pieces, std::uint64_t chunk_bytes) {
   const std::size_t each = chunk_bytes / pieces[0].iov_len;
   std::uint64_t next = 0, moved = 0;
   unsigned in_flight = 0;
   while (next < kAll || in_flight > 0) {
     for (; next < kAll && in_flight < kDepth; next += chunk_bytes, ++in_flight) {
-      penstock::Request request = world.file.request(op, nullptr, 0, static_cast<std::int64_t>(next));
+      penstock::Request request = fixture.file.request(op, nullptr, 0, static_cast<std::int64_t>(next));
       request.vectors = &pieces[next / chunk_bytes * each];
       request.vector_count = static_cast<std::uint32_t>(each);
       if (each == 1) {
@@ -71,10 +71,10 @@ void move_all(const World& world, penstock_op op, const std::vector<iovec>& piec
         request.vectors = nullptr;
         request.vector_count = 0;
       }
-      need(world.queue.submit(request));
+      need(fixture.queue.submit(request));
     }
     penstock::Completion done[kDepth];
-    auto count = world.queue.reap(done, kDepth, 1);
+    auto count = fixture.queue.reap(done, kDepth, 1);
     in_flight -= need(count);
     for (unsigned i = 0; i < *count; ++i) {
       need(penstock::Status(done[i].status));
@@ -91,24 +91,24 @@ double gb_per_second(const std::function<void()>& turn) {
          std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-void compare(const World& world, std::uint64_t chunk_bytes, std::uint64_t piece_bytes, unsigned rounds) {
-  const std::vector<iovec> scattered = pieces_of(world.memory, piece_bytes);
-  const std::vector<iovec> whole = pieces_of(world.memory, chunk_bytes);
+void compare(const Fixture& fixture, std::uint64_t chunk_bytes, std::uint64_t piece_bytes, unsigned rounds) {
+  const std::vector<iovec> scattered = pieces_of(fixture.memory, piece_bytes);
+  const std::vector<iovec> whole = pieces_of(fixture.memory, chunk_bytes);
   std::vector<std::uint32_t> together(scattered.size()), apart(scattered.size());
   const std::size_t batch = kDepth * chunk_bytes / piece_bytes;
   const std::vector<std::pair<const char*, std::function<void()>>> kinds = {
-      {"read into pieces", [&] { move_all(world, PENSTOCK_READ, scattered, chunk_bytes); }},
-      {"read whole", [&] { move_all(world, PENSTOCK_READ, whole, chunk_bytes); }},
-      {"written from pieces", [&] { move_all(world, PENSTOCK_WRITE, scattered, chunk_bytes); }},
+      {"read into pieces", [&] { move_all(fixture, PENSTOCK_READ, scattered, chunk_bytes); }},
+      {"read whole", [&] { move_all(fixture, PENSTOCK_READ, whole, chunk_bytes); }},
+      {"written from pieces", [&] { move_all(fixture, PENSTOCK_WRITE, scattered, chunk_bytes); }},
       {"checksums by batches",
        [&] {
          for (std::size_t i = 0; i < scattered.size(); i += batch) {
-           need(world.session.crc32c(&scattered[i], static_cast<std::uint32_t>(batch), &together[i]));
+           need(fixture.session.crc32c(&scattered[i], static_cast<std::uint32_t>(batch), &together[i]));
          }
        }},
       {"checksums one by one", [&] {
          for (std::size_t i = 0; i < scattered.size(); ++i) {
-           need(world.session.crc32c(scattered[i].iov_base, piece_bytes, piece_bytes, &apart[i]));
+           need(fixture.session.crc32c(scattered[i].iov_base, piece_bytes, piece_bytes, &apart[i]));
          }
        }}};
   std::vector<std::vector<double>> rates(kinds.size());
@@ -150,9 +150,9 @@ int main(int count, char** arguments) {
   auto memory = need(session).allocate(0, kAll);
   auto file = session->file(fd);
   auto queue = session->queue(kDepth);
-  const World world{need(file), *session, need(queue), need(memory).data()};
+  const Fixture fixture{need(file), *session, need(queue), need(memory).data()};
   for (const std::uint64_t chunk_mib : {2u, 16u}) {
-    for (const std::uint64_t piece_kib : {16u, 32u, 64u}) compare(world, chunk_mib << 20, piece_kib << 10, rounds);
+    for (const std::uint64_t piece_kib : {16u, 32u, 64u}) compare(fixture, chunk_mib << 20, piece_kib << 10, rounds);
   }
   return 0;
 }

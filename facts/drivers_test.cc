@@ -10,7 +10,7 @@
 namespace penstock::facts {
 namespace {
 
-Machine world_with(std::uint16_t gpu_number, const std::string& driver, bool is_open) {
+Machine machine_with(std::uint16_t gpu_number, const std::string& driver, bool is_open) {
   Machine machine;
   core::PciDevice gpu;
   gpu.address = "0000:18:00.0";
@@ -35,41 +35,41 @@ Finding row_of(const Machine& machine, std::string_view code) {
 }
 
 TEST(ValidateDriversTest, AGpuNeedsADriverThatKnowsIt) {
-  EXPECT_EQ(row_of(world_with(0x2330, "595.45.04", true), "gpu").state, State::pass);
-  const Finding old = row_of(world_with(0x2330, "515.43.04", true), "gpu");
+  EXPECT_EQ(row_of(machine_with(0x2330, "595.45.04", true), "gpu").state, State::pass);
+  const Finding old = row_of(machine_with(0x2330, "515.43.04", true), "gpu");
   EXPECT_EQ(old.state, State::fail);
   EXPECT_NE(old.sentence.find("older than 525"), std::string::npos) << old.sentence;
   EXPECT_NE(old.source, "");
-  EXPECT_EQ(row_of(world_with(0x0001, "595.45.04", true), "gpu").state, State::unknown);
+  EXPECT_EQ(row_of(machine_with(0x0001, "595.45.04", true), "gpu").state, State::unknown);
 }
 
 TEST(ValidateDriversTest, BlackwellHasOpenKernelModulesAlone) {
-  EXPECT_EQ(row_of(world_with(0x2901, "580.95.05", true), "gpu").state, State::pass);
-  EXPECT_EQ(row_of(world_with(0x2901, "580.95.05", false), "gpu").state, State::fail);
+  EXPECT_EQ(row_of(machine_with(0x2901, "580.95.05", true), "gpu").state, State::pass);
+  EXPECT_EQ(row_of(machine_with(0x2901, "580.95.05", false), "gpu").state, State::fail);
 }
 
 TEST(ValidateDriversTest, TheProprietaryModulesGoWithAnOldNvidiaFsAlone) {
-  Machine machine = world_with(0x20b2, "535.216.01", false);
+  Machine machine = machine_with(0x20b2, "535.216.01", false);
   EXPECT_EQ(row_of(machine, "kernel_modules").state, State::fail);
   machine.nvidia_fs.is_loaded = true;
   machine.nvidia_fs.version = "2.15";
   EXPECT_EQ(row_of(machine, "kernel_modules").state, State::pass);
   machine.nvidia_fs.version = "2.22";
   EXPECT_EQ(row_of(machine, "kernel_modules").state, State::fail);
-  EXPECT_NE(row_of(world_with(0x1db6, "535.216.01", false), "kernel_modules").remedy.find("no open kernel modules"),
+  EXPECT_NE(row_of(machine_with(0x1db6, "535.216.01", false), "kernel_modules").remedy.find("no open kernel modules"),
             std::string::npos);
 }
 
 TEST(ValidateDriversTest, CudaIsTheDriversOwnWordOrFollowsFromItsVersion) {
-  Machine machine = world_with(0x2330, "580.159.04", true);
+  Machine machine = machine_with(0x2330, "580.159.04", true);
   EXPECT_EQ(row_of(machine, "cuda").sentence, "CUDA 13.0 or later, by the version of the driver");
   machine.probe.emplace().cuda = 13010;
   EXPECT_EQ(row_of(machine, "cuda").sentence, "CUDA 13.1, as the driver says");
-  EXPECT_EQ(row_of(world_with(0x1db6, "418.40", false), "cuda").state, State::fail);
+  EXPECT_EQ(row_of(machine_with(0x1db6, "418.40", false), "cuda").state, State::fail);
 }
 
 TEST(ValidateDriversTest, OfedThatCannotDoNvmeOverFabricsFailsWhereThatIsInUse) {
-  Machine machine = world_with(0x2330, "595.45.04", true);
+  Machine machine = machine_with(0x2330, "595.45.04", true);
   machine.evidence.modules.push_back({"mlx5_core", "5.9-0.5.9", true});
   EXPECT_EQ(row_of(machine, "ofed").state, State::pass);
   core::NvmeController target;
@@ -85,7 +85,7 @@ TEST(ValidateDriversTest, OfedThatCannotDoNvmeOverFabricsFailsWhereThatIsInUse) 
 }
 
 TEST(ValidateDriversTest, NvidiaFsIsMeasuredByItsFaultsByTheDriverAndByTheKernel) {
-  Machine machine = world_with(0x2330, "580.159.04", true);
+  Machine machine = machine_with(0x2330, "580.159.04", true);
   machine.nvidia_fs.is_loaded = true;
   machine.evidence.modules.push_back({"nvidia_fs", "2.26.6", true});
   for (const char* code : {"nvidia_fs", "nvidia_fs_driver", "nvidia_fs_kernel"}) {
@@ -102,7 +102,7 @@ TEST(ValidateDriversTest, NvidiaFsIsMeasuredByItsFaultsByTheDriverAndByTheKernel
 }
 
 TEST(ValidateDriversTest, AKernelThatATaskSwitchStopsWithNvidiaFsFailsWhereThatWasSeen) {
-  Machine machine = world_with(0x2330, "595.45.04", true);
+  Machine machine = machine_with(0x2330, "595.45.04", true);
   machine.nvidia_fs.is_loaded = true;
   machine.evidence.modules.push_back({"nvidia_fs", "2.28.4", true});
   EXPECT_EQ(row_of(machine, "nvidia_fs_task_switch").state, State::pass);
@@ -124,7 +124,7 @@ TEST(ValidateDriversTest, AKernelThatATaskSwitchStopsWithNvidiaFsFailsWhereThatW
 }
 
 TEST(ValidateDriversTest, HooksAreWantedOfDriversWithDataOnTheirDrives) {
-  Machine machine = world_with(0x2330, "580.159.04", true);
+  Machine machine = machine_with(0x2330, "580.159.04", true);
   machine.nvidia_fs.is_loaded = true;
   core::FileSystem drive;
   drive.mount.mount_point = "/data";
@@ -146,7 +146,7 @@ TEST(ValidateDriversTest, HooksAreWantedOfDriversWithDataOnTheirDrives) {
 }
 
 TEST(ValidateDriversTest, AKernelWithoutP2pdmaIsNoFaultWhereNvidiaFsIsTheWay) {
-  Machine machine = world_with(0x2330, "580.159.04", true);
+  Machine machine = machine_with(0x2330, "580.159.04", true);
   machine.platform.kernel = {5, 15};
   EXPECT_EQ(row_of(machine, "kernel_p2pdma").state, State::fail);
   EXPECT_EQ(row_of(machine, "kernel").state, State::pass);
@@ -156,7 +156,7 @@ TEST(ValidateDriversTest, AKernelWithoutP2pdmaIsNoFaultWhereNvidiaFsIsTheWay) {
 }
 
 TEST(ValidateDriversTest, ASwitchOfCufilesThatForbidsIsNamedWhereItWasSet) {
-  Machine machine = world_with(0x2330, "580.159.04", true);
+  Machine machine = machine_with(0x2330, "580.159.04", true);
   machine.process.cufile.file = "/mnt/cufile.json";
   EXPECT_EQ(row_of(machine, "cufile_json").state, State::pass);
   core::Settings& settings = machine.process.cufile.settings;
@@ -168,7 +168,7 @@ TEST(ValidateDriversTest, ASwitchOfCufilesThatForbidsIsNamedWhereItWasSet) {
 }
 
 TEST(ValidateDriversTest, AKernelBeforeNvidiaFsFails) {
-  Machine machine = world_with(0x2330, "580.159.04", true);
+  Machine machine = machine_with(0x2330, "580.159.04", true);
   machine.platform.kernel = {4, 14};
   EXPECT_EQ(row_of(machine, "kernel").state, State::fail);
   machine.platform.kernel = {};

@@ -18,7 +18,7 @@ core::RdmaPort port_of(unsigned interface_mtu) {
   return port;
 }
 
-Machine right_world() {
+Machine right_machine() {
   Machine machine;
   core::RdmaDevice device;
   device.name = "mlx5_0";
@@ -66,7 +66,7 @@ Finding row_of(const Machine& machine, std::string_view code) {
 }
 
 TEST(ValidateFabricTest, OnARightMachineNothingFails) {
-  const Findings rows = judged(right_world());
+  const Findings rows = judged(right_machine());
   for (const Finding& row : rows) EXPECT_NE(row.state, State::fail) << row.code << ": " << row.sentence;
   EXPECT_EQ(exit_code_of(rows), 0);
 }
@@ -86,7 +86,7 @@ TEST(ValidateFabricTest, AFaultOfAPortFailsItsOwnRowAlone) {
       {"rdma_mtu", "1024 bytes of at most 4096: eth4", [](core::RdmaPort& port) { port.interfaces[0].mtu = 1500; }},
       {"ecn", "off for all priorities of eth4", [](core::RdmaPort& port) { port.interfaces[0].ecn = false; }}};
   for (const Fault& fault : faults) {
-    Machine machine = right_world();
+    Machine machine = right_machine();
     fault.plant(machine.rdma[0].ports[0]);
 
     for (const Finding& row : judged(machine)) {
@@ -101,7 +101,7 @@ TEST(ValidateFabricTest, AFaultOfAPortFailsItsOwnRowAlone) {
 }
 
 TEST(ValidateFabricTest, WhatAPortDoesNotTellIsUnknown) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   core::RdmaPort& port = machine.rdma[0].ports[0];
   port.typed_gids = port.roce_v2_gids = port.routed_gids = 0;
   port.interfaces[0] = {"eth4", 0, std::nullopt, {std::nullopt, "its driver tells nothing of it"}};
@@ -112,7 +112,7 @@ TEST(ValidateFabricTest, WhatAPortDoesNotTellIsUnknown) {
 }
 
 TEST(ValidateFabricTest, FlowControlThatIsOffFailsWhereCongestionControlIsNotSeenToStandIn) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   EXPECT_EQ(row_of(machine, "pfc").sentence, "priority flow control is on for priority 3 of eth4");
   core::NetworkInterface& interface = machine.rdma[0].ports[0].interfaces[0];
   interface.flow_control.priorities = 0x28;
@@ -130,7 +130,7 @@ TEST(ValidateFabricTest, FlowControlThatIsOffFailsWhereCongestionControlIsNotSee
 }
 
 TEST(ValidateFabricTest, ATargetIsLostForWantOfAPortOnlyWhereNoneIsActive) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   machine.controllers.push_back(target_by(core::NvmeTransport::rdma, "connecting"));
   for (const bool is_active : {true, false}) {
     machine.rdma[0].ports[0].state = is_active ? "ACTIVE" : "DOWN";
@@ -144,7 +144,7 @@ TEST(ValidateFabricTest, ATargetIsLostForWantOfAPortOnlyWhereNoneIsActive) {
 }
 
 TEST(ValidateFabricTest, RdmaMadeBySoftwareIsSaidWhereItsBytesAre) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   machine.controllers.push_back(target_by(core::NvmeTransport::rdma, "live"));
   EXPECT_EQ(row_of(machine, "transport").sentence.find("software"), std::string::npos);
 
@@ -155,7 +155,7 @@ TEST(ValidateFabricTest, RdmaMadeBySoftwareIsSaidWhereItsBytesAre) {
 }
 
 TEST(ValidateFabricTest, APortOfInfiniBandHasNoRowsOfEthernet) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   machine.rdma[0].ports[0].link_layer = "InfiniBand";
   machine.rdma[0].ports[0].roce_v2_gids = 0;
 
@@ -166,7 +166,7 @@ TEST(ValidateFabricTest, APortOfInfiniBandHasNoRowsOfEthernet) {
 }
 
 TEST(ValidateFabricTest, ALinkOfFewerLanesThanDeviceAndSlotHaveFails) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   machine.pci[1].current_link.width = 1;
   const Findings rows = judged(machine);
   const auto found =
@@ -177,7 +177,7 @@ TEST(ValidateFabricTest, ALinkOfFewerLanesThanDeviceAndSlotHaveFails) {
 }
 
 TEST(ValidateFabricTest, ASlotThatIsNarrowerThanItsDeviceIsSaidAndNoFault) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   core::PciDevice slot;
   slot.address = "0000:16:01.0";
   slot.device_class = 0x060400;
@@ -193,7 +193,7 @@ TEST(ValidateFabricTest, ASlotThatIsNarrowerThanItsDeviceIsSaidAndNoFault) {
 }
 
 TEST(ValidateFabricTest, AGpuThatIdlesIsNotTakenForABadLink) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   machine.pci[0].current_link.gigatransfers_per_second = 2.5;
   EXPECT_EQ(row_of(machine, "pcie_link").state, State::unknown);
   machine.pci[0].current_link.width = 8;
@@ -201,7 +201,7 @@ TEST(ValidateFabricTest, AGpuThatIdlesIsNotTakenForABadLink) {
 }
 
 TEST(ValidateFabricTest, TcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   machine.controllers.push_back(target_by(core::NvmeTransport::tcp, "live"));
   machine.controllers.back().address = "traddr=10.0.0.1";
 
@@ -218,13 +218,13 @@ TEST(ValidateFabricTest, TcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
 }
 
 TEST(ValidateFabricTest, ATargetThatDoesNotAnswerFails) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   machine.controllers.push_back(target_by(core::NvmeTransport::rdma, "connecting"));
   EXPECT_EQ(row_of(machine, "nvme_target").state, State::fail);
 }
 
 TEST(ValidateFabricTest, GpuMemoryIsRegisteredByDmaBufOrByPeermem) {
-  Machine machine = right_world();
+  Machine machine = right_machine();
   EXPECT_EQ(row_of(machine, "gpu_memory_registration").state, State::pass);
   machine.nvidia.is_open = false;
   EXPECT_EQ(row_of(machine, "gpu_memory_registration").state, State::fail);

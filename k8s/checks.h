@@ -9,27 +9,27 @@
 
 namespace penstock::tools::k8s {
 
-void check_drivers(const World& world, Findings& findings);   // GPUDirect Storage as the GPU Operator installs it.
-void check_policies(const World& world, Findings& findings);  // The operator's objects among each other.
-void check_modules(const World& world, Findings& findings);   // Module parameters, and P2PDMA by them.
-bool turns_on_p2pdma(const World& world, const DriverSetup& driver);  // By the parameters that are at hand.
-void check_network(const World& world, Findings& findings);           // OFED, NFS over RDMA.
-void check_storage(const World& world, Findings& findings);           // StorageClasses, volumes, mount options.
+void check_drivers(const Cluster& cluster, Findings& findings);   // GPUDirect Storage as the GPU Operator installs it.
+void check_policies(const Cluster& cluster, Findings& findings);  // The operator's objects among each other.
+void check_modules(const Cluster& cluster, Findings& findings);   // Module parameters, and P2PDMA by them.
+bool turns_on_p2pdma(const Cluster& cluster, const DriverSetup& driver);  // By the parameters that are at hand.
+void check_network(const Cluster& cluster, Findings& findings);           // OFED, NFS over RDMA.
+void check_storage(const Cluster& cluster, Findings& findings);           // StorageClasses, volumes, mount options.
 void check_volume(const Object& object, Severity severity, Findings& findings);  // Of these one.
 std::string storage_of(const Object& object);  // "nfs", "nfs-rdma", else the file system that it names; "" for none.
-void check_pods(const World& world, Findings& findings);  // Workloads: rights, devices, memory.
-void check_pod_security(const World& world, Findings& findings);
-void check_quantities(const World& world, Findings& findings);    // Amounts, by Kubernetes' grammar and bounds.
-void check_placeholders(const World& world, Findings& findings);  // NODE, REGISTRY/..., localhost/...
-void check_gdsio(const World& world, Findings& findings);         // Flags of benchmarks.
-void check_selectors(const World& world, Findings& findings);
-void check_cufile(const World& world, Findings& findings);  // cufile.json, by itself and in ConfigMaps.
+void check_pods(const Cluster& cluster, Findings& findings);  // Workloads: rights, devices, memory.
+void check_pod_security(const Cluster& cluster, Findings& findings);
+void check_quantities(const Cluster& cluster, Findings& findings);    // Amounts, by Kubernetes' grammar and bounds.
+void check_placeholders(const Cluster& cluster, Findings& findings);  // NODE, REGISTRY/..., localhost/...
+void check_gdsio(const Cluster& cluster, Findings& findings);         // Flags of benchmarks.
+void check_selectors(const Cluster& cluster, Findings& findings);
+void check_cufile(const Cluster& cluster, Findings& findings);  // cufile.json, by itself and in ConfigMaps.
 
-inline void check_all(const World& world, Findings& findings) {
+inline void check_all(const Cluster& cluster, Findings& findings) {
   for (const auto check :
        {check_drivers, check_policies, check_modules, check_network, check_storage, check_pods, check_pod_security,
         check_quantities, check_placeholders, check_gdsio, check_selectors, check_cufile}) {
-    check(world, findings);
+    check(cluster, findings);
   }
 }
 

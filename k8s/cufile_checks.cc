@@ -47,8 +47,8 @@ void check_text(const Object& object, const std::string& text, const std::string
 
 }  // namespace
 
-void check_cufile(const World& world, Findings& findings) {
-  for (const Object& object : world.objects) {
+void check_cufile(const Cluster& cluster, Findings& findings) {
+  for (const Object& object : cluster.objects) {
     if (object.form == Form::cufile)
       check_text(object, object.manifest->text, object.manifest->file, {}, true, findings);
     if (object.kind != "ConfigMap") continue;

@@ -18,15 +18,15 @@ namespace {
 constexpr facts::Version kNoImageFromOlm = {25, 10, 0};  // From this release on, no bundle names one.
 constexpr int kFirstNumberOfCuda = 9;                    // nvidia-fs is at 2.
 
-facts::Version operator_of(const World& world) {
-  const facts::OperatorVersion* known = facts::operator_version(world.facts.operator_version);
+facts::Version operator_of(const Cluster& cluster) {
+  const facts::OperatorVersion* known = facts::operator_version(cluster.facts.operator_version);
   return facts::version_of(known == nullptr ? facts::operator_version("")->release : known->release).value();
 }
 
 // As it is written, else the chart's own.
-std::string version_in_force(const World& world, const DriverSetup& driver, const Value& written, bool of_gds) {
+std::string version_in_force(const Cluster& cluster, const DriverSetup& driver, const Value& written, bool of_gds) {
   if (written.is_there() || !driver.is_values()) return written.text;
-  const facts::OperatorVersion* known = facts::operator_version(world.facts.operator_version);
+  const facts::OperatorVersion* known = facts::operator_version(cluster.facts.operator_version);
   if (known == nullptr) return "";
   return of_gds ? known->gds : known->driver;
 }
@@ -35,7 +35,7 @@ bool comes_by_nvidia_driver(const DriverSetup& driver) {
   return driver.is_nvidia_driver() || driver.driver_value("nvidiaDriverCRD.enabled").is_true();
 }
 
-void check_image(const World& world, const DriverSetup& driver, Findings& findings) {
+void check_image(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
   std::vector<std::string> missing;
   for (const char* part : {"repository", "image", "version"}) {
     if (driver.top_value("gds")[part].text.empty()) missing.push_back(driver.top_key("gds.") + part);
@@ -49,7 +49,7 @@ void check_image(const World& world, const DriverSetup& driver, Findings& findin
     return;
   }
   Findings::Text text{"GPUDirect Storage is on, and no image of nvidia-fs is named"};
-  if (operator_of(world) < kNoImageFromOlm) text.severity = Severity::note;
+  if (operator_of(cluster) < kNoImageFromOlm) text.severity = Severity::note;
   findings.add("gds_image_missing", *driver.object, place, std::move(text));
 }
 
@@ -87,8 +87,8 @@ bool needs_open_modules(const std::string& gds) {
   return !version || *version >= facts::kOpenModulesGds;
 }
 
-void check_module_type(const World& world, const DriverSetup& driver, Findings& findings) {
-  const std::string gds = version_in_force(world, driver, driver.top_value("gds.version"), true);
+void check_module_type(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
+  const std::string gds = version_in_force(cluster, driver, driver.top_value("gds.version"), true);
   const Value& written = driver.driver_value("kernelModuleType");
   const std::string type = written.is_there() ? written.text : "auto";
   if (type == "open" || !needs_open_modules(gds)) return;
@@ -100,7 +100,7 @@ void check_module_type(const World& world, const DriverSetup& driver, Findings& 
         {fmt::format("an NVIDIADriver with nvidia-fs {} and kernelModuleType {} is never ready", gds, type), remedy});
     return;
   }
-  const std::string number = version_in_force(world, driver, driver.driver_value("version"), false);
+  const std::string number = version_in_force(cluster, driver, driver.driver_value("version"), false);
   const auto version = facts::version_of(number);
   const bool is_old = version && *version < facts::kOpenModulesDriver;
   if (type != "proprietary" && !is_old) return;
@@ -120,10 +120,10 @@ std::string os_of_selector(const DriverSetup& driver) {
   return os.empty() ? "" : os + version;
 }
 
-void check_system(const World& world, const DriverSetup& driver, Findings& findings) {
+void check_system(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
   const Place place = place_of(*driver.object, driver.top_key("gds.enabled"));
   const std::string selected = os_of_selector(driver);
-  const std::string os = selected.empty() ? world.facts.os : selected;
+  const std::string os = selected.empty() ? cluster.facts.os : selected;
   const auto has_image = facts::has_gds_image(os);
   if (!has_image) {
     findings.add(
@@ -133,13 +133,13 @@ void check_system(const World& world, const DriverSetup& driver, Findings& findi
     findings.add("gds_os", *driver.object, place,
                  {fmt::format("there is no nvidia-fs image for {}: its nodes would lose their GPUs", core::shown(os))});
   }
-  if (world.facts.operator_version.ends_with("25.10.0") && os == "ubuntu22.04") {
+  if (cluster.facts.operator_version.ends_with("25.10.0") && os == "ubuntu22.04") {
     findings.add("gds_compiler", *driver.object, place,
                  {"with a kernel of Ubuntu 22.04's hardware enablement, nvidia-fs-ctr finds no gcc-12"});
   }
 }
 
-void check_reach(const World& world, const DriverSetup& driver, Findings& findings) {
+void check_reach(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
   const Place place = place_of(*driver.object, driver.top_key("gds.enabled"));
   if (driver.driver_value("enabled").is_false()) {
     findings.add("gds_driver_off", *driver.object, place_of(*driver.object, driver.driver_key("enabled")),
@@ -150,11 +150,11 @@ void check_reach(const World& world, const DriverSetup& driver, Findings& findin
     findings.add("gds_virtual_machines", *driver.object, place,
                  {"nodes for virtual machines get no driver pod, and so no nvidia-fs"});
   }
-  if (!world.of_kind("GPUCluster").empty()) {
+  if (!cluster.of_kind("GPUCluster").empty()) {
     findings.add("gds_without_injection", *driver.object, place,
                  {"the DRA driver of a GPUCluster gives no pod /dev/nvidia-fs"});
   }
-  if (world.facts.kernel.find("-nvidia") == std::string::npos) {
+  if (cluster.facts.kernel.find("-nvidia") == std::string::npos) {
     findings.add("gds_local_nvme", *driver.object, place,
                  {"a loaded nvidia_fs says nothing of local NVMe drives, for which a kernel needs a patched nvme"});
   }
@@ -164,15 +164,15 @@ void check_reach(const World& world, const DriverSetup& driver, Findings& findin
 
 }  // namespace
 
-void check_drivers(const World& world, Findings& findings) {
-  for (const DriverSetup& driver : world.drivers) {
+void check_drivers(const Cluster& cluster, Findings& findings) {
+  for (const DriverSetup& driver : cluster.drivers) {
     check_precompiled(driver, findings);
     if (!driver.has_gds()) continue;
-    check_image(world, driver, findings);
+    check_image(cluster, driver, findings);
     check_version(driver, findings);
-    check_module_type(world, driver, findings);
-    check_system(world, driver, findings);
-    check_reach(world, driver, findings);
+    check_module_type(cluster, driver, findings);
+    check_system(cluster, driver, findings);
+    check_reach(cluster, driver, findings);
   }
 }
 

@@ -87,7 +87,7 @@ PathEvidence first_of(const char* path, const Evidence& all) {
 
 class DumpJudge {
  public:
-  explicit DumpJudge(const World& dump) : dump_(dump), pods_(dump) {
+  explicit DumpJudge(const Cluster& dump) : dump_(dump), pods_(dump) {
     for (const Object& object : dump.objects) {
       if (object.kind == "StorageClass" || object.kind == "PersistentVolume") storages_.push_back(&object);
     }
@@ -97,17 +97,17 @@ class DumpJudge {
     Node node = node_of(object);
     NodeEvidence evidence{node.name, machine_of(node), {}};
     if (!node.has_gpu) return evidence;
-    World world;  // What the cluster is told of this node.
-    take_setups(object, node, world);
-    if (node.driver.empty() && !world.drivers.empty()) node.driver = world.drivers[0].driver_value("version").text;
+    Cluster cluster;  // What the cluster is told of this node.
+    take_setups(object, node, cluster);
+    if (node.driver.empty() && !cluster.drivers.empty()) node.driver = cluster.drivers[0].driver_value("version").text;
     Findings findings;
-    check_drivers(world, findings);
-    check_modules(world, findings);
-    if (is_labelled(object, "feature.node.kubernetes.io/pci-15b3.present")) check_network(world, findings);
+    check_drivers(cluster, findings);
+    check_modules(cluster, findings);
+    if (is_labelled(object, "feature.node.kubernetes.io/pci-15b3.present")) check_network(cluster, findings);
     for (const Object* storage : storages_) {
-      if (is_reached(*storage, object)) add_storage(evidence, judge_storage(object, node, world, findings, storage));
+      if (is_reached(*storage, object)) add_storage(evidence, judge_storage(object, node, cluster, findings, storage));
     }
-    if (evidence.storages.empty()) evidence.storages.push_back(judge_storage(object, node, world, findings, nullptr));
+    if (evidence.storages.empty()) evidence.storages.push_back(judge_storage(object, node, cluster, findings, nullptr));
     return evidence;
   }
 
@@ -166,23 +166,23 @@ class DumpJudge {
   }
 
   // The objects that decide of the node's driver: by ClusterPolicy, or by the NVIDIADriver that selects it.
-  void take_setups(const Object& object, const Node& node, World& world) const {
-    world.facts = {dump_.facts.operator_version, node.os, node.runtime, node.kernel};
+  void take_setups(const Object& object, const Node& node, Cluster& cluster) const {
+    cluster.facts = {dump_.facts.operator_version, node.os, node.runtime, node.kernel};
     for (const char* kind : {"GPUCluster", "NicClusterPolicy"}) {
-      for (const Object* one : dump_.of_kind(kind)) world.objects.push_back(*one);
+      for (const Object* one : dump_.of_kind(kind)) cluster.objects.push_back(*one);
     }
-    if (!is_by_objects()) world.objects.push_back(*dump_.of_kind("ClusterPolicy")[0]);
+    if (!is_by_objects()) cluster.objects.push_back(*dump_.of_kind("ClusterPolicy")[0]);
     for (const Object* driver : dump_.of_kind("NVIDIADriver")) {
-      if (is_by_objects() && selects((*driver)["spec.nodeSelector"], object)) world.objects.push_back(*driver);
+      if (is_by_objects() && selects((*driver)["spec.nodeSelector"], object)) cluster.objects.push_back(*driver);
     }
     for (const Object* map : dump_.of_kind("ConfigMap")) {
-      if ((*map)["data"].member("nvidia.conf") != nullptr) world.objects.push_back(*map);
+      if ((*map)["data"].member("nvidia.conf") != nullptr) cluster.objects.push_back(*map);
     }
-    look_at_objects(world);
+    look_at_objects(cluster);
   }
 
-  StorageEvidence judge_storage(const Object& object, const Node& node, const World& world, const Findings& findings,
-                                const Object* storage) const {
+  StorageEvidence judge_storage(const Object& object, const Node& node, const Cluster& cluster,
+                                const Findings& findings, const Object* storage) const {
     Findings of_storage;
     std::string type;
     if (storage != nullptr) {
@@ -190,13 +190,13 @@ class DumpJudge {
       type = storage_of(*storage);
     }
     Evidence p2pdma, nvidia_fs;
-    add_driver(p2pdma, "p2pdma", world, node);
+    add_driver(p2pdma, "p2pdma", cluster, node);
     add_findings(p2pdma, "p2pdma", kP2pdma, findings);
-    add_p2pdma(p2pdma, node, world, type);
+    add_p2pdma(p2pdma, node, cluster, type);
     add_findings(p2pdma, "p2pdma", kP2pdma, of_storage);
     add_findings(nvidia_fs, "nvidia-fs", kNvidiaFs, findings);
-    add_driver(nvidia_fs, "nvidia-fs", world, node);
-    add_nvidia_fs(nvidia_fs, object, node, world, type);
+    add_driver(nvidia_fs, "nvidia-fs", cluster, node);
+    add_nvidia_fs(nvidia_fs, object, node, cluster, type);
     add_findings(nvidia_fs, "nvidia-fs", kNvidiaFs, of_storage);
     return {storage == nullptr ? "any storage" : storage->title(),
             type.empty() ? "unknown file system" : type,
@@ -204,8 +204,8 @@ class DumpJudge {
   }
 
   // What the operator says of the setup, and the state of what it made.
-  void add_driver(Evidence& all, const char* path, const World& world, const Node& node) const {
-    for (const DriverSetup& driver : world.drivers) {
+  void add_driver(Evidence& all, const char* path, const Cluster& cluster, const Node& node) const {
+    for (const DriverSetup& driver : cluster.drivers) {
       for (const Member& member : (*driver.object)["status.conditions"].members) {
         const Value& condition = *member.value;
         if (condition["reason"].text != "ReconcileFailed" || condition["status"].text == "False") continue;
@@ -215,7 +215,7 @@ class DumpJudge {
              "penstock-k8s lint names what is wrong in it"});
       }
     }
-    const bool installs = std::any_of(world.drivers.begin(), world.drivers.end(), [](const DriverSetup& driver) {
+    const bool installs = std::any_of(cluster.drivers.begin(), cluster.drivers.end(), [](const DriverSetup& driver) {
       return !driver.driver_value("enabled").is_false();
     });
     if (installs && pods_.has_any_pod()) add(all, path, pods_.against_driver(node.name));
@@ -232,10 +232,10 @@ class DumpJudge {
     }
   }
 
-  static void add_p2pdma(Evidence& all, const Node& node, const World& world, const std::string& type) {
+  static void add_p2pdma(Evidence& all, const Node& node, const Cluster& cluster, const std::string& type) {
     add_refusals(all, "p2pdma", node, type, "");
-    for (const DriverSetup& driver : world.drivers) {
-      if (driver.driver_value("enabled").is_false() || turns_on_p2pdma(world, driver)) continue;
+    for (const DriverSetup& driver : cluster.drivers) {
+      if (driver.driver_value("enabled").is_false() || turns_on_p2pdma(cluster, driver)) continue;
       const auto& text = core::obstacle_text(core::Obstacle::bar_write_combined);
       const bool is_named = driver.driver_value("kernelModuleConfig.name").is_there();
       add(all, "p2pdma",
@@ -246,13 +246,13 @@ class DumpJudge {
     }
   }
 
-  void add_nvidia_fs(Evidence& all, const Object& object, const Node& node, const World& world,
+  void add_nvidia_fs(Evidence& all, const Object& object, const Node& node, const Cluster& cluster,
                      const std::string& type) const {
     const bool is_told = node.nvidia_fs.standing.has_value() || is_labelled(object, "nvidia.com/gds.capable");
-    if (world.has_gds()) {
+    if (cluster.has_gds()) {
       if (pods_.has_any_pod()) add(all, "nvidia-fs", pods_.against_nvidia_fs(node.name));
     } else if (!is_told) {
-      const bool is_host_s = world.drivers.empty() || world.drivers[0].driver_value("enabled").is_false();
+      const bool is_host_s = cluster.drivers.empty() || cluster.drivers[0].driver_value("enabled").is_false();
       add(all, "nvidia-fs",
           {"", is_host_s ? Standing::unknown : Standing::closed, "gds_not_loaded",
            is_host_s ? "no object installs nvidia-fs, and no label tells of its module"
@@ -262,14 +262,14 @@ class DumpJudge {
     add_refusals(all, "nvidia-fs", node, type, "gds_local_nvme");
   }
 
-  const World& dump_;
+  const Cluster& dump_;
   DriverPods pods_;
   std::vector<const Object*> storages_;
 };
 
 }  // namespace
 
-DumpEvidence judge_dump(const World& dump, const std::string& file) {
+DumpEvidence judge_dump(const Cluster& dump, const std::string& file) {
   DumpEvidence evidence;
   const DumpJudge judge(dump);
   for (const Object* node : dump.of_kind("Node")) evidence.nodes.push_back(judge.judge(*node));

@@ -29,6 +29,6 @@ struct DumpEvidence {
 };
 
 // Throws a Failure where there is no Node.
-DumpEvidence judge_dump(const World& dump, const std::string& file);
+DumpEvidence judge_dump(const Cluster& dump, const std::string& file);
 
 }  // namespace penstock::tools::k8s

@@ -90,7 +90,7 @@ PathEvidence against_init(const Object& pod) {
 
 }  // namespace
 
-DriverPods::DriverPods(const World& dump) {
+DriverPods::DriverPods(const Cluster& dump) {
   for (const Object* pod : dump.of_kind("Pod")) {
     has_any_pod_ = true;
     if (is_drivers(*pod)) of_nodes_[(*pod)["spec.nodeName"].text].push_back(pod);

@@ -15,7 +15,7 @@ namespace penstock::tools::k8s {
 
 class DriverPods {
  public:
-  explicit DriverPods(const World& dump);
+  explicit DriverPods(const Cluster& dump);
 
   bool has_any_pod() const { return has_any_pod_; }  // Else nobody asked for pods.
   // What its driver's pods say first against any direct path of a node; one without a rule where they say nothing.

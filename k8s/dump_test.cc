@@ -37,11 +37,11 @@ std::string driver_pod(const std::string& state) {
 const std::string kRunning = driver_pod("ready: true, state: {running: {}}");
 
 DumpEvidence judged(const std::string& text) {
-  World world;
-  world.manifests.push_back(read_manifest("dump.yaml", text));
-  EXPECT_TRUE(world.manifests.front().is_whole) << fault_sentence(world.manifests.front());
-  look_through(world);
-  return judge_dump(world, "dump.yaml");
+  Cluster cluster;
+  cluster.manifests.push_back(read_manifest("dump.yaml", text));
+  EXPECT_TRUE(cluster.manifests.front().is_whole) << fault_sentence(cluster.manifests.front());
+  look_through(cluster);
+  return judge_dump(cluster, "dump.yaml");
 }
 
 // "closed gds_os" of the path to the node's first storage.

@@ -56,12 +56,12 @@ void Findings::add(const char* rule, const Object& object, Place place, Text tex
                     .remedy = text.remedy.empty() ? row->remedy : std::move(text.remedy)}});
 }
 
-void Findings::take_ignores(const World& world) {
-  for (const Object& file : world.files) {
+void Findings::take_ignores(const Cluster& cluster) {
+  for (const Object& file : cluster.files) {
     order_.emplace(file.manifest, order_.size());
     take_comments(file);
   }
-  for (const Object& object : world.objects) take_annotation(object);
+  for (const Object& object : cluster.objects) take_annotation(object);
 }
 
 std::string Findings::rule_of(std::string_view text, const Object& object, Place place) {

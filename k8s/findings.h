@@ -45,8 +45,8 @@ class Findings {
   };
   void add(const char* rule, const Object& object, Place place, Text text);
 
-  // Reads what the world asks to be passed over. To be called before anything is added.
-  void take_ignores(const World& world);
+  // Reads what the cluster asks to be passed over. To be called before anything is added.
+  void take_ignores(const Cluster& cluster);
 
   std::vector<Finding> in_order() const;  // By file as given, then line, column and rule.
   std::size_t count(Severity severity) const;

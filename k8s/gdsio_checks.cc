@@ -96,8 +96,8 @@ void check_direction(const Pod& pod, const Value& container, const Call& call, F
 
 }  // namespace
 
-void check_gdsio(const World& world, Findings& findings) {
-  for (const Pod& pod : world.pods) {
+void check_gdsio(const Cluster& cluster, Findings& findings) {
+  for (const Pod& pod : cluster.pods) {
     for (const Value* container : pod.containers()) {
       const std::vector<Call> calls = calls_of(*container);
       for (const Call& call : calls) check_direction(pod, *container, call, findings);

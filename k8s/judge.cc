@@ -340,16 +340,16 @@ void judge_pod(const Pod& pod, Tables& tables, Findings& findings) {
 
 }  // namespace
 
-void judge_all(const World& world, Findings& findings) {
-  Tables tables(world.facts.operator_version);
-  for (const Object& object : world.objects) {
+void judge_all(const Cluster& cluster, Findings& findings) {
+  Tables tables(cluster.facts.operator_version);
+  for (const Object& object : cluster.objects) {
     if (object.form == Form::resource) judge_resource(object, tables, findings);
     if (object.form != Form::values) continue;
     const Shape& policy = *tables.values().find("ClusterPolicy", "nvidia.com/v1");
     // Charts around the operator's may have values in the same file.
     Judge(object, *policy.find("spec")->shape, true, findings).all(*object.root);
   }
-  for (const Pod& pod : world.pods) judge_pod(pod, tables, findings);
+  for (const Pod& pod : cluster.pods) judge_pod(pod, tables, findings);
 }
 
 }  // namespace penstock::tools::k8s

@@ -10,6 +10,6 @@
 
 namespace penstock::tools::k8s {
 
-void judge_all(const World& world, Findings& findings);
+void judge_all(const Cluster& cluster, Findings& findings);
 
 }  // namespace penstock::tools::k8s

@@ -16,12 +16,12 @@ namespace penstock::tools::k8s {
 namespace {
 
 std::string judged(const std::string& text, const std::string& version = "") {
-  World world;
-  world.facts.operator_version = version;
-  world.manifests.push_back(read_manifest("values.yaml", text));
-  look_through(world);
+  Cluster cluster;
+  cluster.facts.operator_version = version;
+  cluster.manifests.push_back(read_manifest("values.yaml", text));
+  look_through(cluster);
   Findings findings;
-  judge_all(world, findings);
+  judge_all(cluster, findings);
   std::string lines;
   for (const Finding& one : findings.in_order()) {
     lines += std::to_string(one.place.line) + " " + one.rule->id + ": " + one.sentence + "\n";
@@ -148,14 +148,14 @@ TEST(JudgeTest, ARealServersVerdictsAreOurs) {
                        ".jsonl");
     for (std::string line; std::getline(file, line); ++cases) {
       const auto verdict = nlohmann::json::parse(line);
-      World world;
-      world.facts.operator_version = verdict["release"].get<std::string>();
+      Cluster cluster;
+      cluster.facts.operator_version = verdict["release"].get<std::string>();
       const std::size_t object = line.find("\"object\":") + 9;  // As it was sent: no number is written anew.
-      world.manifests.push_back(read_manifest("a.json", line.substr(object, line.size() - 1 - object)));
-      look_through(world);
+      cluster.manifests.push_back(read_manifest("a.json", line.substr(object, line.size() - 1 - object)));
+      look_through(cluster);
       Findings findings;
-      judge_all(world, findings);
-      const bool is_right = world.manifests[0].faults.empty() && findings.count(Severity::error) == 0;
+      judge_all(cluster, findings);
+      const bool is_right = cluster.manifests[0].faults.empty() && findings.count(Severity::error) == 0;
       EXPECT_EQ(is_right, verdict["taken"].get<bool>()) << line;
       if (is_right) ++taken;
     }
@@ -201,11 +201,11 @@ TEST(JudgeTest, PodsOfKubernetesOwnKindsAreJudgedAndThoseOfOthersAreNot) {
 }
 
 TEST(JudgeTest, AWordThatYamlTakesForABooleanIsShownAsItIsWritten) {
-  World world;
-  world.manifests.push_back(read_manifest("values.yaml", "ccManager: {defaultMode: on}\ntoolkit: {enabled: on}\n"));
-  look_through(world);
+  Cluster cluster;
+  cluster.manifests.push_back(read_manifest("values.yaml", "ccManager: {defaultMode: on}\ntoolkit: {enabled: on}\n"));
+  look_through(cluster);
   Findings findings;
-  judge_all(world, findings);
+  judge_all(cluster, findings);
   const std::vector<Finding> list = findings.in_order();
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0].sentence, "ccManager.defaultMode must be text, not a boolean 'on'");

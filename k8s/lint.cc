@@ -55,9 +55,9 @@ std::set<std::string, std::less<>> ignored_rules(const LintSettings& settings) {
 }
 
 // What its reader found. False where a file is left unread.
-bool tell_faults(const World& world, Findings& findings) {
+bool tell_faults(const Cluster& cluster, Findings& findings) {
   bool is_whole = true;
-  for (const Object& file : world.files) {
+  for (const Object& file : cluster.files) {
     const Manifest& manifest = *file.manifest;
     if (!manifest.is_whole && is_helm_template(manifest)) {
       findings.add("helm_template", file, {1, 1}, {"a template of Helm's, passed over"});
@@ -66,7 +66,7 @@ bool tell_faults(const World& world, Findings& findings) {
     for (const Fault& fault : manifest.faults) findings.add(fault.rule, file, fault.place, {fault.sentence});
     is_whole = is_whole && manifest.is_whole;
   }
-  for (const Object& object : world.objects) {
+  for (const Object& object : cluster.objects) {
     if (object.form != Form::file) continue;
     findings.add("not_an_object", object, object.root->place,
                  {"neither a Kubernetes object nor Helm values nor a cufile.json, passed over"});
@@ -74,10 +74,10 @@ bool tell_faults(const World& world, Findings& findings) {
   return is_whole;
 }
 
-void tell_version(const World& world, const Shapes& shapes, Findings& findings) {
-  if (shapes.is_known() || world.files.empty()) return;
-  findings.add("unknown_operator_version", world.files.front(), {1, 1},
-               {fmt::format("no table for gpu-operator {}: judged by {}", core::shown(world.facts.operator_version),
+void tell_version(const Cluster& cluster, const Shapes& shapes, Findings& findings) {
+  if (shapes.is_known() || cluster.files.empty()) return;
+  findings.add("unknown_operator_version", cluster.files.front(), {1, 1},
+               {fmt::format("no table for gpu-operator {}: judged by {}", core::shown(cluster.facts.operator_version),
                             shapes.version())});
 }
 
@@ -99,17 +99,17 @@ int run_lint(const LintSettings& settings) {
   }
   if (settings.files.empty()) throw Failure("name a file, a folder, or - for standard input", kUsage);
   Findings findings(ignored_rules(settings));
-  World world;
-  world.facts = settings.facts;
-  world.manifests = read_inputs(settings.files);
-  look_through(world);
-  findings.take_ignores(world);
-  const Shapes shapes(kGpuOperatorShapes, world.facts.operator_version);
-  tell_version(world, shapes, findings);
-  const bool is_whole = tell_faults(world, findings);
-  judge_all(world, findings);
-  check_all(world, findings);
-  const LintReport report{findings, world.manifests.size(), std::string(shapes.version()),
+  Cluster cluster;
+  cluster.facts = settings.facts;
+  cluster.manifests = read_inputs(settings.files);
+  look_through(cluster);
+  findings.take_ignores(cluster);
+  const Shapes shapes(kGpuOperatorShapes, cluster.facts.operator_version);
+  tell_version(cluster, shapes, findings);
+  const bool is_whole = tell_faults(cluster, findings);
+  judge_all(cluster, findings);
+  check_all(cluster, findings);
+  const LintReport report{findings, cluster.manifests.size(), std::string(shapes.version()),
                           std::string(Shapes::versions(kNetworkOperatorShapes).back())};
   print_report(report, settings.json ? "json" : settings.format);
   if (!is_whole) return kUsage;

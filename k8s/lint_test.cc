@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

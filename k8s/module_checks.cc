@@ -41,10 +41,10 @@ void check_registry(const Object& object, const Member& file, Findings& findings
   }
 }
 
-void check_config(const World& world, const DriverSetup& driver, Findings& findings) {
+void check_config(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
   const std::string& name = driver.driver_value("kernelModuleConfig.name").text;
   if (name.empty()) return;
-  const Object* map = world.find("ConfigMap", name);
+  const Object* map = cluster.find("ConfigMap", name);
   if (map == nullptr) {
     findings.add("module_config_missing", *driver.object,
                  place_of(*driver.object, driver.driver_key("kernelModuleConfig.name")),
@@ -62,14 +62,14 @@ void check_config(const World& world, const DriverSetup& driver, Findings& findi
   }
 }
 
-void check_p2pdma(const World& world, const DriverSetup& driver, Findings& findings) {
-  if (!turns_on_p2pdma(world, driver)) return;
+void check_p2pdma(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
+  if (!turns_on_p2pdma(cluster, driver)) return;
   const auto tell = [&](std::string sentence, std::string remedy) {
     const Place place = place_of(*driver.object, driver.driver_key("kernelModuleConfig"));
     findings.add("p2pdma_needs", *driver.object, place, {std::move(sentence), std::move(remedy)});
   };
   const auto version = facts::version_of(driver.driver_value("version").text);
-  const auto kernel = facts::version_of(world.facts.kernel);
+  const auto kernel = facts::version_of(cluster.facts.kernel);
   if (driver.driver_value("kernelModuleType").text == "proprietary") {
     tell("the proprietary kernel modules offer no memory for P2PDMA", "Set kernelModuleType: open.");
   }
@@ -82,7 +82,7 @@ void check_p2pdma(const World& world, const DriverSetup& driver, Findings& findi
          "Boot a later kernel.");
   }
   if (kernel && version && *kernel >= facts::kP2pdmaNewKernel && *version < facts::kP2pdmaNewDriver) {
-    tell(fmt::format("on Linux {} P2PDMA needs a driver of {} or later", core::shown(world.facts.kernel),
+    tell(fmt::format("on Linux {} P2PDMA needs a driver of {} or later", core::shown(cluster.facts.kernel),
                      facts::version_text(facts::kP2pdmaNewDriver)),
          fmt::format("Take a later driver, or a kernel before {}.", facts::version_text(facts::kP2pdmaNewKernel)));
   }
@@ -113,20 +113,20 @@ void check_arguments(const Object& object, const Value& value, Severity severity
 
 }  // namespace
 
-bool turns_on_p2pdma(const World& world, const DriverSetup& driver) {
-  const Object* map = world.find("ConfigMap", driver.driver_value("kernelModuleConfig.name").text);
+bool turns_on_p2pdma(const Cluster& cluster, const DriverSetup& driver) {
+  const Object* map = cluster.find("ConfigMap", driver.driver_value("kernelModuleConfig.name").text);
   if (map == nullptr || (*map)["data"].member("nvidia.conf") == nullptr) return false;
   return (*map)["data"].member("nvidia.conf")->value->text.find(kStaticBar) != std::string::npos;
 }
 
-void check_modules(const World& world, Findings& findings) {
-  for (const DriverSetup& driver : world.drivers) {
-    check_config(world, driver, findings);
-    check_p2pdma(world, driver, findings);
+void check_modules(const Cluster& cluster, Findings& findings) {
+  for (const DriverSetup& driver : cluster.drivers) {
+    check_config(cluster, driver, findings);
+    check_p2pdma(cluster, driver, findings);
   }
   // Nodes may have it on for something else.
-  const Severity severity = world.concerns_gds() ? Severity::warning : Severity::note;
-  for (const Object& object : world.objects) {
+  const Severity severity = cluster.concerns_gds() ? Severity::warning : Severity::note;
+  for (const Object& object : cluster.objects) {
     if (object.form == Form::resource) check_arguments(object, *object.root, severity, findings);
   }
 }

@@ -25,14 +25,14 @@ bool is_on(const Value& container, std::string_view name) {
   return variable_of(container, name)["value"].text == "true";
 }
 
-const Object* with_ofed(const World& world) {
-  for (const Object* policy : world.of_kind("NicClusterPolicy")) {
+const Object* with_ofed(const Cluster& cluster) {
+  for (const Object* policy : cluster.of_kind("NicClusterPolicy")) {
     if ((*policy)["spec.ofedDriver"].is_there()) return policy;
   }
   return nullptr;
 }
 
-void check_rdma(const World& world, const DriverSetup& driver, const Object* ofed, Findings& findings) {
+void check_rdma(const Cluster& cluster, const DriverSetup& driver, const Object* ofed, Findings& findings) {
   if (!driver.driver_value("rdma.enabled").is_true()) return;
   const bool by_host = driver.driver_value("rdma.useHostMofed").is_true();
   const Place place = place_of(*driver.object, driver.driver_key(by_host ? "rdma.useHostMofed" : "rdma.enabled"));
@@ -41,7 +41,7 @@ void check_rdma(const World& world, const DriverSetup& driver, const Object* ofe
                  {fmt::format("the driver is to use the host's OFED, and {} brings another", ofed->title())});
   }
   if (by_host || ofed != nullptr) return;
-  const bool is_known = !world.of_kind("NicClusterPolicy").empty();
+  const bool is_known = !cluster.of_kind("NicClusterPolicy").empty();
   Findings::Text text{is_known
                           ? "no NicClusterPolicy here has an ofedDriver, and the driver's pod waits for it for ever"
                           : "the driver's pod waits for ever where no OFED driver comes"};
@@ -49,8 +49,8 @@ void check_rdma(const World& world, const DriverSetup& driver, const Object* ofe
   findings.add("rdma_without_ofed", *driver.object, place, std::move(text));
 }
 
-bool names_nvme(const World& world) {
-  for (const Object& object : world.objects) {
+bool names_nvme(const Cluster& cluster) {
+  for (const Object& object : cluster.objects) {
     if (object.kind != "PersistentVolume" && object.kind != "StorageClass") continue;
     if (has_part(object["spec.local.path"].text, "nvme") || has_part(object["spec.hostPath.path"].text, "nvme"))
       return true;
@@ -60,8 +60,8 @@ bool names_nvme(const World& world) {
 }
 
 // A volume or class that is mounted by NFS over RDMA.
-const Object* with_nfs_over_rdma(const World& world) {
-  for (const Object& object : world.objects) {
+const Object* with_nfs_over_rdma(const Cluster& cluster) {
+  for (const Object& object : cluster.objects) {
     const Value& options = object.kind == "StorageClass" ? object["mountOptions"] : object["spec.mountOptions"];
     for (const Member& option : options.members) {
       if (option.value->text == "proto=rdma" || option.value->text == "rdma") return &object;
@@ -114,8 +114,8 @@ void check_devices(const Object& policy, Names& names, Findings& findings) {
   }
 }
 
-void check_resources(const World& world, const Names& names, Findings& findings) {
-  for (const Pod& pod : world.pods) {
+void check_resources(const Cluster& cluster, const Names& names, Findings& findings) {
+  for (const Pod& pod : cluster.pods) {
     for (const Value* container : pod.containers()) {
       for (const Member& resource : (*container)["resources.limits"].members) {
         if (!resource.key.starts_with("rdma/") || names.contains(resource.key)) continue;
@@ -129,17 +129,17 @@ void check_resources(const World& world, const Names& names, Findings& findings)
 
 }  // namespace
 
-void check_network(const World& world, Findings& findings) {
-  const Object* ofed = with_ofed(world);
-  for (const DriverSetup& driver : world.drivers) check_rdma(world, driver, ofed, findings);
-  const bool has_nvme = names_nvme(world);
-  const Object* volume = with_nfs_over_rdma(world);
+void check_network(const Cluster& cluster, Findings& findings) {
+  const Object* ofed = with_ofed(cluster);
+  for (const DriverSetup& driver : cluster.drivers) check_rdma(cluster, driver, ofed, findings);
+  const bool has_nvme = names_nvme(cluster);
+  const Object* volume = with_nfs_over_rdma(cluster);
   Names names;
-  for (const Object* policy : world.of_kind("NicClusterPolicy")) {
+  for (const Object* policy : cluster.of_kind("NicClusterPolicy")) {
     check_nfs(*policy, has_nvme, volume, findings);
     check_devices(*policy, names, findings);
   }
-  if (!names.empty()) check_resources(world, names, findings);
+  if (!names.empty()) check_resources(cluster, names, findings);
 }
 
 }  // namespace penstock::tools::k8s

@@ -95,13 +95,13 @@ Node node_of(const Object& object) {
 }
 
 std::vector<Node> read_nodes(const std::string& text, const std::string& file) {
-  World world;
-  world.manifests.push_back(read_manifest(file, text, kDumpBounds));
-  const Manifest& manifest = world.manifests.front();
+  Cluster cluster;
+  cluster.manifests.push_back(read_manifest(file, text, kDumpBounds));
+  const Manifest& manifest = cluster.manifests.front();
   if (!manifest.is_whole) throw Failure(fault_sentence(manifest) + "; " + kGiveNodes);
-  look_through(world);
+  look_through(cluster);
   std::vector<Node> nodes;
-  for (const Object* object : world.of_kind("Node")) nodes.push_back(node_of(*object));
+  for (const Object* object : cluster.of_kind("Node")) nodes.push_back(node_of(*object));
   if (nodes.empty()) throw Failure(fmt::format("{}: there is no Node in it; {}", file, kGiveNodes));
   return nodes;
 }

@@ -58,14 +58,14 @@ std::string kind_of(const Value& root) {
   return is_named_so && !is_operators ? api_version + " " + kind : kind;
 }
 
-void add_object(World& world, const Manifest& manifest, const Value& root) {
+void add_object(Cluster& cluster, const Manifest& manifest, const Value& root) {
   Object object{.manifest = &manifest, .root = &root};
   object.api_version = root["apiVersion"].text;
   object.kind = kind_of(root);
   object.name = root["metadata.name"].text;
   object.space = root["metadata.namespace"].text;
   if (object.kind.ends_with("List") && root["items"].is_list()) {
-    for (const Member& item : root["items"].members) add_object(world, manifest, *item.value);
+    for (const Member& item : root["items"].members) add_object(cluster, manifest, *item.value);
     return;
   }
   if (looks_like_values(root, manifest.file)) {
@@ -78,25 +78,25 @@ void add_object(World& world, const Manifest& manifest, const Value& root) {
   } else if (root.is_map() && root["apiVersion"].is_text() && root["kind"].is_text()) {
     object.form = Form::resource;
   }
-  world.objects.push_back(object);
+  cluster.objects.push_back(object);
 }
 
 // Wherever there is a pod's spec: known kinds, and those of others that have one in them.
-void find_pods(World& world, const Object& object, const Value& value, std::size_t depth) {
+void find_pods(Cluster& cluster, const Object& object, const Value& value, std::size_t depth) {
   if (depth > kSearchDepthMax) return;
   if (value["spec.containers"].is_list()) {
-    world.pods.push_back({&object, &value["metadata"], &value["spec"]});
+    cluster.pods.push_back({&object, &value["metadata"], &value["spec"]});
     return;
   }
   for (const Member& member : value.members) {
-    if (member.value->is_map() || member.value->is_list()) find_pods(world, object, *member.value, depth + 1);
+    if (member.value->is_map() || member.value->is_list()) find_pods(cluster, object, *member.value, depth + 1);
   }
 }
 
-void add_driver(World& world, const Object& object) {
-  if (object.form == Form::values) world.drivers.push_back({&object, "driver", ""});
-  else if (object.kind == "ClusterPolicy") world.drivers.push_back({&object, "spec.driver", "spec"});
-  else if (object.kind == "NVIDIADriver") world.drivers.push_back({&object, "spec", "spec"});
+void add_driver(Cluster& cluster, const Object& object) {
+  if (object.form == Form::values) cluster.drivers.push_back({&object, "driver", ""});
+  else if (object.kind == "ClusterPolicy") cluster.drivers.push_back({&object, "spec.driver", "spec"});
+  else if (object.kind == "NVIDIADriver") cluster.drivers.push_back({&object, "spec", "spec"});
 }
 
 // A rendered chart says of which release it is.
@@ -230,42 +230,42 @@ bool Pod::uses_gds() const {
   return std::any_of(all.begin(), all.end(), [](const Value* one) { return says_gds(*one); });
 }
 
-const std::vector<const Object*>& World::of_kind(std::string_view kind) const {
+const std::vector<const Object*>& Cluster::of_kind(std::string_view kind) const {
   static const std::vector<const Object*> kNone;
   const auto found = by_kind.find(kind);
   return found == by_kind.end() ? kNone : found->second;
 }
 
-const Object* World::find(std::string_view kind, std::string_view name) const {
+const Object* Cluster::find(std::string_view kind, std::string_view name) const {
   const auto found = by_name.find(std::string(kind) + " " + std::string(name));
   return found == by_name.end() ? nullptr : found->second;
 }
 
-bool World::concerns_gds() const {
+bool Cluster::concerns_gds() const {
   return has_gds() || std::any_of(pods.begin(), pods.end(), [](const Pod& pod) { return pod.uses_gds(); });
 }
 
-bool World::has_gds() const {
+bool Cluster::has_gds() const {
   return std::any_of(drivers.begin(), drivers.end(), [](const DriverSetup& driver) { return driver.has_gds(); });
 }
 
-void look_through(World& world) {
-  for (const Manifest& manifest : world.manifests) {
-    world.files.push_back({.manifest = &manifest});
-    for (const Value* document : manifest.documents) add_object(world, manifest, *document);
+void look_through(Cluster& cluster) {
+  for (const Manifest& manifest : cluster.manifests) {
+    cluster.files.push_back({.manifest = &manifest});
+    for (const Value* document : manifest.documents) add_object(cluster, manifest, *document);
   }
-  look_at_objects(world);
+  look_at_objects(cluster);
 }
 
-void look_at_objects(World& world) {
-  for (const Object& object : world.objects) {
-    world.by_kind[object.kind].push_back(&object);
-    world.by_name.emplace(object.kind + " " + object.name, &object);
-    add_driver(world, object);
+void look_at_objects(Cluster& cluster) {
+  for (const Object& object : cluster.objects) {
+    cluster.by_kind[object.kind].push_back(&object);
+    cluster.by_name.emplace(object.kind + " " + object.name, &object);
+    add_driver(cluster, object);
     if (object.form != Form::resource) continue;
-    if (object.kind == "Node") learn(world.facts, object);
-    if (object.kind == "ClusterPolicy") learn_release(world.facts, object);
-    if (object.kind != "CustomResourceDefinition") find_pods(world, object, *object.root, 0);
+    if (object.kind == "Node") learn(cluster.facts, object);
+    if (object.kind == "ClusterPolicy") learn_release(cluster.facts, object);
+    if (object.kind != "CustomResourceDefinition") find_pods(cluster, object, *object.root, 0);
   }
 }
 

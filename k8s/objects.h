@@ -79,7 +79,7 @@ struct DriverSetup {
   }
 };
 
-struct World {
+struct Cluster {
   std::deque<Manifest> manifests;
   std::deque<Object> files;    // One for each manifest.
   std::deque<Object> objects;  // All that could be read.
@@ -98,8 +98,8 @@ struct World {
 };
 
 // Fills in all but manifests and facts; adds what Node objects and a chart's labels say to the facts.
-void look_through(World& world);
-void look_at_objects(World& world);  // The same of objects that are there already, whose manifests lie elsewhere.
+void look_through(Cluster& cluster);
+void look_at_objects(Cluster& cluster);  // The same of objects that are there already, whose manifests lie elsewhere.
 
 // As nodes tell of themselves: "Ubuntu 24.04.1 LTS" is ubuntu24.04, of others their letters and digits;
 // "containerd://2.1.4" is containerd-2.1.4.

@@ -53,14 +53,14 @@ void check_image(const Pod& pod, const Value& container, Findings& findings) {
 
 }  // namespace
 
-void check_placeholders(const World& world, Findings& findings) {
-  for (const Pod& pod : world.pods) {
+void check_placeholders(const Cluster& cluster, Findings& findings) {
+  for (const Pod& pod : cluster.pods) {
     if (!is_of_kubernetes(*pod.object)) continue;
     for (const Value* container : pod.containers()) check_image(pod, *container, findings);
     check_node_names(*pod.object, (*pod.spec)["nodeSelector"], findings);
     check_node_names(*pod.object, (*pod.spec)["affinity"], findings);
   }
-  for (const Object* volume : world.of_kind("PersistentVolume")) {
+  for (const Object* volume : cluster.of_kind("PersistentVolume")) {
     check_node_names(*volume, (*volume)["spec.nodeAffinity"], findings);
   }
 }

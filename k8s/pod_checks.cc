@@ -78,11 +78,11 @@ bool expects_io_uring(const Pod& pod, const Value& container) {
   return found;
 }
 
-void check_io_uring(const World& world, const Pod& pod, const Value& container, Findings& findings) {
+void check_io_uring(const Cluster& cluster, const Pod& pod, const Value& container, Findings& findings) {
   if (!expects_io_uring(pod, container)) return;
   const Value& type = setting_of(pod, container, "seccompProfile.type");
   if (type.text == "Localhost" || type.text == "Unconfined") return;
-  const auto allowed = facts::allows_io_uring(world.facts.runtime);
+  const auto allowed = facts::allows_io_uring(cluster.facts.runtime);
   if (allowed == true) return;
   const Place place = type.is_there() ? type.place : container.place;
   if (!type.is_there()) {
@@ -95,7 +95,7 @@ void check_io_uring(const World& world, const Pod& pod, const Value& container, 
                   "Say which it is: --runtime.", Severity::note});
   } else {
     findings.add("io_uring_blocked", *pod.object, place,
-                 {fmt::format("RuntimeDefault of {} blocks io_uring", core::shown(world.facts.runtime))});
+                 {fmt::format("RuntimeDefault of {} blocks io_uring", core::shown(cluster.facts.runtime))});
   }
 }
 
@@ -169,15 +169,15 @@ void check_kernel_labels(const Object& object, const Value& value, Findings& fin
 
 }  // namespace
 
-void check_pods(const World& world, Findings& findings) {
-  for (const Pod& pod : world.pods) {
+void check_pods(const Cluster& cluster, Findings& findings) {
+  for (const Pod& pod : cluster.pods) {
     const bool has_gpu = pod.asks_for_gpu(), uses_gds = pod.uses_gds();
     const std::set<std::string> volumes = volumes_of(pod);
     check_profile_form(pod, (*pod.spec)["securityContext"], findings);
     for (const Value* container : pod.containers()) {
       check_mounts(pod, *container, volumes, findings);
       check_profile_form(pod, (*container)["securityContext"], findings);
-      check_io_uring(world, pod, *container, findings);
+      check_io_uring(cluster, pod, *container, findings);
       if (has_gpu || uses_gds) check_rights(pod, *container, findings);
       check_devices(pod, *container, has_gpu, findings);
     }
@@ -188,7 +188,7 @@ void check_pods(const World& world, Findings& findings) {
     }
     if (uses_gds) check_kernel_labels(*pod.object, *pod.spec, findings);
   }
-  for (const Object* driver : world.of_kind("NVIDIADriver")) check_kernel_labels(*driver, *driver->root, findings);
+  for (const Object* driver : cluster.of_kind("NVIDIADriver")) check_kernel_labels(*driver, *driver->root, findings);
 }
 
 }  // namespace penstock::tools::k8s

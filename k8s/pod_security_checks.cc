@@ -120,20 +120,20 @@ std::string joined(Words reasons) {
   return fmt::format("{}{}", fmt::join(reasons, ", "), number > kShownMax ? " and more" : "");
 }
 
-std::string level_of(const World& world, const std::string& space) {
-  const Object* found = world.find("Namespace", space.empty() ? "default" : space);
+std::string level_of(const Cluster& cluster, const std::string& space) {
+  const Object* found = cluster.find("Namespace", space.empty() ? "default" : space);
   if (found == nullptr) return "";
   const Member* label = (*found)["metadata.labels"].member("pod-security.kubernetes.io/enforce");
   return label == nullptr ? "" : label->value->text;
 }
 
-void check_operators_namespaces(const World& world, Findings& findings) {
-  for (const Object* space : world.of_kind("Namespace")) {
+void check_operators_namespaces(const Cluster& cluster, Findings& findings) {
+  for (const Object* space : cluster.of_kind("Namespace")) {
     if (space->name != "gpu-operator" && space->name != "nvidia-gpu-operator" &&
         space->name != "nvidia-network-operator") {
       continue;
     }
-    const std::string level = level_of(world, space->name);
+    const std::string level = level_of(cluster, space->name);
     if (level != "baseline" && level != "restricted") continue;
     findings.add(
         "pod_security_refused", *space, place_of(*space, "metadata.labels"),
@@ -144,10 +144,10 @@ void check_operators_namespaces(const World& world, Findings& findings) {
 
 }  // namespace
 
-void check_pod_security(const World& world, Findings& findings) {
-  check_operators_namespaces(world, findings);
-  for (const Pod& pod : world.pods) {
-    const std::string level = level_of(world, pod.object->space);
+void check_pod_security(const Cluster& cluster, Findings& findings) {
+  check_operators_namespaces(cluster, findings);
+  for (const Pod& pod : cluster.pods) {
+    const std::string level = level_of(cluster, pod.object->space);
     const Words baseline = above_baseline(pod);
     const Words refused = level == "restricted" ? above_restricted(pod) : level == "baseline" ? baseline : Words{};
     if (!refused.empty()) {

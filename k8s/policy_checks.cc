@@ -35,11 +35,11 @@ bool is_idle(const Value& value) {
   return value.is_list() ? value.members.empty() : value.is_false() || value.text.empty();
 }
 
-void check_dead_keys(const World& world, const DriverSetup& driver, Findings& findings) {
+void check_dead_keys(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
   if (driver.is_nvidia_driver()) return;
-  const facts::OperatorVersion* known = facts::operator_version(world.facts.operator_version);
+  const facts::OperatorVersion* known = facts::operator_version(cluster.facts.operator_version);
   const auto release =
-      known == nullptr ? facts::version_of(world.facts.operator_version) : facts::version_of(known->release);
+      known == nullptr ? facts::version_of(cluster.facts.operator_version) : facts::version_of(known->release);
   for (const DeadKey& dead : kDeadKeys) {
     const std::string key = driver.top_key(dead.key);
     if (is_idle(driver.top_value(dead.key)) || (release && *release < dead.since)) continue;
@@ -76,25 +76,25 @@ void check_chart(const DriverSetup& driver, Findings& findings) {
   }
 }
 
-bool is_openshift(const World& world) {
-  return world.facts.os.starts_with("rhcos") || world.facts.os.starts_with("openshift");
+bool is_openshift(const Cluster& cluster) {
+  return cluster.facts.os.starts_with("rhcos") || cluster.facts.os.starts_with("openshift");
 }
 
-void check_openshift(const World& world, const DriverSetup& driver, Findings& findings) {
+void check_openshift(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
   const bool is_policy = driver.object->kind == "ClusterPolicy";
-  if (!is_policy || !is_openshift(world) || driver.top_value("operator.use_ocp_driver_toolkit").is_true()) return;
+  if (!is_policy || !is_openshift(cluster) || driver.top_value("operator.use_ocp_driver_toolkit").is_true()) return;
   findings.add("openshift_toolkit", *driver.object, place_of(*driver.object, "spec.operator"),
                {"on OpenShift kernel modules are compiled by the driver toolkit, which is not asked for"});
 }
 
-void check_one_policy(const World& world, Findings& findings) {
-  const auto& policies = world.of_kind("ClusterPolicy");
+void check_one_policy(const Cluster& cluster, Findings& findings) {
+  const auto& policies = cluster.of_kind("ClusterPolicy");
   for (std::size_t i = 1; i < policies.size(); ++i) {
     if (policies[i]->name == policies[0]->name) continue;
     findings.add("second_cluster_policy", *policies[i], place_of(*policies[i], "metadata.name"),
                  {fmt::format("there is a {} already, and the operator ignores a second one", policies[0]->title())});
   }
-  for (const Object* cluster : world.of_kind("GPUCluster")) {
+  for (const Object* cluster : cluster.of_kind("GPUCluster")) {
     if (policies.empty()) continue;
     findings.add("policy_and_gpu_cluster", *cluster, place_of(*cluster, "kind"),
                  {"a GPUCluster and a ClusterPolicy exclude each other"});
@@ -102,9 +102,9 @@ void check_one_policy(const World& world, Findings& findings) {
 }
 
 // Who makes the driver's pods: ClusterPolicy, or NVIDIADriver objects.
-void check_who_drives(const World& world, Findings& findings) {
+void check_who_drives(const Cluster& cluster, Findings& findings) {
   const Object* by_itself = nullptr;
-  for (const Object* policy : world.of_kind("ClusterPolicy")) {
+  for (const Object* policy : cluster.of_kind("ClusterPolicy")) {
     const bool by_objects = (*policy)["spec.driver.useNvidiaDriverCRD"].is_true();
     if (!by_objects && by_itself == nullptr) by_itself = policy;
     if (!by_objects || !(*policy)["spec.gds.enabled"].is_true()) continue;
@@ -112,7 +112,7 @@ void check_who_drives(const World& world, Findings& findings) {
                  {"drivers come from NVIDIADriver objects here, and GPUDirect Storage with them"});
   }
   if (by_itself == nullptr) return;
-  for (const Object* driver : world.of_kind("NVIDIADriver")) {
+  for (const Object* driver : cluster.of_kind("NVIDIADriver")) {
     findings.add("nvidiadriver_unused", *driver, place_of(*driver, "kind"),
                  {fmt::format("{} installs drivers by itself", by_itself->title())});
   }
@@ -138,16 +138,16 @@ void check_legends(const Object& object, const Value& value, Findings& findings)
 
 }  // namespace
 
-void check_policies(const World& world, Findings& findings) {
-  for (const DriverSetup& driver : world.drivers) {
-    check_dead_keys(world, driver, findings);
+void check_policies(const Cluster& cluster, Findings& findings) {
+  for (const DriverSetup& driver : cluster.drivers) {
+    check_dead_keys(cluster, driver, findings);
     check_nri(driver, findings);
     check_chart(driver, findings);
-    check_openshift(world, driver, findings);
+    check_openshift(cluster, driver, findings);
   }
-  check_one_policy(world, findings);
-  check_who_drives(world, findings);
-  for (const Object& object : world.objects) {
+  check_one_policy(cluster, findings);
+  check_who_drives(cluster, findings);
+  for (const Object& object : cluster.objects) {
     if (object.form != Form::file) check_legends(object, *object.root, findings);
   }
 }

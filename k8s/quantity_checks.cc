@@ -170,11 +170,11 @@ void judge_object(const Object& object, Findings& findings) {
 
 }  // namespace
 
-void check_quantities(const World& world, Findings& findings) {
-  for (const Pod& pod : world.pods) {
+void check_quantities(const Cluster& cluster, Findings& findings) {
+  for (const Pod& pod : cluster.pods) {
     if (is_of_kubernetes(*pod.object)) judge_pod(pod, findings);
   }
-  for (const Object& object : world.objects) judge_object(object, findings);
+  for (const Object& object : cluster.objects) judge_object(object, findings);
 }
 
 }  // namespace penstock::tools::k8s

@@ -89,12 +89,12 @@ void check_service(const Labels& labels, const Object& object, Findings& finding
 
 }  // namespace
 
-void check_selectors(const World& world, Findings& findings) {
+void check_selectors(const Cluster& cluster, Findings& findings) {
   Labels labels;
-  for (const Pod& pod : world.pods) {
+  for (const Pod& pod : cluster.pods) {
     for (const Member& label : (*pod.metadata)["labels"].members) labels.insert(label.key + "=" + label.value->text);
   }
-  for (const Object& object : world.objects) {
+  for (const Object& object : cluster.objects) {
     if (object.form != Form::resource) continue;
     check_legends(labels, object, *object.root, findings);
     if (object["spec.template.spec"].is_there()) check_own_pods(object, findings);

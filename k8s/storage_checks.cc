@@ -110,8 +110,8 @@ void check_nfs_transport(const Object& object, Severity severity, Findings& find
 // The claims that pods with GPUDirect Storage mount, and by them volumes and classes.
 class Used {
  public:
-  explicit Used(const World& world) {
-    for (const Pod& pod : world.pods) {
+  explicit Used(const Cluster& cluster) {
+    for (const Pod& pod : cluster.pods) {
       if (!pod.uses_gds()) continue;
       for (const Member& volume : (*pod.spec)["volumes"].members) {
         claims_.insert((*volume.value)["persistentVolumeClaim.claimName"].text);
@@ -121,7 +121,7 @@ class Used {
         classes_.insert((*claim.value)["spec.storageClassName"].text);
       }
     }
-    for (const Object* claim : world.of_kind("PersistentVolumeClaim")) {
+    for (const Object* claim : cluster.of_kind("PersistentVolumeClaim")) {
       if (!claims_.contains(claim->name)) continue;
       classes_.insert((*claim)["spec.storageClassName"].text);
       volumes_.insert((*claim)["spec.volumeName"].text);
@@ -143,10 +143,10 @@ class Used {
 
 }  // namespace
 
-void check_storage(const World& world, Findings& findings) {
-  const Used used(world);
-  const bool has_gds = world.has_gds();
-  for (const Object& object : world.objects) {
+void check_storage(const Cluster& cluster, Findings& findings) {
+  const Used used(cluster);
+  const bool has_gds = cluster.has_gds();
+  for (const Object& object : cluster.objects) {
     if (object.kind != "StorageClass" && object.kind != "PersistentVolume") continue;
     if (!used.has(object) && !has_gds) continue;
     // What no pod here uses may be meant for something else.

@@ -131,12 +131,12 @@ Json faults_json(const std::vector<DumpFault>& faults) {
 }
 
 int look_at_dump(const VerifySettings& settings) {
-  World world;
-  world.manifests = read_inputs({settings.dump}, kDumpBounds);
-  const Manifest& manifest = world.manifests.front();
+  Cluster cluster;
+  cluster.manifests = read_inputs({settings.dump}, kDumpBounds);
+  const Manifest& manifest = cluster.manifests.front();
   if (!manifest.is_whole) throw Failure(fault_sentence(manifest), kUsage);
-  look_through(world);
-  const DumpEvidence evidence = judge_dump(world, manifest.file);
+  look_through(cluster);
+  const DumpEvidence evidence = judge_dump(cluster, manifest.file);
   if (settings.json) {
     print_json({{"schema", 1},
                 {"nodes", rows_of(evidence.nodes, "node", "object")},

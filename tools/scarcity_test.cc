@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <string>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::tools {

@@ -19,10 +19,10 @@ namespace {
 // Where the pieces of the file lie in device memory: as many places as pieces, in no order.
 class Pages {
  public:
-  Pages(World& world, const Task& task) : world_(world), piece_(task.piece), places_(task.size / task.piece) {
+  Pages(Fixture& fixture, const Task& task) : fixture_(fixture), piece_(task.piece), places_(task.size / task.piece) {
     std::iota(places_.begin(), places_.end(), std::uint64_t{0});
     std::shuffle(places_.begin(), places_.end(), std::mt19937_64(task.seed));
-    for (const std::uint64_t place : places_) vectors_.push_back({world_.memory() + place * piece_, piece_});
+    for (const std::uint64_t place : places_) vectors_.push_back({fixture_.memory() + place * piece_, piece_});
   }
   std::uint64_t count() const { return places_.size(); }
   std::uint64_t bytes() const { return count() * piece_; }
@@ -30,12 +30,12 @@ class Pages {
   const iovec* vectors(std::uint64_t piece) const { return &vectors_[piece]; }
   void compare(int fd) const {
     for (std::uint64_t i = 0; i < count(); ++i) {
-      world_.compare(fd, i * piece_, static_cast<const char*>(vectors_[i].iov_base), piece_);
+      fixture_.compare(fd, i * piece_, static_cast<const char*>(vectors_[i].iov_base), piece_);
     }
   }
 
  private:
-  World& world_;
+  Fixture& fixture_;
   const std::uint64_t piece_;
   std::vector<std::uint64_t> places_;
   std::vector<iovec> vectors_;
@@ -44,7 +44,7 @@ class Pages {
 // A queue of the library's own threads, as whoever keeps paged blocks uses one.
 class PagedQueue {
  public:
-  PagedQueue(World& world, const Task& task) : calls_(world.calls()), done_(task.depth) {
+  PagedQueue(Fixture& fixture, const Task& task) : calls_(fixture.calls()), done_(task.depth) {
     penstock::QueueOptions options;
     options.mode = PENSTOCK_QUEUE_THREADED;
     options.depth = task.depth;
@@ -79,9 +79,9 @@ class PagedQueue {
 
 int flags_of(const Task& task) { return task.write ? O_RDWR | O_CREAT : O_RDONLY; }
 
-void move_chunks(World& world, const Task& task, const Pages& pages, const Handle& handle, PagedQueue& queue) {
+void move_chunks(Fixture& fixture, const Task& task, const Pages& pages, const Handle& handle, PagedQueue& queue) {
   penstock_file* file = nullptr;
-  if (world.calls().file(handle.get(), &file).code != 0) throw Failure("could not find the file of a handle");
+  if (fixture.calls().file(handle.get(), &file).code != 0) throw Failure("could not find the file of a handle");
   const std::uint64_t pieces = task.block / task.piece, chunks = task.size / task.block;
   unsigned in_flight = 0;
   for (std::uint64_t next = 0; next < chunks || in_flight > 0; in_flight -= queue.reap(task.block)) {
@@ -97,24 +97,24 @@ void move_chunks(World& world, const Task& task, const Pages& pages, const Handl
   }
 }
 
-void move_pieces(World& world, const Task& task, const Pages& pages, const Handle& handle) {
-  const Calls& calls = world.calls();
+void move_pieces(Fixture& fixture, const Task& task, const Pages& pages, const Handle& handle) {
+  const Calls& calls = fixture.calls();
   for (std::uint64_t i = 0; i < pages.count(); ++i) {
     const auto offset = static_cast<off_t>(i * task.piece);
-    const ssize_t moved = task.write ? calls.write(handle.get(), world.memory(), task.piece, offset, pages.place(i))
-                                     : calls.read(handle.get(), world.memory(), task.piece, offset, pages.place(i));
+    const ssize_t moved = task.write ? calls.write(handle.get(), fixture.memory(), task.piece, offset, pages.place(i))
+                                     : calls.read(handle.get(), fixture.memory(), task.piece, offset, pages.place(i));
     expect(calls, moved, task.piece);
   }
 }
 
 template <typename Move>
-Sample move_pages(World& world, const Task& task, const Gate& gate, Move move) {
-  const Pages pages(world, task);
-  if (task.verify && !task.write) world.spoil(task.size);
-  const Opened opened(world, task.file, flags_of(task));
+Sample move_pages(Fixture& fixture, const Task& task, const Gate& gate, Move move) {
+  const Pages pages(fixture, task);
+  if (task.verify && !task.write) fixture.spoil(task.size);
+  const Opened opened(fixture, task.file, flags_of(task));
   const Handle& handle = opened.handle();
   if (task.write && ::fsync(handle.fd()) != 0) fail_errno(task.file, "flush it");
-  const Registration registration(world.calls(), world.memory(), task.size);
+  const Registration registration(fixture.calls(), fixture.memory(), task.size);
   Stopwatch watch(gate);
   move(pages, handle);
   watch.stop();
@@ -125,16 +125,17 @@ Sample move_pages(World& world, const Task& task, const Gate& gate, Move move) {
 
 }  // namespace
 
-Sample move_paged_chunks(World& world, const Task& task, const Gate& gate) {
-  if (!world.calls().is_penstock()) throw Failure(world.calls().name + ": only Penstock's library has queues");
-  PagedQueue queue(world, task);
-  return move_pages(world, task, gate,
-                    [&](const Pages& pages, const Handle& handle) { move_chunks(world, task, pages, handle, queue); });
+Sample move_paged_chunks(Fixture& fixture, const Task& task, const Gate& gate) {
+  if (!fixture.calls().is_penstock()) throw Failure(fixture.calls().name + ": only Penstock's library has queues");
+  PagedQueue queue(fixture, task);
+  return move_pages(fixture, task, gate, [&](const Pages& pages, const Handle& handle) {
+    move_chunks(fixture, task, pages, handle, queue);
+  });
 }
 
-Sample move_paged_pieces(World& world, const Task& task, const Gate& gate) {
-  return move_pages(world, task, gate,
-                    [&](const Pages& pages, const Handle& handle) { move_pieces(world, task, pages, handle); });
+Sample move_paged_pieces(Fixture& fixture, const Task& task, const Gate& gate) {
+  return move_pages(fixture, task, gate,
+                    [&](const Pages& pages, const Handle& handle) { move_pieces(fixture, task, pages, handle); });
 }
 
 }  // namespace penstock::versus

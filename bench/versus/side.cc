@@ -38,8 +38,8 @@ std::string receive_text(int socket) {
   return text;
 }
 
-Sample perform(World& world, const Task& task, const Gate& gate) {
-  static const std::map<std::string, Sample (*)(World&, const Task&, const Gate&)> kTasks = {
+Sample perform(Fixture& fixture, const Task& task, const Gate& gate) {
+  static const std::map<std::string, Sample (*)(Fixture&, const Task&, const Gate&)> kTasks = {
       {"read", read_whole},
       {"write", write_whole},
       {"link", copy_pinned},
@@ -64,7 +64,7 @@ Sample perform(World& world, const Task& task, const Gate& gate) {
   };
   const auto found = kTasks.find(task.what);
   if (found == kTasks.end()) throw Failure("there is no task '" + task.what + "'");
-  return found->second(world, task, gate);
+  return found->second(fixture, task, gate);
 }
 
 Sample open_driver(const Calls& calls) {
@@ -84,7 +84,7 @@ void serve(const SideSettings& settings, int socket) {
   const Sample driver_open = open_driver(calls);
   const std::unique_ptr<Gpu> stand_in = settings.stand_in ? open_stand_in(calls) : nullptr;
   Gpu& gpu = cuda != nullptr ? *cuda : *stand_in;
-  World world(calls, gpu, settings.memory_bytes, driver_open);
+  Fixture fixture(calls, gpu, settings.memory_bytes, driver_open);
   send_text(socket, Json{{"gpu", gpu.name()}}.dump());
   const Gate gate = [socket] {
     send_text(socket, Json{{"ready", true}}.dump());
@@ -93,7 +93,7 @@ void serve(const SideSettings& settings, int socket) {
   for (;;) {
     const std::string text = receive_text(socket);
     if (text.empty() || text == kQuit) return;
-    send_text(socket, Json{{"sample", perform(world, Json::parse(text).get<Task>(), gate)}}.dump());
+    send_text(socket, Json{{"sample", perform(fixture, Json::parse(text).get<Task>(), gate)}}.dump());
   }
 }
 

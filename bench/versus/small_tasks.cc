@@ -27,8 +27,8 @@ std::uint64_t slot_pitch(const Task& task) { return 2 * task.block; }  // Slots 
 // Where small requests go: slots of device memory, and which block of the file came to each last.
 class Slots {
  public:
-  Slots(World& world, const Task& task, unsigned thread)
-      : world_(world), block_(task.block), blocks_(task.size / task.block), pitch_(slot_pitch(task)),
+  Slots(Fixture& fixture, const Task& task, unsigned thread)
+      : fixture_(fixture), block_(task.block), blocks_(task.size / task.block), pitch_(slot_pitch(task)),
         base_(thread * task.depth * pitch_), offsets_(task.depth), random_(task.seed * 1000 + thread) {}
 
   unsigned count() const { return static_cast<unsigned>(offsets_.size()); }
@@ -38,14 +38,14 @@ class Slots {
     return static_cast<off_t>(offsets_[slot]);
   }
   off_t place(unsigned slot) const { return static_cast<off_t>(base_ + slot * pitch_); }
-  char* address(unsigned slot) const { return world_.memory() + place(slot); }
+  char* address(unsigned slot) const { return fixture_.memory() + place(slot); }
   // Every slot must have been filled.
   void compare(int fd) const {
-    for (unsigned i = 0; i < offsets_.size(); ++i) world_.compare(fd, offsets_[i], address(i), block_);
+    for (unsigned i = 0; i < offsets_.size(); ++i) fixture_.compare(fd, offsets_[i], address(i), block_);
   }
 
  private:
-  World& world_;
+  Fixture& fixture_;
   const std::uint64_t block_, blocks_, pitch_, base_;
   std::vector<std::uint64_t> offsets_;
   std::mt19937_64 random_;
@@ -54,9 +54,9 @@ class Slots {
 // The file, and the slots' memory registered.
 class Target {
  public:
-  Target(World& world, const Task& task)
-      : opened_(world, task.file, O_RDONLY),
-        registration_(world.calls(), world.memory(), task.threads * task.depth * slot_pitch(task)) {}
+  Target(Fixture& fixture, const Task& task)
+      : opened_(fixture, task.file, O_RDONLY),
+        registration_(fixture.calls(), fixture.memory(), task.threads * task.depth * slot_pitch(task)) {}
   const Handle& handle() const { return opened_.handle(); }
 
  private:
@@ -73,14 +73,14 @@ double percentile(std::vector<double>& values, double part) {
 // What one thread does: made on it before the clock runs.
 class Requests {
  public:
-  Requests(World& world, const Task& task, unsigned thread, int fd)
-      : world_(world), task_(task), slots_(world, task, thread), fd_(fd) {}
+  Requests(Fixture& fixture, const Task& task, unsigned thread, int fd)
+      : fixture_(fixture), task_(task), slots_(fixture, task, thread), fd_(fd) {}
   virtual ~Requests() = default;
   virtual std::uint64_t run(double until) = 0;  // Returns how many it did, every slot once at least.
   void compare() const { slots_.compare(fd_); }
 
  protected:
-  World& world_;
+  Fixture& fixture_;
   const Task& task_;
   Slots slots_;
   const int fd_;
@@ -91,8 +91,8 @@ using OpenRequests = std::function<std::unique_ptr<Requests>(unsigned thread)>;
 // The threads of one task: they get ready, start at the same moment, and tidy up after the clock.
 class Crew {
  public:
-  Crew(World& world, const Task& task, const OpenRequests& open)
-      : world_(world), task_(task), open_(open), step_(task.threads + 1) {
+  Crew(Fixture& fixture, const Task& task, const OpenRequests& open)
+      : fixture_(fixture), task_(task), open_(open), step_(task.threads + 1) {
     for (unsigned i = 0; i < task.threads; ++i) threads_.emplace_back([this, i] { work(i); });
   }
   Sample run(const Gate& gate) {
@@ -110,7 +110,7 @@ class Crew {
  private:
   void work(unsigned index) {
     std::unique_ptr<Requests> requests;
-    guarded([&] { world_.gpu().enter(), requests = open_(index); });
+    guarded([&] { fixture_.gpu().enter(), requests = open_(index); });
     step_.arrive_and_wait();
     step_.arrive_and_wait();
     if (requests != nullptr) guarded([&] { done_ += requests->run(now() + task_.seconds); });
@@ -125,7 +125,7 @@ class Crew {
     if (!error_) error_ = std::current_exception();
   }
 
-  World& world_;
+  Fixture& fixture_;
   const Task& task_;
   const OpenRequests& open_;
   std::barrier<> step_;
@@ -137,14 +137,14 @@ class Crew {
 
 class SynchronousReads final : public Requests {
  public:
-  SynchronousReads(World& world, const Task& task, unsigned thread, const Handle& handle)
-      : Requests(world, task, thread, handle.fd()), handle_(handle.get()) {}
+  SynchronousReads(Fixture& fixture, const Task& task, unsigned thread, const Handle& handle)
+      : Requests(fixture, task, thread, handle.fd()), handle_(handle.get()) {}
   std::uint64_t run(double until) override {
     std::uint64_t done = 0;
     for (unsigned slot = 0; done < slots_.count() || now() < until; slot = (slot + 1) % slots_.count(), ++done) {
       const off_t offset = slots_.next(slot);
-      expect(world_.calls(), world_.calls().read(handle_, world_.memory(), task_.block, offset, slots_.place(slot)),
-             task_.block);
+      expect(fixture_.calls(),
+             fixture_.calls().read(handle_, fixture_.memory(), task_.block, offset, slots_.place(slot)), task_.block);
     }
     return done;
   }
@@ -155,26 +155,26 @@ class SynchronousReads final : public Requests {
 
 class QueuedReads final : public Requests {
  public:
-  QueuedReads(World& world, const Task& task, unsigned thread, const Handle& handle)
-      : Requests(world, task, thread, handle.fd()), done_(task.depth) {
-    check(world.calls().file(handle.get(), &file_));
+  QueuedReads(Fixture& fixture, const Task& task, unsigned thread, const Handle& handle)
+      : Requests(fixture, task, thread, handle.fd()), done_(task.depth) {
+    check(fixture.calls().file(handle.get(), &file_));
     penstock::QueueOptions options;
     options.mode = PENSTOCK_QUEUE_POLLED;
     options.depth = task.depth;
     options.request_bytes_max = task.block;
-    check(world.calls().queue_open(world.calls().opened_session(), &options, &queue_));
+    check(fixture.calls().queue_open(fixture.calls().opened_session(), &options, &queue_));
   }
-  ~QueuedReads() override { world_.calls().queue_close(queue_); }
+  ~QueuedReads() override { fixture_.calls().queue_close(queue_); }
   std::uint64_t run(double until) override {
     std::uint64_t done = 0;
     for (unsigned slot = 0; slot < slots_.count(); ++slot) submit(slot);
     for (unsigned in_flight = slots_.count(); in_flight > 0;) {
       std::uint32_t count = 0;
-      check(world_.calls().queue_reap(queue_, done_.data(), slots_.count(), 1, penstock::Queue::kForever, &count));
+      check(fixture_.calls().queue_reap(queue_, done_.data(), slots_.count(), 1, penstock::Queue::kForever, &count));
       const bool more = now() < until;
       for (unsigned i = 0; i < count; ++i) {
         check(done_[i].status);
-        expect(world_.calls(), static_cast<ssize_t>(done_[i].report.bytes), task_.block);
+        expect(fixture_.calls(), static_cast<ssize_t>(done_[i].report.bytes), task_.block);
         if (more) submit(static_cast<unsigned>(done_[i].cookie));
         else --in_flight;
       }
@@ -187,12 +187,12 @@ class QueuedReads final : public Requests {
   void submit(unsigned slot) {
     penstock::Request request;
     request.file = file_;
-    request.base = world_.memory();
+    request.base = fixture_.memory();
     request.size = task_.block;
     request.file_offset = slots_.next(slot);
     request.buffer_offset = slots_.place(slot);
     request.cookie = slot;
-    check(world_.calls().queue_submit(queue_, &request, 1, nullptr));
+    check(fixture_.calls().queue_submit(queue_, &request, 1, nullptr));
   }
   static void check(const penstock_status& status) {
     if (status.code != 0) throw Failure(std::string("queue: could not ") + status.step);
@@ -205,17 +205,17 @@ class QueuedReads final : public Requests {
 
 class PlainCopies final : public Requests {
  public:
-  PlainCopies(World& world, const Task& task, unsigned thread, int fd)
-      : Requests(world, task, thread, fd), pinned_(world.pinned() + thread * task.block),
-        stream_(world.gpu().open_stream()) {}
-  ~PlainCopies() override { world_.gpu().close_stream(stream_); }
+  PlainCopies(Fixture& fixture, const Task& task, unsigned thread, int fd)
+      : Requests(fixture, task, thread, fd), pinned_(fixture.pinned() + thread * task.block),
+        stream_(fixture.gpu().open_stream()) {}
+  ~PlainCopies() override { fixture_.gpu().close_stream(stream_); }
   std::uint64_t run(double until) override {
     std::uint64_t done = 0;
     for (unsigned slot = 0; done < slots_.count() || now() < until; slot = (slot + 1) % slots_.count(), ++done) {
       const off_t offset = slots_.next(slot);
-      expect(world_.calls(), ::pread(fd_, pinned_, task_.block, offset), task_.block);
-      world_.gpu().copy_to_device(slots_.address(slot), pinned_, task_.block, stream_);
-      world_.gpu().wait(stream_);
+      expect(fixture_.calls(), ::pread(fd_, pinned_, task_.block, offset), task_.block);
+      fixture_.gpu().copy_to_device(slots_.address(slot), pinned_, task_.block, stream_);
+      fixture_.gpu().wait(stream_);
     }
     return done;
   }
@@ -226,12 +226,12 @@ class PlainCopies final : public Requests {
 };
 
 template <typename Reads>
-Sample run_crew(World& world, const Task& task, const Gate& gate) {
-  const Target target(world, task);
+Sample run_crew(Fixture& fixture, const Task& task, const Gate& gate) {
+  const Target target(fixture, task);
   const OpenRequests open = [&](unsigned thread) {
-    return std::make_unique<Reads>(world, task, thread, target.handle());
+    return std::make_unique<Reads>(fixture, task, thread, target.handle());
   };
-  return Crew(world, task, open).run(gate);
+  return Crew(fixture, task, open).run(gate);
 }
 
 class Batch {
@@ -275,13 +275,13 @@ class Batch {
 
 // One after the other by `read`, each timed by itself.
 template <typename Read>
-Sample time_reads(World& world, const Task& task, const Gate& gate, int fd, Read read_at) {
-  Slots slots(world, task, 0);
+Sample time_reads(Fixture& fixture, const Task& task, const Gate& gate, int fd, Read read_at) {
+  Slots slots(fixture, task, 0);
   std::vector<double> times(task.times);
   const auto read = [&] {
     const off_t offset = slots.next(0);
     const double start = now();
-    expect(world.calls(), read_at(offset), task.block);
+    expect(fixture.calls(), read_at(offset), task.block);
     const double time = now() - start;
     if (task.verify) slots.compare(fd);
     return time;
@@ -298,35 +298,35 @@ Sample time_reads(World& world, const Task& task, const Gate& gate, int fd, Read
 
 }  // namespace
 
-Sample read_latency(World& world, const Task& task, const Gate& gate) {
-  const Target target(world, task);
-  return time_reads(world, task, gate, target.handle().fd(), [&](off_t offset) {
-    return world.calls().read(target.handle().get(), world.memory(), task.block, offset, 0);
+Sample read_latency(Fixture& fixture, const Task& task, const Gate& gate) {
+  const Target target(fixture, task);
+  return time_reads(fixture, task, gate, target.handle().fd(), [&](off_t offset) {
+    return fixture.calls().read(target.handle().get(), fixture.memory(), task.block, offset, 0);
   });
 }
 
-Sample time_copies(World& world, const Task& task, const Gate& gate) {
-  const Handle file(world.calls(), task.file, O_RDONLY);
-  void* const stream = world.gpu().open_stream();
-  const Sample sample = time_reads(world, task, gate, file.fd(), [&](off_t offset) {
-    const ssize_t got = ::pread(file.fd(), world.pinned(), task.block, offset);
-    world.gpu().copy_to_device(world.memory(), world.pinned(), task.block, stream);
-    world.gpu().wait(stream);
+Sample time_copies(Fixture& fixture, const Task& task, const Gate& gate) {
+  const Handle file(fixture.calls(), task.file, O_RDONLY);
+  void* const stream = fixture.gpu().open_stream();
+  const Sample sample = time_reads(fixture, task, gate, file.fd(), [&](off_t offset) {
+    const ssize_t got = ::pread(file.fd(), fixture.pinned(), task.block, offset);
+    fixture.gpu().copy_to_device(fixture.memory(), fixture.pinned(), task.block, stream);
+    fixture.gpu().wait(stream);
     return got;
   });
-  world.gpu().close_stream(stream);
+  fixture.gpu().close_stream(stream);
   return sample;
 }
 
-Sample read_batches(World& world, const Task& task, const Gate& gate) {
-  const Target target(world, task);
-  Slots slots(world, task, 0);
-  Batch batch(world.calls(), task.depth);
+Sample read_batches(Fixture& fixture, const Task& task, const Gate& gate) {
+  const Target target(fixture, task);
+  Slots slots(fixture, task, 0);
+  Batch batch(fixture.calls(), task.depth);
   const auto run = [&] {
     for (unsigned slot = 0; slot < task.depth; ++slot) {
       CUfileIOParams_t& entry = batch.parameters()[slot];
       entry.mode = CUFILE_BATCH;
-      entry.u.batch = {world.memory(), slots.next(slot), slots.place(slot), task.block};
+      entry.u.batch = {fixture.memory(), slots.next(slot), slots.place(slot), task.block};
       entry.fh = target.handle().get();
       entry.opcode = CUFILE_READ;
       entry.cookie = &entry;
@@ -344,21 +344,21 @@ Sample read_batches(World& world, const Task& task, const Gate& gate) {
   return sample;
 }
 
-Sample read_in_threads(World& world, const Task& task, const Gate& gate) {
-  return run_crew<SynchronousReads>(world, task, gate);
+Sample read_in_threads(Fixture& fixture, const Task& task, const Gate& gate) {
+  return run_crew<SynchronousReads>(fixture, task, gate);
 }
 
-Sample read_in_queues(World& world, const Task& task, const Gate& gate) {
-  if (!world.calls().is_penstock()) throw Failure(world.calls().name + ": only Penstock's library has queues");
-  return run_crew<QueuedReads>(world, task, gate);
+Sample read_in_queues(Fixture& fixture, const Task& task, const Gate& gate) {
+  if (!fixture.calls().is_penstock()) throw Failure(fixture.calls().name + ": only Penstock's library has queues");
+  return run_crew<QueuedReads>(fixture, task, gate);
 }
 
-Sample read_and_copy_in_threads(World& world, const Task& task, const Gate& gate) {
+Sample read_and_copy_in_threads(Fixture& fixture, const Task& task, const Gate& gate) {
   const core::UniqueFd fd = open_plainly(task.file);
   const OpenRequests open = [&](unsigned thread) {
-    return std::make_unique<PlainCopies>(world, task, thread, fd.get());
+    return std::make_unique<PlainCopies>(fixture, task, thread, fd.get());
   };
-  return Crew(world, task, open).run(gate);
+  return Crew(fixture, task, open).run(gate);
 }
 
 }  // namespace penstock::versus

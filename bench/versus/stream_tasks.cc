@@ -40,16 +40,16 @@ struct Request {
   ssize_t moved = 0;
 };
 
-void queue(const World& world, const Handle& handle, Request& request, const Stream& stream) {
-  const Calls& calls = world.calls();
-  const CUfileError_t error = calls.read_async(handle.get(), world.memory(), &request.size, &request.file_offset,
+void queue(const Fixture& fixture, const Handle& handle, Request& request, const Stream& stream) {
+  const Calls& calls = fixture.calls();
+  const CUfileError_t error = calls.read_async(handle.get(), fixture.memory(), &request.size, &request.file_offset,
                                                &request.place, &request.moved, static_cast<CUstream>(stream.get()));
   if (error.err != CU_FILE_SUCCESS) throw Failure(calls.name + ": cuFileReadAsync says " + std::to_string(error.err));
 }
 
-std::vector<std::unique_ptr<Stream>> open_streams(World& world, unsigned count) {
+std::vector<std::unique_ptr<Stream>> open_streams(Fixture& fixture, unsigned count) {
   std::vector<std::unique_ptr<Stream>> streams;
-  for (unsigned i = 0; i < count; ++i) streams.push_back(std::make_unique<Stream>(world.gpu()));
+  for (unsigned i = 0; i < count; ++i) streams.push_back(std::make_unique<Stream>(fixture.gpu()));
   return streams;
 }
 
@@ -61,21 +61,22 @@ Request small_request(const Task& task, unsigned number) {
 
 }  // namespace
 
-Sample read_on_stream(World& world, const Task& task, const Gate& gate) {
+Sample read_on_stream(Fixture& fixture, const Task& task, const Gate& gate) {
   const bool is_whole = task.block == task.size;
-  const Opened source(world, task.file, O_RDONLY);
-  const Stream stream(world.gpu());
+  const Opened source(fixture, task.file, O_RDONLY);
+  const Stream stream(fixture.gpu());
   std::mt19937_64 random(task.seed);
   std::vector<double> times(task.times);
   const auto read = [&] {
     Request request{task.block, static_cast<off_t>(random() % (task.size / task.block) * task.block)};
     const double start = now();
-    queue(world, source.handle(), request, stream);
+    queue(fixture, source.handle(), request, stream);
     stream.wait();
     const double time = now() - start;
-    expect(world.calls(), request.moved, task.block);
+    expect(fixture.calls(), request.moved, task.block);
     if (task.verify && !is_whole) {
-      world.compare(source.handle().fd(), static_cast<std::uint64_t>(request.file_offset), world.memory(), task.block);
+      fixture.compare(source.handle().fd(), static_cast<std::uint64_t>(request.file_offset), fixture.memory(),
+                      task.block);
     }
     return time;
   };
@@ -87,38 +88,38 @@ Sample read_on_stream(World& world, const Task& task, const Gate& gate) {
   std::sort(times.begin(), times.end());
   sample.p50 = times[times.size() / 2];
   sample.p99 = times[times.size() * 99 / 100];
-  if (task.verify && is_whole) world.compare(task.file, task.size);
+  if (task.verify && is_whole) fixture.compare(task.file, task.size);
   return sample;
 }
 
-Sample read_on_many_streams(World& world, const Task& task, const Gate& gate) {
-  const Opened source(world, task.file, O_RDONLY);
-  const auto streams = open_streams(world, task.threads);
+Sample read_on_many_streams(Fixture& fixture, const Task& task, const Gate& gate) {
+  const Opened source(fixture, task.file, O_RDONLY);
+  const auto streams = open_streams(fixture, task.threads);
   std::vector<Request> requests(kSmallRequests);
   std::uint64_t done = 0;
   Stopwatch watch(gate);
   for (const double until = now() + task.seconds; done == 0 || now() < until; done += kSmallRequests) {
     for (unsigned i = 0; i < kSmallRequests; ++i) {
       requests[i] = small_request(task, i);
-      queue(world, source.handle(), requests[i], *streams[i % task.threads]);
+      queue(fixture, source.handle(), requests[i], *streams[i % task.threads]);
     }
     for (const auto& stream : streams) stream->wait();
-    for (const Request& request : requests) expect(world.calls(), request.moved, task.block);
+    for (const Request& request : requests) expect(fixture.calls(), request.moved, task.block);
   }
   watch.stop();
   for (unsigned i = kSmallRequests - task.threads; task.verify && i < kSmallRequests; ++i) {
     const Request& last = requests[i];
-    world.compare(source.handle().fd(), static_cast<std::uint64_t>(last.file_offset), world.memory() + last.place,
-                  task.block);
+    fixture.compare(source.handle().fd(), static_cast<std::uint64_t>(last.file_offset), fixture.memory() + last.place,
+                    task.block);
   }
   return watch.sample(done * task.block, done);
 }
 
-Sample copy_on_many_streams(World& world, const Task& task, const Gate& gate) {
+Sample copy_on_many_streams(Fixture& fixture, const Task& task, const Gate& gate) {
   const core::UniqueFd fd = open_plainly(task.file);
-  const auto streams = open_streams(world, task.threads);
+  const auto streams = open_streams(fixture, task.threads);
   // A place is used again when its stream has long been through with it.
-  const std::size_t places = std::min(world.pinned_size(), kPinnedMax) / task.block;
+  const std::size_t places = std::min(fixture.pinned_size(), kPinnedMax) / task.block;
   std::uint64_t done = 0;
   Stopwatch watch(gate);
   for (const double until = now() + task.seconds; done == 0 || now() < until; done += kSmallRequests) {
@@ -127,9 +128,10 @@ Sample copy_on_many_streams(World& world, const Task& task, const Gate& gate) {
       if (i > 0 && i % places == 0) {
         for (const auto& stream : streams) stream->wait();
       }
-      char* const staging = world.pinned() + i % places * task.block;
-      expect(world.calls(), ::pread(fd.get(), staging, task.block, request.file_offset), task.block);
-      world.gpu().copy_to_device(world.memory() + request.place, staging, task.block, streams[i % task.threads]->get());
+      char* const staging = fixture.pinned() + i % places * task.block;
+      expect(fixture.calls(), ::pread(fd.get(), staging, task.block, request.file_offset), task.block);
+      fixture.gpu().copy_to_device(fixture.memory() + request.place, staging, task.block,
+                                   streams[i % task.threads]->get());
     }
     for (const auto& stream : streams) stream->wait();
   }

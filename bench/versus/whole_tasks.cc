@@ -28,13 +28,13 @@ struct OtherGpu {
   char* memory = nullptr;
 };
 
-OtherGpu& other_gpu(World& world, unsigned ordinal, std::uint64_t size) {
+OtherGpu& other_gpu(Fixture& fixture, unsigned ordinal, std::uint64_t size) {
   static std::map<unsigned, OtherGpu> others;
   OtherGpu& other = others[ordinal];
   if (other.gpu == nullptr) {
-    other.gpu = world.gpu().other(ordinal);
+    other.gpu = fixture.gpu().other(ordinal);
     other.memory = other.gpu->allocate(size);
-    world.gpu().enter();
+    fixture.gpu().enter();
   }
   return other;
 }
@@ -50,54 +50,55 @@ struct Part {
 
 }  // namespace
 
-Sample load_memory(World& world, const Task& task, const Gate& gate) {
-  world.load(task.file, task.size);
+Sample load_memory(Fixture& fixture, const Task& task, const Gate& gate) {
+  fixture.load(task.file, task.size);
   gate();
   return {};
 }
 
-Sample open_kept(World& world, const Task& task, const Gate& gate) {
-  world.keep(task.file, O_RDONLY);
+Sample open_kept(Fixture& fixture, const Task& task, const Gate& gate) {
+  fixture.keep(task.file, O_RDONLY);
   gate();
   return {};
 }
 
-Sample close_kept(World& world, const Task& task, const Gate& gate) {
-  world.let_go(task.file);
+Sample close_kept(Fixture& fixture, const Task& task, const Gate& gate) {
+  fixture.let_go(task.file);
   gate();
   return {};
 }
 
-Sample read_whole(World& world, const Task& task, const Gate& gate) {
-  if (task.verify) world.spoil(task.size);
-  Opened opened(world, task.file, O_RDONLY | (task.direct ? O_DIRECT : 0));
+Sample read_whole(Fixture& fixture, const Task& task, const Gate& gate) {
+  if (task.verify) fixture.spoil(task.size);
+  Opened opened(fixture, task.file, O_RDONLY | (task.direct ? O_DIRECT : 0));
   const std::uint64_t block = task.block == 0 ? task.size : task.block;
   Stopwatch watch(gate);
   for (unsigned i = 0; i < task.times; ++i) {
     for (std::uint64_t at = 0; at < task.size; at += block) {
       const std::uint64_t size = std::min(block, task.size - at);
       const auto offset = static_cast<off_t>(at);
-      expect(world.calls(), world.calls().read(opened.handle().get(), world.memory(), size, offset, offset), size);
+      expect(fixture.calls(), fixture.calls().read(opened.handle().get(), fixture.memory(), size, offset, offset),
+             size);
     }
   }
   watch.stop();
   opened.close();
   let_threads_finish();
   const Sample sample = watch.sample(task.size * task.times, task.times);
-  if (task.verify) world.compare(task.file, task.size);
+  if (task.verify) fixture.compare(task.file, task.size);
   return sample;
 }
 
-Sample read_on_gpus(World& world, const Task& task, const Gate& gate) {
+Sample read_on_gpus(Fixture& fixture, const Task& task, const Gate& gate) {
   std::vector<Part> parts(task.threads);
   for (unsigned rank = 0; rank < task.threads; ++rank) {
     Part& part = parts[rank];
-    OtherGpu* const other = rank == 0 ? nullptr : &other_gpu(world, rank, task.size);
-    part.gpu = other == nullptr ? &world.gpu() : other->gpu.get();
-    part.memory = other == nullptr ? world.memory() : other->memory;
+    OtherGpu* const other = rank == 0 ? nullptr : &other_gpu(fixture, rank, task.size);
+    part.gpu = other == nullptr ? &fixture.gpu() : other->gpu.get();
+    part.memory = other == nullptr ? fixture.memory() : other->memory;
     part.file = rank_file(task.file, rank, task.depth);
-    if (!task.fresh) world.keep(part.file, O_RDONLY);
-    part.handle = task.fresh ? &part.fresh.emplace(world.calls(), part.file, O_RDONLY) : world.kept(part.file);
+    if (!task.fresh) fixture.keep(part.file, O_RDONLY);
+    part.handle = task.fresh ? &part.fresh.emplace(fixture.calls(), part.file, O_RDONLY) : fixture.kept(part.file);
   }
   std::vector<std::string> failures(parts.size());
   const auto read = [&](std::size_t index) {
@@ -105,7 +106,7 @@ Sample read_on_gpus(World& world, const Task& task, const Gate& gate) {
     try {
       part.gpu->enter();
       for (unsigned i = 0; i < task.times; ++i) {
-        expect(world.calls(), world.calls().read(part.handle->get(), part.memory, task.size, 0, 0), task.size);
+        expect(fixture.calls(), fixture.calls().read(part.handle->get(), part.memory, task.size, 0, 0), task.size);
       }
     } catch (const Failure& failure) {
       failures[index] = failure.what();
@@ -121,33 +122,33 @@ Sample read_on_gpus(World& world, const Task& task, const Gate& gate) {
     if (!failure.empty()) throw Failure(failure);
   }
   for (const Part& part : parts) {
-    if (task.verify) world.compare(part.file, task.size, *part.gpu, part.memory);
+    if (task.verify) fixture.compare(part.file, task.size, *part.gpu, part.memory);
   }
   parts.clear();
   let_threads_finish();
   return watch.sample(task.size * task.times * task.threads, std::uint64_t{task.times} * task.threads);
 }
 
-Sample write_whole(World& world, const Task& task, const Gate& gate) {
+Sample write_whole(Fixture& fixture, const Task& task, const Gate& gate) {
   if (task.fresh) ::unlink(task.file.c_str());
   std::optional<Handle> handle;
-  handle.emplace(world.calls(), task.file, O_RDWR | O_CREAT);
+  handle.emplace(fixture.calls(), task.file, O_RDWR | O_CREAT);
   if (::fsync(handle->fd()) != 0) fail_errno(task.file, "flush it");  // Every overwrite begins with clean pages.
   Stopwatch watch(gate);
-  expect(world.calls(), world.calls().write(handle->get(), world.memory(), task.size, 0, 0), task.size);
+  expect(fixture.calls(), fixture.calls().write(handle->get(), fixture.memory(), task.size, 0, 0), task.size);
   watch.stop();
   handle.reset();
   let_threads_finish();
   const Sample sample = watch.sample(task.size, 1);
-  if (task.verify) world.compare(task.file, task.size);
+  if (task.verify) fixture.compare(task.file, task.size);
   return sample;
 }
 
-Sample copy_pinned(World& world, const Task& task, const Gate& gate) {
+Sample copy_pinned(Fixture& fixture, const Task& task, const Gate& gate) {
   Stopwatch watch(gate);
   for (unsigned i = 0; i < task.times; ++i) {
-    for (std::uint64_t at = 0; at < task.size; at += world.pinned_size()) {
-      world.gpu().to_device(world.memory() + at, world.pinned(), std::min(world.pinned_size(), task.size - at));
+    for (std::uint64_t at = 0; at < task.size; at += fixture.pinned_size()) {
+      fixture.gpu().to_device(fixture.memory() + at, fixture.pinned(), std::min(fixture.pinned_size(), task.size - at));
     }
   }
   watch.stop();
@@ -158,25 +159,25 @@ Sample copy_pinned(World& world, const Task& task, const Gate& gate) {
 // Contest::fresh_processes.
 
 // The process opened its driver before it could be asked anything, and looked at the clocks.
-Sample tell_driver_open(World& world, const Task&, const Gate& gate) {
+Sample tell_driver_open(Fixture& fixture, const Task&, const Gate& gate) {
   gate();
-  return world.driver_open();
+  return fixture.driver_open();
 }
 
-Sample register_first(World& world, const Task& task, const Gate& gate) {
+Sample register_first(Fixture& fixture, const Task& task, const Gate& gate) {
   Stopwatch watch(gate);
-  const Handle handle(world.calls(), task.file, O_RDONLY);
+  const Handle handle(fixture.calls(), task.file, O_RDONLY);
   watch.stop();
   return watch.sample(0, 1);
 }
 
-Sample read_first(World& world, const Task& task, const Gate& gate) {
-  const Handle handle(world.calls(), task.file, O_RDONLY);
+Sample read_first(Fixture& fixture, const Task& task, const Gate& gate) {
+  const Handle handle(fixture.calls(), task.file, O_RDONLY);
   Stopwatch watch(gate);
-  expect(world.calls(), world.calls().read(handle.get(), world.memory(), task.block, 0, 0), task.block);
+  expect(fixture.calls(), fixture.calls().read(handle.get(), fixture.memory(), task.block, 0, 0), task.block);
   watch.stop();
   const Sample sample = watch.sample(task.block, 1);
-  if (task.verify) world.compare(handle.fd(), 0, world.memory(), task.block);
+  if (task.verify) fixture.compare(handle.fd(), 0, fixture.memory(), task.block);
   return sample;
 }
 

@@ -3,7 +3,7 @@
 // The simulator against what can be said without it.
 #include <cmath>
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "model/pcie/flow_level.h"
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

@@ -4,7 +4,7 @@
 // are in the test's output.
 #include <ostream>
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

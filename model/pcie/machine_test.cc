@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "model/pcie/pci_topology.h"
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 #include "topology/test_tree.h"
 
 namespace penstock::model {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "model/pcie/flow_level.h"
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

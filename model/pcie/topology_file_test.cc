@@ -2,7 +2,7 @@
 
 #include "model/pcie/topology_file.h"
 
-#include "model/pcie/test_world.h"
+#include "model/pcie/test_fixture.h"
 
 namespace penstock::model {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fakes/browser.h"
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

@@ -63,8 +63,8 @@ struct Run {
 
   bool takes(const Range& range, std::uint64_t gap) const {
     const std::uint64_t end = offset + bytes;
-    return range.file == file && range.offset >= end && range.offset - end <= gap &&
-           pieces.size() + 2 <= kPiecesMost && range.offset + range.bytes - offset <= kRequestMost;
+    return range.file == file && range.offset >= end && range.offset - end <= gap && pieces.size() + 2 <= kPiecesMost &&
+           range.offset + range.bytes - offset <= kRequestMost;
   }
   void add(std::byte* into, std::uint64_t count) {
     if (!pieces.empty() && static_cast<std::byte*>(pieces.back().iov_base) + pieces.back().iov_len == into) {

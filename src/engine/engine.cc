@@ -50,9 +50,9 @@ Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, 
     : path(&moving), device(target), small(moving, target, shapes.small, budget, &placement),
       large(moving, target, shapes.large, budget, &placement) {}
 
-Engine::Engine(EngineRules rules, const PathWorld& world)
+Engine::Engine(EngineRules rules, const PathEnvironment& environment)
     : rules_(std::move(rules)), shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)),
-      router_(rules_, world), tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
+      router_(rules_, environment), tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
       workers_(rules_.workers, rules_.placement, rules_.looks_out) {
   limit_operations(rules_.operation_max);
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));

@@ -34,7 +34,7 @@ struct Choice {
 
 class Engine {
  public:
-  Engine(EngineRules rules, const PathWorld& world);
+  Engine(EngineRules rules, const PathEnvironment& environment);
   ~Engine();
 
   const Router& router() const { return router_; }

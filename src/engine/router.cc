@@ -22,11 +22,11 @@ bool can_stage(const PathTraits& path) { return path.posix || stages_by_itself(p
 
 }  // namespace
 
-Router::Router(const EngineRules& rules, const PathWorld& world)
-    : rules_(rules), staging_path_(make_staging_path(world)) {
-  for (const PathId path : rules.paths) paths_.push_back(make_path(path, world));
+Router::Router(const EngineRules& rules, const PathEnvironment& environment)
+    : rules_(rules), staging_path_(make_staging_path(environment)) {
+  for (const PathId path : rules.paths) paths_.push_back(make_path(path, environment));
   for (const PathRow& row : kPaths) {
-    if (row.traits.userspace) userspace_paths_.push_back(make_path(row.id, world));
+    if (row.traits.userspace) userspace_paths_.push_back(make_path(row.id, environment));
   }
 }
 

@@ -16,7 +16,7 @@ namespace penstock::core {
 
 class Router {
  public:
-  Router(const EngineRules& rules, const PathWorld& world);
+  Router(const EngineRules& rules, const PathEnvironment& environment);
 
   // Sets path and report. Fails with path_refused.
   Status choose(Flight& flight) const;

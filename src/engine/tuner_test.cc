@@ -57,7 +57,7 @@ double one_is_best(unsigned threads) { return 10.0 / std::sqrt(threads); }
 double four_are_best(unsigned threads) { return 12.0 / (1 + std::abs(std::log2(threads / 4.0))); }
 double all_the_same(unsigned) { return 20.0; }
 
-struct World {
+struct Fixture {
   const char* name;
   double (*gigabytes_a_second)(unsigned);
   unsigned threads_max;
@@ -65,30 +65,30 @@ struct World {
   std::uint64_t mebibytes;  // The most that trials may take.
 };
 
-class WorldTest : public TunerTest, public testing::WithParamInterface<World> {};
+class FixtureTest : public TunerTest, public testing::WithParamInterface<Fixture> {};
 
-TEST_P(WorldTest, TheBestThreadsAreFoundWithinAFewHundredMebibytesAndKept) {
-  const World& world = GetParam();
+TEST_P(FixtureTest, TheBestThreadsAreFoundWithinAFewHundredMebibytesAndKept) {
+  const Fixture& fixture = GetParam();
   for (unsigned round = 0; round < 50; ++round) {
-    Tuner tuner(world.threads_max, kBalanced);
-    const Machine machine{world.gigabytes_a_second, 20'000, 0.2};
+    Tuner tuner(fixture.threads_max, kBalanced);
+    const Machine machine{fixture.gigabytes_a_second, 20'000, 0.2};
     tried_ = 0;
     move(tuner, machine);
     ASSERT_TRUE(tuner.finding(kKind).settled);
-    ASSERT_EQ(tuner.finding(kKind).threads, world.best);
-    ASSERT_LE(tried_, world.mebibytes * kMebibyte);
+    ASSERT_EQ(tuner.finding(kKind).threads, fixture.best);
+    ASSERT_LE(tried_, fixture.mebibytes * kMebibyte);
     for (parts_ = 0; parts_ < 10'000;) {
       move(tuner, machine);
-      ASSERT_EQ(tuner.finding(kKind).threads, world.best) << "after " << parts_ << " parts of round " << round;
+      ASSERT_EQ(tuner.finding(kKind).threads, fixture.best) << "after " << parts_ << " parts of round " << round;
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    , WorldTest,
-    testing::Values(World{"LinkBound9", link_bound, 9, 9, 512}, World{"LinkBound16", link_bound, 16, 8, 768},
-                    World{"CpuBound", cpu_bound, 16, 16, 512}, World{"CpuBound9", cpu_bound, 9, 9, 512},
-                    World{"FourAreBest", four_are_best, 16, 4, 1024}, World{"OneIsBest", one_is_best, 8, 1, 1024}),
+    , FixtureTest,
+    testing::Values(Fixture{"LinkBound9", link_bound, 9, 9, 512}, Fixture{"LinkBound16", link_bound, 16, 8, 768},
+                    Fixture{"CpuBound", cpu_bound, 16, 16, 512}, Fixture{"CpuBound9", cpu_bound, 9, 9, 512},
+                    Fixture{"FourAreBest", four_are_best, 16, 4, 1024}, Fixture{"OneIsBest", one_is_best, 8, 1, 1024}),
     [](const auto& suite) { return std::string(suite.param.name); });
 
 // As measured: 8 threads are the best of 16, and 4 seem better where a part ends before it has begun.

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "fakes/batch_world.h"
+#include "fakes/batch_fixture.h"
 #include "fakes/fake_nvfs.h"
 #include "fakes/fake_peer.h"
 #include "fakes/waiting.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "fakes/batch_world.h"
+#include "fakes/batch_fixture.h"
 #include "fakes/waiting.h"
 #include "frontend/call.h"
 

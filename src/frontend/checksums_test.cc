@@ -36,7 +36,7 @@ std::vector<std::uint32_t> expected(std::span<const std::byte> bytes, std::size_
   return sums;
 }
 
-class ChecksumsWorld : public testing::Test {
+class ChecksumsFixture : public testing::Test {
  protected:
   void use(DeviceSet& devices) {
     checksums_ = std::make_unique<Checksums>(devices);
@@ -93,24 +93,24 @@ class ChecksumsWorld : public testing::Test {
   std::byte* memory_ = nullptr;
 };
 
-TEST_F(ChecksumsWorld, ADeviceThatMakesNoneHasItsBytesCopied) {
+TEST_F(ChecksumsFixture, ADeviceThatMakesNoneHasItsBytesCopied) {
   use(stand_ins_);
   expect_all_right();
 }
 
-TEST_F(ChecksumsWorld, PiecesMayLieAnywhere) {
+TEST_F(ChecksumsFixture, PiecesMayLieAnywhere) {
   use(stand_ins_);
   expect_those_of_scattered_pieces();
 }
 
-TEST_F(ChecksumsWorld, HostMemoryIsLookedAtWhereItIs) {
+TEST_F(ChecksumsFixture, HostMemoryIsLookedAtWhereItIs) {
   Checksums checksums(stand_ins_);
   std::vector<std::uint32_t> sums(3);
   ASSERT_TRUE(checksums.make(bytes_.data() + 1, 2'500'000, 1 << 20, sums).ok());
   EXPECT_EQ(sums, expected(std::span(bytes_).subspan(1, 2'500'000), 1 << 20));
 }
 
-class ChecksumsOfAGpu : public ChecksumsWorld {
+class ChecksumsOfAGpu : public ChecksumsFixture {
  protected:
   void SetUp() override {
     std::string why_not;
@@ -118,7 +118,7 @@ class ChecksumsOfAGpu : public ChecksumsWorld {
     use(*devices_);
   }
   void TearDown() override {
-    ChecksumsWorld::TearDown();
+    ChecksumsFixture::TearDown();
     devices_.reset();
   }
   template <typename... Arguments>

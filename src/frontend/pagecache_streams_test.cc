@@ -137,7 +137,7 @@ class PagecacheStreamsTest : public testing::TestWithParam<bool> {
   Outcome outcome_;
 };
 INSTANTIATE_TEST_SUITE_P(On, PagecacheStreamsTest, testing::Bool(),
-                         [](const auto& world) { return world.param ? "FakeCuda" : "HostStandIn"; });
+                         [](const auto& fixture) { return fixture.param ? "FakeCuda" : "HostStandIn"; });
 
 TEST_P(PagecacheStreamsTest, WhatIsRegisteredIsTakenFromThePagesWhereverItLies) {
   expect_read(64u << 10, 12'345, PathId::pagecache);

@@ -3,7 +3,7 @@
 // Requests on streams that cannot be, go wrong, or find that what they need is gone.
 #include <thread>
 
-#include "fakes/stream_world.h"
+#include "fakes/stream_fixture.h"
 #include "frontend/call.h"
 
 namespace penstock::core {

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "fakes/stream_world.h"
+#include "fakes/stream_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::core {

@@ -2,7 +2,7 @@
 
 // Requests on streams that have nothing else to do, so that they are there already when the call comes; and requests
 // that are cut, on such streams and on others.
-#include "fakes/stream_world.h"
+#include "fakes/stream_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::core {

@@ -8,21 +8,21 @@
 #include <algorithm>
 #include <string>
 
-#include "fakes/batch_world.h"
+#include "fakes/batch_fixture.h"
 
 namespace penstock::core {
 namespace {
 
 using Pieces = std::vector<MemoryPiece>;
 
-class VectoredWorld : public BatchTest {
+class VectoredFixture : public BatchTest {
  protected:
   static constexpr std::uint64_t kFileBytes = 64u << 20;
 
-  VectoredWorld() {
+  VectoredFixture() {
     for (std::size_t i = 0; i < kFileBytes; ++i) storage_->content[i] = content_at(i);
   }
-  ~VectoredWorld() override {
+  ~VectoredFixture() override {
     barrier_.open();
     frontends_.reset();  // Before its memory goes.
   }
@@ -49,7 +49,7 @@ class VectoredWorld : public BatchTest {
 
 enum class As { call, request };
 
-class VectoredTest : public VectoredWorld, public testing::WithParamInterface<As> {
+class VectoredTest : public VectoredFixture, public testing::WithParamInterface<As> {
  protected:
   Outcome move(Op op, std::int64_t offset, const Pieces& pieces) {
     const BatchEntry wanted = entry(op, offset, pieces);
@@ -155,7 +155,7 @@ TEST_P(VectoredTest, WhatCannotBeIsRefusedBeforeAnythingMoves) {
 
 // ---- In a batch ----------------------------------------------------------------------------------------------------
 
-class VectoredRequestTest : public VectoredWorld {
+class VectoredRequestTest : public VectoredFixture {
  protected:
   // More pieces than threads, each of which keeps a thread busy.
   Pieces large_pieces() {

@@ -4,8 +4,8 @@
 
 namespace penstock::core {
 
-#define PENSTOCK_DECLARE(id, ...)                           \
-  std::unique_ptr<Path> make_##id##_path(const PathWorld&); \
+#define PENSTOCK_DECLARE(id, ...)                                 \
+  std::unique_ptr<Path> make_##id##_path(const PathEnvironment&); \
   Reason id##_outlook(const PathSettings&);
 PENSTOCK_PATHS(PENSTOCK_DECLARE)
 #undef PENSTOCK_DECLARE
@@ -13,7 +13,7 @@ PENSTOCK_PATHS(PENSTOCK_DECLARE)
 namespace {
 
 struct Maker {
-  std::unique_ptr<Path> (*make)(const PathWorld&);
+  std::unique_ptr<Path> (*make)(const PathEnvironment&);
   Reason (*outlook)(const PathSettings&);
 };
 
@@ -25,10 +25,12 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::unique_ptr<Path> make_path(PathId path, const PathWorld& world) { return kMakers[place_of(path)].make(world); }
+std::unique_ptr<Path> make_path(PathId path, const PathEnvironment& environment) {
+  return kMakers[place_of(path)].make(environment);
+}
 
 Reason outlook_of(PathId path, const PathSettings& settings) { return kMakers[place_of(path)].outlook(settings); }
 
-std::unique_ptr<Path> make_staging_path(const PathWorld& world) { return make_host_path(world); }
+std::unique_ptr<Path> make_staging_path(const PathEnvironment& environment) { return make_host_path(environment); }
 
 }  // namespace penstock::core

@@ -2,7 +2,7 @@
 
 // Makes the paths of the one table (core/paths.h). Each folder has, for the row ID, two functions:
 //
-//   std::unique_ptr<Path> make_ID_path(const PathWorld& world);
+//   std::unique_ptr<Path> make_ID_path(const PathEnvironment& environment);
 //   Reason ID_outlook(const PathSettings& settings);  // What is certain to stand in its way here; none: it may serve.
 #pragma once
 
@@ -14,15 +14,15 @@
 
 namespace penstock::core {
 
-struct PathWorld {
+struct PathEnvironment {
   Storage& storage;
   DeviceSet& devices;
   const PathSettings& settings;
 };
 
-std::unique_ptr<Path> make_path(PathId path, const PathWorld& world);
+std::unique_ptr<Path> make_path(PathId path, const PathEnvironment& environment);
 Reason outlook_of(PathId path, const PathSettings& settings);
 // Between files and the staging memory of requests on streams, whatever their path.
-std::unique_ptr<Path> make_staging_path(const PathWorld& world);
+std::unique_ptr<Path> make_staging_path(const PathEnvironment& environment);
 
 }  // namespace penstock::core

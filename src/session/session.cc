@@ -18,7 +18,7 @@ constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::int64_t>::max();
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
     : config_(config), storage_(std::move(storage)), devices_(std::move(devices)), descriptors_(*storage_) {
   const PathSettings settings = path_settings(config_);
-  engine_ = std::make_unique<Engine>(engine_rules(config_), PathWorld{*storage_, *devices_, settings});
+  engine_ = std::make_unique<Engine>(engine_rules(config_), PathEnvironment{*storage_, *devices_, settings});
 }
 
 Session::~Session() {

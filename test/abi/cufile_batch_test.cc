@@ -7,11 +7,11 @@
 #include <memory>
 #include <thread>
 
-#include "cufile_world.h"
+#include "cufile_fixture.h"
 
 namespace {
 
-class CufileBatchTest : public CufileWorld {
+class CufileBatchTest : public CufileFixture {
  protected:
   static constexpr std::size_t kPiece = 4096;
 

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "cufile_world.h"
+#include "cufile_fixture.h"
 
 namespace {
 
@@ -58,17 +58,17 @@ bool run_batch(CUfileHandle_t handle, char* memory) {
 
 // ---- Canceled threads ----------------------------------------------------------------------------------------------
 
-class CanceledThreadTest : public CufileWorld {
+class CanceledThreadTest : public CufileFixture {
  protected:
   static constexpr unsigned kThreads = 20;
 
   void SetUp() override {
-    CufileWorld::SetUp();
+    CufileFixture::SetUp();
     ::alarm(kPatienceSeconds);
   }
   void TearDown() override {
     ::alarm(0);
-    CufileWorld::TearDown();
+    CufileFixture::TearDown();
   }
 
   // Threads that do it again and again, each canceled in the midst.

@@ -5,13 +5,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cufile_world.h"
+#include "cufile_fixture.h"
 
 namespace {
 
 // ---- Vectors -------------------------------------------------------------------------------------------------------
 
-class CufileVectorTest : public CufileWorld {};
+class CufileVectorTest : public CufileFixture {};
 
 TEST_F(CufileVectorTest, ScattersOneRangeOverHostAndDeviceMemory) {
   std::vector<char> host(10'000, '-');
@@ -96,7 +96,7 @@ ssize_t write_memory(const void* handle, const char* memory, size_t size, off_t 
   return static_cast<ssize_t>(size);
 }
 
-class CufileUserspaceTest : public CufileWorld {
+class CufileUserspaceTest : public CufileFixture {
  protected:
   CUfileError_t register_file(MemoryFile& file, const CUfileFSOps_t* calls, CUfileHandle_t& handle) {
     CUfileDescr_t descr{};
@@ -196,7 +196,7 @@ TEST_F(CufileUserspaceTest, ItsErrorsArriveAndADeregisteredFileIsNone) {
 
 // ---- The machine ---------------------------------------------------------------------------------------------------
 
-class CufileMachineTest : public CufileWorld {};
+class CufileMachineTest : public CufileFixture {};
 
 TEST_F(CufileMachineTest, P2pFlagsAreKeptByKind) {
 #if defined(__aarch64__)

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "cufile_world.h"
+#include "cufile_fixture.h"
 
 namespace {
 

@@ -5,14 +5,14 @@
 #include <cstring>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
 
 constexpr std::size_t kEach = 16 * kKib;
 
-CUfileBatchHandle_t set_up(World& w, unsigned capacity) {
+CUfileBatchHandle_t set_up(Fixture& w, unsigned capacity) {
   CUfileBatchHandle_t batch = nullptr;
   w.must("set up", w.cuFileBatchIOSetUp(&batch, capacity));
   return batch;
@@ -29,7 +29,7 @@ std::vector<CUfileIOParams_t> entries(CUfileOpcode_t opcode, CUfileHandle_t hand
   return all;
 }
 
-CUfileError_t submit(World& w, CUfileBatchHandle_t batch, std::vector<CUfileIOParams_t>& all) {
+CUfileError_t submit(Fixture& w, CUfileBatchHandle_t batch, std::vector<CUfileIOParams_t>& all) {
   return w.cuFileBatchIOSubmit(batch, static_cast<unsigned>(all.size()), all.data(), 0);
 }
 
@@ -37,7 +37,7 @@ CUfileError_t submit(World& w, CUfileBatchHandle_t batch, std::vector<CUfileIOPa
 
 TABLE() {
   for (unsigned capacity : {0U, 1U, 2U, 127U, 128U, 129U, 200U, 255U, 256U, 257U, 1024U, 0x80000000U, 0xFFFFFFFFU}) {
-    add("batch.set_up." + std::to_string(capacity), [capacity](World& w) {
+    add("batch.set_up." + std::to_string(capacity), [capacity](Fixture& w) {
       w.must("open", w.cuFileDriverOpen());
       CUfileBatchHandle_t batch = nullptr;
       w.tell("set up", w.cuFileBatchIOSetUp(&batch, capacity));
@@ -48,7 +48,7 @@ TABLE() {
   for (unsigned capacity : {8U, 9U, 128U, 200U, 256U}) {
     add(
         "batch.set_up.io_batchsize_8." + std::to_string(capacity),
-        [capacity](World& w) {
+        [capacity](Fixture& w) {
           w.must("open", w.cuFileDriverOpen());
           CUfileBatchHandle_t batch = nullptr;
           w.tell("set up", w.cuFileBatchIOSetUp(&batch, capacity));
@@ -56,7 +56,7 @@ TABLE() {
         Setup{.json = R"({"properties": {"io_batchsize": 8, "allow_compat_mode": true}})"});
     add(
         "batch.set_up.io_batchsize_256." + std::to_string(capacity),
-        [capacity](World& w) {
+        [capacity](Fixture& w) {
           w.must("open", w.cuFileDriverOpen());
           CUfileBatchHandle_t batch = nullptr;
           w.tell("set up", w.cuFileBatchIOSetUp(&batch, capacity));
@@ -127,7 +127,7 @@ TABLE() {
   for (const Row& row : kRows) {
     for (const unsigned count : {1U, 8U, 128U}) {
       const std::string suffix = std::string(row.name) + "." + std::to_string(count);
-      add("batch.read." + suffix, [&row, count](World& w) {
+      add("batch.read." + suffix, [&row, count](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", count * kEach, row.flags));
         Memory memory(w, row.kind, count * kEach);
         if (row.registered) w.must("register buffer", w.cuFileBufRegister(memory.base(), memory.size(), 0));
@@ -142,7 +142,7 @@ TABLE() {
         w.say("memory: %s", compare_memory(memory, 0, count * kEach, 1, 0));
         w.cuFileBatchIODestroy(batch);
       });
-      add("batch.write." + suffix, [&row, count](World& w) {
+      add("batch.write." + suffix, [&row, count](Fixture& w) {
         const int fd = w.file("a", count * kEach, row.flags);
         const CUfileHandle_t handle = w.handle(fd);
         Memory memory(w, row.kind, count * kEach);
@@ -184,7 +184,7 @@ CASE("batch.mixed.directions_files_memories") {
 TABLE() {
   for (Kind kind : {Kind::host, Kind::gpu}) {
     for (const bool direct : {false, true}) {
-      add(std::string("batch.odd.") + name_of(kind) + (direct ? ".direct" : ".buffered"), [=](World& w) {
+      add(std::string("batch.odd.") + name_of(kind) + (direct ? ".direct" : ".buffered"), [=](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", 10000, O_RDWR | (direct ? O_DIRECT : 0)));
         Memory memory(w, kind, kMib);
         std::vector<CUfileIOParams_t> all = {entry(CUFILE_READ, handle, memory.base(), 0, 0, 0, 1),
@@ -199,7 +199,7 @@ TABLE() {
         w.say("short: %s", memory.get(0, 1808) == pattern(1, 8192, 1808) ? "equal" : "differs");
         w.say("uneven: %s", memory.get(65536 + 7, 513) == pattern(1, 1, 513) ? "equal" : "differs");
       });
-      add(std::string("batch.one_mib_entries.") + name_of(kind) + (direct ? ".direct" : ".buffered"), [=](World& w) {
+      add(std::string("batch.one_mib_entries.") + name_of(kind) + (direct ? ".direct" : ".buffered"), [=](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", 8 * kMib, O_RDWR | (direct ? O_DIRECT : 0)));
         Memory memory(w, kind, 8 * kMib);
         std::vector<CUfileIOParams_t> all;
@@ -257,7 +257,7 @@ TABLE() {
   };
   for (const Row& row : kRows) {
     for (Kind kind : {Kind::host, Kind::gpu}) {
-      add(std::string("batch.spoiled.") + row.name + "." + name_of(kind), [&row, kind](World& w) {
+      add(std::string("batch.spoiled.") + row.name + "." + name_of(kind), [&row, kind](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", 8 * kEach));
         Memory memory(w, kind, 3 * kEach);
         w.must("register buffer", w.cuFileBufRegister(memory.base(), memory.size(), 0));
@@ -294,7 +294,7 @@ CASE("batch.submit.null_entries") { w.tell("submit", w.cuFileBatchIOSubmit(set_u
 CASE("batch.submit.no_entries_and_null") { w.tell("submit", w.cuFileBatchIOSubmit(set_up(w, 4), 0, nullptr, 0)); }
 TABLE() {
   for (unsigned flags : {1U, 2U, 0x80000000U, 0xFFFFFFFFU}) {
-    add("batch.submit.flags." + std::to_string(flags), [flags](World& w) {
+    add("batch.submit.flags." + std::to_string(flags), [flags](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", kEach));
       Memory memory(w, Kind::host, kEach);
       const CUfileBatchHandle_t batch = set_up(w, 4);

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::size_t kEach = 16 * kKib;
 
 // A batch of `count` reads, submitted.
 struct Work {
-  Work(World& w, unsigned capacity, unsigned count, Kind kind = Kind::host, std::size_t each = kEach)
+  Work(Fixture& w, unsigned capacity, unsigned count, Kind kind = Kind::host, std::size_t each = kEach)
       : handle(w.handle(w.file("a", count * each))), memory(w, kind, count * each) {
     w.must("set up", w.cuFileBatchIOSetUp(&batch, capacity));
     for (unsigned i = 0; i < count; ++i) {
@@ -34,7 +34,8 @@ struct Work {
 void let_all_be_done() { ::usleep(5'000'000); }
 
 // One call, and what came of it: events only counted, as their order is free.
-unsigned ask(World& w, const char* step, CUfileBatchHandle_t batch, unsigned least, unsigned room, timespec* patience) {
+unsigned ask(Fixture& w, const char* step, CUfileBatchHandle_t batch, unsigned least, unsigned room,
+             timespec* patience) {
   std::vector<CUfileIOEvents_t> events(std::max(room, 1U));
   unsigned number = room;
   w.tell(step, w.cuFileBatchIOGetStatus(batch, least, &number, events.data(), patience));
@@ -139,7 +140,7 @@ TABLE() {
   };
   static constexpr Row kRows[] = {{"negative", {-1, 0}}, {"negative_ns", {0, -1}}, {"too_many_ns", {0, 2'000'000'000}}};
   for (const Row& row : kRows) {
-    add(std::string("status.patience.") + row.name, [&row](World& w) {
+    add(std::string("status.patience.") + row.name, [&row](Fixture& w) {
       Work work(w, 8, 2);
       timespec patience = row.patience;
       let_all_be_done();
@@ -211,7 +212,7 @@ CASE("reuse.after_cancel") {
 
 TABLE() {
   for (Kind kind : {Kind::host, Kind::gpu}) {
-    add(std::string("cancel.in_flight.") + name_of(kind), [kind](World& w) {
+    add(std::string("cancel.in_flight.") + name_of(kind), [kind](Fixture& w) {
       Work work(w, 64, 32, kind, kMib);
       w.tell("cancel", w.cuFileBatchIOCancel(work.batch));
       std::size_t strange = 0;
@@ -219,30 +220,30 @@ TABLE() {
       for (const auto& event : events) strange += event.status != CUFILE_COMPLETE && event.status != CUFILE_CANCELED;
       w.say("events: %zu other than complete or canceled: %zu", events.size(), strange);
     });
-    add(std::string("cancel.then_wait_forever.") + name_of(kind), [kind](World& w) {
+    add(std::string("cancel.then_wait_forever.") + name_of(kind), [kind](Fixture& w) {
       Work work(w, 64, 32, kind, kMib);
       w.tell("cancel", w.cuFileBatchIOCancel(work.batch));
       w.say("number: %u", ask(w, "status", work.batch, 32, 32, nullptr));
     });
-    add(std::string("destroy.in_flight.") + name_of(kind), [kind](World& w) {
+    add(std::string("destroy.in_flight.") + name_of(kind), [kind](Fixture& w) {
       Work work(w, 64, 32, kind, kMib);
       w.cuFileBatchIODestroy(work.batch);
       w.say("came back");
       Memory other(w, kind, 4096);
       w.tell("read after it", w.cuFileRead(work.handle, other.base(), 4096, 0, 0));
     });
-    add(std::string("destroy.unreaped.") + name_of(kind), [kind](World& w) {
+    add(std::string("destroy.unreaped.") + name_of(kind), [kind](Fixture& w) {
       Work work(w, 8, 8, kind);
       let_all_be_done();
       w.cuFileBatchIODestroy(work.batch);
       w.say("came back");
     });
-    add(std::string("close.batch_in_flight.") + name_of(kind), [kind](World& w) {
+    add(std::string("close.batch_in_flight.") + name_of(kind), [kind](Fixture& w) {
       Work work(w, 64, 32, kind, kMib);
       w.tell("close", w.cuFileDriverClose_v2());
       w.say("use count: %ld", w.cuFileUseCount());
     });
-    add(std::string("close.batch_alive_then_used.") + name_of(kind), [kind](World& w) {
+    add(std::string("close.batch_alive_then_used.") + name_of(kind), [kind](Fixture& w) {
       Work work(w, 8, 4, kind);
       w.say("reaped: %zu", reap(w, work.batch, 4).size());
       w.tell("close", w.cuFileDriverClose_v2());
@@ -252,7 +253,7 @@ TABLE() {
       w.cuFileBatchIODestroy(work.batch);
       w.say("destroyed");
     });
-    add(std::string("deregister.handle_of_batch_in_flight.") + name_of(kind), [kind](World& w) {
+    add(std::string("deregister.handle_of_batch_in_flight.") + name_of(kind), [kind](Fixture& w) {
       Work work(w, 64, 32, kind, kMib);
       w.cuFileHandleDeregister(work.handle);
       w.say("came back, reaped: %zu", reap(w, work.batch, 32).size());
@@ -277,7 +278,7 @@ CASE("cancel.cookies_and_results") {
 
 TABLE() {
   for (Kind kind : {Kind::host, Kind::gpu}) {
-    add(std::string("many.32_batches_of_128_from_16_threads.") + name_of(kind), [kind](World& w) {
+    add(std::string("many.32_batches_of_128_from_16_threads.") + name_of(kind), [kind](Fixture& w) {
       constexpr std::size_t kSmall = 4096;
       const CUfileHandle_t handle = w.handle(w.file("a", 128 * kSmall));
       Memory memory(w, kind, 32 * 128 * kSmall);

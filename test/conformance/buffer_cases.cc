@@ -6,7 +6,7 @@
 #include <climits>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::size_t kSize = 64 * kKib;
 TABLE() {
   for (Kind kind : kKinds) {
     const std::string name = name_of(kind);
-    add("buffer.register." + name, [kind](World& w) {
+    add("buffer.register." + name, [kind](Fixture& w) {
       Memory memory(w, kind, kSize);
       w.tell("register", w.cuFileBufRegister(memory.base(), kSize, 0));
       w.tell("again", w.cuFileBufRegister(memory.base(), kSize, 0));
@@ -28,7 +28,7 @@ TABLE() {
       w.tell("register once more", w.cuFileBufRegister(memory.base(), kSize, 0));
     });
     for (const bool registered : {false, true}) {
-      add("buffer.transfer." + std::string(registered ? "registered." : "plain.") + name, [=](World& w) {
+      add("buffer.transfer." + std::string(registered ? "registered." : "plain.") + name, [=](Fixture& w) {
         const int fd = w.file("a", 2 * kSize);
         const CUfileHandle_t handle = w.handle(fd);
         Memory memory(w, kind, kSize);
@@ -40,7 +40,7 @@ TABLE() {
         w.say("file: %s", compare_file(fd, 2 * kSize, 8192, kSize));
       });
     }
-    add("buffer.beyond.registered." + name, [kind](World& w) {
+    add("buffer.beyond.registered." + name, [kind](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 4 * kSize));
       Memory memory(w, kind, 2 * kSize);
       w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
@@ -50,7 +50,7 @@ TABLE() {
       w.tell("nothing at the end", w.cuFileRead(handle, memory.base(), 0, 0, kSize));
       w.tell("write", w.cuFileWrite(handle, memory.base(), kSize + 1, 0, 0));
     });
-    add("buffer.inside_registration." + name, [kind](World& w) {
+    add("buffer.inside_registration." + name, [kind](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 4 * kSize));
       Memory memory(w, kind, 2 * kSize);
       w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
@@ -58,14 +58,14 @@ TABLE() {
       w.say("memory: %s", compare_memory(memory, 4096, 4096, 1, 4096));
       w.tell("past the registration", w.cuFileRead(handle, memory.at(4096), kSize, 0, 0));
     });
-    add("buffer.past_the_allocation." + name, [kind](World& w) {
+    add("buffer.past_the_allocation." + name, [kind](Fixture& w) {
       if (kind == Kind::host || kind == Kind::mapped) w.skip("host ranges are not known to anybody");
       Memory memory(w, kind, 2 * kMib);
       w.tell("register one too many", w.cuFileBufRegister(memory.base(), 2 * kMib + 1, 0));
       w.tell("register far too many", w.cuFileBufRegister(memory.base(), 64 * kMib, 0));
       w.tell("register the tail and more", w.cuFileBufRegister(memory.at(2 * kMib - 4096), 8192, 0));
     });
-    add("buffer.freed_while_registered." + name, [kind](World& w) {
+    add("buffer.freed_while_registered." + name, [kind](Fixture& w) {
       if (kind == Kind::vmm) w.skip("not freed here");
       Memory memory(w, kind, kSize);
       w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
@@ -120,7 +120,7 @@ CASE("buffer.huge_length.gpu") {
 TABLE() {
   for (int flags : {1, 2, 3, 4, 0x100, -1, INT_MAX}) {
     for (Kind kind : {Kind::gpu, Kind::host}) {
-      add("buffer.flags." + std::to_string(flags) + "." + name_of(kind), [=](World& w) {
+      add("buffer.flags." + std::to_string(flags) + "." + name_of(kind), [=](Fixture& w) {
         Memory memory(w, kind, 4096);
         w.tell("register", w.cuFileBufRegister(memory.base(), 4096, flags));
       });

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The configuration file and the environment: what is accepted, what a broken one does, what the switches mean.
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
 
-void tell_bool(World& w, const char* step, CUFileBoolConfigParameter_t parameter) {
+void tell_bool(Fixture& w, const char* step, CUFileBoolConfigParameter_t parameter) {
   bool value = false;
   const CUfileError_t outcome = w.cuFileGetParameterBool(parameter, &value);
   if (outcome.err == CU_FILE_SUCCESS) w.say("%s: %d", step, value);
   else w.tell(step, outcome);
 }
-void tell_size(World& w, const char* step, CUFileSizeTConfigParameter_t parameter) {
+void tell_size(Fixture& w, const char* step, CUFileSizeTConfigParameter_t parameter) {
   std::size_t value = 0;
   const CUfileError_t outcome = w.cuFileGetParameterSizeT(parameter, &value);
   if (outcome.err == CU_FILE_SUCCESS) w.say("%s: %zu", step, value);
@@ -20,7 +20,7 @@ void tell_size(World& w, const char* step, CUFileSizeTConfigParameter_t paramete
 }
 
 // What a program sees of a configuration.
-void look(World& w) {
+void look(Fixture& w) {
   if (w.tell("open", w.cuFileDriverOpen()).err != CU_FILE_SUCCESS) return;
   tell_bool(w, "allow compat", CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE);
   tell_bool(w, "force compat", CUFILE_PARAM_FORCE_COMPAT_MODE);
@@ -32,7 +32,7 @@ void look(World& w) {
 }
 
 // Every kind of transfer under a configuration.
-void transfer(World& w) {
+void transfer(Fixture& w) {
   if (w.tell("open", w.cuFileDriverOpen()).err != CU_FILE_SUCCESS) return;
   const int fd = w.file("a", 65536);
   CUfileHandle_t handle = nullptr;

@@ -7,14 +7,14 @@
 #include <cstring>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
 
-void tell_count(World& w) { w.say("use count: %ld", w.cuFileUseCount()); }
+void tell_count(Fixture& w) { w.say("use count: %ld", w.cuFileUseCount()); }
 
-void tell_properties(World& w) {
+void tell_properties(Fixture& w) {
   CUfileDrvProps_t p;
   std::memset(&p, 0xEE, sizeof(p));
   if (w.tell("properties", w.cuFileDriverGetProperties(&p)).err != CU_FILE_SUCCESS) return;
@@ -280,7 +280,7 @@ CASE("driver.properties.from_json", Setup{.json = R"({"properties": {"max_direct
   tell_properties(w);
 }
 
-using SizeSetter = CUfileError_t (*)(World&, std::size_t);
+using SizeSetter = CUfileError_t (*)(Fixture&, std::size_t);
 
 TABLE() {
   struct Row {
@@ -288,18 +288,18 @@ TABLE() {
     SizeSetter set;
   };
   const Row setters[] = {
-      {"max_direct_io_size", [](World& w, std::size_t kib) { return w.cuFileDriverSetMaxDirectIOSize(kib); }},
-      {"max_cache_size", [](World& w, std::size_t kib) { return w.cuFileDriverSetMaxCacheSize(kib); }},
-      {"max_pinned_mem_size", [](World& w, std::size_t kib) { return w.cuFileDriverSetMaxPinnedMemSize(kib); }},
-      {"poll_mode_threshold", [](World& w, std::size_t kib) { return w.cuFileDriverSetPollMode(true, kib); }},
+      {"max_direct_io_size", [](Fixture& w, std::size_t kib) { return w.cuFileDriverSetMaxDirectIOSize(kib); }},
+      {"max_cache_size", [](Fixture& w, std::size_t kib) { return w.cuFileDriverSetMaxCacheSize(kib); }},
+      {"max_pinned_mem_size", [](Fixture& w, std::size_t kib) { return w.cuFileDriverSetMaxPinnedMemSize(kib); }},
+      {"poll_mode_threshold", [](Fixture& w, std::size_t kib) { return w.cuFileDriverSetPollMode(true, kib); }},
   };
   for (const Row& row : setters) {
     const SizeSetter set = row.set;
-    add(std::string("driver.set.") + row.name + ".closed", [set](World& w) {
+    add(std::string("driver.set.") + row.name + ".closed", [set](Fixture& w) {
       w.tell("set", set(w, 1024));
       tell_count(w);
     });
-    add(std::string("driver.set.") + row.name + ".values", [set](World& w) {
+    add(std::string("driver.set.") + row.name + ".values", [set](Fixture& w) {
       w.must("open", w.cuFileDriverOpen());
       for (std::size_t kib : {std::size_t{0}, std::size_t{1}, std::size_t{4}, std::size_t{63}, std::size_t{64},
                               std::size_t{65}, std::size_t{1023}, std::size_t{1024}, std::size_t{16384},

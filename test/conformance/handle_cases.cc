@@ -10,12 +10,12 @@
 #include <cstring>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
 
-void register_and_tell(World& w, int fd) {
+void register_and_tell(Fixture& w, int fd) {
   CUfileHandle_t handle = nullptr;
   const CUfileError_t outcome = w.tell("register", w.register_fd(fd, &handle));
   w.say("handle: %s", handle == nullptr ? "null" : "given");
@@ -52,7 +52,7 @@ constexpr Flags kFlags[] = {
 TABLE() {
   for (const Flags& row : kFlags) {
     const int flags = row.flags;
-    add(std::string("handle.flags.") + row.name, [flags](World& w) {
+    add(std::string("handle.flags.") + row.name, [flags](Fixture& w) {
       const int fd = w.file("a", 8192, flags);
       CUfileHandle_t handle = nullptr;
       if (w.tell("register", w.register_fd(fd, &handle)).err != CU_FILE_SUCCESS) return;
@@ -76,7 +76,7 @@ CASE("handle.directory") { register_and_tell(w, open(w.folder().c_str(), O_RDONL
 TABLE() {
   for (const char* device : {"/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"}) {
     add(std::string("handle.device.") + (device + 5),
-        [device](World& w) { register_and_tell(w, open(device, O_RDWR)); });
+        [device](Fixture& w) { register_and_tell(w, open(device, O_RDWR)); });
   }
   return true;
 }
@@ -157,7 +157,7 @@ CASE("handle.immutable_inode") {
 
 TABLE() {
   for (int fd : {-1, -2, 800, INT_MAX, INT_MIN}) {
-    add("handle.descriptor." + std::to_string(fd), [fd](World& w) { register_and_tell(w, fd); });
+    add("handle.descriptor." + std::to_string(fd), [fd](Fixture& w) { register_and_tell(w, fd); });
   }
   return true;
 }
@@ -167,7 +167,7 @@ CASE("handle.descriptor.closed") {
   register_and_tell(w, fd);
 }
 CASE("handle.null_out") {
-  CUfileDescr_t description = World::describe(w.file("a", 4096));
+  CUfileDescr_t description = Fixture::describe(w.file("a", 4096));
   w.tell("register", w.cuFileHandleRegister(nullptr, &description));
 }
 CASE("handle.null_description") {
@@ -178,8 +178,8 @@ CASE("handle.null_both") { w.tell("register", w.cuFileHandleRegister(nullptr, nu
 
 TABLE() {
   for (int type : {0, 2, 4, 77, -1}) {
-    add("handle.type." + std::to_string(type), [type](World& w) {
-      CUfileDescr_t description = World::describe(w.file("a", 4096));
+    add("handle.type." + std::to_string(type), [type](Fixture& w) {
+      CUfileDescr_t description = Fixture::describe(w.file("a", 4096));
       std::memcpy(&description.type, &type, sizeof(type));
       CUfileHandle_t handle = nullptr;
       w.tell("register", w.cuFileHandleRegister(&handle, &description));
@@ -189,7 +189,7 @@ TABLE() {
 }
 CASE("handle.fd_with_operations_table") {
   const CUfileFSOps_t operations = {};
-  CUfileDescr_t description = World::describe(w.file("a", 4096));
+  CUfileDescr_t description = Fixture::describe(w.file("a", 4096));
   description.fs_ops = &operations;
   CUfileHandle_t handle = nullptr;
   w.tell("register", w.cuFileHandleRegister(&handle, &description));
@@ -349,8 +349,8 @@ ssize_t served_write(const void*, const char*, std::size_t size, off_t, const cu
   ++calls;
   return static_cast<ssize_t>(size);
 }
-CUfileDescr_t user_space(World& w, const CUfileFSOps_t* operations) {
-  CUfileDescr_t description = World::describe(0);
+CUfileDescr_t user_space(Fixture& w, const CUfileFSOps_t* operations) {
+  CUfileDescr_t description = Fixture::describe(0);
   description.type = CU_FILE_HANDLE_TYPE_USERSPACE_FS;
   description.handle.handle = &w;
   description.fs_ops = operations;
@@ -370,7 +370,7 @@ CASE("handle.user_space.null_handle") {
   w.tell("register", w.cuFileHandleRegister(&handle, &description));
 }
 
-void use_user_space(World& w, Kind kind, const CUfileFSOps_t& operations) {
+void use_user_space(Fixture& w, Kind kind, const CUfileFSOps_t& operations) {
   CUfileDescr_t description = user_space(w, &operations);
   CUfileHandle_t handle = nullptr;
   w.must("register", w.cuFileHandleRegister(&handle, &description));

@@ -55,7 +55,7 @@ bool understand(int count, char** words, Wishes& wishes) {
 
 // Asked in a child, like everything that loads the library or CUDA.
 Case machine_case() {
-  return {"machine", {}, [](World& w) {
+  return {"machine", {}, [](Fixture& w) {
             int version = 0;
             w.cuFileGetVersion(&version);
             w.say("version %d", version);

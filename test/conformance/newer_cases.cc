@@ -4,7 +4,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
@@ -16,7 +16,7 @@ Enum number(int value) {
   return result;
 }
 
-void tell_flags(World& w, const char* step, int which) {
+void tell_flags(Fixture& w, const char* step, int which) {
   auto flags = number<CUfileP2PFlags_t>(77);
   if (w.tell(step, w.cuFileDriverGetP2PFlags(number<CUfileDriverStatusFlags_t>(which), &flags)).err == CU_FILE_SUCCESS)
     w.say("flags: 0x%x", static_cast<unsigned>(flags));
@@ -24,7 +24,7 @@ void tell_flags(World& w, const char* step, int which) {
 
 TABLE() {
   for (int flags : {0, 1, 2, 4, 8, 16, 3, -1}) {
-    add("p2p.set_" + std::to_string(flags), [flags](World& w) {
+    add("p2p.set_" + std::to_string(flags), [flags](Fixture& w) {
       const auto which = CU_FILE_NVME_SUPPORTED;
       tell_flags(w, "before", which);
       w.tell("set", w.cuFileDriverSetP2PFlags(which, number<CUfileP2PFlags_t>(flags)));
@@ -39,7 +39,7 @@ TABLE() {
     });
   }
   for (int which : {0, 1, 9, 10, 13, 14, -1}) {
-    add("p2p.which_" + std::to_string(which), [which](World& w) {
+    add("p2p.which_" + std::to_string(which), [which](Fixture& w) {
       tell_flags(w, "get", which);
       w.tell("set", w.cuFileDriverSetP2PFlags(number<CUfileDriverStatusFlags_t>(which), number<CUfileP2PFlags_t>(1)));
     });
@@ -68,7 +68,7 @@ TABLE() {
                                              : path == std::string("/") ? "root"
                                              : path == std::string(".") ? "here"
                                                                         : "missing_folder"),
-        [path](World& w) { w.tell("export", w.cuFileExportPCIeTopology(path)); });
+        [path](Fixture& w) { w.tell("export", w.cuFileExportPCIeTopology(path)); });
   }
   return true;
 }
@@ -78,7 +78,7 @@ CASE("topology.null_path") { w.tell("export", w.cuFileExportPCIeTopology(nullptr
 
 TABLE() {
   for (Kind kind : {Kind::host, Kind::gpu}) {
-    add(std::string("vector.read.") + name_of(kind), [kind](World& w) {
+    add(std::string("vector.read.") + name_of(kind), [kind](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 65536));
       Memory memory(w, kind, 65536);
       const CUfileIOVec_t pieces[] = {
@@ -89,7 +89,7 @@ TABLE() {
       w.tell("across the end", w.cuFileReadv(handle, pieces, 4, 65536 - 5000, 0));
       w.tell("past the end", w.cuFileReadv(handle, pieces, 4, 1 << 20, 0));
     });
-    add(std::string("vector.write.") + name_of(kind), [kind](World& w) {
+    add(std::string("vector.write.") + name_of(kind), [kind](Fixture& w) {
       const int fd = w.file("a", 65536);
       const CUfileHandle_t handle = w.handle(fd);
       Memory memory(w, kind, 65536);
@@ -99,7 +99,7 @@ TABLE() {
       w.tell("write", w.cuFileWritev(handle, pieces, 2, 777, 0));
       w.say("file: %s", compare_file(fd, 65536, 777, 8000));
     });
-    add(std::string("vector.registered.") + name_of(kind), [kind](World& w) {
+    add(std::string("vector.registered.") + name_of(kind), [kind](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 65536));
       Memory memory(w, kind, 65536);
       w.must("register buffer", w.cuFileBufRegister(memory.base(), 8192, 0));

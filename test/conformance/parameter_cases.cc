@@ -3,7 +3,7 @@
 // Parameters by number: defaults, ranges, staging, what wins, strings, slab arrays.
 #include <cstring>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
@@ -20,24 +20,24 @@ auto size_number(int value) { return number<CUFileSizeTConfigParameter_t>(value)
 auto bool_number(int value) { return number<CUFileBoolConfigParameter_t>(value); }
 auto string_number(int value) { return number<CUFileStringConfigParameter_t>(value); }
 
-void tell_size(World& w, const char* step, int parameter) {
+void tell_size(Fixture& w, const char* step, int parameter) {
   std::size_t value = 424242;
   const CUfileError_t outcome = w.cuFileGetParameterSizeT(size_number(parameter), &value);
   if (outcome.err == CU_FILE_SUCCESS) w.say("%s: %zu", step, value);
   else w.tell(step, outcome);
 }
-void tell_bool(World& w, const char* step, int parameter) {
+void tell_bool(Fixture& w, const char* step, int parameter) {
   bool value = false;
   const CUfileError_t outcome = w.cuFileGetParameterBool(bool_number(parameter), &value);
   if (outcome.err == CU_FILE_SUCCESS) w.say("%s: %d", step, value);
   else w.tell(step, outcome);
 }
 // The folder of the case, which differs from run to run, is not told.
-std::string without_folder(const World& w, std::string text) {
+std::string without_folder(const Fixture& w, std::string text) {
   const std::size_t at = text.find(w.folder());
   return at == std::string::npos ? text : text.replace(at, w.folder().size(), "$DIR");
 }
-void tell_string(World& w, const char* step, int parameter, int length = 512) {
+void tell_string(Fixture& w, const char* step, int parameter, int length = 512) {
   char value[1024] = "unset";
   const CUfileError_t outcome = w.cuFileGetParameterString(string_number(parameter), value, length);
   if (outcome.err == CU_FILE_SUCCESS) w.say("%s: '%s'", step, without_folder(w, value).c_str());
@@ -49,14 +49,14 @@ void tell_string(World& w, const char* step, int parameter, int length = 512) {
 TABLE() {
   for (int p = 0; p < kSizes; ++p) {
     const std::string name = "parameter.size." + std::to_string(p);
-    add(name + ".default", [p](World& w) {
+    add(name + ".default", [p](Fixture& w) {
       tell_size(w, "closed", p);
       w.must("open", w.cuFileDriverOpen());
       tell_size(w, "open", p);
       w.must("close", w.cuFileDriverClose_v2());
       tell_size(w, "closed again", p);
     });
-    add(name + ".range", [p](World& w) {
+    add(name + ".range", [p](Fixture& w) {
       std::size_t least = 42, most = 42;
       if (w.tell("range", w.cuFileGetParameterMinMaxValue(size_number(p), &least, &most)).err == CU_FILE_SUCCESS)
         w.say("least: %zu most: %zu", least, most);
@@ -64,7 +64,7 @@ TABLE() {
       if (w.tell("range", w.cuFileGetParameterMinMaxValue(size_number(p), &least, &most)).err == CU_FILE_SUCCESS)
         w.say("least: %zu most: %zu", least, most);
     });
-    add(name + ".set", [p](World& w) {
+    add(name + ".set", [p](Fixture& w) {
       for (const std::size_t value : {std::size_t{0}, std::size_t{2}, std::size_t{64}, std::size_t{100},
                                       std::size_t{4096}, std::size_t{1} << 40, ~std::size_t{0}}) {
         w.say("value %zu", value);
@@ -82,7 +82,7 @@ TABLE() {
     });
   }
   for (int p = 0; p < kBools; ++p) {
-    add("parameter.bool." + std::to_string(p), [p](World& w) {
+    add("parameter.bool." + std::to_string(p), [p](Fixture& w) {
       tell_bool(w, "closed", p);
       for (const bool value : {true, false}) {
         w.tell("set", w.cuFileSetParameterBool(bool_number(p), value));
@@ -99,12 +99,12 @@ TABLE() {
     });
     add(
         "parameter.bool." + std::to_string(p) + ".default",
-        [p](World& w) {
+        [p](Fixture& w) {
           w.must("open", w.cuFileDriverOpen());
           tell_bool(w, "open", p);
         },
         Setup{.no_json = true, .environment = {}});
-    add("parameter.bool." + std::to_string(p) + ".set_false", [p](World& w) {
+    add("parameter.bool." + std::to_string(p) + ".set_false", [p](Fixture& w) {
       w.tell("set", w.cuFileSetParameterBool(bool_number(p), false));
       w.tell("open", w.cuFileDriverOpen());
       tell_bool(w, "open", p);
@@ -116,14 +116,14 @@ TABLE() {
 TABLE() {
   for (int p = 0; p < kStrings; ++p) {
     const std::string name = "parameter.string." + std::to_string(p);
-    add(name + ".default", [p](World& w) {
+    add(name + ".default", [p](Fixture& w) {
       tell_string(w, "closed", p);
       w.must("open", w.cuFileDriverOpen());
       tell_string(w, "open", p);
     });
     add(
         name + ".default_without_json",
-        [p](World& w) {
+        [p](Fixture& w) {
           tell_string(w, "closed", p);
           w.must("open", w.cuFileDriverOpen());
           tell_string(w, "open", p);
@@ -134,7 +134,7 @@ TABLE() {
               (*value == '\0'  ? "empty"
                : *value == '/' ? "slash_tmp"
                                : value),
-          [p, value](World& w) {
+          [p, value](Fixture& w) {
             w.tell("set", w.cuFileSetParameterString(string_number(p), value));
             tell_string(w, "staged", p);
             w.tell("open", w.cuFileDriverOpen());
@@ -144,14 +144,14 @@ TABLE() {
             tell_string(w, "closed again", p);
           });
     }
-    add(name + ".set_null", [p](World& w) { w.tell("set", w.cuFileSetParameterString(string_number(p), nullptr)); });
-    add(name + ".set_very_long", [p](World& w) {
+    add(name + ".set_null", [p](Fixture& w) { w.tell("set", w.cuFileSetParameterString(string_number(p), nullptr)); });
+    add(name + ".set_very_long", [p](Fixture& w) {
       w.tell("set", w.cuFileSetParameterString(string_number(p), std::string(100000, 'x').c_str()));
       w.tell("open", w.cuFileDriverOpen());
     });
   }
   for (int length : {-1, 0, 1, 4, 5, 6, 7, 512}) {
-    add("parameter.string.0.length_" + std::to_string(length), [length](World& w) {
+    add("parameter.string.0.length_" + std::to_string(length), [length](Fixture& w) {
       w.must("set", w.cuFileSetParameterString(CUFILE_PARAM_LOGGING_LEVEL, "ERROR"));
       tell_string(w, "staged", 0, length);
       w.must("open", w.cuFileDriverOpen());
@@ -163,7 +163,7 @@ TABLE() {
 
 TABLE() {
   for (int p : {-1, 12, 13, 14, 100, 0x7FFFFFFF}) {
-    add("parameter.unknown." + std::to_string(p), [p](World& w) {
+    add("parameter.unknown." + std::to_string(p), [p](Fixture& w) {
       std::size_t least = 0, most = 0;
       tell_size(w, "get size", p);
       tell_bool(w, "get bool", p);
@@ -227,7 +227,7 @@ TABLE() {
     for (const char* value : {"true", "false", "1", "0", "yes", "on", "TRUE", "bogus", ""}) {
       add(
           std::string("environment.") + row.name + "." + (*value == '\0' ? "empty" : value),
-          [&row](World& w) {
+          [&row](Fixture& w) {
             w.tell("open", w.cuFileDriverOpen());
             tell_bool(w, "open", row.parameter);
           },
@@ -235,7 +235,7 @@ TABLE() {
     }
     add(
         std::string("precedence.call_over_environment.") + row.name,
-        [&row](World& w) {
+        [&row](Fixture& w) {
           w.tell("set", w.cuFileSetParameterBool(bool_number(row.parameter), false));
           w.tell("open", w.cuFileDriverOpen());
           tell_bool(w, "open", row.parameter);
@@ -245,7 +245,7 @@ TABLE() {
   for (const char* level : {"INFO", "WARN", "TRACE", "bogus"}) {
     add(
         std::string("environment.logging_level.") + level,
-        [](World& w) {
+        [](Fixture& w) {
           tell_string(w, "closed", 0);
           w.must("open", w.cuFileDriverOpen());
           tell_string(w, "open", 0);
@@ -262,8 +262,8 @@ CASE("environment.logfile_path", Setup{.environment = {{"CUFILE_LOGFILE_PATH", "
 
 // ---- Slab arrays ---------------------------------------------------------------------------------------------------
 
-using SetSlabs = CUfileError_t (*)(World&, const std::size_t*, const std::size_t*, int);
-using GetSlabs = CUfileError_t (*)(World&, std::size_t*, std::size_t*, int);
+using SetSlabs = CUfileError_t (*)(Fixture&, const std::size_t*, const std::size_t*, int);
+using GetSlabs = CUfileError_t (*)(Fixture&, std::size_t*, std::size_t*, int);
 struct Slabs {
   const char* name;
   SetSlabs set;
@@ -271,20 +271,20 @@ struct Slabs {
 };
 constexpr Slabs kSlabs[] = {
     {"posix_pool",
-     [](World& w, const std::size_t* s, const std::size_t* c, int n) {
+     [](Fixture& w, const std::size_t* s, const std::size_t* c, int n) {
        return w.cuFileSetParameterPosixPoolSlabArray(s, c, n);
      },
-     [](World& w, std::size_t* s, std::size_t* c, int n) { return w.cuFileGetParameterPosixPoolSlabArray(s, c, n); }},
+     [](Fixture& w, std::size_t* s, std::size_t* c, int n) { return w.cuFileGetParameterPosixPoolSlabArray(s, c, n); }},
     {"gpu_bounce",
-     [](World& w, const std::size_t* s, const std::size_t* c, int n) {
+     [](Fixture& w, const std::size_t* s, const std::size_t* c, int n) {
        return w.cuFileSetParameterGpuBounceBufferSlabArray(s, c, n);
      },
-     [](World& w, std::size_t* s, std::size_t* c, int n) {
+     [](Fixture& w, std::size_t* s, std::size_t* c, int n) {
        return w.cuFileGetParameterGpuBounceBufferSlabArray(s, c, n);
      }},
 };
 
-void tell_slabs(World& w, const Slabs& slabs, const char* step, int length) {
+void tell_slabs(Fixture& w, const Slabs& slabs, const char* step, int length) {
   std::size_t sizes[16] = {}, counts[16] = {};
   if (w.tell(step, slabs.get(w, sizes, counts, length)).err != CU_FILE_SUCCESS) return;
   for (int i = 0; i < length; ++i) w.say("%d: %zu of %zu", i, counts[i], sizes[i]);
@@ -294,13 +294,13 @@ TABLE() {
   for (const Slabs& slabs : kSlabs) {
     const std::string name = std::string("slabs.") + slabs.name;
     for (int length : {-1, 0, 1, 2, 3, 4, 5, 16}) {
-      add(name + ".default_of_" + std::to_string(length), [&slabs, length](World& w) {
+      add(name + ".default_of_" + std::to_string(length), [&slabs, length](Fixture& w) {
         tell_slabs(w, slabs, "closed", length);
         w.must("open", w.cuFileDriverOpen());
         tell_slabs(w, slabs, "open", length);
       });
     }
-    add(name + ".set", [&slabs](World& w) {
+    add(name + ".set", [&slabs](Fixture& w) {
       const std::size_t sizes[] = {4, 1024, 16384}, counts[] = {64, 16, 4};
       w.tell("set", slabs.set(w, sizes, counts, 3));
       tell_slabs(w, slabs, "staged", 3);
@@ -312,7 +312,7 @@ TABLE() {
       w.must("close", w.cuFileDriverClose_v2());
       tell_slabs(w, slabs, "closed again", 3);
     });
-    add(name + ".set_odd_values", [&slabs](World& w) {
+    add(name + ".set_odd_values", [&slabs](Fixture& w) {
       const std::size_t zeros[] = {0, 0}, sizes[] = {4, 8}, down[] = {16, 8}, uneven[] = {3, 5}, many[] = {8, 8};
       const std::size_t huge[] = {~std::size_t{0}, ~std::size_t{0}};
       w.tell("no sizes", slabs.set(w, zeros, many, 2));
@@ -325,13 +325,13 @@ TABLE() {
       w.tell("length 0", slabs.set(w, sizes, many, 0));
       w.tell("length -1", slabs.set(w, sizes, many, -1));
     });
-    add(name + ".get_null", [&slabs](World& w) {
+    add(name + ".get_null", [&slabs](Fixture& w) {
       std::size_t values[16] = {};
       w.must("open", w.cuFileDriverOpen());
       w.tell("null sizes", slabs.get(w, nullptr, values, 3));
       w.tell("null counts", slabs.get(w, values, nullptr, 3));
     });
-    add(name + ".io_with_own_slabs", [&slabs](World& w) {
+    add(name + ".io_with_own_slabs", [&slabs](Fixture& w) {
       const std::size_t sizes[] = {64, 256}, counts[] = {4, 2};
       w.tell("set", slabs.set(w, sizes, counts, 2));
       const CUfileHandle_t handle = w.handle(w.file("a", kMib));

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
@@ -24,7 +24,7 @@ int descriptors() {
 
 // Runs `act` in a forked child and tells its end.
 template <typename Act>
-void in_child(World& w, Act act) {
+void in_child(Fixture& w, Act act) {
   const pid_t child = fork();
   if (child == 0) {
     act();
@@ -46,7 +46,7 @@ void in_child(World& w, Act act) {
 
 // Opened, used, with a handle and a buffer alive.
 struct Used {
-  explicit Used(World& w) : handle(w.handle(w.file("a", 65536))), memory(w, Kind::host, 65536) {
+  explicit Used(Fixture& w) : handle(w.handle(w.file("a", 65536))), memory(w, Kind::host, 65536) {
     w.must("buffer", w.cuFileBufRegister(memory.base(), 65536, 0));
     w.tell("read", w.cuFileRead(handle, memory.base(), 65536, 0, 0));
   }
@@ -238,14 +238,14 @@ CASE("process.close_without_current_context") {
 // ---- Every symbol --------------------------------------------------------------------------------------------------
 
 TABLE() {
-#define X(name)                                                                                \
-  add(                                                                                         \
-      "symbol." #name, [](World& w) { w.say("%s", w.name.present() ? "present" : "absent"); }, \
+#define X(name)                                                                                  \
+  add(                                                                                           \
+      "symbol." #name, [](Fixture& w) { w.say("%s", w.name.present() ? "present" : "absent"); }, \
       Setup{.cuda = Cuda::none});
   CONFORMANCE_FUNCTIONS(X)
 #undef X
   add(
-      "symbol.cuFileDriverClose", [](World& w) { w.say("%s", w.close_version_1.present() ? "present" : "absent"); },
+      "symbol.cuFileDriverClose", [](Fixture& w) { w.say("%s", w.close_version_1.present() ? "present" : "absent"); },
       Setup{.cuda = Cuda::none});
   return true;
 }

@@ -42,7 +42,7 @@ constexpr const char* kUsualJson = R"({
 }
 )";
 
-void set_environment(World& world, const Setup& setup) {
+void set_environment(Fixture& fixture, const Setup& setup) {
   std::vector<std::string> names;
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string text = *each;
@@ -50,37 +50,37 @@ void set_environment(World& world, const Setup& setup) {
   }
   for (const std::string& name : names) unsetenv(name.c_str());
   if (!setup.no_json) {
-    world.write_text("cufile.json", with_folder(setup.json == nullptr ? kUsualJson : setup.json, world.folder()));
-    setenv("CUFILE_ENV_PATH_JSON", world.path("cufile.json").c_str(), 1);
+    fixture.write_text("cufile.json", with_folder(setup.json == nullptr ? kUsualJson : setup.json, fixture.folder()));
+    setenv("CUFILE_ENV_PATH_JSON", fixture.path("cufile.json").c_str(), 1);
   }
   for (const auto& [name, value] : setup.environment) {
-    setenv(name.c_str(), with_folder(value, world.folder()).c_str(), 1);
+    setenv(name.c_str(), with_folder(value, fixture.folder()).c_str(), 1);
   }
 }
 
 // The first GPU's primary context, where there is a GPU.
-void set_up_cuda(World& world, const Options& options, Cuda wish) {
-  if (!world.cuda.load(options.cuda.c_str()) || wish == Cuda::none) return;
+void set_up_cuda(Fixture& fixture, const Options& options, Cuda wish) {
+  if (!fixture.cuda.load(options.cuda.c_str()) || wish == Cuda::none) return;
   int device = 0;
   Context context = nullptr;
-  if (world.cuda.cuInit(0) != kCudaSuccess || world.cuda.cuDeviceGet(&device, 0) != kCudaSuccess) return;
-  if (world.cuda.cuDevicePrimaryCtxRetain(&context, device) != kCudaSuccess) return;
-  world.has_gpu = world.cuda.cuCtxPushCurrent_v2(context) == kCudaSuccess;
+  if (fixture.cuda.cuInit(0) != kCudaSuccess || fixture.cuda.cuDeviceGet(&device, 0) != kCudaSuccess) return;
+  if (fixture.cuda.cuDevicePrimaryCtxRetain(&context, device) != kCudaSuccess) return;
+  fixture.has_gpu = fixture.cuda.cuCtxPushCurrent_v2(context) == kCudaSuccess;
 }
 
 // In a catch clause, or where the library of C++ ends the process.
-void tell_what_ended(World& world) {
+void tell_what_ended(Fixture& fixture) {
   try {
     throw;
   } catch (const Stop&) {
   } catch (const Absent& absent) {
-    world.say("absent: %s", absent.name.c_str());
+    fixture.say("absent: %s", absent.name.c_str());
   } catch (const LacksCudaCall& call) {
-    world.say("skip: CUDA lacks %s", call.name.c_str());
+    fixture.say("skip: CUDA lacks %s", call.name.c_str());
   } catch (const std::exception& error) {
-    world.say("exception: %s", error.what());
+    fixture.say("exception: %s", error.what());
   } catch (...) {
-    world.say("exception of another kind");
+    fixture.say("exception of another kind");
   }
 }
 
@@ -98,24 +98,24 @@ void tell_what_ended(World& world) {
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   close(output);
-  static World* told = nullptr;
-  World world(folder, kReportDescriptor);
-  told = &world;
+  static Fixture* told = nullptr;
+  Fixture fixture(folder, kReportDescriptor);
+  told = &fixture;
   std::set_terminate([] {  // A thread of the case met what ends it.
     tell_what_ended(*told);
     _exit(0);
   });
   if (chdir(folder.c_str()) != 0) _exit(3);
   try {
-    set_environment(world, which.setup);
-    set_up_cuda(world, options, which.setup.cuda);
-    if (!world.load(options.library.c_str())) {
-      world.say("cannot load the library: %s", dlerror());
+    set_environment(fixture, which.setup);
+    set_up_cuda(fixture, options, which.setup.cuda);
+    if (!fixture.load(options.library.c_str())) {
+      fixture.say("cannot load the library: %s", dlerror());
       _exit(kCannotLoad);
     }
-    which.act(world);
+    which.act(fixture);
   } catch (...) {
-    tell_what_ended(world);
+    tell_what_ended(fixture);
   }
   _exit(0);
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 

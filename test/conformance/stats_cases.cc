@@ -3,27 +3,27 @@
 // Statistics: levels, start and stop, what is counted after known operations. Never times, nor rates.
 #include <cstring>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
 
-void start(World& w, int level) {
+void start(Fixture& w, int level) {
   w.tell("level", w.cuFileSetStatsLevel(level));
   w.must("open", w.cuFileDriverOpen());
   w.tell("start", w.cuFileStatsStart());
 }
 
-void tell_counter(World& w, const char* name, const CUfileOpCounter_t& counter) {
+void tell_counter(Fixture& w, const char* name, const CUfileOpCounter_t& counter) {
   if (counter.ok != 0 || counter.err != 0) {
     w.say("%s: ok=%lu err=%lu", name, static_cast<unsigned long>(counter.ok), static_cast<unsigned long>(counter.err));
   }
 }
-void tell_number(World& w, const char* name, uint64_t value) {
+void tell_number(Fixture& w, const char* name, uint64_t value) {
   if (value != 0) w.say("%s: %lu", name, static_cast<unsigned long>(value));
 }
 
-void tell_first(World& w, const CUfileStatsLevel1_t& s) {
+void tell_first(Fixture& w, const CUfileStatsLevel1_t& s) {
   tell_counter(w, "reads", s.read_ops);
   tell_counter(w, "writes", s.write_ops);
   tell_counter(w, "handles registered", s.hdl_register_ops);
@@ -51,23 +51,23 @@ void tell_first(World& w, const CUfileStatsLevel1_t& s) {
   tell_number(w, "batch bytes written", s.batch_write_bytes);
 }
 
-void tell_rows(World& w, const char* name, const uint64_t (&rows)[32]) {
+void tell_rows(Fixture& w, const char* name, const uint64_t (&rows)[32]) {
   for (int i = 0; i < 32; ++i) {
     if (rows[i] != 0) w.say("%s row %d: %lu", name, i, static_cast<unsigned long>(rows[i]));
   }
 }
 
-void tell_first(World& w) {
+void tell_first(Fixture& w) {
   static CUfileStatsLevel1_t stats;
   if (w.tell("level 1", w.cuFileGetStatsL1(&stats)).err == CU_FILE_SUCCESS) tell_first(w, stats);
 }
-void tell_second(World& w) {
+void tell_second(Fixture& w) {
   static CUfileStatsLevel2_t stats;
   if (w.tell("level 2", w.cuFileGetStatsL2(&stats)).err != CU_FILE_SUCCESS) return;
   tell_rows(w, "read", stats.read_size_kb_hist);
   tell_rows(w, "write", stats.write_size_kb_hist);
 }
-void tell_third(World& w) {
+void tell_third(Fixture& w) {
   static CUfileStatsLevel3_t stats;
   if (w.tell("level 3", w.cuFileGetStatsL3(&stats)).err != CU_FILE_SUCCESS) return;
   w.say("gpus: %s", stats.num_gpus > 0 ? "some" : "none");
@@ -153,7 +153,7 @@ CASE("stats.level.survives_close") {
 
 TABLE() {
   for (int level = 0; level <= 3; ++level) {
-    add("stats.read_out.level_" + std::to_string(level), [level](World& w) {
+    add("stats.read_out.level_" + std::to_string(level), [level](Fixture& w) {
       start(w, level);
       tell_first(w);
       tell_second(w);
@@ -217,7 +217,7 @@ TABLE() {
   for (Kind kind : {Kind::host, Kind::gpu}) {
     for (const bool registered : {false, true}) {
       const std::string suffix = std::string(name_of(kind)) + (registered ? ".registered" : ".plain");
-      add("stats.count.transfers." + suffix, [=](World& w) {
+      add("stats.count.transfers." + suffix, [=](Fixture& w) {
         start(w, 3);
         const CUfileHandle_t handle = w.handle(w.file("a", 4 * kMib));
         Memory memory(w, kind, 4 * kMib);
@@ -237,7 +237,7 @@ TABLE() {
         tell_first(w);
       });
     }
-    add(std::string("stats.count.odd_transfers.") + name_of(kind), [=](World& w) {
+    add(std::string("stats.count.odd_transfers.") + name_of(kind), [=](Fixture& w) {
       start(w, 3);
       const CUfileHandle_t handle = w.handle(w.file("a", 10000));
       Memory memory(w, kind, 65536);
@@ -256,7 +256,7 @@ TABLE() {
       tell_second(w);
       tell_third(w);
     });
-    add(std::string("stats.count.batch.") + name_of(kind), [=](World& w) {
+    add(std::string("stats.count.batch.") + name_of(kind), [=](Fixture& w) {
       start(w, 3);
       const CUfileHandle_t handle = w.handle(w.file("a", 65536));
       Memory memory(w, kind, 65536);

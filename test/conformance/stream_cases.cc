@@ -13,21 +13,21 @@ namespace {
 
 struct Where {
   const char* name;
-  Stream (*make)(World&);
+  Stream (*make)(Fixture&);
 };
 constexpr Where kStreams[] = {
-    {"null", [](World&) -> Stream { return nullptr; }},
-    {"legacy", [](World&) -> Stream { return kLegacyStream; }},
-    {"per_thread", [](World&) -> Stream { return kPerThreadStream; }},
-    {"blocking", [](World& w) -> Stream { return make_stream(w, 0); }},
-    {"non_blocking", [](World& w) -> Stream { return make_stream(w, kStreamNonBlocking); }},
+    {"null", [](Fixture&) -> Stream { return nullptr; }},
+    {"legacy", [](Fixture&) -> Stream { return kLegacyStream; }},
+    {"per_thread", [](Fixture&) -> Stream { return kPerThreadStream; }},
+    {"blocking", [](Fixture& w) -> Stream { return make_stream(w, 0); }},
+    {"non_blocking", [](Fixture& w) -> Stream { return make_stream(w, kStreamNonBlocking); }},
 };
 
 TABLE() {
   for (const Where& where : kStreams) {
     for (Kind kind : {Kind::gpu, Kind::host, Kind::pinned, Kind::managed, Kind::vmm}) {
       const std::string suffix = std::string(where.name) + "." + name_of(kind);
-      add("stream.read." + suffix, [&where, kind](World& w) {
+      add("stream.read." + suffix, [&where, kind](Fixture& w) {
         w.need_gpu();
         const CUfileHandle_t handle = w.handle(w.file("a", 2 * kSize));
         Memory memory(w, kind, kSize);
@@ -37,7 +37,7 @@ TABLE() {
         synchronize(w, stream);
         w.say("bytes: %zd memory: %s", wish.bytes, compare_memory(memory, 0, kSize, 1, 0));
       });
-      add("stream.write." + suffix, [&where, kind](World& w) {
+      add("stream.write." + suffix, [&where, kind](Fixture& w) {
         w.need_gpu();
         const int fd = w.file("a", 2 * kSize);
         const CUfileHandle_t handle = w.handle(fd);
@@ -51,7 +51,7 @@ TABLE() {
         w.say("bytes: %zd file: %s", wish.bytes, compare_file(fd, 2 * kSize, 4096, kSize));
       });
     }
-    add(std::string("stream.register.") + where.name, [&where](World& w) {
+    add(std::string("stream.register.") + where.name, [&where](Fixture& w) {
       w.need_gpu();
       w.must("open", w.cuFileDriverOpen());
       const CUstream stream = as_stream(where.make(w));
@@ -61,15 +61,16 @@ TABLE() {
       w.tell("deregister again", w.cuFileStreamDeregister(stream));
     });
     for (const unsigned flags : {1U, 2U, 4U, 8U, 15U, 16U, 31U, 0x80000000U}) {
-      add(std::string("stream.register.") + where.name + ".flags_" + std::to_string(flags), [&where, flags](World& w) {
-        w.need_gpu();
-        w.must("open", w.cuFileDriverOpen());
-        w.tell("register", w.cuFileStreamRegister(as_stream(where.make(w)), flags));
-      });
+      add(std::string("stream.register.") + where.name + ".flags_" + std::to_string(flags),
+          [&where, flags](Fixture& w) {
+            w.need_gpu();
+            w.must("open", w.cuFileDriverOpen());
+            w.tell("register", w.cuFileStreamRegister(as_stream(where.make(w)), flags));
+          });
     }
   }
   for (const unsigned flags : {0U, 1U, 2U, 4U, 7U, 8U, 15U}) {
-    add("stream.registered_read.flags_" + std::to_string(flags), [flags](World& w) {
+    add("stream.registered_read.flags_" + std::to_string(flags), [flags](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 2 * kSize, O_RDWR | O_DIRECT));
       Memory memory(w, Kind::gpu, kSize);
       w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
@@ -82,7 +83,7 @@ TABLE() {
       w.tell("deregister stream", w.cuFileStreamDeregister(as_stream(stream)));
     });
     // Which of the parameters that change while the stream is held count.
-    add("stream.changed_while_held.flags_" + std::to_string(flags), [flags](World& w) {
+    add("stream.changed_while_held.flags_" + std::to_string(flags), [flags](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 4 * kSize));
       Memory memory(w, Kind::gpu, 2 * kSize);
       const Stream stream = make_stream(w);
@@ -139,7 +140,7 @@ TABLE() {
   for (const bool write : {false, true}) {
     const std::string direction = write ? "write" : "read";
     const auto call = write ? write_async : read_async;
-    add("stream." + direction + ".null_pointers", [write](World& w) {
+    add("stream." + direction + ".null_pointers", [write](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", kSize));
       Memory memory(w, Kind::gpu, kSize);
       const Stream stream = make_stream(w);
@@ -175,7 +176,7 @@ TABLE() {
         {"huge", {~std::size_t{0}, 0, 0, -12345}},
     };
     for (const Row& row : kRows) {
-      add("stream." + direction + ".values." + row.name, [&row, call](World& w) {
+      add("stream." + direction + ".values." + row.name, [&row, call](Fixture& w) {
         const int fd = w.file("a", kSize + 1000);
         const CUfileHandle_t handle = w.handle(fd);
         Memory memory(w, Kind::gpu, 2 * kSize);
@@ -187,7 +188,7 @@ TABLE() {
         w.say("bytes: %zd, file %zu", wish.bytes, size_of(fd));
       });
     }
-    add("stream." + direction + ".unknown_handle", [call](World& w) {
+    add("stream." + direction + ".unknown_handle", [call](Fixture& w) {
       w.must("open", w.cuFileDriverOpen());
       Memory memory(w, Kind::gpu, kSize);
       const Stream stream = make_stream(w);
@@ -197,7 +198,7 @@ TABLE() {
       synchronize(w, stream);
       w.say("bytes: %zd", wish.bytes);
     });
-    add("stream." + direction + ".wrong_direction", [write, call](World& w) {
+    add("stream." + direction + ".wrong_direction", [write, call](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", kSize, write ? O_RDONLY : O_WRONLY));
       Memory memory(w, Kind::gpu, kSize);
       const Stream stream = make_stream(w);
@@ -206,7 +207,7 @@ TABLE() {
       synchronize(w, stream);
       w.say("bytes: %zd", wish.bytes);
     });
-    add("stream." + direction + ".capturing", [call](World& w) {
+    add("stream." + direction + ".capturing", [call](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", kSize));
       Memory memory(w, Kind::gpu, kSize);
       const Stream stream = make_stream(w);
@@ -240,7 +241,7 @@ TABLE() {
   for (const Row& row : kRows) {
     add(
         std::string("stream.configured.") + row.name,
-        [](World& w) {
+        [](Fixture& w) {
           const CUfileHandle_t handle = w.handle(w.file("a", kSize));
           Memory memory(w, Kind::gpu, kSize);
           const Stream stream = make_stream(w);

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 
@@ -23,29 +23,29 @@ struct Wish {
   off_t buffer_offset = 0;
   ssize_t bytes = -12345;
 };
-inline CUfileError_t read_async(World& w, CUfileHandle_t handle, void* base, Wish& wish, Stream stream) {
+inline CUfileError_t read_async(Fixture& w, CUfileHandle_t handle, void* base, Wish& wish, Stream stream) {
   return w.cuFileReadAsync(handle, base, &wish.size, &wish.file_offset, &wish.buffer_offset, &wish.bytes,
                            as_stream(stream));
 }
-inline CUfileError_t write_async(World& w, CUfileHandle_t handle, void* base, Wish& wish, Stream stream) {
+inline CUfileError_t write_async(Fixture& w, CUfileHandle_t handle, void* base, Wish& wish, Stream stream) {
   return w.cuFileWriteAsync(handle, base, &wish.size, &wish.file_offset, &wish.buffer_offset, &wish.bytes,
                             as_stream(stream));
 }
 
-inline Stream make_stream(World& w, unsigned flags = kStreamNonBlocking) {
+inline Stream make_stream(Fixture& w, unsigned flags = kStreamNonBlocking) {
   w.need_gpu();
   Stream stream = nullptr;
   w.must_cuda("cuStreamCreate", w.cuda.cuStreamCreate(&stream, flags));
   return stream;
 }
-inline void synchronize(World& w, Stream stream) {
+inline void synchronize(Fixture& w, Stream stream) {
   w.must_cuda("cuStreamSynchronize", w.cuda.cuStreamSynchronize(stream));
 }
 
 // Holds a stream until let go, for three seconds at most.
 class Hold {
  public:
-  Hold(World& w, Stream stream) { w.must_cuda("cuLaunchHostFunc", w.cuda.cuLaunchHostFunc(stream, wait, this)); }
+  Hold(Fixture& w, Stream stream) { w.must_cuda("cuLaunchHostFunc", w.cuda.cuLaunchHostFunc(stream, wait, this)); }
   void let_go() { free_ = true; }
   bool was_let_go() const { return !late_; }
 

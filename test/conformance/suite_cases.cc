@@ -8,7 +8,7 @@
 namespace conformance {
 namespace {
 
-void tell_count(World& w) { w.say("use count: %ld", w.cuFileUseCount()); }
+void tell_count(Fixture& w) { w.say("use count: %ld", w.cuFileUseCount()); }
 
 // ---- Streams -------------------------------------------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ TABLE() {
     const std::string direction = write ? "write" : "read";
     // The whole allocation is registered.
     for (const Row& row : kRows) {
-      add("suite.stream." + direction + "." + row.name, [&row, call](World& w) {
+      add("suite.stream." + direction + "." + row.name, [&row, call](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", 2 * kSize));
         Memory memory(w, Kind::gpu, kSize);
         w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
@@ -39,7 +39,7 @@ TABLE() {
       });
     }
     for (const unsigned flags : {0U, 15U}) {
-      add("suite.stream." + direction + ".nothing.flags_" + std::to_string(flags), [flags, call](World& w) {
+      add("suite.stream." + direction + ".nothing.flags_" + std::to_string(flags), [flags, call](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", kSize));
         Memory memory(w, Kind::gpu, kSize);
         const Stream stream = make_stream(w);
@@ -77,13 +77,13 @@ CASE("suite.handle.null_description_opens_driver") {
   tell_count(w);
 }
 CASE("suite.handle.null_handle_opens_driver") {
-  CUfileDescr_t description = World::describe(w.file("a", 4096));
+  CUfileDescr_t description = Fixture::describe(w.file("a", 4096));
   w.tell("register", w.cuFileHandleRegister(nullptr, &description));
   tell_count(w);
 }
 TABLE() {
   for (const bool write : {false, true}) {
-    add(std::string("suite.transfer.no_handle_and_closed_driver.") + (write ? "write" : "read"), [write](World& w) {
+    add(std::string("suite.transfer.no_handle_and_closed_driver.") + (write ? "write" : "read"), [write](Fixture& w) {
       Memory memory(w, Kind::host, 4096);
       int nothing[64] = {};
       if (write) w.tell("write", w.cuFileWrite(nothing, memory.base(), 4096, 0, 0));
@@ -125,7 +125,7 @@ TABLE() {
   for (const Row& row : kRows) {
     add(
         std::string("suite.parameter.string.") + row.name,
-        [&row](World& w) {
+        [&row](Fixture& w) {
           char text[512];
           w.tell("get", w.cuFileGetParameterString(row.parameter, text, sizeof text));
           for (const std::string value : row.values) {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <thread>
 
-#include "world.h"
+#include "fixture.h"
 
 namespace conformance {
 namespace {
@@ -31,7 +31,7 @@ long available_kib() {
 
 // One case for each kind of descriptor, memory, direction and file offset; in it a line for each size, at a buffer
 // offset that is aligned for every second one.
-void transfer_every_size(World& w, int flags, Kind kind, bool write, std::size_t file_offset, bool registered) {
+void transfer_every_size(Fixture& w, int flags, Kind kind, bool write, std::size_t file_offset, bool registered) {
   constexpr std::size_t kFile = 2 * kMib + 100;
   Memory memory(w, kind, 2 * kMib);
   if (registered) w.must("register buffer", w.cuFileBufRegister(memory.base(), memory.size(), 0));
@@ -71,9 +71,9 @@ TABLE() {
           const int flags = row.flags;
           const std::string name = std::string("align.") + row.name + "." + name_of(kind) +
                                    (write ? ".write" : ".read") + ".from_" + std::to_string(offset);
-          add(name, [=](World& w) { transfer_every_size(w, flags, kind, write, offset, false); });
+          add(name, [=](Fixture& w) { transfer_every_size(w, flags, kind, write, offset, false); });
           if (offset == 4096 || offset == 511) {
-            add(name + ".registered", [=](World& w) { transfer_every_size(w, flags, kind, write, offset, true); });
+            add(name + ".registered", [=](Fixture& w) { transfer_every_size(w, flags, kind, write, offset, true); });
           }
         }
       }
@@ -87,10 +87,11 @@ TABLE() {
 TABLE() {
   for (const bool write : {false, true}) {
     const std::string direction = write ? "write" : "read";
-    const auto transfer = [write](World& w, CUfileHandle_t handle, void* base, std::size_t size, off_t at, off_t into) {
+    const auto transfer = [write](Fixture& w, CUfileHandle_t handle, void* base, std::size_t size, off_t at,
+                                  off_t into) {
       return write ? w.cuFileWrite(handle, base, size, at, into) : w.cuFileRead(handle, base, size, at, into);
     };
-    add("check." + direction + ".arguments", [=](World& w) {
+    add("check." + direction + ".arguments", [=](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 8192));
       Memory memory(w, Kind::host, 8192);
       w.tell("no handle", transfer(w, nullptr, memory.base(), 4096, 0, 0));
@@ -102,7 +103,7 @@ TABLE() {
       w.tell("file offset least", transfer(w, handle, memory.base(), 4096, LONG_MIN, 0));
       w.tell("buffer offset least", transfer(w, handle, memory.base(), 4096, 0, LONG_MIN));
     });
-    add("check." + direction + ".order", [=](World& w) {
+    add("check." + direction + ".order", [=](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 8192));
       Memory memory(w, Kind::host, 8192);
       static char nothing[256];
@@ -115,7 +116,7 @@ TABLE() {
       w.tell("unknown handle, file offset -1", transfer(w, nothing, memory.base(), 4096, -1, 0));
       w.tell("unknown handle, buffer offset -1", transfer(w, nothing, memory.base(), 4096, 0, -1));
     });
-    add("check." + direction + ".wrong_direction", [=](World& w) {
+    add("check." + direction + ".wrong_direction", [=](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 8192, write ? O_RDONLY : O_WRONLY));
       Memory memory(w, Kind::host, 8192);
       w.tell("host", transfer(w, handle, memory.base(), 4096, 0, 0));
@@ -123,7 +124,7 @@ TABLE() {
       Memory device(w, Kind::gpu, 8192);
       w.tell("gpu", transfer(w, handle, device.base(), 4096, 0, 0));
     });
-    add("check." + direction + ".wrong_direction.direct", [=](World& w) {
+    add("check." + direction + ".wrong_direction.direct", [=](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 8192, (write ? O_RDONLY : O_WRONLY) | O_DIRECT));
       Memory memory(w, Kind::host, 8192);
       w.tell("host", transfer(w, handle, memory.base(), 4096, 0, 0));
@@ -131,7 +132,7 @@ TABLE() {
       w.tell("gpu", transfer(w, handle, device.base(), 4096, 0, 0));
     });
     for (Kind kind : kTwoKinds) {
-      add("check." + direction + ".huge_size." + name_of(kind), [=](World& w) {
+      add("check." + direction + ".huge_size." + name_of(kind), [=](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", 8192));
         Memory memory(w, kind, 8192);
         w.must("register buffer", w.cuFileBufRegister(memory.base(), 8192, 0));
@@ -142,7 +143,7 @@ TABLE() {
         w.tell("sum wraps", transfer(w, handle, memory.base(), ~std::size_t{0} - 4095, 0, 8192));
       });
     }
-    add("check." + direction + ".far_offset", [=](World& w) {
+    add("check." + direction + ".far_offset", [=](Fixture& w) {
       const CUfileHandle_t handle = w.handle(w.file("a", 8192));
       Memory memory(w, Kind::host, 8192);
       w.tell("32 TiB", transfer(w, handle, memory.base(), 4096, off_t{1} << 45, 0));
@@ -168,7 +169,7 @@ TABLE() {
     for (Kind kind : kTwoKinds) {
       const std::string suffix = std::string(direct ? "direct." : "buffered.") + name_of(kind);
       const int flags = O_RDWR | (direct ? O_DIRECT : 0);
-      add("end.read." + suffix, [=](World& w) {
+      add("end.read." + suffix, [=](Fixture& w) {
         const CUfileHandle_t handle = w.handle(w.file("a", 10000, flags));
         Memory memory(w, kind, 32768);
         w.tell("across", w.cuFileRead(handle, memory.base(), 16384, 0, 0));
@@ -180,7 +181,7 @@ TABLE() {
         w.tell("far past", w.cuFileRead(handle, memory.base(), 4096, 1 << 20, 0));
         w.say("after the end: %s", memory.get(16384, 16384) == std::string(16384, Memory::kGuard) ? "kept" : "changed");
       });
-      add("end.write." + suffix, [=](World& w) {
+      add("end.write." + suffix, [=](Fixture& w) {
         const int fd = w.file("a", 5000, flags);
         const CUfileHandle_t handle = w.handle(fd);
         Memory memory(w, kind, 8192);
@@ -192,7 +193,7 @@ TABLE() {
         w.tell("uneven end", w.cuFileWrite(handle, memory.base(), 100, (1 << 20) + 4096, 0));
         w.say("size %zu", size_of(fd));
       });
-      add("end.hole." + suffix, [=](World& w) {
+      add("end.hole." + suffix, [=](Fixture& w) {
         const int fd = w.file("a", 4096, flags);
         if (ftruncate(fd, 1 << 20) != 0) w.skip("cannot grow the file");
         const CUfileHandle_t handle = w.handle(fd);
@@ -203,7 +204,7 @@ TABLE() {
         w.say("data: %s hole: %s", bytes.substr(0, 4096) == pattern(1, 0, 4096) ? "equal" : "differs",
               zeros ? "zeros" : "other");
       });
-      add("end.truncated_after_register." + suffix, [=](World& w) {
+      add("end.truncated_after_register." + suffix, [=](Fixture& w) {
         const int fd = w.file("a", 65536, flags);
         const CUfileHandle_t handle = w.handle(fd);
         if (ftruncate(fd, 8192) != 0) w.skip("cannot truncate");
@@ -221,14 +222,14 @@ TABLE() {
 
 TABLE() {
   for (Kind kind : kTwoKinds) {
-    add(std::string("large.read_17_mib_plus_3.") + name_of(kind), [kind](World& w) {
+    add(std::string("large.read_17_mib_plus_3.") + name_of(kind), [kind](Fixture& w) {
       constexpr std::size_t kSize = 17 * kMib + 3;
       const CUfileHandle_t handle = w.handle(w.file("a", kSize));
       Memory memory(w, kind, kSize);
       w.tell("read", w.cuFileRead(handle, memory.base(), kSize, 0, 0));
       w.say("memory: %s", compare_memory(memory, 0, kSize, 1, 0));
     });
-    add(std::string("large.write_17_mib_plus_3.") + name_of(kind), [kind](World& w) {
+    add(std::string("large.write_17_mib_plus_3.") + name_of(kind), [kind](Fixture& w) {
       constexpr std::size_t kSize = 17 * kMib + 3;
       const int fd = w.file("a", 10, O_RDWR);
       const CUfileHandle_t handle = w.handle(fd);
@@ -237,7 +238,7 @@ TABLE() {
       w.tell("write", w.cuFileWrite(handle, memory.base(), kSize, 0, 0));
       w.say("file: %s", compare_file(fd, 10, 0, kSize));
     });
-    add(std::string("large.read_3_gib_of_a_hole.") + name_of(kind), [kind](World& w) {
+    add(std::string("large.read_3_gib_of_a_hole.") + name_of(kind), [kind](Fixture& w) {
       const int fd = w.file("a", 4096);
       if (ftruncate(fd, static_cast<off_t>(3 * kGib)) != 0) w.skip("cannot grow the file");
       const CUfileHandle_t handle = w.handle(fd);
@@ -261,7 +262,7 @@ TABLE() {
 
 TABLE() {
   for (Kind kind : kTwoKinds) {
-    add(std::string("system.file_size_limit.") + name_of(kind), [kind](World& w) {
+    add(std::string("system.file_size_limit.") + name_of(kind), [kind](Fixture& w) {
       signal(SIGXFSZ, SIG_IGN);
       const int fd = w.file("a", 4096);
       const CUfileHandle_t handle = w.handle(fd);
@@ -271,7 +272,7 @@ TABLE() {
       w.tell("across the limit", w.cuFileWrite(handle, memory.base(), 65536, 0, 0));
       w.tell("past the limit", w.cuFileWrite(handle, memory.base(), 4096, 65536, 0));
     });
-    add(std::string("system.full_device.") + name_of(kind), [kind](World& w) {
+    add(std::string("system.full_device.") + name_of(kind), [kind](Fixture& w) {
       const CUfileHandle_t handle = w.handle(open("/dev/full", O_RDWR));
       Memory memory(w, kind, 4096);
       w.tell("write", w.cuFileWrite(handle, memory.base(), 4096, 0, 0));
@@ -284,7 +285,7 @@ TABLE() {
 
 TABLE() {
   for (Kind kind : kTwoKinds) {
-    add(std::string("threads.one_handle.") + name_of(kind), [kind](World& w) {
+    add(std::string("threads.one_handle.") + name_of(kind), [kind](Fixture& w) {
       constexpr std::size_t kEach = 256 * kKib;
       const CUfileHandle_t handle = w.handle(w.file("a", 16 * kEach));
       Memory memory(w, kind, 16 * kEach);

@@ -11,16 +11,16 @@
 #include <set>
 #include <thread>
 
-#include "contract/world.h"
+#include "contract/fixture.h"
 
 namespace penstock::core {
 namespace {
 
 class ErrorTest : public ContractTest {};
-INSTANTIATE_TEST_SUITE_P(Worlds, ErrorTest, testing::ValuesIn(all_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, ErrorTest, testing::ValuesIn(all_fixtures()), fixture_name);
 
 class KernelErrorTest : public ContractTest {};
-INSTANTIATE_TEST_SUITE_P(Worlds, KernelErrorTest, testing::ValuesIn(kernel_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, KernelErrorTest, testing::ValuesIn(kernel_fixtures()), fixture_name);
 
 TEST_P(ErrorTest, OffsetsAndRangesThatMakeNoSenseAreRefusedBeforeAnythingMoves) {
   std::byte* memory = allocate(1 << 20);
@@ -89,7 +89,7 @@ TEST_P(KernelErrorTest, HostAddressesThatAreNoMemoryAreAnErrorAndNoCrash) {
 }
 
 TEST_P(KernelErrorTest, RegisteringAFolderSaysThatItIsNoFile) {
-  const UniqueFd directory(::open(world().directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd directory(::open(fixture().directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
   EXPECT_TRUE(session().register_file(directory.get()).status().is(Code::unsupported_file));
 }
@@ -110,7 +110,7 @@ TEST_P(KernelErrorTest, ADescriptorClosedAndReusedDoesNotLeadToTheWrongFile) {
   set_file_content(std::string(4096, 'o'));
   UniqueFd fd = open_fd();
   const std::uint64_t file = register_fd(fd);
-  std::string other_name = world().directory + "/penstock_other_XXXXXX";
+  std::string other_name = fixture().directory + "/penstock_other_XXXXXX";
   const int number = fd.release();
   ::close(number);
   const UniqueFd other(::mkstemp(other_name.data()));  // Takes the number that became free.
@@ -145,7 +145,7 @@ TEST_P(KernelErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves
   const std::set<int> users = descriptors_on(fd.get());
   const std::uint64_t file = register_fd(fd);
   expect_moved(write(file, memory, 100, 1), 100);
-  std::string other_name = world().directory + "/penstock_other_XXXXXX";
+  std::string other_name = fixture().directory + "/penstock_other_XXXXXX";
   const UniqueFd other(::mkstemp(other_name.data()));
   ::unlink(other_name.c_str());
 
@@ -184,7 +184,7 @@ TEST_P(KernelErrorTest, TheSecondDescriptorIsAsSynchronousAsTheFirst) {
     const UniqueFd fd(::open(name_.c_str(), O_RDWR | O_CLOEXEC | flag));
     const std::unique_ptr<File> file = std::move(File::open(session().storage(), fd.get()).value());
     const Result<int> second = file->descriptor(Way::direct);
-    if (!second.ok()) GTEST_SKIP() << "no O_DIRECT on " << world().file_system;
+    if (!second.ok()) GTEST_SKIP() << "no O_DIRECT on " << fixture().file_system;
     EXPECT_EQ(::fcntl(*second, F_GETFL) & O_SYNC, flag);
     EXPECT_NE(::fcntl(*second, F_GETFL) & O_DIRECT, 0);
   }
@@ -205,7 +205,7 @@ TEST_P(ErrorTest, ADeregisteredFileIsGone) {
 // A file that nobody but the session and the test's one descriptor has open.
 class BlocksBehindTheEnd {
  public:
-  explicit BlocksBehindTheEnd(const World& world) : name_(world.directory + "/penstock_blocks_XXXXXX") {
+  explicit BlocksBehindTheEnd(const Fixture& fixture) : name_(fixture.directory + "/penstock_blocks_XXXXXX") {
     fd_.reset(::mkostemp(name_.data(), O_CLOEXEC));
   }
   ~BlocksBehindTheEnd() { ::unlink(name_.c_str()); }
@@ -229,7 +229,7 @@ const void* const kNowhere = reinterpret_cast<const void*>(4096);
 constexpr std::uint64_t kFarTooLarge = 64 << 20;
 
 TEST_P(KernelErrorTest, AWriteThatFailsGivesBackWhatWasPreallocatedForIt) {
-  const BlocksBehindTheEnd blocks(world());
+  const BlocksBehindTheEnd blocks(fixture());
   const std::uint64_t file = session().register_file(blocks.fd()).value();
 
   EXPECT_FALSE(write(file, kNowhere, kFarTooLarge, 0).status.ok());
@@ -238,7 +238,7 @@ TEST_P(KernelErrorTest, AWriteThatFailsGivesBackWhatWasPreallocatedForIt) {
 }
 
 TEST_P(KernelErrorTest, BlocksThatOthersKeptFromBeingGivenBackAreGivenBackAtTheEnd) {
-  const BlocksBehindTheEnd blocks(world());
+  const BlocksBehindTheEnd blocks(fixture());
   const std::uint64_t file = session().register_file(blocks.fd()).value();
   {
     const UniqueFd reader = blocks.reader();

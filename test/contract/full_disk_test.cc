@@ -6,25 +6,25 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "contract/world.h"
+#include "contract/fixture.h"
 
 namespace penstock::core {
 namespace {
 
 class FullDiskTest : public ContractTest {};
-INSTANTIATE_TEST_SUITE_P(Worlds, FullDiskTest, testing::ValuesIn(kernel_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, FullDiskTest, testing::ValuesIn(kernel_fixtures()), fixture_name);
 
 TEST_P(FullDiskTest, IsToldAsSuch) {
-  if (world().file_system == "btrfs" || world().file_system == "overlay" || world().file_system == "local") {
-    GTEST_SKIP() << "cannot be filled to a byte without harm: " << world().file_system;
+  if (fixture().file_system == "btrfs" || fixture().file_system == "overlay" || fixture().file_system == "local") {
+    GTEST_SKIP() << "cannot be filled to a byte without harm: " << fixture().file_system;
   }
-  const std::string filler_name = world().directory + "/filler";
+  const std::string filler_name = fixture().directory + "/filler";
   const UniqueFd filler(::open(filler_name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   struct statvfs space {};
   ASSERT_EQ(::fstatvfs(filler.get(), &space), 0);
   if (space.f_bavail * space.f_frsize > std::uint64_t{1} << 30) {
     ::unlink(filler_name.c_str());
-    GTEST_SKIP() << "more than a gibibyte is free on " << world().file_system << ": too much to fill up";
+    GTEST_SKIP() << "more than a gibibyte is free on " << fixture().file_system << ": too much to fill up";
   }
   for (off_t step = 64 << 20, at = 0; step >= 4096;) {
     if (::fallocate(filler.get(), 0, at, step) == 0) at += step;

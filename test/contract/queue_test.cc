@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Queues: many requests in flight from one thread, in every world.
+// Queues: many requests in flight from one thread, in every fixture.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "contract/world.h"
+#include "contract/fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::core {
@@ -22,7 +22,7 @@ class QueueTest : public ContractTest {
     return std::move(Queue::open(session(), depth, size).value());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Worlds, QueueTest, testing::ValuesIn(all_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, QueueTest, testing::ValuesIn(all_fixtures()), fixture_name);
 
 TEST_P(QueueTest, EveryRequestCompletesOnceWithItsBytes) {
   constexpr std::uint64_t kBlock = 10'000;  // Not a multiple of anything.
@@ -96,7 +96,7 @@ TEST_P(QueueTest, MixesDirectionsAndKindsOfMemory) {
     const std::uint64_t expected[] = {0, 8000, 65000, 4096, 0};
     EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
     EXPECT_EQ(completions[i].report.bytes, expected[completions[i].cookie]) << completions[i].cookie;
-    EXPECT_TRUE(goes_by(completions[i].report, completions[i].cookie == 1 ? PathId::host : world().path));
+    EXPECT_TRUE(goes_by(completions[i].report, completions[i].cookie == 1 ? PathId::host : fixture().path));
   }
   EXPECT_TRUE(on_host.substr(0, 8000) == content.substr(100, 8000));
   EXPECT_TRUE(file_content(200'001, 65000) == pattern(1 << 20, 3).substr(7, 65000));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What reading and writing promise, in every world.
+// What reading and writing promise, in every fixture.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #include <random>
 #include <thread>
 
-#include "contract/world.h"
+#include "contract/fixture.h"
 
 namespace penstock::core {
 namespace {
@@ -31,16 +31,16 @@ long dirty_pages(int fd) {
 }
 
 class TransferTest : public ContractTest {};
-INSTANTIATE_TEST_SUITE_P(Worlds, TransferTest, testing::ValuesIn(all_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, TransferTest, testing::ValuesIn(all_fixtures()), fixture_name);
 
-std::vector<World> direct_worlds() {
-  std::vector<World> worlds = kernel_worlds();
-  std::erase_if(worlds, [](const World& world) { return !world.direct; });
-  return worlds;
+std::vector<Fixture> direct_fixtures() {
+  std::vector<Fixture> fixtures = kernel_fixtures();
+  std::erase_if(fixtures, [](const Fixture& fixture) { return !fixture.direct; });
+  return fixtures;
 }
 
 class DirectTransferTest : public ContractTest {};
-INSTANTIATE_TEST_SUITE_P(Worlds, DirectTransferTest, testing::ValuesIn(direct_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, DirectTransferTest, testing::ValuesIn(direct_fixtures()), fixture_name);
 
 constexpr std::uint64_t kSizes[] = {1, 511, 512, 513, 4095, 4096, 4097, 65536, (1 << 20) - 1, (5 << 20) + 123};
 constexpr std::int64_t kOffsets[] = {0, 1, 511, 512, 4096, 12345};
@@ -95,7 +95,7 @@ TEST_P(TransferTest, EverySizeAtEveryOffsetIsReadAndNothingElseIsTouched) {
   }
 }
 
-TEST_P(TransferTest, AnAlignedRequestGoesByTheWorldsPathAsAWhole) {
+TEST_P(TransferTest, AnAlignedRequestGoesByTheFixturesPathAsAWhole) {
   constexpr std::uint64_t kSize = 8 << 20;
   const std::string data = pattern(kSize, 11);
   std::byte* memory = allocate(kSize);
@@ -109,8 +109,8 @@ TEST_P(TransferTest, AnAlignedRequestGoesByTheWorldsPathAsAWhole) {
 
   for (const Outcome& outcome : {written, got}) {
     expect_moved(outcome, kSize);
-    EXPECT_TRUE(world().path == PathId::bounce || outcome.report.path == world().path);
-    EXPECT_TRUE(!traits_of(world().path).direct || outcome.report.bounced_bytes == 0);
+    EXPECT_TRUE(fixture().path == PathId::bounce || outcome.report.path == fixture().path);
+    EXPECT_TRUE(!traits_of(fixture().path).direct || outcome.report.bounced_bytes == 0);
   }
   EXPECT_TRUE(file_content(4096, kSize) == data);
   EXPECT_TRUE(download(memory, kSize) == data);
@@ -434,7 +434,7 @@ TEST_P(TransferTest, RandomWorkAgreesWithAModel) {
     const std::uint64_t in_buffer = any(kSpan - size);
     const auto signed_offset = static_cast<std::int64_t>(offset);
     const auto signed_in_buffer = static_cast<std::int64_t>(in_buffer);
-    const PathId path = use_device ? world().path : PathId::host;
+    const PathId path = use_device ? fixture().path : PathId::host;
     void* base = use_device ? static_cast<void*>(on_device) : on_host.data();
     if (any(2) == 0) {
       const std::string data = pattern(size, random());

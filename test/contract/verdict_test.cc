@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why the bytes go the way they do, in every world.
+// Why the bytes go the way they do, in every fixture.
 #include <gtest/gtest.h>
 
-#include "contract/world.h"
+#include "contract/fixture.h"
 #include "frontend/dry_run.h"
 
 namespace penstock::core {
@@ -30,20 +30,20 @@ class VerdictTest : public ContractTest {
   }
   // What stands in the way of p2pdma: of memory that stands in for a GPU's, nothing else.
   Reason obstacle() { return device().facts().stand_in ? Reason::stand_in : verdict(PathId::p2pdma).reason; }
-  Reason reason_of_ring() const { return world().io_uring ? Reason::none : Reason::io_uring_off; }
+  Reason reason_of_ring() const { return fixture().io_uring ? Reason::none : Reason::io_uring_off; }
 
   std::byte* memory_ = nullptr;
   UniqueFd fd_;
   std::uint64_t file_ = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Worlds, VerdictTest, testing::ValuesIn(all_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, VerdictTest, testing::ValuesIn(all_fixtures()), fixture_name);
 
 class BounceVerdictTest : public VerdictTest {};
-INSTANTIATE_TEST_SUITE_P(Worlds, BounceVerdictTest, testing::ValuesIn(bounce_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Fixtures, BounceVerdictTest, testing::ValuesIn(bounce_fixtures()), fixture_name);
 
-TEST_P(VerdictTest, ThePathOfThisWorldServesBothWays) {
+TEST_P(VerdictTest, ThePathOfThisFixtureServesBothWays) {
   for (const Op op : {Op::read, Op::write}) {
-    const Verdict its = verdict(world().path, op);
+    const Verdict its = verdict(fixture().path, op);
     EXPECT_TRUE(its.usable) << reason_name(its.reason) << " " << its.detail;
   }
 }

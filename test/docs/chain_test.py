@@ -15,14 +15,14 @@ MANIFEST = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpu-storage\n"
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: bench\n  namespace: gpu-storage\n"
 
 
-class World(unittest.TestCase):
+class Fixture(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
 
-class Chain(World):
+class Chain(Fixture):
     def commands(self, text):
         (self.folder / "page.md").write_text(text)
         return list(chain.commands_of(markdown.Page(self.folder, self.folder / "page.md")))
@@ -60,7 +60,7 @@ class Chain(World):
         self.assertEqual([each.reason is None for each in found], [True, True, False])
 
 
-class Cluster(World):
+class Cluster(Fixture):
     def ask(self, *words):
         return subprocess.run([chain.STAND_INS / "kubectl", *words], cwd=self.folder, capture_output=True, text=True,
                               env=chain.environment(self.folder, []), check=False)

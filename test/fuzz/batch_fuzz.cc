@@ -13,7 +13,7 @@
 #include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/frontends.h"
-#include "fuzz/batch_world.h"
+#include "fuzz/batch_fixture.h"
 
 namespace penstock::fuzz {
 namespace {
@@ -45,9 +45,9 @@ char* host_memory() {
   return memory;
 }
 
-class World {
+class Fixture {
  public:
-  explicit World(Decisions& decisions) : decisions_(decisions), host_(host_memory()) {
+  explicit Fixture(Decisions& decisions) : decisions_(decisions), host_(host_memory()) {
     auto storage = std::make_unique<FuzzStorage>();
     storage_ = storage.get();
     storage->open_flags = decisions_.one_of({O_RDWR, O_RDWR | O_DIRECT, O_RDONLY, O_WRONLY});
@@ -69,7 +69,7 @@ class World {
     file_ = session_->register_file(FakeStorage::kUserFd).value();
   }
 
-  ~World() {
+  ~Fixture() {
     storage_->let_go();
     if (decisions_.yes()) {
       while (!open_.empty()) close(open_.size() - 1);
@@ -387,7 +387,7 @@ class World {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   penstock::fuzz::Decisions decisions(data, size);
-  penstock::fuzz::World world(decisions);
-  for (unsigned i = 0; i < penstock::fuzz::kStepsMax && !decisions.over(); ++i) world.step();
+  penstock::fuzz::Fixture fixture(decisions);
+  for (unsigned i = 0; i < penstock::fuzz::kStepsMax && !decisions.over(); ++i) fixture.step();
   return 0;
 }

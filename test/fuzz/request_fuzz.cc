@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-#include "fuzz/request_world.h"
+#include "fuzz/request_fixture.h"
 
 namespace penstock::fuzz {
 namespace {
@@ -62,9 +62,9 @@ struct Request {
 
 enum class Wanted { failure, exact, any };
 
-class World {
+class Fixture {
  public:
-  World() {
+  Fixture() {
     char* const host = reserve_host_memory();
     host_ = {host, std::vector<char>(kMemoryBytes)};
     host_.fill(1);
@@ -442,7 +442,7 @@ class World {
 }  // namespace penstock::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static penstock::fuzz::World* const world = new penstock::fuzz::World;
-  world->run({data, size});
+  static penstock::fuzz::Fixture* const fixture = new penstock::fuzz::Fixture;
+  fixture->run({data, size});
   return 0;
 }

@@ -59,7 +59,7 @@ typedef struct {
   char* model;  /* What the file has to hold. */
   size_t size;  /* Of the file. */
   penstock_session* session;
-} World;
+} Fixture;
 
 static char* aligned(size_t size) {
   char* memory = aligned_alloc(kBlock, size);
@@ -69,10 +69,10 @@ static char* aligned(size_t size) {
 }
 
 /* Around the page cache, so that nothing of the file gets into it. */
-static size_t load(const World* world, char* into) {
+static size_t load(const Fixture* fixture, char* into) {
   size_t done = 0;
   while (done < kFileMax) {
-    const ssize_t got = pread(world->fd, into + done, 1u << 20, (off_t)done);
+    const ssize_t got = pread(fixture->fd, into + done, 1u << 20, (off_t)done);
     if (got < 0) stop("pread: %s", strerror(errno));
     done += (size_t)got;
     if (got < 1 << 20) break;
@@ -80,80 +80,80 @@ static size_t load(const World* world, char* into) {
   return done;
 }
 
-static void open_world(World* world, const char* name) {
-  memset(world, 0, sizeof *world);
-  world->model = aligned(kFileMax);
-  world->host = aligned(kDeviceMax);
-  world->fd = open(name, O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
-  if (world->fd < 0) stop("open %s: %s", name, strerror(errno));
-  world->size = load(world, world->model);
+static void open_fixture(Fixture* fixture, const char* name) {
+  memset(fixture, 0, sizeof *fixture);
+  fixture->model = aligned(kFileMax);
+  fixture->host = aligned(kDeviceMax);
+  fixture->fd = open(name, O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+  if (fixture->fd < 0) stop("open %s: %s", name, strerror(errno));
+  fixture->size = load(fixture, fixture->model);
   check(cuFileDriverOpen(), "cuFileDriverOpen");
   CUfileDescr_t description;
   memset(&description, 0, sizeof description);
   description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
-  description.handle.fd = world->fd;
-  check(cuFileHandleRegister(&world->handle, &description), "cuFileHandleRegister");
-  if (penstock_cufile_session(&world->session).code != 0) stop("no session");
+  description.handle.fd = fixture->fd;
+  check(cuFileHandleRegister(&fixture->handle, &description), "cuFileHandleRegister");
+  if (penstock_cufile_session(&fixture->session).code != 0) stop("no session");
   void* memory = NULL;
-  if (penstock_device_alloc(world->session, 0, kDeviceMax, &memory).code != 0) stop("no device memory");
-  world->device = memory;
-  check(cuFileBufRegister(world->device, kDeviceMax, 0), "cuFileBufRegister");
+  if (penstock_device_alloc(fixture->session, 0, kDeviceMax, &memory).code != 0) stop("no device memory");
+  fixture->device = memory;
+  check(cuFileBufRegister(fixture->device, kDeviceMax, 0), "cuFileBufRegister");
 }
 
-static void close_world(World* world) {
-  check(cuFileBufDeregister(world->device), "cuFileBufDeregister");
-  cuFileHandleDeregister(world->handle);
-  penstock_device_free(world->session, 0, world->device);
+static void close_fixture(Fixture* fixture) {
+  check(cuFileBufDeregister(fixture->device), "cuFileBufDeregister");
+  cuFileHandleDeregister(fixture->handle);
+  penstock_device_free(fixture->session, 0, fixture->device);
   char* now = aligned(kFileMax);
   struct stat facts;
-  const size_t size = load(world, now);
-  if (fstat(world->fd, &facts) != 0) stop("fstat: %s", strerror(errno));
-  if (S_ISREG(facts.st_mode) && (size_t)facts.st_size != world->size) stop("the file's size is wrong");
-  if (size < world->size || memcmp(now, world->model, world->size) != 0) stop("the file's bytes are wrong");
+  const size_t size = load(fixture, now);
+  if (fstat(fixture->fd, &facts) != 0) stop("fstat: %s", strerror(errno));
+  if (S_ISREG(facts.st_mode) && (size_t)facts.st_size != fixture->size) stop("the file's size is wrong");
+  if (size < fixture->size || memcmp(now, fixture->model, fixture->size) != 0) stop("the file's bytes are wrong");
 }
 
 static void fill(char* memory, size_t size, unsigned seed) {
   for (size_t i = 0; i < size; ++i) memory[i] = (char)(i * 31 + i / 257 + seed * 7 + 1);
 }
 
-static void write_some(World* world, size_t offset, size_t size, unsigned seed) {
-  fill(world->host, size, seed);
-  if (penstock_device_upload(world->session, world->device, world->host, size).code != 0) stop("upload");
-  const ssize_t moved = cuFileWrite(world->handle, world->device, size, (off_t)offset, 0);
+static void write_some(Fixture* fixture, size_t offset, size_t size, unsigned seed) {
+  fill(fixture->host, size, seed);
+  if (penstock_device_upload(fixture->session, fixture->device, fixture->host, size).code != 0) stop("upload");
+  const ssize_t moved = cuFileWrite(fixture->handle, fixture->device, size, (off_t)offset, 0);
   if (moved != (ssize_t)size) stop("cuFileWrite of %zu at %zu: %zd", size, offset, moved);
-  memcpy(world->model + offset, world->host, size);
-  if (offset + size > world->size) world->size = offset + size;
+  memcpy(fixture->model + offset, fixture->host, size);
+  if (offset + size > fixture->size) fixture->size = offset + size;
 }
 
-static void compare(World* world, size_t offset, size_t size) {
-  if (penstock_device_download(world->session, world->host, world->device, size).code != 0) stop("download");
+static void compare(Fixture* fixture, size_t offset, size_t size) {
+  if (penstock_device_download(fixture->session, fixture->host, fixture->device, size).code != 0) stop("download");
   for (size_t i = 0; i < size; ++i) {
-    if (world->host[i] != world->model[offset + i]) stop("wrong byte at %zu", offset + i);
+    if (fixture->host[i] != fixture->model[offset + i]) stop("wrong byte at %zu", offset + i);
   }
 }
 
-static void clear_device(World* world, size_t size) {
-  memset(world->host, 0x5a, size);
-  if (penstock_device_upload(world->session, world->device, world->host, size).code != 0) stop("upload");
+static void clear_device(Fixture* fixture, size_t size) {
+  memset(fixture->host, 0x5a, size);
+  if (penstock_device_upload(fixture->session, fixture->device, fixture->host, size).code != 0) stop("upload");
 }
 
-static void read_some(World* world, size_t offset, size_t size) {
-  clear_device(world, size);
-  const ssize_t moved = cuFileRead(world->handle, world->device, size, (off_t)offset, 0);
+static void read_some(Fixture* fixture, size_t offset, size_t size) {
+  clear_device(fixture, size);
+  const ssize_t moved = cuFileRead(fixture->handle, fixture->device, size, (off_t)offset, 0);
   if (moved != (ssize_t)size) stop("cuFileRead of %zu at %zu: %zd", size, offset, moved);
-  compare(world, offset, size);
+  compare(fixture, offset, size);
 }
 
-static void read_batch(World* world, size_t offset, size_t size) {
-  clear_device(world, size);
+static void read_batch(Fixture* fixture, size_t offset, size_t size) {
+  clear_device(fixture, size);
   CUfileIOParams_t requests[kEntries];
   memset(requests, 0, sizeof requests);
   const size_t each = size / kEntries;
   for (unsigned i = 0; i < kEntries; ++i) {
     requests[i].mode = CUFILE_BATCH;
     requests[i].opcode = CUFILE_READ;
-    requests[i].fh = world->handle;
-    requests[i].u.batch.devPtr_base = world->device;
+    requests[i].fh = fixture->handle;
+    requests[i].u.batch.devPtr_base = fixture->device;
     requests[i].u.batch.devPtr_offset = (off_t)(i * each);
     requests[i].u.batch.file_offset = (off_t)(offset + i * each);
     requests[i].u.batch.size = each;
@@ -171,12 +171,12 @@ static void read_batch(World* world, size_t offset, size_t size) {
     done += count;
   }
   cuFileBatchIODestroy(batch);
-  compare(world, offset, each * kEntries);
+  compare(fixture, offset, each * kEntries);
 }
 
 /* For ever, as far as this program knows. */
 typedef struct {
-  const World* world;
+  const Fixture* fixture;
   size_t offset, size;
   atomic_bool has_read;
 } Reader;
@@ -184,18 +184,18 @@ typedef struct {
 static void* read_forever(void* argument) {
   Reader* reader = argument;
   for (;;) {
-    const ssize_t moved = cuFileRead(reader->world->handle, reader->world->device, reader->size, (off_t)reader->offset,
-                                     (off_t)reader->offset);
+    const ssize_t moved = cuFileRead(reader->fixture->handle, reader->fixture->device, reader->size,
+                                     (off_t)reader->offset, (off_t)reader->offset);
     if (moved != (ssize_t)reader->size) stop("cuFileRead of %zu at %zu: %zd", reader->size, reader->offset, moved);
     atomic_store(&reader->has_read, true);
   }
   return NULL;
 }
 
-static Reader* make_reader(const World* world, size_t offset, size_t size) {
+static Reader* make_reader(const Fixture* fixture, size_t offset, size_t size) {
   Reader* reader = calloc(1, sizeof *reader);
   if (reader == NULL) stop("no memory");
-  reader->world = world;
+  reader->fixture = fixture;
   reader->offset = offset;
   reader->size = size;
   return reader;
@@ -207,16 +207,16 @@ static void read_beside(Reader* reader) {
   while (!atomic_load(&reader->has_read)) usleep(1000);
 }
 
-static void do_word(World* world, const char* word, unsigned seed) {
+static void do_word(Fixture* fixture, const char* word, unsigned seed) {
   char operation[16] = "", offset_text[32] = "", size_text[32] = "";
   if (sscanf(word, "%15[^:]:%31[^:]:%31s", operation, offset_text, size_text) != 3) stop("no such word: %s", word);
   const size_t offset = bytes_in(offset_text), size = bytes_in(size_text);
   if (size > kDeviceMax || offset + size > kFileMax) stop("too large: %s", word);
-  if (strcmp(operation, "write") == 0) write_some(world, offset, size, seed);
-  else if (strcmp(operation, "read") == 0) read_some(world, offset, size);
-  else if (strcmp(operation, "batch") == 0) read_batch(world, offset, size);
-  else if (strcmp(operation, "forever") == 0) read_forever(make_reader(world, offset, size));
-  else if (strcmp(operation, "beside") == 0) read_beside(make_reader(world, offset, size));
+  if (strcmp(operation, "write") == 0) write_some(fixture, offset, size, seed);
+  else if (strcmp(operation, "read") == 0) read_some(fixture, offset, size);
+  else if (strcmp(operation, "batch") == 0) read_batch(fixture, offset, size);
+  else if (strcmp(operation, "forever") == 0) read_forever(make_reader(fixture, offset, size));
+  else if (strcmp(operation, "beside") == 0) read_beside(make_reader(fixture, offset, size));
   else stop("no such word: %s", word);
 }
 
@@ -242,22 +242,22 @@ static void print_moved(const char* name, const penstock_counter* counters, unsi
 
 int main(int count, char** words) {
   if (count < 3) stop("usage: cufile_client FILE OPERATION:OFFSET:SIZE...");
-  static World world;
-  open_world(&world, words[1]);
+  static Fixture fixture;
+  open_fixture(&fixture, words[1]);
   for (int i = 2; i < count; ++i) {
     if (strcmp(words[i], "leave") == 0) return 0;
-    do_word(&world, words[i], (unsigned)i);
+    do_word(&fixture, words[i], (unsigned)i);
   }
   static penstock_counter counters[kCountersMax];
   counters[0].struct_size = sizeof counters[0];
   unsigned rows = 0;
-  if (penstock_counters(world.session, counters, kCountersMax, &rows).code != 0) stop("no counters");
-  close_world(&world);
-  printf("{\"size\": %zu", world.size);
+  if (penstock_counters(fixture.session, counters, kCountersMax, &rows).code != 0) stop("no counters");
+  close_fixture(&fixture);
+  printf("{\"size\": %zu", fixture.size);
   print_moved("read", counters, rows, 0);
   print_moved("write", counters, rows, 1);
   printf("}\n");
-  penstock_session_close(world.session);
+  penstock_session_close(fixture.session);
   check(cuFileDriverClose(), "cuFileDriverClose");
   return 0;
 }

@@ -92,7 +92,7 @@ int run(const char* name, const std::string& peer, const char* target, const cha
 
 // ---- refuse ----
 
-struct World {
+struct Fixture {
   const char* name;
   int node;
   Memory memory;
@@ -100,20 +100,20 @@ struct World {
   int fd;  // Direct, both ways.
 };
 
-World open_world(const char* name, const std::string& peer, const char* file) {
+Fixture open_fixture(const char* name, const std::string& peer, const char* file) {
   return {name, open_node(), gpu_memory(peer), file, open_or_fail(file, O_RDWR | O_DIRECT)};
 }
 
-Group mapped_group(const World& world, size_t shadow = kShadow) {
-  Group group = make_group(world.node, shadow);
-  if (const long error = map_gpu(group, world.memory.start, world.memory.bytes); error != 0)
+Group mapped_group(const Fixture& fixture, size_t shadow = kShadow) {
+  Group group = make_group(fixture.node, shadow);
+  if (const long error = map_gpu(group, fixture.memory.start, fixture.memory.bytes); error != 0)
     fail("MAP: " + name_of(error));
   return group;
 }
 
-void say(const World& world, const char* step, long result) { answer(world.name, step, bytes_or_error(result)); }
+void say(const Fixture& fixture, const char* step, long result) { answer(fixture.name, step, bytes_or_error(result)); }
 
-void refuse_mmap(const World& world) {
+void refuse_mmap(const Fixture& fixture) {
   struct Try {
     const char* step;
     size_t bytes;
@@ -127,65 +127,65 @@ void refuse_mmap(const World& world) {
         Try{"mmap_exec", kShadow, kBoth | PROT_EXEC, MAP_SHARED, 0}, Try{"mmap_most", 16 * kMiB, kBoth, MAP_SHARED, 0},
         Try{"mmap_more", 16 * kMiB + kGpuPage, kBoth, MAP_SHARED, 0},
         Try{"mmap_odd", kGpuPage + kPage, kBoth, MAP_SHARED, 0}, Try{"mmap_page", kPage, kBoth, MAP_SHARED, 0}}) {
-    void* got = mmap(nullptr, bytes, protection, flags, world.node, offset);
-    answer(world.name, step, got == MAP_FAILED ? name_of(-errno) : "mapped");
+    void* got = mmap(nullptr, bytes, protection, flags, fixture.node, offset);
+    answer(fixture.name, step, got == MAP_FAILED ? name_of(-errno) : "mapped");
     if (got != MAP_FAILED) munmap(got, bytes);
   }
-  Group group = make_group(world.node, kShadow);
-  say(world, "munmap_part", munmap(group.shadow, kPage) == 0 ? 0 : -errno);
-  say(world, "munmap_whole", munmap(group.shadow, kShadow) == 0 ? 0 : -errno);
+  Group group = make_group(fixture.node, kShadow);
+  say(fixture, "munmap_part", munmap(group.shadow, kPage) == 0 ? 0 : -errno);
+  say(fixture, "munmap_whole", munmap(group.shadow, kShadow) == 0 ? 0 : -errno);
 }
 
-void refuse_calls(const World& world) {
-  say(world, "remove", Argument{}.call(world.node, kRemove));
-  say(world, "batch", Argument{}.call(world.node, kBatch));
-  say(world, "no_argument", ioctl(world.node, 0x40047401u, nullptr) == 0 ? 0 : -errno);
+void refuse_calls(const Fixture& fixture) {
+  say(fixture, "remove", Argument{}.call(fixture.node, kRemove));
+  say(fixture, "batch", Argument{}.call(fixture.node, kBatch));
+  say(fixture, "no_argument", ioctl(fixture.node, 0x40047401u, nullptr) == 0 ? 0 : -errno);
 }
 
 // A change to a MAP that would succeed, each on a shadow buffer of its own.
-void refuse_map(const World& world, const char* step, const std::function<void(Argument*)>& change,
+void refuse_map(const Fixture& fixture, const char* step, const std::function<void(Argument*)>& change,
                 size_t shadow = kShadow) {
-  Group group = make_group(world.node, shadow);
-  Argument map = map_argument(group, world.memory.start, world.memory.bytes);
+  Group group = make_group(fixture.node, shadow);
+  Argument map = map_argument(group, fixture.memory.start, fixture.memory.bytes);
   change(&map);
-  say(world, step, map.call(world.node, kMap));
+  say(fixture, step, map.call(fixture.node, kMap));
   close_group(&group);
 }
 
-void refuse_maps(const World& world) {
-  const char* gpu = world.memory.start;
+void refuse_maps(const Fixture& fixture) {
+  const char* gpu = fixture.memory.start;
   char* host = host_memory(2 * kGpuPage);
-  refuse_map(world, "map", [](Argument*) {});
-  refuse_map(world, "map_no_shadow", [](Argument* map) { map->put(16, uint64_t{0}); });
-  refuse_map(world, "map_odd_shadow", [](Argument* map) { map->put(16, map->get<uint64_t>(16) + 8); });
-  refuse_map(world, "map_other_memory", [&](Argument* map) { map->put(16, host); });
-  say(world, "leaked_before", count("leaked_groups"));
-  refuse_map(world, "map_no_fence", [](Argument* map) { map->put(32, uint64_t{0}); });
-  refuse_map(world, "map_odd_fence", [](Argument* map) { map->put(32, map->get<uint64_t>(32) + 8); });
-  refuse_map(world, "map_wrapping", [](Argument* map) { map->put(24, ~uint64_t{0} - 4095); });
+  refuse_map(fixture, "map", [](Argument*) {});
+  refuse_map(fixture, "map_no_shadow", [](Argument* map) { map->put(16, uint64_t{0}); });
+  refuse_map(fixture, "map_odd_shadow", [](Argument* map) { map->put(16, map->get<uint64_t>(16) + 8); });
+  refuse_map(fixture, "map_other_memory", [&](Argument* map) { map->put(16, host); });
+  say(fixture, "leaked_before", count("leaked_groups"));
+  refuse_map(fixture, "map_no_fence", [](Argument* map) { map->put(32, uint64_t{0}); });
+  refuse_map(fixture, "map_odd_fence", [](Argument* map) { map->put(32, map->get<uint64_t>(32) + 8); });
+  refuse_map(fixture, "map_wrapping", [](Argument* map) { map->put(24, ~uint64_t{0} - 4095); });
   refuse_map(
-      world, "map_small_shadow",
+      fixture, "map_small_shadow",
       [&](Argument* map) {
         map->put(0, int64_t{8192});
         map->put(24, gpu + 4096);
       },
       2 * kPage);
-  refuse_map(world, "map_host_memory", [&](Argument* map) {
+  refuse_map(fixture, "map_host_memory", [&](Argument* map) {
     map->put(0, static_cast<int64_t>(kPage));
     map->put(24, host + kGpuPage);
   });
-  say(world, "leaked_after", count("leaked_groups"));
+  say(fixture, "leaked_after", count("leaked_groups"));
 }
 
-void refuse_ios(const World& world) {
-  Group group = mapped_group(world);
-  const int reading = open_or_fail(world.file, O_RDONLY | O_DIRECT);
-  const int writing = open_or_fail(world.file, O_WRONLY | O_DIRECT);
-  const int buffered = open_or_fail(world.file, O_RDWR);
+void refuse_ios(const Fixture& fixture) {
+  Group group = mapped_group(fixture);
+  const int reading = open_or_fail(fixture.file, O_RDONLY | O_DIRECT);
+  const int writing = open_or_fail(fixture.file, O_WRONLY | O_DIRECT);
+  const int buffered = open_or_fail(fixture.file, O_RDWR);
   const auto attempt = [&](const char* step, Number number, const std::function<void(Argument*)>& change) {
-    Argument io = io_argument(group, world.fd, 0, kGpuPage, 0);
+    Argument io = io_argument(group, fixture.fd, 0, kGpuPage, 0);
     change(&io);
-    say(world, step, call_io(group, &io, number));
+    say(fixture, step, call_io(group, &io, number));
   };
   const auto putting = [](size_t at, auto value) { return [=](Argument* io) { io->put(at, value); }; };
   attempt("io", kRead, [](Argument*) {});
@@ -208,59 +208,59 @@ void refuse_ios(const World& world) {
   attempt("io_buffered", kRead, putting(72, buffered));
   attempt("io_no_ticket", kRead, putting(76, uint8_t{0}));
   attempt("io_odd_place", kRead, putting(60, uint64_t{512}));
-  attempt("io_too_long", kRead, putting(16, uint64_t{world.memory.bytes + kPage}));
-  attempt("io_behind", kRead, putting(60, uint64_t{world.memory.bytes}));
+  attempt("io_too_long", kRead, putting(16, uint64_t{fixture.memory.bytes + kPage}));
+  attempt("io_behind", kRead, putting(60, uint64_t{fixture.memory.bytes}));
   attempt("io_over_boundary", kRead, putting(60, uint64_t{kPage}));
   attempt("io_still_ready", kRead, [](Argument*) {});
   close_group(&group);
 }
 
 int refuse(const char* name, const std::string& peer, const char* file) {
-  const World world = open_world(name, peer, file);
-  refuse_calls(world);
-  refuse_mmap(world);
-  refuse_maps(world);
-  refuse_ios(world);
+  const Fixture fixture = open_fixture(name, peer, file);
+  refuse_calls(fixture);
+  refuse_mmap(fixture);
+  refuse_maps(fixture);
+  refuse_ios(fixture);
   return 0;
 }
 
 // ---- fault ----
 
-void busy(const World& world) {
+void busy(const Fixture& fixture) {
   set("async_delay_ms", "300");
-  Group group = mapped_group(world);
-  Argument first = io_argument(group, world.fd, 0, kGpuPage, 0, 5);
-  say(world, "busy_first", call_io(group, &first, kRead));
-  Argument second = io_argument(group, world.fd, 0, kGpuPage, kGpuPage);
-  say(world, "busy_second", second.call(world.node, kRead));
+  Group group = mapped_group(fixture);
+  Argument first = io_argument(group, fixture.fd, 0, kGpuPage, 0, 5);
+  say(fixture, "busy_first", call_io(group, &first, kRead));
+  Argument second = io_argument(group, fixture.fd, 0, kGpuPage, kGpuPage);
+  say(fixture, "busy_second", second.call(fixture.node, kRead));
   wait_for(group, 5);
   set("async_delay_ms", "0");
-  say(world, "busy_ever_after", move(group, world.fd, false, 0, kGpuPage, 0));
+  say(fixture, "busy_ever_after", move(group, fixture.fd, false, 0, kGpuPage, 0));
   close_group(&group);
 }
 
-void refused_mapping(const World& world) {
+void refused_mapping(const Fixture& fixture) {
   set("fault_map", "12");
-  Group group = make_group(world.node, kShadow);
-  say(world, "map_fails", map_gpu(group, world.memory.start, world.memory.bytes));
+  Group group = make_group(fixture.node, kShadow);
+  say(fixture, "map_fails", map_gpu(group, fixture.memory.start, fixture.memory.bytes));
   set("fault_map", "0");
-  say(world, "map_again", map_gpu(group, world.memory.start, world.memory.bytes));
+  say(fixture, "map_again", map_gpu(group, fixture.memory.start, fixture.memory.bytes));
   close_group(&group);
   set("bar1_kib", "512");
-  group = make_group(world.node, kShadow);
-  say(world, "map_fits", map_gpu(group, world.memory.start, 8 * kGpuPage));
-  Group more = make_group(world.node, kShadow);
-  say(world, "map_is_full", map_gpu(more, world.memory.start, kGpuPage));
+  group = make_group(fixture.node, kShadow);
+  say(fixture, "map_fits", map_gpu(group, fixture.memory.start, 8 * kGpuPage));
+  Group more = make_group(fixture.node, kShadow);
+  say(fixture, "map_is_full", map_gpu(more, fixture.memory.start, kGpuPage));
   set("bar1_kib", "0");
   close_group(&group);
   close_group(&more);
 }
 
-void failing_io(const World& world) {
-  Group group = mapped_group(world);
+void failing_io(const Fixture& fixture) {
+  Group group = mapped_group(fixture);
   const auto both = [&](const char* read, const char* write) {
-    say(world, read, move(group, world.fd, false, 0, 2 * kGpuPage, 0));
-    say(world, write, move(group, world.fd, true, 0, 2 * kGpuPage, 0));
+    say(fixture, read, move(group, fixture.fd, false, 0, 2 * kGpuPage, 0));
+    say(fixture, write, move(group, fixture.fd, true, 0, 2 * kGpuPage, 0));
   };
   set("fault_after", "1");
   set("fault_io", "5");
@@ -269,15 +269,15 @@ void failing_io(const World& world) {
   both("eio_read", "good_write");
   set("fault_short", "65536");
   both("short_read", "short_write");
-  say(world, "short_async", move(group, world.fd, false, 0, 2 * kGpuPage, 0, 9));
+  say(fixture, "short_async", move(group, fixture.fd, false, 0, 2 * kGpuPage, 0, 9));
   set("fault_short", "0");
-  const int empty = open_or_fail((std::string(world.file) + "-empty").c_str(), O_RDWR | O_DIRECT | O_CREAT | O_TRUNC);
+  const int empty = open_or_fail((std::string(fixture.file) + "-empty").c_str(), O_RDWR | O_DIRECT | O_CREAT | O_TRUNC);
   set("fault_times", "1");
   set("fault_io", "5");
-  say(world, "empty_write", move(group, empty, true, 0, kPage, 0));
+  say(fixture, "empty_write", move(group, empty, true, 0, kPage, 0));
   struct stat facts;
   if (fstat(empty, &facts) != 0) fail("fstat");
-  say(world, "empty_size", facts.st_size);
+  say(fixture, "empty_size", facts.st_size);
   close_group(&group);
 }
 
@@ -305,48 +305,50 @@ std::string write_at_once(const Group& group, int fd, size_t offset, uint64_t ti
 }
 
 // Bytes that no driver asked about: reads leave them in the shadow buffer, writes take them from there.
-void unhooked(const World& world) {
-  char* gpu = world.memory.start;
-  Group group = mapped_group(world);
+void unhooked(const Fixture& fixture) {
+  char* gpu = fixture.memory.start;
+  Group group = mapped_group(fixture);
   set("hooked", "0");
   std::memset(gpu, 0x5A, 2 * kGpuPage);
-  say(world, "unhooked_read", move(group, world.fd, false, kMiB, 2 * kGpuPage, 0));
-  answer(world.name, "unhooked_holes", holes_of(group));
-  answer(world.name, "unhooked_gpu", is_all(gpu, 2 * kGpuPage, 0x5A) ? "untouched" : "written");
-  answer(world.name, "unhooked_shadow", has_pattern(group.shadow, 2 * kGpuPage, kMiB, 0) ? "right" : "wrong");
+  say(fixture, "unhooked_read", move(group, fixture.fd, false, kMiB, 2 * kGpuPage, 0));
+  answer(fixture.name, "unhooked_holes", holes_of(group));
+  answer(fixture.name, "unhooked_gpu", is_all(gpu, 2 * kGpuPage, 0x5A) ? "untouched" : "written");
+  answer(fixture.name, "unhooked_shadow", has_pattern(group.shadow, 2 * kGpuPage, kMiB, 0) ? "right" : "wrong");
   std::memset(group.shadow, 0x33, kGpuPage);
-  say(world, "unhooked_write", move(group, world.fd, true, 3 * kMiB, kGpuPage, 0));
+  say(fixture, "unhooked_write", move(group, fixture.fd, true, 3 * kMiB, kGpuPage, 0));
   char* host = host_memory(kGpuPage);
-  if (pread(world.fd, host, kGpuPage, 3 * kMiB) != static_cast<ssize_t>(kGpuPage)) fail("pread");
-  answer(world.name, "unhooked_file", is_all(host, kGpuPage, 0x33) ? "has the shadow's bytes" : "has others");
-  say(world, "unhooked_async", move(group, world.fd, true, 3 * kMiB, kGpuPage, 0, 3));
+  if (pread(fixture.fd, host, kGpuPage, 3 * kMiB) != static_cast<ssize_t>(kGpuPage)) fail("pread");
+  answer(fixture.name, "unhooked_file", is_all(host, kGpuPage, 0x33) ? "has the shadow's bytes" : "has others");
+  say(fixture, "unhooked_async", move(group, fixture.fd, true, 3 * kMiB, kGpuPage, 0, 3));
   set("async_inline", "1");
-  answer(world.name, "unhooked_at_once", write_at_once(group, world.fd, 3 * kMiB, 6));
+  answer(fixture.name, "unhooked_at_once", write_at_once(group, fixture.fd, 3 * kMiB, 6));
   set("async_inline", "0");
   set("hooked", "1");
   close_group(&group);
 }
 
-void holes(const World& world) {
-  Group group = mapped_group(world);
+void holes(const Fixture& fixture) {
+  Group group = mapped_group(fixture);
   set("hole_every", "8");
-  say(world, "holes_read", move(group, world.fd, false, kMiB, kGpuPage, 0));
-  answer(world.name, "holes", holes_of(group));
-  const char* gpu = world.memory.start;
-  answer(world.name, "holes_between", has_pattern(gpu + 8 * kPage, 7 * kPage, kMiB + 8 * kPage, 0) ? "right" : "wrong");
+  say(fixture, "holes_read", move(group, fixture.fd, false, kMiB, kGpuPage, 0));
+  answer(fixture.name, "holes", holes_of(group));
+  const char* gpu = fixture.memory.start;
+  answer(fixture.name, "holes_between",
+         has_pattern(gpu + 8 * kPage, 7 * kPage, kMiB + 8 * kPage, 0) ? "right" : "wrong");
   // It stops behind the first shadow buffer that has holes.
-  say(world, "holes_many_chunks", move(group, world.fd, false, kMiB, 2 * kShadow, 0));
+  say(fixture, "holes_many_chunks", move(group, fixture.fd, false, kMiB, 2 * kShadow, 0));
   close_group(&group);
   set("hole_every", "0");
-  group = mapped_group(world, 16 * kMiB);
-  const int sparse = open_or_fail((std::string(world.file) + "-sparse").c_str(), O_RDWR | O_DIRECT | O_CREAT | O_TRUNC);
+  group = mapped_group(fixture, 16 * kMiB);
+  const int sparse =
+      open_or_fail((std::string(fixture.file) + "-sparse").c_str(), O_RDWR | O_DIRECT | O_CREAT | O_TRUNC);
   if (ftruncate(sparse, kMiB) != 0) fail("ftruncate");
-  say(world, "sparse_write", move(group, sparse, true, kGpuPage, kGpuPage, 0));
-  say(world, "sparse_read", move(group, sparse, false, 0, kMiB, 0));
-  answer(world.name, "sparse_holes", holes_of(group));
+  say(fixture, "sparse_write", move(group, sparse, true, kGpuPage, kGpuPage, 0));
+  say(fixture, "sparse_read", move(group, sparse, false, 0, kMiB, 0));
+  answer(fixture.name, "sparse_holes", holes_of(group));
   if (ftruncate(sparse, 2 * kGpuPage - 1000) != 0) fail("ftruncate");
-  say(world, "end_read", move(group, sparse, false, kGpuPage, 2 * kGpuPage, 0));
-  say(world, "behind_end", move(group, sparse, false, 4 * kGpuPage, kGpuPage, 0));
+  say(fixture, "end_read", move(group, sparse, false, kGpuPage, 2 * kGpuPage, 0));
+  say(fixture, "behind_end", move(group, sparse, false, 4 * kGpuPage, kGpuPage, 0));
   close_group(&group);
 }
 
@@ -362,62 +364,62 @@ std::string end_of(const std::function<void()>& act) {
   return WIFSIGNALED(status) ? sigabbrev_np(WTERMSIG(status)) : "ended";
 }
 
-void assertions(const World& world) {
-  answer(world.name, "long_async", end_of([&] {
-           Group group = mapped_group(world);
-           move(group, world.fd, false, 0, 2 * kShadow, 0, 4);
+void assertions(const Fixture& fixture) {
+  answer(fixture.name, "long_async", end_of([&] {
+           Group group = mapped_group(fixture);
+           move(group, fixture.fd, false, 0, 2 * kShadow, 0, 4);
          }));
-  answer(world.name, "no_blocks", end_of([&] {
-           Group group = make_group(world.node, kShadow);
-           Argument map = map_argument(group, world.memory.start, world.memory.bytes);
+  answer(fixture.name, "no_blocks", end_of([&] {
+           Group group = make_group(fixture.node, kShadow);
+           Argument map = map_argument(group, fixture.memory.start, fixture.memory.bytes);
            map.put(40, uint32_t{0});
-           map.call(world.node, kMap);
+           map.call(fixture.node, kMap);
          }));
-  Group group = mapped_group(world);
-  answer(world.name, "child", end_of([&] {
+  Group group = mapped_group(fixture);
+  answer(fixture.name, "child", end_of([&] {
            // It has no shadow buffer of its parent's.
            Argument io;
            io.put(0, group.shadow);
-           raise(move(group, world.fd, false, 0, kPage, 0) == -EINVAL ? SIGUSR1 : SIGUSR2);
+           raise(move(group, fixture.fd, false, 0, kPage, 0) == -EINVAL ? SIGUSR1 : SIGUSR2);
          }));
   close_group(&group);
-  say(world, "assertions", count("assertions"));
+  say(fixture, "assertions", count("assertions"));
 }
 
 // A process with one thread that ends while its request is under way.
-void lost(const World& world) {
+void lost(const Fixture& fixture) {
   const long alone = count("async_alone"), lost_before = count("lost_pins");
   set("async_delay_ms", "100");
-  answer(world.name, "ends", end_of([&] {
-           Group group = mapped_group(world);
-           Argument read = io_argument(group, world.fd, 0, kGpuPage, 0, 5);
+  answer(fixture.name, "ends", end_of([&] {
+           Group group = mapped_group(fixture);
+           Argument read = io_argument(group, fixture.fd, 0, kGpuPage, 0, 5);
            call_io(group, &read, kRead);
          }));
   while (count("requests_now") > 0) usleep(1000);
   set("async_delay_ms", "0");
-  say(world, "ends_alone", count("async_alone") - alone);
-  say(world, "lost_pins", count("lost_pins") - lost_before);
-  answer(world.name, "still_pinned", count("pinned_bytes") > 0 ? "yes" : "no");
+  say(fixture, "ends_alone", count("async_alone") - alone);
+  say(fixture, "lost_pins", count("lost_pins") - lost_before);
+  answer(fixture.name, "still_pinned", count("pinned_bytes") > 0 ? "yes" : "no");
 }
 
-void unloading(const World& world) {
+void unloading(const Fixture& fixture) {
   set("unloading", "1");
   const int node = open("/dev/nvidia-fs1", O_RDWR | O_CLOEXEC);
-  say(world, "unloading_open", node < 0 ? -errno : 0);
-  say(world, "unloading_call", Argument{}.call(world.node, kRemove));
+  say(fixture, "unloading_open", node < 0 ? -errno : 0);
+  say(fixture, "unloading_call", Argument{}.call(fixture.node, kRemove));
   set("unloading", "0");
 }
 
 int fault(const char* name, const std::string& peer, const char* file) {
-  const World world = open_world(name, peer, file);
-  unhooked(world);
-  holes(world);
-  failing_io(world);
-  refused_mapping(world);
-  busy(world);
-  assertions(world);
-  lost(world);
-  unloading(world);
+  const Fixture fixture = open_fixture(name, peer, file);
+  unhooked(fixture);
+  holes(fixture);
+  failing_io(fixture);
+  refused_mapping(fixture);
+  busy(fixture);
+  assertions(fixture);
+  lost(fixture);
+  unloading(fixture);
   return 0;
 }
 
@@ -430,11 +432,11 @@ int small(const char* name, const std::string& peer, const char* file) {
   fill_pattern(host, kKiB, kPage + kKiB, 0);
   if (ftruncate(buffered, kGpuPage) != 0 || pwrite(buffered, host, kKiB, kPage + kKiB) != kKiB || fsync(buffered) != 0)
     fail(std::string("make ") + file);
-  const World world = open_world(name, peer, file);
-  const char* gpu = world.memory.start + kPage;
-  Group group = mapped_group(world);
-  std::memset(world.memory.start, 0x5A, kGpuPage);
-  say(world, "read", move(group, world.fd, false, 0, kGpuPage, 0));
+  const Fixture fixture = open_fixture(name, peer, file);
+  const char* gpu = fixture.memory.start + kPage;
+  Group group = mapped_group(fixture);
+  std::memset(fixture.memory.start, 0x5A, kGpuPage);
+  say(fixture, "read", move(group, fixture.fd, false, 0, kGpuPage, 0));
   answer(name, "holes", holes_of(group));
   answer(name, "data", has_pattern(gpu + kKiB, kKiB, kPage + kKiB, 0) ? "right" : "wrong");
   const bool is_old = is_all(gpu, kKiB, 0x5A) && is_all(gpu + 2 * kKiB, 2 * kKiB, 0x5A);
@@ -446,17 +448,17 @@ int small(const char* name, const std::string& peer, const char* file) {
 int cached(const char* name, const std::string& peer, const char* file) {
   const int made = open_or_fail(file, O_RDWR | O_CREAT | O_TRUNC);
   if (ftruncate(made, kMiB) != 0) fail(std::string("make ") + file);
-  const World world = open_world(name, peer, file);
-  Group group = mapped_group(world);
-  std::memset(world.memory.start, 0x11, kGpuPage);
+  const Fixture fixture = open_fixture(name, peer, file);
+  Group group = mapped_group(fixture);
+  std::memset(fixture.memory.start, 0x11, kGpuPage);
   std::memset(group.shadow, 0x33, kGpuPage);
-  answer(name, "async", write_at_once(group, world.fd, kGpuPage, 3));
+  answer(name, "async", write_at_once(group, fixture.fd, kGpuPage, 3));
   char* host = host_memory(kGpuPage);
-  if (pread(world.fd, host, kGpuPage, kGpuPage) != static_cast<ssize_t>(kGpuPage)) fail("pread");
+  if (pread(fixture.fd, host, kGpuPage, kGpuPage) != static_cast<ssize_t>(kGpuPage)) fail("pread");
   answer(name, "file", is_all(host, kGpuPage, 0x33) ? "has the shadow's bytes" : "has others");
-  say(world, "sync", move(group, world.fd, true, 4 * kGpuPage, kGpuPage, 0));
-  say(world, "again", move(group, world.fd, true, kGpuPage, kGpuPage, 0, 4));
-  say(world, "behind_end", move(group, world.fd, true, kMiB, kGpuPage, 0));
+  say(fixture, "sync", move(group, fixture.fd, true, 4 * kGpuPage, kGpuPage, 0));
+  say(fixture, "again", move(group, fixture.fd, true, kGpuPage, kGpuPage, 0, 4));
+  say(fixture, "behind_end", move(group, fixture.fd, true, kMiB, kGpuPage, 0));
   close_group(&group);
   return 0;
 }

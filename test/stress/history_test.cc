@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// That the checker of the stress test can fail: a world without file system, in which reads return what they are told.
+// That the checker of the stress test can fail: a fixture without file system, in which reads return what they are
+// told.
 #include "stress/history.h"
 
 #include <gtest/gtest.h>

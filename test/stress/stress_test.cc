@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "contract/world.h"
+#include "contract/fixture.h"
 #include "stress/changing_file.h"
 #include "stress/watchdog.h"
 
@@ -59,14 +59,14 @@ constexpr Setting kSettings[] = {
 
 struct Case {
   Setting setting;
-  core::World place;
+  core::Fixture place;
 };
 
 // On every file system that there is.
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   std::set<std::string> known;
-  for (const core::World& place : core::kernel_worlds()) {
+  for (const core::Fixture& place : core::kernel_fixtures()) {
     if (!known.insert(place.file_system).second) continue;
     for (const Setting& setting : kSettings) cases.push_back({setting, place});
   }
@@ -139,7 +139,7 @@ std::string name_of(const testing::TestParamInfo<Case>& one) {
 INSTANTIATE_TEST_SUITE_P(Settings, StressTest, testing::ValuesIn(all_cases()), name_of);
 
 void StressTest::SetUp() {
-  const core::World& place = GetParam().place;
+  const core::Fixture& place = GetParam().place;
   if (!place.missing.empty()) GTEST_SKIP() << "no " << place.file_system << ": " << place.missing;
   directory_ = place.directory + "/penstock_stress_XXXXXX";
   ASSERT_NE(::mkdtemp(directory_.data()), nullptr) << directory_ << ": " << std::strerror(errno);

@@ -63,13 +63,13 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
 inline char pattern(std::size_t at) { return static_cast<char>(at * 2654435761u >> 15); }
 
 // One GPU's primary context, current; the file, registered; words that streams can wait for.
-struct World {
+struct Fixture {
   int fd = -1;
   Handle context = nullptr;
   CUfileHandle_t file = nullptr;
   unsigned* words = nullptr;
 
-  World() {
+  Fixture() {
     must("cuDevicePrimaryCtxRetain", &context, 0);
     must("cuCtxSetCurrent", context);
     must("cuMemHostAlloc", &words, std::size_t{65536}, 1u);
@@ -116,15 +116,15 @@ struct Request {
   ssize_t result = -99999;
 };
 
-inline CUfileError_t submit(const char* name, const World& world, Address base, Request& request, Handle stream) {
-  return cufile(name, world.file, reinterpret_cast<void*>(base), &request.size, &request.file_offset,
+inline CUfileError_t submit(const char* name, const Fixture& fixture, Address base, Request& request, Handle stream) {
+  return cufile(name, fixture.file, reinterpret_cast<void*>(base), &request.size, &request.file_offset,
                 &request.buffer_offset, &request.result, static_cast<CUstream>(stream));
 }
-inline void read_async(const World& world, Address base, Request& request, Handle stream) {
-  expect("cuFileReadAsync", submit("cuFileReadAsync", world, base, request, stream).err, 0);
+inline void read_async(const Fixture& fixture, Address base, Request& request, Handle stream) {
+  expect("cuFileReadAsync", submit("cuFileReadAsync", fixture, base, request, stream).err, 0);
 }
-inline void write_async(const World& world, Address base, Request& request, Handle stream) {
-  expect("cuFileWriteAsync", submit("cuFileWriteAsync", world, base, request, stream).err, 0);
+inline void write_async(const Fixture& fixture, Address base, Request& request, Handle stream) {
+  expect("cuFileWriteAsync", submit("cuFileWriteAsync", fixture, base, request, stream).err, 0);
 }
 inline void expect_content(Address memory, std::size_t file_offset, std::size_t size) {
   std::vector<char> host(size);

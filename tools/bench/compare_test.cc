@@ -3,7 +3,7 @@
 // The built `penstock bench --compare`. Its words about time are looked at only where results are made up.
 #include <nlohmann/json.hpp>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

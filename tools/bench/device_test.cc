@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

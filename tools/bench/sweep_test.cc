@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakes/browser.h"
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

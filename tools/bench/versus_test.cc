@@ -3,7 +3,7 @@
 // `penstock bench --versus`: our library against itself, on host memory. Its words about time are not looked at.
 #include <nlohmann/json.hpp>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::tools {

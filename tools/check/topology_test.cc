@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

@@ -3,7 +3,7 @@
 // The answers of the built `penstock validate` about kinds of remote storage, and about drivers that nvidia-fs lists.
 #include <tuple>
 
-#include "fakes/validate_world.h"
+#include "fakes/validate_fixture.h"
 
 namespace penstock::tools {
 namespace {

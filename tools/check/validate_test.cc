@@ -7,7 +7,7 @@
 #include <regex>
 #include <set>
 
-#include "fakes/validate_world.h"
+#include "fakes/validate_fixture.h"
 
 namespace penstock::tools {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::tools {

@@ -4,7 +4,7 @@
 #include <regex>
 #include <sstream>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

@@ -3,7 +3,7 @@
 // The built gds_install_check on captured machines, and on the one it runs on.
 #include <nlohmann/json.hpp>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The built gdsio_verify from outside, with host memory standing in for a GPU.
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 namespace {

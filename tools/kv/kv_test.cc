@@ -12,7 +12,7 @@
 #include <set>
 
 #include "base/unique_fd.h"
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 #include "kv/session_drive.h"
 #include "kv/store.h"

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::tools {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakes/run_looks.h"
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::tools {

@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "fakes/run_looks.h"
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::tools {

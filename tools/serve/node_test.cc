@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "fakes/http_client.h"
-#include "fakes/node_world.h"
+#include "fakes/node_fixture.h"
 #include "fakes/prometheus_check.h"
 #include "fakes/waiting.h"
 #include "penstock/penstock.h"

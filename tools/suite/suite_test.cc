@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakes/browser.h"
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::tools {

@@ -21,7 +21,9 @@ Result<std::unique_ptr<Channel>> BouncePath::open_channel(const ChannelOptions& 
   return StorageChannel::open(storage_, options);
 }
 
-std::unique_ptr<Path> make_bounce_path(const PathWorld& world) { return std::make_unique<BouncePath>(world.storage); }
+std::unique_ptr<Path> make_bounce_path(const PathEnvironment& environment) {
+  return std::make_unique<BouncePath>(environment.storage);
+}
 
 Reason bounce_outlook(const PathSettings&) { return Reason::none; }
 

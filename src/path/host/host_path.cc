@@ -35,7 +35,9 @@ Result<std::unique_ptr<Channel>> HostPath::open_channel(const ChannelOptions& op
   return StorageChannel::open(storage_, in_place);
 }
 
-std::unique_ptr<Path> make_host_path(const PathWorld& world) { return std::make_unique<HostPath>(world.storage); }
+std::unique_ptr<Path> make_host_path(const PathEnvironment& environment) {
+  return std::make_unique<HostPath>(environment.storage);
+}
 
 Reason host_outlook(const PathSettings&) { return Reason::device_memory; }
 

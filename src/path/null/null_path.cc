@@ -45,7 +45,7 @@ Result<std::unique_ptr<Channel>> NullPath::open_channel(const ChannelOptions& op
   return std::unique_ptr<Channel>(std::make_unique<NullChannel>(options.depth));
 }
 
-std::unique_ptr<Path> make_null_path(const PathWorld&) { return std::make_unique<NullPath>(); }
+std::unique_ptr<Path> make_null_path(const PathEnvironment&) { return std::make_unique<NullPath>(); }
 
 Reason null_outlook(const PathSettings&) { return Reason::none; }
 

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "fakes/nvfs_world.h"
+#include "fakes/nvfs_fixture.h"
 
 namespace penstock::core {
 namespace {

@@ -152,13 +152,13 @@ std::shared_ptr<NvfsKernel> kernel_of(const PathSettings& settings) {
 
 }  // namespace
 
-std::unique_ptr<Path> make_nvfs_path(const PathWorld& world) {
-  const PathSettings& settings = world.settings;
+std::unique_ptr<Path> make_nvfs_path(const PathEnvironment& environment) {
+  const PathSettings& settings = environment.settings;
   const NvfsRules rules{.strict = settings.require == PathId::nvfs,
                         .direct_io = settings.direct_io,
                         .use = settings.nvfs,
                         .scratch = settings.scratch};
-  return std::make_unique<NvfsPath>(world.storage, world.devices, kernel_of(settings), rules);
+  return std::make_unique<NvfsPath>(environment.storage, environment.devices, kernel_of(settings), rules);
 }
 
 Reason nvfs_outlook(const PathSettings& settings) {

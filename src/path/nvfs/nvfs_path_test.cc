@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "fakes/nvfs_world.h"
+#include "fakes/nvfs_fixture.h"
 
 namespace penstock::core {
 namespace {

@@ -168,13 +168,13 @@ Result<std::unique_ptr<Channel>> P2pdmaPath::open_channel(const ChannelOptions& 
       std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
 }
 
-std::unique_ptr<Path> make_p2pdma_path(const PathWorld& world) {
-  const PathSettings& settings = world.settings;
+std::unique_ptr<Path> make_p2pdma_path(const PathEnvironment& environment) {
+  const PathSettings& settings = environment.settings;
   const P2pdmaRules rules{.strict = settings.require == PathId::p2pdma,
                           .direct_io = settings.direct_io,
                           .explains_memory = settings.offers_memory,
                           .scratch = settings.scratch};
-  return std::make_unique<P2pdmaPath>(world.storage, world.devices, machine_outlook(settings.root), rules);
+  return std::make_unique<P2pdmaPath>(environment.storage, environment.devices, machine_outlook(settings.root), rules);
 }
 
 // It has nobody to serve unless device memory of some kind is offered to storage.

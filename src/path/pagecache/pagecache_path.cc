@@ -207,8 +207,8 @@ Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOption
       std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
 }
 
-std::unique_ptr<Path> make_pagecache_path(const PathWorld& world) {
-  const PathSettings& settings = world.settings;
+std::unique_ptr<Path> make_pagecache_path(const PathEnvironment& environment) {
+  const PathSettings& settings = environment.settings;
   const bool required = settings.require == PathId::pagecache;
   const PagecacheRules rules{.registration = {.bytes_max = settings.registration_cache_bytes,
                                               .cpu_weight = settings.cpu_weight,
@@ -216,7 +216,7 @@ std::unique_ptr<Path> make_pagecache_path(const PathWorld& world) {
                              .strict = required,
                              .on_stand_in = required || settings.paths_named,
                              .page_cache = settings.page_cache};
-  return std::make_unique<PagecachePath>(world.storage, rules);
+  return std::make_unique<PagecachePath>(environment.storage, rules);
 }
 
 Reason pagecache_outlook(const PathSettings&) { return Reason::none; }

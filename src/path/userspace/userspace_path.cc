@@ -97,7 +97,7 @@ Result<std::unique_ptr<Channel>> UserspacePath::open_channel(const ChannelOption
   return std::unique_ptr<Channel>(std::make_unique<UserspaceChannel>(std::move(block), std::move(copies)));
 }
 
-std::unique_ptr<Path> make_userspace_path(const PathWorld&) { return std::make_unique<UserspacePath>(); }
+std::unique_ptr<Path> make_userspace_path(const PathEnvironment&) { return std::make_unique<UserspacePath>(); }
 
 Reason userspace_outlook(const PathSettings&) { return Reason::userspace_file; }
 

@@ -5,7 +5,7 @@
 
 #include <sys/wait.h>
 
-#include "fakes/vendor_world.h"
+#include "fakes/vendor_fixture.h"
 #include "fakes/waiting.h"
 
 namespace penstock::core {

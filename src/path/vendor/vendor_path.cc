@@ -156,8 +156,8 @@ VendorRules rules_of(const PathSettings& settings) {
 
 }  // namespace
 
-std::unique_ptr<Path> make_vendor_path(const PathWorld& world) {
-  return std::make_unique<VendorPath>(world.storage, rules_of(world.settings));
+std::unique_ptr<Path> make_vendor_path(const PathEnvironment& environment) {
+  return std::make_unique<VendorPath>(environment.storage, rules_of(environment.settings));
 }
 
 // Forcing it makes it no direct path.

@@ -9,12 +9,12 @@
 #include <iterator>
 #include <thread>
 
-#include "fakes/fake_cuda/world.h"
+#include "fakes/fake_cuda/driver_state.h"
 
 namespace penstock::fake_cuda {
 
-World& world() {
-  static World* const one = new World;
+DriverState& driver() {
+  static DriverState* const one = new DriverState;
   return *one;
 }
 thread_local std::vector<CUcontext> stack;
@@ -22,22 +22,22 @@ thread_local int capture_mode = 0;
 thread_local bool in_call = false;
 
 CUresult enter() {
-  if (world().down) return CUDA_ERROR_DEINITIALIZED;
-  if (world().process != ::getpid()) return kNotInitialized;
+  if (driver().down) return CUDA_ERROR_DEINITIALIZED;
+  if (driver().process != ::getpid()) return kNotInitialized;
   return in_call ? kNotPermitted : CUDA_SUCCESS;
 }
 
 CUresult check(const Owned& owner) {
   const bool alive = owner.context->alive && owner.context->id == owner.id;
-  if (!alive && world().last_id > owner.id) std::abort();
+  if (!alive && driver().last_id > owner.id) std::abort();
   if (!alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return current() == owner.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult outside_capture() {
-  const bool concerned = world().captures > 0 && world().capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool concerned = driver().captures > 0 && driver().capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
   if (!concerned || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
-  world().spoiled = true;
+  driver().spoiled = true;
   return kCapturing;
 }
 
@@ -49,7 +49,7 @@ CUresult need_context() {
 namespace {
 
 CUcontext revive(CUcontext context, int device) {
-  *context = {++world().last_id, device, true, 0};
+  *context = {++driver().last_id, device, true, 0};
   return context;
 }
 
@@ -60,14 +60,14 @@ using namespace penstock::fake_cuda;
 
 // A table of calls: kept dense, to be read as one.
 // clang-format off
-CALL(fake_cuda_shut_down) { world().down = true; return 0; }
-CALL(fake_cuda_fail_at, int number) { const std::unique_lock lock(world().mutex); world().fail_at = number; return 0; }
+CALL(fake_cuda_shut_down) { driver().down = true; return 0; }
+CALL(fake_cuda_fail_at, int nth) { const std::unique_lock lock(driver().mutex); driver().fail_at = nth; return 0; }
 CALL(cuInit, unsigned) {
-  if (world().process != 0 && world().process != ::getpid()) return kNotInitialized;
-  const std::unique_lock lock(world().mutex);
-  if (world().down) return CUDA_ERROR_DEINITIALIZED;
+  if (driver().process != 0 && driver().process != ::getpid()) return kNotInitialized;
+  const std::unique_lock lock(driver().mutex);
+  if (driver().down) return CUDA_ERROR_DEINITIALIZED;
   if (const char* result = std::getenv("PENSTOCK_FAKE_CUDA_INIT")) return std::atoi(result);
-  world().process = ::getpid();
+  driver().process = ::getpid();
   return 0;
 }
 CALL(cuGetErrorName, CUresult result, const char** name) {
@@ -102,20 +102,20 @@ CALL(cuCtxGetId, CUcontext context, unsigned long long* id) {
 #endif
 
 CALL(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
-  ENTER; *context = &world().contexts[device];
+  ENTER; *context = &driver().contexts[device];
   if (!(*context)->alive) revive(*context, device);
   return ++(*context)->users, 0;
 }
-CALL(cuDevicePrimaryCtxReset_v2, CUdevice device) { ENTER; forget_context(&world().contexts[device], lock); return 0; }
+CALL(cuDevicePrimaryCtxReset_v2, CUdevice device) { ENTER; forget_context(&driver().contexts[device], lock); return 0; }
 CALL(cuDevicePrimaryCtxRelease_v2, CUdevice device) {
-  ENTER; CUcontext context = &world().contexts[device];
+  ENTER; CUcontext context = &driver().contexts[device];
   if (!context->alive || context->users == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--context->users == 0) forget_context(context, lock);
   return 0;
 }
 CALL(cuCtxCreate_v2, CUcontext* context, unsigned, CUdevice device) {
   ENTER;
-  for (CUctx_st* slot = world().contexts + kDevices; slot != std::end(world().contexts); ++slot) {
+  for (CUctx_st* slot = driver().contexts + kDevices; slot != std::end(driver().contexts); ++slot) {
     if (!slot->alive) return stack.push_back(*context = revive(slot, device)), 0;
   }
   return 2;
@@ -145,34 +145,34 @@ CALL(cuCtxGetStreamPriorityRange, int* least, int* greatest) {
 CALL(cuCtxSynchronize) {
   ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
   const auto is_captured = [](const auto& each) { return each.capturing && each.owner.context == current(); };
-  const bool spoils = std::any_of(world().streams.begin(), world().streams.end(), is_captured);
-  if (spoils) return world().spoiled = true, kCapturing;
+  const bool spoils = std::any_of(driver().streams.begin(), driver().streams.end(), is_captured);
+  if (spoils) return driver().spoiled = true, kCapturing;
   return drive_all(current(), lock), 0;
 }
 
 CALL(cuThreadExchangeStreamCaptureMode, int* mode) { std::swap(*mode, capture_mode); return 0; }
 CALL(cuStreamBeginCapture_v2, CUstream stream, int mode) {
   ENTER; REQUIRE(stream->capturing ? CUDA_ERROR_INVALID_VALUE : 0);
-  if (world().captures++ == 0) world().spoiled = false, world().capture_mode = mode;
+  if (driver().captures++ == 0) driver().spoiled = false, driver().capture_mode = mode;
   stream->capturing = true;
   return 0;
 }
 CALL(cuStreamEndCapture, CUstream stream, void** graph) {
   ENTER; REQUIRE(stream->capturing ? 0 : CUDA_ERROR_INVALID_VALUE);
   stream->capturing = false;
-  --world().captures;
+  --driver().captures;
   static int empty = 0;
-  *graph = world().spoiled ? nullptr : &empty;
-  return world().spoiled ? kCaptureSpoiled : 0;
+  *graph = driver().spoiled ? nullptr : &empty;
+  return driver().spoiled ? kCaptureSpoiled : 0;
 }
 CALL(cuStreamIsCapturing, CUstream handle, int* status) {
   ENTER; CUresult result = 0; const CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
-  const bool beside = std::any_of(world().streams.begin(), world().streams.end(), [&](const auto& other) {
+  const bool beside = std::any_of(driver().streams.begin(), driver().streams.end(), [&](const auto& other) {
     return other.capturing && other.blocking && other.owner.context == stream->owner.context;
   });
   if (reinterpret_cast<std::uintptr_t>(handle) < 2 && beside) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  *status = !stream->capturing ? 0 : world().spoiled ? 2 : 1;
+  *status = !stream->capturing ? 0 : driver().spoiled ? 2 : 1;
   return 0;
 }
 CALL(cuGraphDestroy, void*) { return 0; }

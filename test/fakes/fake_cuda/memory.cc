@@ -3,15 +3,15 @@
 // Memory of all kinds, and what is done to it at once.
 #include <cstring>
 
-#include "fakes/fake_cuda/world.h"
+#include "fakes/fake_cuda/driver_state.h"
 
 namespace penstock::fake_cuda {
 
 std::map<CUdeviceptr, Block>::iterator find(CUdeviceptr wanted) {
-  auto after = world().blocks.upper_bound(wanted);
-  if (after == world().blocks.begin()) return world().blocks.end();
+  auto after = driver().blocks.upper_bound(wanted);
+  if (after == driver().blocks.begin()) return driver().blocks.end();
   --after;
-  return wanted - after->first < after->second.size ? after : world().blocks.end();
+  return wanted - after->first < after->second.size ? after : driver().blocks.end();
 }
 
 namespace {
@@ -20,7 +20,7 @@ CUresult add(CUdeviceptr* made, std::size_t size, Block block) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   void* const memory = size >> 46 ? nullptr : take_pages(size);
   if (memory == nullptr) return 2;
-  world().blocks[*made = address(memory)] = block;
+  driver().blocks[*made = address(memory)] = block;
   return CUDA_SUCCESS;
 }
 
@@ -35,7 +35,7 @@ CUresult at_once(Work work, std::unique_lock<std::mutex>& lock) {
   REQUIRE(need_context());
   const CUdeviceptr on_device = work.kind == Work::Kind::copy && !work.to_device ? work.from : work.to;
   const auto block = find(on_device);
-  if (block == world().blocks.end() || on_device + work.size > block->first + block->second.mapped) {
+  if (block == driver().blocks.end() || on_device + work.size > block->first + block->second.mapped) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   REQUIRE(enqueue(nullptr, std::move(work)));
@@ -66,61 +66,61 @@ CALL(cuMemAllocAsync, CUdeviceptr* made, std::size_t size, CUstream stream) {
   ENTER; return add(made, size, {size, nullptr, stream->owner.context->device, CU_MEMORYTYPE_DEVICE, 0, size, 0, true});
 }
 CALL(cuMemAddressReserve, CUdeviceptr* made, std::size_t size, std::size_t, CUdeviceptr, unsigned long long) {
-  ENTER; REQUIRE(add(made, size, {size, nullptr, -2, CU_MEMORYTYPE_DEVICE, 0, 0})); ++world().virtual_things; return 0;
+  ENTER; REQUIRE(add(made, size, {size, nullptr, -2, CU_MEMORYTYPE_DEVICE, 0, 0})); ++driver().virtual_things; return 0;
 }
 CALL(cuMemCreate, unsigned long long* handle, std::size_t, const CUmemAllocationProp* properties, unsigned long long) {
   ENTER; *handle = static_cast<unsigned long long>(properties->location.id) | kCreated;
   if (properties->allocFlags.gpuDirectRDMACapable != 0) *handle |= kRdmaCapable;
   if (properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) *handle |= kExportable;
-  ++world().virtual_things;
+  ++driver().virtual_things;
   return 0;
 }
 CALL(cuMemMap, CUdeviceptr where, std::size_t size, std::size_t, unsigned long long handle, unsigned long long) {
-  ENTER; auto& block = world().blocks.at(where); block.mapped = size; block.device = static_cast<int>(handle & 0xff);
+  ENTER; auto& block = driver().blocks.at(where); block.mapped = size; block.device = static_cast<int>(handle & 0xff);
   block.handle = handle;
-  ++world().virtual_things;
+  ++driver().virtual_things;
   return 0;
 }
 CALL(cuMemSetAccess, CUdeviceptr, std::size_t, const int*, std::size_t) { ENTER; return 0; }
 // Waits for all streams of the context, those that have nothing to do with the memory too, as the real one does.
 CALL(cuMemFree_v2, CUdeviceptr memory) {
   ENTER; REQUIRE(outside_capture());
-  const auto block = world().blocks.find(memory);
-  if (block == world().blocks.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto block = driver().blocks.find(memory);
+  if (block == driver().blocks.end()) return CUDA_ERROR_INVALID_VALUE;
   const Block freed = block->second;
   if (freed.context != nullptr) drive_all(freed.context, lock);
   give_back_pages(memory, freed.size);
-  world().blocks.erase(memory);
+  driver().blocks.erase(memory);
   return 0;
 }
 CALL(cuMemFreeHost, CUdeviceptr memory) { return cuMemFree_v2(memory); }
 CALL(cuMemHostRegister_v2, CUdeviceptr memory, std::size_t size, unsigned) {
   ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
-  return world().blocks.insert({memory, here(size, CU_MEMORYTYPE_HOST)}).second ? 0 : kAlreadyRegistered;
+  return driver().blocks.insert({memory, here(size, CU_MEMORYTYPE_HOST)}).second ? 0 : kAlreadyRegistered;
 }
 // Waits for every stream that is held, as the real one does.
 CALL(cuMemHostUnregister, CUdeviceptr memory) {
   ENTER; REQUIRE(outside_capture());
-  REQUIRE(world().blocks.contains(memory) ? 0 : kNotRegistered);
-  world().blocks.erase(memory);
+  REQUIRE(driver().blocks.contains(memory) ? 0 : kNotRegistered);
+  driver().blocks.erase(memory);
   const auto none_held = [] {
-    for (const CUstream_st& stream : world().streams) if (is_held(stream)) return false;
+    for (const CUstream_st& stream : driver().streams) if (is_held(stream)) return false;
     return true;
   };
-  while (!none_held()) world().changed.wait_for(lock, std::chrono::microseconds(100));
+  while (!none_held()) driver().changed.wait_for(lock, std::chrono::microseconds(100));
   return 0;
 }
 CALL(cuMemHostGetDevicePointer_v2, CUdeviceptr* on_device, void* host, unsigned) {
-  ENTER; REQUIRE(find(address(host)) == world().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
+  ENTER; REQUIRE(find(address(host)) == driver().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
   *on_device = address(host); return 0;
 }
 CALL(cuPointerGetAttributes, unsigned count, int* attributes, void** values, CUdeviceptr wanted) {
   ENTER;
   const auto found = find(wanted);
-  const bool known = found != world().blocks.end();
+  const bool known = found != driver().blocks.end();
   Block block = known ? found->second : Block{0, nullptr, -2, 0, 0, 0};
   const CUdeviceptr base = known ? found->first : 0;
-  void* const pool = block.is_pooled ? &world() : nullptr;
+  void* const pool = block.is_pooled ? &driver() : nullptr;
   if (wanted - base >= block.mapped) block.context = nullptr, block.device = -2, block.type = 0;
   const std::map<int, std::pair<const void*, std::size_t>> answers = {
       {CU_POINTER_ATTRIBUTE_CONTEXT, {&block.context, 8}}, {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, {&block.type, 4}},

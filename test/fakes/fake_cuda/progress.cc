@@ -14,7 +14,7 @@
 
 #include "checksum/crc32c.h"
 #include "device/device.h"
-#include "fakes/fake_cuda/world.h"
+#include "fakes/fake_cuda/driver_state.h"
 
 namespace penstock::fake_cuda {
 namespace {
@@ -36,7 +36,7 @@ bool has_reached(const Work& wait) {
 
 bool is_crowded_out(const Work& work) {
   unsigned held = 0;
-  for (const CUstream_st& stream : world().streams) {
+  for (const CUstream_st& stream : driver().streams) {
     if (!is_held(stream)) continue;
     const bool counts =
         work.is_kernel() || std::any_of(stream.pending.begin(), stream.pending.end(), [&](const Work& behind) {
@@ -49,7 +49,7 @@ bool is_crowded_out(const Work& work) {
 
 bool is_reached(CUdeviceptr memory, std::size_t size) {
   const auto block = find(memory);
-  return block != world().blocks.end() && memory + size <= block->first + block->second.mapped;
+  return block != driver().blocks.end() && memory + size <= block->first + block->second.mapped;
 }
 
 void do_work(const Work& work) {
@@ -90,7 +90,7 @@ void do_work(const Work& work) {
 
 bool keep_going() {
   bool any = false;
-  for (CUstream_st& stream : world().streams) {
+  for (CUstream_st& stream : driver().streams) {
     const auto live = [](const Work& work) { return work.goes_by_itself(); };
     while (std::any_of(stream.pending.begin(), stream.pending.end(), live) && step(&stream)) any = true;
   }
@@ -98,7 +98,7 @@ bool keep_going() {
 }
 
 bool has_live_work() {
-  return std::any_of(world().streams.begin(), world().streams.end(), [](const CUstream_st& stream) {
+  return std::any_of(driver().streams.begin(), driver().streams.end(), [](const CUstream_st& stream) {
     return std::any_of(stream.pending.begin(), stream.pending.end(),
                        [](const Work& work) { return work.goes_by_itself(); });
   });
@@ -106,11 +106,11 @@ bool has_live_work() {
 
 // The GPU.
 void* run_streams(void*) {
-  std::unique_lock lock(world().mutex);
+  std::unique_lock lock(driver().mutex);
   for (;;) {
-    if (keep_going()) world().changed.notify_all();
-    else if (has_live_work()) world().changed.wait_for(lock, kPause);
-    else world().changed.wait(lock);
+    if (keep_going()) driver().changed.notify_all();
+    else if (has_live_work()) driver().changed.wait_for(lock, kPause);
+    else driver().changed.wait(lock);
   }
 }
 
@@ -127,30 +127,30 @@ void start_thread(void* (*body)(void*)) {
 // A thread of the driver's for host functions. Where all are busy, the last one brings another.
 void* run_calls(void*) {
   in_call = true;
-  std::unique_lock lock(world().mutex);
+  std::unique_lock lock(driver().mutex);
   for (;;) {
-    world().changed.wait(lock, [] { return !world().calls.empty(); });
-    const CUstream stream = world().calls.front();
-    world().calls.pop_front();
+    driver().changed.wait(lock, [] { return !driver().calls.empty(); });
+    const CUstream stream = driver().calls.front();
+    driver().calls.pop_front();
     const Work call = stream->pending.front();
-    if (++world().busy_call_threads == world().call_threads && world().call_threads < kCallThreadsMax) {
-      ++world().call_threads;
+    if (++driver().busy_call_threads == driver().call_threads && driver().call_threads < kCallThreadsMax) {
+      ++driver().call_threads;
       start_thread(run_calls);
     }
     lock.unlock();
     call.function(pointer(call.to));
     lock.lock();
-    --world().busy_call_threads;
+    --driver().busy_call_threads;
     stream->calling = false;
     stream->pending.pop_front();
     ++stream->landed;
-    world().changed.notify_all();
+    driver().changed.notify_all();
   }
 }
 
 void start_threads() {
-  if (std::exchange(world().threads_started, true)) return;
-  world().call_threads = 1;
+  if (std::exchange(driver().threads_started, true)) return;
+  driver().call_threads = 1;
   start_thread(run_streams);
   start_thread(run_calls);
 }
@@ -159,14 +159,14 @@ void start_threads() {
 CUstream default_stream(bool of_thread) {
   using Key = std::pair<CUcontext, unsigned long long>;
   static thread_local std::map<Key, CUstream> of_this_thread;
-  CUstream& stream = (of_thread ? of_this_thread : world().legacy_streams)[Key{current(), current()->id}];
-  if (stream == nullptr) stream = &world().streams.emplace_back(CUstream_st{.owner = {current(), current()->id}});
+  CUstream& stream = (of_thread ? of_this_thread : driver().legacy_streams)[Key{current(), current()->id}];
+  if (stream == nullptr) stream = &driver().streams.emplace_back(CUstream_st{.owner = {current(), current()->id}});
   return stream;
 }
 
 CUstream legacy_of(const CUstream_st& stream) {
-  const auto found = world().legacy_streams.find({stream.owner.context, stream.owner.id});
-  return found == world().legacy_streams.end() ? nullptr : found->second;
+  const auto found = driver().legacy_streams.find({stream.owner.context, stream.owner.id});
+  return found == driver().legacy_streams.end() ? nullptr : found->second;
 }
 
 // The default stream waits for the context's blocking streams, and they for it.
@@ -176,7 +176,7 @@ void add_turns(CUstream_st& stream, Work& work) {
     if (other != &stream && !other->pending.empty()) work.after.emplace_back(other, other->end());
   };
   if (legacy == &stream) {
-    for (CUstream_st& other : world().streams) {
+    for (CUstream_st& other : driver().streams) {
       const bool same = other.owner.context == stream.owner.context && other.owner.id == stream.owner.id;
       if (same && other.blocking) add(&other);
     }
@@ -206,19 +206,19 @@ CUresult enqueue(CUstream handle, Work work) {
   CUresult result = CUDA_SUCCESS;
   const CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
-  if (world().fail_at > 0 && --world().fail_at == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (driver().fail_at > 0 && --driver().fail_at == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capturing) return CUDA_SUCCESS;  // It is a node of the graph, which nobody runs.
-  const bool captured_beside = std::any_of(world().streams.begin(), world().streams.end(), [&](const auto& other) {
+  const bool captured_beside = std::any_of(driver().streams.begin(), driver().streams.end(), [&](const auto& other) {
     return other.capturing && other.blocking && other.owner.context == stream->owner.context;
   });
   if (stream == legacy_of(*stream) && captured_beside) {
-    world().spoiled = true;
+    driver().spoiled = true;
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   add_turns(*stream, work);
   if (work.goes_by_itself()) start_threads();
   stream->pending.push_back(std::move(work));
-  world().changed.notify_all();
+  driver().changed.notify_all();
   return CUDA_SUCCESS;
 }
 
@@ -230,8 +230,8 @@ bool step(CUstream stream) {
   }
   if (work.kind == Work::Kind::call) {
     stream->calling = true;
-    world().calls.push_back(stream);
-    world().changed.notify_all();
+    driver().calls.push_back(stream);
+    driver().changed.notify_all();
     return false;
   }
   if (work.kind == Work::Kind::wait && !has_reached(work)) return false;
@@ -244,13 +244,13 @@ bool step(CUstream stream) {
 
 void drive(CUstream stream, std::size_t target, std::unique_lock<std::mutex>& lock) {
   while (stream->landed < target) {
-    if (!step(stream)) world().changed.wait_for(lock, kPause);
+    if (!step(stream)) driver().changed.wait_for(lock, kPause);
   }
 }
 
 void drive_all(CUcontext context, std::unique_lock<std::mutex>& lock) {
-  for (std::size_t i = 0; i < world().streams.size(); ++i) {
-    CUstream_st& stream = world().streams[i];
+  for (std::size_t i = 0; i < driver().streams.size(); ++i) {
+    CUstream_st& stream = driver().streams[i];
     if (stream.owner.context == context && stream.owner.id == context->id) drive(&stream, stream.end(), lock);
   }
 }
@@ -261,16 +261,16 @@ void forget_context(CUcontext context, std::unique_lock<std::mutex>& lock) {
   const auto is_ours = [&](const CUstream_st& stream) {
     return stream.owner.context == context && stream.owner.id == context->id;
   };
-  world().changed.wait(lock, [&] {
-    return std::none_of(world().streams.begin(), world().streams.end(),
+  driver().changed.wait(lock, [&] {
+    return std::none_of(driver().streams.begin(), driver().streams.end(),
                         [&](const CUstream_st& stream) { return is_ours(stream) && stream.calling; });
   });
-  for (CUstream_st& stream : world().streams) {
+  for (CUstream_st& stream : driver().streams) {
     if (!is_ours(stream)) continue;
     stream.landed += stream.pending.size();
     stream.pending.clear();
   }
-  std::erase_if(world().blocks, [&](const auto& each) {
+  std::erase_if(driver().blocks, [&](const auto& each) {
     const bool gone = each.second.context == context;
     if (gone && each.second.type == CU_MEMORYTYPE_DEVICE) give_back_pages(each.first, each.second.size);
     return gone;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "device/device.h"
-#include "fakes/fake_cuda/world.h"
+#include "fakes/fake_cuda/driver_state.h"
 
 namespace penstock::core::cuda {
 struct CUmod_st {};
@@ -28,7 +28,7 @@ CUresult queue_on_device(CUdeviceptr on_device, Work work, CUstream handle) {
   const CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
   const auto block = find(on_device);
-  if (block == world().blocks.end() || on_device + work.size > block->first + block->second.mapped)
+  if (block == driver().blocks.end() || on_device + work.size > block->first + block->second.mapped)
     return CUDA_ERROR_INVALID_VALUE;
   if (block->second.device != stream->owner.context->device) return CUDA_ERROR_INVALID_VALUE;
   return enqueue(handle, std::move(work));
@@ -36,7 +36,7 @@ CUresult queue_on_device(CUdeviceptr on_device, Work work, CUstream handle) {
 
 CUresult make_stream(CUstream* made, unsigned flags, int priority) {
   REQUIRE(need_context());
-  *made = &world().streams.emplace_back(CUstream_st{
+  *made = &driver().streams.emplace_back(CUstream_st{
       .owner = {current(), current()->id}, .blocking = (flags & CU_STREAM_NON_BLOCKING) == 0, .priority = priority});
   return CUDA_SUCCESS;
 }
@@ -45,7 +45,7 @@ CUresult queue_word(Work::Kind kind, CUstream stream, CUdeviceptr word, std::uin
   const char* allowed = std::getenv("PENSTOCK_FAKE_CUDA_WORDS");
   if (kOld || (allowed != nullptr && *allowed == '0')) return kNotSupported;
   const auto block = find(word);
-  if (word % 4 != 0 || block == world().blocks.end() || block->second.mapped == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (word % 4 != 0 || block == driver().blocks.end() || block->second.mapped == 0) return CUDA_ERROR_INVALID_VALUE;
   return enqueue(stream, {.kind = kind, .to = word, .value = value});
 }
 
@@ -58,12 +58,12 @@ CUresult launch_scatter(unsigned pieces, CUstream stream, void** parameters) {
   const auto* all = static_cast<const ScatterList*>(parameters[0])->pieces;
   Work work{.kind = Work::Kind::scatter, .pieces = {all, all + pieces}};
   work.end = *static_cast<const core::ScatterEnd*>(parameters[1]);
-  ++world().scatters;
+  ++driver().scatters;
   return enqueue(stream, std::move(work));
 }
 
 CUresult launch_checksum(unsigned blocks, CUstream stream, void** parameters) {
-  ++world().checksums;
+  ++driver().checksums;
   const auto at = *static_cast<CUdeviceptr*>(parameters[0]);
   return enqueue(stream, {.kind = Work::Kind::checksum, .to = at, .size = blocks * sizeof(core::ChecksumBlock)});
 }
@@ -99,7 +99,7 @@ CALL(cuStreamGetPriority, CUstream stream, int* priority) {
 CALL(cuStreamGetCtx, CUstream handle, CUcontext* context) {
   ENTER;
   if (reinterpret_cast<std::uintptr_t>(handle) <= 2) { REQUIRE(need_context()); *context = current(); return 0; }
-  if (!handle->owner.context->alive && world().last_id > handle->owner.id) std::abort();
+  if (!handle->owner.context->alive && driver().last_id > handle->owner.id) std::abort();
   *context = handle->owner.context; return 0;
 }
 CALL(cuStreamGetFlags, CUstream stream, unsigned* flags) {
@@ -114,7 +114,7 @@ CALL(cuStreamQuery, CUstream handle) {
 CALL(cuStreamSynchronize, CUstream handle) {
   ENTER; REQUIRE(outside_capture()); CUresult result = 0; const CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
-  if (stream->capturing) return world().spoiled = true, kCapturing;
+  if (stream->capturing) return driver().spoiled = true, kCapturing;
   if (reinterpret_cast<std::uintptr_t>(handle) < 2) REQUIRE(enqueue(handle, {}));  // Behind the other streams.
   return drive(stream, stream->end(), lock), 0;
 }
@@ -139,13 +139,13 @@ CALL(cuStreamWriteValue32_v2, CUstream stream, CUdeviceptr word, std::uint32_t v
   ENTER; return queue_word(Work::Kind::write, stream, word, value);
 }
 CALL(fake_cuda_refuse_modules, int refused) {
-  const std::unique_lock lock(world().mutex); world().modules_refused = refused != 0; return 0;
+  const std::unique_lock lock(driver().mutex); driver().modules_refused = refused != 0; return 0;
 }
-CALL(fake_cuda_scatters) { const std::unique_lock lock(world().mutex); return world().scatters; }
-CALL(fake_cuda_checksums) { const std::unique_lock lock(world().mutex); return world().checksums; }
+CALL(fake_cuda_scatters) { const std::unique_lock lock(driver().mutex); return driver().scatters; }
+CALL(fake_cuda_checksums) { const std::unique_lock lock(driver().mutex); return driver().checksums; }
 CALL(cuModuleLoadData, CUmodule* made, const void* image) {
   ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
-  if (world().modules_refused) return kNotSupported;
+  if (driver().modules_refused) return kNotSupported;
   *made = &module;
   return std::strstr(static_cast<const char*>(image), ".version") != nullptr ? 0 : 218;  // Invalid PTX.
 }
@@ -160,12 +160,12 @@ CALL(cuLaunchKernel, CUfunction function, unsigned blocks, unsigned, unsigned, u
   if (function == &scatter_kernel) return launch_scatter(blocks, stream, parameters);
   if (function == &checksum_kernel) return launch_checksum(blocks, stream, parameters);
   const CUdeviceptr descriptor = *static_cast<CUdeviceptr*>(parameters[0]);
-  REQUIRE(find(descriptor) == world().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
+  REQUIRE(find(descriptor) == driver().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
   return enqueue(stream, {.kind = Work::Kind::kernel, .from = descriptor});
 }
 CALL(cuEventCreate, CUevent* event, unsigned) {
   ENTER; REQUIRE(need_context());
-  *event = &world().events.emplace_back(CUevent_st{.owner = {current(), current()->id}}); return 0;
+  *event = &driver().events.emplace_back(CUevent_st{.owner = {current(), current()->id}}); return 0;
 }
 CALL(cuEventRecord, CUevent event, CUstream handle) {
   ENTER; REQUIRE(check(event->owner)); CUresult result = 0; const CUstream stream = resolve(handle, result);

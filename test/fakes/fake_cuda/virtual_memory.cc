@@ -3,7 +3,7 @@
 // What undoes cuMemCreate, cuMemAddressReserve and cuMemMap of memory.cc, and the export of such memory.
 #include <sys/mman.h>
 
-#include "fakes/fake_cuda/world.h"
+#include "fakes/fake_cuda/driver_state.h"
 
 using namespace penstock::fake_cuda;
 
@@ -15,24 +15,24 @@ CALL(cuMemGetAllocationGranularity, std::size_t* bytes, const int*, int) {
 CALL(cuMemUnmap, CUdeviceptr memory, std::size_t size) {
   ENTER;
   const auto block = find(memory);
-  REQUIRE(block == world().blocks.end() || block->second.mapped != size ? CUDA_ERROR_INVALID_VALUE : 0);
+  REQUIRE(block == driver().blocks.end() || block->second.mapped != size ? CUDA_ERROR_INVALID_VALUE : 0);
   block->second.mapped = block->second.handle = 0;
-  --world().virtual_things;
+  --driver().virtual_things;
   return 0;
 }
 CALL(cuMemRelease, unsigned long long) {
   ENTER;
-  --world().virtual_things;
+  --driver().virtual_things;
   return 0;
 }
 // A handle is a number that tells all of its allocation; each that is given out is given back.
 CALL(cuMemRetainAllocationHandle, unsigned long long* handle, CUdeviceptr memory) {
   ENTER;
   const auto block = find(memory);
-  const bool is_there = block != world().blocks.end() && memory - block->first < block->second.mapped;
+  const bool is_there = block != driver().blocks.end() && memory - block->first < block->second.mapped;
   REQUIRE(!is_there || block->second.handle == 0 ? CUDA_ERROR_INVALID_VALUE : 0);
   *handle = block->second.handle;
-  ++world().virtual_things;
+  ++driver().virtual_things;
   return 0;
 }
 CALL(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properties, unsigned long long handle) {
@@ -47,11 +47,11 @@ CALL(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properties, un
 CALL(cuMemAddressFree, CUdeviceptr memory, std::size_t size) {
   ENTER;
   const auto block = find(memory);
-  const bool is_whole = block != world().blocks.end() && block->first == memory && block->second.size == size;
+  const bool is_whole = block != driver().blocks.end() && block->first == memory && block->second.size == size;
   REQUIRE(!is_whole || block->second.mapped != 0 ? CUDA_ERROR_INVALID_VALUE : 0);
-  world().blocks.erase(block);
+  driver().blocks.erase(block);
   give_back_pages(memory, size);
-  --world().virtual_things;
+  --driver().virtual_things;
   return 0;
 }
 // The descriptor is an empty file: nothing of the driver but itself knows what to do with it.
@@ -66,13 +66,13 @@ CALL(cuMemExportToShareableHandle, int* fd, unsigned long long handle, int type,
 CALL(cuMemGetHandleForAddressRange, int* fd, CUdeviceptr memory, std::size_t size, int type, unsigned long long) {
   ENTER;
   const auto block = find(memory);
-  const bool is_there = block != world().blocks.end() && block->second.type == CU_MEMORYTYPE_DEVICE &&
+  const bool is_there = block != driver().blocks.end() && block->second.type == CU_MEMORYTYPE_DEVICE &&
                         block->second.managed == 0 && memory + size <= block->first + block->second.mapped;
   REQUIRE(is_there && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ? 0 : CUDA_ERROR_INVALID_VALUE);
   *fd = ::memfd_create("fake-dma-buf", MFD_CLOEXEC);
   return *fd < 0 ? kNotSupported : 0;
 }
 CALL(fake_cuda_virtual_things) {
-  const std::unique_lock lock(world().mutex);
-  return world().virtual_things;
+  const std::unique_lock lock(driver().mutex);
+  return driver().virtual_things;
 }

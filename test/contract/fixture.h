@@ -2,9 +2,9 @@
 
 // Where a contract test runs: storage, a way to open files, rings, a device, and the path that is to move bytes of the
 // device's memory. Storage is a file system of the kernel's, or FakeStorage (test/fakes) with its rings, which is cut
-// short, interrupted and put off all the time. Every test runs in each world that this machine has; what it lacks is
-// skipped with the reason. Worlds are made of the tables of paths and of providers: a new row has some without a change
-// here, so far as it needs no machine of its own.
+// short, interrupted and put off all the time. Every test runs in each fixture that this machine has; what it lacks is
+// skipped with the reason. Fixtures are made of the tables of paths and of providers: a new row has some without a
+// change here, so far as it needs no machine of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace penstock::core {
 class FakePeers;
 class VendorMachine;
 
-struct World {
+struct Fixture {
   std::string file_system;  // "ext4", "xfs", ...; "local" for the temporary directory; "fake" for FakeStorage.
   std::string directory;
   std::string missing;  // Why it cannot be had; empty where it can.
@@ -39,13 +39,13 @@ struct World {
   bool is_fake() const { return file_system == "fake"; }
 };
 
-std::vector<World> all_worlds();
+std::vector<Fixture> all_fixtures();
 // Those whose path is bounce.
-std::vector<World> bounce_worlds();
+std::vector<Fixture> bounce_fixtures();
 // Those with real files: for what only a kernel has, as the page cache, names, and descriptors that others close.
-std::vector<World> kernel_worlds();
-void PrintTo(const World& world, std::ostream* out);
-std::string world_name(const testing::TestParamInfo<World>& world);
+std::vector<Fixture> kernel_fixtures();
+void PrintTo(const Fixture& fixture, std::ostream* out);
+std::string fixture_name(const testing::TestParamInfo<Fixture>& fixture);
 
 // The file of a test, as others than the session see and change it.
 class TestFile {
@@ -59,20 +59,20 @@ class TestFile {
   virtual std::uint64_t size() = 0;
 };
 
-// A session in a world, a file there, memory on its device, and what is needed to look at all three behind the
+// A session in a fixture, a file there, memory on its device, and what is needed to look at all three behind the
 // session's back.
-class ContractTest : public testing::TestWithParam<World> {
+class ContractTest : public testing::TestWithParam<Fixture> {
  protected:
   ContractTest();
   ~ContractTest() override;
   void SetUp() override;
   void TearDown() override;
 
-  const World& world() const { return GetParam(); }
+  const Fixture& fixture() const { return GetParam(); }
   Session& session() { return *session_; }
   Device& device() { return *session_->devices().device(0).value(); }
 
-  // Opens the test's file anew, with the world's O_DIRECT where the file system takes it.
+  // Opens the test's file anew, with the fixture's O_DIRECT where the file system takes it.
   UniqueFd open_fd(int access_mode = O_RDWR);
   std::uint64_t register_fd(const UniqueFd& fd);
   // What the file holds, and is made to hold, behind the session's back.
@@ -95,18 +95,18 @@ class ContractTest : public testing::TestWithParam<World> {
     return transfer(*session_, {Op::write, file, base, size, offset, in_buffer});
   }
   // That the bytes went by this path, around the page cache where that was asked for and can be, and that nothing
-  // was hidden. By the world's own, if none is named.
+  // was hidden. By the fixture's own, if none is named.
   void expect_moved(const Outcome& outcome, std::uint64_t bytes, std::optional<PathId> path = {});
   bool goes_direct(std::uint64_t file);
   // Of device memory: what a direct path had to bounce goes through the page cache.
   bool goes_direct(std::uint64_t file, const Outcome& outcome) {
-    return goes_direct(file) && outcome.report.path == world().path;
+    return goes_direct(file) && outcome.report.path == fixture().path;
   }
   // Where pages are registered, what is expected to be bounced may also be fetched from the page cache. What is not
   // aligned for a direct path, or lies in a hole, is bounced, and says so.
   bool goes_by(const Report& report, PathId expected) const;
 
-  std::string name_;  // Of the file, in the kernel's worlds.
+  std::string name_;  // Of the file, in the kernel's fixtures.
 
  private:
   Config config();

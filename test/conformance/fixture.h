@@ -2,9 +2,9 @@
 
 // What a case sees: the library under examination, CUDA, a folder of its own, and a way to tell outcomes, one line
 // each. Outcomes hold no addresses, times or numbers of descriptors, so that two libraries can be compared line by
-// line. Used by the cases; the runner makes one World in each child process.
-#ifndef PENSTOCK_CONFORMANCE_WORLD_H_
-#define PENSTOCK_CONFORMANCE_WORLD_H_
+// line. Used by the cases; the runner makes one Fixture in each child process.
+#ifndef PENSTOCK_CONFORMANCE_FIXTURE_H_
+#define PENSTOCK_CONFORMANCE_FIXTURE_H_
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -38,9 +38,9 @@ struct Stop {};  // Thrown to end a case that cannot go on; why has been told.
 enum class Kind { gpu, host, pinned, registered, managed, vmm, mapped };
 const char* name_of(Kind kind);
 
-class World : public Library {
+class Fixture : public Library {
  public:
-  World(std::string folder, int report) : folder_(std::move(folder)), report_(report) {}
+  Fixture(std::string folder, int report) : folder_(std::move(folder)), report_(report) {}
 
   CudaCalls cuda;
   bool has_gpu = false;
@@ -79,7 +79,7 @@ std::string pattern(int seed, std::size_t from, std::size_t size);
 class Memory {
  public:
   static constexpr char kGuard = '\xA5';
-  Memory(World& world, Kind kind, std::size_t size);
+  Memory(Fixture& fixture, Kind kind, std::size_t size);
   void* base() const { return base_; }
   char* at(std::size_t offset) const { return static_cast<char*>(base_) + offset; }
   std::size_t size() const { return size_; }
@@ -90,7 +90,7 @@ class Memory {
   void free();
 
  private:
-  World& world_;
+  Fixture& fixture_;
   Kind kind_;
   std::size_t size_;
   void* base_ = nullptr;
@@ -106,17 +106,17 @@ std::size_t size_of(int fd);
 CUfileIOParams_t entry(CUfileOpcode_t opcode, CUfileHandle_t handle, void* base, std::size_t size,
                        off_t file_offset = 0, off_t buffer_offset = 0, std::size_t cookie = 1);
 // Reaps until `count` events came or ten seconds passed; ordered by cookie.
-std::vector<CUfileIOEvents_t> reap(World& world, CUfileBatchHandle_t batch, unsigned count);
-void tell_all(World& world, const std::vector<CUfileIOEvents_t>& events);
+std::vector<CUfileIOEvents_t> reap(Fixture& fixture, CUfileBatchHandle_t batch, unsigned count);
+void tell_all(Fixture& fixture, const std::vector<CUfileIOEvents_t>& events);
 
 // ---- Registration of cases ----
 struct Case {
   std::string name;
   Setup setup;
-  std::function<void(World&)> act;
+  std::function<void(Fixture&)> act;
 };
 std::vector<Case>& cases();
-inline bool add(std::string name, std::function<void(World&)> act, Setup setup = {}) {
+inline bool add(std::string name, std::function<void(Fixture&)> act, Setup setup = {}) {
   cases().push_back({std::move(name), std::move(setup), std::move(act)});
   return true;
 }
@@ -124,10 +124,10 @@ inline bool add(std::string name, std::function<void(World&)> act, Setup setup =
 #define CONFORMANCE_JOIN_(a, b) a##b
 #define CONFORMANCE_JOIN(a, b) CONFORMANCE_JOIN_(a, b)
 #define CASE(name, ...)                                                        \
-  static void CONFORMANCE_JOIN(case_, __LINE__)(World&);                       \
+  static void CONFORMANCE_JOIN(case_, __LINE__)(Fixture&);                     \
   [[maybe_unused]] static const bool CONFORMANCE_JOIN(added_, __LINE__) =      \
       add(name, CONFORMANCE_JOIN(case_, __LINE__) __VA_OPT__(, ) __VA_ARGS__); \
-  static void CONFORMANCE_JOIN(case_, __LINE__)([[maybe_unused]] World & w)
+  static void CONFORMANCE_JOIN(case_, __LINE__)([[maybe_unused]] Fixture & w)
 // Cases from a table: the block runs once at start and calls add().
 #define TABLE()                                                                                                 \
   static bool CONFORMANCE_JOIN(table_, __LINE__)();                                                             \
@@ -136,4 +136,4 @@ inline bool add(std::string name, std::function<void(World&)> act, Setup setup =
 
 }  // namespace conformance
 
-#endif  // PENSTOCK_CONFORMANCE_WORLD_H_
+#endif  // PENSTOCK_CONFORMANCE_FIXTURE_H_

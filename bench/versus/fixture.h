@@ -53,9 +53,9 @@ class Registration {
   const char* memory_;
 };
 
-class World {
+class Fixture {
  public:
-  World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes, const Sample& driver_open);
+  Fixture(const Calls& calls, Gpu& gpu, std::size_t memory_bytes, const Sample& driver_open);
 
   const Calls& calls() const { return calls_; }
   Gpu& gpu() const { return gpu_; }
@@ -92,8 +92,8 @@ class World {
 // The file of a task, by its kept handle or by a fresh one.
 class Opened {
  public:
-  Opened(const World& world, const std::string& file, int flags) : handle_(world.kept(file)) {
-    if (handle_ == nullptr) handle_ = &fresh_.emplace(world.calls(), file, flags);
+  Opened(const Fixture& fixture, const std::string& file, int flags) : handle_(fixture.kept(file)) {
+    if (handle_ == nullptr) handle_ = &fresh_.emplace(fixture.calls(), file, flags);
   }
   const Handle& handle() const { return *handle_; }
   void close() { fresh_.reset(); }

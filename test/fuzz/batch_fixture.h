@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The world of the batch fuzzer: storage whose transfers can be held up and spoilt from outside, and memory that is
+// The fixture of the batch fuzzer: storage whose transfers can be held up and spoilt from outside, and memory that is
 // handed out in slots, so that whatever is touched outside of them is seen.
 #pragma once
 
@@ -31,7 +31,7 @@ inline const std::vector<char>& pristine_content() {
   return content;
 }
 
-// The content goes from one world to the next: it is large, and little of it changes.
+// The content goes from one fixture to the next: it is large, and little of it changes.
 class FuzzStorage final : public core::FakeStorage {
  public:
   FuzzStorage() {

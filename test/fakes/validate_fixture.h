@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/tool_world.h"
+#include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
 

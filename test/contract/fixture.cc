@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "contract/world.h"
+#include "contract/fixture.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -139,8 +139,8 @@ class FakeFile final : public TestFile {
   FakeStorage& storage_;
 };
 
-std::vector<World> kernel_places() {
-  std::vector<World> places;
+std::vector<Fixture> kernel_places() {
+  std::vector<Fixture> places;
   for (const auto& [name, path] : pairs(std::getenv("PENSTOCK_TEST_DIRS"), ':')) {
     places.push_back({.file_system = name, .directory = path});
   }
@@ -152,76 +152,76 @@ std::vector<World> kernel_places() {
 }
 
 // Of paths that need no machine of their own, and of those whose machine can be had.
-std::vector<World> worlds_of_paths() {
-  std::vector<World> worlds;
+std::vector<Fixture> fixtures_of_paths() {
+  std::vector<Fixture> fixtures;
   for (const PathRow& row : kPaths) {
     if (!row.traits.posix || row.id == PathId::bounce) continue;
     for (const bool direct : {false, true}) {
-      worlds.push_back({.file_system = "fake", .direct = direct, .path = row.id});
+      fixtures.push_back({.file_system = "fake", .direct = direct, .path = row.id});
     }
   }
-  worlds.push_back({.file_system = "fake", .direct = true, .device = "p2pmem", .path = PathId::p2pdma});
+  fixtures.push_back({.file_system = "fake", .direct = true, .device = "p2pmem", .path = PathId::p2pdma});
   for (const PathId path : {PathId::nvfs, PathId::vendor}) {
-    World world = kernel_places().front();
-    world.direct = true;
-    world.device = "p2pmem";
-    world.path = path;
-    worlds.push_back(world);
+    Fixture fixture = kernel_places().front();
+    fixture.direct = true;
+    fixture.device = "p2pmem";
+    fixture.path = path;
+    fixtures.push_back(fixture);
   }
-  return worlds;
+  return fixtures;
 }
 
 }  // namespace
 
-std::vector<World> all_worlds() {
-  std::vector<World> worlds = bounce_worlds();
-  for (World& world : worlds_of_paths()) worlds.push_back(std::move(world));
-  return worlds;
+std::vector<Fixture> all_fixtures() {
+  std::vector<Fixture> fixtures = bounce_fixtures();
+  for (Fixture& fixture : fixtures_of_paths()) fixtures.push_back(std::move(fixture));
+  return fixtures;
 }
 
-std::vector<World> bounce_worlds() {
-  std::vector<World> worlds = kernel_worlds();
+std::vector<Fixture> bounce_fixtures() {
+  std::vector<Fixture> fixtures = kernel_fixtures();
   std::vector<std::string> devices = devices_here(false);
   devices.emplace_back("host");
   for (const std::string& device : devices) {
     for (const bool direct : {false, true}) {
-      worlds.push_back({.file_system = "fake", .direct = direct, .device = device});
+      fixtures.push_back({.file_system = "fake", .direct = direct, .device = device});
     }
   }
-  return worlds;
+  return fixtures;
 }
 
-std::vector<World> kernel_worlds() {
+std::vector<Fixture> kernel_fixtures() {
   static const std::vector<std::string>& devices = *new std::vector<std::string>(devices_here(true));
-  std::vector<World> worlds;
-  for (const World& place : kernel_places()) {
+  std::vector<Fixture> fixtures;
+  for (const Fixture& place : kernel_places()) {
     for (const std::string& device : devices) {
       for (const bool direct : {false, true}) {
         for (const bool io_uring : {true, false}) {
-          World world = place;
-          world.device = device;
-          world.direct = direct;
-          world.io_uring = io_uring;
-          worlds.push_back(world);
+          Fixture fixture = place;
+          fixture.device = device;
+          fixture.direct = direct;
+          fixture.io_uring = io_uring;
+          fixtures.push_back(fixture);
           if (direct || !io_uring) continue;
           for (const char* registering : {"at_once", "throughput", "cpu"}) {
-            world.registering = registering;
-            worlds.push_back(world);
+            fixture.registering = registering;
+            fixtures.push_back(fixture);
           }
         }
       }
     }
   }
-  return worlds;
+  return fixtures;
 }
 
 namespace {
 
-std::string name_of(const World& world) {
-  const std::string ring = world.is_fake() ? "" : world.io_uring ? "_uring" : "_preadv2";
-  std::string name = world.file_system + (world.direct ? "_direct" : "_buffered") + ring +
-                     (world.registering.empty() ? "" : "_" + world.registering) + "_" + world.device;
-  if (world.path != PathId::bounce) name.append("_").append(path_name(world.path));
+std::string name_of(const Fixture& fixture) {
+  const std::string ring = fixture.is_fake() ? "" : fixture.io_uring ? "_uring" : "_preadv2";
+  std::string name = fixture.file_system + (fixture.direct ? "_direct" : "_buffered") + ring +
+                     (fixture.registering.empty() ? "" : "_" + fixture.registering) + "_" + fixture.device;
+  if (fixture.path != PathId::bounce) name.append("_").append(path_name(fixture.path));
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
   return name;
@@ -229,38 +229,38 @@ std::string name_of(const World& world) {
 
 }  // namespace
 
-void PrintTo(const World& world, std::ostream* out) { *out << name_of(world); }
-std::string world_name(const testing::TestParamInfo<World>& info) { return name_of(info.param); }
+void PrintTo(const Fixture& fixture, std::ostream* out) { *out << name_of(fixture); }
+std::string fixture_name(const testing::TestParamInfo<Fixture>& info) { return name_of(info.param); }
 
 ContractTest::ContractTest() = default;
 ContractTest::~ContractTest() = default;
 
 void ContractTest::SetUp() {
-  if (!world().missing.empty()) GTEST_SKIP() << "no " << world().file_system << ": " << world().missing;
+  if (!fixture().missing.empty()) GTEST_SKIP() << "no " << fixture().file_system << ": " << fixture().missing;
   std::unique_ptr<DeviceSet> devices = open_devices();
   session_ = std::make_unique<Session>(config(), open_storage(), std::move(devices));
-  const bool needs_direct = world().path == PathId::vendor || world().path == PathId::nvfs;
+  const bool needs_direct = fixture().path == PathId::vendor || fixture().path == PathId::nvfs;
   if (needs_direct && (::fcntl(open_fd().get(), F_GETFL) & O_DIRECT) == 0) {
-    GTEST_SKIP() << "no direct I/O on " << world().file_system;
+    GTEST_SKIP() << "no direct I/O on " << fixture().file_system;
   }
-  if (world().io_uring && session_->storage().io_uring_error() != 0) {
+  if (fixture().io_uring && session_->storage().io_uring_error() != 0) {
     GTEST_SKIP() << "io_uring is refused here: " << std::strerror(session_->storage().io_uring_error());
   }
 }
 
 Config ContractTest::config() {
   Config config = test_config({{"workers", "4"}});
-  config.paths_said = !world().registering.empty();
-  config.register_at_once = world().registering == "at_once";
-  if (world().registering == "throughput") config.policy = Policy::throughput;
-  if (world().registering == "cpu") config.policy = Policy::cpu;
-  if (world().path != PathId::bounce) config.paths = {world().path, PathId::host};
-  if (world().path == PathId::p2pdma) config.root = kPeerMachine;
-  if (world().path == PathId::nvfs) {
+  config.paths_said = !fixture().registering.empty();
+  config.register_at_once = fixture().registering == "at_once";
+  if (fixture().registering == "throughput") config.policy = Policy::throughput;
+  if (fixture().registering == "cpu") config.policy = Policy::cpu;
+  if (fixture().path != PathId::bounce) config.paths = {fixture().path, PathId::host};
+  if (fixture().path == PathId::p2pdma) config.root = kPeerMachine;
+  if (fixture().path == PathId::nvfs) {
     config.nvfs_kernel = std::make_shared<FakeNvfs>();
     config.nvfs = NvfsUse::stand_in;
   }
-  if (world().path == PathId::vendor) {
+  if (fixture().path == PathId::vendor) {
     vendor_machine_ = std::make_unique<VendorMachine>();
     config.root = vendor_machine_->root();
     config.vendor_library = vendor_machine_->library_file();
@@ -269,21 +269,21 @@ Config ContractTest::config() {
 }
 
 std::unique_ptr<Storage> ContractTest::open_storage() {
-  if (world().is_fake()) {
+  if (fixture().is_fake()) {
     auto storage = std::make_unique<FakeStorage>();
     storage->be_busy(kBusySeed);
     // As is what was just written to a file of the kernel's. To p2pdma's self-test it would mean that the CPU copied.
-    storage->resident = world().path != PathId::p2pdma;
+    storage->resident = fixture().path != PathId::p2pdma;
     test_file_ = std::make_unique<FakeFile>(*storage);
     return storage;
   }
-  name_ = world().directory + "/penstock_contract_XXXXXX";
+  name_ = fixture().directory + "/penstock_contract_XXXXXX";
   test_file_ = std::make_unique<KernelFile>(name_);
-  return std::make_unique<PosixStorage>(world().io_uring);
+  return std::make_unique<PosixStorage>(fixture().io_uring);
 }
 
 std::unique_ptr<DeviceSet> ContractTest::open_devices() {
-  if (world().device != "p2pmem") return std::move(open_provider(world().device).value());
+  if (fixture().device != "p2pmem") return std::move(open_provider(fixture().device).value());
   peers_ = std::make_unique<FakePeers>();
   peers_->add(kPeerAddress, kDeviceBytesMin);
   peers_->give_each_its_own(kPeerAddress);
@@ -298,7 +298,7 @@ void ContractTest::TearDown() {
 }
 
 UniqueFd ContractTest::open_fd(int access_mode) {
-  UniqueFd fd = test_file_->open(access_mode | (world().direct ? O_DIRECT : 0));
+  UniqueFd fd = test_file_->open(access_mode | (fixture().direct ? O_DIRECT : 0));
   EXPECT_TRUE(fd.valid()) << std::strerror(errno);
   return fd;
 }
@@ -343,7 +343,7 @@ bool ContractTest::goes_by(const Report& report, PathId expected) const {
       report.reason == reason_of(Obstacle::misaligned) || report.reason == reason_of(Obstacle::holes);
   const bool was_refused = report.refused == static_cast<int>(expected) && may_be_bounced;
   if (traits_of(expected).direct && report.path == PathId::bounce && was_refused) return true;
-  const bool may_be_registered = !world().registering.empty() || world().is_gpu();
+  const bool may_be_registered = !fixture().registering.empty() || fixture().is_gpu();
   return report.path == expected || (may_be_registered && expected == PathId::bounce &&
                                      report.path == PathId::pagecache && report.direct_bytes == 0);
 }
@@ -351,7 +351,7 @@ bool ContractTest::goes_by(const Report& report, PathId expected) const {
 void ContractTest::expect_moved(const Outcome& outcome, std::uint64_t bytes, std::optional<PathId> path) {
   EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
   EXPECT_EQ(outcome.report.bytes, bytes);
-  EXPECT_TRUE(goes_by(outcome.report, path.value_or(world().path))) << path_name(outcome.report.path);
+  EXPECT_TRUE(goes_by(outcome.report, path.value_or(fixture().path))) << path_name(outcome.report.path);
   EXPECT_LE(outcome.report.direct_bytes, outcome.report.bytes);
 }
 

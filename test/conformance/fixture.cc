@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "world.h"
+#include "fixture.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -50,7 +50,7 @@ const char* name_of(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-void World::say(const char* format, ...) {
+void Fixture::say(const char* format, ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -61,7 +61,7 @@ void World::say(const char* format, ...) {
   if (write(report_, line, static_cast<std::size_t>(length)) != length) _exit(3);
 }
 
-CUfileError_t World::tell(const char* step, CUfileError_t outcome) {
+CUfileError_t Fixture::tell(const char* step, CUfileError_t outcome) {
   const int number = static_cast<int>(outcome.err);
   if (number == 0 && outcome.cu_err == 0) {
     say("%s: ok", step);
@@ -73,7 +73,7 @@ CUfileError_t World::tell(const char* step, CUfileError_t outcome) {
   return outcome;
 }
 
-ssize_t World::tell(const char* step, ssize_t outcome) {
+ssize_t Fixture::tell(const char* step, ssize_t outcome) {
   const int error = errno;
   if (outcome == -1) {
     say("%s: -1 errno=%d %s", step, error, name_of_error(error).c_str());
@@ -85,37 +85,37 @@ ssize_t World::tell(const char* step, ssize_t outcome) {
   return outcome;
 }
 
-void World::tell(const char* step, const CUfileIOEvents_t& event) {
+void Fixture::tell(const char* step, const CUfileIOEvents_t& event) {
   say("%s: cookie=%zu status=%s ret=%zd", step, reinterpret_cast<std::size_t>(event.cookie), name_of(event.status),
       static_cast<ssize_t>(event.ret));
 }
 
-void World::must(const char* step, CUfileError_t outcome) {
+void Fixture::must(const char* step, CUfileError_t outcome) {
   if (outcome.err == CU_FILE_SUCCESS) return;
   tell(step, outcome);
   say("stopped");
   throw Stop{};
 }
 
-void World::must_cuda(const char* step, Result result) {
+void Fixture::must_cuda(const char* step, Result result) {
   if (result == kCudaSuccess) return;
   say("%s: cuda=%d", step, result);
   say("stopped");
   throw Stop{};
 }
 
-void World::tell_cuda(const char* step, Result result) { say("%s: cuda=%d", step, result); }
+void Fixture::tell_cuda(const char* step, Result result) { say("%s: cuda=%d", step, result); }
 
-void World::skip(const std::string& reason) {
+void Fixture::skip(const std::string& reason) {
   say("skip: %s", reason.c_str());
   throw Stop{};
 }
 
-void World::need_gpu() {
+void Fixture::need_gpu() {
   if (!has_gpu) skip("needs a GPU");
 }
 
-int World::file(const std::string& name, std::size_t size, int flags, int seed) {
+int Fixture::file(const std::string& name, std::size_t size, int flags, int seed) {
   const std::string where = path(name);
   const int fresh = open(where.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
   const std::string bytes = pattern(seed, 0, size);
@@ -126,14 +126,14 @@ int World::file(const std::string& name, std::size_t size, int flags, int seed) 
   return fd;
 }
 
-void World::write_text(const std::string& name, const std::string& text) {
+void Fixture::write_text(const std::string& name, const std::string& text) {
   FILE* const out = fopen(path(name).c_str(), "w");
   if (out == nullptr) skip("cannot write the folder");
   fwrite(text.data(), 1, text.size(), out);
   fclose(out);
 }
 
-CUfileDescr_t World::describe(int fd) {
+CUfileDescr_t Fixture::describe(int fd) {
   CUfileDescr_t description;
   std::memset(&description, 0, sizeof(description));
   description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
@@ -141,12 +141,12 @@ CUfileDescr_t World::describe(int fd) {
   return description;
 }
 
-CUfileError_t World::register_fd(int fd, CUfileHandle_t* handle) {
+CUfileError_t Fixture::register_fd(int fd, CUfileHandle_t* handle) {
   CUfileDescr_t description = describe(fd);
   return cuFileHandleRegister(handle, &description);
 }
 
-CUfileHandle_t World::handle(int fd) {
+CUfileHandle_t Fixture::handle(int fd) {
   CUfileHandle_t handle = nullptr;
   must("register", register_fd(fd, &handle));
   return handle;
@@ -163,19 +163,21 @@ std::string pattern(int seed, std::size_t from, std::size_t size) {
   return bytes;
 }
 
-Memory::Memory(World& world, Kind kind, std::size_t size) : world_(world), kind_(kind), size_(size) {
+Memory::Memory(Fixture& fixture, Kind kind, std::size_t size) : fixture_(fixture), kind_(kind), size_(size) {
   Address address = 0;
   constexpr std::size_t kPage = 4096;
   const std::size_t rounded = (size + kPage - 1) / kPage * kPage;
-  if (kind != Kind::host && kind != Kind::mapped) world.need_gpu();
+  if (kind != Kind::host && kind != Kind::mapped) fixture.need_gpu();
   switch (kind) {
-    case Kind::gpu: world.must_cuda("cuMemAlloc", world.cuda.cuMemAlloc_v2(&address, size)); break;
-    case Kind::managed: world.must_cuda("cuMemAllocManaged", world.cuda.cuMemAllocManaged(&address, size, 1)); break;
-    case Kind::pinned: world.must_cuda("cuMemHostAlloc", world.cuda.cuMemHostAlloc(&base_, size, 0)); break;
+    case Kind::gpu: fixture.must_cuda("cuMemAlloc", fixture.cuda.cuMemAlloc_v2(&address, size)); break;
+    case Kind::managed:
+      fixture.must_cuda("cuMemAllocManaged", fixture.cuda.cuMemAllocManaged(&address, size, 1));
+      break;
+    case Kind::pinned: fixture.must_cuda("cuMemHostAlloc", fixture.cuda.cuMemHostAlloc(&base_, size, 0)); break;
     case Kind::host: base_ = std::aligned_alloc(kPage, rounded); break;
     case Kind::registered:
       base_ = std::aligned_alloc(kPage, rounded);
-      world.must_cuda("cuMemHostRegister", world.cuda.cuMemHostRegister_v2(base_, rounded, 0));
+      fixture.must_cuda("cuMemHostRegister", fixture.cuda.cuMemHostRegister_v2(base_, rounded, 0));
       break;
     case Kind::mapped:
       base_ = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -186,10 +188,10 @@ Memory::Memory(World& world, Kind kind, std::size_t size) : world_(world), kind_
       const AllocationProperties properties;
       const AccessDescription access;
       unsigned long long allocation = 0;
-      world.must_cuda("cuMemAddressReserve", world.cuda.cuMemAddressReserve(&address, whole, 0, 0, 0));
-      world.must_cuda("cuMemCreate", world.cuda.cuMemCreate(&allocation, whole, &properties, 0));
-      world.must_cuda("cuMemMap", world.cuda.cuMemMap(address, whole, 0, allocation, 0));
-      world.must_cuda("cuMemSetAccess", world.cuda.cuMemSetAccess(address, whole, &access, 1));
+      fixture.must_cuda("cuMemAddressReserve", fixture.cuda.cuMemAddressReserve(&address, whole, 0, 0, 0));
+      fixture.must_cuda("cuMemCreate", fixture.cuda.cuMemCreate(&allocation, whole, &properties, 0));
+      fixture.must_cuda("cuMemMap", fixture.cuda.cuMemMap(address, whole, 0, allocation, 0));
+      fixture.must_cuda("cuMemSetAccess", fixture.cuda.cuMemSetAccess(address, whole, &access, 1));
       break;
     }
   }
@@ -203,16 +205,16 @@ void Memory::put(std::size_t offset, const std::string& bytes) {
     return;
   }
   const auto to = reinterpret_cast<Address>(at(offset));
-  world_.must_cuda("cuMemcpyHtoD", world_.cuda.cuMemcpyHtoD_v2(to, bytes.data(), bytes.size()));
+  fixture_.must_cuda("cuMemcpyHtoD", fixture_.cuda.cuMemcpyHtoD_v2(to, bytes.data(), bytes.size()));
   // It may come back before the bytes are there, and the library's own streams do not wait for the default one.
-  world_.must_cuda("cuStreamSynchronize", world_.cuda.cuStreamSynchronize(nullptr));
+  fixture_.must_cuda("cuStreamSynchronize", fixture_.cuda.cuStreamSynchronize(nullptr));
 }
 
 std::string Memory::get(std::size_t offset, std::size_t size) const {
   if (!on_gpu()) return std::string(at(offset), size);
   std::string bytes(size, '\0');
   const auto from = reinterpret_cast<Address>(at(offset));
-  world_.must_cuda("cuMemcpyDtoH", world_.cuda.cuMemcpyDtoH_v2(bytes.data(), from, size));
+  fixture_.must_cuda("cuMemcpyDtoH", fixture_.cuda.cuMemcpyDtoH_v2(bytes.data(), from, size));
   return bytes;
 }
 
@@ -220,10 +222,10 @@ void Memory::free() {
   switch (kind_) {
     case Kind::gpu:
     case Kind::managed:
-      world_.must_cuda("cuMemFree", world_.cuda.cuMemFree_v2(reinterpret_cast<Address>(base_)));
+      fixture_.must_cuda("cuMemFree", fixture_.cuda.cuMemFree_v2(reinterpret_cast<Address>(base_)));
       break;
-    case Kind::pinned: world_.must_cuda("cuMemFreeHost", world_.cuda.cuMemFreeHost(base_)); break;
-    case Kind::registered: world_.must_cuda("cuMemHostUnregister", world_.cuda.cuMemHostUnregister(base_)); break;
+    case Kind::pinned: fixture_.must_cuda("cuMemFreeHost", fixture_.cuda.cuMemFreeHost(base_)); break;
+    case Kind::registered: fixture_.must_cuda("cuMemHostUnregister", fixture_.cuda.cuMemHostUnregister(base_)); break;
     case Kind::host: std::free(base_); break;
     case Kind::mapped: munmap(base_, size_); break;
     case Kind::vmm: break;
@@ -273,15 +275,15 @@ CUfileIOParams_t entry(CUfileOpcode_t opcode, CUfileHandle_t handle, void* base,
   return one;
 }
 
-std::vector<CUfileIOEvents_t> reap(World& world, CUfileBatchHandle_t batch, unsigned count) {
+std::vector<CUfileIOEvents_t> reap(Fixture& fixture, CUfileBatchHandle_t batch, unsigned count) {
   std::vector<CUfileIOEvents_t> all;
   for (int turn = 0; turn < 1000 && all.size() < count; ++turn) {
     std::vector<CUfileIOEvents_t> some(count);
     unsigned number = count - static_cast<unsigned>(all.size());
     timespec patience = {0, 10'000'000};
-    const CUfileError_t outcome = world.cuFileBatchIOGetStatus(batch, 0, &number, some.data(), &patience);
+    const CUfileError_t outcome = fixture.cuFileBatchIOGetStatus(batch, 0, &number, some.data(), &patience);
     if (outcome.err != CU_FILE_SUCCESS) {
-      world.tell("status", outcome);
+      fixture.tell("status", outcome);
       break;
     }
     all.insert(all.end(), some.begin(), some.begin() + std::min(number, count));
@@ -291,9 +293,9 @@ std::vector<CUfileIOEvents_t> reap(World& world, CUfileBatchHandle_t batch, unsi
   return all;
 }
 
-void tell_all(World& world, const std::vector<CUfileIOEvents_t>& events) {
-  world.say("events: %zu", events.size());
-  for (const CUfileIOEvents_t& event : events) world.tell("event", event);
+void tell_all(Fixture& fixture, const std::vector<CUfileIOEvents_t>& events) {
+  fixture.say("events: %zu", events.size());
+  for (const CUfileIOEvents_t& event : events) fixture.tell("event", event);
 }
 
 }  // namespace conformance

@@ -112,7 +112,7 @@ inline constexpr CUresult kNotInitialized = 3, kNotFound = 500, kNotPermitted = 
                           kCapturing = 900, kCaptureSpoiled = 901, kAlreadyRegistered = 712, kNotRegistered = 713;
 inline constexpr int kCaptureGlobal = 0, kCaptureOfThread = 1;
 
-struct World {
+struct DriverState {
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<int> process{0};  // Where cuInit was called: a forked child has no driver.
@@ -139,7 +139,7 @@ struct World {
 // What cuMemCreate gives: the GPU's number, and whether it may be exported.
 inline constexpr unsigned long long kCreated = 1ull << 31, kExportable = 1ull << 32, kRdmaCapable = 1ull << 33;
 
-World& world();
+DriverState& driver();
 extern thread_local std::vector<CUcontext> stack;
 extern thread_local int capture_mode;
 extern thread_local bool in_call;
@@ -173,8 +173,8 @@ void forget_context(CUcontext context, std::unique_lock<std::mutex>& lock);
 }  // namespace penstock::fake_cuda
 
 #define CALL(name, ...) extern "C" [[gnu::visibility("default")]] CUresult name(__VA_ARGS__)
-#define ENTER                                            \
-  [[maybe_unused]] std::unique_lock lock(world().mutex); \
+#define ENTER                                             \
+  [[maybe_unused]] std::unique_lock lock(driver().mutex); \
   if (const CUresult refused = enter()) return refused
 #define REQUIRE(call) \
   if (const CUresult required = (call)) return required

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The world of the request fuzzer: one file with a model of its bytes, and two pieces of memory, of the host and of a
+// The fixture of the request fuzzer: one file with a model of its bytes, and two pieces of memory, of the host and of a
 // device, with models of theirs. The host's lies in a reservation that nobody can touch, so that what is asked for far
 // outside of it meets the kernel's EFAULT and nothing else.
 #pragma once

@@ -24,7 +24,7 @@ Enum number_as(int number) {
   return value;
 }
 
-class CufileWorld : public testing::Test {
+class CufileFixture : public testing::Test {
  protected:
   static constexpr std::size_t kFileBytes = 4 << 20;
 

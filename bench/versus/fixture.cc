@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "bench/versus/world.h"
+#include "bench/versus/fixture.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -86,18 +86,18 @@ Registration::~Registration() {
   if (memory_ != nullptr) calls_.deregister_buffer(memory_);
 }
 
-World::World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes, const Sample& driver_open)
+Fixture::Fixture(const Calls& calls, Gpu& gpu, std::size_t memory_bytes, const Sample& driver_open)
     : calls_(calls), gpu_(gpu), memory_(gpu.allocate(memory_bytes)), pinned_size_(std::min(memory_bytes, kPinnedMax)),
       pinned_(gpu.allocate_pinned(pinned_size_)), driver_open_(driver_open) {
   std::memset(pinned_, 1, pinned_size_);
 }
 
-const Handle* World::kept(const std::string& file) const {
+const Handle* Fixture::kept(const std::string& file) const {
   const auto found = kept_.find(file);
   return found == kept_.end() ? nullptr : &found->second;
 }
 
-void World::load(const std::string& file, std::size_t size) {
+void Fixture::load(const std::string& file, std::size_t size) {
   const core::UniqueFd source = open_plainly(file);
   in_steps(size, [&](std::size_t at, std::size_t step) {
     read_exactly(source.get(), pinned_, step, at);
@@ -105,23 +105,23 @@ void World::load(const std::string& file, std::size_t size) {
   });
 }
 
-void World::spoil(std::size_t size) {
+void Fixture::spoil(std::size_t size) {
   std::memset(pinned_, 0xee, kStep);
   in_steps(size, [&](std::size_t at, std::size_t step) { gpu_.to_device(memory_ + at, pinned_, step); });
 }
 
-void World::compare(const std::string& file, std::size_t size) const { compare(file, size, gpu_, memory_); }
+void Fixture::compare(const std::string& file, std::size_t size) const { compare(file, size, gpu_, memory_); }
 
-void World::compare(const std::string& file, std::size_t size, const Gpu& gpu, const char* device) const {
+void Fixture::compare(const std::string& file, std::size_t size, const Gpu& gpu, const char* device) const {
   const core::UniqueFd source = open_plainly(file);
   in_steps(size, [&](std::size_t at, std::size_t step) { compare(source.get(), at, device + at, step, gpu); });
 }
 
-void World::compare(int fd, std::uint64_t offset, const char* device, std::size_t size) const {
+void Fixture::compare(int fd, std::uint64_t offset, const char* device, std::size_t size) const {
   compare(fd, offset, device, size, gpu_);
 }
 
-void World::compare(int fd, std::uint64_t offset, const char* device, std::size_t size, const Gpu& gpu) const {
+void Fixture::compare(int fd, std::uint64_t offset, const char* device, std::size_t size, const Gpu& gpu) const {
   std::vector<char> expected(size), arrived(size);
   read_exactly(fd, expected.data(), size, offset);
   gpu.to_host(arrived.data(), device, size);
