@@ -9,12 +9,12 @@ namespace penstock::core {
 
 enum class Op : std::uint8_t { read, write };
 
-enum class Way : std::uint8_t {
+enum class IoMode : std::uint8_t {
   buffered,  // Through the page cache.
   direct,    // O_DIRECT.
 };
 
 constexpr const char* op_name(Op op) { return op == Op::read ? "read" : "write"; }
-constexpr const char* way_name(Way way) { return way == Way::direct ? "direct" : "buffered"; }
+constexpr const char* io_mode_name(IoMode io_mode) { return io_mode == IoMode::direct ? "direct" : "buffered"; }
 
 }  // namespace penstock::core

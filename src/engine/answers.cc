@@ -35,7 +35,7 @@ std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {
   char line[200];
   for (std::uint64_t i = 0; i < lines; ++i) {
     Chunk chunk = plan.chunk(i);
-    chunk.way = flight.way_now(chunk);
+    chunk.io_mode = flight.io_mode_now(chunk);
     text.append(line, format_chunk(chunk, flight.request.op, line)).push_back('\n');
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
@@ -63,7 +63,7 @@ Choice Engine::choice_of(const Flight& flight) const {
   made.threads = threads_for(flight, brief);
   made.depth = brief > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
   if (!is_tuned(flight)) return made;
-  const Tuner::Finding finding = tuner_.finding({flight.request.op, plan.middle_way(), flight.request.size});
+  const Tuner::Finding finding = tuner_.finding({flight.request.op, plan.middle_io_mode(), flight.request.size});
   made.threads = std::min(made.threads, finding.threads);
   made.by = finding.settled ? Choice::By::measurement : Choice::By::first_guess;
   return made;

@@ -22,7 +22,7 @@ constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever dir
 
 // Writers of one file queue up behind its inode's lock when the page cache takes part.
 bool is_one_writer_at_a_time(const Flight& flight) {
-  return flight.request.op == Op::write && flight.plan().middle_way() == Way::buffered &&
+  return flight.request.op == Op::write && flight.plan().middle_io_mode() == IoMode::buffered &&
          !traits_of(flight.report.path).direct;
 }
 
@@ -39,7 +39,7 @@ class Mover {
 };
 
 bool is_cached(const RoutedRequest& request) {
-  const Result<int> fd = request.file->descriptor(Way::buffered);
+  const Result<int> fd = request.file->descriptor(IoMode::buffered);
   return fd.ok() && request.storage->is_resident(*fd, request.file_offset, request.size);
 }
 
@@ -87,8 +87,8 @@ std::optional<Outcome> Engine::read_cached(Flight& flight) {
   router_.shape(flight, SubmitMode::alone, chunk_max);  // And no more: it may come to nothing.
   flight.cut(chunk_max);
   const RoutedRequest& request = flight.request;
-  if (flight.plan().middle_way() != Way::buffered) return std::nullopt;
-  const Result<int> fd = request.file->descriptor(Way::buffered);
+  if (flight.plan().middle_io_mode() != IoMode::buffered) return std::nullopt;
+  const Result<int> fd = request.file->descriptor(IoMode::buffered);
   if (!fd.ok()) return std::nullopt;
   Outcome outcome{success(), flight.report};
   std::uint64_t& moved = outcome.report.bytes;
@@ -122,7 +122,7 @@ void Engine::count(const Report& report, Op op) {
 bool Engine::preallocate(const Flight& flight) {
   const RoutedRequest& request = flight.request;
   if (request.op == Op::read || traits_of(flight.report.path).pretends) return false;
-  const Result<int> fd = request.file->descriptor(flight.plan().middle_way());
+  const Result<int> fd = request.file->descriptor(flight.plan().middle_io_mode());
   return fd.ok() && request.storage->preallocate(*fd, request.file_offset, request.size);
 }
 
@@ -159,10 +159,10 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   const std::uint64_t chunk_max = shapes_.small.chunk;
   if (threads < 2 || request.size > 2 * threads * chunk_max) return 0;
   // One thread is better off with two chunks under way.
-  const Way way = flight.plan().middle_way();
-  const Tuner::Finding finding = tuner_.finding({request.op, way, request.size});
+  const IoMode io_mode = flight.plan().middle_io_mode();
+  const Tuner::Finding finding = tuner_.finding({request.op, io_mode, request.size});
   if (finding.settled && finding.threads == 1) return 0;
-  if ((way == Way::direct && !request.prefer_cached) || !is_cached(request)) return 0;
+  if ((io_mode == IoMode::direct && !request.prefer_cached) || !is_cached(request)) return 0;
   return std::min(align_up(std::max(request.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
 }
 
@@ -203,7 +203,7 @@ void Engine::move_at_once(Flight& flight, ChannelPool& pool) {
 // Moves it in parts while the tuner is still trying, and as one when it has found out.
 void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) {
   const std::uint64_t size = flight.request.size;
-  const Tuner::Kind kind{flight.request.op, flight.plan().middle_way(), size};
+  const Tuner::Kind kind{flight.request.op, flight.plan().middle_io_mode(), size};
   const unsigned threads_max = threads_for(flight, brief);
   Progress progress = flight.progress();
   Flight part = flight;

@@ -25,7 +25,7 @@ void Flight::cut(std::uint64_t chunk_max) {
 
 Task Flight::task(std::uint64_t turn) const {
   Chunk chunk = plan_->in_turn(turn);
-  if (chunk.way == Way::direct) chunk.way = way_now(chunk);
+  if (chunk.io_mode == IoMode::direct) chunk.io_mode = io_mode_now(chunk);
   return {.op = request.op,
           .file = request.file,
           .memory = request.memory.after(chunk.buffer_offset),
@@ -33,11 +33,11 @@ Task Flight::task(std::uint64_t turn) const {
           .chunk = chunk};
 }
 
-Way Flight::way_now(const Chunk& chunk) const {
-  if (!request.prefer_cached || chunk.way == Way::buffered) return chunk.way;
-  const Result<int> fd = request.file->descriptor(Way::buffered);
+IoMode Flight::io_mode_now(const Chunk& chunk) const {
+  if (!request.prefer_cached || chunk.io_mode == IoMode::buffered) return chunk.io_mode;
+  const Result<int> fd = request.file->descriptor(IoMode::buffered);
   const bool is_cached = fd.ok() && request.storage->is_resident(*fd, chunk.io_offset, chunk.io_size);
-  return is_cached ? Way::buffered : Way::direct;
+  return is_cached ? IoMode::buffered : IoMode::direct;
 }
 
 // All that was to move in this state has, or nothing more will.

@@ -35,7 +35,7 @@ class Flight {
   void cut(std::uint64_t chunk_max);
   const Plan& plan() const { return *plan_; }
   // The way by which the chunk would be moved now: bytes in the page cache are taken from there.
-  Way way_now(const Chunk& chunk) const;
+  IoMode io_mode_now(const Chunk& chunk) const;
 
   State state() const { return state_; }
   bool is_under_way() const { return state_ == State::middle || state_ == State::ends; }

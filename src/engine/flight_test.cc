@@ -28,7 +28,7 @@ Completion moved(const Task& task, std::uint64_t bytes, Status status = {}) {
           .size = task.chunk.size,
           .bytes = bytes,
           .status = status,
-          .way = task.chunk.way};
+          .io_mode = task.chunk.io_mode};
 }
 Completion moved(const Task& task) { return moved(task, task.chunk.size); }
 

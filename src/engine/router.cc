@@ -57,24 +57,24 @@ Status Router::choose(Flight& flight) const {
   return failure(Code::path_refused, transfer_step(request.op));
 }
 
-Way Router::wanted_way(const RoutedRequest& request) const {
+IoMode Router::wanted_io_mode(const RoutedRequest& request) const {
   if (rules_.cached_unaligned_writes && request.op == Op::write &&
       !is_aligned(request.file_offset | request.size, page_size())) {
-    return Way::buffered;
+    return IoMode::buffered;
   }
   switch (rules_.direct_io) {
-    case DirectIo::always: return Way::direct;
-    case DirectIo::never: return Way::buffered;
+    case DirectIo::always: return IoMode::direct;
+    case DirectIo::never: return IoMode::buffered;
     case DirectIo::automatic: break;
   }
-  if (request.file->prefers_direct()) return Way::direct;
-  return request.op == Op::read && request.size >= kProbeBytesMin ? Way::direct : Way::buffered;
+  if (request.file->prefers_direct()) return IoMode::direct;
+  return request.op == Op::read && request.size >= kProbeBytesMin ? IoMode::direct : IoMode::buffered;
 }
 
 void Router::shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) const {
   RoutedRequest& request = flight.request;
   request.mode = mode;
-  request.way = wanted_way(request);
+  request.io_mode = wanted_io_mode(request);
   request.chunk_max = chunk_max;
   flight.prepared = flight.path->shape(request);
 }
@@ -95,7 +95,7 @@ std::span<const std::byte> Router::lend(const Flight& flight) {
 // reached further a moment ago, there is no end to look for; if it was cut off since, the kernel fills the block.
 void Router::end_with_file(RoutedRequest& request) {
   if (request.file_offset < request.file_end && request.size <= request.file_end - request.file_offset) return;
-  const Result<int> fd = request.file->descriptor(Way::direct);
+  const Result<int> fd = request.file->descriptor(IoMode::direct);
   const Result<std::uint64_t> end = fd.ok() ? request.storage->size(*fd) : fd.status();
   if (end.ok()) request.size = std::min(request.size, *end > request.file_offset ? *end - request.file_offset : 0);
 }

@@ -24,7 +24,8 @@ constexpr std::uint64_t part_of(std::uint64_t size) { return std::clamp(std::bit
 }  // namespace
 
 unsigned Tuner::index_of(const Kind& kind) {
-  return (static_cast<unsigned>(kind.op) * 2 + static_cast<unsigned>(kind.way)) * kSizeClasses + size_class(kind.size);
+  return (static_cast<unsigned>(kind.op) * 2 + static_cast<unsigned>(kind.io_mode)) * kSizeClasses +
+         size_class(kind.size);
 }
 
 unsigned Tuner::last_step() const { return std::min(static_cast<unsigned>(std::bit_width(threads_max_)), kSteps) - 1; }

@@ -28,7 +28,7 @@ class Tuner {
   // The kind of a request, or of a part of it: like ones cost alike.
   struct Kind {
     Op op = Op::read;
-    Way way = Way::buffered;
+    IoMode io_mode = IoMode::buffered;
     std::uint64_t size = 0;  // The whole request's.
   };
   struct Choice {

@@ -244,7 +244,7 @@ void Queue::flush(OwnChannel& own) {
                   .file_offset = task.chunk.file_offset,
                   .size = task.chunk.size,
                   .status = failure(Code::closed, "move a request through its queue"),
-                  .way = task.chunk.way});
+                  .io_mode = task.chunk.io_mode});
   }
 }
 

@@ -51,8 +51,8 @@ struct Completion {
   std::uint64_t size = 0;
   std::uint64_t bytes = 0;  // Payload bytes moved, from the chunk's start on; fewer at the file's end.
   Status status;
-  Way way = Way::buffered;        // How the bytes went in the end.
-  Reason bounced = Reason::none;  // Why they were bounced by a path that is direct; none where they were not.
+  IoMode io_mode = IoMode::buffered;  // How the bytes went in the end.
+  Reason bounced = Reason::none;      // Why they were bounced by a path that is direct; none where they were not.
 };
 
 // Some channels can do more, for those who keep them open for long. The hooks are a part of the channel, and used as it
@@ -130,8 +130,8 @@ struct RoutedRequest : Request {
   std::uint64_t file_end = 0;  // A moment ago the file reached so far; 0: not known.
   bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
   SubmitMode mode = SubmitMode::alone;
-  Way way = Way::buffered;      // The configuration's and the descriptor's use of the page cache.
-  std::uint64_t chunk_max = 0;  // Bytes that storage is asked for at once, at most.
+  IoMode io_mode = IoMode::buffered;  // The configuration's and the descriptor's use of the page cache.
+  std::uint64_t chunk_max = 0;        // Bytes that storage is asked for at once, at most.
 
   Device* device() const { return facts.needs_device() ? facts.device : nullptr; }
 };

@@ -19,7 +19,7 @@ Plan::Plan(const Request& request, const Limits& limits) : request_(request), li
   middle_end_ = request.file_offset + request.size;
   if (limits.file_align > 1) cut();
   const std::uint64_t step =
-      middle_way_ == Way::direct ? limits.file_align : std::min<std::uint64_t>(limits.page, limits.chunk_max);
+      middle_io_mode_ == IoMode::direct ? limits.file_align : std::min<std::uint64_t>(limits.page, limits.chunk_max);
   grid_ = align_down(middle_begin_, step);
   if (middle_end_ > middle_begin_) middle_count_ = (middle_end_ - grid_ + limits.chunk_max - 1) / limits.chunk_max;
   const std::uint64_t tail_count = middle_end_ < request.file_offset + request.size ? 1 : 0;
@@ -31,7 +31,7 @@ Plan::Plan(const Request& request, const Limits& limits) : request_(request), li
 void Plan::cut() {
   if (limits_.staged && request_.op == Op::read) {
     widen_ = true;
-    middle_way_ = Way::direct;
+    middle_io_mode_ = IoMode::direct;
     return;
   }
   PENSTOCK_INVARIANT(is_power_of_two(limits_.page));
@@ -47,7 +47,7 @@ void Plan::cut() {
   middle_begin_ = first;
   middle_end_ = last;
   head_count_ = first > begin ? 1 : 0;
-  middle_way_ = Way::direct;
+  middle_io_mode_ = IoMode::direct;
 }
 
 bool Plan::can_go_direct(std::uint64_t begin, std::uint64_t end) const {
@@ -69,9 +69,9 @@ Chunk Plan::in_turn(std::uint64_t turn) const {
   return chunk(turn - middle_count_ < head_count_ ? 0 : chunk_count_ - 1);
 }
 
-Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
-  return {.way = way,
-          .flush = flush_ && way == Way::buffered,
+Chunk Plan::exact(IoMode io_mode, std::uint64_t begin, std::uint64_t end) const {
+  return {.io_mode = io_mode,
+          .flush = flush_ && io_mode == IoMode::buffered,
           .file_offset = begin,
           .buffer_offset = begin - request_.file_offset,
           .size = end - begin,
@@ -80,12 +80,12 @@ Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
 }
 
 Chunk Plan::buffered_chunk(std::uint64_t begin, std::uint64_t end) const {
-  return exact(can_go_direct(begin, end) ? Way::direct : Way::buffered, begin, end);
+  return exact(can_go_direct(begin, end) ? IoMode::direct : IoMode::buffered, begin, end);
 }
 
 Chunk Plan::middle_chunk(std::uint64_t index) const {
   const std::uint64_t cell = grid_ + index * limits_.chunk_max;
-  Chunk chunk = exact(middle_way_, std::max(cell, middle_begin_), std::min(cell + limits_.chunk_max, middle_end_));
+  Chunk chunk = exact(middle_io_mode_, std::max(cell, middle_begin_), std::min(cell + limits_.chunk_max, middle_end_));
   if (widen_) {
     chunk.io_offset = align_down(chunk.file_offset, limits_.file_align);
     chunk.io_size = align_up(chunk.file_offset + chunk.size, limits_.file_align) - chunk.io_offset;
@@ -100,7 +100,7 @@ std::size_t format_chunk(const Chunk& chunk, Op op, std::span<char> text) {
     std::snprintf(io, sizeof io, " io %llu+%llu", number(chunk.io_offset), number(chunk.io_size));
   }
   const int written = std::snprintf(text.data(), text.size(), "%-5s %-8s file %llu+%llu buffer +%llu%s%s", op_name(op),
-                                    way_name(chunk.way), number(chunk.file_offset), number(chunk.size),
+                                    io_mode_name(chunk.io_mode), number(chunk.file_offset), number(chunk.size),
                                     number(chunk.buffer_offset), io, chunk.flush ? " flush" : "");
   return std::min(static_cast<std::size_t>(std::max(written, 0)), text.empty() ? 0 : text.size() - 1);
 }

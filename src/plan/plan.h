@@ -19,7 +19,7 @@
 namespace penstock::core {
 
 struct Chunk {
-  Way way = Way::buffered;
+  IoMode io_mode = IoMode::buffered;
   bool flush = false;               // To be on storage before it is done: written through the page cache perforce.
   std::uint64_t file_offset = 0;    // First payload byte in the file.
   std::uint64_t buffer_offset = 0;  // First payload byte, counted from the request's buffer address.
@@ -34,7 +34,7 @@ class Plan {
 
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // In the file's order; index < chunk_count()
-  Way middle_way() const { return middle_way_; }
+  IoMode middle_io_mode() const { return middle_io_mode_; }
   // A head or tail beside a direct middle.
   bool is_head_or_tail(std::uint64_t index) const {
     return index - head_count_ >= middle_count_;
@@ -46,7 +46,7 @@ class Plan {
  private:
   void cut();
   bool can_go_direct(std::uint64_t begin, std::uint64_t end) const;
-  Chunk exact(Way way, std::uint64_t begin, std::uint64_t end) const;
+  Chunk exact(IoMode io_mode, std::uint64_t begin, std::uint64_t end) const;
   Chunk buffered_chunk(std::uint64_t begin, std::uint64_t end) const;
   Chunk middle_chunk(std::uint64_t index) const;
 
@@ -54,7 +54,7 @@ class Plan {
   Limits limits_;
   bool widen_ = false;
   bool flush_ = false;  // Chunks by the page cache are flushed.
-  Way middle_way_ = Way::buffered;
+  IoMode middle_io_mode_ = IoMode::buffered;
   std::uint64_t grid_ = 0;          // The offset where the middle's grid of chunk_max begins.
   std::uint64_t middle_begin_ = 0;  // [begin, middle_begin): the head. [middle_end, end): the tail.
   std::uint64_t middle_end_ = 0;

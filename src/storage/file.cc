@@ -34,7 +34,7 @@ bool has_one_writer(std::uint64_t magic) {
 File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
     : storage_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
       // Where direct I/O is a buffered copy all the same (tmpfs, ext4 with data=journal), O_DIRECT means nothing.
-      own_way_(facts.opened_direct() && facts.can_do_direct() ? Way::direct : Way::buffered),
+      own_io_mode_(facts.opened_direct() && facts.can_do_direct() ? IoMode::direct : IoMode::buffered),
       takes_turns_(facts.type == FileType::regular && has_one_writer(facts.file_system_magic)) {}
 
 File::~File() {
@@ -74,8 +74,8 @@ std::unique_ptr<File> File::open(Storage& storage, std::unique_ptr<UserspaceFile
   return file;
 }
 
-Result<int> File::descriptor(Way way) {
-  if (way == own_way_) return own_.get();
+Result<int> File::descriptor(IoMode io_mode) {
+  if (io_mode == own_io_mode_) return own_.get();
   if (const int second = second_.load(std::memory_order_acquire); second >= 0) return second;
   if (const int error = second_error_.load(std::memory_order_acquire); error != 0) {
     return os_failure(error, "open the file a second time");
@@ -84,7 +84,7 @@ Result<int> File::descriptor(Way way) {
 }
 
 Result<int> File::open_second() {
-  Result<UniqueFd> opened = storage_.reopen(own_.get(), facts_.open_flags, own_way_ == Way::buffered);
+  Result<UniqueFd> opened = storage_.reopen(own_.get(), facts_.open_flags, own_io_mode_ == IoMode::buffered);
   if (!opened.ok()) {
     if (!passes(opened.status().code)) second_error_.store(opened.status().code, std::memory_order_release);
     return opened.status();
@@ -95,18 +95,18 @@ Result<int> File::open_second() {
 }
 
 Result<std::uint64_t> File::size() {
-  const Result<int> fd = descriptor(Way::buffered);
+  const Result<int> fd = descriptor(IoMode::buffered);
   return fd.ok() ? storage_.size(*fd) : fd.status();
 }
 
 Result<FileStamp> File::stamp() {
-  const Result<int> fd = descriptor(Way::buffered);
+  const Result<int> fd = descriptor(IoMode::buffered);
   return fd.ok() ? storage_.stamp(*fd) : fd.status();
 }
 
 std::uint32_t File::direct_offset_align() {
   if (!facts_.can_do_direct() || direct_refused_.load(std::memory_order_relaxed)) return 1;
-  return descriptor(Way::direct).ok() ? facts_.direct_offset_align : 1;
+  return descriptor(IoMode::direct).ok() ? facts_.direct_offset_align : 1;
 }
 
 }  // namespace penstock::core

@@ -70,9 +70,11 @@ class File {
     return is_ours(own_.get(), reached) && (second < 0 || is_ours(second));
   }
   // Fails when the kernel would not open the file that way.
-  Result<int> descriptor(Way way);
+  Result<int> descriptor(IoMode io_mode);
   // The one that shares nothing with the user's, not even the position.
-  Result<int> second_descriptor() { return descriptor(own_way_ == Way::direct ? Way::buffered : Way::direct); }
+  Result<int> second_descriptor() {
+    return descriptor(own_io_mode_ == IoMode::direct ? IoMode::buffered : IoMode::direct);
+  }
   // Bytes now.
   Result<std::uint64_t> size();
   Result<FileStamp> stamp();
@@ -83,7 +85,7 @@ class File {
   // Null for files of the kernel's.
   UserspaceFile* userspace() const { return userspace_.get(); }
   // True where the user's own descriptor does direct I/O.
-  bool prefers_direct() const { return own_way_ == Way::direct; }
+  bool prefers_direct() const { return own_io_mode_ == IoMode::direct; }
   // The program reads no byte of it again.
   void note_read_once() { read_once_.store(true, std::memory_order_relaxed); }
   bool is_read_once() const { return read_once_.load(std::memory_order_relaxed); }
@@ -116,7 +118,7 @@ class File {
   FileUsage* usage_ = nullptr;
   const std::uint64_t id_;
   UniqueFd own_;
-  const Way own_way_;
+  const IoMode own_io_mode_;
   std::unique_ptr<UserspaceFile> userspace_;
   std::atomic<int> second_{-1};       // The descriptor for the other way, once it is open,
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.

@@ -149,7 +149,7 @@ TEST_F(PosixStorageTest, AFileKeepsWorkingWhenTheUserClosesTheirDescriptor) {
   fd_.reset(::open("/dev/null", O_RDONLY));  // Very likely the same number, now something else.
 
   char text[7];
-  EXPECT_EQ(*storage_.read(*file->descriptor(Way::buffered), text, 7, 0), 7u);
+  EXPECT_EQ(*storage_.read(*file->descriptor(IoMode::buffered), text, 7, 0), 7u);
 
   EXPECT_EQ(std::string(text, 7), "weights");
 }

@@ -126,8 +126,8 @@ class Pod {
     if (!(file << ::getpid() << std::flush)) ::_exit(8);
   }
   std::string series(const std::string& name) const { return name + "{" + labels() + "}"; }
-  std::string series(const std::string& name, const std::string& way) const {
-    return name + "{" + labels() + "," + way + "}";
+  std::string series(const std::string& name, const std::string& io_mode) const {
+    return name + "{" + labels() + "," + io_mode + "}";
   }
 
  private:

@@ -30,7 +30,7 @@ class PathFixture : public testing::Test {
     request.size = kFileBytes;
     request.file = file_.get();
     request.facts = devices_->describe(memory_);
-    request.way = Way::direct;
+    request.io_mode = IoMode::direct;
     request.chunk_max = kChunk;
     return path().shape(request);
   }
@@ -60,7 +60,7 @@ class PathFixture : public testing::Test {
         EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
         EXPECT_EQ(completions[i].bytes, completions[i].size);
         bytes[completions[i].bounced] += completions[i].bytes;
-        ways_.insert(completions[i].way);
+        io_modes_.insert(completions[i].io_mode);
       }
     }
     return bytes;
@@ -70,7 +70,7 @@ class PathFixture : public testing::Test {
   Device* device_ = nullptr;
   char* memory_ = nullptr;
   std::unique_ptr<File> file_;
-  std::set<Way> ways_;  // By which chunks have gone.
+  std::set<IoMode> io_modes_;  // By which chunks have gone.
 };
 
 }  // namespace penstock::core

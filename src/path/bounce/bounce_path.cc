@@ -14,7 +14,7 @@ Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::bounce, storage_);
 }
 
-Prepared BouncePath::shape(const RoutedRequest& request) { return prepare_staged(request, request.way); }
+Prepared BouncePath::shape(const RoutedRequest& request) { return prepare_staged(request, request.io_mode); }
 
 Result<std::unique_ptr<Channel>> BouncePath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);

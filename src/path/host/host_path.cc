@@ -14,7 +14,7 @@ Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
 }
 
 Prepared HostPath::shape(const RoutedRequest& request) {
-  Prepared prepared{.limits = {.file_align = file_align_for(*request.file, request.way, request.chunk_max),
+  Prepared prepared{.limits = {.file_align = file_align_for(*request.file, request.io_mode, request.chunk_max),
                                .memory_align = request.file->facts().direct_memory_align,
                                .chunk_max = request.chunk_max,
                                .staged = false},
@@ -22,7 +22,7 @@ Prepared HostPath::shape(const RoutedRequest& request) {
   // Only a registration tells how large pageable memory is. A queue lives long enough to pay for keeping its pages;
   // channels of calls are many, and each would.
   const bool is_kept = request.facts.kind == MemoryKind::host && request.facts.size > 0;
-  if (is_kept && request.mode == SubmitMode::queued && request.way == Way::direct) {
+  if (is_kept && request.mode == SubmitMode::queued && request.io_mode == IoMode::direct) {
     prepared.token.kept = reinterpret_cast<std::byte*>(request.facts.base);
     prepared.token.kept_bytes = request.facts.size;
   }

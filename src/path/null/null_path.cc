@@ -29,7 +29,7 @@ class NullChannel final : public Channel {
             .file_offset = task.chunk.file_offset,
             .size = task.chunk.size,
             .bytes = task.chunk.size,
-            .way = task.chunk.way};
+            .io_mode = task.chunk.io_mode};
   }
   void forget_file(std::uint64_t) override {}
   bool is_broken() const override { return false; }

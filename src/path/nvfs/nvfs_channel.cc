@@ -48,7 +48,7 @@ Completion NvfsChannel::run(const Task& task) {
           .size = task.chunk.size,
           .bytes = status.ok() ? payload : 0,
           .status = status,
-          .way = task.chunk.way,
+          .io_mode = task.chunk.io_mode,
           .bounced = move.bounced};
 }
 
@@ -88,7 +88,7 @@ NvfsRequest NvfsChannel::next_request(const Move& move, int fd) const {
 
 Status NvfsChannel::move_piece(Move& move) {
   const bool is_write = move.task.op == Op::write;
-  const Result<int> fd = move.task.file->descriptor(Way::direct);
+  const Result<int> fd = move.task.file->descriptor(IoMode::direct);
   if (!fd.ok()) return fd.status();
   const NvfsRequest request = next_request(move, *fd);
   if (is_write && !move.in_place) {

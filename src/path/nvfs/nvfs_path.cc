@@ -115,7 +115,7 @@ void NvfsPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::u
 }
 
 Reason NvfsPath::ineligible(const Task& task) {
-  return task.chunk.way == Way::direct ? Reason::none : reason_of(Obstacle::misaligned);
+  return task.chunk.io_mode == IoMode::direct ? Reason::none : reason_of(Obstacle::misaligned);
 }
 
 // The room for the bytes runs out for bounce, too.

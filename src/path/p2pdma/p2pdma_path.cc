@@ -115,7 +115,7 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
 }
 
 Reason P2pdmaPath::ineligible(const Task& task) {
-  if (task.chunk.way != Way::direct) return reason_of(Obstacle::misaligned);
+  if (task.chunk.io_mode != IoMode::direct) return reason_of(Obstacle::misaligned);
   if (task.op == Op::write) return Reason::none;
   const Result<int> fd = task.file->second_descriptor();
   const bool is_data = !fd.ok() || storage_.is_data(*fd, task.chunk.file_offset, task.chunk.size);
@@ -145,7 +145,7 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
 Prepared P2pdmaPath::shape(const RoutedRequest& request) {
   const FileFacts& facts = request.file->facts();
   // Memory on a block's boundary is what the self-test has shown; the kernel itself would take less.
-  return {.limits = {.file_align = file_align_for(*request.file, Way::direct, request.chunk_max),
+  return {.limits = {.file_align = file_align_for(*request.file, IoMode::direct, request.chunk_max),
                      .memory_align = std::max(facts.direct_memory_align, facts.direct_offset_align),
                      .chunk_max = request.chunk_max,
                      .staged = false},

@@ -354,7 +354,7 @@ TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
   storage_.refuses = [](const FakeStorage::Access& access) { return access.direct ? EIO : 0; };
   const Completion completion = channel()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.ok());
-  EXPECT_EQ(completion.way, Way::buffered);
+  EXPECT_EQ(completion.io_mode, IoMode::buffered);
   EXPECT_TRUE(judge().usable);
 }
 

@@ -163,7 +163,7 @@ void PagecacheChannel::verify(Slot& slot) {
 void PagecacheChannel::mark_changed(File& file) {
   if (changed_ == &file) return;
   changed_ = &file;
-  const Result<int> fd = file.descriptor(Way::buffered);
+  const Result<int> fd = file.descriptor(IoMode::buffered);
   if (fd.ok()) cache_.storage().mark_changed(*fd);
 }
 
@@ -251,7 +251,7 @@ Completion PagecacheChannel::completion_of(const Slot& slot) const {
           .size = slot.task.chunk.size,
           .bytes = slot.status.ok() ? slot.bytes : 0,
           .status = slot.status,
-          .way = slot.task.chunk.way};
+          .io_mode = slot.task.chunk.io_mode};
 }
 
 Status PagecacheChannel::copy_now(Op op) {

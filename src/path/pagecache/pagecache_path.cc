@@ -101,7 +101,7 @@ bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t siz
 }
 
 Prepared PagecachePath::shape(const RoutedRequest& request) {
-  Prepared shaped = prepare_staged(request, request.way);
+  Prepared shaped = prepare_staged(request, request.io_mode);
   shaped.token.wait = may_have_to_wait(request);
   return shaped;
 }
@@ -134,7 +134,7 @@ void PagecachePath::commit(const RoutedRequest& request, Prepared& prepared) {
   const auto wanted = cache_.want(cached, range, request.mode);
   if (is_tiny && !cache_.is_turn_to_look()) prepared.token = {};
   if (wanted == RegistrationCache::Wanted::no) return;
-  prepared = prepare_staged(request, Way::buffered);
+  prepared = prepare_staged(request, IoMode::buffered);
   prepared.token = {.file_state = &cached, .wait = !cached.is_registered(request.file_offset, request.size)};
   if (is_large) prepared.limits.chunk_max = PagecacheChannel::kChunkMax;
   prepared.threads_max = 1;
@@ -182,7 +182,7 @@ Reason PagecachePath::ineligible(const Task& task) {
   const Chunk& chunk = task.chunk;
   if (task.op == Op::write && !is_within(*task.file, chunk)) return pagecache_reason::reads_only;
   const auto* const cached = static_cast<const CachedFile*>(task.token.file_state);
-  if (cached == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax)
+  if (cached == nullptr || chunk.io_mode == IoMode::direct || chunk.size > PagecacheChannel::kChunkMax)
     return pagecache_reason::extent_not_registered;
   const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {

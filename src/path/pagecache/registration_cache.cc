@@ -114,7 +114,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   // Bytes that must come from storage first are not for mappings, whose page faults are no match for direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
   const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
-  const Result<int> fd = file.file().descriptor(Way::buffered);
+  const Result<int> fd = file.file().descriptor(IoMode::buffered);
   if (!fd.ok() || !(must || storage_.is_resident(*fd, from, bytes))) return Wanted::no;
   if (!patient) order(file, missing.first, missing.last);
   if (!missing.all) return Wanted::no;
@@ -139,7 +139,7 @@ void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::
   if (!has_room || begin + kExtent > file_end) return;
   const Extent* const extent = file.extent(index);
   if (extent == nullptr || extent->state() != State::none || extent->saving() < 0) return;
-  const Result<int> fd = file.file().descriptor(Way::buffered);
+  const Result<int> fd = file.file().descriptor(IoMode::buffered);
   if (fd.ok() && storage_.is_resident(*fd, begin, kExtent)) order(file, index, index);
 }
 
@@ -292,7 +292,7 @@ void RegistrationCache::tidy_up() {
 std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& place) {
   Extent& extent = *place.extent;
   const std::uint64_t begin = place.index * kExtent;
-  const Result<int> fd = place.file->file().descriptor(Way::buffered);
+  const Result<int> fd = place.file->file().descriptor(IoMode::buffered);
   if (!fd.ok()) return nullptr;
   const Result<std::uint64_t> size = place.file->file().size();
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, page_size()), kExtent) : 0;

@@ -75,7 +75,7 @@ Task BouncingChannel::next_part(const Slot& slot) const {
   Task part = slot.task;
   Chunk& chunk = part.chunk;
   if (chunk.io_size <= options_.chunk_max) return part;
-  PENSTOCK_INVARIANT(chunk.way == Way::buffered);
+  PENSTOCK_INVARIANT(chunk.io_mode == IoMode::buffered);
   part.memory.skip(slot.bounced_bytes);
   chunk.file_offset += slot.bounced_bytes;
   chunk.buffer_offset += slot.bounced_bytes;
@@ -106,7 +106,7 @@ Completion BouncingChannel::failure_of(const Slot& slot, Status status) const {
           .file_offset = chunk.file_offset,
           .size = chunk.size,
           .status = status,
-          .way = chunk.way,
+          .io_mode = chunk.io_mode,
           .bounced = slot.bounced};
 }
 
@@ -124,7 +124,7 @@ int BouncingChannel::refusal_of(const Slot& slot, const Completion& completion) 
 // If direct I/O into host memory failed, too, it was no refusal of this memory: a drive's read error, say. And a read
 // may end with EIO when it met a buffered write: only if none gets through it is a refusal.
 void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
-  const bool as_asked = completion.status.ok() && completion.way == slot.task.chunk.way;
+  const bool as_asked = completion.status.ok() && completion.io_mode == slot.task.chunk.io_mode;
   if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
   if (slot.refusal != 0 && as_asked) {
     terms_.refuse_late(options_.device, *slot.task.file, slot.task.op, slot.refusal);

@@ -49,8 +49,8 @@ bool shares_a_page(const Task& task) {
 
 }  // namespace
 
-std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align) {
-  return way == Way::direct ? align_down(moved, file_align) : moved;
+std::uint64_t resume_at(IoMode io_mode, std::uint64_t moved, std::uint32_t file_align) {
+  return io_mode == IoMode::direct ? align_down(moved, file_align) : moved;
 }
 
 StorageChannel::StorageChannel(Storage& storage, const ChannelOptions& options)
@@ -112,19 +112,19 @@ void StorageChannel::submit(const Task& task) {
 // then the copy between them goes by words.
 std::byte* StorageChannel::staging_for(std::uint32_t index, const Task& task) const {
   std::byte* const start = block_.data() + index * options_.chunk_max;
-  const bool anywhere = task.chunk.way == Way::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
+  const bool anywhere = task.chunk.io_mode == IoMode::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
   return anywhere ? start + reinterpret_cast<std::uintptr_t>(task.memory.address()) % kWord : start;
 }
 
 Status StorageChannel::prepare(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   PENSTOCK_INVARIANT(chunk.io_size <= options_.chunk_max && chunk.size > 0);
-  const Result<int> fd = slot.task.file->descriptor(chunk.way);
+  const Result<int> fd = slot.task.file->descriptor(chunk.io_mode);
   if (fd.ok()) {
     slot.fd = *fd;
     return success();
   }
-  const bool beside_direct = slot.task.op == Op::write && chunk.way == Way::buffered;
+  const bool beside_direct = slot.task.op == Op::write && chunk.io_mode == IoMode::buffered;
   return beside_direct ? failure(Code::unaligned_write, step_of(Op::write)) : fd.status();
 }
 
@@ -143,7 +143,7 @@ void StorageChannel::begin(std::uint32_t index) {
 // may start on it while the next chunk is copied. io_uring would do it inside the submission, for all chunks at once,
 // or in a kernel thread. The ring is for moves that wait: direct I/O, and reads of uncached bytes.
 void StorageChannel::start_storage(std::uint32_t index) {
-  const bool at_once = slots_[index].task.chunk.way == Way::buffered || shares_a_page(slots_[index].task);
+  const bool at_once = slots_[index].task.chunk.io_mode == IoMode::buffered || shares_a_page(slots_[index].task);
   if (at_once && move_at_once(index)) return;
   if (const Status status = open_ring(); !status.ok()) {
     finish(index, status);
@@ -180,15 +180,15 @@ std::int32_t StorageChannel::read_cached(const Slot& slot) {
 std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t size = chunk.io_size - slot.moved;
-  WriteTurns* const turns = chunk.way == Way::buffered && size >= kLongWrite ? slot.task.file->write_turns() : nullptr;
+  WriteTurns* const turns =
+      chunk.io_mode == IoMode::buffered && size >= kLongWrite ? slot.task.file->write_turns() : nullptr;
   if (turns != nullptr) turns->take();
   const auto written = storage_.write(slot.fd, slot.memory + slot.moved, size, chunk.io_offset + slot.moved);
   if (turns != nullptr) turns->give_back();
   return bytes_or_errno(written);
 }
 
-// Bytes that had to go through the page cache beside direct ones do not stay there, where their page would wait to be
-// written over what others write directly next to them.
+// Bytes buffered beside direct ones leave the page cache: their page, written later, would undo what others write.
 void StorageChannel::flush(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   if (!chunk.flush || !slot.status.ok()) return;
@@ -217,12 +217,12 @@ bool StorageChannel::at_end_of_file(const Slot& slot) const {
 }
 
 bool StorageChannel::fall_back_to_buffered(Slot& slot, int error) {
-  if (options_.direct_only || slot.task.chunk.way != Way::direct) return false;
+  if (options_.direct_only || slot.task.chunk.io_mode != IoMode::direct) return false;
   if (!means_no_direct_io(error) && !may_be_a_collision(slot.task.op, error)) return false;
-  const Result<int> fd = slot.task.file->descriptor(Way::buffered);
+  const Result<int> fd = slot.task.file->descriptor(IoMode::buffered);
   if (!fd.ok()) return false;
   if (means_no_direct_io(error)) slot.task.file->give_up_direct();
-  slot.task.chunk.way = Way::buffered;
+  slot.task.chunk.io_mode = IoMode::buffered;
   slot.task.chunk.flush = slot.task.op == Op::write;
   slot.fd = *fd;
   return true;
@@ -244,7 +244,7 @@ StorageChannel::Next StorageChannel::advance(Slot& slot, std::int32_t result) {
     slot.status = failure(Code::no_progress, step_of(slot.task.op));
     return Next::done;
   }
-  slot.moved = resume_at(chunk.way, slot.moved, slot.task.file->facts().direct_offset_align);
+  slot.moved = resume_at(chunk.io_mode, slot.moved, slot.task.file->facts().direct_offset_align);
   return Next::again;
 }
 
@@ -332,7 +332,7 @@ Completion StorageChannel::completion_of(const Slot& slot) const {
           .size = slot.task.chunk.size,
           .bytes = slot.status.ok() ? payload_moved(slot) : 0,
           .status = slot.status,
-          .way = slot.task.chunk.way};
+          .io_mode = slot.task.chunk.io_mode};
 }
 
 // The ring failed us: operations in flight may still write to the slots, so they are never given back.
@@ -366,12 +366,12 @@ Completion StorageChannel::run(const Task& task) {
 
 int StorageChannel::fixed_file(const Slot& slot) {
   const std::uint64_t id = slot.task.file->id();
-  const Way way = slot.task.chunk.way;
+  const IoMode io_mode = slot.task.chunk.io_mode;
   for (const FixedFile& known : fixed_files_) {
-    if (known.file_id == id && known.way == way) return known.number;
+    if (known.file_id == id && known.io_mode == io_mode) return known.number;
   }
   if (fixed_files_.size() == kFixedFilesMax) return -1;
-  fixed_files_.push_back({id, way, ring_->register_file(slot.fd)});
+  fixed_files_.push_back({id, io_mode, ring_->register_file(slot.fd)});
   return fixed_files_.back().number;
 }
 

@@ -45,7 +45,7 @@ class StorageChannel final : public Channel, private ChannelHooks {
 
   struct FixedFile {
     std::uint64_t file_id = 0;
-    Way way = Way::buffered;
+    IoMode io_mode = IoMode::buffered;
     int number = -1;
   };
 
@@ -123,6 +123,6 @@ class StorageChannel final : public Channel, private ChannelHooks {
 
 // After a transfer that ended early: bytes of the I/O range to resume from. Direct transfers resume on a block
 // boundary.
-std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align);
+std::uint64_t resume_at(IoMode io_mode, std::uint64_t moved, std::uint32_t file_align);
 
 }  // namespace penstock::core

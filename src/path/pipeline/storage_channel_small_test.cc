@@ -108,7 +108,8 @@ class SmallChunksTest : public testing::Test {
   // A task for one cell of the file and of the memory; the cell is its cookie.
   Task task(Op op, unsigned cell, std::uint64_t shift, std::uint64_t size) {
     const std::uint64_t offset = cell * kCell;
-    const Chunk chunk{.way = Way::buffered, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
+    const Chunk chunk{
+        .io_mode = IoMode::buffered, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
     return {.op = op, .file = file_.get(), .memory = memory_ + offset + shift, .chunk = chunk, .cookie = cell};
   }
   std::map<std::uint64_t, Completion> drain(Channel& channel, bool wait = true) {

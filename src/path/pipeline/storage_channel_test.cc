@@ -35,9 +35,9 @@ class StorageChannelTest : public testing::Test {
     return std::move(
         StorageChannel::open(storage_, {.device = &device(), .depth = depth, .chunk_max = kChunk}).value());
   }
-  Task task(Op op, Way way, std::uint64_t offset, std::uint64_t size) {
-    Chunk chunk{.way = way, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
-    if (way == Way::direct && op == Op::read) {
+  Task task(Op op, IoMode io_mode, std::uint64_t offset, std::uint64_t size) {
+    Chunk chunk{.io_mode = io_mode, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
+    if (io_mode == IoMode::direct && op == Op::read) {
       chunk.io_offset = offset / 512 * 512;
       chunk.io_size = (offset + size + 511) / 512 * 512 - chunk.io_offset;
     }
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Channel, StorageChannelBothWaysTest, testing::Bool(),
 TEST_P(StorageChannelBothWaysTest, AReadArrivesInDeviceMemory) {
   open_file();
 
-  const Completion done = through(task(Op::read, Way::buffered, 100, 3000), GetParam());
+  const Completion done = through(task(Op::read, IoMode::buffered, 100, 3000), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.bytes, 3000u);
@@ -84,10 +84,10 @@ TEST_P(StorageChannelBothWaysTest, AnUnalignedDirectReadTakesJustItsBytes) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 
-  const Completion done = through(task(Op::read, Way::direct, 777, 2000), GetParam());
+  const Completion done = through(task(Op::read, IoMode::direct, 777, 2000), GetParam());
 
   EXPECT_EQ(done.bytes, 2000u);
-  EXPECT_EQ(done.way, Way::direct);
+  EXPECT_EQ(done.io_mode, IoMode::direct);
   EXPECT_EQ(device_bytes(2000), file_bytes(777, 2000));
   EXPECT_EQ(device_bytes(2001)[2000], 0x5a);
 }
@@ -96,7 +96,7 @@ TEST_P(StorageChannelBothWaysTest, ShortTransfersAreContinued) {
   open_file();
   storage_.faults = {{.at_most = 1}, {.at_most = 1000}, {.at_most = 7}};
 
-  const Completion done = through(task(Op::read, Way::buffered, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_EQ(done.bytes, 4096u);
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
@@ -107,7 +107,7 @@ TEST_P(StorageChannelBothWaysTest, AShortDirectReadResumesOnABlock) {
   open_file();
   storage_.faults = {{.at_most = 1300}};
 
-  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
 
   EXPECT_EQ(done.bytes, 4096u);
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
@@ -120,7 +120,7 @@ TEST_P(StorageChannelBothWaysTest, ShortWritesAreContinued) {
   std::memset(memory_, 0x77, 4096);
   storage_.faults = {{.at_most = 100}, {.at_most = 3}};
 
-  const Completion done = through(task(Op::write, Way::buffered, 50, 4000), GetParam());
+  const Completion done = through(task(Op::write, IoMode::buffered, 50, 4000), GetParam());
 
   EXPECT_EQ(done.bytes, 4000u);
   EXPECT_EQ(file_bytes(50, 4000), std::string(4000, 0x77));
@@ -130,7 +130,7 @@ TEST_P(StorageChannelBothWaysTest, TheEndOfTheFileIsAShortCount) {
   storage_.content.resize(5000);
   open_file();
 
-  const Completion done = through(task(Op::read, Way::buffered, 4000, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::buffered, 4000, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.bytes, 1000u);
@@ -142,7 +142,7 @@ TEST_P(StorageChannelBothWaysTest, AWidenedReadThatEndsBeforeItsPayloadMovesNoth
   storage_.content.resize(600);
   open_file();
 
-  const Completion done = through(task(Op::read, Way::direct, 700, 100), GetParam());
+  const Completion done = through(task(Op::read, IoMode::direct, 700, 100), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.bytes, 0u);
@@ -152,7 +152,7 @@ TEST_P(StorageChannelBothWaysTest, AnErrorIsReportedWithItsStep) {
   open_file();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::read, Way::buffered, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
   EXPECT_STREQ(done.status.step, "read from the file");
@@ -163,7 +163,7 @@ TEST_P(StorageChannelBothWaysTest, AFullDiskIsReportedByAWrite) {
   open_file();
   storage_.faults = {{.at_most = 512}, {.error = ENOSPC}};
 
-  const Completion done = through(task(Op::write, Way::buffered, 0, 4096), GetParam());
+  const Completion done = through(task(Op::write, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(ENOSPC));
 }
@@ -172,7 +172,7 @@ TEST_P(StorageChannelBothWaysTest, EndlesslyShortTransfersAreGivenUp) {
   open_file();
   storage_.faults.assign(1000, {.at_most = 0});
 
-  const Completion done = through(task(Op::write, Way::buffered, 0, 4096), GetParam());
+  const Completion done = through(task(Op::write, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is(Code::no_progress));
 }
@@ -182,10 +182,10 @@ TEST_P(StorageChannelBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePag
   File& file = open_file();
   storage_.faults = {{.error = EINVAL}};
 
-  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
-  EXPECT_EQ(done.way, Way::buffered);
+  EXPECT_EQ(done.io_mode, IoMode::buffered);
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
   EXPECT_EQ(file.direct_offset_align(), 1u);
 }
@@ -196,10 +196,10 @@ TEST_P(StorageChannelBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsRe
   const std::uint32_t align = file.direct_offset_align();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
-  EXPECT_EQ(done.way, Way::buffered);
+  EXPECT_EQ(done.io_mode, IoMode::buffered);
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
   EXPECT_EQ(file.direct_offset_align(), align) << "one collision says nothing about the next read";
 }
@@ -209,7 +209,7 @@ TEST_P(StorageChannelBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
   open_file();
   storage_.faults = {{.error = EIO}, {.error = EIO}};
 
-  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
@@ -219,7 +219,7 @@ TEST_P(StorageChannelBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCach
   open_file();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::write, Way::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::write, IoMode::direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
@@ -229,7 +229,7 @@ TEST_P(StorageChannelBothWaysTest, AnUnalignedWriteBesideADirectDescriptorNeedsA
   storage_.reopen_fails = true;
   open_file();
 
-  const Completion done = through(task(Op::write, Way::buffered, 100, 50), GetParam());
+  const Completion done = through(task(Op::write, IoMode::buffered, 100, 50), GetParam());
 
   EXPECT_TRUE(done.status.is(Code::unaligned_write));
   EXPECT_TRUE(storage_.accesses.empty());
@@ -246,7 +246,7 @@ TEST_F(StorageChannelTest, ManyChunksInRandomOrderEachLandInTheirPlace) {
 
     while (finished < 20) {
       while (next < 20 && channel->has_room()) {
-        Task one = task(Op::read, Way::buffered, next * kChunk, kChunk);
+        Task one = task(Op::read, IoMode::buffered, next * kChunk, kChunk);
         one.memory = memory_ + next * kChunk;
         channel->submit(one);
         ++next;
@@ -271,7 +271,7 @@ TEST_F(StorageChannelTest, ManyWritesInRandomOrderEachLandInTheirPlace) {
 
     while (finished < 20) {
       while (next < 20 && channel->has_room()) {
-        Task one = task(Op::write, Way::buffered, next * kChunk, kChunk);
+        Task one = task(Op::write, IoMode::buffered, next * kChunk, kChunk);
         one.memory = memory_ + next * kChunk;
         channel->submit(one);
         ++next;
@@ -294,7 +294,7 @@ TEST_F(StorageChannelTest, AnIdleChannelDoesNotWait) {
 
 TEST_P(StorageChannelBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
   open_file();
-  Task write = task(Op::write, Way::buffered, 100, 3000);
+  Task write = task(Op::write, IoMode::buffered, 100, 3000);
   write.chunk.flush = true;
 
   const Completion done = through(write, GetParam());
@@ -305,7 +305,7 @@ TEST_P(StorageChannelBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
 
 TEST_P(StorageChannelBothWaysTest, AFlushThatFailsFailsTheWrite) {
   open_file();
-  Task write = task(Op::write, Way::buffered, 100, 3000);
+  Task write = task(Op::write, IoMode::buffered, 100, 3000);
   write.chunk.flush = true;
   storage_.flush_error = EIO;
 
@@ -321,10 +321,10 @@ TEST_F(StorageChannelTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 
-  EXPECT_EQ(through(task(Op::write, Way::direct, 512, 1024), true).bytes, 1024u);
+  EXPECT_EQ(through(task(Op::write, IoMode::direct, 512, 1024), true).bytes, 1024u);
   EXPECT_EQ(storage_.rings_opened, 0u);
 
-  EXPECT_EQ(through(task(Op::write, Way::direct, 4096, 4096), true).bytes, 4096u);
+  EXPECT_EQ(through(task(Op::write, IoMode::direct, 4096, 4096), true).bytes, 4096u);
   EXPECT_EQ(storage_.rings_opened, 1u);
 }
 

@@ -16,14 +16,14 @@ Verdict usable_with_rings(PathId path, Storage& storage) {
   }
 }
 
-std::uint32_t file_align_for(File& file, Way way, std::uint64_t chunk_max) {
-  if (way != Way::direct) return 1;
+std::uint32_t file_align_for(File& file, IoMode io_mode, std::uint64_t chunk_max) {
+  if (io_mode != IoMode::direct) return 1;
   const std::uint32_t align = file.direct_offset_align();
   return is_aligned(chunk_max, align) ? align : 1;
 }
 
-Prepared prepare_staged(const RoutedRequest& request, Way way) {
-  return {.limits = {.file_align = file_align_for(*request.file, way, request.chunk_max),
+Prepared prepare_staged(const RoutedRequest& request, IoMode io_mode) {
+  return {.limits = {.file_align = file_align_for(*request.file, io_mode, request.chunk_max),
                      .memory_align = 1,
                      .chunk_max = request.chunk_max,
                      .staged = true},

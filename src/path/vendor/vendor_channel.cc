@@ -10,7 +10,7 @@ Completion VendorChannel::run(const Task& task) {
   Completion completion{.cookie = task.cookie,
                         .file_offset = task.chunk.file_offset,
                         .size = task.chunk.size,
-                        .way = path_.way_of(&device_, *task.file, task.op)};
+                        .io_mode = path_.io_mode_of(&device_, *task.file, task.op)};
   Status status;
   const Status entered = device_.run_inside([&] { status = move(task, completion.bytes); });
   completion.status = entered.ok() ? status : entered;

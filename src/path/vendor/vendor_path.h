@@ -36,7 +36,7 @@ class VendorPath final : public Path, private DirectTerms {
   // Registers a file once; a refusal is that file's alone, and stays. Takes no lock for a file that is known.
   Result<void*> handle_of(File& file);
   // Buffered where the path is forced, and not direct.
-  Way way_of(const Device* device, File& file, Op op) const;
+  IoMode io_mode_of(const Device* device, File& file, Op op) const;
 
  private:
   Reason ineligible(const Task&) override { return Reason::none; }

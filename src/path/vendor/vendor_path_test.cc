@@ -168,7 +168,7 @@ TEST_F(VendorPathTest, ForcedItIsUsedAlthoughItIsNotDirectAndSaysSo) {
   EXPECT_EQ(judge().reason, vendor_reason::not_direct);
   EXPECT_EQ(move(Op::read, 0, kFileBytes), (Bytes{{Reason::none, kFileBytes}}));
   EXPECT_EQ(std::memcmp(memory_, content_.data(), kFileBytes), 0);
-  EXPECT_EQ(ways_, std::set<Way>{Way::buffered});
+  EXPECT_EQ(io_modes_, std::set<IoMode>{IoMode::buffered});
 }
 
 TEST_F(VendorPathTest, RequiredItHasToBeDirectAllTheSame) {
