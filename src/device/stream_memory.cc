@@ -51,7 +51,7 @@ unsigned StreamMemory::order_of(std::uint64_t bytes) {
 // One thread pins at a time: the next may find that there is enough now. Small requests break up a large one's slab
 // only where nothing more may be pinned.
 Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t limit) {
-  if (order_of(staging) > Buddies::kOrderMax) return failure(Code::out_of_memory, kStep);
+  if (order_of(staging) > BuddyAllocator::kOrderMax) return failure(Code::out_of_memory, kStep);
   const unsigned fitting = order_of(std::max(staging, kSlabMax));
   if (StreamBlock* const block = find(staging, fitting)) return block;
   const MutexLock growing(growing_);
@@ -59,7 +59,7 @@ Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t lim
     if (StreamBlock* const block = find(staging, fitting)) return block;
     const Status status = grow(staging, limit);
     if (status.ok()) continue;
-    StreamBlock* const block = find(staging, Buddies::kOrderMax);
+    StreamBlock* const block = find(staging, BuddyAllocator::kOrderMax);
     return block != nullptr ? Result<StreamBlock*>(block) : status;
   }
 }
@@ -78,7 +78,7 @@ bool StreamMemory::stage_locked(StreamBlock& block, std::uint64_t staging, unsig
   if (staging == 0) return true;
   const unsigned order = order_of(staging);
   std::size_t best = slabs_.size();
-  int best_spare = Buddies::kOrderMax + 1;
+  int best_spare = BuddyAllocator::kOrderMax + 1;
   for (std::size_t i = 0; i < slabs_.size() && best_spare > 0; ++i) {
     const std::uint32_t fitting = free_orders_[i] >> order;
     const int spare = std::countr_zero(fitting);
@@ -192,7 +192,7 @@ Status StreamMemory::add_slab(unsigned order, std::uint64_t room, std::uint64_t 
   const std::uint64_t wanted = std::max(least, std::bit_floor(std::clamp(limit / kSlabPart, kSlabMin, kSlabMax)));
   const std::uint64_t size = std::min(wanted, std::bit_floor(room));  // Both are powers of two.
   if (size < least) return failure(Code::out_of_memory, kStep);
-  Slab slab{{.size = size}, Buddies(order_of(size))};
+  Slab slab{{.size = size}, BuddyAllocator(order_of(size))};
   {
     const MutexLock lock(mutex_);
     slabs_.reserve(slabs_.size() + 1);

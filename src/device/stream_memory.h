@@ -13,7 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "device/buddies.h"
+#include "device/buddy_allocator.h"
 
 namespace penstock::core {
 
@@ -100,7 +100,7 @@ class StreamMemory {
   };
   struct Slab {  // Of staging.
     Pinned pinned;
-    Buddies units;
+    BuddyAllocator units;
   };
   struct BlockSlab {  // For words and copies.
     Pinned pinned;

@@ -27,12 +27,14 @@ bool is_one_writer_at_a_time(const Flight& flight) {
 }
 
 // Counts itself while it lives.
-class Mover {
+class ActiveTransfer {
  public:
-  explicit Mover(std::atomic<unsigned>& count) : count_(count) { count_.fetch_add(1, std::memory_order_relaxed); }
-  ~Mover() { count_.fetch_sub(1, std::memory_order_relaxed); }
-  Mover(const Mover&) = delete;
-  Mover& operator=(const Mover&) = delete;
+  explicit ActiveTransfer(std::atomic<unsigned>& count) : count_(count) {
+    count_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~ActiveTransfer() { count_.fetch_sub(1, std::memory_order_relaxed); }
+  ActiveTransfer(const ActiveTransfer&) = delete;
+  ActiveTransfer& operator=(const ActiveTransfer&) = delete;
 
  private:
   std::atomic<unsigned>& count_;
@@ -154,8 +156,8 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   if (request.op != Op::read || request.size < 2 * kBriefShareMin || !is_tuned(flight)) return 0;
   // A quarter of the small channels is left to others.
   const std::uint64_t threads = std::min<std::uint64_t>(
-      {(rules_.workers + 1) / std::max(movers_.load(std::memory_order_relaxed), 1u), shapes_.small.count * 3 / 4,
-       rules_.threads_max, flight.prepared.threads_max, shares_of(request.size)});
+      {(rules_.workers + 1) / std::max(active_transfers_.load(std::memory_order_relaxed), 1u),
+       shapes_.small.count * 3 / 4, rules_.threads_max, flight.prepared.threads_max, shares_of(request.size)});
   const std::uint64_t chunk_max = shapes_.small.chunk;
   if (threads < 2 || request.size > 2 * threads * chunk_max) return 0;
   // One thread is better off with two chunks under way.
@@ -168,7 +170,7 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
 
 // With other threads, as far as it is worth them, and they are there.
 void Engine::move_shared(Flight& flight, Pools& pools) {
-  const Mover mover(movers_);
+  const ActiveTransfer mover(active_transfers_);
   const std::uint64_t brief = brief_chunk(flight);
   if (brief > 0) {
     flight.cut(brief);

@@ -103,7 +103,7 @@ class Engine {
   std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal.
   Mutex pools_mutex_;                                   // For pools_ to grow, which is read without.
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
-  std::atomic<unsigned> movers_{0};  // Requests under way that are worth several threads.
+  std::atomic<unsigned> active_transfers_{0};  // Requests under way that are worth several threads.
   Tuner tuner_;
   Workers workers_;
 };

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/thread.h"
-#include "engine/look_out.h"
+#include "engine/spin_wait.h"
 
 namespace penstock::core {
 
@@ -31,47 +31,48 @@ void Workers::start() {
 
 void Workers::run(Transfer& transfer, unsigned helpers, const Device* device) {
   start();
-  Invitation* invitation = helpers > 0 ? invite(transfer, helpers, device) : nullptr;
+  JobSlot* job_slot = helpers > 0 ? offer(transfer, helpers, device) : nullptr;
   transfer.work();
-  if (invitation != nullptr) withdraw(*invitation);
+  if (job_slot != nullptr) withdraw(*job_slot);
   transfer.finish();
 }
 
-Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers, const Device* device) {
-  for (Invitation& invitation : invitations_) {
-    if (invitation.claimed.load(std::memory_order_relaxed) || invitation.claimed.exchange(true)) continue;
-    invitation.seats.store(static_cast<int>(helpers));
-    invitation.device = device;
-    invitation.transfer.store(&transfer);
+Workers::JobSlot* Workers::offer(Transfer& transfer, unsigned helpers, const Device* device) {
+  for (JobSlot& job_slot : job_slots_) {
+    if (job_slot.claimed.load(std::memory_order_relaxed) || job_slot.claimed.exchange(true)) continue;
+    job_slot.open_places.store(static_cast<int>(helpers));
+    job_slot.device = device;
+    job_slot.transfer.store(&transfer);
     calls_.fetch_add(1);
     for (unsigned i = 0; i < helpers; ++i) calls_.notify_one();
-    return &invitation;
+    return &job_slot;
   }
   return nullptr;
 }
 
 // A visitor counts itself in before it looks at the transfer. So once the transfer is taken away, whoever is not
 // counted can only find nothing; all four operations are sequentially consistent for that.
-void Workers::withdraw(Invitation& invitation) {
-  invitation.transfer.store(nullptr);
+void Workers::withdraw(JobSlot& job_slot) {
+  job_slot.transfer.store(nullptr);
   // They are nearly through, as this thread is.
-  if (looks_out_) (void)look_out([&] { return invitation.visitors.load() == 0; }, kLongPatience);
-  for (std::uint32_t visitors = invitation.visitors.load(); visitors != 0; visitors = invitation.visitors.load()) {
-    invitation.visitors.wait(visitors);
+  if (spins_) (void)spin_wait([&] { return job_slot.active_helpers.load() == 0; }, kLongPatience);
+  for (std::uint32_t active_helpers = job_slot.active_helpers.load(); active_helpers != 0;
+       active_helpers = job_slot.active_helpers.load()) {
+    job_slot.active_helpers.wait(active_helpers);
   }
-  invitation.claimed.store(false);
+  job_slot.claimed.store(false);
 }
 
-bool Workers::accept(Invitation& invitation, ThreadPlace& place) {
-  if (invitation.transfer.load(std::memory_order_relaxed) == nullptr) return false;
-  invitation.visitors.fetch_add(1);
-  Transfer* transfer = invitation.transfer.load();
+bool Workers::accept(JobSlot& job_slot, ThreadPlace& place) {
+  if (job_slot.transfer.load(std::memory_order_relaxed) == nullptr) return false;
+  job_slot.active_helpers.fetch_add(1);
+  Transfer* transfer = job_slot.transfer.load();
   // Also a thread that was not called for this one may come by, but no more help than were invited.
-  const bool seated = transfer != nullptr && invitation.seats.fetch_sub(1) > 0;
-  if (seated && invitation.device != nullptr) place.stay_near(invitation.device->facts().pci_address);
+  const bool seated = transfer != nullptr && job_slot.open_places.fetch_sub(1) > 0;
+  if (seated && job_slot.device != nullptr) place.stay_near(job_slot.device->facts().pci_address);
   else if (seated && placement_.is_fixed()) place.stay_near("");
   const bool helped = seated && transfer->help();
-  if (invitation.visitors.fetch_sub(1) == 1) invitation.visitors.notify_all();
+  if (job_slot.active_helpers.fetch_sub(1) == 1) job_slot.active_helpers.notify_all();
   return helped;
 }
 
@@ -81,11 +82,11 @@ void Workers::loop() {
   while (!stopping_.load()) {
     const std::uint32_t seen = calls_.load();
     bool worked = false;
-    for (Invitation& invitation : invitations_) worked |= accept(invitation, place);
-    if (worked) looks = looks_out_;
+    for (JobSlot& job_slot : job_slots_) worked |= accept(job_slot, place);
+    if (worked) looks = spins_;
     if (worked || stopping_.load()) continue;
     // Once for each time it was of use: nobody looks out for what others are soon enough for.
-    const bool is_called = std::exchange(looks, false) && look_out([&] { return calls_.load() != seen; });
+    const bool is_called = std::exchange(looks, false) && spin_wait([&] { return calls_.load() != seen; });
     if (!is_called) calls_.wait(seen);
   }
 }

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/shortage.h"
-#include "engine/look_out.h"
-#include "frontend/runner.h"
+#include "engine/spin_wait.h"
+#include "frontend/submission_context.h"
 
 namespace penstock::core {
 namespace {
@@ -80,9 +80,11 @@ void Batch::begin_locked() {
 // them, and what two threads do to one request they do with each other's caches (128 reads of 4 KiB at once: 1.82
 // million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
 bool Batch::begins_here_locked() {
-  const auto is_for_here = [](const Job* job) { return Runner::is_small_read(*job) && job->deadline == kNoDeadline; };
+  const auto is_for_here = [](const Job* job) {
+    return SubmissionContext::is_small_read(*job) && job->deadline == kNoDeadline;
+  };
   return executor_.are_fetched() && !in_use_ && !is_watched_locked() &&
-         std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_runner_locked();
+         std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_context_locked();
 }
 
 // Returns the jobs that it could not begin. Opens nothing: callers that wait for events may wait for the device, too.
@@ -92,11 +94,11 @@ std::span<Job* const> Batch::begin_here_locked() {
   const std::span<Job*> jobs = begun_;
   std::size_t count = 0;
   {
-    Runner& runner = *runner_;
+    SubmissionContext& context = *context_;
     const MutexUnlock unlock(mutex_);
-    count = executor_.begin_reads(runner, jobs, false);
+    count = executor_.begin_reads(context, jobs, false);
   }
-  keep_runner_locked();
+  keep_context_locked();
   // Canceled jobs do not begin.
   const std::span<Job*> rest = jobs.subspan(count);
   const auto stays = [](const Job* job) { return !static_cast<const Slot*>(job)->dropped; };
@@ -106,31 +108,31 @@ std::span<Job* const> Batch::begin_here_locked() {
 }
 
 // False where the batch has none and can have none.
-bool Batch::borrow_runner_locked() {
-  if (runner_ == nullptr) runner_ = executor_.lend(*this, usual_);
-  if (runner_ != nullptr) usual_ = runner_;
-  return runner_ != nullptr;
+bool Batch::borrow_context_locked() {
+  if (context_ == nullptr) context_ = executor_.lend(*this, usual_);
+  if (context_ != nullptr) usual_ = context_;
+  return context_ != nullptr;
 }
 
-// True if a caller waits that would not look after a runner.
+// True if a caller waits that would not look after a submission context.
 bool Batch::is_watched_locked() const {
   return awaited_ != SIZE_MAX || dropped_ > 0 || memory_waits_ > 0 || event_fd_.valid();
 }
 
-void Batch::keep_runner_locked() {
+void Batch::keep_context_locked() {
   in_use_ = false;
-  const Runner& runner = *runner_;
-  const bool stays = !runner.is_idle() && !runner.waits_for_storage() && executor_.are_fetched();
-  if (!stays || is_watched_locked()) let_runner_go_locked();
+  const SubmissionContext& context = *context_;
+  const bool stays = !context.is_idle() && !context.waits_for_storage() && executor_.are_fetched();
+  if (!stays || is_watched_locked()) let_context_go_locked();
 }
 
-void Batch::let_runner_go_locked() {
-  if (runner_ != nullptr && !in_use_) executor_.give_back(*runner_.exchange(nullptr), *this);
+void Batch::let_context_go_locked() {
+  if (context_ != nullptr && !in_use_) executor_.give_back(*context_.exchange(nullptr), *this);
 }
 
-void Batch::return_runner() {
+void Batch::return_context() {
   const MutexLock lock(mutex_);
-  let_runner_go_locked();
+  let_context_go_locked();
 }
 
 // Says why the entry cannot be carried out.
@@ -193,7 +195,7 @@ Result<int> Batch::event_fd() {
   if (!event_fd_.valid()) {
     event_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!event_fd_.valid()) return os_failure(errno, "make a descriptor to wait for requests with");
-    let_runner_go_locked();
+    let_context_go_locked();
     show_done_locked();
   }
   return event_fd_.get();
@@ -227,27 +229,27 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
   const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
   const auto may_go_on = [&] { return !enough() && has_time(deadline); };
   // The executor may be gone: then all is done.
-  if (runner_ == nullptr && !may_go_on()) return;
+  if (context_ == nullptr && !may_go_on()) return;
   const bool looks = executor_.can_look_out();
-  if (!in_use_ && (runner_ != nullptr || (may_go_on() && executor_.has_line() && borrow_runner_locked()))) {
+  if (!in_use_ && (context_ != nullptr || (may_go_on() && executor_.has_line() && borrow_context_locked()))) {
     in_use_ = true;
     {
-      Runner& runner = *runner_;
+      SubmissionContext& context = *context_;
       const MutexUnlock unlock(mutex_);
-      runner.reap(0);
-      while (may_go_on() && executor_.feed(runner, this)) {
+      context.reap(0);
+      while (may_go_on() && executor_.feed(context, this)) {
       }
       const auto is_over = [&] {
-        runner.reap(0);
-        return runner.is_idle() || enough();
+        context.reap(0);
+        return context.is_idle() || enough();
       };
-      if (may_go_on()) (void)look_out(is_over, looks ? executor_.patience() : kPatience);
+      if (may_go_on()) (void)spin_wait(is_over, looks ? executor_.patience() : kPatience);
     }
-    keep_runner_locked();
+    keep_context_locked();
   }
   if (!looks || !may_go_on()) return;
   const MutexUnlock unlock(mutex_);
-  (void)look_out(enough);
+  (void)spin_wait(enough);
 }
 
 unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
@@ -258,12 +260,12 @@ unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline dead
 
 unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
   // A caller that only looks, again and again, does not keep threads from the lock that have results.
-  if (least == 0 && done_count_.load(std::memory_order_acquire) == 0 && runner_ == nullptr) return 0;
+  if (least == 0 && done_count_.load(std::memory_order_acquire) == 0 && context_ == nullptr) return 0;
   const MutexLock lock(mutex_);
   help_locked(room, least, deadline);
   for (bool late = false; !late && done_.size() < wanted_locked(room, least);) {
     awaited_ = std::min(awaited_, wanted_locked(room, least));
-    let_runner_go_locked();
+    let_context_go_locked();
     if (deadline) late = !completions_.wait_until(mutex_, *deadline);
     else completions_.wait(mutex_);
   }
@@ -309,7 +311,7 @@ void Batch::wait_for(const MemoryPiece& memory) {
   const std::uint64_t last = submitted_;
   const auto is_in_it = [&](const Slot& slot) { return slot.in_flight && slot.number <= last && slot.uses(memory); };
   ++memory_waits_;
-  let_runner_go_locked();
+  let_context_go_locked();
   while (std::any_of(slots_.begin(), slots_.end(), is_in_it)) completions_.wait(mutex_);
   --memory_waits_;
 }
@@ -327,7 +329,7 @@ void Batch::cancel() {
   done_.clear();
   show_done_locked();
   notify_all_locked();
-  let_runner_go_locked();
+  let_context_go_locked();
   while (dropped_ > 0) completions_.wait(mutex_);
 }
 

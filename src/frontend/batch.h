@@ -49,7 +49,7 @@ struct BatchEvent {
   std::optional<Submission> ended;  // Set in the event with which the last of its entries came to an end.
 };
 
-class Batch final : private RunnerHolder {
+class Batch final : private SubmissionContextHolder {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
@@ -112,11 +112,11 @@ class Batch final : private RunnerHolder {
   bool begins_here_locked() REQUIRES(mutex_);
   std::span<Job* const> begin_here_locked() REQUIRES(mutex_);
   void help_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
-  bool borrow_runner_locked() REQUIRES(mutex_);
+  bool borrow_context_locked() REQUIRES(mutex_);
   bool is_watched_locked() const REQUIRES(mutex_);
-  void keep_runner_locked() REQUIRES(mutex_);
-  void let_runner_go_locked() REQUIRES(mutex_);
-  void return_runner() override;
+  void keep_context_locked() REQUIRES(mutex_);
+  void let_context_go_locked() REQUIRES(mutex_);
+  void return_context() override;
 
   Executor& executor_;
   Mutex mutex_;
@@ -128,11 +128,11 @@ class Batch final : private RunnerHolder {
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // One submission's, while it lasts.
   // Callers begin small reads with it, and look after it when they come to reap. It stays with the batch, with reads in
   // flight, only while no caller waits for these in another way.
-  std::atomic<Runner*> runner_{nullptr};              // Written under the lock, looked at without.
-  const Runner* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest, to ask for it again.
-  bool in_use_ GUARDED_BY(mutex_) = false;            // By a caller, which has not got the lock then,
-  std::vector<Job*> begun_ GUARDED_BY(mutex_);        // and perhaps begins these.
-  std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;    // Entries.
+  std::atomic<SubmissionContext*> context_{nullptr};             // Written under the lock, looked at without.
+  const SubmissionContext* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest, to ask for it again.
+  bool in_use_ GUARDED_BY(mutex_) = false;                       // By a caller, which has not got the lock then,
+  std::vector<Job*> begun_ GUARDED_BY(mutex_);                   // and perhaps begins these.
+  std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;               // Entries.
   std::vector<BatchEvent::Submission> submissions_;
   std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> done_count_{0};             // The size of done_, to be looked at without the lock.

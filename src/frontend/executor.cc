@@ -8,8 +8,8 @@
 #include "base/invariant.h"
 #include "base/page_size.h"
 #include "base/thread.h"
-#include "engine/look_out.h"
-#include "frontend/runner.h"
+#include "engine/spin_wait.h"
+#include "frontend/submission_context.h"
 
 namespace penstock::core {
 namespace {
@@ -24,12 +24,13 @@ constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a caller passes 
 // A queue keeps what it has pinned. All of them together take no more than half of a device's bounce buffers, so that
 // channels of other requests find room. Where that is not enough for two threads, they do without.
 std::uint64_t queues_that_fit(const Config& config) {
-  return config.bounce_bytes / 2 / (Runner::kDepth * (Runner::kQueuedBytesMax + page_size()));
+  return config.bounce_bytes / 2 / (SubmissionContext::kDepth * (SubmissionContext::kQueuedBytesMax + page_size()));
 }
 
 // Never 0: a thread is woken for a request without bytes, too.
 std::uint64_t weight_of(const Job& job) {
-  return Runner::is_large(job) ? kFetchedShareBytes : std::clamp(job.request.size, std::uint64_t{1}, kShareBytes);
+  return SubmissionContext::is_large(job) ? kFetchedShareBytes
+                                          : std::clamp(job.request.size, std::uint64_t{1}, kShareBytes);
 }
 
 }  // namespace
@@ -39,20 +40,20 @@ Executor::Executor(Session& session, unsigned threads_max)
       threads_max_(
           queues_ ? std::min<unsigned>(threads_max, static_cast<unsigned>(queues_that_fit(session.config())) - kLentMax)
                   : threads_max),
-      can_look_out_(looks_out(session.config())) {
+      can_spin_(looks_out(session.config())) {
   threads_.reserve(threads_max_);
-  for (auto* const runners : {&idle_, &left_}) runners->reserve(threads_max_ + kLentMax);
-  runners_.reserve(threads_max_ + kLentMax);
+  for (auto* const contexts : {&idle_, &left_}) contexts->reserve(threads_max_ + kLentMax);
+  contexts_.reserve(threads_max_ + kLentMax);
   holders_.reserve(kLentMax);
 }
 
 Executor::~Executor() {
-  std::vector<RunnerHolder*> holders;
+  std::vector<SubmissionContextHolder*> holders;
   {
     const MutexLock lock(mutex_);
     holders = holders_;
   }
-  for (RunnerHolder* holder : holders) holder->return_runner();
+  for (SubmissionContextHolder* holder : holders) holder->return_context();
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
@@ -69,18 +70,18 @@ Status Executor::start_locked() {
   while (threads_.size() < threads_max_) {
     const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
     pthread_t thread;
-    if (runners_.size() == threads_.size() && !add_runner_locked()) break;
+    if (contexts_.size() == threads_.size() && !add_context_locked()) break;
     if (!start_thread(thread, "penstock-async", body, this)) break;
     threads_.push_back(thread);
   }
   return threads_.empty() ? failure(Code::out_of_memory, "start a thread for the request") : success();
 }
 
-bool Executor::add_runner_locked() {
-  std::unique_ptr<Runner> runner(new (std::nothrow) Runner(session_, queues_, can_look_out_));
-  if (runner == nullptr) return false;
-  idle_.insert(idle_.begin(), runner.get());
-  runners_.push_back(std::move(runner));
+bool Executor::add_context_locked() {
+  std::unique_ptr<SubmissionContext> context(new (std::nothrow) SubmissionContext(session_, queues_, can_spin_));
+  if (context == nullptr) return false;
+  idle_.insert(idle_.begin(), context.get());
+  contexts_.push_back(std::move(context));
   return true;
 }
 
@@ -139,9 +140,9 @@ bool Executor::withdraw(Job& job) {
 std::chrono::microseconds Executor::patience() const { return are_fetched() ? kLongPatience : kPatience; }
 
 void Executor::sleep_locked() {
-  if (can_look_out_) {
+  if (can_spin_) {
     const MutexUnlock unlock(mutex_);
-    (void)look_out([this] { return has_something(); }, patience());
+    (void)spin_wait([this] { return has_something(); }, patience());
   }
   while (is_idle_locked() && !stopping_) {
     ++asleep_;
@@ -159,24 +160,24 @@ void Executor::take_locked(Share& share, unsigned most) {
   for (bool large = false; first_ != nullptr && share.count < most && !large;) {
     if (share.count >= fair && bytes + weight_of(*first_) > share_bytes_locked()) break;
     bytes += weight_of(*first_);
-    large = Runner::is_large(*first_);
+    large = SubmissionContext::is_large(*first_);
     share.jobs[share.count++] = first_;
     unlink_locked(*first_);
   }
   if (!is_idle_locked()) wake_locked();
 }
 
-void Executor::learn(Runner& runner) {
-  const std::optional<Going> news = runner.take_news();
+void Executor::learn(SubmissionContext& context) {
+  const std::optional<Going> news = context.take_news();
   if (!news || *news == going()) return;
   const MutexLock lock(mutex_);
   if (can_share_ || *news != Going::fetched) going_.store(*news, std::memory_order_relaxed);
 }
 
 // Jobs that the thread may take from the line at once.
-unsigned Executor::grab(const Runner& runner) const {
-  if (going() == Going::blocking) return runner.is_idle() ? 1 : 0;
-  return std::min(runner.room(), are_fetched() ? kGrabMax : kGrabMax / 2);
+unsigned Executor::grab(const SubmissionContext& context) const {
+  if (going() == Going::blocking) return context.is_idle() ? 1 : 0;
+  return std::min(context.room(), are_fetched() ? kGrabMax : kGrabMax / 2);
 }
 
 std::uint64_t Executor::share_bytes_locked() const {
@@ -184,9 +185,9 @@ std::uint64_t Executor::share_bytes_locked() const {
   return are_fetched() ? kFetchedShareBytes : kShareBytes;
 }
 
-Runner* Executor::take_left_locked() {
+SubmissionContext* Executor::take_left_locked() {
   if (left_.empty()) return nullptr;
-  Runner* const left = left_.back();
+  SubmissionContext* const left = left_.back();
   left_.pop_back();
   has_left_.store(!left_.empty(), std::memory_order_relaxed);
   return left;
@@ -194,42 +195,43 @@ Runner* Executor::take_left_locked() {
 
 // There is one: each thread could have its own. Where it is not the usual one, it is one whose queue is likely to be
 // open.
-Runner* Executor::take_idle_locked(const Runner* usual) {
+SubmissionContext* Executor::take_idle_locked(const SubmissionContext* usual) {
   PENSTOCK_INVARIANT(!idle_.empty());
   auto which = std::find(idle_.begin(), idle_.end(), usual);
   if (which == idle_.end()) --which;
-  Runner* const runner = *which;
+  SubmissionContext* const context = *which;
   idle_.erase(which);
-  return runner;
+  return context;
 }
 
 // For a thread that has something to do: first of all what was left.
-Runner* Executor::runner_locked(const Runner* usual) {
-  if (Runner* const left = take_left_locked()) {
+SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
+  if (SubmissionContext* const left = take_left_locked()) {
     --away_;
     return left;
   }
   return first_ == nullptr ? nullptr : take_idle_locked(usual);
 }
 
-// The thread has a runner for as long as that has requests in flight. Null where there is nothing more to do.
-Executor::Share Executor::take(Runner*& runner, const Runner* usual) {
+// The thread has a submission context for as long as that has requests in flight. Null where there is nothing more to
+// do.
+Executor::Share Executor::take(SubmissionContext*& context, const SubmissionContext* usual) {
   Share share;
-  if (runner != nullptr) learn(*runner);
+  if (context != nullptr) learn(*context);
   const MutexLock lock(mutex_);
-  if (runner != nullptr && runner->is_idle()) idle_.push_back(std::exchange(runner, nullptr));
-  if (runner != nullptr) {
+  if (context != nullptr && context->is_idle()) idle_.push_back(std::exchange(context, nullptr));
+  if (context != nullptr) {
     share.left = take_left_locked();
   } else {
     if (is_idle_locked() && !stopping_) sleep_locked();
-    runner = runner_locked(usual);
+    context = context_locked(usual);
   }
-  if (runner != nullptr) take_locked(share, grab(*runner));
+  if (context != nullptr) take_locked(share, grab(*context));
   return share;
 }
 
 // Beside what the thread has in flight itself.
-void Executor::finish_left(Runner& left, Runner& own) {
+void Executor::finish_left(SubmissionContext& left, SubmissionContext& own) {
   while (!left.is_idle()) {
     left.reap(1);
     own.reap(0);
@@ -247,17 +249,17 @@ void Executor::put_in_line(std::span<Job* const> jobs) {
 }
 
 // A job that the thread's queue does not take goes like a call of its own.
-void Executor::carry_out(Runner& runner, Job& job) {
-  if (runner.begin(job)) return;
-  if (job.parts.empty()) runner.move_now(job);
-  else if (!runner.move_together(job)) put_in_line(job.parts);
+void Executor::carry_out(SubmissionContext& context, Job& job) {
+  if (context.begin(job)) return;
+  if (job.parts.empty()) context.move_now(job);
+  else if (!context.move_together(job)) put_in_line(job.parts);
 }
 
 // Earlier requests tell how the next are likely to go, and no more: a request that has shown to have to wait for its
 // turn on this thread is left to the others.
-void Executor::carry_out(Runner& runner, std::span<Job* const> jobs) {
-  while (!jobs.empty() && !runner.is_blocked()) {
-    carry_out(runner, *jobs.front());
+void Executor::carry_out(SubmissionContext& context, std::span<Job* const> jobs) {
+  while (!jobs.empty() && !context.is_blocked()) {
+    carry_out(context, *jobs.front());
     jobs = jobs.subspan(1);
   }
   if (!jobs.empty()) put_in_line(jobs);
@@ -267,13 +269,13 @@ void Executor::loop() {
   // Small requests of any device: only what the user named holds for all of them.
   ThreadPlace place(session_.config().placement);
   if (session_.config().placement.is_fixed()) place.stay_near("");
-  Runner* runner = nullptr;
-  for (const Runner* usual = nullptr;; usual = runner) {
-    const Share share = take(runner, usual);
-    if (runner == nullptr) return;
-    carry_out(*runner, std::span(share.jobs).first(share.count));
-    runner->reap(share.left == nullptr && (share.count == 0 || runner->room() == 0) ? 1 : 0);
-    if (share.left != nullptr) finish_left(*share.left, *runner);
+  SubmissionContext* context = nullptr;
+  for (const SubmissionContext* usual = nullptr;; usual = context) {
+    const Share share = take(context, usual);
+    if (context == nullptr) return;
+    carry_out(*context, std::span(share.jobs).first(share.count));
+    context->reap(share.left == nullptr && (share.count == 0 || context->room() == 0) ? 1 : 0);
+    if (share.left != nullptr) finish_left(*share.left, *context);
   }
 }
 
@@ -324,31 +326,31 @@ void Executor::watch() {
 // ---- Callers that do small reads by themselves ---------------------------------------------------------------------
 
 // One more where the threads would be short of one.
-Runner* Executor::lend(RunnerHolder& holder, const Runner* usual) {
+SubmissionContext* Executor::lend(SubmissionContextHolder& holder, const SubmissionContext* usual) {
   const MutexLock lock(mutex_);
   if (!can_share_ || going() == Going::blocking || away_ == kLentMax) return nullptr;
-  if (runners_.size() == threads_.size() + away_ && !add_runner_locked()) return nullptr;
+  if (contexts_.size() == threads_.size() + away_ && !add_context_locked()) return nullptr;
   ++away_;
   holders_.push_back(&holder);
   return take_idle_locked(usual);
 }
 
-void Executor::give_back(Runner& runner, RunnerHolder& holder) {
-  learn(runner);
+void Executor::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {
+  learn(context);
   const MutexLock lock(mutex_);
   std::erase(holders_, &holder);
-  if (runner.is_idle()) {
+  if (context.is_idle()) {
     --away_;
-    return idle_.push_back(&runner);
+    return idle_.push_back(&context);
   }
-  left_.push_back(&runner);
+  left_.push_back(&context);
   has_left_.store(true, std::memory_order_relaxed);
   wake_locked();
 }
 
-std::size_t Executor::begin_reads(Runner& runner, std::span<Job* const> jobs, bool may_open) {
-  const std::size_t begun = runner.begin_reads(jobs, may_open);
-  learn(runner);
+std::size_t Executor::begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open) {
+  const std::size_t begun = context.begin_reads(jobs, may_open);
+  learn(context);
   return begun;
 }
 
@@ -358,7 +360,7 @@ Executor::Share Executor::take_for(const void* owner, unsigned most) {
   const MutexLock lock(mutex_);
   for (Job* job = first_; job != nullptr && share.count < most && passed < kLookedOverMax;) {
     Job* const next = job->next_;
-    if (job->owner() != owner || !Runner::is_small_read(*job)) {
+    if (job->owner() != owner || !SubmissionContext::is_small_read(*job)) {
       ++passed;
     } else {
       unlink_locked(*job);
@@ -369,10 +371,10 @@ Executor::Share Executor::take_for(const void* owner, unsigned most) {
   return share;
 }
 
-bool Executor::feed(Runner& runner, const void* owner) {
-  const Share share = take_for(owner, grab(runner));
+bool Executor::feed(SubmissionContext& context, const void* owner) {
+  const Share share = take_for(owner, grab(context));
   const auto jobs = std::span(share.jobs).first(share.count);
-  const std::size_t begun = begin_reads(runner, jobs, true);
+  const std::size_t begun = begin_reads(context, jobs, true);
   if (begun < jobs.size()) put_in_line(jobs.subspan(begun));
   return begun > 0 && begun == jobs.size();
 }

@@ -22,7 +22,7 @@
 namespace penstock::core {
 
 class Job;
-class Runner;
+class SubmissionContext;
 
 using TimePoint = std::chrono::steady_clock::time_point;
 inline constexpr TimePoint kNoDeadline = TimePoint::max();
@@ -69,12 +69,12 @@ class Job {
   bool waiting_ = false;  // In the line; guarded by the executor's mutex.
 };
 
-// Whoever was lent a runner.
-class RunnerHolder {
+// Whoever was lent a submission context.
+class SubmissionContextHolder {
  public:
-  virtual ~RunnerHolder() = default;
+  virtual ~SubmissionContextHolder() = default;
   // Gives it back: the executor ends. Nobody else uses the holder meanwhile.
-  virtual void return_runner() = 0;
+  virtual void return_context() = 0;
 };
 
 // How the latest small requests of the queue went: the next are likely to go the same way.
@@ -99,20 +99,20 @@ class Executor {
   // For a thread of a caller's that does small reads by itself. Null where none is to be had: they are few, and there
   // are none where every transfer blocks, since that thread does not wait for storage.
   // `usual`: the one that the thread had before, or null. Its memory is in that thread's caches.
-  Runner* lend(RunnerHolder& holder, const Runner* usual);
+  SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* usual);
   // The threads finish its reads in flight.
-  void give_back(Runner& runner, RunnerHolder& holder);
-  // As Runner::begin_reads().
-  std::size_t begin_reads(Runner& runner, std::span<Job* const> jobs, bool may_open);
+  void give_back(SubmissionContext& context, SubmissionContextHolder& holder);
+  // As SubmissionContext::begin_reads().
+  std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open);
   // Has it begin reads of the owner's that wait in the line. False where it cannot do more of them.
-  bool feed(Runner& runner, const void* owner);
+  bool feed(SubmissionContext& context, const void* owner);
   // True if jobs wait there, asked without the lock.
   bool has_line() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   Going going() const { return going_.load(std::memory_order_relaxed); }
   bool are_fetched() const { return going() == Going::fetched; }
 
   // True if there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends it.
-  bool can_look_out() const { return can_look_out_; }
+  bool can_look_out() const { return can_spin_; }
   std::chrono::microseconds patience() const;  // For so long, then.
 
  private:
@@ -123,11 +123,11 @@ class Executor {
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
-    Runner* left = nullptr;  // To be brought to an end besides.
+    SubmissionContext* left = nullptr;  // To be brought to an end besides.
   };
 
   Status start_locked() REQUIRES(mutex_);
-  bool add_runner_locked() REQUIRES(mutex_);
+  bool add_context_locked() REQUIRES(mutex_);
   Status start_watch_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);
   void unlink_locked(Job& job) REQUIRES(mutex_);
@@ -139,18 +139,18 @@ class Executor {
   bool has_something() const { return has_line() || has_left_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
-  Runner* take_left_locked() REQUIRES(mutex_);
-  Runner* take_idle_locked(const Runner* usual) REQUIRES(mutex_);
-  Runner* runner_locked(const Runner* usual) REQUIRES(mutex_);
-  void finish_left(Runner& left, Runner& own);
-  Share take(Runner*& runner, const Runner* usual);
-  void learn(Runner& runner);
+  SubmissionContext* take_left_locked() REQUIRES(mutex_);
+  SubmissionContext* take_idle_locked(const SubmissionContext* usual) REQUIRES(mutex_);
+  SubmissionContext* context_locked(const SubmissionContext* usual) REQUIRES(mutex_);
+  void finish_left(SubmissionContext& left, SubmissionContext& own);
+  Share take(SubmissionContext*& context, const SubmissionContext* usual);
+  void learn(SubmissionContext& context);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // So much one thread does as fast as two.
-  unsigned grab(const Runner& runner) const;
+  unsigned grab(const SubmissionContext& context) const;
   Share take_for(const void* owner, unsigned most);
   void put_in_line(std::span<Job* const> jobs);
-  void carry_out(Runner& runner, Job& job);
-  void carry_out(Runner& runner, std::span<Job* const> jobs);
+  void carry_out(SubmissionContext& context, Job& job);
+  void carry_out(SubmissionContext& context, std::span<Job* const> jobs);
   void loop();
   Job* unlink_late_locked() REQUIRES(mutex_);
   void watch();
@@ -158,7 +158,7 @@ class Executor {
   Session& session_;
   const bool queues_;  // Threads have queues of their own.
   const unsigned threads_max_;
-  const bool can_look_out_;
+  const bool can_spin_;
   std::atomic<Going> going_{Going::stored};
   Mutex mutex_;
   ConditionVariable arrivals_;
@@ -172,11 +172,12 @@ class Executor {
   unsigned asleep_ GUARDED_BY(mutex_) = 0;              // Threads,
   unsigned called_ GUARDED_BY(mutex_) = 0;              // and those of them that were woken and have not come yet.
   // At any time one for each thread, besides those that are away.
-  std::vector<std::unique_ptr<Runner>> runners_ GUARDED_BY(mutex_);
-  std::vector<Runner*> idle_ GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
-  std::vector<Runner*> left_ GUARDED_BY(mutex_);  // With requests in flight that nobody looks after.
+  std::vector<std::unique_ptr<SubmissionContext>> contexts_ GUARDED_BY(mutex_);
+  std::vector<SubmissionContext*> idle_
+      GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
+  std::vector<SubmissionContext*> left_ GUARDED_BY(mutex_);  // With requests in flight that nobody looks after.
   std::atomic<bool> has_left_{false};
-  std::vector<RunnerHolder*> holders_ GUARDED_BY(mutex_);
+  std::vector<SubmissionContextHolder*> holders_ GUARDED_BY(mutex_);
   unsigned away_ GUARDED_BY(mutex_) = 0;  // Lent, or left and no thread's own yet.
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;

@@ -47,15 +47,15 @@ bool StreamRequest::lend_pieces() {
 std::optional<Outcome> StreamRequest::lend(Part& job) {
   if (!lent_.empty()) return lent_outcome_;
   if (!may_be_lent(job.request.size)) return std::nullopt;
-  const MutexLock lock(office_.mutex);
-  if (office_.executor == nullptr) return std::nullopt;
-  const std::span<const std::byte> bytes = core::lend(*office_.session, target_.lender, job.request);
+  const MutexLock lock(pool_.mutex);
+  if (pool_.executor == nullptr) return std::nullopt;
+  const std::span<const std::byte> bytes = core::lend(*pool_.session, target_.lender, job.request);
   if (bytes.size() < job.request.size) {
-    commit_on_stream(*office_.session, target_.lender, job.request);
+    commit_on_stream(*pool_.session, target_.lender, job.request);
     return std::nullopt;
   }
   job.lent = bytes.data();
-  return count_lent(*office_.session, target_.lender, job.request);
+  return count_lent(*pool_.session, target_.lender, job.request);
 }
 
 Status StreamRequest::copy_lent() {

@@ -36,21 +36,21 @@ std::uint64_t part_for(Op op, std::uint64_t size) {
 
 }  // namespace
 
-StreamOffice::~StreamOffice() {
+StreamRequestPool::~StreamRequestPool() {
   while (idle != nullptr) delete std::exchange(idle, idle->next_idle_);
 }
 
-Status StreamOffice::submit(std::span<Job* const> jobs) {
+Status StreamRequestPool::submit(std::span<Job* const> jobs) {
   const MutexLock lock(mutex);
   return executor != nullptr ? executor->submit(jobs) : failure(Code::closed, step_of(jobs[0]->request.op));
 }
 
 // ---- The call ------------------------------------------------------------------------------------------------------
 
-Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamParameters& parameters, unsigned fixed,
+Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const StreamParameters& parameters, unsigned fixed,
                             const StreamHooks& hooks, const Target& target) {
   mutex_.assume_held();  // Nobody else knows of the request yet.
-  keep_ = std::move(office);
+  keep_ = std::move(pool);
   parameters_ = parameters;
   fixed_ = fixed;
   hooks_ = hooks;
@@ -238,9 +238,9 @@ void StreamRequest::read_parameters() {
   if ((fixed_ & kFixedBufferOffset) == 0) request_.buffer_offset = *parameters_.buffer_offset;
   bool closed = false;
   {
-    const MutexLock lock(office_.mutex);
-    closed = office_.executor == nullptr;
-    if (!closed && hooks_.clock != nullptr) began_ = hooks_.clock(*office_.session);
+    const MutexLock lock(pool_.mutex);
+    closed = pool_.executor == nullptr;
+    if (!closed && hooks_.clock != nullptr) began_ = hooks_.clock(*pool_.session);
   }
   const MutexLock lock(mutex_);
   progress_ = Progress(0, request_.size);
@@ -280,7 +280,7 @@ void StreamRequest::start(std::uint64_t first, std::uint64_t end) {
     if (Job* const job = job_of(part)) jobs[count++] = job;
   }
   if (count == 0) return;
-  const Status status = office_.submit(std::span(jobs).first(count));
+  const Status status = pool_.submit(std::span(jobs).first(count));
   for (std::size_t i = 0; !status.ok() && i < count; ++i) settle(static_cast<Part*>(jobs[i])->index, {status, {}});
 }
 
@@ -353,8 +353,8 @@ void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
 void StreamRequest::deliver() {
   progress_.tell(report_);
   const Outcome outcome{progress_.status(), report_};
-  if (const MutexLock lock(office_.mutex); office_.session != nullptr && hooks_.finished != nullptr) {
-    hooks_.finished(*office_.session, request_, outcome, began_);
+  if (const MutexLock lock(pool_.mutex); pool_.session != nullptr && hooks_.finished != nullptr) {
+    hooks_.finished(*pool_.session, request_, outcome, began_);
   }
   hooks_.deliver(parameters_.result, request_, outcome);
 }
@@ -368,9 +368,9 @@ void StreamRequest::let_go() {
     if (acknowledges) target_.home->memory().give_back_when_acknowledged(*block_);
     else target_.home->memory().give_back(*block_);
   }
-  const std::shared_ptr<StreamOffice> office = std::move(keep_);
-  const MutexLock lock(office->mutex);
-  next_idle_ = std::exchange(office->idle, this);
+  const std::shared_ptr<StreamRequestPool> pool = std::move(keep_);
+  const MutexLock lock(pool->mutex);
+  next_idle_ = std::exchange(pool->idle, this);
 }
 
 }  // namespace penstock::core

@@ -39,8 +39,8 @@ namespace penstock::core {
 class StreamRequest;
 
 // Shared by requests and their session. Requests whose stream has not arrived outlive the session.
-struct StreamOffice {
-  ~StreamOffice();
+struct StreamRequestPool {
+  ~StreamRequestPool();
 
   Mutex mutex;
   // Null where the driver is closed: then the session is gone, or going.
@@ -98,17 +98,17 @@ class StreamRequest {
     std::uint64_t staging_limit = 0;
   };
 
-  explicit StreamRequest(StreamOffice& office) : office_(office) {}
+  explicit StreamRequest(StreamRequestPool& pool) : pool_(pool) {}
 
   // Queues everything. Where that fails bytes may have moved, and nothing is delivered but what was staged in the call
   // and then could not be queued. The request goes back to its office by itself; it is lost with a stream whose context
   // goes before it got there.
-  Status begin(std::shared_ptr<StreamOffice> office, const StreamParameters& parameters, unsigned fixed,
+  Status begin(std::shared_ptr<StreamRequestPool> pool, const StreamParameters& parameters, unsigned fixed,
                const StreamHooks& hooks, const Target& target);
 
  private:
   friend class Streams;
-  friend struct StreamOffice;
+  friend struct StreamRequestPool;
 
   struct Part final : Job {
     void finish(const Outcome& outcome) override { owner->settle(index, outcome); }
@@ -159,10 +159,10 @@ class StreamRequest {
   std::byte* staging_of(std::uint64_t part) const { return block_->staging() + slot_of(part) * part_max_; }
   std::uint32_t ready_at(std::uint64_t part) const;
 
-  StreamOffice& office_;
+  StreamRequestPool& pool_;
   StreamRequest* next_idle_ = nullptr;
   // The rest is set by begin(), before the stream knows of the request.
-  std::shared_ptr<StreamOffice> keep_;
+  std::shared_ptr<StreamRequestPool> keep_;
   StreamParameters parameters_;
   StreamHooks hooks_;
   Target target_;

@@ -22,20 +22,21 @@ bool may_be_lent(const StreamParameters& parameters, const StreamRequest::Target
 
 }  // namespace
 
-Streams::Streams(Session& session, Executor& executor) : session_(session), office_(std::make_shared<StreamOffice>()) {
-  office_->session = &session;
-  office_->executor = &executor;
+Streams::Streams(Session& session, Executor& executor)
+    : session_(session), pool_(std::make_shared<StreamRequestPool>()) {
+  pool_->session = &session;
+  pool_->executor = &executor;
 }
 
 Streams::~Streams() {
-  const MutexLock lock(office_->mutex);
-  office_->session = nullptr;
-  office_->executor = nullptr;
+  const MutexLock lock(pool_->mutex);
+  pool_->session = nullptr;
+  pool_->executor = nullptr;
 }
 
 void Streams::close() {
-  const MutexLock lock(office_->mutex);
-  office_->executor = nullptr;
+  const MutexLock lock(pool_->mutex);
+  pool_->executor = nullptr;
 }
 
 Result<StreamHome*> Streams::home_of(void* stream, const char* step) {
@@ -66,14 +67,14 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
   }
   const unsigned fixed = parameters.fixed ? StreamRequest::kFixedAll : flags_of({(*home)->id(), stream});
   if (target.home->is_through(stream)) target.here = &session_;
-  return take_request()->begin(office_, parameters, fixed, hooks, target);
+  return take_request()->begin(pool_, parameters, fixed, hooks, target);
 }
 
 StreamRequest* Streams::take_request() {
-  const MutexLock lock(office_->mutex);
-  StreamRequest* const request = office_->idle;
-  if (request == nullptr) return new StreamRequest(*office_);
-  office_->idle = request->next_idle_;
+  const MutexLock lock(pool_->mutex);
+  StreamRequest* const request = pool_->idle;
+  if (request == nullptr) return new StreamRequest(*pool_);
+  pool_->idle = request->next_idle_;
   return request;
 }
 

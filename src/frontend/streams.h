@@ -49,7 +49,7 @@ class Streams {
   StreamRequest* take_request();
 
   Session& session_;
-  const std::shared_ptr<StreamOffice> office_;
+  const std::shared_ptr<StreamRequestPool> pool_;
   Mutex mutex_;
   std::map<Key, unsigned> flags_ GUARDED_BY(mutex_);
 };

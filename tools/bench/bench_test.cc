@@ -36,7 +36,7 @@ TEST_F(BenchTool, AsksNoMoreThanTheWholeSizeWhereItIsToRepeatOnce) {
 TEST_F(BenchTool, RepeatsUntilItKnowsTheRateAndSaysHowWell) {
   make("data", 1 << 20);
   Json report;
-  // A machine that gives it no processor for a while has it see fewer stretches.
+  // A machine that gives it no processor for a while has it see fewer samples.
   EXPECT_TRUE(wait_until([&] {
     report = told({"data", "--bs", "64k"});
     return report["result"]["rate"]["stretches"].size() >= 10;

@@ -113,14 +113,14 @@ struct Side {
     const Measured one = bench.turn(seconds);
     Measured& all = outcome.measured;
     all.add(one.result);
-    all.stretches.insert(all.stretches.end(), one.stretches.begin(), one.stretches.end());
+    all.samples.insert(all.samples.end(), one.samples.begin(), one.samples.end());
     all.with_fsync.insert(all.with_fsync.end(), one.with_fsync.begin(), one.with_fsync.end());
     all.flush_seconds += one.flush_seconds;
     all.passes += one.passes;
     all.wall_seconds += one.wall_seconds;
     all.others_seconds += one.others_seconds;
     if (one.drive_bytes) all.drive_bytes = all.drive_bytes.value_or(0) + *one.drive_bytes;
-    rates.push_back(estimate(one.with_fsync.empty() ? one.stretches : one.with_fsync).rate);
+    rates.push_back(estimate(one.with_fsync.empty() ? one.samples : one.with_fsync).rate);
     return !one.result.was_interrupted;
   }
 

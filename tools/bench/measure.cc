@@ -25,8 +25,8 @@ constexpr double kWarmUpSeconds = 0.25;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-bool is_narrow(const std::vector<Stretch>& stretches) {
-  const Estimate told = estimate(stretches);
+bool is_narrow(const std::vector<Sample>& samples) {
+  const Estimate told = estimate(samples);
   return told.has_interval() && told.half_width() <= kNarrow * told.rate;
 }
 
@@ -79,7 +79,7 @@ double Measured::harm_by_others() const {
 }
 
 Estimate Measured::rate() const {
-  Estimate told = estimate(stretches);
+  Estimate told = estimate(samples);
   told.share(harm_by_others());
   return told;
 }
@@ -180,7 +180,7 @@ void Bench::run(Measured& all, const std::function<bool(double, std::uint64_t)>&
   double seconds_before = 0;
   std::uint64_t bytes_before = 0;
   const auto add = [&](double seconds, std::uint64_t bytes) {
-    all.stretches.push_back({seconds - seconds_before, static_cast<double>(bytes - bytes_before)});
+    all.samples.push_back({seconds - seconds_before, static_cast<double>(bytes - bytes_before)});
     seconds_before = seconds;
     bytes_before = bytes;
   };
@@ -220,7 +220,7 @@ void Bench::in_one_go(Measured& all) {
   drop_caches();
   run(all, [&](double seconds, std::uint64_t bytes) {
     if (settings_.seconds > 0 || seconds < settings_.seconds_least || bytes < target_.size()) return true;
-    return seconds < settings_.seconds_most && !is_narrow(all.stretches);
+    return seconds < settings_.seconds_most && !is_narrow(all.samples);
   });
   if (!settings_.is_write() || all.result.was_interrupted) return;
   all.flush_seconds = flush(target_.files[0]);
@@ -239,7 +239,7 @@ bool Bench::is_enough(const Measured& all, double began) const {
   if (settings_.verify) return true;
   const double spent = now() - began;
   if (spent >= settings_.seconds_most) return true;
-  return spent >= settings_.seconds_least && is_narrow(settings_.is_write() ? all.with_fsync : all.stretches);
+  return spent >= settings_.seconds_least && is_narrow(settings_.is_write() ? all.with_fsync : all.samples);
 }
 
 void Bench::pass(Measured& all, double seconds) {

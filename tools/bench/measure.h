@@ -19,8 +19,8 @@ namespace penstock::tools {
 
 struct Measured {
   JobResult result;                          // All that the clock saw.
-  std::vector<Stretch> stretches;            // The same time in order.
-  std::vector<Stretch> with_fsync;           // One for each pass of writes.
+  std::vector<Sample> samples;               // The same time in order.
+  std::vector<Sample> with_fsync;            // One for each pass of writes.
   double flush_seconds = 0;                  // All fsyncs'.
   unsigned passes = 0;                       // 0: in one go.
   std::optional<std::uint64_t> drive_bytes;  // Fetched from drives meanwhile.

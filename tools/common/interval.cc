@@ -21,26 +21,26 @@ double variance(std::span<const double> values) {
   return sum / static_cast<double>(values.size() - 1);
 }
 
-double rate_of(const Stretch& stretch) { return stretch.seconds > 0 ? stretch.amount / stretch.seconds : 0; }
+double rate_of(const Sample& sample) { return sample.seconds > 0 ? sample.amount / sample.seconds : 0; }
 
-Stretch sum_of(std::span<const Stretch> stretches) {
-  Stretch sum;
-  for (const Stretch& each : stretches) {
+Sample sum_of(std::span<const Sample> samples) {
+  Sample sum;
+  for (const Sample& each : samples) {
     sum.seconds += each.seconds;
     sum.amount += each.amount;
   }
   return sum;
 }
 
-// Neighbours together, `count` batches at most, of about equal time. Where there are no more stretches each is a batch,
+// Neighbours together, `count` batches at most, of about equal time. Where there are no more samples each is a batch,
 // but for short ones, such as the end of what was cut into equal parts: they belong to the one before.
-std::vector<double> batches_of(std::span<const Stretch> stretches, std::size_t count) {
-  const double each = sum_of(stretches).seconds / static_cast<double>(count);
-  const bool is_grouped = stretches.size() > count;
-  std::vector<Stretch> batches;
+std::vector<double> batches_of(std::span<const Sample> samples, std::size_t count) {
+  const double each = sum_of(samples).seconds / static_cast<double>(count);
+  const bool is_grouped = samples.size() > count;
+  std::vector<Sample> batches;
   double seconds = 0;
-  for (const Stretch& one : stretches) {
-    // A clock's rounding must not put off the end of a batch by a whole stretch.
+  for (const Sample& one : samples) {
+    // A clock's rounding must not put off the end of a batch by a whole sample.
     const bool begins =
         is_grouped ? seconds >= each * static_cast<double>(batches.size()) * (1 - 1e-9) : one.seconds >= each / 4;
     if (batches.empty() || begins) batches.emplace_back();
@@ -49,7 +49,7 @@ std::vector<double> batches_of(std::span<const Stretch> stretches, std::size_t c
     seconds += one.seconds;
   }
   std::vector<double> rates;
-  for (const Stretch& batch : batches) rates.push_back(rate_of(batch));
+  for (const Sample& batch : batches) rates.push_back(rate_of(batch));
   return rates;
 }
 
@@ -96,15 +96,15 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-Estimate estimate(std::span<const Stretch> stretches) {
+Estimate estimate(std::span<const Sample> samples) {
   Estimate told;
-  told.low = told.high = told.rate = rate_of(sum_of(stretches));
-  const std::size_t most = std::min(stretches.size(), kBatchesMost);
+  told.low = told.high = told.rate = rate_of(sum_of(samples));
+  const std::size_t most = std::min(samples.size(), kBatchesMost);
   if (most == 0) return told;
-  told.batches = batches_of(stretches, most);
+  told.batches = batches_of(samples, most);
   double half = 0;
   for (std::size_t count = most; count >= kBatchesLeast; count /= 2) {
-    const std::vector<double> rates = batches_of(stretches, count);
+    const std::vector<double> rates = batches_of(samples, count);
     if (rates.size() < kBatchesLeast) break;
     const double degrees = static_cast<double>(rates.size()) - 1;
     const double of_these = student(degrees) * std::sqrt(variance(rates) / static_cast<double>(rates.size()));

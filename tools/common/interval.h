@@ -18,15 +18,15 @@ namespace penstock::tools {
 constexpr std::size_t kBatchesLeast = 5;
 constexpr std::size_t kBatchesMost = 20;
 
-struct Stretch {
+struct Sample {
   double seconds = 0;
   double amount = 0;  // Bytes, or whatever the rate is of.
 };
 
 struct Estimate {
-  double rate = 0;           // By the second, over all stretches together.
+  double rate = 0;           // By the second, over all samples together.
   double low = 0, high = 0;  // The 95 % interval; both are `rate` where there is none.
-  double degrees = 0;        // The t's degrees of freedom; 0: too few stretches for an interval.
+  double degrees = 0;        // The t's degrees of freedom; 0: too few samples for an interval.
   double drift = 0;          // By how much of the rate the second half differs from the first, where that is no chance.
   std::vector<double> batches;  // Rates of parts of about equal time, in order; for the spread.
 
@@ -36,7 +36,7 @@ struct Estimate {
   double half_width() const { return (high - low) / 2; }
 };
 
-Estimate estimate(std::span<const Stretch> stretches);
+Estimate estimate(std::span<const Sample> samples);
 
 // The value that |t| does not exceed with 95 % probability.
 double student(double degrees);

@@ -10,10 +10,10 @@
 namespace penstock::tools {
 namespace {
 
-std::vector<Stretch> seconds_of(const std::vector<double>& rates) {
-  std::vector<Stretch> stretches;
-  for (const double rate : rates) stretches.push_back({1, rate});
-  return stretches;
+std::vector<Sample> seconds_of(const std::vector<double>& rates) {
+  std::vector<Sample> samples;
+  for (const double rate : rates) samples.push_back({1, rate});
+  return samples;
 }
 
 TEST(Interval, FollowsStudentsT) {
@@ -43,18 +43,18 @@ TEST(Interval, IsNotThereForFewerThanFiveStretches) {
 }
 
 TEST(Interval, WeighsStretchesByTheirTime) {
-  const std::vector<Stretch> stretches = {{1, 100}, {9, 0}};
-  EXPECT_DOUBLE_EQ(estimate(stretches).rate, 10);
+  const std::vector<Sample> samples = {{1, 100}, {9, 0}};
+  EXPECT_DOUBLE_EQ(estimate(samples).rate, 10);
 }
 
 TEST(Interval, TakesAShortEndForAPartOfTheStretchBefore) {
-  const std::vector<Stretch> stretches = {{1, 10}, {1, 10}, {1.5, 15}, {1, 10}, {1, 10}, {0.01, 0}};
-  EXPECT_EQ(estimate(stretches).batches.size(), 5u);
+  const std::vector<Sample> samples = {{1, 10}, {1, 10}, {1.5, 15}, {1, 10}, {1, 10}, {0.01, 0}};
+  EXPECT_EQ(estimate(samples).batches.size(), 5u);
 }
 
 TEST(Interval, OfStretchesWithoutTimeIsNotAnumberOfItsOwn) {
-  const std::vector<Stretch> stretches(8);
-  const Estimate told = estimate(stretches);
+  const std::vector<Sample> samples(8);
+  const Estimate told = estimate(samples);
   EXPECT_EQ(told.rate, 0);
   EXPECT_EQ(told.high, 0);
 }

@@ -32,41 +32,41 @@ constexpr const char* kExamples =
     "slowest part that remains would allow; all else was measured.\n"
     "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
-struct Wish : ExamineSettings {
+struct Options : ExamineSettings {
   OutputOptions output;
   bool is_save = false;
 };
 
-int run_doctor(const Wish& wish) {
-  if (!(wish.seconds >= 0.1 && wish.seconds <= kSecondsMost)) {
-    throw Failure(fmt::format("--time {}: expected seconds, 0.1 to {}", wish.seconds, kSecondsMost), kUsage);
+int run_doctor(const Options& options) {
+  if (!(options.seconds >= 0.1 && options.seconds <= kSecondsMost)) {
+    throw Failure(fmt::format("--time {}: expected seconds, 0.1 to {}", options.seconds, kSecondsMost), kUsage);
   }
-  if (wish.is_save && wish.save == 0) throw Failure("--save 0: expected the size of a checkpoint", kUsage);
-  Output output(wish.output, doctor_page());
-  const Examination found = examine(wish);
-  output.show(examination_text(found, wish), examination_json(found));
+  if (options.is_save && options.save == 0) throw Failure("--save 0: expected the size of a checkpoint", kUsage);
+  Output output(options.output, doctor_page());
+  const Examination found = examine(options);
+  output.show(examination_text(found, options), examination_json(found));
   return kSuccess;
 }
 
 }  // namespace
 
 void add_doctor(CommandLine& command) {
-  auto wish = std::make_shared<Wish>();
+  auto options = std::make_shared<Options>();
   command
-      .option("FILE", wish->words,
+      .option("FILE", options->words,
               "Files, block devices, striped objects, folders with all that is below them, or patterns")
       .required();
-  command.option("--gpu", wish->gpu, "The GPU into which they are loaded").default_shown();
-  command.option("--time", wish->seconds, "How long each of about ten measurements takes at most")
+  command.option("--gpu", options->gpu, "The GPU into which they are loaded").default_shown();
+  command.option("--time", options->seconds, "How long each of about ten measurements takes at most")
       .value_name("SECONDS")
       .default_shown();
   const Option save =
-      command.size("--save", wish->save, "Ask of a checkpoint of so many bytes, saved into the folder FILE");
-  add_output_options(command, wish->output);
+      command.size("--save", options->save, "Ask of a checkpoint of so many bytes, saved into the folder FILE");
+  add_output_options(command, options->output);
   command.footer(kExamples);
-  command.runs([wish, save] {
-    wish->is_save = save.was_given();
-    return run_doctor(*wish);
+  command.runs([options, save] {
+    options->is_save = save.was_given();
+    return run_doctor(*options);
   });
 }
 

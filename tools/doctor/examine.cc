@@ -78,9 +78,9 @@ class Warmed {
 // Carries the measurements out, one after another. Each way has a session of its own, like a program that goes that
 // way: a session's experience of a slow drive is wrong for the page cache, and its experience of one thread for
 // four.
-class Examiner {
+class Diagnosis {
  public:
-  Examiner(const ExamineSettings& settings, Examination& found, const Session& session)
+  Diagnosis(const ExamineSettings& settings, Examination& found, const Session& session)
       : found_(found), meter_(found.survey, session, settings.gpu, settings.seconds) {
     // Fewer pieces than threads are no work for them.
     if (found.survey.cached.size() + found.survey.uncached.size() < kManyThreads) return;
@@ -137,16 +137,16 @@ class Examiner {
   Rates measure(const Source& source) {
     std::vector<Session> sessions;
     sessions.reserve(attempts_.size() + 2);  // Ways point to them.
-    std::vector<Way> ways;
+    std::vector<Variant> variants;
     const auto add_way = [&](Session session, Into into, unsigned threads) {
-      ways.push_back({&sessions.emplace_back(std::move(session)), into, threads});
+      variants.push_back({&sessions.emplace_back(std::move(session)), into, threads});
     };
     add_way(open_part(source.direct_io), Into::host, 1);
     add_way(Attempt{}.open(source.whole_direct_io), Into::device, 1);
     for (const Attempt& each : attempts_) add_way(each.open(source.whole_direct_io), Into::device, each.threads);
-    if (source.is_as_programs_read_it) ways.push_back({nullptr});
-    const double all = 2.0 * static_cast<double>(ways.size()) * kTurns;
-    std::vector<Rate> rates = meter_.measure(ways, source.pieces, source.is_cold,
+    if (source.is_as_programs_read_it) variants.push_back({nullptr});
+    const double all = 2.0 * static_cast<double>(variants.size()) * kTurns;
+    std::vector<Rate> rates = meter_.measure(variants, source.pieces, source.is_cold,
                                              [&] { progress_.update(0, std::min(1.0, ++turns_ / all)); });
     for (std::size_t i = 0; i < attempts_.size(); ++i) keep(gained(rates[2 + i], rates[1]), source, attempts_[i].trial);
     raise_to(rates[0], rates[1]);
@@ -211,7 +211,7 @@ class Examiner {
 
   std::vector<Attempt> attempts_ = attempts_on_settings();
   Examination& found_;
-  Meter meter_;
+  Probe meter_;
   Progress progress_{"doctor"};
   unsigned turns_ = 0;
 };
@@ -295,7 +295,7 @@ Examination examine_load(const ExamineSettings& settings) {
   }
   find_causes(found);
   const OtherPrograms others;
-  Examiner(settings, found, session).run();
+  Diagnosis(settings, found, session).run();
   found.others = others.share();
   found.prognosis = predict(load_of(found, settings), speeds_of(found), found.trials, found.bounds);
   return found;

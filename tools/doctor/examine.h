@@ -26,7 +26,7 @@ struct Examination {
   std::vector<Stage> stages;
   std::vector<Trial> trials;
   std::vector<Bound> bounds;
-  Prognosis prognosis;
+  Forecast prognosis;
   double others = 0;                // Other programs' part of the processors meanwhile.
   std::optional<Ratio> of_part;     // The same as in Load.
   std::vector<std::string> causes;  // Easily overlooked, they slow all of the way down.

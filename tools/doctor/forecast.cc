@@ -44,7 +44,7 @@ Binds what_binds(const Load& load, const Speeds& speeds, bool is_cold) {
 }
 
 // All of it in the page cache.
-void add_caching(const Load& load, const Speeds& speeds, Prognosis& told) {
+void add_caching(const Load& load, const Speeds& speeds, Forecast& told) {
   if (load.cached >= load.bytes || speeds.warm <= 0) return;
   if (static_cast<double>(load.bytes) > kMemoryToFill * static_cast<double>(load.memory_available)) {
     told.left_out = fmt::format("it does not fit into the page cache: {} of memory are available",
@@ -73,7 +73,7 @@ std::vector<Bound> bounds_of(Binds binds, const Load& load, const Speeds& speeds
   return {};
 }
 
-bool gains_nothing(const Forecast& change, const Prognosis& told) {
+bool gains_nothing(const ForecastChange& change, const Forecast& told) {
   return change.seconds > kWorthTelling * told.seconds;
 }
 
@@ -89,9 +89,9 @@ const char* binds_name(Binds binds) {
   return kNames[static_cast<std::size_t>(binds)];
 }
 
-Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Trial>& trials,
-                  const std::vector<Bound>& bounds) {
-  Prognosis told;
+Forecast predict(const Load& load, const Speeds& speeds, const std::vector<Trial>& trials,
+                 const std::vector<Bound>& bounds) {
+  Forecast told;
   told.seconds = seconds_for(load, speeds.cold, speeds.warm);
   told.cold_seconds = seconds_for({load.bytes - load.cached, 0, 0, 0, 1, ""}, speeds.cold, speeds.warm);
   told.is_brief = told.seconds < kBrief;
@@ -110,7 +110,7 @@ Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Tria
     if (trial.kind == Trial::Kind::no_settings && seconds <= kSettingsBindTo * told.seconds)
       told.binds = Binds::settings;
     if (trial.kind == Trial::Kind::more_cpu && told.binds == Binds::cpu) continue;
-    const Forecast change{trial.what, trial.command, seconds};
+    const ForecastChange change{trial.what, trial.command, seconds};
     if (!gains_nothing(change, told)) told.changes.push_back(change);
     else if (const auto& doubt = is_cold ? trial.cold_doubt : trial.warm_doubt)
       told.doubts.push_back({trial.what, *doubt});
@@ -118,8 +118,8 @@ Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Tria
   std::vector<Bound> all = bounds_of(told.binds, load, speeds);
   all.insert(all.end(), bounds.begin(), bounds.end());
   for (const Bound& bound : all) told.changes.push_back({bound.what, bound.command, after(bound), true});
-  std::erase_if(told.changes, [&](const Forecast& each) { return gains_nothing(each, told); });
-  const auto is_better = [](const Forecast& a, const Forecast& b) { return a.seconds < b.seconds; };
+  std::erase_if(told.changes, [&](const ForecastChange& each) { return gains_nothing(each, told); });
+  const auto is_better = [](const ForecastChange& a, const ForecastChange& b) { return a.seconds < b.seconds; };
   std::stable_sort(told.changes.begin(), told.changes.end(), is_better);
   return told;
 }

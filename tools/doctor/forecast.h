@@ -64,7 +64,7 @@ struct Load {
 enum class Binds : std::uint8_t { drive, page_cache, link, cpu, path, settings, unknown };
 const char* binds_name(Binds binds);  // "drive", "page_cache", "link", "cpu", "path", "settings", "unknown"
 
-struct Forecast {
+struct ForecastChange {
   std::string what;
   std::string command;
   double seconds = 0;
@@ -77,18 +77,18 @@ struct Doubt {
   Ratio ratio;
 };
 
-struct Prognosis {
+struct Forecast {
   double seconds = 0;        // For the load, as it is now.
   double plain_seconds = 0;  // For a program that reads by itself; 0 if not known.
   double cold_seconds = 0;   // The part of them for bytes that are not cached.
   Binds binds = Binds::path;
-  std::vector<Forecast> changes;  // Changes that gain something, the best first.
+  std::vector<ForecastChange> changes;  // Changes that gain something, the best first.
   std::vector<Doubt> doubts;
   bool is_brief = false;  // It takes so little time that no change is looked for.
   std::string left_out;   // A sentence on a change that is not possible, or "".
 };
 
-Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Trial>& trials,
-                  const std::vector<Bound>& bounds);
+Forecast predict(const Load& load, const Speeds& speeds, const std::vector<Trial>& trials,
+                 const std::vector<Bound>& bounds);
 
 }  // namespace penstock::tools

@@ -17,7 +17,7 @@ Load load_of(std::uint64_t gb, std::uint64_t cached_gb) {
 Speeds slow_drive() { return {2e9, 20e9, 10e9, 25e9, 1.9e9, 18e9, 1e9, 5e9}; }
 
 TEST(ForecastTest, WhatIsCachedAndWhatIsNotTakeTheirOwnTime) {
-  const Prognosis told = predict(load_of(40, 2), slow_drive(), {}, {});
+  const Forecast told = predict(load_of(40, 2), slow_drive(), {}, {});
   EXPECT_NEAR(told.seconds, 38 / 1.9 + 2 / 18.0, 1e-9);
   EXPECT_NEAR(told.cold_seconds, 20, 1e-9);
   EXPECT_NEAR(told.plain_seconds, 38 / 1.0 + 2 / 5.0, 1e-9);
@@ -56,7 +56,7 @@ TEST(ForecastTest, WhereTheCpusBindMoreOfThemAreProposedAndNoChangeThatSpendsThe
   Load busy = load_of(40, 40);
   busy.cpus = 0.5;
   busy.cpus_there = 2;
-  const Prognosis told = predict(busy, slow_drive(), {{"more CPU time", "x", 0, 36e9, Trial::Kind::more_cpu}}, {});
+  const Forecast told = predict(busy, slow_drive(), {{"more CPU time", "x", 0, 36e9, Trial::Kind::more_cpu}}, {});
   ASSERT_EQ(told.changes.size(), 1u);
   EXPECT_EQ(told.changes[0].what, "let it use all CPUs of the machine");
   EXPECT_TRUE(told.changes[0].is_bound);
@@ -74,7 +74,7 @@ TEST(ForecastTest, SettingsBindWhereWithoutThemItIsMuchQuicker) {
 TEST(ForecastTest, ChangesStandInTheOrderOfTheirGainAndThoseWithoutOneAreLeftOut) {
   const std::vector<Trial> trials = {{"a little", "x", 2.2e9, 0}, {"nothing", "y", 1.92e9, 0}, {"worse", "z", 1e9, 0}};
   const std::vector<Bound> bounds = {{"a better path", "w", 4e9, 0}};
-  const Prognosis told = predict(load_of(40, 0), slow_drive(), trials, bounds);
+  const Forecast told = predict(load_of(40, 0), slow_drive(), trials, bounds);
   ASSERT_EQ(told.changes.size(), 4u);
   EXPECT_EQ(told.changes[0].command, "cat model/*");
   EXPECT_NEAR(told.changes[0].seconds, 40 / 18.0, 1e-9);
@@ -91,7 +91,7 @@ TEST(ForecastTest, ChangesStandInTheOrderOfTheirGainAndThoseWithoutOneAreLeftOut
 TEST(ForecastTest, ALoadThatIsLargerThanTheMemoryIsNotToBeCached) {
   Load load = load_of(40, 0);
   load.memory_available = 45 * kGb;
-  const Prognosis told = predict(load, slow_drive(), {}, {});
+  const Forecast told = predict(load, slow_drive(), {}, {});
   ASSERT_EQ(told.changes.size(), 1u);
   EXPECT_NE(told.changes[0].command, load.read_all);
   EXPECT_EQ(told.left_out, "it does not fit into the page cache: 41.91 GiB of memory are available");
@@ -111,7 +111,7 @@ TEST(ForecastTest, AChangeOfWhichNothingCanBeToldIsADoubtAndNoCounsel) {
   Speeds speeds = slow_drive();
   speeds.warm = speeds.cold;
 
-  const Prognosis told = predict(load, speeds, {trial}, {});
+  const Forecast told = predict(load, speeds, {trial}, {});
 
   EXPECT_TRUE(told.changes.empty());
   ASSERT_EQ(told.doubts.size(), 2u);
@@ -130,7 +130,7 @@ TEST(ForecastTest, WhatBindsIsUnknownWhereTheIntervalDoesNotTell) {
 TEST(ForecastTest, OfAFewBytesNoChangeIsLookedFor) {
   Load load = load_of(0, 0);
   load.bytes = load.cached = 3;
-  const Prognosis told = predict(load, slow_drive(), {{"four requests", "x", 9e9, 90e9}}, {});
+  const Forecast told = predict(load, slow_drive(), {{"four requests", "x", 9e9, 90e9}}, {});
   EXPECT_TRUE(told.is_brief);
   EXPECT_TRUE(told.changes.empty() && told.doubts.empty());
 }

@@ -28,12 +28,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 // The memory where pieces of files arrive, and the file that is open. Used by one thread.
 class Reader {
  public:
-  Reader(const Survey& survey, const Way& way, Arena arena)
-      : survey_(survey), way_(way), arena_(std::move(arena)), bounce_(way.session == nullptr ? kReadSize : 0) {}
+  Reader(const Survey& survey, const Variant& variant, Arena arena)
+      : survey_(survey), variant_(variant), arena_(std::move(arena)),
+        bounce_(variant.session == nullptr ? kReadSize : 0) {}
 
   void read(const Piece& piece, Tally& tally) {
     if (piece.shard != shard_) open(piece.shard);
-    if (way_.session == nullptr) return read_by_itself(piece);
+    if (variant_.session == nullptr) return read_by_itself(piece);
     const Outcome outcome = file_->read(arena_.data(), piece.size, static_cast<std::int64_t>(piece.offset));
     require(outcome.status, path());
     if (outcome.report.bytes != piece.size) fail_short();
@@ -50,7 +51,7 @@ class Reader {
   void open(std::size_t shard) {
     file_.reset();
     source_ = std::make_unique<Source>(survey_.shards[shard].path);
-    if (way_.session != nullptr) file_.emplace(source_->open_in(*way_.session));
+    if (variant_.session != nullptr) file_.emplace(source_->open_in(*variant_.session));
     shard_ = shard;
   }
 
@@ -68,7 +69,7 @@ class Reader {
   [[noreturn]] void fail_short() const { throw Failure(path() + ": it became shorter while it was read"); }
 
   const Survey& survey_;
-  const Way& way_;
+  const Variant& variant_;
   Arena arena_;
   std::vector<std::byte> bounce_;
   std::size_t shard_ = ~std::size_t{0};
@@ -138,9 +139,9 @@ void run(Reader& reader, Turn& turn, Done& done) try {
 // The threads of one way, which outlast its turns: memory is touched, and the library's made, before the first.
 class Team {
  public:
-  Team(const Survey& survey, const Way& way, const std::function<Arena()>& memory, Pieces& pieces) {
-    for (unsigned i = 0; i < way.threads; ++i) {
-      readers_.push_back(std::make_unique<Reader>(survey, way, memory()));
+  Team(const Survey& survey, const Variant& variant, const std::function<Arena()>& memory, Pieces& pieces) {
+    for (unsigned i = 0; i < variant.threads; ++i) {
+      readers_.push_back(std::make_unique<Reader>(survey, variant, memory()));
       const Piece& piece = pieces.take();
       Tally ignored;
       readers_[i]->read(piece, ignored);
@@ -203,19 +204,19 @@ Arena memory_of(const Session* session, const Session& otherwise, Into where, un
   return Arena::on_device((session != nullptr ? *session : otherwise).raw(), gpu, kPieceSize);
 }
 
-std::vector<Rate> Meter::measure(const std::vector<Way>& ways, const std::vector<Piece>& pieces, bool is_cold,
+std::vector<Rate> Probe::measure(const std::vector<Variant>& variants, const std::vector<Piece>& pieces, bool is_cold,
                                  const std::function<void()>& told) {
   Pieces shared{pieces, is_cold};
   const PageCacheRestorer restorer{survey_, shared};
   std::vector<Team> teams;
-  for (const Way& way : ways) {
-    const auto memory = [&] { return memory_of(way.session, session_, way.into, gpu_); };
-    teams.emplace_back(survey_, way, memory, shared);
+  for (const Variant& variant : variants) {
+    const auto memory = [&] { return memory_of(variant.session, session_, variant.into, gpu_); };
+    teams.emplace_back(survey_, variant, memory, shared);
   }
-  std::vector<Rate> rates(ways.size());
+  std::vector<Rate> rates(variants.size());
   for (unsigned turn = 0; turn < kTurns; ++turn) {
-    for (std::size_t i = 0; i < ways.size(); ++i) {
-      teams[i].take_turn(shared, seconds_each(seconds_, ways.size()) / kTurns, rates[i]);
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      teams[i].take_turn(shared, seconds_each(seconds_, variants.size()) / kTurns, rates[i]);
       told();
     }
   }
@@ -223,7 +224,7 @@ std::vector<Rate> Meter::measure(const std::vector<Way>& ways, const std::vector
   return rates;
 }
 
-Rate Meter::repeat(const std::function<void()>& copy, std::uint64_t bytes) const {
+Rate Probe::repeat(const std::function<void()>& copy, std::uint64_t bytes) const {
   copy();
   Rate rate;
   for (unsigned turn = 0; turn < kTurns; ++turn) {
@@ -243,7 +244,7 @@ Rate Meter::repeat(const std::function<void()>& copy, std::uint64_t bytes) const
   return rate;
 }
 
-std::optional<Rate> Meter::measure_link(Into into) {
+std::optional<Rate> Probe::measure_link(Into into) {
   const std::unique_ptr<CudaDriver> driver = CudaDriver::open(session_.raw(), gpu_);
   if (driver == nullptr) return std::nullopt;
   driver->enter();
@@ -261,7 +262,7 @@ std::optional<Rate> Meter::measure_link(Into into) {
   return rate;
 }
 
-Rate Meter::measure_host_copy() {
+Rate Probe::measure_host_copy() {
   const Arena from = Arena::on_host(kPieceSize), to = Arena::on_host(kPieceSize);
   std::memset(from.data(), 1, from.size());
   return repeat([&] { std::memcpy(to.data(), from.data(), kPieceSize); }, kPieceSize);

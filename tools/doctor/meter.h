@@ -36,7 +36,7 @@ void raise_to(Rate& part, const Rate& whole);
 enum class Into : std::uint8_t { device, host };
 
 // How pieces travel.
-struct Way {
+struct Variant {
   const Session* session = nullptr;  // Null: read(2) by one thread, and a copy into the device's memory.
   Into into = Into::device;
   unsigned threads = 1;  // Each with requests of its own.
@@ -46,15 +46,15 @@ struct Way {
 // for a GPU's is such to the session that made it, and host memory to all others.
 Arena memory_of(const Session* session, const Session& otherwise, Into where, unsigned gpu);
 
-class Meter {
+class Probe {
  public:
   // Seconds: for each way, up to kWaysInFull of them; more share the time that so many would take.
-  Meter(const Survey& survey, const Session& session, unsigned gpu, double seconds)
+  Probe(const Survey& survey, const Session& session, unsigned gpu, double seconds)
       : survey_(survey), session_(session), gpu_(gpu), seconds_(seconds) {}
 
   // A rate for each way. They take turns, so that what else the machine does meets all alike. The pieces: at least one.
   // is_cold: none of them is cached, and none shall be afterwards. After each turn `told` is called.
-  std::vector<Rate> measure(const std::vector<Way>& ways, const std::vector<Piece>& pieces, bool is_cold,
+  std::vector<Rate> measure(const std::vector<Variant>& variants, const std::vector<Piece>& pieces, bool is_cold,
                             const std::function<void()>& told);
   // The rate of the bus, between pinned host memory and the GPU's. Nothing if host memory stands in.
   std::optional<Rate> measure_link(Into into);
@@ -71,8 +71,8 @@ class Meter {
 
 constexpr unsigned kTurns = 6;
 constexpr std::size_t kWaysInFull = 8;
-inline double seconds_each(double seconds, std::size_t ways) {
-  return ways <= kWaysInFull ? seconds : seconds * kWaysInFull / static_cast<double>(ways);
+inline double seconds_each(double seconds, std::size_t variants) {
+  return variants <= kWaysInFull ? seconds : seconds * kWaysInFull / static_cast<double>(variants);
 }
 
 }  // namespace penstock::tools

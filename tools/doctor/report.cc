@@ -71,7 +71,7 @@ std::string title_of(const Examination& found, const ExamineSettings& settings) 
 }
 
 void print_verdict(Page& page, const Examination& found) {
-  const Prognosis& told = found.prognosis;
+  const Forecast& told = found.prognosis;
   const bool is_save = found.saved > 0;
   page.wrap("", fmt::format("{} takes {} by Penstock. {}", is_save ? "Saving it, flushed to the drive," : "Loading it",
                             format_duration(told.seconds), binds_text(found)));
@@ -97,7 +97,7 @@ void print_causes(Page& page, const Examination& found) {
 }
 
 std::string heading_of_changes(const Examination& found) {
-  const Prognosis& told = found.prognosis;
+  const Forecast& told = found.prognosis;
   if (!told.changes.empty()) return "What would make it quicker";
   if (told.is_brief) return "It takes so little time that no change is looked for";
   if (told.doubts.empty()) return "Nothing that was tried would make it quicker";
@@ -107,9 +107,9 @@ std::string heading_of_changes(const Examination& found) {
 }
 
 void print_changes(Page& page, const Examination& found) {
-  const Prognosis& told = found.prognosis;
+  const Forecast& told = found.prognosis;
   page.section(heading_of_changes(found));
-  for (const Forecast& each : told.changes) {
+  for (const ForecastChange& each : told.changes) {
     const std::string takes = (each.is_bound ? "at best " : "") + format_duration(each.seconds);
     page.row(takes + " ", fmt::format("{} ({:.1f} times as fast)", each.what, told.seconds / each.seconds));
     page.row("", "-> " + each.command);
@@ -197,7 +197,7 @@ Json place_json(const Place& place) {
 }
 
 Json forecast_json(const Examination& found) {
-  const Prognosis& told = found.prognosis;
+  const Forecast& told = found.prognosis;
   return {{"seconds", told.seconds},
           {"plain_seconds", told.plain_seconds > 0 ? Json(told.plain_seconds) : Json()},
           {"cold_seconds", told.cold_seconds},
@@ -225,7 +225,7 @@ Text examination_text(const Examination& found, const ExamineSettings& settings)
 
 Json examination_json(const Examination& found) {
   const Survey& survey = found.survey;
-  const Prognosis& told = found.prognosis;
+  const Forecast& told = found.prognosis;
   Json json = {{"schema", 1},
                {"files", Json::array()},
                {"bytes", survey.bytes},
@@ -251,7 +251,7 @@ Json examination_json(const Examination& found) {
   for (const Place& each : survey.places) json["places"].push_back(place_json(each));
   for (const Bus& each : survey.buses) json["buses"].push_back(bus_json(each));
   for (const Stage& each : found.stages) json["stages"].push_back(rate_json(each));
-  for (const Forecast& each : told.changes) {
+  for (const ForecastChange& each : told.changes) {
     json["changes"].push_back(
         {{"what", each.what}, {"command", each.command}, {"seconds", each.seconds}, {"at_best", each.is_bound}});
   }

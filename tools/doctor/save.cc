@@ -31,7 +31,7 @@ namespace {
 
 // Measures how fast a checkpoint is written into a folder, flushed and all, in the ways that there are: by turns, to
 // files that nobody else sees and that are gone afterwards.
-struct SaveWay {
+struct SaveVariant {
   const Session* session = nullptr;  // Null: a copy into host memory, and write(2) by one thread.
   Into from = Into::device;
   bool is_prepared = false;  // Into a file whose bytes were all written before.
@@ -58,15 +58,15 @@ void write_all(const NewFile& file, std::span<const std::byte> bytes, std::uint6
 // One way, and what outlasts its turns.
 class Writer {
  public:
-  Writer(const SaveWay& way, std::string name, Arena arena)
-      : way_(way), name_(std::move(name)), arena_(std::move(arena)), bounce_(kWriteSize, std::byte{1}) {
+  Writer(const SaveVariant& variant, std::string name, Arena arena)
+      : variant_(variant), name_(std::move(name)), arena_(std::move(arena)), bounce_(kWriteSize, std::byte{1}) {
     for (std::uint64_t at = 0; at < arena_.size(); at += kWriteSize)
       arena_.upload(at, std::span(bounce_).first(std::min(kWriteSize, arena_.size() - at)));
   }
 
   // So that writes up to there find blocks that were written before, where the way wants that.
   void prepare(std::uint64_t size) {
-    if (!way_.is_prepared) return;
+    if (!variant_.is_prepared) return;
     prepared_ = std::make_unique<NewFile>(name_, 0);
     const std::vector<std::byte> zeros(kWriteSize);
     for (std::uint64_t at = 0; at < size; at += kWriteSize) {
@@ -80,17 +80,17 @@ class Writer {
   // Seconds for so many bytes, the flush included; preparing the file is not.
   double write(std::uint64_t size, Tally& tally) {
     std::unique_ptr<NewFile> fresh;
-    if (!way_.is_prepared) fresh = std::make_unique<NewFile>(name_, 0);
-    const NewFile& target = way_.is_prepared ? *prepared_ : *fresh;
+    if (!variant_.is_prepared) fresh = std::make_unique<NewFile>(name_, 0);
+    const NewFile& target = variant_.is_prepared ? *prepared_ : *fresh;
     const Clock::time_point start = Clock::now();
-    if (way_.session == nullptr) write_by_itself(target, size);
+    if (variant_.session == nullptr) write_by_itself(target, size);
     else write_by_library(target, size, tally);
     return seconds_since(start);
   }
 
  private:
   void write_by_library(const NewFile& target, std::uint64_t size, Tally& tally) {
-    const File file = require(way_.session->file(target.fd()), name_);
+    const File file = require(variant_.session->file(target.fd()), name_);
     for (std::uint64_t at = 0; at < size; at += kPieceSize) {
       throw_if_interrupted();
       const Outcome outcome = file.write(arena_.data(), std::min(kPieceSize, size - at), static_cast<std::int64_t>(at));
@@ -110,7 +110,7 @@ class Writer {
     if (fsync(target.fd()) != 0) fail_errno(name_, "flush the file");
   }
 
-  const SaveWay way_;
+  const SaveVariant variant_;
   const std::string name_;
   Arena arena_;
   std::vector<std::byte> bounce_;
@@ -127,28 +127,28 @@ void check_room(const std::string& folder) {
 
 // A rate for each way. After each turn `told` is called.
 std::vector<Rate> measure_saves(const ExamineSettings& settings, const Session& session,
-                                const std::vector<SaveWay>& ways, const std::function<void()>& told) {
+                                const std::vector<SaveVariant>& variants, const std::function<void()>& told) {
   const std::string& folder = settings.words[0];
   check_room(folder);
   std::uint64_t most = std::min({settings.save, kTurnMost, room_in(folder) / kRoomPart});
   std::vector<std::unique_ptr<Writer>> writers;
-  std::vector<Rate> rates(ways.size());
+  std::vector<Rate> rates(variants.size());
   std::vector<std::uint64_t> sizes;
-  for (const SaveWay& way : ways) {
-    writers.push_back(std::make_unique<Writer>(way, folder + "/penstock-doctor",
-                                               memory_of(way.session, session, way.from, settings.gpu)));
+  for (const SaveVariant& variant : variants) {
+    writers.push_back(std::make_unique<Writer>(variant, folder + "/penstock-doctor",
+                                               memory_of(variant.session, session, variant.from, settings.gpu)));
     // Warms up, and tells how much fits into a turn.
     Tally ignored;
     writers.back()->prepare(most);
     const std::uint64_t first = std::min(most, kPieceSize);
     const double seconds = writers.back()->write(first, ignored);
     const double fits =
-        static_cast<double>(first) * seconds_each(settings.seconds, ways.size()) / kTurns / std::max(seconds, 1e-6);
+        static_cast<double>(first) * seconds_each(settings.seconds, variants.size()) / kTurns / std::max(seconds, 1e-6);
     sizes.push_back(std::clamp(static_cast<std::uint64_t>(fits) / kPieceSize * kPieceSize, first, most));
     most = std::min(most, 2 * sizes[0]);  // A slow drive is not to be filled with zeros for long.
   }
   for (unsigned turn = 0; turn < kTurns; ++turn) {
-    for (std::size_t i = 0; i < ways.size(); ++i) {
+    for (std::size_t i = 0; i < variants.size(); ++i) {
       Rate& rate = rates[i];
       const double cpu_before = cpu_seconds();
       const double seconds = writers[i]->write(sizes[i], rate.tally);
@@ -191,12 +191,12 @@ void measure(Examination& found, const ExamineSettings& settings, const Session&
   const Session drive = Attempt{.trial = {}, .without = speed_settings()}.open("always");
   std::vector<Session> sessions;
   sessions.reserve(attempts.size());  // Ways point to them.
-  std::vector<SaveWay> ways = {{&session}, {nullptr}};
+  std::vector<SaveVariant> variants = {{&session}, {nullptr}};
   for (const Attempt& each : attempts)
-    ways.push_back({&sessions.emplace_back(each.open()), Into::device, each.is_prepared});
-  if (can_be_direct) ways.push_back({&drive, Into::host, true});
-  const auto tell = [&] { progress.update(0, ++turns / static_cast<double>(ways.size() * kTurns + 1)); };
-  std::vector<Rate> rates = measure_saves(settings, session, ways, tell);
+    variants.push_back({&sessions.emplace_back(each.open()), Into::device, each.is_prepared});
+  if (can_be_direct) variants.push_back({&drive, Into::host, true});
+  const auto tell = [&] { progress.update(0, ++turns / static_cast<double>(variants.size() * kTurns + 1)); };
+  std::vector<Rate> rates = measure_saves(settings, session, variants, tell);
   if (can_be_direct) {
     raise_to(rates.back(), rates[0]);
     found.of_part = paired_ratio(rates.back().turns, rates[0].turns);
@@ -225,7 +225,7 @@ Examination examine_save(const ExamineSettings& settings) {
   find_causes(found);
   const OtherPrograms others;
   measure(found, settings, session);
-  Meter meter(found.survey, session, settings.gpu, settings.seconds);
+  Probe meter(found.survey, session, settings.gpu, settings.seconds);
   if (auto link = meter.measure_link(Into::host)) {
     raise_to(*link, *found.rate("cold"));
     found.stages.push_back({"link", "from the GPU into pinned host memory", *link});

@@ -29,23 +29,23 @@ constexpr const char* kExamples =
     "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage,\n"
     "77 if there is no such GPU.";
 
-struct Wish : ExplainSettings {
+struct Options : ExplainSettings {
   std::vector<std::string> files;
   bool verbose = false;
 };
 
-ExplainSettings of_file(const Wish& wish, const std::string& file) {
-  ExplainSettings one = wish;
+ExplainSettings of_file(const Options& options, const std::string& file) {
+  ExplainSettings one = options;
   one.file = file;
   return one;
 }
 
 // Prints the document of one file; for several, one with a list of them.
-void print_answers_json(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers,
+void print_answers_json(const Options& options, const Session& session, const std::vector<FileAnswer>& answers,
                         const std::vector<StripeNote>& stripes) {
   Json files = Json::array();
   for (const FileAnswer& each : answers) {
-    if (each.failure.empty()) files.push_back(explanation_json(of_file(wish, each.file), session, each.told));
+    if (each.failure.empty()) files.push_back(explanation_json(of_file(options, each.file), session, each.told));
     else files.push_back({{"file", {{"path", each.file}}}, {"error", each.failure}});
   }
   Json objects = Json::array();
@@ -59,18 +59,18 @@ void print_answers_json(const Wish& wish, const Session& session, const std::vec
   else print_json(files.size() == 1 ? files[0] : Json{{"files", files}});
 }
 
-void print_answers_in_full(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers) {
+void print_answers_in_full(const Options& options, const Session& session, const std::vector<FileAnswer>& answers) {
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (i > 0) print("\n");
-    if (answers[i].failure.empty()) print_in_full(of_file(wish, answers[i].file), session, answers[i].told);
+    if (answers[i].failure.empty()) print_in_full(of_file(options, answers[i].file), session, answers[i].told);
     else print("not looked at: {}\n", answers[i].failure);
   }
 }
 
-void print_summary(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers) {
-  print("{}", answers.size() == 1 ? summary_of(wish, answers[0]) : summary_of(wish, answers));
+void print_summary(const Options& options, const Session& session, const std::vector<FileAnswer>& answers) {
+  print("{}", answers.size() == 1 ? summary_of(options, answers[0]) : summary_of(options, answers));
   Page device;
-  if (wish.memory == "device") device.wrap("", device_line(session.raw(), wish.gpu));
+  if (options.memory == "device") device.wrap("", device_line(session.raw(), options.gpu));
   print("{}", device.shown());
 }
 
@@ -89,16 +89,16 @@ std::vector<std::string> with_members(const Session& session, const std::vector<
   return all;
 }
 
-int explain_many(const Wish& wish, const std::vector<std::string>& files) {
+int explain_many(const Options& options, const std::vector<std::string>& files) {
   const Session session = open_session({});
-  if (wish.memory == "device") check_gpu(session.raw(), wish.gpu);
+  if (options.memory == "device") check_gpu(session.raw(), options.gpu);
   std::vector<FileAnswer> answers;
   std::vector<StripeNote> stripes;
   bool all_usable = true;
   for (const std::string& file : with_members(session, files, stripes)) {
     FileAnswer answer{file, "", {}};
     try {
-      answer.told = look_at(of_file(wish, file), session);
+      answer.told = look_at(of_file(options, file), session);
     } catch (const Failure& failure) {
       if (files.size() == 1) throw;
       answer.failure = failure.what();
@@ -106,46 +106,47 @@ int explain_many(const Wish& wish, const std::vector<std::string>& files) {
     all_usable = all_usable && answer.failure.empty() && answer.told.chosen() != nullptr;
     answers.push_back(std::move(answer));
   }
-  if (wish.json) print_answers_json(wish, session, answers, stripes);
+  if (options.json) print_answers_json(options, session, answers, stripes);
   else
     for (const StripeNote& stripe : stripes) print("{}\n", stripe.text());
-  if (wish.json) return all_usable ? kSuccess : kFailed;
-  if (wish.verbose) print_answers_in_full(wish, session, answers);
-  else print_summary(wish, session, answers);
+  if (options.json) return all_usable ? kSuccess : kFailed;
+  if (options.verbose) print_answers_in_full(options, session, answers);
+  else print_summary(options, session, answers);
   return all_usable ? kSuccess : kFailed;
 }
 
-int explain_all(const Wish& wish) {
-  if (wish.root.empty()) return explain_many(wish, files_of(wish.files));
-  return explain_captured(wish, wish.files);
+int explain_all(const Options& options) {
+  if (options.root.empty()) return explain_many(options, files_of(options.files));
+  return explain_captured(options, options.files);
 }
 
 }  // namespace
 
 void add_explain(CommandLine& command) {
-  auto wish = std::make_shared<Wish>();
-  command.option("FILE", wish->files, "Files, block devices, folders with all below them, or striped objects")
+  auto options = std::make_shared<Options>();
+  command.option("FILE", options->files, "Files, block devices, folders with all below them, or striped objects")
       .required();
-  command.flag("-v,--verbose", wish->verbose, "Tell of every path, and all that stands in p2pdma's way");
-  const Option gpu = command.option("--gpu", wish->gpu, "The GPU whose memory takes part").default_shown();
-  const Option memory = command.option("--memory", wish->memory, "Whose memory takes part: a GPU's or the host's")
+  command.flag("-v,--verbose", options->verbose, "Tell of every path, and all that stands in p2pdma's way");
+  const Option gpu = command.option("--gpu", options->gpu, "The GPU whose memory takes part").default_shown();
+  const Option memory = command.option("--memory", options->memory, "Whose memory takes part: a GPU's or the host's")
                             .one_of({"device", "host"})
                             .default_shown();
-  command.flag("--write", wish->is_write, "Explain a write; the file is opened for writing, not changed");
-  const Option direct = command.flag("--direct", wish->direct, "Open the file with O_DIRECT");
-  const Option offset = command.size("--offset", wish->offset, "Where in the file the request begins [0]");
-  const Option size = command.size("--size", wish->size, "Bytes of the request [to the file's end, 16M at most]");
-  Option root =
-      command.option("--root", wish->root, "Read the captured machine in DIR; FILE is a path there").value_name("DIR");
-  command.option("--env", wish->variables, "With --root: as if the program had this variable of Penstock's or cuFile's")
+  command.flag("--write", options->is_write, "Explain a write; the file is opened for writing, not changed");
+  const Option direct = command.flag("--direct", options->direct, "Open the file with O_DIRECT");
+  const Option offset = command.size("--offset", options->offset, "Where in the file the request begins [0]");
+  const Option size = command.size("--size", options->size, "Bytes of the request [to the file's end, 16M at most]");
+  Option root = command.option("--root", options->root, "Read the captured machine in DIR; FILE is a path there")
+                    .value_name("DIR");
+  command
+      .option("--env", options->variables, "With --root: as if the program had this variable of Penstock's or cuFile's")
       .value_name("NAME=VALUE")
       .one_value_each()
       .needs(root);
   // A captured machine tells of every device it had, and no request is planned there.
   for (const Option& option : {gpu, memory, direct, offset, size}) root.excludes(option);
-  command.flag("--json", wish->json, "Print JSON");
+  command.flag("--json", options->json, "Print JSON");
   command.footer(kExamples);
-  command.runs([wish] { return explain_all(*wish); });
+  command.runs([options] { return explain_all(*options); });
 }
 
 }  // namespace penstock::tools

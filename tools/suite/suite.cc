@@ -45,7 +45,7 @@ constexpr const char* kExamples =
     "It writes files named penstock-suite-... into DIR, and removes them, also when it is interrupted.\n"
     "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU, or no --versus in this build.";
 
-struct Wish {
+struct Options {
   std::string folder;
   double scale = 0.002;
   unsigned turns = 3;
@@ -101,59 +101,61 @@ class Files {
   std::vector<std::unique_ptr<Unfinished>> made_;
 };
 
-std::vector<const Workload*> chosen(const Wish& wish) {
+std::vector<const Workload*> chosen(const Options& options) {
   std::vector<const Workload*> some;
   for (const Workload& each : workloads()) {
-    const bool is_named = std::find(wish.only.begin(), wish.only.end(), each.name) != wish.only.end();
-    if (wish.only.empty() || is_named) some.push_back(&each);
+    const bool is_named = std::find(options.only.begin(), options.only.end(), each.name) != options.only.end();
+    if (options.only.empty() || is_named) some.push_back(&each);
   }
   return some;
 }
 
-void check(const Wish& wish, const std::vector<const Workload*>& some) {
+void check(const Options& options, const std::vector<const Workload*>& some) {
   struct stat facts {};
-  if (!(wish.scale > 0 && wish.scale <= 1)) throw Failure("--scale: expected a number above 0, and 1 at most", kUsage);
-  if (wish.turns < 1 || wish.turns > kTurnsMost)
-    throw Failure(fmt::format("--turns {}: expected 1 to {}", wish.turns, kTurnsMost), kUsage);
-  if (!(wish.price >= 0 && wish.price <= 1e6)) throw Failure("--price: expected dollars, 0 to a million", kUsage);
-  if (!(wish.saves >= 0 && wish.saves <= 1e9)) throw Failure("--checkpoints: expected 0 to 10^9", kUsage);
-  if (stat(wish.folder.c_str(), &facts) != 0) fail_errno(wish.folder, "look for the folder");
+  if (!(options.scale > 0 && options.scale <= 1))
+    throw Failure("--scale: expected a number above 0, and 1 at most", kUsage);
+  if (options.turns < 1 || options.turns > kTurnsMost)
+    throw Failure(fmt::format("--turns {}: expected 1 to {}", options.turns, kTurnsMost), kUsage);
+  if (!(options.price >= 0 && options.price <= 1e6)) throw Failure("--price: expected dollars, 0 to a million", kUsage);
+  if (!(options.saves >= 0 && options.saves <= 1e9)) throw Failure("--checkpoints: expected 0 to 10^9", kUsage);
+  if (stat(options.folder.c_str(), &facts) != 0) fail_errno(options.folder, "look for the folder");
   if (!S_ISDIR(facts.st_mode))
-    throw Failure(wish.folder + ": it is no folder; name where files may be written", kUsage);
+    throw Failure(options.folder + ": it is no folder; name where files may be written", kUsage);
   std::uint64_t most = 0;
   double largest = 0;
   for (const Workload* each : some) {
-    most = std::max(most, bytes_at(*each, wish.scale));
+    most = std::max(most, bytes_at(*each, options.scale));
     largest = std::max(largest, each->full_bytes);
   }
-  const std::uint64_t room = room_in(wish.folder);
+  const std::uint64_t room = room_in(options.folder);
   if (static_cast<double>(room) >= kRoom * static_cast<double>(most)) return;
   throw Failure(fmt::format(
       "{}: {} are free, and the largest workload writes {}; take --scale {:.1g} or less, or another "
       "folder",
-      wish.folder, format_size(room), format_size(most), 0.9 * static_cast<double>(room) / kRoom / largest));
+      options.folder, format_size(room), format_size(most), 0.9 * static_cast<double>(room) / kRoom / largest));
 }
 
 class Suite {
  public:
-  Suite(const Wish& wish, const std::vector<const Workload*>& some,
+  Suite(const Options& options, const std::vector<const Workload*>& some,
         const std::vector<std::unique_ptr<SuiteVariant>>& ways)
-      : wish_(wish), ways_(ways) {
+      : options_(options), ways_(ways) {
     for (const Workload* each : some)
-      total_ += static_cast<double>(bytes_at(*each, wish.scale)) * (wish.turns * static_cast<double>(ways.size()) + 1);
+      total_ +=
+          static_cast<double>(bytes_at(*each, options.scale)) * (options.turns * static_cast<double>(ways.size()) + 1);
   }
 
   SuiteRow run(const Workload& workload) {
-    SuiteRow row{&workload, bytes_at(workload, wish_.scale)};
+    SuiteRow row{&workload, bytes_at(workload, options_.scale)};
     for (const auto& way : ways_) row.ways.push_back({way->name(), {}});
-    Files files(wish_.folder, workload, wish_.scale);
+    Files files(options_.folder, workload, options_.scale);
     files.make();
     // Warms up what outlasts a turn, and makes what is to be loaded.
     (void)ways_[0]->move(files.all(), false, workload.threads);
     advance(row.bytes);
     row.cached = workload.is_load ? std::optional(0.0) : std::nullopt;
     const Tally before = *ways_[1]->tally();
-    for (unsigned turn = 0; turn < wish_.turns; ++turn) {
+    for (unsigned turn = 0; turn < options_.turns; ++turn) {
       for (std::size_t i = 0; i < ways_.size(); ++i) take_turn((i + turn) % ways_.size(), files, row);
     }
     row.tally = since(before, *ways_[1]->tally());
@@ -188,54 +190,54 @@ class Suite {
     progress_.update(moved_, static_cast<double>(moved_) / total_);
   }
 
-  const Wish& wish_;
+  const Options& options_;
   const std::vector<std::unique_ptr<SuiteVariant>>& ways_;
   Progress progress_{"suite"};
   std::uint64_t moved_ = 0;
   double total_ = 0;
 };
 
-std::unique_ptr<SuiteVariant> baseline_of(const Wish& wish, const std::vector<const Workload*>& some) {
-  if (wish.versus.empty()) return nullptr;
+std::unique_ptr<SuiteVariant> baseline_of(const Options& options, const std::vector<const Workload*>& some) {
+  if (options.versus.empty()) return nullptr;
   std::uint64_t largest = 0;
   unsigned threads = 1;
   for (const Workload* each : some) {
-    largest = std::max(largest, file_size_at(*each, wish.scale));
+    largest = std::max(largest, file_size_at(*each, options.scale));
     threads = std::max(threads, each->threads);
   }
   const char* device = std::getenv("PENSTOCK_DEVICE");
-  return baseline_variant(wish.versus, device != nullptr && std::string_view(device) == "host", largest, threads);
+  return baseline_variant(options.versus, device != nullptr && std::string_view(device) == "host", largest, threads);
 }
 
-std::string file_system_of(const Wish& wish, const Session& session) {
-  const NewFile file(wish.folder + "/penstock-suite", 0);
-  const File known = require(session.file(file.fd()), wish.folder);
-  return require(known.info(), wish.folder).file_system;
+std::string file_system_of(const Options& options, const Session& session) {
+  const NewFile file(options.folder + "/penstock-suite", 0);
+  const File known = require(session.file(file.fd()), options.folder);
+  return require(known.info(), options.folder).file_system;
 }
 
-int run_suite(const Wish& wish) {
-  const std::vector<const Workload*> some = chosen(wish);
-  check(wish, some);
-  Output output(wish.output, suite_page());
-  std::unique_ptr<SuiteVariant> baseline = baseline_of(wish, some);  // Before this process has threads of a session.
+int run_suite(const Options& options) {
+  const std::vector<const Workload*> some = chosen(options);
+  check(options, some);
+  Output output(options.output, suite_page());
+  std::unique_ptr<SuiteVariant> baseline = baseline_of(options, some);  // Before this process has threads of a session.
   const Session session = open_session({});
-  check_gpu(session.raw(), wish.gpu);
+  check_gpu(session.raw(), options.gpu);
   std::vector<std::unique_ptr<SuiteVariant>> ways;
-  ways.push_back(plain_variant(session, wish.gpu));
-  ways.push_back(penstock_variant(session, wish.gpu));
+  ways.push_back(plain_variant(session, options.gpu));
+  ways.push_back(penstock_variant(session, options.gpu));
   if (baseline != nullptr) ways.push_back(std::move(baseline));
-  SuiteFound found{wish.folder,
-                   file_system_of(wish, session),
-                   device_line(session.raw(), wish.gpu),
-                   device_json(session.raw(), wish.gpu),
-                   session.device(wish.gpu)->stand_in == 0,
-                   wish.scale,
-                   wish.turns,
-                   wish.price,
-                   wish.saves,
+  SuiteFound found{options.folder,
+                   file_system_of(options, session),
+                   device_line(session.raw(), options.gpu),
+                   device_json(session.raw(), options.gpu),
+                   session.device(options.gpu)->stand_in == 0,
+                   options.scale,
+                   options.turns,
+                   options.price,
+                   options.saves,
                    {}};
   {
-    Suite suite(wish, some, ways);
+    Suite suite(options, some, ways);
     for (const Workload* each : some) found.rows.push_back(suite.run(*each));
   }
   output.show(suite_text(found), suite_json(found));
@@ -245,21 +247,21 @@ int run_suite(const Wish& wish) {
 }  // namespace
 
 void add_suite(CommandLine& command) {
-  auto wish = std::make_shared<Wish>();
-  command.option("DIR", wish->folder, "Where files may be written: on the drive that is to be measured").required();
-  command.option("--scale", wish->scale, "Part of the published sizes, above 0 and up to 1").default_shown();
-  command.option("--turns", wish->turns, "How often each way takes its turn").default_shown();
-  command.option("--only", wish->only, "Only this workload; may be given several times")
+  auto options = std::make_shared<Options>();
+  command.option("DIR", options->folder, "Where files may be written: on the drive that is to be measured").required();
+  command.option("--scale", options->scale, "Part of the published sizes, above 0 and up to 1").default_shown();
+  command.option("--turns", options->turns, "How often each way takes its turn").default_shown();
+  command.option("--only", options->only, "Only this workload; may be given several times")
       .one_of(workload_names())
       .one_value_each();
-  command.option("--gpu", wish->gpu, "Of whose memory it is").default_shown();
-  command.option("--versus", wish->versus, "Also with another libcufile.so.0, in processes of its own")
+  command.option("--gpu", options->gpu, "Of whose memory it is").default_shown();
+  command.option("--versus", options->versus, "Also with another libcufile.so.0, in processes of its own")
       .value_name("LIBRARY");
-  command.option("--price", wish->price, "Dollars for a GPU and an hour").default_shown();
-  command.option("--checkpoints", wish->saves, "How many saves the hours and dollars are of").default_shown();
-  add_output_options(command, wish->output);
+  command.option("--price", options->price, "Dollars for a GPU and an hour").default_shown();
+  command.option("--checkpoints", options->saves, "How many saves the hours and dollars are of").default_shown();
+  add_output_options(command, options->output);
   command.footer(kExamples);
-  command.runs([wish] { return run_suite(*wish); });
+  command.runs([options] { return run_suite(*options); });
 }
 
 }  // namespace penstock::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "device/buddies.h"
+#include "device/buddy_allocator.h"
 
 #include <bit>
 
@@ -13,12 +13,12 @@ constexpr std::uint32_t bit(unsigned order) { return std::uint32_t{1} << order; 
 
 }  // namespace
 
-Buddies::Buddies(unsigned order) : order_(order), free_(std::uint64_t{2} << order) {
+BuddyAllocator::BuddyAllocator(unsigned order) : order_(order), free_(std::uint64_t{2} << order) {
   PENSTOCK_INVARIANT(order <= kOrderMax);
   free_[1] = bit(order);
 }
 
-std::optional<std::uint64_t> Buddies::take(unsigned order) {
+std::optional<std::uint64_t> BuddyAllocator::take(unsigned order) {
   if (order > order_ || free_[1] >> order == 0) return std::nullopt;
   const unsigned found = order + static_cast<unsigned>(std::countr_zero(free_[1] >> order));
   std::uint64_t node = 1;
@@ -34,13 +34,13 @@ std::optional<std::uint64_t> Buddies::take(unsigned order) {
   return (node << order) - (std::uint64_t{1} << order_);
 }
 
-void Buddies::give_back(std::uint64_t unit, unsigned order) {
+void BuddyAllocator::give_back(std::uint64_t unit, unsigned order) {
   const std::uint64_t node = (unit + (std::uint64_t{1} << order_)) >> order;
   free_[node] = bit(order);
   update_above(node, order);
 }
 
-void Buddies::update_above(std::uint64_t node, unsigned order) {
+void BuddyAllocator::update_above(std::uint64_t node, unsigned order) {
   for (; node > 1; ++order) {
     node /= 2;
     const std::uint32_t left = free_[2 * node], right = free_[2 * node + 1];

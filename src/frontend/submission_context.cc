@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "frontend/runner.h"
+#include "frontend/submission_context.h"
 
 #include "base/shortage.h"
-#include "engine/look_out.h"
+#include "engine/spin_wait.h"
 #include "frontend/call.h"
 
 namespace penstock::core {
@@ -18,7 +18,7 @@ Going going_of(const Report& report) {
 
 }  // namespace
 
-bool Runner::begin(Job& job, bool may_open) {
+bool SubmissionContext::begin(Job& job, bool may_open) {
   if (job.is_late()) {
     job.time_out();
     return true;
@@ -31,7 +31,7 @@ bool Runner::begin(Job& job, bool may_open) {
   return true;
 }
 
-std::size_t Runner::begin_reads(std::span<Job* const> jobs, bool may_open) {
+std::size_t SubmissionContext::begin_reads(std::span<Job* const> jobs, bool may_open) {
   std::size_t begun = 0;
   while (begun < jobs.size() && !is_blocked() && has_room() && begin(*jobs[begun], may_open)) {
     if (++begun % kLaunched == 0) reap(0);
@@ -40,15 +40,15 @@ std::size_t Runner::begin_reads(std::span<Job* const> jobs, bool may_open) {
   return begun;
 }
 
-bool Runner::has_room() {
+bool SubmissionContext::has_room() {
   const auto has_some = [this] {
     reap(0);
     return room() > 0;
   };
-  return room() > 0 || (looks_ ? look_out(has_some) : has_some());
+  return room() > 0 || (looks_ ? spin_wait(has_some) : has_some());
 }
 
-void Runner::reap(unsigned least) {
+void SubmissionContext::reap(unsigned least) {
   if (is_idle()) return;
   const auto take = [](void* next, const QueueCompletion& one) {
     *(*static_cast<Ended**>(next))++ = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
@@ -59,7 +59,7 @@ void Runner::reap(unsigned least) {
   finish(std::span(ended_).first(count));
 }
 
-bool Runner::open_queue() {
+bool SubmissionContext::open_queue() {
   const auto open = [&] { return Queue::open(session_, kDepth, kQueuedBytesMax); };
   using Opened = Result<std::unique_ptr<Queue>>;
   Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
@@ -68,7 +68,7 @@ bool Runner::open_queue() {
 }
 
 // Neighbours of one owner at once.
-void Runner::finish(std::span<const Ended> ended) {
+void SubmissionContext::finish(std::span<const Ended> ended) {
   if (!ended.empty()) news_ = going_of(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();
@@ -79,12 +79,12 @@ void Runner::finish(std::span<const Ended> ended) {
   }
 }
 
-void Runner::move_now(Job& job) {
+void SubmissionContext::move_now(Job& job) {
   reap(0);
   job.finish(transfer(session_, job.request));
 }
 
-bool Runner::move_together(Job& job) {
+bool SubmissionContext::move_together(Job& job) {
   if (job.request.size <= kQueuedBytesMax) return false;
   reap(0);
   const std::optional<Outcome> outcome = transfer_together(session_, job.request, job.pieces);

@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-class Runner {
+class SubmissionContext {
  public:
   static constexpr unsigned kDepth = 64;
   // Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
@@ -29,7 +29,7 @@ class Runner {
   static bool is_small_read(const Job& job) { return job.request.op == Op::read && !is_large(job); }
 
   // queues: it may have a queue. looks: it looks a little for room.
-  Runner(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
+  SubmissionContext(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
 
   bool is_idle() const { return in_flight_ == 0; }
   // True if its requests in flight come to no end without this thread, or another one.

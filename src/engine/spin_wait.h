@@ -12,7 +12,7 @@ inline constexpr std::chrono::microseconds kLongPatience{100};  // For few threa
 
 // True as soon as `there` says so; false after about so long.
 template <typename There>
-bool look_out(There there, std::chrono::microseconds patience = kPatience) {
+bool spin_wait(There there, std::chrono::microseconds patience = kPatience) {
   constexpr int kLooksToAClock = 16;
   const auto end = std::chrono::steady_clock::now() + patience;
   do {

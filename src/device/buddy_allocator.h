@@ -11,12 +11,12 @@
 
 namespace penstock::core {
 
-class Buddies {
+class BuddyAllocator {
  public:
   static constexpr unsigned kOrderMax = 24;
 
   // Makes a range of 2^order units, all of them free.
-  explicit Buddies(unsigned order);
+  explicit BuddyAllocator(unsigned order);
 
   unsigned order() const { return order_; }
   // The orders that have free parts: bit 0 for one unit, and so on.
