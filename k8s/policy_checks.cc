@@ -94,9 +94,9 @@ void check_one_policy(const Cluster& cluster, Findings& findings) {
     findings.add("second_cluster_policy", *policies[i], place_of(*policies[i], "metadata.name"),
                  {fmt::format("there is a {} already, and the operator ignores a second one", policies[0]->title())});
   }
-  for (const Object* cluster : cluster.of_kind("GPUCluster")) {
+  for (const Object* gpu_cluster : cluster.of_kind("GPUCluster")) {
     if (policies.empty()) continue;
-    findings.add("policy_and_gpu_cluster", *cluster, place_of(*cluster, "kind"),
+    findings.add("policy_and_gpu_cluster", *gpu_cluster, place_of(*gpu_cluster, "kind"),
                  {"a GPUCluster and a ClusterPolicy exclude each other"});
   }
 }
