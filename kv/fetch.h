@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "kv/drive.h"
 #include "kv/format.h"
-#include "kv/outcome.h"
+#include "kv/request.h"
 #include "kv/pace.h"
 
 namespace penstock::kv {

@@ -22,12 +22,6 @@ constexpr std::size_t kHeadersAtOnce = 256;
 
 }  // namespace
 
-// One chunk on its way into its slot.
-struct Store::Put {
-  Request* request;
-  Chunk chunk;
-};
-
 Store::Store(Drive& drive, const StoreSettings& settings)
     : drive_(drive), settings_(settings), index_(settings.bytes, settings.extent_bytes, settings.eviction) {}
 
@@ -87,7 +81,8 @@ Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
   return core::success();
 }
 
-bool Store::reserve(Request& request, Chunk& chunk) {
+bool Store::reserve(Request& request) {
+  Chunk& chunk = request.chunk;
   chunk = {request.key, 0, 0, bytes_of(request.pieces), 0, 0, request.cost};
   const auto gone = [&](const Chunk& other) {
     mutex_.assume_held();
@@ -108,17 +103,17 @@ bool Store::reserve(Request& request, Chunk& chunk) {
 }
 
 // Headers and payloads in any order: no reader looks for them before finish(), nor, after a crash, before a commit.
-void Store::write(std::span<Put> puts) {
+void Store::write(std::span<Request* const> puts) {
   const Pages pages(puts.size());
   std::vector<iovec> headers(puts.size());
   std::vector<Transfer> transfers;
-  std::vector<std::size_t> whose;
+  std::vector<Request*> whose;
   std::vector<std::span<const iovec>> payloads;
-  for (const Put& put : puts) payloads.push_back(put.request->pieces);
+  for (const Request* put : puts) payloads.push_back(put->pieces);
   const Result<std::vector<std::uint32_t>> crcs = checksums(drive_, payloads);
   for (std::size_t i = 0; i < puts.size(); ++i) {
-    Request& request = *puts[i].request;
-    Chunk& chunk = puts[i].chunk;
+    Request& request = *puts[i];
+    Chunk& chunk = request.chunk;
     request.outcome = crcs.ok() ? Outcome::done : Outcome::failed;
     request.status = crcs.status();
     if (!crcs.ok()) continue;
@@ -131,43 +126,41 @@ void Store::write(std::span<Put> puts) {
     headers[i] = {pages[i].data(), kHeaderBytes};
     transfers.push_back({true, chunk.slot, {&headers[i], 1}});
     transfers.push_back({true, chunk.slot + kHeaderBytes, request.pieces});
-    whose.insert(whose.end(), 2, i);
+    whose.insert(whose.end(), 2, &request);
   }
   drive_.transfer(transfers);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    Request& request = *puts[whose[i]].request;
+    Request& request = *whose[i];
     if (transfers[i].status.ok() && transfers[i].moved == bytes_of(transfers[i].pieces)) continue;
     request.outcome = Outcome::failed;
     request.status = transfers[i].status.ok() ? core::os_failure(EIO, "write the chunk") : transfers[i].status;
   }
 }
 
-void Store::finish(const Put& put) {
-  const Request& request = *put.request;
-  if (request.outcome != Outcome::done) return index_.remove(request.key);
-  Entry& entry = *index_.find(request.key);
+void Store::finish(const Request& put) {
+  if (put.outcome != Outcome::done) return index_.remove(put.key);
+  Entry& entry = *index_.find(put.key);
   index_.update(entry, [&](Entry& changed) {
     changed.chunk = put.chunk;
     changed.is_ready = true;
-    changed.pins = request.is_pinned ? 1 : 0;
+    changed.pins = put.is_pinned ? 1 : 0;
   });
   records_.push_back({RecordKind::put, put.chunk});
   counts_.put_bytes += put.chunk.bytes;
 }
 
 void Store::put(std::span<Request> requests) {
-  std::vector<Put> puts;
+  std::vector<Request*> puts;
   puts.reserve(requests.size());
   {
     const MutexLock lock(mutex_);
     for (Request& request : requests) {
-      Chunk chunk;
-      if (reserve(request, chunk)) puts.push_back({&request, chunk});
+      if (reserve(request)) puts.push_back(&request);
     }
   }
   write(puts);
   const MutexLock lock(mutex_);
-  for (const Put& put : puts) finish(put);
+  for (const Request* put : puts) finish(*put);
   for (const Request& request : requests) ++counts_.puts[static_cast<unsigned>(request.outcome)];
 }
 

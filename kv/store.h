@@ -25,20 +25,9 @@
 #include "kv/fetch.h"
 #include "kv/format.h"
 #include "kv/index.h"
-#include "kv/outcome.h"
+#include "kv/request.h"
 
 namespace penstock::kv {
-
-struct Request {
-  Name key{};
-  std::span<const iovec> pieces;  // Host or device memory: the payload, one piece behind the other.
-  float cost = 0;                 // put: seconds that making it anew takes; a cost that is no such number counts as 0.
-  Outcome outcome = Outcome::miss;
-  core::Status status{};
-  bool is_pinned = false;  // put: from the moment on that it is there, until unpin().
-  // put: the payload's checksum, where it is known. A payload with another one is damaged, and is not written.
-  std::optional<std::uint32_t> crc{};
-};
 
 struct Counts {
   std::uint64_t puts[kOutcomes] = {}, gets[kOutcomes] = {};
@@ -120,15 +109,13 @@ class Store {
   State state() const EXCLUDES(mutex_);
 
  private:
-  struct Put;
-
   Store(Drive& drive, const StoreSettings& settings);
   core::Status load() NO_THREAD_SAFETY_ANALYSIS;
   core::Status drop_mismatches(std::vector<Chunk>& chunks);
   core::Status rewrite_journal(bool is_closed) REQUIRES(commit_mutex_) EXCLUDES(mutex_);
-  bool reserve(Request& request, Chunk& chunk) REQUIRES(mutex_);
-  void write(std::span<Put> puts) EXCLUDES(mutex_);
-  void finish(const Put& put) REQUIRES(mutex_);
+  bool reserve(Request& request) REQUIRES(mutex_);
+  void write(std::span<Request* const> puts) EXCLUDES(mutex_);
+  void finish(const Request& put) REQUIRES(mutex_);
   void finish(Request& request, const Fetch& fetch) REQUIRES(mutex_);
   // The end of a use of the chunk, which is an entry still, or was erased meanwhile: then null.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);

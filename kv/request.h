@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The outcome of a request to a store.
+// A request to a store, and its outcome.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/status.h"
+#include "kv/format.h"
 
 namespace penstock::kv {
 
@@ -20,5 +27,17 @@ enum class Outcome : std::uint8_t {
   late = 8      // get: it was not there in time. Never from a store, but from a caller that waits for one.
 };
 constexpr unsigned kOutcomes = 9;
+
+struct Request {
+  Name key{};
+  std::span<const iovec> pieces;  // Host or device memory: the payload, one piece behind the other.
+  float cost = 0;                 // put: seconds that making it anew takes; a cost that is no such number counts as 0.
+  Outcome outcome = Outcome::miss;
+  core::Status status{};
+  bool is_pinned = false;  // put: from the moment on that it is there, until unpin().
+  // put: the payload's checksum, where it is known. A payload with another one is damaged, and is not written.
+  std::optional<std::uint32_t> crc{};
+  Chunk chunk{};  // The store's own: the slot that it has found for the request.
+};
 
 }  // namespace penstock::kv
