@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "kv/fetch.h"
 #include "kv/store.h"
 
 namespace penstock::kv {

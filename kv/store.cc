@@ -23,7 +23,8 @@ constexpr std::size_t kHeadersAtOnce = 256;
 }  // namespace
 
 Store::Store(Drive& drive, const StoreSettings& settings)
-    : drive_(drive), settings_(settings), index_(settings.bytes, settings.extent_bytes, settings.eviction) {}
+    : Reader(drive, settings.name), settings_(settings),
+      index_(settings.bytes, settings.extent_bytes, settings.eviction) {}
 
 Result<std::unique_ptr<Store>> Store::open(Drive& drive, const StoreSettings& settings) {
   if (settings.extent_bytes <= kHeaderBytes || settings.extent_bytes % kSlotAlign != 0 ||
@@ -40,7 +41,7 @@ Result<std::unique_ptr<Store>> Store::open(Drive& drive, const StoreSettings& se
 Status Store::load() {
   Result<Drive::Journal> read = drive_.read_journal(0);
   if (!read.ok()) return read.status();
-  Replay replay(settings_.name);
+  Replay replay(name_);
   replay.add(read->bytes);
   generation_ = replay.generation();
   std::vector<Chunk> chunks = replay.chunks();
@@ -74,7 +75,7 @@ Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
     drive_.transfer(transfers);
     for (std::size_t i = 0; i < count; ++i) {
       const bool is_whole = transfers[i].status.ok() && transfers[i].moved == kHeaderBytes;
-      if (is_whole && is_header_of(chunks[first + i], settings_.name, pages[i])) right.push_back(chunks[first + i]);
+      if (is_whole && is_header_of(chunks[first + i], name_, pages[i])) right.push_back(chunks[first + i]);
     }
   }
   chunks = std::move(right);
@@ -122,7 +123,7 @@ void Store::write(std::span<Request* const> puts) {
       request.outcome = Outcome::damaged;
       continue;
     }
-    encode_header(chunk, settings_.name, pages[i]);
+    encode_header(chunk, name_, pages[i]);
     headers[i] = {pages[i].data(), kHeaderBytes};
     transfers.push_back({true, chunk.slot, {&headers[i], 1}});
     transfers.push_back({true, chunk.slot + kHeaderBytes, request.pieces});
@@ -164,36 +165,20 @@ void Store::put(std::span<Request> requests) {
   for (const Request& request : requests) ++counts_.puts[static_cast<unsigned>(request.outcome)];
 }
 
-void Store::get(std::span<Request> requests) {
-  std::vector<Fetch> fetches;
-  std::vector<Request*> whose;
-  {
-    const MutexLock lock(mutex_);
-    for (Request& request : requests) {
-      Entry* const entry = index_.find(request.key);
-      request.outcome = Outcome::miss;
-      if (entry == nullptr || !entry->is_ready) continue;
-      request.outcome = Outcome::unlike;
-      if (entry->chunk.bytes != bytes_of(request.pieces)) continue;
-      index_.update(*entry, [](Entry& used) { ++used.users; });
-      fetches.push_back({entry->chunk, request.pieces});
-      whose.push_back(&request);
-    }
-  }
-  fetch(drive_, settings_.name, fetches, &pace_);
-  const MutexLock lock(mutex_);
-  for (std::size_t i = 0; i < fetches.size(); ++i) finish(*whose[i], fetches[i]);
-  for (const Request& request : requests) ++counts_.gets[static_cast<unsigned>(request.outcome)];
+const Chunk* Store::find(const Name& key) const {
+  const Entry* const entry = index_.find(key);
+  return entry != nullptr && entry->is_ready ? &entry->chunk : nullptr;
 }
 
-void Store::finish(Request& request, const Fetch& fetch) {
-  request.outcome = fetch.outcome;
-  request.status = fetch.status;
-  if (fetch.outcome == Outcome::done) counts_.get_bytes += fetch.chunk.bytes;
-  Entry* const entry = leave(fetch.chunk);
+void Store::begin_get(const Chunk& chunk) {
+  index_.update(*index_.find(chunk.key), [](Entry& used) { ++used.users; });
+}
+
+void Store::end_get(Request& request) {
+  Entry* const entry = leave(request.chunk);
   if (entry == nullptr) return;
-  if (fetch.outcome == Outcome::done) index_.touch(*entry);
-  else if (fetch.outcome == Outcome::damaged) evict(*entry);
+  if (request.outcome == Outcome::done) index_.touch(*entry);
+  else if (request.outcome == Outcome::damaged) evict(*entry);
 }
 
 Entry* Store::leave(const Chunk& chunk) {
@@ -219,7 +204,7 @@ std::optional<Store::Loan> Store::lend(const Name& key) {
   const MutexLock lock(mutex_);
   Entry* const entry = index_.find(key);
   if (entry == nullptr || !entry->is_ready) return std::nullopt;
-  index_.update(*entry, [](Entry& used) { ++used.users; });
+  begin_get(entry->chunk);
   return Loan(this, entry->chunk);
 }
 
@@ -237,24 +222,6 @@ void Store::evict(Entry& entry) {
   if (entry.users == 0) return index_.remove(chunk.key);
   tombstones_[chunk.slot] = entry.users;
   index_.hide(chunk.key);
-}
-
-bool Store::contains(const Name& key) const {
-  const MutexLock lock(mutex_);
-  const Entry* const entry = index_.find(key);
-  return entry != nullptr && entry->is_ready;
-}
-
-std::uint64_t Store::size_of(const Name& key) const {
-  const MutexLock lock(mutex_);
-  const Entry* const entry = index_.find(key);
-  return entry != nullptr && entry->is_ready ? entry->chunk.bytes : 0;
-}
-
-std::optional<double> Store::seconds_to_get(std::span<const Name> keys) const {
-  std::uint64_t bytes = 0;
-  for (const Name& key : keys) bytes += size_of(key);
-  return bytes == 0 ? 0 : pace_.seconds(bytes);
 }
 
 bool Store::erase(const Name& key) {
@@ -318,7 +285,7 @@ Status Store::rewrite_journal(bool is_closed) {
   std::vector<Entry> entries;
   std::vector<std::uint64_t> later;
   const auto now = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-  std::vector<Record> records = {{RecordKind::store, {settings_.name, now, settings_.extent_bytes, settings_.bytes}}};
+  std::vector<Record> records = {{RecordKind::store, {name_, now, settings_.extent_bytes, settings_.bytes}}};
   {
     const MutexLock lock(mutex_);
     entries = index_.entries();
@@ -333,7 +300,7 @@ Status Store::rewrite_journal(bool is_closed) {
     if (!entry.is_ready || std::binary_search(later.begin(), later.end(), entry.chunk.generation)) continue;
     records.push_back({RecordKind::put, entry.chunk});
   }
-  if (is_closed) records.push_back({RecordKind::closed, {settings_.name}});
+  if (is_closed) records.push_back({RecordKind::closed, {name_}});
   const std::vector<std::byte> bytes = encode(records);
   const Status status = drive_.replace_journal(bytes);
   if (status.ok()) journal_bytes_ = bytes.size();

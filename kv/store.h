@@ -22,19 +22,11 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "kv/drive.h"
-#include "kv/fetch.h"
 #include "kv/format.h"
 #include "kv/index.h"
-#include "kv/request.h"
+#include "kv/reader.h"
 
 namespace penstock::kv {
-
-struct Counts {
-  std::uint64_t puts[kOutcomes] = {}, gets[kOutcomes] = {};
-  std::uint64_t put_bytes = 0, get_bytes = 0;
-  std::uint64_t evicted = 0;
-  std::uint64_t commits = 0;
-};
 
 struct State {
   Counts counts;
@@ -52,7 +44,7 @@ struct StoreSettings {
   Eviction eviction = Eviction::recent_use;
 };
 
-class Store {
+class Store final : public Reader {
  public:
   // A chunk where it lies, in a store whose slab is in memory. No other chunk gets its slot before this goes, also if
   // it is erased meanwhile.
@@ -79,20 +71,11 @@ class Store {
 
   // Takes up what the journal tells, and writes it anew. The drive outlives the store, and has no other writer.
   static core::Result<std::unique_ptr<Store>> open(Drive& drive, const StoreSettings& settings);
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
 
-  void put(std::span<Request> requests);
-  void get(std::span<Request> requests);
+  void put(std::span<Request> requests) EXCLUDES(mutex_);
 
-  bool contains(const Name& key) const EXCLUDES(mutex_);
   // Counts as a get: the chunk goes later. False if there is no such chunk.
   bool touch(const Name& key) EXCLUDES(mutex_);
-  // The payload's bytes; 0 where there is none.
-  std::uint64_t size_of(const Name& key) const EXCLUDES(mutex_);
-  // How long a get of these will take, by the times of recent gets; nothing as long as none was measured. Chunks that
-  // are not there take no time.
-  std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);
   bool erase(const Name& key) EXCLUDES(mutex_);
   // A pinned chunk does not make room for others. It takes one unpin() for each pin(). False if there is no such chunk.
   bool pin(const Name& key) EXCLUDES(mutex_);
@@ -113,25 +96,22 @@ class Store {
   core::Status load() NO_THREAD_SAFETY_ANALYSIS;
   core::Status drop_mismatches(std::vector<Chunk>& chunks);
   core::Status rewrite_journal(bool is_closed) REQUIRES(commit_mutex_) EXCLUDES(mutex_);
+  const Chunk* find(const Name& key) const override REQUIRES(mutex_);
+  void begin_get(const Chunk& chunk) override REQUIRES(mutex_);
+  void end_get(Request& request) override REQUIRES(mutex_);
   bool reserve(Request& request) REQUIRES(mutex_);
   void write(std::span<Request* const> puts) EXCLUDES(mutex_);
   void finish(const Request& put) REQUIRES(mutex_);
-  void finish(Request& request, const Fetch& fetch) REQUIRES(mutex_);
   // The end of a use of the chunk, which is an entry still, or was erased meanwhile: then null.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
   void take_back(const Loan& loan) noexcept EXCLUDES(mutex_);
   void evict(Entry& entry) REQUIRES(mutex_);
 
-  Drive& drive_;
   const StoreSettings settings_;
-  Pace pace_;
-
-  mutable core::Mutex mutex_;
   Index index_ GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, std::uint32_t> tombstones_ GUARDED_BY(mutex_);  // By slot: how many use it.
   std::vector<Record> records_ GUARDED_BY(mutex_);  // Records that the journal does not have yet, in order.
   std::uint64_t generation_ GUARDED_BY(mutex_) = 0;
-  Counts counts_ GUARDED_BY(mutex_);
   std::uint64_t dropped_at_start_ = 0;
 
   core::Mutex commit_mutex_;

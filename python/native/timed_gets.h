@@ -13,7 +13,7 @@
 #include <span>
 #include <thread>
 
-#include "kv/fetch.h"
+#include "kv/reader.h"
 #include "kv/store.h"
 
 namespace penstock::python {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "kv/fetch.h"
+#include "kv/reader.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
 

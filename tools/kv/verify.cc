@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "kv/fetch.h"
+#include "kv/reader.h"
 #include "tools/common/command_line.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
@@ -78,10 +78,15 @@ class Verifier {
  private:
   void look(std::span<const kv::Chunk> chunks) {
     for_each_batch(verified_.store.folder, chunks, [&](std::span<const ReadChunk> batch) {
-      std::vector<kv::Fetch> fetches;
-      for (const ReadChunk& one : batch) fetches.push_back({*one.chunk, {&one.memory, 1}});
-      kv::fetch(*drive_, verified_.store.name, fetches);
-      for (const kv::Fetch& one : fetches) {
+      std::vector<kv::Request> requests(batch.size());
+      std::vector<kv::Request*> all;
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        requests[i].pieces = {&batch[i].memory, 1};
+        requests[i].chunk = *batch[i].chunk;
+        all.push_back(&requests[i]);
+      }
+      kv::read_chunks(*drive_, verified_.store.name, all);
+      for (const kv::Request& one : requests) {
         if (one.outcome == kv::Outcome::done) continue;
         if (one.outcome == kv::Outcome::damaged && has_another(one.chunk)) ++verified_.replaced;
         else verified_.suspects.push_back({one.chunk, one.status});
