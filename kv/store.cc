@@ -165,6 +165,11 @@ void Store::put(std::span<Request> requests) {
   for (const Request& request : requests) ++counts_.puts[static_cast<unsigned>(request.outcome)];
 }
 
+Entry* Store::ready_entry(const Name& key) {
+  Entry* const entry = index_.find(key);
+  return entry != nullptr && entry->is_ready ? entry : nullptr;
+}
+
 const Chunk* Store::find(const Name& key) const {
   const Entry* const entry = index_.find(key);
   return entry != nullptr && entry->is_ready ? &entry->chunk : nullptr;
@@ -202,8 +207,8 @@ std::span<const std::byte> Store::Loan::payload() const {
 std::optional<Store::Loan> Store::lend(const Name& key) {
   PENSTOCK_INVARIANT(!drive_.in_memory().empty());
   const MutexLock lock(mutex_);
-  Entry* const entry = index_.find(key);
-  if (entry == nullptr || !entry->is_ready) return std::nullopt;
+  const Entry* const entry = ready_entry(key);
+  if (entry == nullptr) return std::nullopt;
   begin_get(entry->chunk);
   return Loan(this, entry->chunk);
 }
@@ -226,24 +231,24 @@ void Store::evict(Entry& entry) {
 
 bool Store::erase(const Name& key) {
   const MutexLock lock(mutex_);
-  Entry* const entry = index_.find(key);
-  if (entry == nullptr || !entry->is_ready) return false;
+  Entry* const entry = ready_entry(key);
+  if (entry == nullptr) return false;
   evict(*entry);
   return true;
 }
 
 bool Store::touch(const Name& key) {
   const MutexLock lock(mutex_);
-  Entry* const entry = index_.find(key);
-  if (entry == nullptr || !entry->is_ready) return false;
+  Entry* const entry = ready_entry(key);
+  if (entry == nullptr) return false;
   index_.touch(*entry);
   return true;
 }
 
 bool Store::pin(const Name& key) {
   const MutexLock lock(mutex_);
-  Entry* const entry = index_.find(key);
-  if (entry == nullptr || !entry->is_ready) return false;
+  Entry* const entry = ready_entry(key);
+  if (entry == nullptr) return false;
   index_.update(*entry, [](Entry& pinned) { ++pinned.pins; });
   return true;
 }
