@@ -6,6 +6,21 @@
 
 namespace penstock::kv {
 
+penstock_request slab_request(penstock_op op, std::uint64_t offset, std::span<const iovec> pieces) {
+  penstock_request request{};
+  request.struct_size = sizeof request;
+  request.op = op;
+  request.file_offset = static_cast<std::int64_t>(offset);
+  if (pieces.size() == 1) {
+    request.base = pieces[0].iov_base;
+    request.size = pieces[0].iov_len;
+  } else {
+    request.vectors = pieces.data();
+    request.vector_count = static_cast<std::uint32_t>(pieces.size());
+  }
+  return request;
+}
+
 std::uint64_t bytes_of(std::span<const iovec> pieces) {
   std::uint64_t bytes = 0;
   for (const iovec& piece : pieces) bytes += piece.iov_len;

@@ -12,18 +12,19 @@
 #include <vector>
 
 #include "base/status.h"
+#include "penstock/penstock.h"
 
 namespace penstock::kv {
 
-// One range of the slab and the pieces of host or device memory that it is read into or written from.
-struct Transfer {
-  bool is_write = false;
-  std::uint64_t offset = 0;
-  std::span<const iovec> pieces;
+// The outcome of a request to a drive.
+struct Moved {
   core::Status status{};
-  std::uint64_t moved = 0;  // Bytes, from the first on.
+  std::uint64_t bytes = 0;  // From the first on.
 };
 
+// A request for a range of the slab that is read into, or written from, pieces of host or device memory. Its file is
+// left to the drive; the pieces are not copied.
+penstock_request slab_request(penstock_op op, std::uint64_t offset, std::span<const iovec> pieces);
 std::uint64_t bytes_of(std::span<const iovec> pieces);
 
 class Drive {
@@ -36,8 +37,9 @@ class Drive {
 
   virtual ~Drive() = default;
 
-  // Moves bytes of the slab, in any order and many at once; returns when all have ended. Any thread.
-  virtual void transfer(std::span<Transfer> transfers) = 0;
+  // Carries out requests for ranges of the slab, none of them empty, in any order and many at once. Returns when all
+  // have ended, with the outcome of each. Sets their files and cookies. Any thread.
+  virtual std::vector<Moved> transfer(std::span<penstock_request> requests) = 0;
   // Returns when all earlier writes to the slab are durable.
   virtual core::Status sync() = 0;
   // Makes the checksum of each piece; `sums` has one for each.

@@ -37,14 +37,23 @@ class FakeDrive final : public Drive {
   std::function<void()> before_write;  // Called once, like the next.
   std::function<void()> before_read;   // Called once: does what others do while a thread waits for the drive.
 
-  void transfer(std::span<Transfer> transfers) override {
-    if (before_read && !transfers.empty() && !transfers[0].is_write) std::exchange(before_read, nullptr)();
-    if (before_write && !transfers.empty() && transfers[0].is_write) std::exchange(before_write, nullptr)();
-    for (const Transfer& one : transfers) (one.is_write ? done.written_bytes : done.read_bytes) += bytes_of(one.pieces);
-    std::vector<std::size_t> order(transfers.size());
+  std::vector<Moved> transfer(std::span<penstock_request> requests) override {
+    const auto is_write = [](const penstock_request& one) { return one.op == PENSTOCK_WRITE; };
+    if (before_read && !requests.empty() && !is_write(requests[0])) std::exchange(before_read, nullptr)();
+    if (before_write && !requests.empty() && is_write(requests[0])) std::exchange(before_write, nullptr)();
+    for (const penstock_request& one : requests) {
+      (is_write(one) ? done.written_bytes : done.read_bytes) += bytes_of(pieces_of(one));
+    }
+    std::vector<std::size_t> order(requests.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
-    for (const std::size_t i : order) transfers[i].is_write ? write(transfers[i]) : read(transfers[i]);
+    std::vector<Moved> moved(requests.size());
+    for (const std::size_t i : order) {
+      const auto pieces = pieces_of(requests[i]);
+      const auto offset = static_cast<std::uint64_t>(requests[i].file_offset);
+      is_write(requests[i]) ? write(offset, pieces, moved[i]) : read(offset, pieces, moved[i]);
+    }
+    return moved;
   }
   core::Status sync() override {
     const bool fails = happens(faults.sync);
@@ -95,32 +104,36 @@ class FakeDrive final : public Drive {
   bool happens(double share) { return share > 0 && std::uniform_real_distribution(0.0, 1.0)(random_) < share; }
 
  private:
-  void write(Transfer& transfer) {
-    const std::uint64_t bytes = bytes_of(transfer.pieces);
-    ASSERT_LE(transfer.offset + bytes, slab_.size()) << "beyond the capacity";
+  static std::vector<iovec> pieces_of(const penstock_request& request) {
+    if (request.vectors == nullptr) return {{request.base, request.size}};
+    return {request.vectors, request.vectors + request.vector_count};
+  }
+  void write(std::uint64_t offset, std::span<const iovec> pieces, Moved& moved) {
+    const std::uint64_t bytes = bytes_of(pieces);
+    ASSERT_LE(offset + bytes, slab_.size()) << "beyond the capacity";
     const bool fails = happens(faults.write);
-    std::uint64_t left = fails ? random_() % (bytes + 1) : bytes, at = transfer.offset;
-    for (const iovec& piece : transfer.pieces) {
+    std::uint64_t left = fails ? random_() % (bytes + 1) : bytes, at = offset;
+    for (const iovec& piece : pieces) {
       const std::uint64_t count = std::min<std::uint64_t>(left, piece.iov_len);
       keep_old(at, count);
       if (count > 0) std::memcpy(slab_.data() + at, piece.iov_base, count);
       left -= count, at += count;
     }
-    transfer.moved = at - transfer.offset;
-    if (fails && happens(0.5)) transfer.status = core::os_failure(EIO, "write");
+    moved.bytes = at - offset;
+    if (fails && happens(0.5)) moved.status = core::os_failure(EIO, "write");
   }
-  void read(Transfer& transfer) {
+  void read(std::uint64_t offset, std::span<const iovec> pieces, Moved& moved) {
     const bool fails = happens(faults.read);
-    std::uint64_t at = transfer.offset;
-    for (const iovec& piece : transfer.pieces) {
+    std::uint64_t at = offset;
+    for (const iovec& piece : pieces) {
       ASSERT_LE(at + piece.iov_len, slab_.size());
       if (piece.iov_len > 0) std::memcpy(piece.iov_base, slab_.data() + at, piece.iov_len);
       at += piece.iov_len;
     }
-    transfer.moved = fails ? random_() % (at - transfer.offset + 1) : at - transfer.offset;
-    if (fails && happens(0.5)) transfer.status = core::os_failure(EIO, "read");
-    if (happens(faults.rot) && at > transfer.offset) {
-      const iovec& piece = transfer.pieces[random_() % transfer.pieces.size()];
+    moved.bytes = fails ? random_() % (at - offset + 1) : at - offset;
+    if (fails && happens(0.5)) moved.status = core::os_failure(EIO, "read");
+    if (happens(faults.rot) && at > offset) {
+      const iovec& piece = pieces[random_() % pieces.size()];
       if (piece.iov_len > 0) static_cast<std::byte*>(piece.iov_base)[random_() % piece.iov_len] ^= std::byte{4};
     }
   }

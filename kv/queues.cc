@@ -41,8 +41,21 @@ core::Result<penstock_queue*> Queues::take() {
   return queue;
 }
 
+void Queues::run_here(std::span<const penstock_request> requests, const Ended& ended) const {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    penstock_report report{};
+    report.struct_size = sizeof report;
+    const penstock_status status = library_.transfer(&requests[i], &report);
+    ended(i, status, report);
+  }
+}
+
 // Submits as many as the queue takes, and the others as these end.
-core::Status Queues::run(std::span<penstock_request> requests, const Ended& ended) {
+core::Status Queues::run(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most) {
+  if (requests.size() <= by_caller_most || requests.empty()) {
+    run_here(requests, ended);
+    return core::success();
+  }
   const core::Result<penstock_queue*> queue = take();
   if (!queue.ok()) return queue.status();
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].cookie = i;

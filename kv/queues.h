@@ -39,10 +39,13 @@ class Queues {
   Queues& operator=(const Queues&) = delete;
 
   // Tells of each request when it has ended, in any order, and returns when all have. Sets their cookies. Fails where
-  // no queue can be had; then none has begun. Any thread.
-  core::Status run(std::span<penstock_request> requests, const Ended& ended) EXCLUDES(mutex_);
+  // no queue can be had; then none has begun. Up to by_caller_most of them are moved by the calling thread, one after
+  // the other, without a queue. Any thread.
+  core::Status run(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most = 0)
+      EXCLUDES(mutex_);
 
  private:
+  void run_here(std::span<const penstock_request> requests, const Ended& ended) const;
   core::Result<penstock_queue*> take() EXCLUDES(mutex_);
 
   const Library library_;

@@ -11,10 +11,10 @@ namespace penstock::kv {
 namespace {
 
 // Tells how a chunk arrived, but for its checksum: done, if that is the right one.
-Outcome arrival(const Name& store, const Request& one, std::span<const std::byte> page, const Transfer& header,
-                const Transfer& payload) {
+Outcome arrival(const Name& store, const Request& one, std::span<const std::byte> page, const Moved& header,
+                const Moved& payload) {
   if (!one.status.ok()) return Outcome::failed;
-  const bool is_whole = header.moved == kHeaderBytes && payload.moved == one.chunk.bytes;
+  const bool is_whole = header.bytes == kHeaderBytes && payload.bytes == one.chunk.bytes;
   return is_whole && is_header_of(one.chunk, store, page) ? Outcome::done : Outcome::damaged;
 }
 
@@ -42,21 +42,26 @@ Pages::Pages(std::size_t count)
   if (memory_ == nullptr) throw std::bad_alloc();
 }
 
+void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std::span<const iovec> payload,
+                   std::vector<penstock_request>& transfers) {
+  transfers.push_back(slab_request(op, chunk.slot, {&header, 1}));
+  if (chunk.bytes > 0) transfers.push_back(slab_request(op, chunk.slot + kHeaderBytes, payload));
+}
+
 void read_chunks(Drive& drive, const Name& store, std::span<Request* const> requests) {
   const Pages pages(requests.size());
   std::vector<iovec> headers(requests.size());
-  std::vector<Transfer> transfers;
+  std::vector<penstock_request> transfers;
   transfers.reserve(2 * requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Chunk& chunk = requests[i]->chunk;
     headers[i] = {pages[i].data(), kHeaderBytes};
-    transfers.push_back({false, chunk.slot, {&headers[i], 1}});
-    transfers.push_back({false, chunk.slot + kHeaderBytes, requests[i]->pieces});
+    add_transfers(PENSTOCK_READ, requests[i]->chunk, headers[i], requests[i]->pieces, transfers);
   }
-  drive.transfer(transfers);
+  const std::vector<Moved> moved = drive.transfer(transfers);
+  auto next = moved.begin();
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Transfer &header = transfers[2 * i], &payload = transfers[2 * i + 1];
     Request& one = *requests[i];
+    const Moved header = *next++, payload = one.chunk.bytes > 0 ? *next++ : Moved{};
     one.status = header.status.ok() ? payload.status : header.status;
     one.outcome = arrival(store, one, pages[i], header, payload);
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/mutex.h"
 #include "kv/drive.h"
@@ -30,6 +31,10 @@ class Pages {
   };
   std::unique_ptr<std::byte[], Free> memory_;
 };
+
+// Adds requests to a drive for a chunk's header and, where it is not empty, its payload.
+void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std::span<const iovec> payload,
+                   std::vector<penstock_request>& transfers);
 
 // Reads the requests' chunks, all at once, into as many bytes as each has. The outcome is done, damaged or failed; in
 // the last two the memory may have anything in it.

@@ -100,62 +100,26 @@ SessionDrive::~SessionDrive() {
   if (!in_memory_.empty()) munmap(const_cast<std::byte*>(in_memory_.data()), in_memory_.size());
 }
 
-void SessionDrive::finish(Transfer& transfer, const penstock_status& status, const penstock_report& report) {
-  transfer.status = status_of(status);
-  transfer.moved = report.bytes;
-  const core::MutexLock lock(mutex_);
-  for (std::size_t i = 0; i < std::size(bytes_by_path_); ++i) bytes_by_path_[i] += report.bytes_by_path[i];
-}
-
 std::vector<std::uint64_t> SessionDrive::bytes_by_path() const {
   const core::MutexLock lock(mutex_);
   return {std::begin(bytes_by_path_), std::end(bytes_by_path_)};
 }
 
-namespace {
-
-penstock_request request_of(const Transfer& transfer, penstock_file* slab) {
-  penstock_request request{};
-  request.struct_size = sizeof request;
-  request.op = transfer.is_write ? PENSTOCK_WRITE : PENSTOCK_READ;
-  request.file = slab;
-  request.file_offset = static_cast<std::int64_t>(transfer.offset);
-  if (transfer.pieces.size() == 1) {
-    request.base = transfer.pieces[0].iov_base;
-    request.size = transfer.pieces[0].iov_len;
-  } else {
-    request.vectors = transfer.pieces.data();
-    request.vector_count = static_cast<std::uint32_t>(transfer.pieces.size());
-  }
-  return request;
-}
-
-}  // namespace
-
-void SessionDrive::transfer(std::span<Transfer> transfers) {
-  std::vector<penstock_request> requests;
-  std::vector<Transfer*> whose;
-  for (Transfer& one : transfers) {
-    if (bytes_of(one.pieces) == 0) continue;
-    requests.push_back(request_of(one, slab_));
-    whose.push_back(&one);
-  }
-  if (requests.empty()) return;
-  // A copy is over before another thread would have begun it.
-  if (role_ == Role::memory && requests.size() <= kByCallerMost) {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      penstock_report report{};
-      report.struct_size = sizeof report;
-      const penstock_status status = library_.transfer(&requests[i], &report);
-      finish(*whose[i], status, report);
-    }
-    return;
-  }
-  const Status status = queues_.run(requests, [&](std::size_t i, const auto& ended, const penstock_report& report) {
-    finish(*whose[i], ended, report);
-  });
-  if (status.ok()) return;
-  for (Transfer* one : whose) one->status = status;
+std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) {
+  std::vector<Moved> moved(requests.size());
+  for (penstock_request& one : requests) one.file = slab_;
+  const auto ended = [&](std::size_t i, const penstock_status& status, const penstock_report& report) {
+    moved[i] = {status_of(status), report.bytes};
+    const core::MutexLock lock(mutex_);
+    for (std::size_t path = 0; path < std::size(bytes_by_path_); ++path)
+      bytes_by_path_[path] += report.bytes_by_path[path];
+  };
+  // A copy of a chunk or two is over before another thread would have begun it.
+  const std::size_t by_caller_most = role_ == Role::memory ? kByCallerMost : 0;
+  const Status status = queues_.run(requests, ended, by_caller_most);
+  if (status.ok()) return moved;
+  for (Moved& one : moved) one.status = status;
+  return moved;
 }
 
 Status SessionDrive::sync() {

@@ -32,7 +32,7 @@ class SessionDrive final : public Drive {
   SessionDrive(const SessionDrive&) = delete;
   SessionDrive& operator=(const SessionDrive&) = delete;
 
-  void transfer(std::span<Transfer> transfers) override;
+  std::vector<Moved> transfer(std::span<penstock_request> requests) override;
   core::Status sync() override;
   core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) override;
   std::span<const std::byte> in_memory() const override { return in_memory_; }
@@ -52,7 +52,6 @@ class SessionDrive final : public Drive {
 
   core::Status open_memory(std::uint64_t slab_bytes);
   core::Status open_files(Role role, std::uint64_t slab_bytes, bool is_direct);
-  void finish(Transfer& transfer, const penstock_status& status, const penstock_report& report);
   std::string path(const char* name) const { return folder_ + "/" + name; }
 
   const Library library_;

@@ -67,14 +67,14 @@ Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
   for (std::size_t first = 0; first < chunks.size(); first += kHeadersAtOnce) {
     const std::size_t count = std::min(kHeadersAtOnce, chunks.size() - first);
     std::vector<iovec> pieces(count);
-    std::vector<Transfer> transfers(count);
+    std::vector<penstock_request> transfers(count);
     for (std::size_t i = 0; i < count; ++i) {
       pieces[i] = {pages[i].data(), kHeaderBytes};
-      transfers[i] = {false, chunks[first + i].slot, {&pieces[i], 1}};
+      transfers[i] = slab_request(PENSTOCK_READ, chunks[first + i].slot, {&pieces[i], 1});
     }
-    drive_.transfer(transfers);
+    const std::vector<Moved> moved = drive_.transfer(transfers);
     for (std::size_t i = 0; i < count; ++i) {
-      const bool is_whole = transfers[i].status.ok() && transfers[i].moved == kHeaderBytes;
+      const bool is_whole = moved[i].status.ok() && moved[i].bytes == kHeaderBytes;
       if (is_whole && is_header_of(chunks[first + i], name_, pages[i])) right.push_back(chunks[first + i]);
     }
   }
@@ -107,8 +107,7 @@ bool Store::reserve(Request& request) {
 void Store::write(std::span<Request* const> puts) {
   const Pages pages(puts.size());
   std::vector<iovec> headers(puts.size());
-  std::vector<Transfer> transfers;
-  std::vector<Request*> whose;
+  std::vector<penstock_request> transfers;
   std::vector<std::span<const iovec>> payloads;
   for (const Request* put : puts) payloads.push_back(put->pieces);
   const Result<std::vector<std::uint32_t>> crcs = checksums(drive_, payloads);
@@ -125,16 +124,19 @@ void Store::write(std::span<Request* const> puts) {
     }
     encode_header(chunk, name_, pages[i]);
     headers[i] = {pages[i].data(), kHeaderBytes};
-    transfers.push_back({true, chunk.slot, {&headers[i], 1}});
-    transfers.push_back({true, chunk.slot + kHeaderBytes, request.pieces});
-    whose.insert(whose.end(), 2, &request);
+    add_transfers(PENSTOCK_WRITE, chunk, headers[i], request.pieces, transfers);
   }
-  drive_.transfer(transfers);
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
-    Request& request = *whose[i];
-    if (transfers[i].status.ok() && transfers[i].moved == bytes_of(transfers[i].pieces)) continue;
-    request.outcome = Outcome::failed;
-    request.status = transfers[i].status.ok() ? core::os_failure(EIO, "write the chunk") : transfers[i].status;
+  const std::vector<Moved> moved = drive_.transfer(transfers);
+  auto next = moved.begin();
+  for (Request* const put : puts) {
+    if (put->outcome != Outcome::done) continue;  // It is not among them.
+    for (const std::uint64_t bytes : {std::uint64_t{kHeaderBytes}, put->chunk.bytes}) {
+      if (bytes == 0) continue;
+      const Moved one = *next++;
+      if (one.status.ok() && one.bytes == bytes) continue;
+      put->outcome = Outcome::failed;
+      put->status = one.status.ok() ? core::os_failure(EIO, "write the chunk") : one.status;
+    }
   }
 }
 

@@ -98,9 +98,9 @@ class Verifier {
   bool has_another(const kv::Chunk& chunk) {
     const kv::Pages page(1);
     const iovec piece{page[0].data(), kv::kHeaderBytes};
-    kv::Transfer transfer{false, chunk.slot, {&piece, 1}};
-    drive_->transfer({&transfer, 1});
-    if (!transfer.status.ok() || transfer.moved != kv::kHeaderBytes) return false;
+    penstock_request transfer = kv::slab_request(PENSTOCK_READ, chunk.slot, {&piece, 1});
+    const kv::Moved moved = drive_->transfer({&transfer, 1})[0];
+    if (!moved.status.ok() || moved.bytes != kv::kHeaderBytes) return false;
     const auto generation = kv::generation_of(chunk.slot, verified_.store.name, page[0]);
     return generation && *generation != chunk.generation;
   }
