@@ -7,15 +7,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
-#include <deque>
 #include <utility>
 
 #include "python/native/delivery.h"
 #include "python/native/failure.h"
 #include "python/native/file.h"
+#include "python/native/kv_requests.h"
 #include "python/native/library.h"
 #include "python/native/no_gil.h"
-#include "python/native/pieces.h"
 
 namespace nb = nanobind;
 
@@ -149,17 +148,17 @@ penstock_status KvStore::carry_out(const Work& work) const {
 }
 
 void KvStore::get_now(std::span<kv::Request> requests) {
-  if (store_ != nullptr) by_writer([&](auto& writer) { writer.get(requests); });
-  else follower_->get(requests);
+  if (tier_ != nullptr) tier_->get(requests);
+  else reader().get(requests);
 }
 
 // On a thread, which may outlast this call, but not closing.
-core::Status KvStore::get_in_time(std::span<kv::Request> requests, std::span<const Memory* const> memories,
-                                  double seconds) {
+void KvStore::get_in_time(KvRequests& asked, double seconds) {
+  const std::span<kv::Request> requests = asked.all();
   const auto arrived = timed_->get(
       requests, [this](std::span<kv::Request> aside) { get_now(aside); }, seconds);
   if (arrived == nullptr) late_ += requests.size();
-  auto memory = memories.begin();
+  auto memory = asked.memories().begin();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     kv::Request& one = requests[i];
     const auto* from = arrived == nullptr ? nullptr : static_cast<const std::byte*>(arrived->pieces[i].iov_base);
@@ -171,56 +170,36 @@ core::Status KvStore::get_in_time(std::span<kv::Request> requests, std::span<con
       from += piece.iov_len;
     }
   }
-  return core::success();
 }
 
-nb::tuple KvStore::ask(Way way, const nb::bytes& keys, nb::list memories, const std::vector<float>& costs,
-                       nb::handle stream, double timeout_s) {
-  const std::vector<kv::Name> names = names_in(keys);
-  const bool has_costs = !costs.empty();
-  if (nb::len(memories) != names.size() || (has_costs && costs.size() != names.size())) {
-    raise_value_error("expected as many memories, and costs if there are any, as keys");
-  }
-  Pieces pieces(access_for(way == Way::put ? PENSTOCK_WRITE : PENSTOCK_READ), stream);
-  std::vector<kv::Request> requests(names.size());
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    requests[i] = {names[i], pieces.of(nb::cast<nb::list>(memories[i])), has_costs ? costs[i] : 0};
-  }
-  {
-    const NoGil no_gil;
-    pieces.wait_for_orders();
-  }
+nb::tuple KvStore::put(const nb::bytes& keys, const nb::list& memories, const std::vector<float>& costs,
+                       nb::handle stream) {
+  check_is_writer();
+  KvRequests requests(names_in(keys), memories, costs, access_for(PENSTOCK_WRITE), stream);
+  requests.wait_for_orders();
   check(carry_out([&] {
-    if (way == Way::get && timeout_s >= 0) return get_in_time(requests, pieces.memories(), timeout_s);
-    if (way == Way::put) by_writer([&](auto& writer) { writer.put(requests); });
-    else get_now(requests);
+    by_writer([&](auto& writer) { writer.put(requests.all()); });
     return core::success();
   }));
-  std::string outcomes;
-  nb::object failure = nb::none();
-  for (const kv::Request& request : requests) {
-    outcomes += static_cast<char>(request.outcome);
-    if (request.outcome == kv::Outcome::failed && failure.is_none()) failure = exception_of(raw(request.status));
-  }
-  return nb::make_tuple(nb::bytes(outcomes.data(), outcomes.size()), failure);
+  return requests.outcomes();
 }
 
-nb::tuple KvStore::put(const nb::bytes& keys, nb::list memories, const std::vector<float>& costs, nb::handle stream) {
-  check_is_writer();
-  return ask(Way::put, keys, std::move(memories), costs, stream, -1);
-}
-
-nb::tuple KvStore::get(const nb::bytes& keys, nb::list memories, nb::handle stream, double timeout_s) {
+nb::tuple KvStore::get(const nb::bytes& keys, const nb::list& memories, nb::handle stream, double timeout_s) {
   check_is_own();
-  return ask(Way::get, keys, std::move(memories), {}, stream, timeout_s);
+  KvRequests requests(names_in(keys), memories, {}, access_for(PENSTOCK_READ), stream);
+  requests.wait_for_orders();
+  check(carry_out([&] {
+    if (timeout_s >= 0) get_in_time(requests, timeout_s);
+    else get_now(requests.all());
+    return core::success();
+  }));
+  return requests.outcomes();
 }
 
 nb::bytes KvStore::lookup(const nb::bytes& keys) const {
   check_is_own();
-  return answers(keys, [&](const kv::Name& key) {
-    if (store_ == nullptr) return follower_->contains(key);
-    return by_writer([&](const auto& writer) { return writer.contains(key); });
-  });
+  return answers(keys,
+                 [&](const kv::Name& key) { return tier_ != nullptr ? tier_->contains(key) : reader().contains(key); });
 }
 
 nb::bytes KvStore::erase(const nb::bytes& keys) {
@@ -252,16 +231,14 @@ nb::bytes KvStore::unpin(const nb::bytes& keys) {
 std::uint64_t KvStore::size_of(const nb::bytes& key) const {
   check_is_own();
   const kv::Name name = name_in(key);
-  if (store_ == nullptr) return follower_->size_of(name);
-  return by_writer([&](const auto& writer) { return writer.size_of(name); });
+  return tier_ != nullptr ? tier_->size_of(name) : reader().size_of(name);
 }
 
 nb::object KvStore::seconds_to_get(const nb::bytes& keys) const {
   check_is_own();
   const std::vector<kv::Name> names = names_in(keys);
   const std::optional<double> seconds =
-      store_ == nullptr ? follower_->seconds_to_get(names)
-                        : by_writer([&](const auto& writer) { return writer.seconds_to_get(names); });
+      tier_ != nullptr ? tier_->seconds_to_get(names) : reader().seconds_to_get(names);
   return seconds ? nb::cast(*seconds) : nb::none();
 }
 

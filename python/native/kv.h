@@ -20,11 +20,12 @@
 #include "kv/host_tier.h"
 #include "kv/session_drive.h"
 #include "kv/store.h"
-#include "python/native/memory.h"
 #include "python/native/session.h"
 #include "python/native/timed_gets.h"
 
 namespace penstock::python {
+
+class KvRequests;
 
 class KvStore {
  public:
@@ -38,10 +39,11 @@ class KvStore {
 
   // keys: 16 bytes each, one behind the other; memories: for each a list of what it lies in. An outcome for each, as
   // bytes, and what the first that failed failed with, or None.
-  nanobind::tuple put(const nanobind::bytes& keys, nanobind::list memories, const std::vector<float>& costs,
+  nanobind::tuple put(const nanobind::bytes& keys, const nanobind::list& memories, const std::vector<float>& costs,
                       nanobind::handle stream);
   // timeout_s: below 0 for none. Chunks that take longer are late: their memory is left as it is.
-  nanobind::tuple get(const nanobind::bytes& keys, nanobind::list memories, nanobind::handle stream, double timeout_s);
+  nanobind::tuple get(const nanobind::bytes& keys, const nanobind::list& memories, nanobind::handle stream,
+                      double timeout_s);
   nanobind::bytes lookup(const nanobind::bytes& keys) const;  // 1 or 0 for each.
   nanobind::bytes erase(const nanobind::bytes& keys);
   nanobind::bytes touch(const nanobind::bytes& keys);
@@ -59,13 +61,9 @@ class KvStore {
   nanobind::object failure() const;
 
  private:
-  enum class Way : std::uint8_t { put, get };
-
   void check_is_own() const;
-  nanobind::tuple ask(Way way, const nanobind::bytes& keys, nanobind::list memories, const std::vector<float>& costs,
-                      nanobind::handle stream, double timeout_s);
   void get_now(std::span<kv::Request> requests);
-  core::Status get_in_time(std::span<kv::Request> requests, std::span<const Memory* const> memories, double seconds);
+  void get_in_time(KvRequests& requests, double seconds);
   // For work that may wait, without the GIL: closing waits for it, and when closed it fails.
   template <typename Work>
   penstock_status carry_out(const Work& work) const;
@@ -76,6 +74,9 @@ class KvStore {
   auto by_writer(const Call& call) const {
     return tier_ != nullptr ? call(*tier_) : call(*store_);
   }
+
+  // The store, or the follower of another process's: for calls that no tier answers.
+  kv::Reader& reader() const { return store_ != nullptr ? static_cast<kv::Reader&>(*store_) : *follower_; }
 
   const pid_t process_ = ::getpid();
   std::atomic<bool> is_closed_{false};
