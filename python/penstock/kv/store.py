@@ -115,11 +115,11 @@ class Store:
         seconds = [] if costs is None else costs_of(costs, len(names))
         stream = _stream_of(pieces, stream)
         outcomes = [Outcome.PRESENT] * len(names)
-        there = self._found(names)
+        there = {i for which in self._by_store(names).values() for i in which}
         groups: dict[int, list[int]] = {}
         planned = [0] * len(self._drives)
         for i, name in enumerate(names):
-            if name not in there:
+            if i not in there:
                 number = self._drive_for(name, planned)
                 groups.setdefault(number, []).append(i)
                 planned[number] += sum(map(nbytes_of, pieces[i]))
@@ -150,11 +150,7 @@ class Store:
         stream = _stream_of(pieces, stream)
         seconds = timeout_of(timeout)
         outcomes = [Outcome.MISS] * len(names)
-        there = self._found(names)
-        groups: dict[_native.KvStore, list[int]] = {}
-        for i, name in enumerate(names):
-            if name in there:
-                groups.setdefault(there[name], []).append(i)
+        groups = self._by_store(names)
         self._missed += len(names) - sum(map(len, groups.values()))
 
         def get_some(store: _native.KvStore, which: list[int]) -> None:
@@ -184,8 +180,8 @@ class Store:
             told = first.own.lookup(b"".join(names))
             if b"\0" not in told or (len(self._drives) == 1 and not first.others):
                 return [each == 1 for each in told]
-        there = self._found(names)
-        return [name in there for name in names]
+        there = {i for which in self._by_store(names).values() for i in which}
+        return [i in there for i in range(len(names))]
 
     def prefix(self, keys: Sequence[Key]) -> int:
         """How many of the first keys are there, one behind the other: what of a prompt need not be computed."""
@@ -211,10 +207,9 @@ class Store:
         """How long a get of these chunks will take, by what gets took lately from where they are: host memory, or the
         drive of each. None as long as none was measured there; of chunks that are not there, no time.
         """
-        at: dict[_native.KvStore, list[bytes]] = {}
-        for name, store in self._found(self._namer.chunks(keys)).items():
-            at.setdefault(store, []).append(name)
-        each = [store.seconds_to_get(b"".join(names)) for store, names in at.items()]
+        names = list(dict.fromkeys(self._namer.chunks(keys)))
+        each = [store.seconds_to_get(b"".join(names[i] for i in which))
+                for store, which in self._by_store(names).items()]
         known = [seconds for seconds in each if seconds is not None]
         return sum(known) if len(known) == len(each) else None
 
@@ -322,18 +317,19 @@ class Store:
         return min(((name[0] + i) % count for i in range(count)),
                    key=lambda number: self._drives[number].worth(planned[number]))
 
-    def _found(self, names: list[bytes]) -> dict[bytes, _native.KvStore]:
-        """Which store has each; those that none has are left out."""
-        found: dict[bytes, _native.KvStore] = {}
+    def _by_store(self, names: list[bytes]) -> dict[_native.KvStore, list[int]]:
+        """The places in `names` of the chunks that each store has. Chunks that none has are left out."""
+        groups: dict[_native.KvStore, list[int]] = {}
+        missing = list(range(len(names)))
         for drive in self._drives:
             for store in drive.all():
-                missing = [name for name in names if name not in found]
                 if not missing:
-                    return found
-                for name, there in zip(missing, store.lookup(b"".join(missing)), strict=True):
-                    if there:
-                        found[name] = store
-        return found
+                    return groups
+                told = store.lookup(b"".join([names[i] for i in missing]))
+                if 1 in told:
+                    groups[store] = [i for i, there in zip(missing, told, strict=True) if there]
+                missing = [i for i, there in zip(missing, told, strict=True) if not there]
+        return groups
 
     def _of_own(self, call: str, keys: Sequence[Key]) -> list[bool]:
         names = self._namer.chunks(keys)
