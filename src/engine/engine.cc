@@ -40,11 +40,6 @@ class ActiveTransfer {
   std::atomic<unsigned>& count_;
 };
 
-bool is_cached(const RoutedRequest& request) {
-  const Result<int> fd = request.file->descriptor(IoMode::buffered);
-  return fd.ok() && request.storage->is_resident(*fd, request.file_offset, request.size);
-}
-
 }  // namespace
 
 Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, BounceBudget& budget,
@@ -53,8 +48,9 @@ Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, 
       large(moving, target, shapes.large, budget, &placement) {}
 
 Engine::Engine(EngineRules rules, const PathEnvironment& environment)
-    : rules_(std::move(rules)), shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)),
-      router_(rules_, environment), tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
+    : storage_(environment.storage), rules_(std::move(rules)),
+      shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)), router_(rules_, environment),
+      tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
       workers_(rules_.workers, rules_.placement, rules_.looks_out) {
   limit_operations(rules_.operation_max);
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));
@@ -95,8 +91,8 @@ std::optional<Outcome> Engine::read_cached(Flight& flight) {
   Outcome outcome{success(), flight.report};
   std::uint64_t& moved = outcome.report.bytes;
   while (moved < request.size) {
-    const Result<std::size_t> some = request.storage->read_cached(*fd, request.memory.address() + moved,
-                                                                  request.size - moved, request.file_offset + moved);
+    const Result<std::size_t> some =
+        storage_.read_cached(*fd, request.memory.address() + moved, request.size - moved, request.file_offset + moved);
     if (!some.ok()) return std::nullopt;  // Has to wait, or fails, which the way around tells of.
     if (*some == 0) break;
     moved += *some;
@@ -124,8 +120,7 @@ void Engine::count(const Report& report, Op op) {
 bool Engine::preallocate(const Flight& flight) {
   const RoutedRequest& request = flight.request;
   if (request.op == Op::read || traits_of(flight.report.path).pretends) return false;
-  const Result<int> fd = request.file->descriptor(flight.plan().middle_io_mode());
-  return fd.ok() && request.storage->preallocate(*fd, request.file_offset, request.size);
+  return request.file->preallocate(request.file_offset, request.size);
 }
 
 void Engine::limit_operations(std::uint64_t bytes) {
@@ -164,7 +159,9 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   const IoMode io_mode = flight.plan().middle_io_mode();
   const Tuner::Finding finding = tuner_.finding({request.op, io_mode, request.size});
   if (finding.settled && finding.threads == 1) return 0;
-  if ((io_mode == IoMode::direct && !request.prefer_cached) || !is_cached(request)) return 0;
+  if ((io_mode == IoMode::direct && !request.prefer_cached) ||
+      !request.file->is_resident(request.file_offset, request.size))
+    return 0;
   return std::min(align_up(std::max(request.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
 }
 

@@ -35,9 +35,7 @@ Task Flight::task(std::uint64_t turn) const {
 
 IoMode Flight::io_mode_now(const Chunk& chunk) const {
   if (!request.prefer_cached || chunk.io_mode == IoMode::buffered) return chunk.io_mode;
-  const Result<int> fd = request.file->descriptor(IoMode::buffered);
-  const bool is_cached = fd.ok() && request.storage->is_resident(*fd, chunk.io_offset, chunk.io_size);
-  return is_cached ? IoMode::buffered : IoMode::direct;
+  return request.file->is_resident(chunk.io_offset, chunk.io_size) ? IoMode::buffered : IoMode::direct;
 }
 
 // All that was to move in this state has, or nothing more will.

@@ -95,8 +95,7 @@ std::span<const std::byte> Router::lend(const Flight& flight) {
 // reached further a moment ago, there is no end to look for; if it was cut off since, the kernel fills the block.
 void Router::end_with_file(RoutedRequest& request) {
   if (request.file_offset < request.file_end && request.size <= request.file_end - request.file_offset) return;
-  const Result<int> fd = request.file->descriptor(IoMode::direct);
-  const Result<std::uint64_t> end = fd.ok() ? request.storage->size(*fd) : fd.status();
+  const Result<std::uint64_t> end = request.file->size();
   if (end.ok()) request.size = std::min(request.size, *end > request.file_offset ? *end - request.file_offset : 0);
 }
 

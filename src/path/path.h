@@ -124,7 +124,6 @@ enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
 // A request that was found sane, as plan, paths and channels are told of it. Valid while its file is open.
 struct RoutedRequest : Request {
   File* file = nullptr;
-  Storage* storage = nullptr;
   RequestMemory memory;        // In pieces only where the path gathers.
   PointerFacts facts;          // The memory's.
   std::uint64_t file_end = 0;  // A moment ago the file reached so far; 0: not known.

@@ -207,7 +207,6 @@ Status Session::check(const RawRequest& request, File* file, RoutedRequest& chec
       reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
   checked.op = request.op;
   checked.file = file;
-  checked.storage = storage_.get();
   checked.memory = reinterpret_cast<std::byte*>(address);
   checked.file_offset = static_cast<std::uint64_t>(request.file_offset);
   checked.size = request.size;

@@ -94,14 +94,15 @@ Result<int> File::open_second() {
   return expected;  // Another thread was first; ours closes.
 }
 
-Result<std::uint64_t> File::size() {
+bool File::is_resident(std::uint64_t offset, std::uint64_t size) {
   const Result<int> fd = descriptor(IoMode::buffered);
-  return fd.ok() ? storage_.size(*fd) : fd.status();
+  return fd.ok() && storage_.is_resident(*fd, offset, size);
 }
 
-Result<FileStamp> File::stamp() {
-  const Result<int> fd = descriptor(IoMode::buffered);
-  return fd.ok() ? storage_.stamp(*fd) : fd.status();
+// The user's own shares its position with ours.
+bool File::is_data(std::uint64_t offset, std::uint64_t size) {
+  const Result<int> fd = second_descriptor();
+  return !fd.ok() || storage_.is_data(*fd, offset, size);
 }
 
 std::uint32_t File::direct_offset_align() {

@@ -76,8 +76,13 @@ class File {
     return descriptor(own_io_mode_ == IoMode::direct ? IoMode::buffered : IoMode::direct);
   }
   // Bytes now.
-  Result<std::uint64_t> size();
-  Result<FileStamp> stamp();
+  Result<std::uint64_t> size() const { return storage_.size(own_.get()); }
+  Result<FileStamp> stamp() const { return storage_.stamp(own_.get()); }
+  // What storage.h says of these; nothing is known or done where the kernel would not open the file that way.
+  bool is_resident(std::uint64_t offset, std::uint64_t size);
+  bool is_data(std::uint64_t offset, std::uint64_t size);
+  bool preallocate(std::uint64_t offset, std::uint64_t size) { return storage_.preallocate(own_.get(), offset, size); }
+  void mark_changed() { storage_.mark_changed(own_.get()); }
   // The alignment of offsets that direct I/O needs here; 1 where direct I/O is not possible.
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.

@@ -22,17 +22,16 @@ std::uint64_t NvfsChannel::shadow_bytes(const ChannelOptions& options) {
   return std::min(align_up(options.chunk_max, nvfs::kGpuPage), kPieceMax);
 }
 
-Result<std::unique_ptr<Channel>> NvfsChannel::open(NvfsPath& path, Storage& storage, const ChannelOptions& options,
-                                                   bool strict) {
-  std::unique_ptr<NvfsChannel> channel(new NvfsChannel(path, storage, options, strict));
+Result<std::unique_ptr<Channel>> NvfsChannel::open(NvfsPath& path, const ChannelOptions& options, bool strict) {
+  std::unique_ptr<NvfsChannel> channel(new NvfsChannel(path, options, strict));
   Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(1);
   if (!copies.ok()) return copies.status();
   channel->copies_ = std::move(*copies);
   return std::unique_ptr<Channel>(std::move(channel));
 }
 
-NvfsChannel::NvfsChannel(NvfsPath& path, Storage& storage, const ChannelOptions& options, bool strict)
-    : path_(path), storage_(storage), device_(*options.device), options_(options), strict_(strict) {}
+NvfsChannel::NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool strict)
+    : path_(path), device_(*options.device), options_(options), strict_(strict) {}
 
 // ---- A chunk -------------------------------------------------------------------------------------------------------
 
@@ -72,7 +71,7 @@ Status NvfsChannel::choose_memory(Move& move) {
 }
 
 bool NvfsChannel::lies_in_file(const Task& task) {
-  const Result<std::uint64_t> size = storage_.size(task.file->own_descriptor());
+  const Result<std::uint64_t> size = task.file->size();
   return size.ok() && task.chunk.file_offset + task.chunk.size <= *size;
 }
 
@@ -167,7 +166,7 @@ Status NvfsChannel::finish_copying(const Status& queued) {
 }
 
 bool NvfsChannel::is_at_end(const Move& move) const {
-  const Result<std::uint64_t> size = storage_.size(move.task.file->own_descriptor());
+  const Result<std::uint64_t> size = move.task.file->size();
   return size.ok() && move.task.chunk.io_offset + move.moved >= *size;
 }
 

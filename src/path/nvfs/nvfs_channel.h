@@ -12,7 +12,6 @@
 
 #include "path/nvfs/nvfs_memory.h"
 #include "path/pipeline/sequential_channel.h"
-#include "storage/storage.h"
 
 namespace penstock::core {
 
@@ -23,8 +22,7 @@ class NvfsChannel final : public SequentialChannel {
   static constexpr std::uint64_t kPieceMax = 2u << 20;  // Through memory of our own.
   static constexpr unsigned kRetriesMax = 8;            // Short transfers in a row.
 
-  static Result<std::unique_ptr<Channel>> open(NvfsPath& path, Storage& storage, const ChannelOptions& options,
-                                               bool strict);
+  static Result<std::unique_ptr<Channel>> open(NvfsPath& path, const ChannelOptions& options, bool strict);
   // Pinned host bytes.
   static std::uint64_t shadow_bytes(const ChannelOptions& options);
 
@@ -46,7 +44,7 @@ class NvfsChannel final : public SequentialChannel {
     NvfsBuffers::Loan in_place;  // Empty: by way of `own_`.
   };
 
-  NvfsChannel(NvfsPath& path, Storage& storage, const ChannelOptions& options, bool strict);
+  NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool strict);
   Status choose_memory(Move& move);
   bool lies_in_file(const Task& task);
   Status move_piece(Move& move);
@@ -61,7 +59,6 @@ class NvfsChannel final : public SequentialChannel {
   NvfsGroup& group_of(const Move& move) const { return move.in_place ? move.in_place.group() : own_->group(); }
 
   NvfsPath& path_;
-  Storage& storage_;
   Device& device_;
   const ChannelOptions options_;
   const bool strict_;

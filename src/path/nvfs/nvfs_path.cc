@@ -67,12 +67,11 @@ Proof NvfsPath::pair_proof(Device& device, File& file, Op op) {
 
 Reason NvfsPath::take_in_holes(const Device* device, File& file, std::uint64_t file_offset, const NvfsAnswer& answer,
                                const NvfsGroup& group) {
-  const Result<int> fd = file.second_descriptor();
   for (unsigned i = 0; i < answer.hole_count; ++i) {
     const NvfsHole hole = group.hole(i);
     if (hole.offset >= answer.bytes) continue;
     const std::uint64_t bytes = std::min(hole.bytes, answer.bytes - hole.offset);
-    if (fd.ok() && !storage_.is_data(*fd, file_offset + hole.offset, bytes)) continue;
+    if (!file.is_data(file_offset + hole.offset, bytes)) continue;
     for (const Op op : {Op::read, Op::write})
       pairs_.refuse(device, key_of(file.facts()), op, {nvfs_reason::not_direct});
     return nvfs_reason::not_direct;
@@ -101,7 +100,7 @@ std::uint64_t NvfsPath::channel_bytes(const ChannelOptions& options) const {
 Result<std::unique_ptr<Channel>> NvfsPath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);
   if (module_proof().reason != Reason::none) return failure(Code::path_refused, "open nvidia-fs");
-  Result<std::unique_ptr<Channel>> direct = NvfsChannel::open(*this, storage_, options, rules_.strict);
+  Result<std::unique_ptr<Channel>> direct = NvfsChannel::open(*this, options, rules_.strict);
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(

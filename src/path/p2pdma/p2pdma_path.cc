@@ -117,9 +117,7 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
 Reason P2pdmaPath::ineligible(const Task& task) {
   if (task.chunk.io_mode != IoMode::direct) return reason_of(Obstacle::misaligned);
   if (task.op == Op::write) return Reason::none;
-  const Result<int> fd = task.file->second_descriptor();
-  const bool is_data = !fd.ok() || storage_.is_data(*fd, task.chunk.file_offset, task.chunk.size);
-  return is_data ? Reason::none : reason_of(Obstacle::holes);
+  return task.file->is_data(task.chunk.file_offset, task.chunk.size) ? Reason::none : reason_of(Obstacle::holes);
 }
 
 void P2pdmaPath::make_direct(Task& task) const { task.memory = task.memory.address() + task.token.shift; }

@@ -163,8 +163,7 @@ void PagecacheChannel::verify(Slot& slot) {
 void PagecacheChannel::mark_changed(File& file) {
   if (changed_ == &file) return;
   changed_ = &file;
-  const Result<int> fd = file.descriptor(IoMode::buffered);
-  if (fd.ok()) cache_.storage().mark_changed(*fd);
+  file.mark_changed();
 }
 
 void PagecacheChannel::submit(const Task& task) {

@@ -55,7 +55,7 @@ CachedFile::Terms terms_of(const File& file) {
 }  // namespace
 
 PagecachePath::PagecachePath(Storage& storage, const PagecacheRules& rules)
-    : Path(this), storage_(storage), rules_(rules), cache_(storage, rules.registration) {}
+    : Path(this), storage_(storage), rules_(rules), cache_(rules.registration) {}
 
 Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::pagecache, reason, detail); };

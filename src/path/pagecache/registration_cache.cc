@@ -43,8 +43,8 @@ CachedFile* first_of(const File& file) {
 
 }  // namespace
 
-RegistrationCache::RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time)
-    : storage_(storage), rules_(rules), time_(time), costs_(rules.cpu_weight) {}
+RegistrationCache::RegistrationCache(const RegistrationRules& rules, const Clock& time)
+    : rules_(rules), time_(time), costs_(rules.cpu_weight) {}
 
 RegistrationCache::~RegistrationCache() {
   {
@@ -114,8 +114,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   // Bytes that must come from storage first are not for mappings, whose page faults are no match for direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
   const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
-  const Result<int> fd = file.file().descriptor(IoMode::buffered);
-  if (!fd.ok() || !(must || storage_.is_resident(*fd, from, bytes))) return Wanted::no;
+  if (!must && !file.file().is_resident(from, bytes)) return Wanted::no;
   if (!patient) order(file, missing.first, missing.last);
   if (!missing.all) return Wanted::no;
   return missing.some_registered ? Wanted::yes : Wanted::all_anew;
@@ -139,8 +138,7 @@ void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::
   if (!has_room || begin + kExtent > file_end) return;
   const Extent* const extent = file.extent(index);
   if (extent == nullptr || extent->state() != State::none || extent->saving() < 0) return;
-  const Result<int> fd = file.file().descriptor(IoMode::buffered);
-  if (fd.ok() && storage_.is_resident(*fd, begin, kExtent)) order(file, index, index);
+  if (file.file().is_resident(begin, kExtent)) order(file, index, index);
 }
 
 // False where the extents cannot be had: no memory for more of them, or none that lie in the file.
@@ -298,7 +296,7 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, page_size()), kExtent) : 0;
   // Until it is worth a good deal more, where it cannot be had.
   extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, bytes, false), std::memory_order_relaxed);
-  const bool is_there = place.file->terms().only_by_pages || storage_.is_resident(*fd, begin, bytes);
+  const bool is_there = place.file->terms().only_by_pages || place.file->file().is_resident(begin, bytes);
   if (bytes == 0 || !is_there || !make_room(place.file->device(), bytes)) return nullptr;
   std::unique_ptr<Registration> registration = register_pages(*place.file, *fd, begin, bytes);
   if (registration == nullptr) {

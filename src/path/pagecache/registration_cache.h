@@ -53,7 +53,7 @@ class RegistrationCache {
   // A request that meets an extent that waits for its turn waits as well, a millisecond for each.
   static constexpr std::size_t kOrdersMax = 4;
 
-  RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time = system_clock());
+  explicit RegistrationCache(const RegistrationRules& rules, const Clock& time = system_clock());
   ~RegistrationCache();
 
   // The errno if a process cannot see its own pages.
@@ -94,7 +94,6 @@ class RegistrationCache {
 
   std::uint64_t now() const { return clock_.load(std::memory_order_relaxed); }
   std::uint64_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
-  Storage& storage() const { return storage_; }
   const RegistrationRules& rules() const { return rules_; }
 
  private:
@@ -138,7 +137,6 @@ class RegistrationCache {
   void settle(Extent& extent, Extent::State state);
   void drop_locked(const Place& place) REQUIRES(mutex_);
 
-  Storage& storage_;
   const RegistrationRules rules_;
   const Clock& time_;
   std::once_flag watch_opened_;

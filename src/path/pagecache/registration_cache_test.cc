@@ -37,7 +37,7 @@ class RegistrationCacheTest : public testing::Test {
     file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
   }
   CachedFile& open(double cpu_weight, const CachedFile::Terms& terms = {}) {
-    cache_.emplace(storage_, RegistrationRules{.bytes_max = 1u << 30, .cpu_weight = cpu_weight});
+    cache_.emplace(RegistrationRules{.bytes_max = 1u << 30, .cpu_weight = cpu_weight});
     return *cache_->find_or_make(*file_, *devices_.device(0).value(), terms);
   }
   // So often that the first guess is forgotten.
@@ -184,7 +184,7 @@ class SmallOrdersTest : public testing::Test {
   HostDeviceSet devices_;
   UniqueFd fd_{::memfd_create("registration_cache_test", MFD_CLOEXEC)};
   std::unique_ptr<File> file_ = std::move(File::open(storage_, fd_.get()).value());
-  RegistrationCache cache_{storage_, {.bytes_max = 1u << 30, .cpu_weight = 0}, clock_};
+  RegistrationCache cache_{{.bytes_max = 1u << 30, .cpu_weight = 0}, clock_};
   CachedFile& cached_ = *cache_.find_or_make(*file_, *devices_.device(0).value(), {});
 };
 
@@ -261,7 +261,7 @@ class ReadAheadTest : public testing::TestWithParam<double> {
   HostDeviceSet devices_;
   UniqueFd fd_{::memfd_create("registration_cache_test", MFD_CLOEXEC)};
   std::unique_ptr<File> file_ = std::move(File::open(storage_, fd_.get()).value());
-  RegistrationCache cache_{storage_, {.bytes_max = 1u << 30, .cpu_weight = GetParam()}};
+  RegistrationCache cache_{{.bytes_max = 1u << 30, .cpu_weight = GetParam()}};
   CachedFile& cached_ = *cache_.find_or_make(*file_, *devices_.device(0).value(), {});
 };
 using ReadAheadWhereCpuCounts = ReadAheadTest;
@@ -294,7 +294,7 @@ TEST_P(ReadAheadWhereCpuCounts, ReadsOfHalfAnExtentHaveNothingRegisteredBeforeTh
 }
 
 TEST_P(ReadAheadWhereCpuCounts, WhereOthersWouldHaveToGiveWayTheNextIsNot) {
-  RegistrationCache little(storage_, {.bytes_max = 2 * kExtent, .cpu_weight = GetParam()});
+  RegistrationCache little({.bytes_max = 2 * kExtent, .cpu_weight = GetParam()});
   const std::unique_ptr<File> file = std::move(File::open(storage_, fd_.get()).value());
   CachedFile& cached = *little.find_or_make(*file, *devices_.device(0).value(), {});
 

@@ -99,7 +99,7 @@ class RegistrationEvictionTest : public testing::Test {
 
   // A cache with room for so many files, and these registered, in this order.
   void open(std::uint64_t room, const std::string& letters) {
-    cache_.emplace(storage_, RegistrationRules{.bytes_max = room * page_size()});
+    cache_.emplace(RegistrationRules{.bytes_max = room * page_size()});
     for (const char letter : letters) register_now(letter);
   }
   CachedFile& file(char letter) {
@@ -319,7 +319,7 @@ TEST(SettledExtentTest, PagesThatWentWithoutAChangeAreFoundOutInTime) {
   const std::string content(64 * page_size(), 's');
   ASSERT_EQ(storage.write(fd.get(), content.data(), content.size(), 0).value(), content.size());
   const std::unique_ptr<File> file = std::move(File::open(storage, fd.get()).value());
-  RegistrationCache cache(storage, {.bytes_max = 1u << 30});
+  RegistrationCache cache({.bytes_max = 1u << 30});
   if (cache.watch_error() != 0) GTEST_SKIP() << "a process cannot see its own pages here";
   constexpr std::chrono::milliseconds kSettlesAfter{20};
   CachedFile& cached = *cache.find_or_make(*file, *devices.device(0).value(), {.settles_after = kSettlesAfter});

@@ -245,7 +245,7 @@ SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, F
   const ScratchKind kind = mover.opens_by_name() ? ScratchKind::named : ScratchKind::nameless;
   Scratch scratch = open_scratch(storage, scratch_name, facts, *direct, kind);
   if (!scratch.valid()) {
-    const Result<std::uint64_t> size = storage.size(*direct);
+    const Result<std::uint64_t> size = file.size();
     if (!facts.readable()) return {{pipeline_reason::no_scratch}, {pipeline_reason::no_scratch}};
     return {tester.try_read_of_user(*direct, size.ok() ? *size : 0), {pipeline_reason::no_scratch}};
   }

@@ -212,7 +212,7 @@ void StorageChannel::push(std::uint32_t index) {
 }
 
 bool StorageChannel::at_end_of_file(const Slot& slot) const {
-  const Result<std::uint64_t> size = storage_.size(slot.fd);
+  const Result<std::uint64_t> size = slot.task.file->size();
   return size.ok() && slot.task.chunk.io_offset + slot.moved >= *size;
 }
 

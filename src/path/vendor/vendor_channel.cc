@@ -39,7 +39,7 @@ Status VendorChannel::move(const Task& task, std::uint64_t& moved) {
 }
 
 bool VendorChannel::is_at_end(const Task& task, std::uint64_t moved) {
-  const Result<std::uint64_t> size = storage_.size(task.file->own_descriptor());
+  const Result<std::uint64_t> size = task.file->size();
   return size.ok() && task.chunk.file_offset + moved >= *size;
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "path/pipeline/sequential_channel.h"
-#include "storage/storage.h"
 
 namespace penstock::core {
 
@@ -13,7 +12,7 @@ class VendorPath;
 
 class VendorChannel final : public SequentialChannel {
  public:
-  VendorChannel(VendorPath& path, Storage& storage, Device& device) : path_(path), storage_(storage), device_(device) {}
+  VendorChannel(VendorPath& path, Device& device) : path_(path), device_(device) {}
 
   Completion run(const Task& task) override;
   bool is_broken() const override { return false; }
@@ -23,7 +22,6 @@ class VendorChannel final : public SequentialChannel {
   bool is_at_end(const Task& task, std::uint64_t moved);
 
   VendorPath& path_;
-  Storage& storage_;
   Device& device_;
 };
 

@@ -107,8 +107,7 @@ Result<std::unique_ptr<Channel>> VendorPath::open_channel(const ChannelOptions& 
   if (library_proof().reason != Reason::none) return failure(Code::path_refused, "open NVIDIA's library");
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(std::make_unique<BouncingChannel>(
-      terms, storage_, std::make_unique<VendorChannel>(*this, storage_, *options.device), one_at_a_time(options),
-      rules_.strict));
+      terms, storage_, std::make_unique<VendorChannel>(*this, *options.device), one_at_a_time(options), rules_.strict));
 }
 
 IoMode VendorPath::io_mode_of(const Device* device, File& file, Op op) const {
