@@ -48,7 +48,7 @@ Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, 
       large(moving, target, shapes.large, budget, &placement) {}
 
 Engine::Engine(EngineRules rules, const PathEnvironment& environment)
-    : storage_(environment.storage), rules_(std::move(rules)),
+    : io_(environment.storage), rules_(std::move(rules)),
       shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)), router_(rules_, environment),
       tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
       workers_(rules_.workers, rules_.placement, rules_.looks_out) {
@@ -92,7 +92,7 @@ std::optional<Outcome> Engine::read_cached(Flight& flight) {
   std::uint64_t& moved = outcome.report.bytes;
   while (moved < request.size) {
     const Result<std::size_t> some =
-        storage_.read_cached(*fd, request.memory.address() + moved, request.size - moved, request.file_offset + moved);
+        io_.read_cached(*fd, request.memory.address() + moved, request.size - moved, request.file_offset + moved);
     if (!some.ok()) return std::nullopt;  // Has to wait, or fails, which the way around tells of.
     if (*some == 0) break;
     moved += *some;

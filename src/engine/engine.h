@@ -95,7 +95,7 @@ class Engine {
   Choice choice_of(const Flight& flight) const;
   Result<Pools*> pools_for(Path& path, Device* device);
 
-  Storage& storage_;
+  FileIo& io_;
   const EngineRules rules_;
   const ChannelShapes shapes_;
   std::atomic<std::uint64_t> operation_max_{UINT64_MAX};

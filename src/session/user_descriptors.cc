@@ -13,7 +13,7 @@ Result<std::uint64_t> UserDescriptors::add(int fd, const File& file,
   const MutexLock lock(mutex_);
   // A number that the user closed and the kernel gave out again is not the same descriptor.
   const auto same = [&](const Known& known) {
-    return known.fd == fd && known.is_of(facts) && storage_.is_same_open_file(known.own, own);
+    return known.fd == fd && known.is_of(facts) && descriptors_.is_same_open_file(known.own, own);
   };
   if (std::any_of(all_.begin(), all_.end(), same)) return failure(Code::already_registered, "register the file");
   // First, since there may be no memory for it.

@@ -15,7 +15,7 @@ namespace penstock::core {
 
 class UserDescriptors {
  public:
-  explicit UserDescriptors(Storage& storage) : storage_(storage) {}
+  explicit UserDescriptors(Descriptors& descriptors) : descriptors_(descriptors) {}
 
   // Remembers the descriptor under the handle that insert() gives the file. Fails with already_registered.
   Result<std::uint64_t> add(int fd, const File& file, const std::function<Result<std::uint64_t>()>& insert);
@@ -34,7 +34,7 @@ class UserDescriptors {
     bool is_of(const FileFacts& facts) const { return device == facts.file_system_device && inode == facts.inode; }
   };
 
-  Storage& storage_;
+  Descriptors& descriptors_;
   Mutex mutex_;
   std::vector<Known> all_ GUARDED_BY(mutex_);
 };

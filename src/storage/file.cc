@@ -32,7 +32,7 @@ bool has_one_writer(std::uint64_t magic) {
 }  // namespace
 
 File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
-    : storage_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
+    : descriptors_(storage), hints_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
       // Where direct I/O is a buffered copy all the same (tmpfs, ext4 with data=journal), O_DIRECT means nothing.
       own_io_mode_(facts.opened_direct() && facts.can_do_direct() ? IoMode::direct : IoMode::buffered),
       takes_turns_(facts.type == FileType::regular && has_one_writer(facts.file_system_magic)) {}
@@ -51,13 +51,13 @@ void File::close_second() {
 void File::release_blocks_behind_end() {
   if (!blocks_behind_end_.load(std::memory_order_relaxed) || !has_its_descriptors()) return;
   close_second();
-  if (storage_.release_blocks_behind_end(own_.get())) blocks_behind_end_.store(false, std::memory_order_relaxed);
+  if (hints_.release_blocks_behind_end(own_.get())) blocks_behind_end_.store(false, std::memory_order_relaxed);
 }
 
 void File::start_flush_after(std::uint64_t bytes) {
   if (unflushed_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kFlushBytes) return;
   unflushed_.store(0, std::memory_order_relaxed);
-  storage_.start_flush(own_.get());
+  hints_.start_flush(own_.get());
 }
 
 Result<std::unique_ptr<File>> File::open(Storage& storage, int fd) {
@@ -84,7 +84,7 @@ Result<int> File::descriptor(IoMode io_mode) {
 }
 
 Result<int> File::open_second() {
-  Result<UniqueFd> opened = storage_.reopen(own_.get(), facts_.open_flags, own_io_mode_ == IoMode::buffered);
+  Result<UniqueFd> opened = descriptors_.reopen(own_.get(), facts_.open_flags, own_io_mode_ == IoMode::buffered);
   if (!opened.ok()) {
     if (!passes(opened.status().code)) second_error_.store(opened.status().code, std::memory_order_release);
     return opened.status();
@@ -96,13 +96,13 @@ Result<int> File::open_second() {
 
 bool File::is_resident(std::uint64_t offset, std::uint64_t size) {
   const Result<int> fd = descriptor(IoMode::buffered);
-  return fd.ok() && storage_.is_resident(*fd, offset, size);
+  return fd.ok() && hints_.is_resident(*fd, offset, size);
 }
 
 // The user's own shares its position with ours.
 bool File::is_data(std::uint64_t offset, std::uint64_t size) {
   const Result<int> fd = second_descriptor();
-  return !fd.ok() || storage_.is_data(*fd, offset, size);
+  return !fd.ok() || hints_.is_data(*fd, offset, size);
 }
 
 std::uint32_t File::direct_offset_align() {

@@ -76,13 +76,13 @@ class File {
     return descriptor(own_io_mode_ == IoMode::direct ? IoMode::buffered : IoMode::direct);
   }
   // Bytes now.
-  Result<std::uint64_t> size() const { return storage_.size(own_.get()); }
-  Result<FileStamp> stamp() const { return storage_.stamp(own_.get()); }
-  // What storage.h says of these; nothing is known or done where the kernel would not open the file that way.
+  Result<std::uint64_t> size() const { return descriptors_.size(own_.get()); }
+  Result<FileStamp> stamp() const { return descriptors_.stamp(own_.get()); }
+  // Hints (storage.h). Where the kernel would not open the file that way, is_resident is false and is_data true.
   bool is_resident(std::uint64_t offset, std::uint64_t size);
   bool is_data(std::uint64_t offset, std::uint64_t size);
-  bool preallocate(std::uint64_t offset, std::uint64_t size) { return storage_.preallocate(own_.get(), offset, size); }
-  void mark_changed() { storage_.mark_changed(own_.get()); }
+  bool preallocate(std::uint64_t offset, std::uint64_t size) { return hints_.preallocate(own_.get(), offset, size); }
+  void mark_changed() { hints_.mark_changed(own_.get()); }
   // The alignment of offsets that direct I/O needs here; 1 where direct I/O is not possible.
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.
@@ -115,10 +115,11 @@ class File {
   void close_second();
   void start_flush_after(std::uint64_t bytes);
   bool is_ours(int fd, std::uint64_t* reached = nullptr) const {
-    return storage_.is_descriptor_of(fd, facts_, reached);
+    return descriptors_.is_descriptor_of(fd, facts_, reached);
   }
 
-  Storage& storage_;
+  Descriptors& descriptors_;
+  FileHints& hints_;
   FileFacts facts_;
   FileUsage* usage_ = nullptr;
   const std::uint64_t id_;

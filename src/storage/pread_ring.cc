@@ -13,9 +13,9 @@ std::int32_t bytes_or_errno(const Result<std::size_t>& moved) {
   return moved.status().domain == Domain::os ? -moved.status().code : -EIO;
 }
 
-std::int32_t perform(Storage& storage, const RingOp& op) {
-  return bytes_or_errno(op.op == Op::read ? storage.read(op.fd, op.memory, op.size, op.offset)
-                                          : storage.write(op.fd, op.memory, op.size, op.offset));
+std::int32_t perform(FileIo& io, const RingOp& op) {
+  return bytes_or_errno(op.op == Op::read ? io.read(op.fd, op.memory, op.size, op.offset)
+                                          : io.write(op.fd, op.memory, op.size, op.offset));
 }
 
 void PreadRing::push(const RingOp& op) {
@@ -28,7 +28,7 @@ Result<unsigned> PreadRing::reap(std::span<RingCompletion> completions, bool) {
   const RingOp op = waiting_[head_];
   head_ = (head_ + 1) % waiting_.size();
   --count_;
-  completions[0] = {op.tag, perform(storage_, op)};
+  completions[0] = {op.tag, perform(io_, op)};
   return 1u;
 }
 

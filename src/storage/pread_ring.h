@@ -12,7 +12,7 @@ namespace penstock::core {
 
 class PreadRing final : public Ring {
  public:
-  PreadRing(Storage& storage, unsigned depth) : storage_(storage), waiting_(depth) {}
+  PreadRing(FileIo& io, unsigned depth) : io_(io), waiting_(depth) {}
 
   bool is_io_uring() const override { return false; }
   void push(const RingOp& op) override;
@@ -25,7 +25,7 @@ class PreadRing final : public Ring {
   void unregister_file(int) override {}
 
  private:
-  Storage& storage_;
+  FileIo& io_;
   std::vector<RingOp> waiting_;  // A circular queue.
   std::size_t head_ = 0;
   std::size_t count_ = 0;
@@ -34,6 +34,6 @@ class PreadRing final : public Ring {
 // Says what a transfer came to as rings do: bytes, or a negative errno.
 std::int32_t bytes_or_errno(const Result<std::size_t>& moved);
 // Does one operation on this thread.
-std::int32_t perform(Storage& storage, const RingOp& op);
+std::int32_t perform(FileIo& io, const RingOp& op);
 
 }  // namespace penstock::core

@@ -11,14 +11,14 @@ namespace penstock::core {
 
 Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {
   if (!memory.needs_device()) return refused(PathId::bounce, Reason::host_memory);
-  return usable_with_rings(PathId::bounce, storage_);
+  return usable_with_rings(PathId::bounce, io_);
 }
 
 Prepared BouncePath::shape(const RoutedRequest& request) { return prepare_staged(request, request.io_mode); }
 
 Result<std::unique_ptr<Channel>> BouncePath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);
-  return StorageChannel::open(storage_, options);
+  return StorageChannel::open(io_, options);
 }
 
 std::unique_ptr<Path> make_bounce_path(const PathEnvironment& environment) {

@@ -10,7 +10,7 @@ namespace penstock::core {
 
 class BouncePath final : public Path {
  public:
-  explicit BouncePath(Storage& storage) : storage_(storage) {}
+  explicit BouncePath(FileIo& io) : io_(io) {}
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Prepared shape(const RoutedRequest& request) override;
@@ -20,7 +20,7 @@ class BouncePath final : public Path {
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 
  private:
-  Storage& storage_;
+  FileIo& io_;
 };
 
 }  // namespace penstock::core

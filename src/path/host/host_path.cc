@@ -10,7 +10,7 @@ namespace penstock::core {
 
 Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
   if (memory.needs_device()) return refused(PathId::host, Reason::device_memory);
-  return usable_with_rings(PathId::host, storage_);
+  return usable_with_rings(PathId::host, io_);
 }
 
 Prepared HostPath::shape(const RoutedRequest& request) {
@@ -32,7 +32,7 @@ Prepared HostPath::shape(const RoutedRequest& request) {
 Result<std::unique_ptr<Channel>> HostPath::open_channel(const ChannelOptions& options) {
   ChannelOptions in_place = options;
   in_place.device = nullptr;
-  return StorageChannel::open(storage_, in_place);
+  return StorageChannel::open(io_, in_place);
 }
 
 std::unique_ptr<Path> make_host_path(const PathEnvironment& environment) {

@@ -11,7 +11,7 @@ namespace penstock::core {
 
 class HostPath final : public Path {
  public:
-  explicit HostPath(Storage& storage) : storage_(storage) {}
+  explicit HostPath(FileIo& io) : io_(io) {}
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Prepared shape(const RoutedRequest& request) override;
@@ -19,7 +19,7 @@ class HostPath final : public Path {
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 
  private:
-  Storage& storage_;
+  FileIo& io_;
 };
 
 }  // namespace penstock::core

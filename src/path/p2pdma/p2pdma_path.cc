@@ -16,7 +16,7 @@ namespace {
 // The kernel moves bytes between a descriptor and the mapped memory of a device.
 class MappedMover final : public SelfTestMover {
  public:
-  MappedMover(Storage& storage, DeviceSet& devices) : storage_(storage), devices_(devices) {}
+  MappedMover(FileIo& io, DeviceSet& devices) : io_(io), devices_(devices) {}
 
   Proof prepare(std::byte* memory) override {
     const PointerFacts facts = devices_.describe(memory);
@@ -24,10 +24,10 @@ class MappedMover final : public SelfTestMover {
     return {facts.mapped == 0 ? reason_of(Obstacle::pointer_not_exportable) : Reason::none};
   }
   Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
-    return storage_.read(fd, memory + shift_, size, offset);
+    return io_.read(fd, memory + shift_, size, offset);
   }
   Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
-    return storage_.write(fd, memory + shift_, size, offset);
+    return io_.write(fd, memory + shift_, size, offset);
   }
   Proof proof_of(const Status& status) override {
     return {pipeline_reason::self_test_refused, status.domain == Domain::os ? status.code : EFAULT};
@@ -35,7 +35,7 @@ class MappedMover final : public SelfTestMover {
   Proof proof_of_copy() override { return {pipeline_reason::self_test_copied}; }
 
  private:
-  Storage& storage_;
+  FileIo& io_;
   DeviceSet& devices_;
   std::uint64_t shift_ = 0;
 };

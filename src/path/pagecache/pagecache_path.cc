@@ -54,8 +54,8 @@ CachedFile::Terms terms_of(const File& file) {
 
 }  // namespace
 
-PagecachePath::PagecachePath(Storage& storage, const PagecacheRules& rules)
-    : Path(this), storage_(storage), rules_(rules), cache_(rules.registration) {}
+PagecachePath::PagecachePath(FileIo& io, const PagecacheRules& rules)
+    : Path(this), io_(io), rules_(rules), cache_(rules.registration) {}
 
 Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::pagecache, reason, detail); };
@@ -72,7 +72,7 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   if (op == Op::read && file.is_read_once()) return refuse(pagecache_reason::read_once);
   if (!can_register(*memory.device)) return refuse(pagecache_reason::no_page_registration);
   if (const int error = cache_.watch_error(); error != 0) return refuse(pagecache_reason::no_page_registration, error);
-  return usable_with_rings(PathId::pagecache, storage_);
+  return usable_with_rings(PathId::pagecache, io_);
 }
 
 bool PagecachePath::may_serve(const Device& device) {
@@ -204,7 +204,7 @@ Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOption
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+      std::make_unique<BouncingChannel>(terms, io_, std::move(*direct), options, rules_.strict));
 }
 
 std::unique_ptr<Path> make_pagecache_path(const PathEnvironment& environment) {

@@ -21,7 +21,7 @@ struct PagecacheRules {
 
 class PagecachePath final : public Path, private PathHooks, private DirectTerms {
  public:
-  PagecachePath(Storage& storage, const PagecacheRules& rules);
+  PagecachePath(FileIo& io, const PagecacheRules& rules);
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool may_serve(const Device& device) override;
@@ -51,7 +51,7 @@ class PagecachePath final : public Path, private PathHooks, private DirectTerms 
 
   static constexpr unsigned kDevicesMax = 64;
 
-  Storage& storage_;
+  FileIo& io_;
   const PagecacheRules rules_;
   RegistrationCache cache_;
   std::array<std::atomic<std::uint8_t>, kDevicesMax> can_register_{};  // By ordinal: 0 unknown, 1 no, 2 yes.

@@ -17,9 +17,9 @@ constexpr const char* kStep = "move bytes directly between storage and device me
 
 }  // namespace
 
-BouncingChannel::BouncingChannel(DirectTerms& terms, Storage& storage, std::unique_ptr<Channel> direct,
+BouncingChannel::BouncingChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct,
                                  const ChannelOptions& options, bool strict)
-    : Channel(this), terms_(terms), storage_(storage), options_(options), strict_(strict), direct_(std::move(direct)),
+    : Channel(this), terms_(terms), io_(io), options_(options), strict_(strict), direct_(std::move(direct)),
       slots_(options.depth) {
   free_.reserve(options.depth);
   failed_.reserve(options.depth);
@@ -31,7 +31,7 @@ Result<Channel*> BouncingChannel::bounce() {
   if (bounce_ == nullptr) {
     using Opened = Result<std::unique_ptr<Channel>>;
     const auto no_room = [] { return Opened(failure(Code::out_of_memory, kStep)); };
-    Opened channel = unless_short_of_memory([&] { return StorageChannel::open(storage_, options_); }, no_room);
+    Opened channel = unless_short_of_memory([&] { return StorageChannel::open(io_, options_); }, no_room);
     if (!channel.ok()) return channel.status();
     bounce_ = std::move(*channel);
   }

@@ -33,7 +33,7 @@ class DirectTerms {
 class BouncingChannel final : public Channel, private ChannelHooks {
  public:
   // `strict`: nothing is bounced. The terms outlive the channel.
-  BouncingChannel(DirectTerms& terms, Storage& storage, std::unique_ptr<Channel> direct, const ChannelOptions& options,
+  BouncingChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct, const ChannelOptions& options,
                   bool strict);
 
   bool has_room() const override { return !free_.empty() && !is_broken(); }
@@ -78,7 +78,7 @@ class BouncingChannel final : public Channel, private ChannelHooks {
   void release(std::uint32_t index, Completion& completion);
 
   DirectTerms& terms_;
-  Storage& storage_;
+  FileIo& io_;
   const ChannelOptions options_;
   const bool strict_;
   const std::unique_ptr<Channel> direct_;

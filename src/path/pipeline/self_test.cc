@@ -196,19 +196,21 @@ bool is_same_storage(const FileFacts& scratch, const FileFacts& file) {
 }
 
 // Invalid where none was named, or where it lies on another storage.
-UniqueFd open_given_scratch(Storage& storage, const std::string& name, const FileFacts& file) {
+UniqueFd open_given_scratch(Descriptors& descriptors, const std::string& name, const FileFacts& file) {
   if (name.empty()) return {};
   UniqueFd fd(::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY));
   if (!fd.valid()) return {};
-  const Result<FileFacts> facts = storage.facts(fd.get());
+  const Result<FileFacts> facts = descriptors.facts(fd.get());
   return facts.ok() && is_same_storage(*facts, file) ? std::move(fd) : UniqueFd();
 }
 
 // Invalid where there is none.
-Scratch open_scratch(Storage& storage, const std::string& given_name, const FileFacts& file, int fd, ScratchKind kind) {
-  if (UniqueFd given = open_given_scratch(storage, given_name, file); given.valid()) return Scratch(std::move(given));
+Scratch open_scratch(Descriptors& descriptors, const std::string& given_name, const FileFacts& file, int fd,
+                     ScratchKind kind) {
+  if (UniqueFd given = open_given_scratch(descriptors, given_name, file); given.valid())
+    return Scratch(std::move(given));
   if (file.type != FileType::regular) return {};
-  Result<Scratch> own = storage.open_scratch(fd, kind);
+  Result<Scratch> own = descriptors.open_scratch(fd, kind);
   return own.ok() ? std::move(*own) : Scratch();
 }
 

@@ -53,12 +53,12 @@ std::uint64_t resume_at(IoMode io_mode, std::uint64_t moved, std::uint32_t file_
   return io_mode == IoMode::direct ? align_down(moved, file_align) : moved;
 }
 
-StorageChannel::StorageChannel(Storage& storage, const ChannelOptions& options)
-    : Channel(this), storage_(storage), options_(options), staged_(options.device != nullptr), batch_(options.depth) {}
+StorageChannel::StorageChannel(FileIo& io, const ChannelOptions& options)
+    : Channel(this), io_(io), options_(options), staged_(options.device != nullptr), batch_(options.depth) {}
 
-Result<std::unique_ptr<Channel>> StorageChannel::open(Storage& storage, const ChannelOptions& options) {
+Result<std::unique_ptr<Channel>> StorageChannel::open(FileIo& io, const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.depth > 0 && options.chunk_max > 0);
-  std::unique_ptr<StorageChannel> channel(new StorageChannel(storage, options));
+  std::unique_ptr<StorageChannel> channel(new StorageChannel(io, options));
   if (channel->staged_) {
     Result<PinnedBlock> block = open_block(options, options.depth * options.chunk_max);
     if (!block.ok()) return block.status();
@@ -89,7 +89,7 @@ Status StorageChannel::open_ring() {
   if (ring_ != nullptr) return success();
   using Opened = Result<std::unique_ptr<Ring>>;
   const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open the channel's submission queue")); };
-  Opened ring = unless_short_of_memory([&] { return storage_.open_ring(options_.depth); }, no_room);
+  Opened ring = unless_short_of_memory([&] { return io_.open_ring(options_.depth); }, no_room);
   if (!ring.ok()) return ring.status();
   ring_ = std::move(*ring);
   // Without registration every transfer pins its pages anew: slower, and right all the same.
@@ -168,13 +168,13 @@ bool StorageChannel::move_at_once(std::uint32_t index) {
 std::int32_t StorageChannel::read(const Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   return bytes_or_errno(
-      storage_.read(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
+      io_.read(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
 }
 
 std::int32_t StorageChannel::read_cached(const Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
-  return bytes_or_errno(storage_.read_cached(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved,
-                                             chunk.io_offset + slot.moved));
+  return bytes_or_errno(
+      io_.read_cached(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
 }
 
 std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
@@ -183,7 +183,7 @@ std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
   WriteTurns* const turns =
       chunk.io_mode == IoMode::buffered && size >= kLongWrite ? slot.task.file->write_turns() : nullptr;
   if (turns != nullptr) turns->take();
-  const auto written = storage_.write(slot.fd, slot.memory + slot.moved, size, chunk.io_offset + slot.moved);
+  const auto written = io_.write(slot.fd, slot.memory + slot.moved, size, chunk.io_offset + slot.moved);
   if (turns != nullptr) turns->give_back();
   return bytes_or_errno(written);
 }
@@ -192,7 +192,7 @@ std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
 void StorageChannel::flush(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   if (!chunk.flush || !slot.status.ok()) return;
-  slot.status = storage_.flush(slot.fd, chunk.io_offset, chunk.io_size);
+  slot.status = io_.flush(slot.fd, chunk.io_offset, chunk.io_size);
 }
 
 // Hands what is left of the chunk's I/O range to the ring.

@@ -18,7 +18,7 @@ namespace penstock::core {
 class StorageChannel final : public Channel, private ChannelHooks {
  public:
   // Staged where options.device is set, in place otherwise.
-  static Result<std::unique_ptr<Channel>> open(Storage& storage, const ChannelOptions& options);
+  static Result<std::unique_ptr<Channel>> open(FileIo& io, const ChannelOptions& options);
   ~StorageChannel() override;
 
   bool has_room() const override { return !free_.empty() && !broken_; }
@@ -61,7 +61,7 @@ class StorageChannel final : public Channel, private ChannelHooks {
 
   enum class Next : std::uint8_t { done, again };
 
-  StorageChannel(Storage& storage, const ChannelOptions& options);
+  StorageChannel(FileIo& io, const ChannelOptions& options);
   void forget_memory(std::byte* kept) override;
   bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override {
     return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
@@ -101,7 +101,7 @@ class StorageChannel final : public Channel, private ChannelHooks {
   Completion completion_of(const Slot& slot) const;
   std::uint64_t payload_moved(const Slot& slot) const;
 
-  Storage& storage_;
+  FileIo& io_;
   const ChannelOptions options_;
   const bool staged_;
   PinnedBlock block_;

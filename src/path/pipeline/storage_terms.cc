@@ -8,8 +8,8 @@
 
 namespace penstock::core {
 
-Verdict usable_with_rings(PathId path, Storage& storage) {
-  switch (const int error = storage.io_uring_error()) {
+Verdict usable_with_rings(PathId path, FileIo& io) {
+  switch (const int error = io.io_uring_error()) {
     case 0: return usable(path);
     case ECANCELED: return usable(path, Reason::io_uring_off);
     default: return usable(path, Reason::io_uring_forbidden, error);

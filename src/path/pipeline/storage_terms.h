@@ -10,7 +10,7 @@
 namespace penstock::core {
 
 // Usable, and whether io_uring is there.
-Verdict usable_with_rings(PathId path, Storage& storage);
+Verdict usable_with_rings(PathId path, FileIo& io);
 // The direct-I/O alignment to plan with: 1 where it is not wanted, or not to be had in chunks of this size.
 std::uint32_t file_align_for(File& file, IoMode io_mode, std::uint64_t chunk_max);
 // A request by bounce buffers: any memory will do.
