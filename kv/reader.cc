@@ -75,7 +75,7 @@ void Reader::get(std::span<Request> requests) {
     const core::MutexLock lock(mutex_);
     for (Request& request : requests) {
       const Chunk* const chunk = find(request.key);
-      request.outcome = chunk == nullptr ? Outcome::miss : Outcome::unlike;
+      request.outcome = chunk == nullptr ? Outcome::miss : Outcome::mismatch;
       if (chunk == nullptr || chunk->bytes != bytes_of(request.pieces)) continue;
       request.chunk = *chunk;
       begin_get(request.chunk);

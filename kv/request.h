@@ -20,7 +20,7 @@ enum class Outcome : std::uint8_t {
   present = 1,  // put: it was there, or is being put; nothing was written.
   miss = 2,     // There is no such chunk.
   damaged = 3,  // There was one, and its header, its checksum or its length is wrong: it is dropped.
-  unlike = 4,   // get: it has another size than the memory.
+  mismatch = 4,   // get: it has another size than the memory.
   full = 5,     // put: all that could make room is pinned or in use.
   large = 6,    // put: larger than an extent.
   failed = 7,   // The drive failed; the status says how.

@@ -45,7 +45,7 @@ TEST_F(StoreTest, WhatIsPutComesBackAndOtherKeysAreMisses) {
   EXPECT_EQ(put_whole(*store, 1), Outcome::present);
   EXPECT_EQ(look(*store, 1), Outcome::done);
   EXPECT_EQ(look(*store, 2), Outcome::miss);
-  EXPECT_EQ(look(*store, 1, kChunk + 1), Outcome::unlike);
+  EXPECT_EQ(look(*store, 1, kChunk + 1), Outcome::mismatch);
   EXPECT_EQ(store->size_of(name_of(1)), kChunk);
   EXPECT_TRUE(store->erase(name_of(1)));
   EXPECT_FALSE(store->erase(name_of(1)));

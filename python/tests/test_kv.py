@@ -20,7 +20,7 @@ from penstock.kv.limits import Budget, Health
 MIB = 1 << 20
 CHUNK = 100_000
 SETTINGS = {"model": "llama", "dtype": "bfloat16", "layout": "tp1", "capacity_bytes": 16 * MIB, "extent_bytes": MIB}
-DONE, PRESENT, MISS, DAMAGED, UNLIKE, FULL, LARGE, FAILED, LATE, WORN, SLOW = kv.Outcome
+DONE, PRESENT, MISS, DAMAGED, MISMATCH, FULL, LARGE, FAILED, LATE, WORN, SLOW = kv.Outcome
 
 
 def content(key, size=CHUNK):
@@ -66,7 +66,7 @@ def test_what_is_put_comes_back_and_anything_else_is_a_miss(make):
     assert look(store, 4, 9, 1) == [DONE, MISS, DONE]
     assert store.lookup(["1", b"2", "9"]) == [True, True, False]
     assert store.prefix(["1", "2", "9", "3"]) == 2 and store.prefix(["1"]) == 1
-    assert store.get(["1"], [bytearray(CHUNK + 1)]) == [UNLIKE]
+    assert store.get(["1"], [bytearray(CHUNK + 1)]) == [MISMATCH]
     assert store.put(["huge"], [bytearray(MIB)]) == [LARGE]
     assert store.delete(["1", "9"]) == [True, False] and look(store, 1) == [MISS]
     state = store.state()

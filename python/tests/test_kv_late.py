@@ -76,7 +76,7 @@ def test_a_get_in_time_is_as_any_other(make, tmp_path):
     assert look(store, 3, 9, 1, timeout=60) == [DONE, MISS, DONE]
     pieces = [bytearray(1), bytearray(CHUNK - 1001), bytearray(1000)]
     assert store.get(["2"], [pieces], timeout=60) == [DONE] and b"".join(pieces) == content(2).tobytes()
-    assert store.get(["2"], [bytearray(CHUNK + 1)], timeout=60) == [kv.Outcome.UNLIKE]
+    assert store.get(["2"], [bytearray(CHUNK + 1)], timeout=60) == [kv.Outcome.MISMATCH]
     assert store.get_async(["2"], [bytearray(CHUNK)], timeout=60).result(60) == [DONE]
     assert store.state()["gets"]["late"] == 0
 

@@ -33,7 +33,7 @@ class Outcome(enum.IntEnum):
     PRESENT = 1  #: put: it was there, or is being put; nothing was written.
     MISS = 2  #: There is no such chunk.
     DAMAGED = 3  #: There was one, and its header, checksum or length is wrong: it is dropped. A miss.
-    UNLIKE = 4  #: get: it has another size than the memory. A miss.
+    MISMATCH = 4  #: get: it has another size than the memory. A miss.
     FULL = 5  #: put: all that could make room is pinned or in use.
     LARGE = 6  #: put: larger than an extent.
     FAILED = 7  #: The drive failed; `Store.failure` says how. A miss.
