@@ -20,7 +20,7 @@ from penstock.kv.limits import Budget, Health
 MIB = 1 << 20
 CHUNK = 100_000
 SETTINGS = {"model": "llama", "dtype": "bfloat16", "layout": "tp1", "capacity_bytes": 16 * MIB, "extent_bytes": MIB}
-DONE, PRESENT, MISS, DAMAGED, MISMATCH, FULL, LARGE, FAILED, LATE, WORN, SLOW = kv.Outcome
+DONE, PRESENT, MISS, DAMAGED, MISMATCH, FULL, LARGE, FAILED, LATE, WRITE_BUDGET_EXCEEDED, SLOW = kv.Outcome
 
 
 def content(key, size=CHUNK):
@@ -277,10 +277,10 @@ def test_what_the_drive_refuses_is_told_and_a_miss(make):
 
 def test_a_day_has_so_many_bytes_also_after_a_restart(make, tmp_path):
     with make(bytes_a_day=250_000) as store:
-        assert [put(store, key) for key in range(3)] == [[DONE], [DONE], [WORN]]
+        assert [put(store, key) for key in range(3)] == [[DONE], [DONE], [WRITE_BUDGET_EXCEEDED]]
         assert store.state()["written_today_bytes"] == 200_000
         store.commit()
-    assert put(make(bytes_a_day=250_000), 3) == [WORN]
+    assert put(make(bytes_a_day=250_000), 3) == [WRITE_BUDGET_EXCEEDED]
     now = [0.0]
     budget = Budget(tmp_path, 10, lambda: now[0])
     assert budget.take(10) and not budget.take(1)
@@ -333,7 +333,7 @@ def test_metrics_tell_of_requests_tiers_paths_and_refusals(make, tmp_path):
     store = make(tmp_path / 'k"v', host_bytes=4 * MIB, bytes_a_day=10 * CHUNK, commit_s=3600)
     assert put(store, *range(5)) == [DONE] * 5
     assert look(store, 1, 2, 9) == [DONE, DONE, MISS]
-    assert put(store, *range(100, 106)) == [WORN] * 6
+    assert put(store, *range(100, 106)) == [WRITE_BUDGET_EXCEEDED] * 6
     store.commit()
     samples = samples_of(store.metrics())
     assert samples["penstock_kv_requests_total", 'call="put",outcome="done"'] == 5

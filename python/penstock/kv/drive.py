@@ -38,7 +38,7 @@ class Outcome(enum.IntEnum):
     LARGE = 6  #: put: larger than an extent.
     FAILED = 7  #: The drive failed; `Store.failure` says how. A miss.
     LATE = 8  #: get: it was not there in time (`timeout`). A miss; the memory is as it was.
-    WORN = 9  #: put: the drive was written to as much today as it may be.
+    WRITE_BUDGET_EXCEEDED = 9  #: put: the drive was written to as much today as it may be.
     SLOW = 10  #: put: every drive has become slow; `Store.state` says how.
 
 
@@ -101,7 +101,7 @@ class Drive:
         nbytes = sum(nbytes_of(piece) for each in pieces for piece in each)
         if not self.budget.take(nbytes):
             self.refused["worn"] += len(names)
-            return bytes([Outcome.WORN]) * len(names), None
+            return bytes([Outcome.WRITE_BUDGET_EXCEEDED]) * len(names), None
         self.bytes_under_way += nbytes
         began = time.perf_counter()
         try:
