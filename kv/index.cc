@@ -61,7 +61,7 @@ bool Index::restore(const Chunk& chunk) {
   return true;
 }
 
-void Index::hide(const Name& key) {
+void Index::make_tombstone(const Name& key) {
   const auto found = entries_.find(key);
   PENSTOCK_INVARIANT(found != entries_.end());
   leave_queue(found->second);
@@ -72,7 +72,7 @@ void Index::hide(const Name& key) {
 
 void Index::remove(const Name& key) {
   const std::uint64_t slot = find(key)->chunk.slot;
-  hide(key);
+  make_tombstone(key);
   give_back(slot);
 }
 

@@ -49,7 +49,7 @@ class Index {
   bool restore(const Chunk& chunk);
   void remove(const Name& key);
   // Out of sight, though its slot is used still; give_back() it when the last user has gone.
-  void hide(const Name& key);
+  void make_tombstone(const Name& key);
   void give_back(std::uint64_t slot);
 
   // Changes users, pins or is_ready, by `change`, and what follows from that.

@@ -228,7 +228,7 @@ void Store::evict(Entry& entry) {
   records_.push_back({RecordKind::erase, chunk});
   if (entry.users == 0) return index_.remove(chunk.key);
   tombstones_[chunk.slot] = entry.users;
-  index_.hide(chunk.key);
+  index_.make_tombstone(chunk.key);
 }
 
 bool Store::erase(const Name& key) {
