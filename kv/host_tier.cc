@@ -154,9 +154,9 @@ void HostTier::get(std::span<Request> requests) {
 
 void HostTier::get_from_drive(std::span<Request> requests) {
   const auto began = std::chrono::steady_clock::now();
-  const std::vector<Name> coming = begin_to_keep(requests);
+  const std::vector<Name> promoting = begin_promotion(requests);
   drive_.get(requests);
-  keep(requests, coming);
+  promote(requests, promoting);
   std::uint64_t bytes = 0;
   for (const Request& one : requests) {
     if (one.outcome != Outcome::done) return;
@@ -165,27 +165,27 @@ void HostTier::get_from_drive(std::span<Request> requests) {
   drive_pace_.add(bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
-// Begins to copy chunks of the drive into memory, too. A thread that erases one waits until keep() is over.
-std::vector<Name> HostTier::begin_to_keep(std::span<const Request> requests) {
+// Begins to copy chunks of the drive into memory, too. A thread that erases one waits until promote() is over.
+std::vector<Name> HostTier::begin_promotion(std::span<const Request> requests) {
   std::vector<Name> keys;
   const MutexLock lock(mutex_);
   for (const Request& one : requests) {
-    if (drive_.contains(one.key) && !is_busy(one.key) && coming_.insert(one.key).second) keys.push_back(one.key);
+    if (drive_.contains(one.key) && !is_busy(one.key) && promoting_.insert(one.key).second) keys.push_back(one.key);
   }
   return keys;
 }
 
-void HostTier::keep(std::span<const Request> got, std::span<const Name> keys) {
+void HostTier::promote(std::span<const Request> got, std::span<const Name> keys) {
   std::vector<Request> into_memory;
   for (const Request& one : got) {
     if (one.outcome != Outcome::done) continue;
-    const bool is_coming = std::find(keys.begin(), keys.end(), one.key) != keys.end();
-    if (is_coming) into_memory.push_back({one.key, one.pieces});
+    const bool is_promoted = std::find(keys.begin(), keys.end(), one.key) != keys.end();
+    if (is_promoted) into_memory.push_back({one.key, one.pieces});
   }
   memory_.put(into_memory);
   const MutexLock lock(mutex_);
   for (const Request& one : got) state_.got_from_drive += one.outcome == Outcome::done ? 1 : 0;
-  for (const Name& key : keys) coming_.erase(key);
+  for (const Name& key : keys) promoting_.erase(key);
   changed_.notify_all();
 }
 
@@ -262,13 +262,13 @@ bool HostTier::take(Batch& batch) {
   while (!queue_.empty() && batch.requests.size() < kBatchChunks) {
     const Name key = queue_.front();
     const auto held = held_.find(key);
-    const bool is_waiting = held != held_.end() && held->second.is_waiting && under_way_.count(key) == 0;
+    const bool is_waiting = held != held_.end() && held->second.is_waiting && writing_.count(key) == 0;
     const std::uint64_t bytes = memory_.size_of(key);
     if (is_waiting && batch.pages > 0 && batch.pages + pages_for(bytes) > kBatchPages) break;
     queue_.pop_front();
     ++batch.taken;
     if (!is_waiting) continue;
-    under_way_.insert(key);
+    writing_.insert(key);
     batch.requests.push_back({key, {}, held->second.cost});
     batch.pieces.push_back({nullptr, bytes});
     batch.pages += pages_for(bytes);
@@ -323,7 +323,7 @@ bool HostTier::write_some() {
 }
 
 void HostTier::finish(const Request& request) {
-  under_way_.erase(request.key);
+  writing_.erase(request.key);
   const bool is_on_drive = request.outcome == Outcome::done || request.outcome == Outcome::present;
   if (request.outcome == Outcome::done) {
     ++state_.written;

@@ -92,10 +92,10 @@ class HostTier {
   bool take(Batch& batch) EXCLUDES(mutex_);
   void move(Batch& batch) EXCLUDES(mutex_);
   void finish(const Request& request) REQUIRES(mutex_);
-  std::vector<Name> begin_to_keep(std::span<const Request> requests) EXCLUDES(mutex_);
+  std::vector<Name> begin_promotion(std::span<const Request> requests) EXCLUDES(mutex_);
   void get_from_drive(std::span<Request> requests) EXCLUDES(mutex_);
-  void keep(std::span<const Request> got, std::span<const Name> keys) EXCLUDES(mutex_);
-  bool is_busy(const Name& key) const REQUIRES(mutex_) { return under_way_.count(key) > 0 || coming_.count(key) > 0; }
+  void promote(std::span<const Request> got, std::span<const Name> keys) EXCLUDES(mutex_);
+  bool is_busy(const Name& key) const REQUIRES(mutex_) { return writing_.count(key) > 0 || promoting_.count(key) > 0; }
 
   Store& memory_;
   Store& drive_;
@@ -106,8 +106,8 @@ class HostTier {
   core::ConditionVariable work_;  // thread_ waits for it.
   std::unordered_map<Name, Held, NameHash> held_ GUARDED_BY(mutex_);
   std::deque<Name> queue_ GUARDED_BY(mutex_);
-  std::unordered_set<Name, NameHash> under_way_ GUARDED_BY(mutex_);  // To the drive.
-  std::unordered_set<Name, NameHash> coming_ GUARDED_BY(mutex_);     // From the drive into memory.
+  std::unordered_set<Name, NameHash> writing_ GUARDED_BY(mutex_);    // To the drive.
+  std::unordered_set<Name, NameHash> promoting_ GUARDED_BY(mutex_);  // From the drive into memory.
   std::uint64_t enqueued_ GUARDED_BY(mutex_) = 0;                    // Chunks that ever were in queue_,
   std::uint64_t served_ GUARDED_BY(mutex_) = 0;                      // and those that were dealt with since.
   std::uint64_t queued_pages_ GUARDED_BY(mutex_) = 0;                // Pages that came since it was looked at.
