@@ -21,6 +21,7 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
+// Keys of state() and labels of metrics(), which programs read: `unlike` is the earlier name of a mismatch.
 constexpr const char* kOutcomeNames[kv::kOutcomes] = {"done", "present", "miss",   "damaged", "unlike",
                                                       "full", "large",   "failed", "late"};
 

@@ -196,3 +196,8 @@ def test_a_batch_is_shared_out_among_drives(make, tmp_path):
     state = store.state()
     assert [drive["chunks"] for drive in state["drives"]] == [10, 10, 10]
     assert {drive["distance"] for drive in state["drives"]} <= set(penstock._native.distance_names())
+
+
+def test_old_names_of_outcomes_stand_for_the_new_ones():
+    assert kv.Outcome.UNLIKE is kv.Outcome.MISMATCH and kv.Outcome["WORN"] is kv.Outcome.WRITE_BUDGET_EXCEEDED
+    assert not {"UNLIKE", "WORN"} & {outcome.name for outcome in kv.Outcome}

@@ -40,6 +40,8 @@ class Outcome(enum.IntEnum):
     LATE = 8  #: get: it was not there in time (`timeout`). A miss; the memory is as it was.
     WRITE_BUDGET_EXCEEDED = 9  #: put: the drive was written to as much today as it may be.
     SLOW = 10  #: put: every drive has become slow; `Store.state` says how.
+    UNLIKE = 4  #: The deprecated name of MISMATCH: it goes with the next minor version.
+    WORN = 9  #: The deprecated name of WRITE_BUDGET_EXCEEDED: it goes with the next minor version.
 
 
 class Drive:
@@ -56,7 +58,7 @@ class Drive:
         self._own_number = ""
         self.bytes_under_way = 0
         self.is_full = False  # As of the last commit.
-        self.refused = {"worn": 0, "slow": 0}  # Keys.
+        self.refused = {"worn": 0, "slow": 0}  # Keys of puts, by names of state(), which programs read.
         self._has_host = False
         self._judged = 0, 0.0  # Bytes that the host's tier has written, and seconds.
         self.health = Health()

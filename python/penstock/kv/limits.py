@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What keeps a store from writing: a drive that has become slow, and the bytes that it may be worn by in a day."""
+"""What keeps a store from writing: a drive that has become slow, and the bytes that may be written to it in a day."""
 
 from __future__ import annotations
 
