@@ -39,13 +39,13 @@ struct Chunk {
   Name key{};
   std::uint64_t slot = 0;        // Offset of its header in the slab.
   std::uint64_t slot_bytes = 0;  // Header, payload, and what the slot's class has beyond.
-  std::uint64_t bytes = 0;       // The payload's.
+  std::uint64_t bytes = 0;       // The size of the payload.
   std::uint64_t generation = 0;  // Higher than all that the journal had told of.
   std::uint32_t crc = 0;         // CRC32C of the payload.
   float cost = 0;                // Seconds that making it anew takes; 0: not told.
 };
 
-// The header of the chunk's slot, in the store of this name. `page` has kHeaderBytes.
+// Writes the header of the chunk's slot into `page`, which has kHeaderBytes. `store` is the store's name.
 void encode_header(const Chunk& chunk, const Name& store, std::span<std::byte> page);
 // True if that page is the header of exactly this chunk.
 bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::byte> page);
@@ -53,9 +53,9 @@ bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::by
 std::optional<std::uint64_t> generation_of(std::uint64_t slot, const Name& store, std::span<const std::byte> page);
 
 enum class RecordKind : std::uint8_t {
-  store = 1,  // The first record: `key` names the store; `slot` is the time, so that no two journals begin alike.
+  store = 1,  // The first record: `key` names the store; `slot` has the time, so that no two journals begin alike.
   put = 2,    // The chunk is in its slot, durably.
-  erase = 3,  // The chunk of this key and generation is gone.
+  erase = 3,  // The chunk of this key and generation has left the store.
   closed = 4  // The writer ended in order: the journal says what the slab has.
 };
 

@@ -33,7 +33,7 @@ void answer(Request& request, const Request& from) {
 
 }  // namespace
 
-// Chunks on their way from memory to the drive, and their part of the queue.
+// The chunks that one call of write_some() brings from memory to the drive.
 struct HostTier::Batch {
   std::vector<Request> requests;
   std::vector<iovec> pieces;
@@ -115,7 +115,7 @@ void HostTier::put(std::span<Request> requests) {
     const Request& one = into_memory[i];
     answer(requests[whose[i]], one);
     if (one.outcome == Outcome::done) hold(one);
-    // Memory has it, the drive has it no more, or never took it: so it is to be written.
+    // Memory has the chunk, and the drive has evicted or refused it. So it is written to the drive once more.
     const auto held = held_.find(one.key);
     if (one.outcome != Outcome::present || drive_.contains(one.key)) continue;
     if (held == held_.end() && memory_.pin(one.key)) hold(one);
@@ -213,7 +213,7 @@ std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const
 void HostTier::release(const Name& key) {
   const auto held = held_.find(key);
   if (held == held_.end()) return;
-  if (held->second.is_waiting) --state_.waiting;  // Its place in the line says nothing any more.
+  if (held->second.is_waiting) --state_.waiting;  // Its key stays in queue_, where take() passes it over.
   held_.erase(held);
 }
 

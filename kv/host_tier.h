@@ -31,7 +31,7 @@ struct TierState {
   std::uint64_t written = 0;  // Chunks that were brought to the drive.
   std::uint64_t written_bytes = 0;
   double written_seconds = 0;                 // How long the drive took.
-  std::uint64_t not_written[kOutcomes] = {};  // By their outcomes; they may be in memory still.
+  std::uint64_t not_written[kOutcomes] = {};  // Chunks that the drive did not take, by outcome.
   std::uint64_t got_from_memory = 0;          // Chunks.
   std::uint64_t got_from_drive = 0;
   core::Status failure{};  // The last one of the drive's.
@@ -44,7 +44,7 @@ class HostTier {
   // The stores outlive it, have one name, and only this puts into them; the slab of memory's drive is in memory.
   // by_caller: nothing is written but by write_some(), for tests that want to know when.
   HostTier(Store& memory, Store& drive, Writing writing = Writing::by_thread);
-  // Chunks that wait still are not written: call flush() before.
+  // Does not write the chunks that still wait for the drive: call flush() before.
   ~HostTier();
   HostTier(const HostTier&) = delete;
   HostTier& operator=(const HostTier&) = delete;
@@ -55,7 +55,7 @@ class HostTier {
   bool contains(const Name& key) const { return memory_.contains(key) || drive_.contains(key); }
   std::uint64_t size_of(const Name& key) const;
   std::optional<double> seconds_to_get(std::span<const Name> keys) const;
-  // Waits for the end of what is under way with the chunk.
+  // Waits until no thread copies the chunk between memory and drive.
   bool erase(const Name& key) EXCLUDES(mutex_);
   bool touch(const Name& key);
   bool pin(const Name& key) EXCLUDES(mutex_);
@@ -112,7 +112,7 @@ class HostTier {
   std::uint64_t served_ GUARDED_BY(mutex_) = 0;                      // and those that were dealt with since.
   std::uint64_t queued_pages_ GUARDED_BY(mutex_) = 0;                // Pages that came since it was looked at.
   std::uint32_t flushes_ GUARDED_BY(mutex_) = 0;                     // Calls that wait for the queue's end.
-  bool is_asleep_ GUARDED_BY(mutex_) = false;                        // thread_, until it is woken.
+  bool is_asleep_ GUARDED_BY(mutex_) = false;                        // thread_ sleeps without a time limit.
   bool is_ending_ GUARDED_BY(mutex_) = false;
   TierState state_ GUARDED_BY(mutex_);
 

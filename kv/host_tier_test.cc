@@ -23,7 +23,7 @@ class HostTierTest : public testing::Test {
  protected:
   HostTierTest() { open(); }
 
-  // Opens the stores as after the death of a process: memory is empty, and the drive has its chunks.
+  // Opens the stores as a new process does: memory is empty, and the drive has its chunks.
   void open() {
     tier.reset();
     memory_store = std::move(Store::open(memory = FakeDrive(kMemory, 1), {name_of(0), kMemory, kExtent}).value());
@@ -202,7 +202,7 @@ TEST_F(HostTierTest, AChunkIsCopiedOnceAndSummedTwiceOnItsWayToTheDrive) {
   EXPECT_EQ(memory.done.summed_bytes, kChunk);
 }
 
-// Its bytes are still written from where they lay, so nothing else may be put there.
+// The drive's write still reads the erased chunk's bytes, so no other chunk may get its slot in memory.
 TEST_F(HostTierTest, AChunkThatIsErasedWhileItIsWrittenKeepsItsPlaceUntilThen) {
   put_whole(1);
   std::thread other;
@@ -262,7 +262,7 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
   static constexpr std::uint64_t kKeys = 90;
 
   struct Known {
-    std::uint64_t version = 0;            // 0: there is none, or it is not known.
+    std::uint64_t version = 0;            // The version that was put last; 0 where it is not known, or erased.
     std::set<std::uint64_t> after_crash;  // Versions that a crash may leave.
     int pins = 0;
   };

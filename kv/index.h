@@ -29,7 +29,7 @@ struct Entry {
   double priority = 0;
   std::uint32_t users = 0;  // Transfers of it that are under way.
   std::uint32_t pins = 0;
-  bool is_ready = false;  // Its bytes are in its slot.
+  bool is_ready = false;  // The payload is in its slot.
 
   bool may_go() const { return is_ready && users == 0 && pins == 0; }
 };
@@ -63,7 +63,7 @@ class Index {
 
   std::size_t count() const { return entries_.size(); }
   const Slab& slab() const { return slab_; }
-  // In no order.
+  // Returns all entries, in no order.
   std::vector<Entry> entries() const;
 
  private:

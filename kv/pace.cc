@@ -23,7 +23,8 @@ void Pace::add(std::uint64_t bytes, double seconds) {
            kKept * sums_.bytes_squared + weight * x * x, kKept * sums_.bytes_by_seconds + weight * x * seconds};
 }
 
-// The line through what was added by least squares; neither of its parts is below 0.
+// Reads the time from the least-squares line through the gets that were added. The line's constant and its slope are
+// never below 0.
 std::optional<double> Pace::seconds(std::uint64_t bytes) const {
   const core::MutexLock lock(mutex_);
   if (sums_.weight == 0) return std::nullopt;

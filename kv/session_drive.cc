@@ -114,7 +114,7 @@ std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) 
     for (std::size_t path = 0; path < std::size(bytes_by_path_); ++path)
       bytes_by_path_[path] += report.bytes_by_path[path];
   };
-  // A copy of a chunk or two is over before another thread would have begun it.
+  // To copy a chunk or two takes less time than to wake another thread.
   const std::size_t by_caller_most = role_ == Role::memory ? kByCallerMost : 0;
   const Status status = queues_.run(requests, ended, by_caller_most);
   if (status.ok()) return moved;

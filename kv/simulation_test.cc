@@ -37,8 +37,9 @@ class Simulation {
 
  private:
   struct Known {
-    std::uint64_t version = 0;            // 0: there is none.
-    std::set<std::uint64_t> after_crash;  // Versions that a crash may leave: the committed one, and later ones.
+    std::uint64_t version = 0;  // 0: there is none.
+    std::set<std::uint64_t>
+        after_crash;  // The versions that may be there after a crash: the committed one, and later ones.
     int pins = 0;
   };
 
@@ -107,7 +108,7 @@ class Simulation {
     }
   }
 
-  // After a crash: the version that it has now stays.
+  // After a crash any version of `after_crash` may be there. The one that was read becomes the known one.
   void expect_one_of(Known& known, std::uint64_t key, const std::vector<std::byte>& memory) {
     for (const std::uint64_t version : known.after_crash) {
       if (memory != content_of(key, version, memory.size())) continue;
@@ -141,7 +142,7 @@ class Simulation {
     if (had) --known_[key].pins;
   }
 
-  // Another process, which comes and goes.
+  // Gets the key as another process does, which now and then starts anew.
   void follow(std::uint64_t key) {
     if (follower_ == nullptr || random_() % 10 == 0) follower_ = std::make_unique<Follower>(drive_, name_of(0));
     if (random_() % 3 != 0) {
@@ -185,7 +186,7 @@ class Simulation {
 
 class StoreSimulation : public testing::TestWithParam<std::uint64_t> {};
 
-// PENSTOCK_SIMULATED: how many operations, for longer runs.
+// PENSTOCK_SIMULATED sets the number of operations, for longer runs.
 TEST_P(StoreSimulation, NoWrongChunkNoLostPinNothingBeyondTheCapacity) {
   const char* asked = std::getenv("PENSTOCK_SIMULATED");
   Simulation simulation(GetParam());

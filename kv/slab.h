@@ -14,7 +14,7 @@ namespace penstock::kv {
 
 class Slab {
  public:
-  // Both are multiples of kSlotAlign; bytes behind the last extent are not used.
+  // Both sizes are multiples of kSlotAlign. The slab's bytes behind its last whole extent are not used.
   Slab(std::uint64_t bytes, std::uint64_t extent_bytes);
 
   // Bytes of a slot for a payload of so many bytes, its header included.

@@ -25,7 +25,7 @@ TEST(Slab, SlotsAreWholePagesAndAtMostA64thTooLarge) {
 TEST(Slab, NoTwoSlotsOverlapAndAllOfItCanBeUsedAgain) {
   Slab slab(std::uint64_t{20} << 20, 1 << 20);
   std::mt19937 random(1);
-  std::map<std::uint64_t, std::uint64_t> used;  // Offset and size.
+  std::map<std::uint64_t, std::uint64_t> used;  // The size of each slot in use, by its offset.
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t bytes = Slab::slot_bytes_for(random() % 300'000);
     if (random() % 2 == 0) {

@@ -86,7 +86,7 @@ class Store final : public Reader {
 
   // Where it fails, nothing is lost: the next one tries again.
   core::Status commit() EXCLUDES(mutex_, commit_mutex_);
-  // Commits, and says in the journal that nothing needs to be looked at again. The last call.
+  // Commits, and marks the journal as closed, so that the next writer need not check the slots. No call may follow.
   core::Status close() EXCLUDES(mutex_, commit_mutex_);
 
   State state() const EXCLUDES(mutex_);

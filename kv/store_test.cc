@@ -52,7 +52,7 @@ TEST_F(StoreTest, WhatIsPutComesBackAndOtherKeysAreMisses) {
   EXPECT_EQ(look(*store, 1), Outcome::miss);
 }
 
-// No fewer chunks may make room than with costs that are numbers: nothing is pinned, so no put is refused.
+// A chunk whose cost is no number can be evicted as any other: nothing is pinned here, so no put is refused.
 TEST_F(StoreTest, CostsThatAreNoNumbersDoNotBreakTheOrderOfChunks) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity(), -1};
@@ -229,9 +229,9 @@ TEST_F(StoreTest, AClosedStoreIsTakenUpWithoutALookAtItsSlots) {
 TEST_F(StoreTest, DamageIsAMissAndIsToldOnce) {
   const auto store = open();
   for (std::uint64_t key = 0; key < 3; ++key) put_whole(*store, key);
-  drive.slab()[kHeaderBytes + 77] ^= std::byte{1};  // In the payload of the first slot that was taken.
-  drive.slab()[(32 << 10) + 40] ^= std::byte{1};    // In the header of the second.
-  std::memcpy(&drive.slab()[64 << 10], &drive.slab()[32 << 10], 4096);  // And a header where it does not belong.
+  drive.slab()[kHeaderBytes + 77] ^= std::byte{1};                      // A bit of the first slot's payload.
+  drive.slab()[(32 << 10) + 40] ^= std::byte{1};                        // A bit of the second slot's header.
+  std::memcpy(&drive.slab()[64 << 10], &drive.slab()[32 << 10], 4096);  // The third slot gets the second one's header.
   for (std::uint64_t key = 0; key < 3; ++key) {
     EXPECT_EQ(look(*store, key), Outcome::damaged) << key;
     EXPECT_EQ(look(*store, key), Outcome::miss) << key;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From memory of ours to where the program wants it.
+// Copies bytes from host memory of this module to where the program wants them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace penstock::python {
 
-// `into` is of `memory`. Without the GIL.
+// Copies to the address `into`, which lies in `memory`. Call it without the GIL.
 penstock_status deliver(const SessionHandle& session, const Memory& memory, void* into, const std::byte* from,
                         std::uint64_t bytes);
 

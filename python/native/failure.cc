@@ -15,7 +15,7 @@ namespace penstock::python {
 
 namespace {
 
-// Decodes a name like os.fsdecode(). None for "".
+// Decodes a file's name as os.fsdecode() does. Returns None for an empty one.
 nb::object file_name(const std::string& bytes) {
   if (bytes.empty()) return nb::none();
   return nb::steal(PyUnicode_DecodeFSDefaultAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));

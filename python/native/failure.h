@@ -19,7 +19,7 @@ nanobind::object exception_of(const penstock_status& status, nanobind::object re
 [[noreturn]] void raise_type_error(const char* sentence);
 [[noreturn]] void raise_value_error(const char* sentence);
 
-// Makes the status that the library would have answered.
+// Makes a status of the library's form, for a failure that is found here before the library is asked.
 penstock_status own_status(penstock_code code, const char* step);
 
 inline void check(const penstock_status& status, const std::string& file = {}) {

@@ -64,7 +64,7 @@ class KvStore {
   void check_is_own() const;
   void get_now(std::span<kv::Request> requests);
   void get_in_time(KvRequests& requests, double seconds);
-  // For work that may wait, without the GIL: closing waits for it, and when closed it fails.
+  // Does work that may wait, without the GIL. close() waits for its end, and after close() it fails.
   template <typename Work>
   penstock_status carry_out(const Work& work) const;
   void check_is_writer() const;

@@ -50,7 +50,7 @@ class KvRequests {
     for (const Blocks* blocks : paged_) wait_for_order(order_, blocks->layers().front().memory.data());
   }
 
-  // The outcome of each as a byte, and the error of the first that failed, or None.
+  // Returns the outcome of each request as a byte, and the error of the first that failed, or None.
   nanobind::tuple outcomes() const {
     std::string outcomes;
     nanobind::object failure = nanobind::none();

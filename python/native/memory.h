@@ -38,7 +38,7 @@ class Memory {
   Memory(nanobind::handle object, Access access, nanobind::handle stream);
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&&) = delete;
-  ~Memory();  // With the GIL held.
+  ~Memory();  // Call it with the GIL held.
 
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }

@@ -59,7 +59,7 @@ struct Ranges::Range {
 
 struct Ranges::State {
   std::shared_ptr<SessionHandle> session;
-  std::shared_ptr<Opened> last;  // Ranges that follow each other in a file share it.
+  std::shared_ptr<Opened> last;  // The file of the latest range: the next one reuses it where it is in the same file.
   std::mutex mutex;
   std::condition_variable changed;
   bool closing = false;

@@ -50,7 +50,7 @@ class Ranges {
  private:
   struct Opened;
   struct Range;
-  struct State;  // Outlives this where the process ends, or in a forked child.
+  struct State;  // It is left alive at the end of the process and in a forked child.
 
   void check_is_own() const;
   std::shared_ptr<Opened> open(const char* path, const Identity& identity);

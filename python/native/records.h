@@ -24,10 +24,11 @@ class RecordReader {
   RecordReader(const RecordReader&) = delete;
   RecordReader& operator=(const RecordReader&) = delete;
 
-  // Each an array of int64, as bytes: the number of the file, the offset of a range in it, its bytes, and its place in
-  // the memory. Ranges at most `gap` bytes apart are one read; bytes between them go to the last `gap` bytes of the
-  // memory, which are for nothing else. Returns the bytes by path. Raises the first failure, and ValueError where a
-  // range is not within its file or the memory. Any thread.
+  // Reads ranges of files into the memory. The first four arguments are arrays of int64, as bytes, with an element for
+  // each range: the number of its file, its offset there, its length, and its place in the memory. Ranges at most `gap`
+  // bytes apart are one read; bytes between them go to the last `gap` bytes of the memory, which are for nothing else.
+  // Returns the bytes by path. Raises the first failure, and ValueError where a range is not within its file or the
+  // memory. Any thread.
   nanobind::dict read(const nanobind::bytes& numbers, const nanobind::bytes& offsets, const nanobind::bytes& lengths,
                       const nanobind::bytes& places, nanobind::handle memory, std::uint64_t gap,
                       nanobind::handle stream);

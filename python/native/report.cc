@@ -15,7 +15,7 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
-// A reason's name, or None where nothing stands in the way.
+// Returns the name of a reason, or None for PENSTOCK_REASON_NONE.
 std::optional<std::string> reason_of(std::int32_t reason) {
   if (reason == PENSTOCK_REASON_NONE) return std::nullopt;
   return engine().reason_name(reason);

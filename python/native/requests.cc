@@ -210,7 +210,7 @@ void Requests::pump() {
   }
 }
 
-// With the lock. The request's own memory is freed by reap(), with the GIL.
+// Call it with the lock held. The request is destroyed by reap(), which has the GIL.
 void Requests::end(std::uint64_t number, const penstock_status& status, const Report& report) {
   const auto found = requests_.find(number);
   ended_.push_back({number, status, report});
@@ -266,7 +266,7 @@ void Requests::collect_queue() {
       const auto found = requests_.find(done[i].cookie);
       if (found == requests_.end()) continue;
       Request& request = *found->second;
-      if (request.state == State::ended) {  // Late: told so already. Now the kernel has let go of its memory.
+      if (request.state == State::ended) {  // It was late, and its future has that error. Its memory is free now.
         finished_.push_back(std::move(found->second));
         requests_.erase(found);
         continue;

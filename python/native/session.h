@@ -39,7 +39,7 @@ class SessionHandle {
   bool is_shared_ = false;
   std::atomic<bool> is_closed_{false};
   std::atomic<penstock_session*> opened_{nullptr};  // Closing it ends the session.
-  penstock_session* raw_ = nullptr;                 // For calls; goes back with the object.
+  penstock_session* raw_ = nullptr;                 // The session that calls use. It is closed with this object.
 };
 
 class FileHandle {

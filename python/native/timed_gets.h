@@ -39,7 +39,7 @@ class TimedGets {
   // time has passed, or so many others are late that this one does not begin. Any thread. Throws std::bad_alloc and
   // std::system_error.
   std::shared_ptr<const Arrived> get(std::span<kv::Request> requests, const Get& get, double seconds);
-  // Waits for late requests.
+  // Waits until the threads of all late gets have ended.
   void wait();
 
  private:

@@ -71,7 +71,7 @@ void release(void* memory, int device, std::uint64_t stream) {
     pools().pieces.erase(found);
   }
   if (source->session->is_closed() || is_ending()) return;  // It went with its session.
-  // Kernels may still use it: taking its mapping away would not wait for them.
+  // Kernels may still use the memory, and to free it does not wait for them.
   (void)wait_for_stream(stream, memory);
   const SessionHandle& session = *source->session;
   (void)session.engine().device_free(session.raw(), source->ordinals[static_cast<std::size_t>(device)], memory);
