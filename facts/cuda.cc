@@ -18,7 +18,7 @@ namespace {
 
 struct Driver {
   CudaApi api = {};
-  std::string why_not;  // Empty where the driver is there.
+  std::string why_not;  // Empty if the driver is there.
 };
 
 const Driver& driver() {
@@ -30,7 +30,7 @@ const Driver& driver() {
   return loaded;
 }
 
-// By UUID, since a session's ordinals need not be the driver's.
+// Finds the GPU by its UUID: a session's ordinals need not be the driver's.
 CUresult find_device(const CudaApi& api, const unsigned char* uuid, CUdevice& device) {
   unsigned char found[16] = {};
   CUresult result = api.cuInit(0);
@@ -42,9 +42,9 @@ CUresult find_device(const CudaApi& api, const unsigned char* uuid, CUdevice& de
   return result;
 }
 
-// In the calling thread's context.
+// Allocates and exports memory in the calling thread's context.
 CUresult try_export(const CudaApi& api) {
-  constexpr std::size_t kBytes = 2u << 20;  // A whole page of the GPU's, of any size.
+  constexpr std::size_t kBytes = 2u << 20;  // A whole page of the GPU, whatever its page size.
   CUdeviceptr memory = 0;
   CUresult result = api.cuMemAlloc(&memory, kBytes);
   if (result != CUDA_SUCCESS) return result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The settings of cuFile that forbid direct paths, by key, value and place.
+// Judges the settings of cuFile that forbid direct paths, each by its key, its value and where it was set.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,12 +59,13 @@ std::optional<FindingName> barred_by(const Examination& examined, const core::Fi
 void judge_cufile(const Examination& examined, Findings& rows) {
   const Machine& machine = examined.machine;
   const core::LoadedSettings& cufile = machine.process.cufile;
-  if (cufile.must_refuse) return;  // `settings` reports that.
+  if (cufile.must_refuse) return;  // The finding `settings` reports that.
   const std::size_t before = rows.size();
   if (!machine.peers().empty()) {
     for (const Setting setting : machine.process.forcing_host_memory()) judge_switch(machine, setting, rows);
   }
-  std::vector<std::pair<const Place*, std::string>> barred;  // With the file systems that could be served but for it.
+  // The barred places, each with the mount points that a direct path could otherwise serve.
+  std::vector<std::pair<const Place*, std::string>> barred;
   for (const Outlook& one : examined.places) {
     const Place& place = machine.place_of(*one.place);
     if (place.denied_by.empty() || one.best_direct() == nullptr) continue;

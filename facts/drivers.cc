@@ -65,11 +65,12 @@ void judge_driver(const Machine& machine, Findings& rows) {
   row.pass(driver.sentence);
 }
 
-// Open kernel modules: nvidia-fs from 2.17.5 on, dma-buf and P2PDMA are theirs alone.
+// Judges whether the driver's kernel modules are the open ones: nvidia-fs from 2.17.5 on, dma-buf and P2PDMA work with
+// these alone.
 void judge_modules(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "kernel_modules");
   row.by("ChangeLog of NVIDIA/gds-nvidia-fs, 2.17.5; README of NVIDIA/open-gpu-kernel-modules");
-  // Memory of another device is no matter of NVIDIA's modules.
+  // For memory of other makers' devices, NVIDIA's modules do not matter.
   const auto peers = machine.peers();
   const bool is_nvidia_alone = std::all_of(peers.begin(), peers.end(), [](auto* one) { return one->is_nvidia_gpu(); });
   row.closes(kByNvidiaFs | (is_nvidia_alone ? path_bit(PENSTOCK_PATH_P2PDMA) : 0));
@@ -166,7 +167,7 @@ void judge_iommu(const Machine& machine, Findings& rows) {
   row.unknown("nothing tells how the IOMMU is set", "Look at /sys/kernel/iommu_groups/*/type as root.");
 }
 
-// The drivers of NVIDIA's NICs: the kernel's own have no version, those of OFED and DOCA have theirs.
+// Judges the drivers of NVIDIA's NICs. The kernel's own drivers have no version, in contrast to OFED's and DOCA's.
 void judge_ofed(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "ofed");
   const core::KernelModule* const module = machine.evidence.module("mlx5_core");
@@ -193,7 +194,7 @@ void judge_ofed(const Machine& machine, Findings& rows) {
   row.pass("MLNX_OFED or DOCA " + version);
 }
 
-// Judges the needs that slow bouncing down, for `penstock check`.
+// Judges a need that, where it fails, makes the path by bounce buffers slower. For `penstock check`.
 void judge_bouncing(const Machine& machine, Finding need, Findings& rows) {
   if (machine.has_gpu()) return rows.push_back(std::move(need));
   judge(rows, need.code).not_applicable("there is no NVIDIA GPU to move bytes for");

@@ -19,7 +19,7 @@ bool is_known(std::string_view name) {
                      [&](const core::SettingRow& row) { return row.variable == name; });
 }
 
-// The variables that begin so.
+// Finds the environment's variables with this prefix.
 Variables variables(std::string_view prefix) {
   Variables found;
   for (const char* const* entry = core::process_variables(); entry != nullptr && *entry != nullptr; ++entry) {

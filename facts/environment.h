@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The library's settings in the environment, and variables that only seem to be some: a name with a slip in it is
-// ignored by the library, and must not be shown as if it were in force. The only place where the tools look at the
-// environment, by the library's own way to it.
+// Finds the library's settings in the environment, and the variables that only look like settings: the library ignores
+// a misspelt name, so no tool may show it as if it were in force. The tools look at the environment here alone, through
+// the library's own access to it.
 #pragma once
 
 #include <optional>
@@ -20,15 +20,16 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct EnvironmentSettings {
   Variables known;    // PENSTOCK_... names that the library reads.
-  Variables unknown;  // Names that begin so, and that nothing reads.
+  Variables unknown;  // Names that begin with PENSTOCK_ and that nothing reads.
 };
 EnvironmentSettings environment_settings();
-// The same for the given variables; cuFile's are left out.
+// Sorts the given variables in the same way; cuFile's are left out.
 EnvironmentSettings sorted_by_use(const Variables& variables);
-// cuFile's variables, CUFILE_..., and those that are known.
+// The variables that the library reads: cuFile's (CUFILE_...) and the known ones of Penstock.
 Variables variables_for_library();
 
-// While it lives, the environment has none of these variables. For a moment in which no other thread looks at it.
+// Takes these variables out of the environment for as long as the object lives. No other thread may use the environment
+// meanwhile.
 class WithoutVariables {
  public:
   explicit WithoutVariables(Variables variables);
@@ -40,13 +41,13 @@ class WithoutVariables {
   const Variables variables_;
 };
 
-// By its name, its key in cufile.json or its variable.
+// Finds a setting by its name, by its key in cufile.json or by its variable.
 std::optional<core::Setting> setting_by_any_name(std::string_view name);
 
-// A known variable's name as a setting of a session: "policy" for PENSTOCK_POLICY; "" for others.
+// The name that a session's setting has for a known variable: "policy" for PENSTOCK_POLICY; "" for other variables.
 std::string library_setting(std::string_view variable);
 
-// The known name that was probably meant, or that the variable has now, or "".
+// The known name that the user probably meant, or by which the variable is called today; "" if there is none.
 std::string nearest_setting(std::string_view name);
 
 }  // namespace penstock::facts

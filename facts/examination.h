@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The answers about a machine: its findings, and for each file system how bytes go. Every program that tells of a
-// machine examines it, and prints this; captured machines are judged like this one.
+// The answers about a machine: its findings, and for each file system how bytes go. Every program that reports on a
+// machine examines it here and prints the result; a captured machine is judged in the same way as this one.
 #pragma once
 
 #include <optional>
@@ -17,44 +17,44 @@ namespace penstock::facts {
 
 struct Examination {
   Examination() = default;
-  Examination(Examination&&) = default;  // No copies: places and pairs point into what the machine owns.
+  Examination(Examination&&) = default;  // Not copied: places and pairs point into `machine`.
   Examination& operator=(Examination&&) = default;
 
   Machine machine;
-  Findings findings;            // On drivers and fabric, with the ones that follow from others.
-  std::vector<PeerPair> pairs;  // Device memory and file systems.
+  Findings findings;            // About drivers and fabric, and those that follow from others.
+  std::vector<PeerPair> pairs;  // One for each pair of a device's memory and a file system.
   std::vector<Outlook> places;  // One for each of the machine's file systems, in their order.
   Outlook whole;                // For each path the best outlook that any place has.
 
   bool has_gpu() const { return machine.has_gpu(); }
-  // How p2pdma stands between the two, as the process is set.
+  // The outlook of p2pdma for this pair, with the process's settings.
   PathOutlook by_p2pdma(const PeerPair& pair) const;
 };
 
-// The place that a mount belongs to; null where none of the machine's file systems does.
+// The outlook of the file system that a mount belongs to; null if it is none of the machine's.
 const Outlook* place_of(const Examination& examined, const core::Mount& mount);
 
-// All that is to be said of a machine.
+// Makes all findings and outlooks of a machine.
 Examination examine(Machine machine);
 
-// The parts of that. Versions and hardware by the matrix, settings, and conflicts.
+// The steps of examine(). The first judges versions and hardware by the matrix, settings, and conflicts.
 void judge_drivers(const Machine& machine, Findings& findings);
-void judge_nvidia_fs(const Machine& machine, Findings& findings);  // A part of that: the module nvidia-fs.
+void judge_nvidia_fs(const Machine& machine, Findings& findings);  // Called by judge_drivers().
 // RDMA devices, registration of GPU memory, PCIe links, and the transport of all remote storage.
 void judge_fabric(const Machine& machine, Findings& findings);
-void judge_links(const Machine& machine, Findings& findings);  // A part of that: PCIe.
+void judge_links(const Machine& machine, Findings& findings);  // PCIe links; called by judge_fabric().
 // Findings that follow from the outlook: storage drivers without hooks, cuFile's settings that forbid a direct path,
 // the direct paths themselves, and the storage that they may serve.
 void judge_hooks(const Examination& examined, Findings& findings);
 void judge_cufile(const Examination& examined, Findings& findings);
 void judge_paths(const Examination& examined, Findings& findings);
-// The finding of judge_cufile() that bars a file system; nothing where none does.
+// The finding of judge_cufile() that bars a file system from direct paths; nothing if there is none.
 std::optional<FindingName> barred_by(const Examination& examined, const core::FileSystem& one);
 
-// NVIDIA's driver's version; nothing if it is not loaded.
+// The version of NVIDIA's driver; nothing if the driver is not loaded.
 std::optional<Version> driver_of(const Machine& machine);
 
-// The module tells three numbers, /proc two.
+// A version of nvidia-fs: the module reports three numbers, /proc two.
 struct NvidiaFsVersion {
   std::string text;
   Version number{};
@@ -62,9 +62,9 @@ struct NvidiaFsVersion {
 };
 std::optional<NvidiaFsVersion> nvidia_fs_of(const Machine& machine);
 
-// "ext4 on nvme0n1, drive 0000:19:00.0"; "nfs4 of server:/export".
+// Describes a file system: "ext4 on nvme0n1, drive 0000:19:00.0"; "nfs4 of server:/export".
 std::string storage_text(const core::FileSystem& file_system);
-// The drive's name and its mounts: "nvme0n1, /data"; "" if nothing is mounted from it.
+// The name of the drive at a PCI address, with its mounts: "nvme0n1, /data"; "" if nothing is mounted from it.
 std::string drive_text(const Machine& machine, const std::string& pci_address);
 
 }  // namespace penstock::facts

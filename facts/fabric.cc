@@ -28,7 +28,7 @@ std::string name_of(const RdmaDevice& device, const RdmaPort& port) {
 
 // ---- RDMA
 
-// One of the interfaces that a port may have, to name in a command.
+// One of a port's interfaces, to name in a command; "DEV" stands in for it if none is known.
 std::string interface_of(const RdmaPort& port) { return port.interfaces.empty() ? "DEV" : port.interfaces[0].name; }
 
 void judge_port(const RdmaDevice& device, const RdmaPort& port, Findings& rows) {
@@ -85,7 +85,7 @@ void judge_mtu(const RdmaDevice& device, const RdmaPort& port, Findings& rows) {
   }
 }
 
-// Judges if a network of Ethernet is kept from dropping packets.
+// Judges whether an Ethernet network is kept from dropping packets.
 void judge_ecn(const core::NetworkInterface& interface, Judgement row) {
   row.by("NVIDIA MLNX_OFED documentation, Explicit Congestion Notification");
   if (!interface.ecn) {
@@ -152,7 +152,7 @@ bool is_of_software(const Machine& machine) {
          std::all_of(machine.rdma.begin(), machine.rdma.end(), [](const RdmaDevice& one) { return one.is_software; });
 }
 
-// Judges if a NIC can be given GPU memory.
+// Judges whether a NIC can register GPU memory.
 void judge_registration(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "gpu_memory_registration");
   if (!machine.has_gpu()) return row.not_applicable("there is no NVIDIA GPU");
@@ -177,7 +177,7 @@ void judge_registration(const Machine& machine, Findings& rows) {
 
 // ---- Remote storage
 
-// "TCP" for "tcp6"; "" for a transport that is neither TCP nor UDP.
+// The protocol whose packets the CPU handles: "TCP" for "tcp6"; "" for a transport that is neither TCP nor UDP.
 std::string through_the_cpu(std::string_view transport) {
   if (transport == "tcp" || transport == "tcp6") return "TCP";
   return transport == "udp" || transport == "udp6" ? "UDP" : "";
@@ -232,7 +232,7 @@ void judge_controllers(const Machine& machine, Findings& rows) {
   }
 }
 
-// Judges a mount's drives; each transport that leads out of the machine once.
+// Judges a mount's drives: each transport that leads out of the machine is judged once.
 void judge_stack(const Machine& machine, const core::BlockDevice& device, const std::string& mount_point,
                  Findings& rows) {
   for (const core::BlockDevice& below : device.slaves) judge_stack(machine, below, mount_point, rows);

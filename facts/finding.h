@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The answer about one thing of a machine: a state, a sentence, and where something is wrong, a remedy. Every program
-// that tells of a machine prints these.
+// The answer about one thing of a machine: a state, a sentence, and if something is wrong, a remedy. Every program that
+// reports on a machine prints these.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class State : std::uint8_t {
   pass,
   warn,  // It works, and could be better; or it is off, and would work once it is switched on.
   fail,
-  unknown,  // Nothing here tells.
+  unknown,  // Nothing on this machine shows it.
   not_applicable
 };
 const char* state_name(State state);  // "pass", "warn", "fail", "unknown", "not_applicable"
@@ -37,7 +37,7 @@ const char* reach_name(Reach reach);  // "", "nowhere", "no", "unknown", "once_s
 
 struct FindingName {
   std::string code;
-  std::string subject;  // "" stands for any of its code.
+  std::string subject;  // "": any finding with this code.
 };
 
 // A set of paths (penstock_path), one bit for each.
@@ -50,15 +50,15 @@ struct Finding {
   std::string subject;    // The thing that it was found on: "mlx5_0 port 1", "/data"; may be empty.
   std::string where;      // The storage under a folder, or the folders on a drive: "ext4 on nvme0n1"; may be empty.
   State state = State::unknown;
-  std::string sentence;    // Without a capital and a full stop.
-  std::string remedy;      // One sentence; "" for a pass.
-  std::string source;      // The document that says so, unless this machine itself does.
+  std::string sentence;    // Begins in lower case, and has no full stop.
+  std::string remedy;      // Begins with a capital and has a full stop; "" for a pass.
+  std::string source;      // The document that says so; "" if this machine itself shows it.
   bool is_switch = false;  // A setting is all that is in the way.
   PathSet closes = 0;      // The paths that must not be taken while it fails.
-  PathSet doubts = 0;      // The paths of which only a try tells whether they work while it fails.
+  PathSet doubts = 0;      // The paths that may or may not work while it fails: only a try shows it.
   Reach reach = Reach::none;
-  std::vector<FindingName> may_follow_from;  // Findings that would explain it, the likeliest first.
-  std::optional<FindingName> follows_from;   // The one of these that fails: its repair repairs this, too.
+  std::vector<FindingName> may_follow_from;  // Findings that would explain this one, the likeliest first.
+  std::optional<FindingName> follows_from;   // The one of these that fails: its repair repairs this one, too.
 
   FindingName name() const { return {code, subject}; }
 };
@@ -71,12 +71,14 @@ Finding switched_off(const char* code, std::string sentence, std::string remedy)
 
 std::string subject_text(const Finding& finding);  // "/data (ext4 on nvme0n1)", or "".
 
-// Says of each finding that did not pass which failed one it follows from. Once, when all findings are there.
+// Finds for each finding that did not pass which failed one it follows from. Called once, when all findings are there.
 void settle_causes(Findings& findings);
-// The failed finding that it all begins with; `finding` itself where it follows from none.
+// The failed finding at the beginning of the chain that `finding` follows from; `finding` itself if it follows from
+// none.
 const Finding& cause_of(const Findings& findings, const Finding& finding);
 
-// 1 where something failed, 0 where something passed and nothing failed, 77 where nothing could be judged.
+// The exit code of a command that made these findings: 1 if any failed, 0 if some passed and none failed, 77 if nothing
+// could be judged.
 int exit_code_of(const Findings& findings);
 
 }  // namespace penstock::facts

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One finding in the making: it is added to the others with the verdict, which is said once.
+// Builds one finding. Its verdict (pass(), fail(), ...) is called once, and adds it to the other findings.
 #pragma once
 
 #include <string>
@@ -17,23 +17,24 @@ class Judgement {
     row_.code = code;
     row_.subject = std::move(subject);
   }
-  // Names the document that says so, unless this machine itself does.
+  // Names the document that says so; not called if this machine itself shows it.
   void by(std::string source) { row_.source = std::move(source); }
   // Names the storage under a folder, or the folders on a drive.
   void at(std::string where) { row_.where = std::move(where); }
-  // If several are named, the first that fails counts; without a subject, any row with that code.
+  // Names a finding that this one may follow from. The first one named that fails counts; without a subject, any
+  // finding with that code.
   void may_follow(std::string code, std::string subject = "") {
     row_.may_follow_from.push_back({std::move(code), std::move(subject)});
   }
   void reach(Reach reach) { row_.reach = reach; }
-  // Paths that must not be taken, or are in doubt, where it fails.
+  // The paths that must not be taken if this fails, and those that are then in doubt.
   void closes(PathSet paths) { row_.closes = paths; }
   void doubts(PathSet paths) { row_.doubts = paths; }
 
   void pass(std::string sentence) { add(State::pass, std::move(sentence), ""); }
   void warn(std::string sentence, std::string remedy) { add(State::warn, std::move(sentence), std::move(remedy)); }
   void fail(std::string sentence, std::string remedy) { add(State::fail, std::move(sentence), std::move(remedy)); }
-  // A need of one direct path is no fault while the other one is open.
+  // A need of one direct path is no fault while the other direct path is open.
   void fail_unless(bool is_other_open, const std::string& other, const std::string& sentence, std::string remedy) {
     if (is_other_open) not_applicable(sentence + "; " + other + " may serve instead");
     else fail(sentence, std::move(remedy));

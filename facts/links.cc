@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// PCIe links of GPUs, drives and NICs: the negotiated speed, against the most that device and slot could do.
+// Judges the PCIe links of GPUs, drives and NICs: the negotiated speed against the most that device and slot can do.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::string text_of(const core::PciLink& link) {
   return *generation == '\0' ? text : fmt::format("{} (PCIe {}.0)", text, generation);
 }
 
-// The most that device and slot can do together; the device's alone, if the slot tells nothing.
+// The fastest link that device and slot can make together; the device's own fastest if the slot does not report any.
 core::PciLink most_of(const Machine& machine, const PciDevice& device) {
   core::PciLink most = device.max_link;
   const PciDevice* const slot = device.bridges.empty() ? nullptr : machine.device(device.bridges.back());
@@ -79,7 +79,7 @@ void judge_link(const Machine& machine, const PciDevice& device, Findings& rows)
 
 void judge_links(const Machine& machine, Findings& rows) {
   for (const PciDevice& device : machine.pci) {
-    // Virtual devices have no link at all.
+    // A virtual device has no link at all.
     const bool has_link = device.current_link.width != 0 || device.max_link.width != 0;
     if (device.is_gpu() || device.is_nvme() || is_nic(device)) {
       if (has_link) judge_link(machine, device, rows);

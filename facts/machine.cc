@@ -14,7 +14,7 @@
 namespace penstock::facts {
 namespace {
 
-// `named` by a setting, or "" for the usual places.
+// Looks at the file that a setting names, or with "" in the usual places.
 bool has_vendor_library(const core::Root& root, const std::string& named) {
   if (!named.empty()) return ::access(named.c_str(), R_OK) == 0;
   std::vector<std::string> folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"};
@@ -37,7 +37,7 @@ constexpr struct {
               {"denylist.devices", &core::Denylist::devices},
               {"denylist.drivers", &core::Denylist::drivers}};
 
-// The first entry of a list that bars it.
+// Finds the first entry of a cuFile list that bars the file system from direct paths.
 void find_denial(const core::Root& root, const core::Settings& settings, const core::FileSystem& one, Place& place) {
   for (const auto& each : kLists) {
     for (const std::string& entry : settings.texts(each.setting)) {
@@ -67,7 +67,7 @@ Place read_place(const core::Root& root, const Machine& machine, const core::Fil
   return place;
 }
 
-// Under the names by which they register.
+// The storage drivers with hooks for nvidia-fs, by the names under which they register.
 std::vector<std::string> hooked_drivers(const core::GdsEvidence& evidence, const core::NvidiaFs& nvidia_fs) {
   const auto has_registered = [](const std::string& driver) { return driver != core::kAlwaysListed; };
   const std::vector<std::string>& listed = nvidia_fs.storage_drivers;

@@ -10,7 +10,7 @@
 namespace penstock::facts {
 namespace {
 
-// Ranges of the numbers that the PCI ID database lists under a generation's chips (GP, GV, TU, GA, AD, GH, GB).
+// The ranges of device numbers that the PCI ID database has for the chips of a generation (GP, GV, TU, GA, AD, GH, GB).
 constexpr const char* kGpuSource = "PCI ID database (vendor 10de); NVIDIA driver release notes, supported products";
 constexpr const char* kOpenSource = "README of NVIDIA/open-gpu-kernel-modules: Turing or later; Blackwell needs them";
 constexpr GpuGeneration kGenerations[] = {
@@ -42,7 +42,7 @@ constexpr NvidiaFsFault kFaults[] = {
     {{2, 25, 6}, {2, 25, 7}, "it refuses every request (EFAULT)", kChangeLog},
 };
 
-// Beside what the GPU Operator brings.
+// Further pairings, besides those of the GPU Operator's releases.
 constexpr struct {
   const char* driver;
   const char* nvidia_fs;
@@ -54,8 +54,9 @@ constexpr NvidiaFsForKernel kForKernels[] = {
     {{6, 11}, {2, 26, 6}, kChangeLog}, {{6, 17}, {2, 28, 2}, kChangeLog},
 };
 
-// The code that the change is made to begins with Linux 6.9; a series that it came to later has its first release here.
-// Distributions number their kernels x.y.0, and take changes from later ones: nothing is known of these.
+// The kernel code that the change repairs begins with Linux 6.9. Each stable series that the change was brought to
+// stands here with its first release that has it. Distributions number their kernels x.y.0 and take changes from later
+// ones, so nothing is known of theirs.
 constexpr Version kBeforeTaskSwitch{6, 9, 0};
 constexpr Version kWithTaskSwitch{7, 2, 0};
 constexpr Version kLateWithTaskSwitch[] = {{6, 12, 95}, {6, 18, 38}, {7, 1, 3}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The versions and hardware that go together, as data, each row with its source. The GPU Operator's combinations are in
+// Versions and hardware that go together, as data, each row with its source. The GPU Operator's combinations are in
 // facts/operator_versions.h, and P2PDMA's needs in core/p2pdma_needs.h; neither is repeated here.
 #pragma once
 
@@ -16,16 +16,16 @@
 
 namespace penstock::facts {
 
-// By the PCI device numbers of its GPUs.
+// A generation of GPUs, known by its range of PCI device numbers.
 struct GpuGeneration {
   const char* name;
   std::uint16_t first, last;
-  Version driver;           // The first branch that knows it.
-  bool has_open_modules;    // The open kernel modules can drive it,
-  bool needs_open_modules;  // and no others can.
+  Version driver;           // The first driver branch that supports it.
+  bool has_open_modules;    // The open kernel modules can drive it.
+  bool needs_open_modules;  // Only the open kernel modules can drive it.
   const char* source;
 };
-const GpuGeneration* generation_of(std::uint16_t device);  // Null where not known.
+const GpuGeneration* generation_of(std::uint16_t device);  // Null if not known.
 
 // The newest CUDA that a driver can run.
 struct CudaRelease {
@@ -34,7 +34,7 @@ struct CudaRelease {
   const char* source;
 };
 const CudaRelease* cuda_of_driver(const Version& driver);
-constexpr int kCudaOfGds = 11040;  // The first with GPUDirect Storage.
+constexpr int kCudaOfGds = 11040;  // The first CUDA with GPUDirect Storage.
 constexpr const char* kCudaOfGdsSource = "GPUDirect Storage release notes 1.0";
 
 // Versions of nvidia-fs that must not be used: [first, fixed).
@@ -45,7 +45,8 @@ struct NvidiaFsFault {
 };
 const NvidiaFsFault* fault_of_nvidia_fs(const Version& nvidia_fs, bool has_patch);
 
-// The oldest nvidia-fs that NVIDIA has released together with a driver of this branch or with the nearest one before.
+// The oldest nvidia-fs that NVIDIA released together with a driver of this branch, or else with the nearest branch
+// before.
 struct Pairing {
   Version driver;
   Version nvidia_fs;
@@ -53,7 +54,7 @@ struct Pairing {
 };
 std::optional<Pairing> oldest_pairing(const Version& driver);
 
-// The first nvidia-fs made for kernels from a version on.
+// The first nvidia-fs that was made for kernels of this version and later.
 struct NvidiaFsForKernel {
   core::KernelVersion kernel;
   Version nvidia_fs;
@@ -64,17 +65,17 @@ constexpr core::KernelVersion kNvidiaFsKernel{4, 15};
 constexpr const char* kNvidiaFsKernelSource =
     "GPUDirect Storage release notes, MLNX_OFED/DOCA and file system requirements";
 
-// A change of Linux that stops machines with nvidia-fs up to a version: the module takes a task's plug away for a
-// moment, and a task switch in that moment follows the pointer. The kernel's release tells if it has the change:
-// "6.12.95-generic".
+// A Linux kernel without this change may crash while nvidia-fs up to kTaskSwitchNvidiaFs moves bytes: the module takes
+// a task's plug away for a moment, and a task switch in that moment follows the pointer. The kernel's release
+// ("6.12.95-generic") shows whether the kernel has the change.
 constexpr const char* kTaskSwitchChange = "block: invalidate cached plug timestamp after task switch";
 constexpr const char* kTaskSwitchSource =
     "Linux fad156c2af22, in 7.2, 7.1.3, 6.18.38 and 6.12.95; nvidia-fs 2.28.4 run beside Debian's Linux 6.12.117";
-constexpr Version kTaskSwitchNvidiaFs{2, 28, 4};  // The newest that was seen to stop a machine.
+constexpr Version kTaskSwitchNvidiaFs{2, 28, 4};  // The newest nvidia-fs that was seen to crash a machine.
 core::Tristate has_task_switch_change(std::string_view kernel_release);
-bool was_stopped_by_task_switch(std::string_view kernel_release);  // Such a machine was seen.
+bool was_stopped_by_task_switch(std::string_view kernel_release);  // A machine with this kernel was seen to crash.
 
-// Releases of NVIDIA's drivers for its NICs, by how their version begins: "5.8-".
+// Releases of NVIDIA's drivers for its NICs, by the beginning of their version: "5.8-".
 struct OfedRelease {
   std::string_view prefix;
   bool has_nvme_of;
@@ -82,15 +83,16 @@ struct OfedRelease {
 };
 const OfedRelease* ofed_release(std::string_view version);
 
-// The document in which NVIDIA names the system, by its name in /etc/os-release.
+// The document in which NVIDIA names a system, found by the system's name in /etc/os-release. Null if no document does.
 const char* system_source(std::string_view pretty_name);  // Null where it is not named.
 
-// For GPU memory that a NIC registers by dma-buf.
+// The versions with which a NIC can register GPU memory by dma-buf.
 constexpr core::KernelVersion kDmaBufKernel{5, 12};
 constexpr Version kDmaBufDriver{515, 43, 4};
 constexpr const char* kDmaBufSource = "NVIDIA GPU Operator guide, GPUDirect RDMA: prerequisites of DMA-BUF";
 
-// Two versions by as many numbers as both tell: /proc/driver/nvidia-fs/version has but two of three.
+// Compares two versions by as many numbers as both have: /proc/driver/nvidia-fs/version has only two of the three
+// (has_patch is then false).
 bool is_before(const Version& one, const Version& other, bool has_patch);
 
 }  // namespace penstock::facts
