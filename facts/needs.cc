@@ -41,7 +41,7 @@ bool has_gpu_node(const Machine& machine) {
 
 }  // namespace
 
-// The CUDA driver, as far as it can be told: on this machine by having opened it.
+// Judges the CUDA driver: on this machine by opening it, on a captured one as far as its files show.
 Finding need_driver(const Machine& machine) {
   const core::NvidiaDriver& driver = machine.nvidia;
   const std::string version = driver.version_text.empty() ? "NVIDIA's driver" : "driver " + driver.version_text;
@@ -79,7 +79,7 @@ Finding need_locked_memory(const Machine& machine) {
               remedy);
 }
 
-// Without any GPU the library uses host memory in its place. A GPU that cannot be reached is another matter.
+// Without any GPU the library uses host memory in place of a GPU's. A GPU that is there and cannot be reached fails.
 Finding need_device(const Machine& machine) {
   if (machine.probe && machine.probe->device_kind.empty()) {
     return need("device", State::fail, "a session cannot open: " + machine.probe->device_reason,
@@ -103,7 +103,7 @@ bool has_name(const std::vector<std::string>& drivers, std::string_view module) 
   return std::find(drivers.begin(), drivers.end(), module) != drivers.end();
 }
 
-// "scsi_mod" has hooks of another name.
+// The name of a module's hook: "scsi_mod" has one of another name.
 std::string hook_of(std::string_view module) { return module == "scsi_mod" ? "scsi" : std::string(module); }
 
 }  // namespace
@@ -119,7 +119,7 @@ Finding need_registration(const Machine& machine, std::string_view module) {
         fmt::format("{} has not registered with nvidia-fs yet; it has its hooks, and does when that is opened", module),
         "See which do while a program has it open: cat /proc/driver/nvidia-fs/modules.");
   }
-  // No kernel is known whose SCSI driver has the hooks.
+  // No known kernel has a SCSI driver with the hooks.
   if (machine.evidence.has_symbols != core::Tristate::yes && module != "scsi_mod") {
     return need(kCode, State::unknown,
                 fmt::format("{} is not registered with nvidia-fs, and the kernel's symbols cannot be read", module),
@@ -178,7 +178,7 @@ Findings needs_of_storage(const Machine& machine, const core::FileSystem& storag
   return needs;
 }
 
-// Judges the version as the module's client without NVIDIA's library.
+// Judges the version as Penstock's own client of the module sees it, without NVIDIA's library.
 Finding need_nvidia_fs_version(const Machine& machine) {
   const std::string text = "nvidia-fs " + machine.nvidia_fs.module_version;
   const auto version = core::parse_nvidia_fs_version(machine.nvidia_fs.module_version);

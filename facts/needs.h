@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The needs of single paths: each need once, as a finding that passes, fails, warns of a slower way or of a setting, or
-// tells that only a try shows it. Pure.
+// The needs of single paths. Each need is judged once, as a finding that passes, fails, warns of a slower way or of a
+// setting, or is unknown because only a try shows it. Pure.
 #pragma once
 
 #include <string>
@@ -14,23 +14,24 @@ namespace penstock::facts {
 
 Finding need_gpu(const Machine& machine);
 Finding need_driver(const Machine& machine);
-Finding need_of(const core::Finding& finding);  // An obstacle as a need.
-// The memory that takes part: a GPU's, or where there is none the host's in its place.
+Finding need_of(const core::Finding& finding);  // Makes a need of an obstacle.
+// Judges the device memory: a GPU's, or on a machine without GPUs the host memory in its place.
 Finding need_device(const Machine& machine);
 Finding need_io_uring(const Machine& machine);
 Finding need_locked_memory(const Machine& machine);
 Finding need_nvidia_fs(const Machine& machine);
-// Judges if a storage driver has registered with nvidia-fs, by its name there; unknown if it has the hooks and nothing
-// has asked for them yet, and if the kernel hides its symbols.
+// Judges whether a storage driver has registered with nvidia-fs, by its name there. Unknown if the driver has the hooks
+// but nothing has opened nvidia-fs yet, and if the kernel hides its symbols.
 Finding need_registration(const Machine& machine, std::string_view module);
-// nvidia-fs as the client of path (nvfs or vendor) finds it for this file system: the driver of its drives or servers
-// has registered, and the file system is one that it takes.
+// The needs of a path that goes through nvidia-fs (`path` is nvfs or vendor) on this file system: the driver of its
+// drives or servers has registered, and nvidia-fs supports the file system.
 Findings needs_of_storage(const Machine& machine, const core::FileSystem& storage, int path);
 Finding need_nvidia_fs_version(const Machine& machine);
 Finding need_vendor_library(const Machine& machine);
 Finding need_udev(const Machine& machine);
 
-// The settings from the environment and cuFile's configuration: fails if no session, or no driver, opens with them.
+// Judges the settings from the environment and cuFile's configuration: fails if they keep a session, or cuFile's
+// driver, from opening.
 Finding settings_finding(const Machine& machine);
 
 std::string bytes_text(std::uint64_t bytes);  // "8 MiB", "unlimited"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Notes on network file systems by their type: where NVIDIA's O_DIRECT guide speaks of a server's part, and by which
-// command the server, or the file system's own tool here, tells more. Data alone; storage_notes.h puts it beside the
+// Notes on network file systems by type: the server's part as NVIDIA's O_DIRECT guide has it, and the command by which
+// the server, or the file system's own tool on this machine, shows more. Data alone; storage_notes.h puts it beside the
 // facts that this client shows.
 #pragma once
 
@@ -11,10 +11,10 @@
 namespace penstock::facts {
 
 struct NetworkNote {
-  std::string_view type;  // The file system's; types with the same notes have one, see note_type().
-  const char* topic;      // One of storage_notes.h.
+  std::string_view type;  // The type of the file system; types with the same notes share one, see note_type().
+  const char* topic;      // One of the topics in storage_notes.h.
   const char* text;
-  const char* ask;     // The command that tells more; "" for none.
+  const char* ask;     // The command that shows more; "" for none.
   const char* source;  // The document that says so.
 };
 
@@ -109,7 +109,7 @@ constexpr NetworkNote kNetworkNotes[] = {
     {"", "replication", "nothing is known here of its replicas", "", ""},
 };
 
-// The type by which the table has a file system's.
+// The type under which the table has a file system.
 constexpr std::string_view note_type(std::string_view type) {
   if (type.starts_with("nfs")) return "nfs";
   if (type == "smb3") return "cifs";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The module nvidia-fs beside NVIDIA's driver, the kernel and the storage's drivers.
+// Judges the module nvidia-fs together with NVIDIA's driver, the kernel and the storage drivers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void judge_version(const Machine& machine, Findings& rows) {
   if (const NvidiaFsFault* const fault = fault_of_nvidia_fs(found->number, found->has_patch)) {
     row.by(fault->source);
     row.closes(kByNvidiaFs);
-    // A version that goes with the driver may be without the fault.
+    // The version of nvidia-fs that belongs to the driver may be free of the fault.
     const auto driver = driver_of(machine);
     const auto pairing = driver ? oldest_pairing(*driver) : std::nullopt;
     if (pairing && pairing->nvidia_fs >= fault->fixed) row.may_follow("nvidia_fs_driver");
@@ -75,7 +75,7 @@ void judge_kernel(const Machine& machine, Findings& rows) {
               fmt::format("Install nvidia-fs {} or later.", full_text(first->nvidia_fs)));
 }
 
-// Judges a kernel that dies with the module, for every program that calls it.
+// Judges whether this kernel crashes while nvidia-fs moves bytes, for every program that uses the module.
 void judge_task_switch(const Machine& machine, Findings& rows) {
   const auto found = nvidia_fs_of(machine);
   const std::string& release = machine.platform.kernel_release;

@@ -23,7 +23,7 @@ constexpr OperatorVersion kVersions[] = {
     {"v26.7.0", "595.91.07", "2.29.4", "v2.6", "1.20.0", "0.20.0"},
 };
 
-// Systems with an image of nvidia-fs; OpenShift's from a version on.
+// Systems that have an image of nvidia-fs; OpenShift has one from version `first` on.
 struct GdsSystem {
   std::string_view name;
   Version first = {};
@@ -31,7 +31,7 @@ struct GdsSystem {
 constexpr GdsSystem kGdsSystems[] = {
     {"ubuntu22.04"}, {"ubuntu24.04"}, {"rhcos", {4, 18, 0}}, {"openshift", {4, 18, 0}}};
 
-// From which version on a runtime's profile blocks io_uring; 0: in every version.
+// The version from which on a runtime's seccomp profile blocks io_uring; 0: every version blocks it.
 struct RuntimeProfile {
   std::string_view name;
   int blocks_from;
@@ -76,7 +76,7 @@ std::optional<bool> has_gds_image(std::string_view os) {
   return std::any_of(std::begin(kGdsSystems), std::end(kGdsSystems), [&](const GdsSystem& system) {
     if (!os.starts_with(system.name)) return false;
     auto version = version_of(os.substr(system.name.size()));
-    constexpr int kJoined = 100;  // A node says "418.94", for OpenShift 4.18.
+    constexpr int kJoined = 100;  // OpenShift 4.18 may be written as "418.94" on a node.
     if (version && (*version)[0] >= kJoined) version = {(*version)[0] / kJoined, (*version)[0] % kJoined, 0};
     return !version || *version >= system.first;
   });

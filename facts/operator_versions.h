@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Versions that belong together: the GPU Operator's releases and their parts, the systems that GPUDirect Storage has
-// images for, the container runtimes and io_uring. One table, for every command that judges one. Pure.
+// images for, the container runtimes and io_uring. Every command that judges one of these reads this table. Pure.
 #pragma once
 
 #include <array>
@@ -24,30 +24,31 @@ struct OperatorVersion {
 };
 
 std::span<const OperatorVersion> operator_versions();  // The newest last.
-// The release itself, else the latest known with its first two numbers; the newest for "". Null for none.
+// Finds a release, or else the latest known one with the same first two numbers; "" finds the newest. Null if there is
+// none.
 const OperatorVersion* operator_version(std::string_view release);
 
-// "v2.29.4-ubuntu24.04" is 2, 29, 4. Nothing where it begins otherwise.
+// Reads a version: "v2.29.4-ubuntu24.04" is 2, 29, 4. Nothing if the text begins otherwise.
 using Version = std::array<int, 3>;
 std::optional<Version> version_of(std::string_view text);
 std::string version_text(const Version& version);  // Its first two numbers: "565.57".
 
-// From this version of nvidia-fs on it needs the driver's open kernel modules.
+// The first nvidia-fs that needs the driver's open kernel modules.
 constexpr Version kOpenModulesGds = {2, 17, 5};
-// Before this branch the driver's container takes "auto" for the proprietary modules.
+// The driver's container takes "auto" for the proprietary modules before this branch.
 constexpr Version kOpenModulesDriver = {560, 0, 0};
-// For P2PDMA: the driver, the kernel, and the driver for the kernel.
+// P2PDMA needs this driver and this kernel; kernels from kP2pdmaNewKernel on need a newer driver.
 constexpr Version kP2pdmaDriver = {core::kP2pdmaDriver.major, core::kP2pdmaDriver.minor, 0};
 constexpr Version kP2pdmaKernel = {core::kP2pdmaKernel.major, core::kP2pdmaKernel.minor, 0};
 constexpr Version kP2pdmaNewKernel = {core::kP2pdmaKernelOfNewPages.major, core::kP2pdmaKernelOfNewPages.minor, 0};
 constexpr Version kP2pdmaNewDriver = {core::kP2pdmaDriverOfNewPages.major, core::kP2pdmaDriverOfNewPages.minor, 0};
 
-// The GPUs that NVIDIA's GDS guide names for it.
+// The GPUs that NVIDIA's GDS guide names for P2PDMA.
 inline constexpr std::array kP2pdmaGpus = {"A100", "A40", "L4", "L40S", "H100", "H200", "B100", "B200", "B300"};
 
-// True if there is an nvidia-fs image for "ubuntu24.04", "rhcos4.18"; nothing for "".
+// True if nvidia-fs has an image for a system ("ubuntu24.04", "rhcos4.18"); nothing for "".
 std::optional<bool> has_gds_image(std::string_view os);
-// True if a runtime's own seccomp profile lets io_uring by: "containerd-2.1", "cri-o"; nothing if not known.
+// True if a container runtime's own seccomp profile allows io_uring ("containerd-2.1", "cri-o"); nothing if not known.
 std::optional<bool> allows_io_uring(std::string_view runtime);
 
 }  // namespace penstock::facts

@@ -18,7 +18,7 @@ auto obstruction_of(const PeerPair& pair) {
 
 constexpr unsigned kUnseen = 1000;
 
-// Bridges to pass; a way through a processor is farther than any other.
+// Counts the bridges between the two; a way through a processor is farther than any other.
 unsigned distance_between(const core::PciDevice& peer, const core::PciDevice& drive) {
   if (peer.address == drive.address) return 0;
   const auto [mine, theirs] =

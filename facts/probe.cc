@@ -14,7 +14,7 @@
 namespace penstock::facts {
 namespace {
 
-// The errno that a small ring ends with, or 0.
+// Makes a small ring. Returns the errno with which that failed, or 0.
 int try_io_uring() {
   io_uring_params parameters{};
   const long fd = ::syscall(SYS_io_uring_setup, 2, &parameters);
@@ -23,7 +23,7 @@ int try_io_uring() {
   return 0;
 }
 
-// With the first GPU's memory.
+// Exports memory of the first GPU, and looks for NICs that may register it.
 std::optional<DmaBufProbe> probe_dma_buf(const Probe& probe, const std::vector<core::RdmaDevice>& rdma) {
   const auto is_cuda = [](const DeviceInfo& device) { return std::string_view(device.kind) == "cuda"; };
   const auto gpu = std::find_if(probe.devices.begin(), probe.devices.end(), is_cuda);
@@ -41,7 +41,8 @@ Probe probe_machine(Process& process, const std::vector<core::RdmaDevice>& rdma)
   Probe probe;
   probe.io_uring_error = try_io_uring();
   probe.cuda = cuda_version();
-  // The process's own settings must open a session; the probe then shows all devices that there are.
+  // Only the process's own settings show why no session opens. The probe itself opens one with all devices that there
+  // are.
   if (auto as_set = Session::open(); !as_set) process.error = as_set.error().message();
   Config config;
   config.set("device", "auto");

@@ -10,14 +10,14 @@ namespace {
 
 constexpr const char* kFileVariable = "CUFILE_ENV_PATH_JSON";
 
-// The settings' loader asks a function without a state of its own.
+// The settings' loader asks a plain function, which has no state: the variables it is to see stand here.
 thread_local const Variables* asked_for = nullptr;
 
 const char* value_of(const char* name) {
   const auto found = std::find_if(asked_for->begin(), asked_for->end(), [&](auto& one) { return one.first == name; });
   return found == asked_for->end() ? nullptr : found->second.c_str();
 }
-// Leaves out the variable that names cuFile's configuration: its file is on the other machine.
+// Hides the variable that names cuFile's configuration: the file that it names is on the other machine.
 const char* value_but_for_the_file(const char* name) {
   return std::string_view(name) == kFileVariable ? nullptr : value_of(name);
 }
@@ -53,7 +53,7 @@ core::LoadedSettings file_of(const core::Root& root) {
   return none;
 }
 
-// Loads settings like core::load_settings(): the file, and over it the environment.
+// Loads settings as core::load_settings() does: the file first, and the environment over it.
 core::LoadedSettings captured_settings(const core::Root& root, const Environment& environment) {
   core::LoadedSettings loaded = file_of(root);
   core::LoadedSettings over = core::load_settings(value_but_for_the_file, {}, "", environment.entries());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The settings that a program would have on a machine: its environment, and cuFile's configuration there. For another
-// machine, the environment is this process's own variables, and those of --env besides.
+// The settings that a program would have on a machine: from its environment, and from cuFile's configuration there. For
+// a captured machine, the environment is this process's own variables and those given by --env.
 #pragma once
 
 #include <string>
@@ -15,21 +15,21 @@ namespace penstock::facts {
 
 struct Process {
   EnvironmentSettings environment;
-  std::string error;  // Why no session opens with these settings; "" where one does, as far as is known.
-  // All settings of a program of cuFile's. The environment's hold for every other program, too.
+  std::string error;  // Why no session opens with these settings; "" if one does, as far as is known.
+  // All settings of a program that uses cuFile. The environment's settings apply to every other program, too.
   core::LoadedSettings cufile;
 
   bool exports_gpu_memory() const { return cufile.settings.is_on("penstock.nvidia_export"); }
   bool calls_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") != "off"; }
   bool calls_vendor() const { return cufile.settings.text("penstock.vendor") != "off"; }
   const std::string& vendor_library() const { return cufile.settings.text("penstock.vendor_library"); }
-  // The settings that are on and send every byte through host memory.
+  // The settings in force that send every byte through host memory.
   std::vector<core::Setting> forcing_host_memory() const;
   // The source of a setting's value: a variable, cuFile's configuration, or "the defaults".
   std::string origin_of(core::Setting setting) const;
 };
 
-// variables: NAME and VALUE, which count for more than this process's own.
+// `variables` are names and values that replace this process's own.
 Process read_process(const core::Root& root, bool is_captured, const Variables& variables);
 
 }  // namespace penstock::facts

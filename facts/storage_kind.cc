@@ -46,7 +46,7 @@ bool is_of_kind(const core::FileSystem& file_system, const StorageKind& kind) {
 const StorageKind* kind_of(const Machine& machine, const core::FileSystem& file_system, int path) {
   const StorageKind* found = nullptr;
   for (const StorageKind& kind : kStorageKinds) {
-    // WEKA's client is spoken with by NVIDIA's library alone, and has no hook for others' requests.
+    // Only NVIDIA's library speaks with WEKA's client, which has no hook for the requests of others.
     const bool is_others = kind.module == core::kAlwaysListed && path != PENSTOCK_PATH_VENDOR;
     if (is_others || !is_of_kind(file_system, kind)) continue;
     const std::vector<std::string>& registered = machine.nvidia_fs.storage_drivers;

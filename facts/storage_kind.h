@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kind of storage: if it holds data at all, and its names in nvidia-fs and gdscheck. Pure.
+// The kind of storage. Says if it holds data at all, and what nvidia-fs and gdscheck call it. Pure.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace penstock::facts {
 
-// True if it lies on a drive or a server, where people keep data, and not in memory or in a program.
+// True if it lies on a drive or a server, as people's data does, and not in memory or in a program.
 bool holds_data(const core::FileSystem& file_system);
 
 struct StorageKind {
@@ -18,8 +18,8 @@ struct StorageKind {
 };
 std::span<const StorageKind> storage_kinds();
 bool is_of_kind(const core::FileSystem& file_system, const StorageKind& kind);
-// The kind as which a path by nvidia-fs (nvfs or vendor) would serve the file system; one whose driver has registered,
-// if there are several. Null if there is none.
+// The kind as which a path by nvidia-fs (nvfs or vendor) would serve the file system. A kind whose driver has
+// registered goes before others. Null if there is none.
 const StorageKind* kind_of(const Machine& machine, const core::FileSystem& file_system, int path);
 
 }  // namespace penstock::facts
