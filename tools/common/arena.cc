@@ -19,8 +19,8 @@ Arena Arena::on_device(penstock_session* session, unsigned gpu, std::size_t size
   return {static_cast<std::byte*>(memory), size, session, [=] { (void)penstock_device_free(session, gpu, memory); }};
 }
 
-// In huge pages where the kernel gives some: a drive takes a mebibyte of them as one piece, and of small pages as 256,
-// each of which the kernel has to hold, and for which its requests may be cut in two.
+// Maps memory in huge pages if the kernel gives some. A drive takes one mebibyte of a huge page as a single piece; in
+// small pages it is 256 pieces, each of which the kernel has to hold, and a request may be cut in two for them.
 Arena Arena::on_host(std::size_t size) {
   const std::size_t mapped = core::align_up(size, core::kHugePage);
   void* const memory = core::map_in_huge_pages(mapped);

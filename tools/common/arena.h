@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The memory a sub-command moves data through: a device's, or page-aligned host memory of any kind. One owner; the
-// session of device memory must outlive it. Uploads and downloads that fail throw a Failure.
+// The memory through which a sub-command moves data: a device's, or page-aligned host memory of any kind. It has one
+// owner; the session that device memory belongs to must outlive it. Uploads and downloads that fail throw a Failure.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Arena {
  public:
   static Arena on_device(penstock_session* session, unsigned gpu, std::size_t size);
   static Arena on_host(std::size_t size);
-  // Memory made elsewhere, which `release` gives back. session: null where the CPU reaches it.
+  // Takes over memory that was made elsewhere; `release` gives it back. `session` is null if the CPU can reach it.
   Arena(std::byte* data, std::size_t size, penstock_session* session, std::function<void()> release)
       : data_(data), size_(size), session_(session), release_(std::move(release)) {}
   Arena(Arena&& other) noexcept

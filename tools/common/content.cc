@@ -13,13 +13,14 @@ namespace {
 
 constexpr std::size_t kWordsAtOnce = 512;
 constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
-constexpr double kDeviation = 0.02;  // For the weights of a typical transformer's layers.
+constexpr double kDeviation = 0.02;  // Typical for the weights of a transformer's layers.
 
 std::uint16_t bfloat16_of(double value) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
 }
 
-// The upper quantile of the normal distribution, by bisection on erfc: run 32768 times, in a few milliseconds.
+// The upper quantile of the normal distribution, by bisection on erfc. It is called 32768 times, which takes a few
+// milliseconds.
 double normal_quantile(double probability) {
   double low = 0, high = 6;
   for (int i = 0; i < 20; ++i) {

@@ -84,7 +84,7 @@ std::string path_sentence(int path, int reason, int refused_path) {
 
 void print_json(const Json& json, int indent) {
   Json versioned;
-  const bool has_version = json.contains("schema") || json.contains("$schema");  // SARIF has the latter.
+  const bool has_version = json.contains("schema") || json.contains("$schema");  // SARIF's version is in $schema.
   if (json.is_object() && !has_version) {
     versioned["schema"] = 1;
     versioned.update(json);
@@ -115,7 +115,7 @@ bool nvidia_library_may_serve(const File& file, unsigned gpu) {
   const auto vendor = std::find_if(verdicts->begin(), verdicts->end(),
                                    [](const Verdict& verdict) { return verdict.path == PENSTOCK_PATH_VENDOR; });
   if (vendor == verdicts->end()) return false;
-  switch (vendor->reason) {  // These hold for every file of the session; all other reasons are about this one.
+  switch (vendor->reason) {  // These reasons hold for every file of the session; all others concern this file alone.
     case PENSTOCK_REASON_STAND_IN:
     case PENSTOCK_REASON_DIRECT_IO_OFF:
     case PENSTOCK_REASON_VENDOR_OFF:

@@ -22,7 +22,7 @@ namespace {
 
 struct Loaded {
   CudaApi api = {};
-  std::string why_not;  // Empty where the driver is there.
+  std::string why_not;  // Empty if the driver is there.
 };
 
 const Loaded& load() {
@@ -91,7 +91,7 @@ Arena CudaDriver::virtual_memory(penstock_session* session, std::size_t size) co
   const std::size_t whole = (size + granularity - 1) / granularity * granularity;
   CUmemGenericAllocationHandle allocation = 0;
   require_success(api_.cuMemCreate(&allocation, whole, &properties, 0), "cuMemCreate");
-  // Mapped memory outlives its handle.
+  // Mapped memory outlives the handle of its allocation.
   const std::shared_ptr<void> handle(nullptr, [this, allocation](void*) { api_.cuMemRelease(allocation); });
   CUdeviceptr address = 0;
   require_success(api_.cuMemAddressReserve(&address, whole, 0, 0, 0), "cuMemAddressReserve");

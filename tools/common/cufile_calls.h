@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's calls as gdsio and gdscheck make them: the driver, a file with its handle, and failures as sentences.
+// Calls of cuFile for gdsio and gdscheck: the driver, a file with its handle, and failures as sentences.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@
 
 namespace penstock::tools {
 
-// cuFileDriverOpen(); where a configuration keeps it closed, the sentence names file and line.
+// Calls cuFileDriverOpen(). If a configuration file stops it, the sentence names file and line.
 void open_cufile_driver();
-// The session behind it.
+// The session that the open driver uses.
 Session cufile_session();
 
-// An open file, with a handle of cuFile's where one is wanted.
+// An open file, with a handle of cuFile's if one is wanted.
 class CufileFile {
  public:
   CufileFile(OpenFile opened, bool wants_handle);
@@ -35,7 +35,7 @@ class CufileFile {
   CUfileHandle_t handle_ = nullptr;
 };
 
-// error: a CUfileOpError, or an errno.
+// Throws. `error` is a CUfileOpError or an errno.
 [[noreturn]] void fail_cufile(const std::string& subject, const char* call, int error);
 void require_cufile(CUfileError_t error, const std::string& subject, const char* call);
 

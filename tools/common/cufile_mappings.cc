@@ -21,14 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLibrary = "libcufile.so";
 constexpr std::string_view kDeleted = " (deleted)";
-// Exported by every libcufile of ours, and by no other maker's.
+// A symbol that every libcufile of Penstock exports, and no other maker's.
 constexpr std::string_view kOurCall = "penstock_cufile_session";
 constexpr off_t kLibraryBytesMax = 64 << 20;
 constexpr std::chrono::seconds kLookMax{2};
 
 std::string_view name_of(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
 
-// "7f00-7f01 r-xp 00000000 08:01 42   /opt/lib/x.so": nothing where no file is mapped there.
+// Reads a line of maps, "7f00-7f01 r-xp 00000000 08:01 42   /opt/lib/x.so". Nothing if no file is mapped there.
 std::optional<MappedFile> file_of_line(std::string_view line) {
   const std::size_t slash = line.find('/'), blank = line.find(' ');
   if (slash == std::string_view::npos || blank == std::string_view::npos) return std::nullopt;
@@ -46,7 +46,7 @@ bool holds_our_call(int fd, off_t size) {
     if (got <= 0) return false;
     const std::string_view part(text.data(), static_cast<std::size_t>(got));
     if (part.find(kOurCall) != std::string_view::npos) return true;
-    // The name may lie across the end of this part.
+    // The name may lie across two parts.
     at += std::max<off_t>(got - static_cast<off_t>(kOurCall.size()), 1);
   }
   return false;
@@ -60,7 +60,7 @@ std::optional<pid_t> number_of(const std::string& name) {
 
 }  // namespace
 
-// Uses no stream: it would throw where a process ends while its file is read.
+// Does without std::ifstream, which throws if the process ends while its file is read.
 std::string text_of_proc(const std::string& path) {
   const core::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
@@ -89,7 +89,7 @@ std::vector<MappedFile> mapped_files_in(std::string_view maps) {
     at = end + 1;
     if (!file) continue;
     const auto same = [&](const MappedFile& known) { return known.path == file->path; };
-    // Parts of a file mostly follow one another.
+    // Mappings of one file mostly stand one after another.
     if (!files.empty() && same(files.back())) files.back().is_executable |= file->is_executable;
     else if (const auto known = std::find_if(files.begin(), files.end(), same); known == files.end())
       files.push_back(std::move(*file));

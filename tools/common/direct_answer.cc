@@ -34,7 +34,7 @@ DirectAnswer answer_for(const core::Root& root, const core::PeerMachine& machine
     answer.routes.push_back(std::move(any));
   }
   for (const std::string& peer : peers) {
-    // Without a block device there is no way to speak of: the file's own findings say why.
+    // Without a block device there is no route to judge: the file's own findings say why.
     if (storage) answer.routes.push_back(core::peer_route(root, machine, peer, *storage));
     if (storage) continue;
     core::PeerRoute route{peer, std::nullopt, core::kernel_findings(machine)};
@@ -80,7 +80,7 @@ DirectAnswer ask_direct(int fd, const DirectQuestion& question) {
   if (!file.ok()) fail_errno("the file", "look at how it is stored", file.status().code);
   DirectAnswer answer = answer_for(*root, core::read_peer_machine(*root), *file, question);
   if (question.size != 0) {
-    // Buffers of GPUs are aligned; a caller has to tell if theirs are not.
+    // Assumes an aligned buffer, as GPUs' are; the caller has to say if theirs is not.
     answer.request = core::request_findings(*file, question.op, question.offset, question.size, 0);
   }
   return answer;

@@ -40,7 +40,7 @@ std::string mode_text(const FileInfo& info) {
   return fmt::format("{}, {}", access, info.opened_direct != 0 ? "O_DIRECT" : "buffered (no O_DIRECT)");
 }
 
-// The place of a file: its mount, and the block devices under it as far as they can be seen from here.
+// The mount of a file, and the block devices under it if they can be seen here.
 struct Place {
   std::optional<core::Mount> mount;
   std::optional<core::BlockDevice> stack;
@@ -70,7 +70,7 @@ void print_place(const Place& place) {
   if (place.stack) print_stack(*place.stack, 0);
 }
 
-// Less is what file systems do by themselves.
+// File systems keep less than this behind a file's end on their own.
 constexpr std::uint64_t kBehindEndMin = 1u << 20;
 
 void print_file(const ExplainSettings& settings, const FileInfo& info, const Place& place, std::uint64_t behind_end) {
@@ -91,7 +91,7 @@ void print_file(const ExplainSettings& settings, const FileInfo& info, const Pla
 std::string reason_text(const Verdict& verdict) {
   if (verdict.reason == PENSTOCK_REASON_NONE) return "";
   std::string text = fmt::format(" [{}] {}", verdict.reason_name(), verdict.sentence());
-  constexpr int kCufileErrors = 5000;  // Numbers of cuFile's own begin behind it.
+  constexpr int kCufileErrors = 5000;  // The numbers of cuFile's own errors begin above this.
   if (verdict.reason == PENSTOCK_REASON_NVFS_VERSION) {
     const int version = verdict.detail;
     text += fmt::format(" (version {}.{}.{})", version / 1'000'000, version / 1000 % 1000, version % 1000);
@@ -190,7 +190,7 @@ DirectQuestion question_of(const ExplainSettings& settings, std::uint64_t size) 
   return {settings.is_write ? core::Op::write : core::Op::read, settings.offset, size, ""};
 }
 
-// Asks about the GPU that takes part, if it is one.
+// Asks about the device that takes part, if it is a GPU.
 DirectAnswer direct_answer(const ExplainSettings& settings, penstock_session* session, int fd, std::uint64_t size) {
   DirectQuestion question = question_of(settings, size);
   DeviceInfo device;

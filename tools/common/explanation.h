@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a file's bytes would travel, and why not better: the facts of the file, the verdict of every path on it, and the
-// plan of a request. For `penstock explain`, and for `gdscheck -f`.
+// Explains how a file's bytes would travel, and why no better path is taken: the facts of the file, the verdict of
+// every path on it, and the plan of a request. For `penstock explain` and `gdscheck -f`.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ namespace penstock::tools {
 struct ExplainSettings {
   std::string file;
   std::string root;                    // A captured machine; "" for this one.
-  std::vector<std::string> variables;  // NAME=VALUE, of the process that is asked about on a captured machine.
+  std::vector<std::string> variables;  // NAME=VALUE, for the program in question on a captured machine.
   unsigned gpu = 0;
   bool is_write = false;
   bool direct = false;
   bool json = false;
   std::string memory = "device";
   std::uint64_t offset = 0;
-  std::uint64_t size = 0;  // 0: the file from the offset on, up to kSampleSize.
+  std::uint64_t size = 0;  // 0: from the offset to the end of the file, at most kSampleSize.
 };
 
-// The request that is planned; nothing where no path would take it.
+// The plan of the request; nothing if no path would take it.
 struct RequestPlan {
   std::uint64_t size = 0;
   std::string text;
@@ -36,27 +36,30 @@ struct RequestPlan {
 
 struct Explanation {
   FileInfo info;
-  std::optional<std::uint64_t> cached;  // Bytes of the file in the page cache, where the kernel tells (Linux 6.5).
-  std::vector<Verdict> verdicts;        // Best first.
+  // Bytes of the file in the page cache, if the kernel reports them (Linux 6.5).
+  std::optional<std::uint64_t> cached;
+  std::vector<Verdict> verdicts;  // Best first.
   DirectAnswer direct;
   RequestPlan plan;
 
-  const Verdict* chosen() const;  // Null where no path is usable.
+  const Verdict* chosen() const;  // Null if no path is usable.
 };
 
-// The session must have its GPU. Throws a Failure for a file that cannot be used, and for a read past its end.
+// Looks at a file. The session must have opened the GPU of the settings. Throws a Failure for a file that cannot be
+// used and for a read past its end.
 Explanation look_at(const ExplainSettings& settings, const Session& session);
 
-// Why so many threads take part.
+// The reason for the number of threads.
 const char* why(const Choice& choice);
 
-// All of it, for people and for programs.
+// The whole explanation, as text and as JSON.
 void print_in_full(const ExplainSettings& settings, const Session& session, const Explanation& told);
 Json explanation_json(const ExplainSettings& settings, const Session& session, const Explanation& told);
 
-// Prints all of one file. The exit code: 1 where no path is usable.
+// Prints the explanation of one file. Returns the exit code: 1 if no path is usable.
 int explain(const ExplainSettings& settings);
-// Prints all of files of the captured machine in settings.root, named by their absolute paths there.
+// Prints the explanations of files of the captured machine in settings.root, which are named by their absolute paths
+// there.
 int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files);
 
 }  // namespace penstock::tools

@@ -5,7 +5,7 @@
 namespace penstock::tools {
 namespace {
 
-// Values are what others named, so they may be any bytes; a page must be UTF-8.
+// Escapes a value. Values are names that others chose and may hold any bytes; the page must be UTF-8.
 void append_escaped(std::string& page, const std::string& value) {
   for (const char letter : value) {
     if (letter == '\n') page += "\\n";

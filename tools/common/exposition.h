@@ -19,10 +19,11 @@ enum class MetricType { counter, gauge, histogram, info };
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
 struct Family {
-  const char* name;  // Without the "_total" of a counter and the "_info" of an info, which is always 1.
+  // The name without the ending "_total" of a counter, or "_info" of an info, whose value is always 1.
+  const char* name;
   MetricType type;
-  const char* help;       // A sentence. In ASCII, without backslashes, quotes and newlines.
-  const char* unit = "";  // "bytes" or "seconds", which the name then ends with.
+  const char* help;       // A sentence in ASCII, without backslashes, quotes and newlines.
+  const char* unit = "";  // "bytes" or "seconds": the name then ends with it.
 };
 
 class Exposition {
@@ -30,12 +31,13 @@ class Exposition {
   explicit Exposition(MetricFormat format = MetricFormat::prometheus) : format_(format) {}
 
   void begin(const Family& family);
-  // Adds a sample of the family that was begun last. `suffix` is a histogram's: "_bucket", "_sum", "_count".
+  // Adds a sample of the family that was begun last. A histogram's samples have a `suffix`: "_bucket", "_sum",
+  // "_count".
   template <typename Number>
   void add(const Labels& labels, Number value, const char* suffix = "") {
     add_text(labels, fmt::format("{}", value), suffix);
   }
-  // The page. Nothing can be added any more.
+  // Returns the page. After it nothing can be added.
   std::string finish();
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which extents one thread of a bench visits, in which order, of a file or of several as if they were one. Sequential:
-// the thread's own share of the range, from its start, around and around. Random: whole blocks drawn uniformly from all
-// of the range. Pure; a draw costs two multiplications and allocates nothing.
+// Chooses the extents that one thread of a bench visits, and their order, in one file or in several as if they were
+// one. Sequential: the thread goes through its own share of the range, from the start, again and again. Random: it
+// draws whole blocks uniformly from all of the range. Pure; a draw costs two multiplications and allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Extent {
 struct Range {
   std::uint64_t begin = 0;
   std::uint64_t size = 0;        // More than 0.
-  std::uint64_t block_size = 1;  // More than 0. The range's last block may be shorter.
+  std::uint64_t block_size = 1;  // More than 0. Only the range's last block may be shorter.
 
   std::uint64_t block_count() const { return size / block_size + (size % block_size != 0 ? 1 : 0); }
   std::uint64_t full_block_count() const { return size / block_size; }
@@ -45,7 +45,8 @@ class ExtentSource {
 
 class Extents final : public ExtentSource {
  public:
-  // endless: until the caller stops asking; otherwise all threads together visit as many blocks as the range has.
+  // With `endless`, goes on until the caller stops asking; otherwise all threads together visit as many blocks as the
+  // range has.
   Extents(const Range& range, bool is_random, bool endless, unsigned thread, unsigned threads, std::uint64_t seed)
       : range_(range), is_random_(is_random), begin_(share(range.block_count(), thread, threads)),
         end_(share(range.block_count(), thread + 1, threads)), at_(begin_),
@@ -61,7 +62,7 @@ class Extents final : public ExtentSource {
   }
 
  private:
-  // Without overflow as long as threads * block_count fits 128 bits.
+  // Does not overflow as long as threads * block_count fits into 128 bits.
   static std::uint64_t share(std::uint64_t blocks, unsigned thread, unsigned threads) {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(blocks) * thread / threads);
   }
@@ -77,13 +78,13 @@ class Extents final : public ExtentSource {
 
   Range range_;
   bool is_random_;
-  std::uint64_t begin_, end_, at_;  // Blocks of this thread's share, and the next one.
+  std::uint64_t begin_, end_, at_;  // The blocks of this thread's share, and the next one to visit.
   std::uint64_t left_;
   std::uint64_t drawn_from_;
   std::uint64_t state_;
 };
 
-// Several files, one behind the other. No block reaches from one into the next.
+// Several files, one behind the other. No block spans two files.
 class FileBlocks {
  public:
   explicit FileBlocks(std::vector<Range> ranges) : ranges_(std::move(ranges)) {
@@ -100,7 +101,7 @@ class FileBlocks {
 
  private:
   std::vector<Range> ranges_;
-  std::vector<std::uint64_t> ends_;  // Behind each file's last block.
+  std::vector<std::uint64_t> ends_;  // The index behind each file's last block.
 };
 
 class FileExtents final : public ExtentSource {
@@ -118,7 +119,7 @@ class FileExtents final : public ExtentSource {
 
  private:
   std::shared_ptr<const FileBlocks> blocks_;
-  Extents indices_;  // Blocks count as one byte: an offset is a block's number.
+  Extents indices_;  // A block counts as one byte here: an offset is the number of a block.
 };
 
 }  // namespace penstock::tools
