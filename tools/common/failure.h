@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a sub-command gives up: one sentence for people and the exit code that goes with it. Thrown by the tool's
-// parts, caught once in main(). The library knows nothing of it.
+// How a sub-command gives up: with one sentence for people and an exit code. The tool's parts throw it, and main()
+// catches it once. The library does not know of it.
 #pragma once
 
 #include <cerrno>
@@ -16,7 +16,7 @@ namespace penstock::tools {
 constexpr int kSuccess = 0;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-constexpr int kNotApplicable = 77;  // This machine does not have what was asked for.
+constexpr int kNotApplicable = 77;  // This machine does not have the thing that was asked for.
 
 class Failure : public std::runtime_error {
  public:
@@ -33,7 +33,7 @@ class Failure : public std::runtime_error {
                 status.is(PENSTOCK_NO_DEVICE) ? kNotApplicable : kFailed);
 }
 
-// The sentence of an errno, worded like the library's. step is a literal: a verb phrase.
+// Throws the sentence of an errno, worded like the library's. `step` is a literal: a verb phrase.
 [[noreturn]] inline void fail_errno(const std::string& subject, const char* step, int error_number = errno) {
   fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, 0, error_number, step}));
 }

@@ -6,7 +6,7 @@
 
 namespace penstock::tools {
 
-// In Node Feature Discovery's own domain, which no setting of it forbids.
+// Lies in Node Feature Discovery's own domain, which none of its settings forbids.
 constexpr const char* kFeaturePrefix = "feature.node.kubernetes.io/penstock";
 
 }  // namespace penstock::tools

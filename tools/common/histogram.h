@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Latencies counted in log-linear buckets: exact below 256, within 0.4% above. One thread adds; finished histograms
-// are merged. Adding costs a shift and an increment, so it may stand in a loop of millions of operations a second.
+// Counts latencies in log-linear buckets: exact below 256, within 0.4% above. One thread adds; finished histograms are
+// merged. Adding costs a shift and an increment, so a loop of millions of operations a second can afford it.
 #pragma once
 
 #include <array>
@@ -18,13 +18,14 @@ class Histogram {
   void merge(const Histogram& other);
 
   std::uint64_t count() const;
-  // The value that the fraction `quantile` (0 to 1) of all values does not exceed; 0 where there are none.
+  // The value that the fraction `quantile` (0 to 1) of all values does not exceed; 0 if there are no values.
   std::uint64_t quantile(double quantile) const;
 
   struct Bar {
     std::uint64_t from, below, count;
   };
-  // From the first value to the last, four to each doubling; more coarse, at most so many.
+  // The bars from the first value to the last, four to each doubling of the value; coarser if there would be more than
+  // `most`.
   std::vector<Bar> bars(std::size_t most = kBuckets) const;
 
  private:

@@ -20,12 +20,12 @@
 namespace penstock::tools {
 namespace {
 
-// In which a second signal is taken for the same impatience, so that the library can finish what it tidies up itself.
+// A second signal within this time counts as the first one, so that the library can finish its own tidying up.
 constexpr timespec kTimeForTheLibrary{0, 200'000'000};
 constexpr timespec kTimeToRest{0, 600'000'000};
 constexpr timespec kTimeToRemove{0, 100'000'000};
 constexpr std::size_t kStackSize = std::size_t{256} << 10;
-constexpr int kNudge = SIGURG;  // Ignored by default, and used for nothing else here.
+constexpr int kNudge = SIGURG;  // This signal is ignored by default, and used for nothing else here.
 
 std::atomic<int> caught_signal{0};
 std::atomic<void (*)()> tidy_at_the_end{nullptr};
@@ -35,13 +35,13 @@ struct UnfinishedFiles {
   std::vector<const Unfinished*> all;
 };
 
-// Never destroyed: the thread that waits for signals ends with the process.
+// Never destroyed: the thread that waits for signals lives until the process ends.
 UnfinishedFiles& unfinished_files() {
   static auto* const files = new UnfinishedFiles;
   return *files;
 }
 
-// Nohup and background jobs of a script ignore some of them on purpose.
+// nohup and scripts that start background jobs ignore some of these signals on purpose.
 sigset_t signals_to_catch() {
   sigset_t set;
   sigemptyset(&set);
@@ -60,8 +60,8 @@ sigset_t only(int signal_number) {
   return set;
 }
 
-// Removing may hang as what was interrupted does. A timer's signal that this thread does not block ends the process
-// then, whatever its threads wait for, unless the kernel lets them wait through kill -9 as well.
+// To remove the files may hang for the same reason as the interrupted command. A timer then ends the process by the
+// signal, which this thread does not block, unless the kernel keeps the threads waiting through kill -9 as well.
 [[noreturn]] void end_by(int signal_number) {
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
@@ -85,14 +85,14 @@ struct Watch {
   pthread_t main_thread;
 };
 
-// A signal that no other thread takes also arrives where they all are stuck in the kernel.
+// No other thread takes these signals, so this one gets them even while all others are stuck in the kernel.
 void* wait_for_signals(void* argument) {
   const Watch& watch = *static_cast<const Watch*>(argument);
   int signal_number = 0;
   while (sigwait(&watch.signals, &signal_number) != 0) {
   }
   caught_signal = signal_number;
-  pthread_kill(watch.main_thread, kNudge);  // fallocate(2) and its like end early.
+  pthread_kill(watch.main_thread, kNudge);  // Makes fallocate(2) and similar calls end early.
   nanosleep(&kTimeForTheLibrary, nullptr);
   sigtimedwait(&watch.signals, nullptr, &kTimeToRest);
   end_by(signal_number);
@@ -130,7 +130,7 @@ void catch_interrupts() {
     pthread_sigmask(SIG_BLOCK, &watch.signals, nullptr);
     return;
   }
-  // Without threads there is the flag alone, and the second signal.
+  // Without a thread, only the flag and the second signal work.
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
     if (sigismember(&watch.signals, signal_number) == 0) continue;
     handle(
@@ -144,7 +144,7 @@ void throw_if_interrupted() {
   if (interrupted()) throw Failure("interrupted");
 }
 
-// Signals are let in by ppoll(2) alone, so that none comes between the question and the wait.
+// Only ppoll(2) lets signals in, so that none can come between the check and the wait.
 bool wait_for_input(int fd, std::chrono::steady_clock::time_point end) {
   const std::chrono::nanoseconds left = end - std::chrono::steady_clock::now();
   if (left.count() <= 0) return false;

@@ -32,15 +32,15 @@ Sample sum_of(std::span<const Sample> samples) {
   return sum;
 }
 
-// Neighbours together, `count` batches at most, of about equal time. Where there are no more samples each is a batch,
-// but for short ones, such as the end of what was cut into equal parts: they belong to the one before.
+// Groups neighbouring samples into at most `count` batches of about equal time. If there are no more samples than that,
+// each is a batch, except short ones, such as the end of something cut into equal parts: they join the one before.
 std::vector<double> batches_of(std::span<const Sample> samples, std::size_t count) {
   const double each = sum_of(samples).seconds / static_cast<double>(count);
   const bool is_grouped = samples.size() > count;
   std::vector<Sample> batches;
   double seconds = 0;
   for (const Sample& one : samples) {
-    // A clock's rounding must not put off the end of a batch by a whole sample.
+    // A clock's rounding error must not delay the end of a batch by a whole sample.
     const bool begins =
         is_grouped ? seconds >= each * static_cast<double>(batches.size()) * (1 - 1e-9) : one.seconds >= each / 4;
     if (batches.empty() || begins) batches.emplace_back();
@@ -53,7 +53,7 @@ std::vector<double> batches_of(std::span<const Sample> samples, std::size_t coun
   return rates;
 }
 
-// The second half's mean less the first's, where it is no chance; else 0.
+// The mean of the second half less that of the first if the difference is significant, else 0.
 double trend(std::span<const double> rates) {
   const auto first = rates.first(rates.size() / 2), second = rates.last(rates.size() / 2);
   if (first.size() < 2) return 0;
@@ -122,7 +122,8 @@ Estimate estimate(std::span<const Sample> samples) {
 }
 
 void Estimate::share(double with_others) {
-  constexpr double kUsual = 0.05, kMost = 0.75;  // Load that always goes on; load above which nothing can be said.
+  // Below kUsual it is load that always goes on; kMost bounds how much the rate may be raised.
+  constexpr double kUsual = 0.05, kMost = 0.75;
   if (!has_interval() || with_others <= kUsual) return;
   high = std::max(high, rate / (1 - std::min(with_others, kMost)));
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far a measured rate can be trusted, and whether two differ. Pure.
+// Says how far a measured rate can be trusted, and whether two rates differ. Pure.
 //
-// Stretches of one measurement that follow each other are not independent: caches fill, neighbours come and go. So the
-// interval is that of batches (batch means with Student's t), the widest of those of 20, 10 and 5 batches, since the
-// longer ones have in them what the shorter ones do not see; and a trend widens it. It tells of the measured time:
-// changes from minute to minute are in no measurement of seconds.
+// Parts of one measurement that follow each other are not independent: caches fill, other programs come and go. So the
+// interval is computed from batches (batch means with Student's t): with 20, 10 and 5 batches, of which the widest
+// interval counts, because long batches show changes that short ones do not; a trend widens it. The interval describes
+// the time that was measured: a measurement of seconds cannot show changes from minute to minute.
 #pragma once
 
 #include <cstddef>
@@ -20,25 +20,27 @@ constexpr std::size_t kBatchesMost = 20;
 
 struct Sample {
   double seconds = 0;
-  double amount = 0;  // Bytes, or whatever the rate is of.
+  double amount = 0;  // Bytes, or whatever is counted.
 };
 
 struct Estimate {
-  double rate = 0;           // By the second, over all samples together.
-  double low = 0, high = 0;  // The 95 % interval; both are `rate` where there is none.
-  double degrees = 0;        // The t's degrees of freedom; 0: too few samples for an interval.
-  double drift = 0;          // By how much of the rate the second half differs from the first, where that is no chance.
-  std::vector<double> batches;  // Rates of parts of about equal time, in order; for the spread.
+  double rate = 0;           // Amount a second, over all samples together.
+  double low = 0, high = 0;  // The 95 % interval; both equal `rate` if there is none.
+  double degrees = 0;        // Degrees of freedom of Student's t; 0: too few samples for an interval.
+  // The difference of the second half from the first, as a part of the rate; 0 if it is not significant.
+  double drift = 0;
+  std::vector<double> batches;  // The rates of parts of about equal time, in order; they show the spread.
 
   bool has_interval() const { return degrees > 0; }
-  // Others had this part of what the measured had to share with them: the rate alone may be as much higher.
+  // Raises the upper end of the interval: other programs had the part `with_others` of the resources that were
+  // measured, so without them the rate might have been higher by as much.
   void share(double with_others);
   double half_width() const { return (high - low) / 2; }
 };
 
 Estimate estimate(std::span<const Sample> samples);
 
-// The value that |t| does not exceed with 95 % probability.
+// The bound that |t| stays within with 95 % probability.
 double student(double degrees);
 double median(std::vector<double> values);
 
@@ -50,9 +52,9 @@ struct Ratio {
   bool differs() const { return low > 1 || high < 1; }
 };
 
-// Compares as many of each, taken in turns, at least two.
+// Compares measurements that were taken in turns: equally many of each, at least two.
 Ratio paired_ratio(std::span<const double> a, std::span<const double> b);
-// Compares measurements apart from each other; both have an interval.
+// Compares measurements that were taken independently; both have an interval.
 Ratio welch_ratio(const Estimate& a, const Estimate& b);
 
 }  // namespace penstock::tools

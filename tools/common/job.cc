@@ -51,7 +51,7 @@ class CallTransport final : public SessionTransport {
   Report report_;
 };
 
-// By paths whose calls wait for storage, of which a polled queue makes one after the other.
+// True for paths whose calls wait for storage: a polled queue makes their requests one after the other.
 bool goes_by_waiting(const Job& job, const JobFile& file) {
   if (job.host_memory) return false;
   const DryRun run{.op = job.is_write ? PENSTOCK_WRITE : PENSTOCK_READ, .device = job.gpu};
@@ -59,7 +59,7 @@ bool goes_by_waiting(const Job& job, const JobFile& file) {
   return choice && (choice->path == PENSTOCK_PATH_NVFS || choice->path == PENSTOCK_PATH_VENDOR);
 }
 
-// The one that costs least; polled ones take no striped objects.
+// Opens the cheapest queue that will do; polled queues do not take striped objects.
 Queue queue_for(const Job& job) {
   const bool needs_threads = std::any_of(job.files.begin(), job.files.end(), [&](const JobFile& file) {
     return file.file->stripe_info() || goes_by_waiting(job, file);
@@ -94,7 +94,7 @@ std::unique_ptr<Transport> open_transport(const Job& job) {
   return std::make_unique<CallTransport>(job);
 }
 
-// By itself a file's last block, which may be short, is never drawn at random; among files it is.
+// In a job of one file, its last block, which may be short, is never drawn at random; in a job of several files it is.
 std::unique_ptr<ExtentSource> extents_of(const Job& job, const std::shared_ptr<const FileBlocks>& blocks, unsigned i) {
   if (job.files.size() > 1) {
     return std::make_unique<FileExtents>(blocks, job.is_random, job.is_endless, i, job.threads, job.seed);

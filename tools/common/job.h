@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The measuring part of penstock bench (and of demo): threads that move blocks of files through a session, by its
+// The measuring part of penstock bench and demo: threads that move blocks of files through a session, by its
 // synchronous calls or by its queues.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace penstock::tools {
 struct JobFile {
   const File* file = nullptr;
   std::string path;  // For errors.
-  Range range;       // All files of a job have one block size.
+  Range range;       // All files of a job have the same block size.
 };
 
 struct Job {
@@ -26,16 +26,17 @@ struct Job {
   bool is_write = false;
   bool is_random = false;
   unsigned threads = 1;
-  unsigned depth = 1;       // 1: the synchronous call; more: a queue for each thread.
+  unsigned depth = 1;       // 1: synchronous calls; more: a queue for each thread.
   double seconds = 0;       // 0: however long it takes.
-  bool is_endless = false;  // Until the time is over or observe ends it.
+  bool is_endless = false;  // Goes on until the time is over or `observe` ends it.
   std::uint64_t seed = 1;
   unsigned gpu = 0;
   bool host_memory = false;
   bool register_memory = false;
-  const Content* content = nullptr;  // Reads are compared with it, writes carry it; null: neither.
-  BlockMap* written = nullptr;       // Blocks that a write has completed; null: not wanted.
-  std::function<bool(double seconds, std::uint64_t bytes)> observe;  // These three as of RunSettings.
+  const Content* content = nullptr;  // Reads are compared with it, writes write it; null: neither.
+  BlockMap* written = nullptr;       // Receives the blocks that were written; null: not wanted.
+  // The same as in RunSettings, with the next two.
+  std::function<bool(double seconds, std::uint64_t bytes)> observe;
   double interval_seconds = 0;
   std::function<void(const Interval&)> on_interval;
 };

@@ -26,7 +26,7 @@ std::optional<std::uint64_t> bytes_read_from_drives() {
 
 namespace {
 
-// The time of all programs, since the machine started.
+// The processor time of all programs since the machine started.
 double busy_seconds() {
   enum { user, nice, system, idle, iowait, irq, softirq, steal, kinds };
   std::ifstream counts("/proc/stat");

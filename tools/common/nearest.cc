@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kLettersASlip = 3, kSlipsMost = 3, kLettersMost = 64;
 
-// The number of slips between two words.
+// The number of slips (see nearest()) between two words.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The word that was probably meant. Pure.
+// Finds the word that the user probably meant. Pure.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace penstock::tools {
 
-// The known word that is the fewest slips away: a letter too many, too few or another one, or two that changed places.
-// One slip for each three letters counts, at most three; "" if no word is so near.
+// The known word that is the fewest slips away. A slip is a letter too many, too few or different, or two neighbouring
+// letters that changed places. One slip is allowed for each three letters, three at most; "" if no word is so near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 // "; did you mean '--depth'?", or "".
