@@ -58,7 +58,7 @@ void print_path(Page& page, const PathOutlook& path) {
     page.wrap(fmt::format("    {:<8} {:<18} ", state, need.code), need.sentence);
     page.paint(color_of(need), state);
     if (need.state != State::pass && !need.remedy.empty()) page.wrap("             -> ", need.remedy);
-    // Nothing else helps where there is no GPU; --json has the rest.
+    // Without a GPU nothing else helps; --json has the rest.
     if (need.state == State::fail && std::string_view(need.code) == "gpu") break;
   }
 }

@@ -9,14 +9,14 @@
 
 namespace penstock::tools {
 
-// "ok", "missing", "off", "unknown"
+// The state of a need as a word: "ok", "missing", "off", "unknown".
 const char* need_state_name(const facts::Finding& need);
-// A line for the path, one for each need, and remedies.
+// Prints a line for the path, one for each of its needs, and remedies.
 void print_path(Page& page, const facts::PathOutlook& path);
-// {path, standing, usable, reason, sentence, remedy}, of one and of all.
+// The JSON of one path, {path, standing, usable, reason, sentence, remedy}, and of all paths.
 Json path_outlook_json(const facts::PathOutlook& path);
 Json outlook_json(const facts::Outlook& outlook);
-// "files reach device memory by p2pdma, if its self-test passes", and what the better paths want.
+// Prints the result: "files reach device memory by p2pdma, if its self-test passes", and what better paths need.
 void print_verdict(Page& page, const facts::Outlook& outlook);
 
 }  // namespace penstock::tools

@@ -19,7 +19,7 @@ inline std::string cut(std::string_view text, std::size_t width) {
   return printable(text.substr(0, width - 3)) + "...";
 }
 
-// The later lines of a long text stand under its first.
+// Collects lines; later lines of a long text are indented under its first one.
 class Page {
  public:
   void section(const std::string& title) {
@@ -47,9 +47,9 @@ class Page {
     }
     finish(line);
   }
-  // Whole lines, as of a table.
+  // Adds whole lines, such as a table's.
   void lines(std::string_view safe) { text_ += safe; }
-  // The words, as they stand in what was added last.
+  // Colours these words in the text that was added last.
   void paint(Color color, std::string_view words) {
     const std::size_t at = text_.find(printable(words), last_);
     if (at != std::string::npos) painted_.push_back({at, printable(words).size(), color});
@@ -78,7 +78,7 @@ class Page {
   }
   const std::size_t columns_ = output_columns();
   std::string text_;
-  std::size_t last_ = 0;  // The offset of the text that was added last.
+  std::size_t last_ = 0;  // The offset at which the text that was added last begins.
   std::vector<Painted> painted_;
 };
 

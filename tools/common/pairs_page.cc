@@ -17,9 +17,9 @@ using facts::PathOutlook;
 using facts::PeerPair;
 using facts::Standing;
 
-constexpr unsigned kPeersMax = 16;  // For people; JSON has them all.
+constexpr unsigned kPeersMax = 16;  // The most devices shown to people; JSON has them all.
 
-// A row about one pair, or about several that differ by their file system alone.
+// A row about one pair, or about several pairs that differ only in their file system.
 struct Row {
   const PeerPair* pair;
   PathOutlook path;
@@ -31,13 +31,14 @@ const char* state_text(const PeerPair& pair, const PathOutlook& path) {
   return pair.can_write() ? "open" : "reads only";
 }
 
-// Memory is never a drive's, and a row for each would be too many.
+// A file system in memory never lies on a drive, and a row for each would be too many.
 bool is_worth_a_row(const PeerPair& pair) {
   return std::none_of(pair.findings.begin(), pair.findings.end(),
                       [](const core::Finding& one) { return one.obstacle == core::Obstacle::memory; });
 }
 
-// Rows of pairs that have nothing but what the device shares with all, one for each state; then of those with more.
+// Makes the rows. First come pairs that have only the obstacles that the device shares with all pairs, one row for each
+// state; then pairs with further ones.
 std::vector<Row> rows_of(const Examination& examined, std::span<const PeerPair> pairs, std::size_t shared) {
   std::vector<Row> plain, others;
   for (const PeerPair& pair : pairs) {
@@ -63,7 +64,7 @@ void print_row(Page& page, const Row& row, std::size_t shared, std::set<std::str
   const facts::Finding* const reason = row.path.is_usable() ? nullptr : row.path.reason();
   const auto is_it = [&](const core::Finding& one) { return reason->code == std::string_view(one.code()); };
   if (reason == nullptr || std::any_of(all.begin(), all.end(), is_it)) return;
-  // No obstacle between the two: a switch, or what a finding above has.
+  // The reason is no obstacle between the two: it is a switch, or a finding that was printed above.
   page.wrap(fmt::format("      {:<26} ", reason->code), reason->sentence);
   if (told.insert(reason->code).second) page.wrap(fmt::format("      {:<26} -> ", ""), reason->remedy);
 }

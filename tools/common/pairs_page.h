@@ -13,11 +13,11 @@
 
 namespace penstock::tools {
 
-// The remedy of each code once, where it is met first.
+// Prints findings; each code's remedy is printed once, where it first occurs.
 void print_findings(Page& page, const core::Findings& findings, const char* indent, std::set<std::string>& told);
 void print_pairs(Page& page, const facts::Examination& examined);
 
-// {code, effect, certainty, subject, sentence, remedy} of each.
+// The JSON of each finding: {code, effect, certainty, subject, sentence, remedy}.
 Json findings_json(const core::Findings& findings);
 Json pairs_json(const facts::Examination& examined);
 

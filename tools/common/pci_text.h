@@ -11,7 +11,7 @@
 
 namespace penstock::tools {
 
-// "32 GT/s x16", and "16 GT/s x1 of 16 GT/s x4" where it could run faster.
+// A device's link: "32 GT/s x16", or "16 GT/s x1 of 16 GT/s x4" if it could be faster.
 inline std::string link_text(const core::PciDevice& device) {
   const core::PciLink &now = device.current_link, &most = device.max_link;
   if (now.width == 0) return "unknown";

@@ -16,7 +16,7 @@ void require_plots(std::string_view page) {
 
 std::string page_with(std::string_view page, const Json& data) {
   require_plots(page);
-  // Inside a script element "<" could end it.
+  // A "<" inside a script element could end the element.
   std::string text;
   for (const char letter : data.dump(-1, ' ', true, Json::error_handler_t::replace)) {
     text += letter == '<' ? std::string("\\u003c") : std::string(1, letter);

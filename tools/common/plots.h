@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pages with plots, which need no network: a command's script in plots/page.html, with what all of them share and
-// Chart.js. penstock_page() of CMake makes a string of it, with a mark where the JSON goes.
+// Makes pages with plots, which need no network: a command's script in plots/page.html, together with the script that
+// all of them share and Chart.js. CMake's penstock_page() makes a string of it, with a mark in place of the JSON.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@
 
 namespace penstock::tools {
 
-// Throws, with exit code 77, where Chart.js was not there when this was built: the page is "" then.
+// Throws, with exit code 77, if Chart.js was not there when this was built: `page` is "" then.
 void require_plots(std::string_view page);
-// The page with the data in it.
+// The page with the data put in.
 std::string page_with(std::string_view page, const Json& data);
 
-// The forms of a result: text or JSON, and besides a page.
+// The forms of a result: text or JSON, and optionally a page.
 struct OutputOptions {
   bool json = false;
   std::string html;
@@ -30,9 +30,9 @@ void add_output_options(CommandLine& command, OutputOptions& options);
 
 class Output {
  public:
-  // Begins the page's file: a folder that refuses it shows before anything is measured.
+  // Begins the page's file, so that a folder that refuses it shows before anything is measured.
   Output(const OutputOptions& options, std::string_view page);
-  // is_text_alone: no line tells of the page.
+  // Prints the result. With `is_text_alone` no line says that a page was written.
   void show(const Text& text, const Json& json, bool is_text_alone = false);
 
  private:

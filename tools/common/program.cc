@@ -31,8 +31,8 @@ namespace {
 
 constexpr rlim_t kStackMin = 1u << 20;
 
-// Room on the stack, whatever `ulimit -s` says, for this thread, the first, and for those to come.
-// The kernel looks at the limit when the first thread's stack grows, so raising it here is soon enough.
+// Makes room on the stack for this first thread and for later ones, whatever `ulimit -s` says. The kernel looks at the
+// limit when the first thread's stack grows, so it is early enough to raise it here.
 void make_stack_room() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStackMin) return;
@@ -58,13 +58,13 @@ const Command* command_named(const Program& program, std::string_view name) {
   return found == program.commands.end() ? nullptr : &*found;
 }
 
-// Finds a command that is called by its name alone, from the path of the program that was called.
+// Finds a command that can be called as a program of its own, by the name under which this program was called.
 const Command* face_named(const Program& program, std::string_view path) {
   const Command* command = command_named(program, path.substr(path.find_last_of('/') + 1));
   return command != nullptr && command->is_program ? command : nullptr;
 }
 
-// Behind the program's own options, of which --color alone has a value.
+// Skips the program's own options, of which only --color has a value.
 Words::const_iterator command_word(const Words& words) {
   auto at = words.begin();
   while (at != words.end() && at->starts_with('-')) at += *at == "--color" && std::next(at) != words.end() ? 2 : 1;
@@ -80,7 +80,7 @@ bool is_question_of(const Command& question, const Command& verb) {
   return question.verb != nullptr && std::strcmp(question.verb, verb.name) == 0;
 }
 
-// The question that a flag asks in place of its verb's own; null where none does.
+// The command that a flag selects in place of its verb's own; null if no flag does.
 const Command* question_of(const Program& program, const Words& words) {
   const Command* const verb = command_of(program, words);
   if (verb == nullptr) return nullptr;
@@ -90,7 +90,7 @@ const Command* question_of(const Program& program, const Words& words) {
   return found == program.commands.end() ? nullptr : &*found;
 }
 
-// "help bench --suite" is another way to say "bench --suite --help".
+// Replaces "help bench --suite", which means the same, by "bench --suite --help".
 Words meant(const Program& program, Words words) {
   if (words.empty() || words[0] != "help") return words;
   if (words.size() == 1 || words[1].starts_with('-')) return {"--help"};
@@ -113,11 +113,11 @@ Words meant(const Program& program, Words words) {
   throw Failure(fmt::format("there is no command '{}'{}", word, more), kUsage);
 }
 
-// The library passes them over.
+// Warns of variables that the library ignores because their names are misspelt.
 void warn_of_misspelt_settings(const Program& program) {
   for (const auto& [name, value] : facts::environment_settings().unknown) {
     const std::string meant = facts::nearest_setting(name);
-    if (meant.empty()) continue;  // Perhaps the build's, or the user's own.
+    if (meant.empty()) continue;  // It may belong to the build, or to the user.
     print_error("{}: {} is not a setting of Penstock, and has no effect; did you mean {}?\n", program.name, name,
                 meant);
   }
@@ -129,7 +129,7 @@ void tell_of_old_name(const Program& program, const Command& command) {
   tell_new_name(program.name, command.name, new_words);
 }
 
-// Runs a program in the place of this process: it was a command here once, and is a program beside it now.
+// Replaces this process by the program that took over what was a command here in the last release.
 [[noreturn]] void run_instead(const Program& program, const Command& command, Words words) {
   const std::string path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / command.replaced_by;
   if (::access(path.c_str(), F_OK) != 0) {
@@ -187,7 +187,7 @@ int run_face(const Command& command, const Words& words) {
   return line.run(words);
 }
 
-// The sentence on stderr; with --json also an object on stdout, for the program that reads it.
+// Prints the sentence on stderr; with --json also an object on stdout, for a program that reads it.
 int give_up(std::string_view name, const std::string& sentence, int exit_code, bool json) {
   print_error("{}: {}\n", name, sentence);
   if (json) print_json({{"error", sentence}, {"exit_code", exit_code}});
@@ -232,9 +232,9 @@ int run_program(const Program& program, int argc, char** argv) {
   const Words words{argv + std::min(argc, 1), argv + argc};
   const Command* command = command_of(program, words);
   if (command == nullptr || !command->has_own_signals) catch_interrupts();
-  std::signal(SIGXFSZ, SIG_IGN);  // A file-size limit is an error like others (EFBIG).
+  std::signal(SIGXFSZ, SIG_IGN);  // Makes reaching a file-size limit an error like others (EFBIG).
   int result = run_by_name(program, argc > 0 ? argv[0] : "", words);
-  // A full disk or a closed pipe under stdout: the answer did not arrive.
+  // The output did not arrive if the disk under stdout is full or its pipe closed.
   if (!flush_output() && result == kSuccess) {
     print_error("{}: could not write the output: {}\n", program.name, std::strerror(errno));
     result = kFailed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Shared by the programs of this tree: each is a name, a table of commands, and the text of --help below it. All output
-// is the commands'; run_program() turns their exceptions into one sentence on stderr and an exit code: 0 done, 1
-// failed, 2 wrong usage, 77 not applicable on this machine.
+// Serves the programs of this tree: each is a name, a table of commands, and the text below --help. The commands do all
+// output; run_program() turns their exceptions into one sentence on stderr and an exit code: 0 done, 1 failed, 2 wrong
+// usage, 77 not applicable on this machine.
 #pragma once
 
 #include <span>
@@ -16,14 +16,15 @@ namespace penstock::tools {
 struct Command {
   const char* name;
   const char* summary = "";
-  void (*add)(CommandLine& command) = nullptr;  // nullptr where `replaced_by` is a program beside this one.
-  bool is_program = false;                      // Called by its name alone, too, by a link; help does not list it.
-  // Signals are its own affair, or that of the program that runs in its place.
+  void (*add)(CommandLine& command) = nullptr;  // Null if `replaced_by` is a program beside this one.
+  bool is_program = false;  // It can also be called by its own name, through a link; help does not list it.
+  // True if the command, or the program that it starts, handles signals itself.
   bool has_own_signals = false;
-  // The new words for a name of the last release: it answers as it did, unlisted, with a line on stderr that says them.
+  // Set if this is a name of the last release: the new words for it. The command still works, unlisted, and names them
+  // on stderr.
   const char* replaced_by = nullptr;
-  bool tells_misspelt_settings = false;  // Itself, so that nothing else needs to.
-  // For a flag of this verb that asks a question of its own, with options of its own; the name is the last release's.
+  bool tells_misspelt_settings = false;  // It warns of misspelt settings itself, so that run_program() need not.
+  // Set if this command is a flag of a verb, with options of its own; `name` is its name in the last release.
   const char* verb = nullptr;
   const char* flag = nullptr;
 
@@ -41,14 +42,14 @@ struct Program {
   const char* summary;
   std::span<const Command> commands;
   const char* footer;
-  // The meaning of other words, where there is more to say than "help COMMAND".
+  // Translates words with another meaning, if there are more than "help COMMAND".
   std::vector<std::string> (*meant)(std::vector<std::string> words) = nullptr;
 };
 
-// One line on stderr for words of the last release, said behind the program's name: `now` are the words in their place.
+// Prints one line on stderr, after the program's name, if words of the last release were used: `now` replaces them.
 void tell_new_name(const char* program, const char* words, const std::string& now);
 
-// The whole of main().
+// Does all that main() has to do.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace penstock::tools

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One line on a terminal that says how far a long operation has come: bytes, percent, GB/s, time left. Shown on
-// stderr, only where that is a terminal, and only after a second. Used by one thread.
+// One line on a terminal that shows how far a long operation has come: bytes, percent, GB/s, time left. It is shown on
+// stderr, only if that is a terminal, and only after a second. One thread uses it.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace penstock::tools {
 
-// The line itself. fraction: the part of the work that is done, 0 to 1.
+// Makes the line. `fraction` is the part of the work that is done, 0 to 1.
 std::string progress_line(const std::string& label, std::uint64_t bytes, double fraction, double seconds);
 
 class Progress {
@@ -18,7 +18,7 @@ class Progress {
   explicit Progress(std::string label);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  ~Progress();  // Takes the line away.
+  ~Progress();  // Erases the line.
 
   void update(std::uint64_t bytes, double fraction);
 

@@ -12,7 +12,7 @@
 namespace penstock::tools {
 namespace {
 
-// Adds up buckets up to each of the ends, and what is behind the last.
+// Adds up the buckets below each of the ends, and those behind the last end.
 template <std::size_t kEnds, typename End>
 std::array<std::uint64_t, kEnds + 1> joined(const std::vector<std::uint64_t>& buckets,
                                             const std::array<unsigned, kEnds>& powers, End end_of) {
@@ -41,7 +41,7 @@ void add_histogram(Exposition& page, const Labels& labels, const Counts& counts,
 
 RequestCounts request_counts(const core::StatsSnapshot& session, const core::StatsHistogram& histogram) {
   RequestCounts counts;
-  // Bucket i holds sizes of i bits: all below 2^i.
+  // Bucket i holds the sizes that have i bits: all below 2^i.
   counts.sizes = joined(histogram.sizes, RequestCounts::kSizePowers, [](unsigned power) { return power + 1; });
   counts.latencies = joined(histogram.latencies, RequestCounts::kTimePowers,
                             [](unsigned power) { return core::latency_bucket(std::uint64_t{1} << power); });

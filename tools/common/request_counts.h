@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How large requests were and how long they took, in the few buckets that a page of metrics has of the many that a
-// session counts. Pure.
+// Sizes and latencies of requests, in the few buckets of a page of metrics, made from the many that a session counts.
+// Pure.
 #pragma once
 
 #include <array>
@@ -20,21 +20,21 @@ struct RequestCounts {
   static constexpr std::array<unsigned, 10> kSizePowers = {12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
   static constexpr std::array<unsigned, 16> kTimePowers = {10, 12, 13, 14, 15, 16, 17, 18,
                                                            19, 20, 22, 24, 26, 28, 30, 34};
-  // The last of each: all that are above.
+  // The last element of each array counts all values above the last bound.
   std::array<std::uint64_t, kSizePowers.size() + 1> sizes{};
   std::array<std::uint64_t, kTimePowers.size() + 1> latencies{};
   std::uint64_t bytes = 0;
   std::uint64_t nanoseconds = 0;
 };
 
-// By path and op.
+// Requests by path and operation.
 using Requests = std::map<std::pair<std::string, core::Op>, RequestCounts>;
 
 RequestCounts request_counts(const core::StatsSnapshot& session, const core::StatsHistogram& histogram);
 
-// The samples of one histogram, of a family that was begun.
+// Adds the samples of one histogram; its family must have been begun.
 void add_sizes(Exposition& page, const Labels& labels, const RequestCounts& counts);
-// None where no time was measured.
+// Adds nothing if no latency was measured.
 void add_latencies(Exposition& page, const Labels& labels, const RequestCounts& counts);
 
 }  // namespace penstock::tools

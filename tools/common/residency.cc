@@ -27,13 +27,13 @@ struct Counts {
   std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
 };
 
-// To others mincore(2) says that all is cached.
+// True if this user may see what is cached: mincore(2) answers to all others that everything is.
 bool may_ask(int fd, const struct stat& facts) {
   if (facts.st_uid == geteuid() || geteuid() == 0) return true;
   return access(("/proc/self/fd/" + std::to_string(fd)).c_str(), W_OK) == 0;
 }
 
-// Before Linux 6.5. A window at a time, since the kernel writes a byte for each page.
+// For kernels before Linux 6.5. Goes window by window, since the kernel writes one byte for each page.
 std::optional<std::uint64_t> count_mapped(int fd, std::uint64_t begin, std::uint64_t end) {
   constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;
   const std::uint64_t page = core::page_size();
@@ -58,7 +58,7 @@ std::optional<std::uint64_t> cached_bytes(int fd, std::uint64_t offset, std::uin
   struct stat facts {};
   struct statfs place {};
   if (::fstat(fd, &facts) != 0 || ::fstatfs(fd, &place) != 0) return std::nullopt;
-  // Its pages are another file system's.
+  // The pages of a file on an overlay belong to another file system.
   if (place.f_type == OVERLAYFS_SUPER_MAGIC || !S_ISREG(facts.st_mode)) return std::nullopt;
   const auto file_size = static_cast<std::uint64_t>(facts.st_size);
   if (offset >= file_size) return 0;

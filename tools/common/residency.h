@@ -8,8 +8,8 @@
 
 namespace penstock::tools {
 
-// Bytes of the range, size 0: to the end of the file; nothing where the kernel does not tell: on overlays, of block
-// devices, and of files that are neither the user's nor the user's to write.
+// The bytes of the range that are cached; size 0 means to the end of the file. Nothing if the kernel does not report
+// them: on overlays, for block devices, and for files that this user neither owns nor may write.
 std::optional<std::uint64_t> cached_bytes(int fd, std::uint64_t offset = 0, std::uint64_t size = 0);
 
 }  // namespace penstock::tools

@@ -15,7 +15,7 @@
 namespace penstock::tools {
 namespace {
 
-// The number behind the name, which begins a line; the last of its words where there are several.
+// Reads a number in a line that begins with `name`: the word of this index behind the name.
 std::optional<std::uint64_t> number_behind(std::string_view status, std::string_view name, unsigned word, int base) {
   const std::size_t at = status.find("\n" + std::string(name) + ":");
   if (at == std::string_view::npos) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<std::uint64_t> number_behind(std::string_view status, std::string_
 }  // namespace
 
 Rights rights_in(std::string_view status) {
-  constexpr unsigned kEffective = 1;  // Of "Uid:": real, effective, saved, of files.
+  constexpr unsigned kEffective = 1;  // The index in "Uid:": real, effective, saved, file system.
   const std::uint64_t held = number_behind(status, "CapEff", 0, 16).value_or(0);
   const auto has = [&](unsigned capability) { return (held >> capability & 1) != 0; };
   return {.is_root = number_behind(status, "Uid", kEffective, 10) == 0u,

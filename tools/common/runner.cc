@@ -33,7 +33,7 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// How long this thread was ready to run and did not.
+// The time for which this thread was ready to run and had no processor.
 std::uint64_t waiting_ns() {
   std::ifstream file("/proc/thread-self/schedstat");
   std::uint64_t running = 0, waiting = 0;
@@ -41,7 +41,7 @@ std::uint64_t waiting_ns() {
   return waiting;
 }
 
-// Shared by the threads of one run.
+// State that the threads of one run share.
 struct Shared {
   explicit Shared(unsigned threads) : ready(threads + 1), go(threads + 1), running(threads) {}
 
@@ -49,8 +49,8 @@ struct Shared {
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::condition_variable ended;
-  unsigned running;          // Guarded by mutex, as is error.
-  std::exception_ptr error;  // The first.
+  unsigned running;          // Guarded by `mutex`, and so is `error`.
+  std::exception_ptr error;  // The first error of any thread.
 };
 
 class Worker {
@@ -64,7 +64,7 @@ class Worker {
   std::uint64_t end_ns() const { return end_ns_; }
   std::uint64_t waited_ns() const { return waited_ns_; }
   std::uint64_t bytes_so_far() const { return bytes_so_far_.load(std::memory_order_relaxed); }
-  // Moves what was done since the last call to `interval`.
+  // Adds to `interval` what was done since the last call, and forgets it.
   void take_recent(Interval& interval);
 
  private:
@@ -89,14 +89,14 @@ class Worker {
   const unsigned index_;
   Shared& shared_;
   std::unique_ptr<Transport> transport_;
-  std::vector<std::byte> scratch_;  // One block: content is made and compared here.
+  std::vector<std::byte> scratch_;  // One block, in which content is made and compared.
   std::vector<Flight> flights_;
   std::uint64_t deadline_ns_ = 0;
   std::uint64_t end_ns_ = 0;
   std::uint64_t waited_ns_ = 0;
   Tally tally_;
   std::mutex recent_mutex_;
-  Interval recent_;  // Guarded by recent_mutex_, and only kept where intervals are asked for.
+  Interval recent_;  // Guarded by recent_mutex_; only filled if intervals are asked for.
   alignas(64) std::atomic<std::uint64_t> bytes_so_far_{0};
 };
 
@@ -124,7 +124,7 @@ void Worker::run() {
   shared_.ended.notify_one();
 }
 
-// The memory is touched before the clock runs; random bytes are different in every slot, and incompressible.
+// Touches the memory before the clock runs. With random fill, every slot has different, incompressible bytes.
 void Worker::open() {
   transport_ = part_.open();
   std::fill(scratch_.begin(), scratch_.end(), kFillByte);
@@ -204,12 +204,12 @@ void Worker::check(const Extent& extent, std::uint64_t slot) {
 
 using Workers = std::vector<std::unique_ptr<Worker>>;
 
-// Cuts the time of a run into intervals, and hands over what was done in each.
+// Divides the time of a run into intervals, and reports what was done in each.
 class IntervalClock {
  public:
   IntervalClock(const RunSettings& settings, const Workers& workers) : settings_(settings), workers_(workers) {}
 
-  // The time until the next interval ends, but no longer than the watch may sleep.
+  // The time until the next interval ends, at most kWatchInterval.
   std::chrono::nanoseconds patience(double now) const {
     if (!settings_.on_interval) return kWatchInterval;
     const std::chrono::duration<double> left(std::max(0.0, begin_ + settings_.interval_seconds - now));
@@ -236,7 +236,7 @@ class IntervalClock {
   double begin_ = 0;
 };
 
-// Tells how far the threads are until all have ended, and stops them at Ctrl-C.
+// Reports progress until all threads have ended, and stops them at Ctrl-C.
 void watch(const RunSettings& settings, Shared& shared, const Workers& workers, std::uint64_t start) {
   Progress progress(settings.label);
   IntervalClock intervals(settings, workers);
@@ -256,7 +256,7 @@ void watch(const RunSettings& settings, Shared& shared, const Workers& workers, 
   intervals.end(now());
 }
 
-// A thread that cannot be started must not leave the others waiting for it.
+// Starts the threads. If one cannot be started, the others must not wait for it.
 void start_threads(const Workers& workers, Shared& shared, std::vector<std::jthread>& threads) try {
   threads.reserve(workers.size());
   for (const auto& worker : workers) threads.emplace_back([&worker] { worker->run(); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Threads that keep requests in flight and count their outcomes: the loop under bench, demo and gdsio. A Transport
-// tells what a request is. The loop costs one clock reading per submission, one per harvest, and no allocation.
+// carries a request out. The loop reads the clock once per submission and once per harvest, and allocates nothing.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace penstock::tools {
 
-// One bit a block; threads set bits at the same time.
+// A map with one bit a block; several threads may set bits at the same time.
 class BlockMap {
  public:
   explicit BlockMap(const Range& range) : range_(range), words_((range.block_count() + 63) / 64) {}
@@ -48,11 +48,11 @@ struct Tally {
   std::uint64_t direct_bytes = 0;
   std::uint64_t cached_bytes = 0;
   struct Chosen {
-    std::uint64_t bytes = 0;  // Of requests.
-    int refused_path = -1;    // The path that the reason speaks of.
+    std::uint64_t bytes = 0;  // The bytes of requests.
+    int refused_path = -1;    // The path that was refused for the reason.
   };
-  std::map<std::pair<int, int>, Chosen> chosen;  // By the path chosen and the reason that it was not a better one.
-  int path_reason = PENSTOCK_REASON_NONE;        // Why the path itself was slower than it could be.
+  std::map<std::pair<int, int>, Chosen> chosen;  // By the path taken and the reason for which a better one was not.
+  int path_reason = PENSTOCK_REASON_NONE;        // The reason why the path itself was slower than it could be.
   std::uint64_t latency_sum_ns = 0;
   std::uint64_t latency_least_ns = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t latency_most_ns = 0;
@@ -62,19 +62,20 @@ struct Tally {
   void merge(const Tally& other);
 };
 
-// How one thread's requests travel. It is made, used and destroyed on that thread, and destroying it waits for what is
-// in flight. Slot i of its memory is where the i-th request in flight reads to or writes from.
+// Carries out the requests of one thread. It is made, used and destroyed on that thread, and its destructor waits for
+// the requests in flight. The i-th request in flight uses slot i of its memory.
 class Transport {
  public:
-  // slot_size: room for the largest request.
+  // `slot_size` is room for the largest request.
   Transport(Arena arena, std::uint64_t slot_size) : arena_(std::move(arena)), slot_size_(slot_size) {}
   virtual ~Transport() = default;
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  // Begins the request of a free slot, or does all of it.
+  // Begins the request of a free slot, or carries it out completely.
   virtual void start(unsigned slot, const Extent& extent) = 0;
-  // Waits for one request at least, where any is in flight, and writes what is done; the cookie is the slot.
+  // Waits for at least one request if any is in flight, and writes those that are done; a completion's cookie is its
+  // slot.
   virtual unsigned reap(std::span<Completion> done) = 0;
 
   Arena& arena() { return arena_; }
@@ -85,38 +86,40 @@ class Transport {
   const std::uint64_t slot_size_;
 };
 
-// The slot size for requests of at most `bytes`: direct I/O in place wants aligned slots.
+// The slot size for requests of at most `bytes`: aligned, because direct I/O into a slot needs that.
 std::uint64_t slot_size_for(std::uint64_t bytes);
 
 // The work of one thread.
 struct Part {
-  std::vector<std::string> paths;  // The files', for errors.
-  std::uint64_t block_size;        // The largest request's.
-  unsigned depth = 1;              // Requests in flight.
+  std::vector<std::string> paths;  // The paths of its files, for errors.
+  std::uint64_t block_size;        // The size of the largest request.
+  unsigned depth = 1;              // The number of requests in flight.
   std::unique_ptr<ExtentSource> extents;
   std::function<std::unique_ptr<Transport>()> open;  // Called on the thread, before the clock runs.
 };
 
-// The outcomes in one part of a run's time.
+// The outcomes of one interval of a run.
 struct Interval {
   double begin = 0, end = 0;  // Seconds since the run began.
   std::uint64_t bytes = 0;
-  Histogram latency_ns;  // All operations that ended within it.
+  Histogram latency_ns;  // All operations that ended within the interval.
 };
 
 // The settings that all threads share.
 struct RunSettings {
-  std::string label;  // For the progress line.
+  std::string label;  // Shown in the progress line.
   bool is_write = false;
   double seconds = 0;         // 0: until the extents end.
   std::uint64_t bytes_total;  // The sum of all extents, for the progress line.
   std::uint64_t seed = 1;
-  bool random_fill = true;           // For the memory, before the clock runs; otherwise one byte over and over.
-  const Content* content = nullptr;  // Reads are compared with it, writes carry it; null: neither.
-  BlockMap* written = nullptr;       // Blocks that a write has completed; null: not wanted.
-  // Called by the caller's thread some times a second with what was done by then. False ends the run.
+  // Fills the memory with random bytes before the clock runs; otherwise with one byte value.
+  bool random_fill = true;
+  const Content* content = nullptr;  // Reads are compared with it, writes write it; null: neither.
+  BlockMap* written = nullptr;       // Receives the blocks that were written; null: not wanted.
+  // Called on the caller's thread a few times a second, with what was done so far. The run ends if it returns false.
   std::function<bool(double seconds, std::uint64_t bytes)> observe;
-  // Called by the same thread with what was done in each interval of so many seconds, the last one shorter.
+  // Called on the same thread after each interval_seconds with what was done in that time; the last interval is
+  // shorter.
   double interval_seconds = 0;
   std::function<void(const Interval&)> on_interval;
 };
@@ -125,14 +128,15 @@ struct JobResult {
   Tally tally;
   double seconds = 0;
   double cpu_seconds = 0;
-  double waiting_seconds = 0;  // For a processor, of the thread that waited longest; 0 where the kernel does not tell.
+  double waiting_seconds = 0;  // The longest that any thread waited for a processor; 0 if the kernel does not say.
   bool was_interrupted = false;
 };
 
-// Throws what the first thread to fail has thrown, when all have ended. At Ctrl-C it ends early and says so.
+// Returns when all threads have ended; if any failed, throws the exception of the first one. At Ctrl-C the run ends
+// early and the result says so.
 JobResult run_parts(const RunSettings& settings, std::vector<Part> parts);
 
-// Seconds of CPU this process has used, user and system.
+// The seconds of processor time that this process has used, user and system.
 double cpu_seconds();
 
 }  // namespace penstock::tools

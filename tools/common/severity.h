@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How much a finding matters, for the commands that judge what others wrote. Pure.
+// The severity of a finding, for the commands that judge what others wrote. Pure.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace penstock::tools {
 
 enum class Severity : std::uint8_t {
   note,     // Good to know.
-  warning,  // It runs, but not as it reads.
+  warning,  // It runs, but does something else than it seems to.
   error,    // It is refused, fails, or loses something.
 };
 

@@ -24,7 +24,7 @@ std::string sentence_of_refusal(const core::Status& refusal) {
   return core::describe(refusal);
 }
 
-// All that keeps the view from being whole.
+// Names everything that is missing from the view of a process.
 std::string sentence_of(const core::ProcessStats& process) {
   std::string text = sentence_of_refusal(process.refusal);
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The statistics of running processes as `penstock stats` and gds_stats ask for them: with the command's name, and with
-// one sentence where they cannot be had. Only looks.
+// The statistics of running processes for `penstock stats` and gds_stats: with the command's name, and with one
+// sentence if they cannot be read. It only looks.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace penstock::tools {
 
-// Path, reason, op.
+// The key: path, reason, operation.
 using WayKey = std::tuple<std::string, std::string, core::Op>;
 struct WayCount {
   std::uint64_t bytes = 0;
@@ -28,21 +28,21 @@ struct ProcessView {
   pid_t pid = 0;
   std::string command;
   std::vector<core::StatsSnapshot> sessions;
-  std::string refusal;  // Why some of its sessions were not read, or "".
+  std::string refusal;  // The reason why some of its sessions were not read, or "".
 };
 
-// Throws a Failure: exit code 1 where there is no such process, or it is not ours to look at; 77 where it has no
-// session open.
+// Throws a Failure: exit code 1 if there is no such process or this user may not look at it, 77 if it has no session
+// open.
 ProcessView look_at(pid_t pid);
-// Nothing where the process, or its last session, has ended meanwhile.
+// Nothing if the process, or its last session, has ended meanwhile.
 std::optional<ProcessView> look_again(pid_t pid);
 
 struct MachineView {
   std::vector<ProcessView> processes;
   unsigned hidden = 0;
-  unsigned not_looked_at = 0;                      // For a limit.
-  std::vector<ProcessWithCuFile> without_session;  // Processes that have a libcufile, ours or NVIDIA's.
-  std::string why_hidden;                          // How many, in a sentence, and what would show them.
+  unsigned not_looked_at = 0;                      // Left out because of a limit.
+  std::vector<ProcessWithCuFile> without_session;  // Processes that have a libcufile, Penstock's or NVIDIA's.
+  std::string why_hidden;                          // A sentence: how many are hidden, and what would show them.
 };
 MachineView look_at_all();
 

@@ -83,7 +83,7 @@ class Notes {
     for (const BlockDevice& below : device.slaves) add_stack(below);
   }
 
-  // By topic, in the order of the guide; facts of this machine before notes on its kind.
+  // Sorted by topic, in the order of the guide; within a topic, facts of this machine come before notes on its kind.
   StorageNotes sorted() && {
     const auto rank = [](const StorageNote& note) {
       return std::find_if(std::begin(kTopics), std::end(kTopics),
@@ -123,7 +123,7 @@ class Notes {
         "cat /proc/fs/fscache/caches", "Linux, Documentation/filesystems/caching/netfs-api.rst");
   }
 
-  // The thresholds that this client shows.
+  // Adds the size limits for data within messages that this client shows.
   void add_inline(const Mount& mount) {
     const std::string transport = core::network_transport(root_, mount);
     if (mount.type.starts_with("nfs") && transport == "rdma") {
@@ -198,7 +198,8 @@ class Notes {
     add(topic_of(layer.role), text, fmt::format(fmt::runtime(layer.ask), device.disk));
   }
 
-  // " 0: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----", by the number of the device.
+  // Reads /proc/drbd, where the number of the device begins a line: " 0: cs:Connected ro:Primary/Secondary
+  // ds:UpToDate/UpToDate C r-----".
   void add_drbd(const BlockDevice& device) {
     constexpr const char* kManual = "DRBD User's Guide, Replication modes";
     const std::string number = device.disk.substr(std::string_view("drbd").size());

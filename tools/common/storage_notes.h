@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Facts of a file's storage that no try on the file can show, for `penstock explain` and `penstock odirect`: caches
-// besides the page cache, data within messages of a network file system, who allocates, what is done to the bytes on
-// their way, and when a write is safe. Facts that this client shows are read; others come with a command to ask by.
+// Facts of a file's storage that no try on the file can show, for `penstock explain` and `penstock check --try`: caches
+// besides the page cache, data within messages of a network file system, who allocates blocks, how the bytes are
+// changed on their way, and when a write is safe. Facts that this client shows are read; the others come with a command
+// that shows them.
 #pragma once
 
 #include <optional>
@@ -21,14 +22,14 @@ namespace penstock::tools {
 // Topics are stable: "server", "cache", "inline", "allocation", "transforms", "replication".
 struct StorageNote {
   const char* topic = "";
-  const char* section = "";  // In NVIDIA's O_DIRECT guide.
-  std::string text;          // Without a capital and a full stop.
-  std::string ask;           // The command that tells more, and where; may be empty.
-  std::string source;        // The document that says so, unless this machine does.
+  const char* section = "";  // The section of NVIDIA's O_DIRECT guide.
+  std::string text;          // Begins in lower case, and has no full stop.
+  std::string ask;           // The command that shows more, and where to run it; may be empty.
+  std::string source;        // The document that says so; "" if this machine itself shows it.
 };
 using StorageNotes = std::vector<StorageNote>;
 
-// None for a local file system straight on a drive: there a try shows everything.
+// No notes for a local file system straight on a drive: there a try shows everything.
 StorageNotes storage_notes(const core::Root& root, const std::optional<core::Mount>& mount,
                            const std::optional<core::BlockDevice>& stack);
 

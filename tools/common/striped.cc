@@ -27,7 +27,7 @@ bool is_striped(const std::string& path) {
   try {
     return core::is_manifest(beginning_of(open_file(path, O_RDONLY)));
   } catch (const Failure&) {
-    return false;  // The next one that opens it says why.
+    return false;  // The next caller that opens it reports why.
   }
 }
 
@@ -46,7 +46,7 @@ std::string StripeNote::text() const {
 StripeNote stripe_note(const Session& session, const std::string& manifest) {
   const File file = require(session.stripe(manifest.c_str()), manifest);
   StripeNote note{manifest, require(file.stripe_info(), manifest), {}};
-  note.info.object = nullptr;  // It goes with the handle.
+  note.info.object = nullptr;  // The object belongs to the handle, which is closed.
   for (unsigned i = 0; i < note.info.member_count; ++i) {
     const char* name = nullptr;
     (void)require(file.member(i, &name), manifest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rows of text in aligned columns. Pure. Cells may hold any bytes.
+// Aligns rows of text in columns. Pure. Cells may hold any bytes.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ namespace penstock::tools {
 
 class Table {
  public:
-  // Column names; one that begins with '>' is set flush right.
+  // Takes the names of the columns; a column whose name begins with '>' is aligned to the right.
   explicit Table(std::vector<std::string> columns);
   void add(std::vector<std::string> cells);  // One for each column.
-  Text text() const;                         // A line for the names, one for each row; no trailing blanks.
+  Text text() const;                         // A line for the names and one for each row; no trailing blanks.
 
  private:
   std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const;

@@ -27,8 +27,8 @@ bool terminal_obeys_codes() {
 
 bool colors_are_shown = false;
 
-// All at once, by write(2): a terminal's buffer of stdio would send a page in parts, and handlers of signals cannot
-// have it. False where it did not arrive.
+// Writes all at once, with write(2): stdio's buffer would send a page in parts, and signal handlers cannot use it.
+// False if the text did not arrive.
 bool send(std::string_view codes) {
   while (!codes.empty()) {
     const ssize_t sent = ::write(STDOUT_FILENO, codes.data(), codes.size());
@@ -38,12 +38,12 @@ bool send(std::string_view codes) {
   return true;
 }
 
-// Another page than that of the shell, without a cursor, where long lines end at the edge.
+// kEnter shows a screen of its own, without a cursor, on which long lines end at the edge; kLeave goes back.
 constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[?7l\033[2J";
 constexpr std::string_view kLeave = "\033[?7h\033[?25h\033[?1049l";
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGQUIT};
 
-// The one screen's state, for handlers of signals, and for the thread that ends an interrupted process.
+// The state of the one screen, which signal handlers use, and the thread that ends an interrupted process.
 struct Drawing {
   std::atomic<bool> is_on = false;
   bool has_keyboard = false;
@@ -66,10 +66,10 @@ void leave_screen() {
 
 void crash(int signal_number) {
   leave_screen();
-  ::raise(signal_number);  // Its handler is gone by now.
+  ::raise(signal_number);  // The handler was removed before this.
 }
 
-// Ctrl-Z: the shell gets its terminal, until it brings us back.
+// Handles Ctrl-Z: the shell has its terminal until it continues this process.
 void stop_for_a_while(int) {
   leave_screen();
   ::raise(SIGSTOP);
@@ -145,7 +145,7 @@ Screen::Size Screen::size() const {
 bool Screen::show(const std::vector<Text>& lines) {
   const std::size_t rows = size().rows, shown = std::min(lines.size(), rows);
   std::string page = "\033[H";
-  // Cleared before it is written: behind a line of full width the cursor stays on its last letter.
+  // Clears each line before it is written: after a line of full width, the cursor still stands on its last letter.
   for (std::size_t i = 0; i < shown; ++i) page += (i == 0 ? "\033[K" : "\n\033[K") + lines[i].string();
   return send(page + (shown < rows ? "\n\033[J" : ""));
 }

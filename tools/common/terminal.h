@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The only way by which the tools write to stdout and stderr. A caller need not think of where a name came from: every
-// argument that is text is escaped (base/printable.h), and only the format, which is a literal, may hold newlines and
-// control the cursor. Text of several lines that is put together first is a Text.
+// The only way in which the tools write to stdout and stderr. Callers need not care where a name came from: every
+// argument that is text is escaped (base/printable.h), and only the format, a literal, may hold newlines and control
+// the cursor. Text of several lines that is put together first is a Text.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ using core::printable;
 
 class Text;
 
-// Shown on a terminal alone, unless the user asked for it or against it.
+// Colours are shown on a terminal only, unless the user asks for them or turns them off.
 enum class Color : std::uint8_t { green, yellow, red, bold };
 
 namespace terminal {
@@ -50,12 +50,12 @@ void write_error(std::string_view safe);
 
 }  // namespace terminal
 
-// Safe to print: escaped, but for the newlines between its lines and for tabs.
+// Text that is safe to print: everything is escaped except the newlines between its lines, and tabs.
 class Text {
  public:
   Text() = default;
   explicit Text(std::string_view lines) : safe_(printable(lines, "\n\t")) {}
-  // Formats like print(): a newline in an argument ends no line.
+  // Formats like print(): a newline in an argument does not end a line.
   template <typename... Args>
   static Text of(terminal::Format<Args...> format, const Args&... args) {
     Text text;
@@ -66,7 +66,7 @@ class Text {
     safe_ += more.safe_;
     return *this;
   }
-  // The same, in a colour where colours are shown.
+  // Makes text in a colour, if colours are shown.
   static Text painted(Color color, std::string_view words);
   const std::string& string() const { return safe_; }
 
@@ -74,7 +74,7 @@ class Text {
   std::string safe_;
 };
 
-// Neither throws where output does not arrive: flush_output() tells.
+// Neither throws if the output does not arrive: flush_output() reports that.
 template <typename... Args>
 void print(terminal::Format<Args...> format, const Args&... args) {
   terminal::write_out(fmt::format(format, terminal::shown(args)...));
@@ -84,20 +84,21 @@ void print_error(terminal::Format<Args...> format, const Args&... args) {
   terminal::write_error(fmt::format(format, terminal::shown(args)...));
 }
 
-// False where something that print() was given has not arrived: a full disk, a closed pipe. errno is the last flush's.
+// False if any output of print() did not arrive: the disk is full, or the pipe closed. errno is that of the last flush.
 bool flush_output();
 
-bool output_is_terminal();  // Of print().
-bool error_is_terminal();   // Of print_error().
+bool output_is_terminal();  // The output of print().
+bool error_is_terminal();   // The output of print_error().
 
-// "always", "never", or "auto": on a terminal that is not dumb, where NO_COLOR (no-color.org) is not set.
+// Turns colours on or off: "always", "never", or "auto", which means on if the output goes to a terminal that is not
+// dumb and NO_COLOR (no-color.org) is not set.
 void show_colors(std::string_view when);
-// For text of people: the terminal's width, within reason; 100 where the output goes elsewhere.
+// The width for text that people read: the terminal's, within reason; 100 if the output goes elsewhere.
 std::size_t output_columns();
 
-// The whole terminal, for a page that stays and changes. The old content comes back with the end of this object, and
-// also when a signal, of a crash or of an interruption that the command does not heed, ends the process. One at a time,
-// and only where there can be one.
+// The whole terminal, for a page that stays and changes. The old content comes back when this object is destroyed, and
+// also when a signal ends the process (after a crash, or an interruption that the command ignores). Only one may exist
+// at a time, and only if is_possible().
 class Screen {
  public:
   struct Size {
@@ -105,20 +106,20 @@ class Screen {
   };
   using Time = std::chrono::steady_clock::time_point;
 
-  static bool is_possible();  // Print() reaches a terminal with a cursor to move.
+  static bool is_possible();  // True if print() writes to a terminal whose cursor can be moved.
   Screen();
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
   ~Screen();
 
-  Size size() const;  // Now.
-  // In one write. Lines that are too many or too long are cut off. False if the terminal is gone.
+  Size size() const;  // The size at this moment.
+  // Shows the lines in one write. Lines that are too many or too long are cut off. False if the terminal is gone.
   bool show(const std::vector<Text>& lines);
-  // The key that was pressed until `end`; 0 for none, also when the size changes, and when it is interrupted.
+  // The key that is pressed before `end`; 0 if none is, and when the size changes or an interruption comes.
   char key_until(Time end);
 
  private:
-  int keyboard_;  // -1 where there is none.
+  int keyboard_;  // -1 if there is no keyboard.
 };
 
 }  // namespace penstock::tools

@@ -16,7 +16,7 @@ constexpr std::string_view kLetters = "kMGTP";
 
 char lower(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter; }
 
-// How many times 1024 a suffix stands for; nothing where it is none.
+// The power of 1024 that a suffix stands for; nothing if it is no suffix.
 std::optional<unsigned> power_of(std::string_view suffix) {
   if (suffix.empty() || suffix == "B") return 0;
   for (unsigned i = 0; i < kLetters.size(); ++i) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Numbers as people write and read them: sizes in binary units, rates in decimal GB/s. Pure; used by every
-// sub-command.
+// Numbers as people write and read them: sizes in binary units, rates in decimal GB/s. Pure; every sub-command uses it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace penstock::tools {
 
-// "4096", "4k", "1M", "2G", "64KiB": binary multiples, at most 2^63-1. Nothing for anything else; "KB" and "MB" too,
-// since half the readers would take them for thousands.
+// Reads "4096", "4k", "1M", "2G", "64KiB": binary multiples, at most 2^63-1. Nothing for anything else, also for "KB"
+// and "MB", since half of all readers would take them for thousands.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
 std::string format_size(std::uint64_t bytes);      // "1.50 GiB", "4 KiB", "17 B"

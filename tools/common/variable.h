@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A variable of the environment that is neither the library's nor cuFile's: TERM, NO_COLOR, LANG.
+// Reads a variable of the environment that is neither the library's nor cuFile's: TERM, NO_COLOR, LANG.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace penstock::tools {
 
-// The value, or "".
+// The value of a variable, or "".
 inline std::string variable(const char* name) {
   const char* const value = core::process_environment(name);
   return value == nullptr ? "" : value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// --version of a program: its version, its sources, and how it was built. Nothing of the machine that it was built on,
-// but its compiler and its libraries.
+// The text of --version: a program's version, its sources, and how it was built. It says nothing of the machine on
+// which it was built, except its compiler and libraries.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace penstock::tools {
 
-std::string version_text(const char* program);  // "penstock 0.1.0", and a line for each fact.
+std::string version_text(const char* program);  // "penstock 0.1.0", and a line for each further fact.
 Json version_json();
 
 }  // namespace penstock::tools
