@@ -167,7 +167,7 @@ int run_any(const BenchSettings& settings) {
   return settings.files.empty() ? compare_results(settings) : compare_settings(settings);
 }
 
-// Options that would be passed over are refused.
+// Refuses options that would have no effect.
 void check_words(const CommandLine& command, const BenchSettings& settings) {
   const bool versus = command.was_given("--versus");
   if (versus) refuse_others(command, "--versus", {"--versus", "--pairs", "--size", "--device", "--json", "FILE"});

@@ -22,17 +22,17 @@
 namespace penstock::tools {
 namespace {
 
-// A result that `penstock bench --json` wrote, read again to be compared.
+// A result that `penstock bench --json` wrote, read back for a comparison.
 struct StoredResult {
   std::string file;
-  Estimate estimate;  // Without its batches.
+  Estimate estimate;  // Has no batches.
   bool is_with_fsync = false;
   Json settings;
 };
 
 constexpr std::size_t kSizeMost = std::size_t{64} << 20;
 
-// Any name and kind of value may be missing: null then.
+// The member of an object. Null if the name is missing, or the value is no object.
 const Json& at(const Json& object, const char* name) {
   static const Json kNothing;
   const auto found = object.is_object() ? object.find(name) : object.end();
@@ -41,7 +41,7 @@ const Json& at(const Json& object, const char* name) {
 
 double figure(const Json& rate, const char* name, const std::string& file) {
   const Json& value = at(rate, name);
-  // An interval that is very wide ends at 0.
+  // A very wide interval ends at 0.
   const double least = std::string_view(name) == "low" ? 0 : 1e-12;
   if (value.is_number() && value.get<double>() >= least && value.get<double>() < 1e12) return value.get<double>();
   throw Failure(fmt::format("{}: its rate has no {}: it was measured too shortly, or by an older penstock; measure it "
@@ -50,7 +50,7 @@ double figure(const Json& rate, const char* name, const std::string& file) {
                 kUsage);
 }
 
-// Refuses what is no such result, and one whose rate has no interval.
+// Refuses a file that is no such result, and a rate without an interval.
 StoredResult read_result(const std::string& file) {
   const std::string text = read_bounded(file, kSizeMost);
   const Json json = text.size() > kSizeMost ? Json() : Json::parse(text, nullptr, false);
@@ -70,7 +70,7 @@ StoredResult read_result(const std::string& file) {
   return stored;
 }
 
-// "block_size: 4096 against 1048576", for each setting that changes what is measured.
+// A line for each setting that differs and changes what is measured: "block_size: 4096 against 1048576".
 std::vector<std::string> differences_of(const StoredResult& a, const StoredResult& b) {
   std::vector<std::string> all;
   if (a.is_with_fsync != b.is_with_fsync) all.emplace_back("one rate has its fsync in it, the other has none");
@@ -103,12 +103,12 @@ void print_ratio(const std::string& a, const std::string& b, const Ratio& ratio)
   print("{}", Text(page.text()));
 }
 
-// One setting and what it has measured so far.
+// One of the two settings, and what was measured with it so far.
 struct Side {
   Side(const BenchSettings& base, const std::string& words)
       : name(words), bench(variant_of(base, words)), outcome(outcome_of(bench)) {}
 
-  // False where it was interrupted.
+  // False if it was interrupted.
   bool take_turn(double seconds) {
     const Measured one = bench.turn(seconds);
     Measured& all = outcome.measured;
@@ -127,7 +127,7 @@ struct Side {
   std::string name;
   Bench bench;
   BenchOutcome outcome;
-  std::vector<double> rates;  // Each turn's.
+  std::vector<double> rates;  // The rate of each turn.
 };
 
 void print_sides(const Side& a, const Side& b) {
@@ -158,7 +158,7 @@ Json sides_json(const Side& a, const Side& b) {
   return sides;
 }
 
-// In turns, each pair the other way round than the one before, so that what drifts favours nobody.
+// Takes turns, in which each pair goes in the other order than the one before, so that a drift favours neither side.
 void take_turns(Side& a, Side& b, unsigned pairs, double seconds) {
   for (unsigned pair = 0; pair < pairs; ++pair) {
     Side& first = pair % 2 == 0 ? a : b;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock bench --compare: two settings in turns, or two files of results, and whether they differ by more than
-// chance.
+// penstock bench --compare: measures two settings in turns, or takes two files of results, and says whether they differ
+// by more than chance.
 #pragma once
 
 #include "tools/bench/settings.h"

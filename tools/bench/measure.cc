@@ -19,7 +19,7 @@
 namespace penstock::tools {
 namespace {
 
-// An interval whose half is this part of the rate ends a measurement before its longest time.
+// A measurement ends before its longest time once half of the interval is at most this part of the rate.
 constexpr double kNarrow = 0.03;
 constexpr double kWarmUpSeconds = 0.25;
 
@@ -72,7 +72,8 @@ void TimeLog::add(double measured_before, const Interval& interval) {
 
 double Measured::share_of_others() const { return share_of_processors(others_seconds, wall_seconds); }
 
-// A measurement that waits for a drive loses less to others than one that computes, or would if it were let.
+// Other programs harm a measurement that waits for a drive less than one that computes, or that would compute if it had
+// a processor.
 double Measured::harm_by_others() const {
   if (result.seconds <= 0) return 0;
   return share_of_others() * std::min(1.0, (result.cpu_seconds + result.waiting_seconds) / result.seconds);
@@ -113,7 +114,8 @@ Bench::Bench(const BenchSettings& settings, TimeLog* log)
   }
 }
 
-// Before anything is touched: every thread fills depth blocks, and a machine must not be emptied of memory unawares.
+// Checks before anything is touched that memory is enough: every thread fills `depth` blocks, and no machine may run
+// out of memory without warning.
 void Bench::check_memory() const {
   const std::uint64_t each = settings_.block_size * settings_.depth;
   const auto device = session_.device(settings_.on_device() ? settings_.gpu : 0);
@@ -130,7 +132,8 @@ bool Bench::goes_in_passes() const {
          (settings_.seconds == 0 && (settings_.is_write() || settings_.drop_cache || settings_.verify));
 }
 
-// Other blocks than those that are measured, where they are drawn at random: these should not be cached by it.
+// Reads blocks other than those that will be measured, if blocks are drawn at random: the warm-up must not put the
+// measured ones into the cache.
 bool Bench::warm_up() {
   const double seconds = settings_.ramp.value_or(kWarmUpSeconds);
   if (seconds == 0 || settings_.verify) return true;
@@ -175,7 +178,7 @@ Measured Bench::turn(double seconds) {
   return all;
 }
 
-// One run of the job. `more` is asked some times a second whether it goes on.
+// Runs the job once. `more` is asked a few times a second if the run is to go on.
 void Bench::run(Measured& all, const std::function<bool(double, std::uint64_t)>& more) {
   double seconds_before = 0;
   std::uint64_t bytes_before = 0;

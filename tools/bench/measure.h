@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The measurement itself: warm-up outside the clock, then reads in one go, or passes with what belongs between them
-// (fsync, a dropped cache, a new file), until the interval of the rate is narrow or a bound is met.
+// The measurement itself: a warm-up outside the clock, then reads in one go, or passes with something between them
+// (fsync, a dropped cache, a new file), until the interval of the rate is narrow or a limit is reached.
 #pragma once
 
 #include <memory>
@@ -18,32 +18,32 @@
 namespace penstock::tools {
 
 struct Measured {
-  JobResult result;                          // All that the clock saw.
-  std::vector<Sample> samples;               // The same time in order.
+  JobResult result;                          // All that happened while the clock ran.
+  std::vector<Sample> samples;               // The same time, in parts, in order.
   std::vector<Sample> with_fsync;            // One for each pass of writes.
-  double flush_seconds = 0;                  // All fsyncs'.
-  unsigned passes = 0;                       // 0: in one go.
-  std::optional<std::uint64_t> drive_bytes;  // Fetched from drives meanwhile.
-  double wall_seconds = 0;                   // With what is done before the clock runs and after it,
-  double others_seconds = 0;                 // and the CPU time of other programs in that time.
+  double flush_seconds = 0;                  // The time of all fsyncs.
+  unsigned passes = 0;                       // 0: it went in one go.
+  std::optional<std::uint64_t> drive_bytes;  // Fetched from drives in that time.
+  double wall_seconds = 0;                   // Also counts the work before and after the clock runs.
+  double others_seconds = 0;                 // CPU time of other programs within wall_seconds.
   std::optional<std::uint64_t> verified_bytes;
 
-  // Other programs' part of the machine's processors.
+  // The part of the machine's processors that other programs had.
   double share_of_others() const;
-  double harm_by_others() const;  // The part of it that this measurement may have missed.
-  // Reaches up to what the rate could have been without the other programs.
+  double harm_by_others() const;  // The part of it that may have cost this measurement.
+  // An estimate whose interval reaches up to the rate that might have been without the other programs.
   Estimate rate() const;
   Estimate rate_with_fsync() const;
   void add(const JobResult& run);
 };
 
-// bench --log: the bytes and latencies of each interval of the measured time, as CSV. The file is there when the
+// bench --log: writes bytes and latencies of each interval of the measured time as CSV. The file appears when the
 // measurement is over, also if it was interrupted.
 class TimeLog {
  public:
   TimeLog(const std::string& path, bool overwrite) : file_(path, overwrite) {}
 
-  // measured_before: seconds of the passes before this one.
+  // `measured_before` is the time of the passes before this one.
   void add(double measured_before, const Interval& interval);
   void publish() { file_.publish(text_); }
 
@@ -52,20 +52,21 @@ class TimeLog {
   std::string text_ = "begin_s,end_s,bytes,gb_per_s,operations,latency_p50_us,latency_p99_us\n";
 };
 
-// A session with its files, ready to be measured. Cannot be copied or moved: jobs point into it.
+// A session with its files, ready to be measured. It cannot be copied or moved, because jobs point into it.
 class Bench {
  public:
-  // log: for what is measured in one go or in passes; null: not wanted.
+  // `log` receives what measure() measures; null: not wanted.
   explicit Bench(const BenchSettings& settings, TimeLog* log = nullptr);
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
   Measured measure();
-  // A turn of a comparison, after warm_up(): the whole size once where passes are measured, else for so long.
+  // Measures one turn of a comparison, after warm_up(): the whole size once if the settings ask for passes, else for so
+  // many seconds.
   Measured turn(double seconds);
-  // False where it was interrupted.
+  // False if it was interrupted.
   bool warm_up();
-  // Each the whole size, or an equal part of the time; else all in one go.
+  // True if each pass moves the whole size or takes an equal part of the time; false if all goes in one go.
   bool goes_in_passes() const;
 
   const BenchSettings& settings() const { return settings_; }

@@ -20,7 +20,7 @@
 namespace penstock::tools {
 namespace {
 
-// "1.230 GB/s (95 %: 1.210 to 1.250)"
+// A rate with its interval: "1.230 GB/s (95 %: 1.210 to 1.250)".
 std::string rate_text(const Estimate& told) {
   std::string text = fmt::format("{:.3f} GB/s", told.rate / 1e9);
   if (told.has_interval()) text += fmt::format(" (95 %: {:.3f} to {:.3f})", told.low / 1e9, told.high / 1e9);
@@ -109,7 +109,7 @@ void print_moved(const Measured& measured) {
         measured.drive_bytes ? fmt::format("; {} read from drives", format_size(*measured.drive_bytes)) : "");
 }
 
-// The first thing of the file that makes the CPU copy, for sure.
+// The first thing about the file that certainly makes the CPU copy.
 std::string not_direct(const OpenFile& file, bool is_write) try {
   const DirectAnswer answer = ask_direct(file.fd.get(), {is_write ? core::Op::write : core::Op::read, 0, 0, ""});
   for (const core::Finding& finding : answer.report.findings) {
@@ -119,7 +119,7 @@ std::string not_direct(const OpenFile& file, bool is_write) try {
   }
   return "";
 } catch (const Failure&) {
-  return "";  // A warning less.
+  return "";  // Without an answer, the report has one warning less.
 }
 
 const char* descriptor(const BenchSettings& settings) {
@@ -150,7 +150,7 @@ Json settings_json(const BenchOutcome& outcome) {
           {"environment", library_settings(settings)}};
 }
 
-// low, high: the 95 % interval, null where there is none.
+// In the JSON, low and high are the ends of the 95 % interval, null if there is none.
 Json estimate_json(const Estimate& told) {
   if (told.batches.empty()) return nullptr;
   Json batches = Json::array();

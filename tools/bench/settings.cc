@@ -33,7 +33,7 @@ unsigned number_of(const std::string& name, const std::string& text) {
   throw Failure(fmt::format("{}={}: expected a number", name, text), kUsage);
 }
 
-// Sets the flag that the word names; false if it names none.
+// Sets the flag that the word names; false if the word names no flag.
 bool set_flag(BenchSettings& settings, const std::string& word) {
   if (word == "direct" || word == "buffered" || word == "automatic") {
     settings.direct = word == "direct";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The orders of `penstock bench` as values; and as words, for comparisons and sweeps: "direct", "bs=4M,depth=4",
+// The settings of `penstock bench` as values, and as words for comparisons and sweeps: "direct", "bs=4M,depth=4",
 // "PENSTOCK_POLICY=throughput".
 #pragma once
 
@@ -20,8 +20,8 @@ struct BenchSettings {
   std::uint64_t offset = 0;
   unsigned threads = 1;
   unsigned depth = 16;
-  double seconds = 0;          // 0: until the interval is narrow or a bound is met.
-  unsigned repeat = 0;         // How often, each time the whole size or an equal part of `seconds`; 0: as above.
+  double seconds = 0;          // 0: until the interval is narrow or a limit is reached.
+  unsigned repeat = 0;         // Passes, each over the whole size or an equal part of `seconds`; 0: as above.
   std::optional<double> ramp;  // Seconds of warm-up; nothing: a short one.
   bool direct = false;
   bool buffered = false;
@@ -39,20 +39,21 @@ struct BenchSettings {
   bool drop_cache = false;
   bool warm = false;
   bool histogram = false;
-  std::string log;  // A file for the time series.
+  std::string log;  // The file for the time series.
   double interval = 0.1;
   bool json = false;
-  std::string versus;  // Another cuFile library: a comparison with it, and nothing of the above but file, size, device.
+  // Another cuFile library to compare with; only file, size and device of the settings above count then.
+  std::string versus;
   std::vector<std::string> compare;  // Two settings, or two files of results.
-  unsigned pairs = 0;                // Turns of each with --versus and --compare; 0: 5 and 10.
+  unsigned pairs = 0;                // Turns of each side with --versus and --compare; 0: 5 and 10.
   std::vector<std::string> sweep;    // "bs=4k,64k", ...
   bool csv = false;
   std::string html;
-  std::string progress;  // The beginning of the line on a terminal; "": the operation.
-  // How long a measurement takes without --time and --repeat.
+  std::string progress;  // The beginning of the progress line; "": the operation.
+  // Bounds of a measurement's duration without --time and --repeat.
   double seconds_least = 2, seconds_most = 5;
 
-  // "data", "model/", "a and 3 more"
+  // A short name for the files: "data", "model/", "a and 3 more".
   std::string label() const {
     return files.size() < 2 ? (files.empty() ? "" : files[0])
                             : files[0] + " and " + std::to_string(files.size() - 1) + " more";
@@ -65,7 +66,8 @@ struct BenchSettings {
 // Throws for numbers that make no sense and for settings that exclude each other.
 void check_settings(const BenchSettings& settings);
 
-// `base` with the settings that `words` name, separated by commas. A comma within a variable's value is left in it.
+// Changes `base` by the settings in `words`, which commas separate. A comma within a variable's value belongs to the
+// value.
 BenchSettings variant_of(const BenchSettings& base, const std::string& words);
 
 }  // namespace penstock::tools

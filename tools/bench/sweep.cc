@@ -15,7 +15,7 @@ namespace penstock::tools {
 namespace {
 
 constexpr std::size_t kCellsMost = 1000;
-constexpr double kSecondsLeast = 1, kSecondsMost = 2;  // For one cell.
+constexpr double kSecondsLeast = 1, kSecondsMost = 2;  // The duration of one cell.
 
 std::vector<Axis> axes_of(const std::vector<std::string>& words) {
   std::vector<Axis> axes;
@@ -33,7 +33,8 @@ std::vector<Axis> axes_of(const std::vector<std::string>& words) {
   return axes;
 }
 
-// All settings, before the first is measured, so that a slip in the last one shows at once.
+// One combination of settings. All are parsed before the first is measured, so that a slip in the last one shows at
+// once.
 struct Plan {
   std::vector<std::string> values;
   BenchSettings settings;
@@ -59,7 +60,7 @@ std::vector<Plan> plans_of(const BenchSettings& base, const std::vector<Axis>& a
   return plans;
 }
 
-// False where it was interrupted.
+// False if it was interrupted.
 bool measure_cell(const Plan& plan, Sweep& sweep) {
   Bench bench(plan.settings);
   Cell cell{plan.values, outcome_of(bench)};

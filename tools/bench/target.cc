@@ -18,7 +18,7 @@
 namespace penstock::tools {
 namespace {
 
-// The session has a descriptor of each file as well, and a second one for direct reads.
+// The session has a descriptor of each file, too, and a second one for direct reads.
 constexpr std::size_t kDescriptorsEach = 4;
 
 // A file that is written must be new, empty, or given up by --overwrite.
@@ -51,7 +51,8 @@ Range range_of(const BenchSettings& settings, const OpenFile& file) {
   return range;
 }
 
-// Space first, so that a full disk shows before the clock runs. Where the file system cannot, writes extend.
+// Allocates the space first, so that a full disk shows before the clock runs. If the file system cannot, writes
+// allocate it.
 void reserve(const OpenFile& file, const Range& range) {
   if (file.is_block_device()) return;
   const auto begin = static_cast<off_t>(range.begin), size = static_cast<off_t>(range.size);
@@ -96,7 +97,7 @@ Target open_to_write(const BenchSettings& settings, const std::vector<std::strin
   return target;
 }
 
-// With the size of the object that the manifest stands for.
+// Gives the file the size of the object that the manifest stands for.
 void as_stripe(const BenchSettings& settings, OpenFile& file) {
   if (settings.drop_cache) {
     throw Failure(file.path + ": --drop-cache is of files; name the object's members, or use --direct", kUsage);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The files that bench works on, opened as the settings ask, and which part of each. Refuses with a sentence to write
-// over data unasked, or to reach past a file's end.
+// The files that bench works on, opened as the settings ask, and the range of each. Refuses, with a sentence, to
+// overwrite data unasked and to reach past a file's end.
 #pragma once
 
 #include <optional>
@@ -16,13 +16,13 @@ namespace penstock::tools {
 
 struct Target {
   std::vector<OpenFile> files;
-  std::vector<Range> ranges;            // Of each.
-  std::unique_ptr<Unfinished> created;  // The file, where it is new: goes again unless it is kept.
+  std::vector<Range> ranges;            // One for each file.
+  std::unique_ptr<Unfinished> created;  // The file if it is new: it is removed again unless it is kept.
 
   bool is_new() const { return created != nullptr; }
   std::uint64_t size() const;
   std::uint64_t block_count() const;
-  // A new file as it was before anything was written, so that each pass writes to blocks that were never written.
+  // Empties a new file again, so that each pass writes to blocks that were never written.
   void renew() const;
 };
 

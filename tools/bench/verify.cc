@@ -20,7 +20,7 @@ constexpr std::size_t kProbeSize = 4096;
 constexpr std::uint64_t kWindow = std::uint64_t{4} << 20;
 
 bool holds_content(int fd, const Extent& extent, const Content& content) {
-  // Aligned, since the descriptor may have O_DIRECT.
+  // Aligned, because the descriptor may have O_DIRECT.
   alignas(kProbeSize) std::byte bytes[2 * kProbeSize];
   const std::uint64_t start = extent.offset / kProbeSize * kProbeSize;
   const ssize_t count = pread(fd, bytes, sizeof bytes, static_cast<off_t>(start));
@@ -79,7 +79,7 @@ std::uint64_t read_back(const Job& job) {
   const std::uint64_t blocks = job.files[0].range.block_count();
   for (std::uint64_t index = 0; index < blocks; ++index) {
     if (!job.written->test(index)) continue;
-    // Neighbours are read in one go, as far as the window reaches.
+    // Neighbouring blocks are read in one go, up to the size of the window.
     Extent extent = job.files[0].range.block(index);
     while (index + 1 < blocks && job.written->test(index + 1)) {
       const Extent next = job.files[0].range.block(index + 1);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSizeOfNewFile = std::uint64_t{1} << 30;
 constexpr std::uint64_t kSizeMax = std::uint64_t{4} << 30;
-constexpr std::uint64_t kSizeMin = 1 << 20;  // Several of the largest small request.
+constexpr std::uint64_t kSizeMin = 1 << 20;  // As large as several of the largest small request.
 constexpr unsigned kPairs = 5;
 constexpr const char* kNewFile = "penstock-versus.tmp";
 
@@ -49,7 +49,7 @@ versus::Calls linked_calls() {
           .queue_close = penstock_queue_close};
 }
 
-// The size of the file that is there, or of the one to be made.
+// The size of the existing file, or of the one to be made.
 std::uint64_t size_of(const BenchSettings& settings) {
   if (settings.files.size() > 1) throw Failure("--versus takes one FILE", kUsage);
   struct stat status {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock bench --versus: this program's library against another cuFile library, by the code of bench/versus.
+// penstock bench --versus: compares this program's library with another cuFile library, using the code of bench/versus.
 #pragma once
 
 #include "tools/bench/settings.h"

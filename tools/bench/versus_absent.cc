@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock bench --versus` of a build without benchmarks.
+// Stands in for `penstock bench --versus` in a build without benchmarks.
 #include "tools/bench/versus.h"
 #include "tools/common/failure.h"
 

@@ -13,12 +13,12 @@
 namespace penstock::tools {
 namespace {
 
-constexpr double kNegligible = 0.03;  // A share of the bytes.
+constexpr double kNegligible = 0.03;  // A part of the bytes.
 constexpr double kWide = 0.05;        // Half of the interval, as a part of the rate.
 
 double part(std::uint64_t some, std::uint64_t all) { return static_cast<double>(some) / static_cast<double>(all); }
 
-// The share that came from the page cache, as the kernel counts what it fetched, or else as the library saw it.
+// The part that came from the page cache: from the kernel's count of bytes fetched, or else from the library's own.
 std::optional<double> share_from_cache(const Evidence& evidence) {
   if (evidence.drive_bytes) return std::max(0.0, 1 - part(*evidence.drive_bytes, evidence.bytes));
   const std::uint64_t told = evidence.direct_bytes + evidence.cached_bytes;
@@ -71,7 +71,7 @@ void add_few_blocks(const BenchSettings& settings, const Evidence& evidence, std
 
 void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
   const Estimate& told = evidence.estimate;
-  if (settings.verify) return;  // A proof, no measurement.
+  if (settings.verify) return;  // Such a run is a proof and no measurement.
   if (is_shared(evidence.harm_by_others)) {
     const char* reach = told.has_interval() ? "; the interval reaches up to what the rate may be without them" : "";
     list.push_back({"shared", shared_text(evidence.share_of_others) + reach});

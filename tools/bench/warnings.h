@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why a result may not be what it is taken for: the page cache and the drive in one number, requests that no drive can
-// serve as they are, an interval that is wide. Pure.
+// Warns that a result may mean something else than it seems to: one number for page cache and drive together, requests
+// that no drive can serve as they are, a wide interval. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 namespace penstock::tools {
 
 struct Evidence {
-  std::uint64_t bytes = 0;                   // Moved.
-  std::uint64_t direct_bytes = 0;            // The part around the page cache,
-  std::uint64_t cached_bytes = 0;            // and through it.
-  std::optional<std::uint64_t> drive_bytes;  // Fetched from drives.
-  std::uint64_t block_count = 0;             // The range's.
-  std::uint32_t direct_align = 0;            // The unit of offsets and sizes in direct I/O; 0: there is none.
-  std::string not_direct;                    // Why direct I/O is none on this file, or "".
-  double share_of_others = 0;                // Other programs' part of the processors,
-  double harm_by_others = 0;                 // and how much of that the measurement may have missed.
+  std::uint64_t bytes = 0;                   // All bytes that were moved.
+  std::uint64_t direct_bytes = 0;            // The bytes that went around the page cache.
+  std::uint64_t cached_bytes = 0;            // The bytes that went through it.
+  std::optional<std::uint64_t> drive_bytes;  // Bytes fetched from drives.
+  std::uint64_t block_count = 0;             // Blocks in the range.
+  std::uint32_t direct_align = 0;            // The unit of offsets and sizes in direct I/O; 0: there is no direct I/O.
+  std::string not_direct;                    // Why this file has no direct I/O, or "".
+  double share_of_others = 0;                // The part of the processors that other programs had.
+  double harm_by_others = 0;                 // The part of it that may have cost this measurement.
   Estimate estimate;
 };
 
 struct Warning {
-  const char* name;  // Stable, for programs.
+  const char* name;  // Stable, for programs that read it.
   std::string sentence;
 };
 std::vector<Warning> warnings_of(const BenchSettings& settings, const Evidence& evidence);

@@ -17,8 +17,8 @@
 namespace penstock::tools {
 namespace {
 
-// Processes with the other library, one for each thread of the other ways. They move whole files; their writes are
-// flushed here, under the clock as well.
+// Processes that use the other library, one for each thread of the other variants. They move whole files; this process
+// flushes their writes, with the clock running.
 class BaselineVariant : public SuiteVariant {
  public:
   BaselineVariant(const std::string& path, bool stand_in, std::uint64_t largest, unsigned threads) : path_(path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock bench --suite --versus` of a build without benchmarks.
+// Stands in for `penstock bench --suite --versus` in a build without benchmarks.
 #include "tools/common/failure.h"
 #include "tools/suite/ways.h"
 

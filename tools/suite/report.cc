@@ -14,8 +14,8 @@
 namespace penstock::tools {
 namespace {
 
-constexpr double kWide = 0.1;      // Turns that differ by more are said to.
-constexpr double kShort_s = 0.05;  // Less time is mostly opening and closing.
+constexpr double kWide = 0.1;      // The report marks turns that differ by more.
+constexpr double kShort_s = 0.05;  // A shorter time is mostly opening and closing.
 constexpr double kCachedMuch = 0.5, kCachedLittle = 0.02;
 
 model::Waiting waiting_of(const SuiteFound& found, double save_s) {

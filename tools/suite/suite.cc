@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock bench --suite: the published table of saves and loads, at a scale that fits here, without Penstock and with
-// it.
+// penstock bench --suite: the published table of saves and loads, measured here at a smaller scale, without Penstock
+// and with it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr double kRoom = 1.05;  // For the bytes, and for the file system's own.
+constexpr double kRoom = 1.05;  // The bytes, and what the file system itself needs for them.
 constexpr unsigned kTurnsMost = 100;
 
 constexpr const char* kExamples =
@@ -57,7 +57,7 @@ struct Options {
   OutputOptions output;
 };
 
-// Files of one workload, each gone with this object, or when the program is ended by a signal.
+// The files of one workload. They are removed with this object, or when a signal ends the program.
 class Files {
  public:
   Files(const std::string& folder, const Workload& workload, double scale) {
@@ -65,7 +65,7 @@ class Files {
       files_.push_back({fmt::format("{}/penstock-suite-{}-{}-{}", folder, getpid(), workload.name, i),
                         file_size_at(workload, scale)});
   }
-  // Empty ones in place of those that were there.
+  // Makes empty files in place of the earlier ones.
   void make() {
     made_.clear();
     for (const SuiteFile& file : files_) {
@@ -82,7 +82,7 @@ class Files {
         throw Failure(fmt::format("{}: {} bytes were saved, and it has {}", file.path, file.size, size));
     }
   }
-  // Out of the page cache, as far as the kernel does it; the part that is still there.
+  // Takes the files out of the page cache as far as the kernel obeys. Returns the part that is still cached.
   std::optional<double> forget() const {
     std::uint64_t cached = 0, bytes = 0;
     for (const SuiteFile& file : files_) {
@@ -150,7 +150,7 @@ class Suite {
     for (const auto& way : ways_) row.ways.push_back({way->name(), {}});
     Files files(options_.folder, workload, options_.scale);
     files.make();
-    // Warms up what outlasts a turn, and makes what is to be loaded.
+    // Warms up all that outlasts a turn, and makes the files that are to be loaded.
     (void)ways_[0]->move(files.all(), false, workload.threads);
     advance(row.bytes);
     row.cached = workload.is_load ? std::optional(0.0) : std::nullopt;
@@ -219,7 +219,8 @@ int run_suite(const Options& options) {
   const std::vector<const Workload*> some = chosen(options);
   check(options, some);
   Output output(options.output, suite_page());
-  std::unique_ptr<SuiteVariant> baseline = baseline_of(options, some);  // Before this process has threads of a session.
+  // Made before a session gives this process threads.
+  std::unique_ptr<SuiteVariant> baseline = baseline_of(options, some);
   const Session session = open_session({});
   check_gpu(session.raw(), options.gpu);
   std::vector<std::unique_ptr<SuiteVariant>> ways;

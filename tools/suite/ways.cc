@@ -23,16 +23,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kPlainSize = std::uint64_t{16} << 20;    // By read(2) and write(2).
-constexpr std::uint64_t kRequestSize = std::uint64_t{64} << 20;  // By the library.
+constexpr std::uint64_t kPlainSize = std::uint64_t{16} << 20;    // The size of each read(2) and write(2).
+constexpr std::uint64_t kRequestSize = std::uint64_t{64} << 20;  // The size of a request to the library.
 
-// Memory of one thread, which outlasts the moves.
+// The memory of one thread, which outlasts the moves.
 struct Hand {
   Arena device;
   std::vector<std::byte> host;
 };
 
-// One thread after another takes the next file. The first exception of a thread is thrown here.
+// Each thread takes the next file in turn. An exception of a thread is thrown here; the first one counts.
 void for_each_file(const std::vector<SuiteFile>& files, unsigned threads,
                    const std::function<void(unsigned thread, const SuiteFile& file)>& move) {
   std::atomic<std::size_t> next = 0;
@@ -78,7 +78,7 @@ class OwnVariant : public SuiteVariant {
   const Session& session_;
 
  private:
-  // Before the clock runs. Saved bytes differ from place to place, so that no drive finds zeros to leave out.
+  // Called before the clock runs. The bytes to be saved differ from place to place, so that no drive can skip zeros.
   void make_hands(unsigned threads) {
     while (hands_.size() < threads) {
       hands_.push_back({Arena::on_device(session_.raw(), gpu_, kRequestSize), std::vector<std::byte>(kPlainSize)});

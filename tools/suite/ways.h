@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ways in which the suite moves files: like a program that knows no library, by Penstock, and by another
-// libcufile.so.0 in a process of its own. A way opens, moves, flushes and closes; the caller holds the clock.
+// The variants of the suite. One moves files like a program without a library, one by Penstock, and one by another
+// libcufile.so.0 in a process of its own. A variant opens, moves, flushes and closes; the caller holds the clock.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,20 @@ struct SuiteFile {
 class SuiteVariant {
  public:
   virtual ~SuiteVariant() = default;
-  // Seconds from the first open to the last close, writes flushed. So many threads, each with files of its own.
+  // Moves all files, with so many threads that each take files of their own. Returns the seconds from the first open to
+  // the last close, with writes flushed.
   virtual double move(const std::vector<SuiteFile>& files, bool is_load, unsigned threads) = 0;
   virtual std::string name() const = 0;
-  virtual const Tally* tally() const { return nullptr; }  // Penstock's account of the bytes, over all moves.
+  virtual const Tally* tally() const { return nullptr; }  // Penstock's count of the bytes, over all moves.
 };
 
-// read(2) or write(2) of 16 MiB at a time by way of host memory, and a copy between that and the device, one after the
-// other: a program that saves its tensors without a library for it does the same.
+// Moves 16 MiB at a time with read(2) or write(2) through host memory, and copies between that and the device, one
+// after the other, as a program does that saves its tensors without a library for it.
 std::unique_ptr<SuiteVariant> plain_variant(const Session& session, unsigned gpu);
 std::unique_ptr<SuiteVariant> penstock_variant(const Session& session, unsigned gpu);
 
-// The library `path`. To be made before this process has opened a device: it forks, once for each of so many threads.
-// Its memory is as large as the largest file. Exit code 77 where this build has no --versus.
+// Moves by the library `path`. It must be made before this process has opened a device, because it forks, once for each
+// thread. Its memory is as large as the largest file. Exit code 77 if this build has no --versus.
 std::unique_ptr<SuiteVariant> baseline_variant(const std::string& path, bool stand_in, std::uint64_t largest,
                                                unsigned threads);
 

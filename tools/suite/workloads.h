@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of the published table: a load or a save, its machine, and how long it is said to take. Pure.
+// The rows of the published table: a load or a save, its machine, and the time it is said to take. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace penstock::tools {
 struct Workload {
   const char* name;
   const char* title;
-  const char* hardware;  // The published figures' machine.
+  const char* hardware;  // The machine of the published figures.
   bool is_load;
   double full_bytes;
   unsigned files;    // The same number at any scale.
@@ -25,7 +25,7 @@ std::span<const Workload> workloads();
 std::vector<std::string> workload_names();
 
 constexpr std::uint64_t kFileSizeLeast = 1 << 20;
-// Each file's size at that scale: whole MiB, one at least, so that direct I/O does not fail at odd ends.
+// The size of each file at that scale: whole MiB, at least one, so that direct I/O does not fail at odd ends.
 std::uint64_t file_size_at(const Workload& workload, double scale);
 std::uint64_t bytes_at(const Workload& workload, double scale);
 
