@@ -11,7 +11,8 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kOtherPolicy = "throughput";  // For speed alone; it gains nothing where it is in force already.
+// A setting for speed alone; trying it gains nothing if it is in force already.
+constexpr const char* kOtherPolicy = "throughput";
 
 std::string names_of(const facts::Variables& variables) {
   std::string names;

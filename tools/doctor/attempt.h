@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The changes that are tried on a load or a save, each with the session that a program would have after it.
+// The changes that are tried on a load or a save, each with the session that a program would have with this change.
 #pragma once
 
 #include <optional>
@@ -14,25 +14,26 @@
 
 namespace penstock::tools {
 
-// The environment's settings that decide how fast bytes travel, and not whether and into which memory.
+// The variables of the environment that only influence how fast bytes travel, not whether they do or into which memory.
 facts::Variables speed_settings();
 
 struct Attempt {
   Trial trial;
-  facts::Variables without;  // Variables of the environment to leave out.
-  SessionSettings settings;  // Settings beside the environment's.
-  unsigned threads = 1;      // A load's.
-  bool is_prepared = false;  // A save goes into a file whose bytes were all written before.
+  facts::Variables without;  // Variables of the environment that are left out.
+  SessionSettings settings;  // Settings that are added to the environment's.
+  unsigned threads = 1;      // The threads of a load.
+  bool is_prepared = false;  // A save overwrites a file whose blocks were all written before.
 
-  // direct_io: its value if the attempt does not set it; "" for the environment's.
+  // Opens the session. `direct_io` is that setting's value if the attempt does not set it; "" for the environment's.
   Session open(const std::string& direct_io = "") const;
 };
 
 // Changes of settings, for loads and saves alike: more CPU time, and the environment's settings left out, all of them
-// and each by itself.
+// together and each by itself.
 std::vector<Attempt> attempts_on_settings();
 
-// The gain of a change for one kind of bytes. Speed: 0 if it gains nothing, or if nothing can be told.
+// The gain of a change for one kind of bytes. `speed` is 0 if the change gains nothing, or if the measurement leaves
+// that open.
 struct Gain {
   double speed = 0;
   std::optional<Ratio> doubt;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock explain --measure: why a load or a save takes as long as it does, what would change it, and by how much.
+// penstock explain --measure: says why a load or a save takes as long as it does, what would change that, and by how
+// much.
 #include <fmt/format.h>
 
 #include <memory>

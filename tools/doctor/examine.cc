@@ -20,10 +20,11 @@
 namespace penstock::tools {
 namespace {
 
-constexpr std::uint64_t kWarmedMost = std::uint64_t{512} << 20;  // For files of which nothing is cached.
+// The most that is read into the page cache if nothing of the files is cached.
+constexpr std::uint64_t kWarmedMost = std::uint64_t{512} << 20;
 constexpr unsigned kManyThreads = 4;
 
-// Opens a session for a part of the way: the machine's speed, whatever the environment sets.
+// Opens a session to measure a part of the way at the machine's own speed, whatever the environment sets.
 Session open_part(const char* direct_io) { return Attempt{.trial = {}, .without = speed_settings()}.open(direct_io); }
 
 // Quotes a word for a shell.
@@ -51,7 +52,7 @@ std::string command_to_read(const std::vector<std::string>& words, const Survey&
   return fmt::format("find{}{} -type f -exec cat {{}} + > /dev/null", folders, files);
 }
 
-// Some of the pieces of which nothing was cached, brought into the page cache for a moment.
+// Brings some pieces of which nothing was cached into the page cache for a moment.
 class Warmed {
  public:
   explicit Warmed(const Survey& survey) : survey_(survey) {}
@@ -75,14 +76,13 @@ class Warmed {
   std::vector<Piece> pieces_;
 };
 
-// Carries the measurements out, one after another. Each way has a session of its own, like a program that goes that
-// way: a session's experience of a slow drive is wrong for the page cache, and its experience of one thread for
-// four.
+// Carries out the measurements, one after another. Each variant has a session of its own, as a program has: the library
+// adapts to a slow drive in a way that is wrong for the page cache, and to one thread in a way that is wrong for four.
 class Diagnosis {
  public:
   Diagnosis(const ExamineSettings& settings, Examination& found, const Session& session)
       : found_(found), meter_(found.survey, session, settings.gpu, settings.seconds) {
-    // Fewer pieces than threads are no work for them.
+    // With fewer pieces than threads, some threads would have no work.
     if (found.survey.cached.size() + found.survey.uncached.size() < kManyThreads) return;
     attempts_.insert(attempts_.begin(), {.trial = {"have four requests under way at a time",
                                                    "read from 4 threads, or by a queue, in requests of 64 MiB"},
@@ -107,12 +107,12 @@ class Diagnosis {
   // One source of bytes: the drive, or the page cache.
   struct Source {
     const std::vector<Piece>& pieces;
-    const char* direct_io;               // For the part of the way up to host memory,
-    std::string whole_direct_io;         // and for all of it.
-    double Trial::*speed;                // Where a trial keeps how fast it was,
-    std::optional<Ratio> Trial::*doubt;  // or how fast it may have been.
+    const char* direct_io;               // The setting for the part of the way up to host memory.
+    std::string whole_direct_io;         // The setting for the whole way.
+    double Trial::*speed;                // The member of a trial for the speed from this source.
+    std::optional<Ratio> Trial::*doubt;  // The member for a speed that is in doubt.
     bool is_cold = false;                // None of the pieces is cached.
-    bool is_as_programs_read_it = true;  // read(2) would do the same.
+    bool is_as_programs_read_it = true;  // True if read(2) would get the bytes from the same source.
   };
   struct Rates {
     Rate part, whole, plain;
@@ -133,10 +133,11 @@ class Diagnosis {
     trial.*source.doubt = gain.doubt;
   }
 
-  // The part, all of the way, the same with each attempt, and as a program without the library would.
+  // Measures the first part of the way, the whole way, the whole way with each attempt, and a program that reads
+  // without the library.
   Rates measure(const Source& source) {
     std::vector<Session> sessions;
-    sessions.reserve(attempts_.size() + 2);  // Ways point to them.
+    sessions.reserve(attempts_.size() + 2);  // Reserved because variants point to the sessions.
     std::vector<Variant> variants;
     const auto add_way = [&](Session session, Into into, unsigned threads) {
       variants.push_back({&sessions.emplace_back(std::move(session)), into, threads});
@@ -153,7 +154,7 @@ class Diagnosis {
     return {rates[0], rates[1], source.is_as_programs_read_it ? rates.back() : Rate{}};
   }
 
-  // Cached pieces are read past the page cache if there are no others.
+  // Reads from the drive. If there are only cached pieces, they are read past the page cache.
   void measure_cold() {
     const bool is_cold = !survey().uncached.empty();
     const std::vector<Piece>& pieces = is_cold ? survey().uncached : survey().cached;
@@ -178,7 +179,7 @@ class Diagnosis {
 
   double speed(const char* name) const { return found_.speed(name); }
 
-  // A better path cannot be faster than the parts that it is left with.
+  // Bounds the gain of each better path: it cannot be faster than the parts of the way that it would still use.
   void bound_paths() {
     if (!survey().has_gpu) return;
     for (const Verdict& verdict : survey().places[0].told.verdicts) {
@@ -194,7 +195,7 @@ class Diagnosis {
     }
   }
 
-  // A link that runs below what both ends can do.
+  // Bounds the gain of making a drive's link as fast as both of its ends allow.
   void bound_drives() {
     for (const Bus& bus : survey().buses) {
       const core::PciLink &now = bus.device.current_link, &most = bus.device.max_link;
@@ -234,7 +235,7 @@ Load load_of(const Examination& found, const ExamineSettings& settings) {
             .cpus = survey.cpu_limit,
             .read_all = command_to_read(settings.words, survey),
             .cpus_there = static_cast<double>(survey.cpus)};
-  if (found.rate("cold") == nullptr) load.cached = load.bytes;  // There is no other way than through the page cache.
+  if (found.rate("cold") == nullptr) load.cached = load.bytes;  // All of it came through the page cache.
   const bool is_cold = load.cached < load.bytes / 2;
   if (const Rate* const rate = found.rate(is_cold ? "cold" : "warm")) load.cpus_busy = rate->cpus_busy;
   load.caching = ratio_of(found, "cold", "warm");
@@ -269,7 +270,8 @@ void find_causes(Examination& found) {
     for (const core::Finding& finding : place.told.direct.report.findings) {
       if (!finding.has_cpu_move_bytes()) continue;
       const char* const others = survey.shards.size() > 1 ? " and perhaps others: " : ": ";
-      const std::string where = finding.subject.empty() ? place.file + others : "";  // Else the sentence says it.
+      // Otherwise the sentence names it.
+      const std::string where = finding.subject.empty() ? place.file + others : "";
       found.causes.push_back(fmt::format("{}{}; {}", where, finding.sentence(), finding.remedy()));
       found.is_decoded = found.is_decoded || finding.obstacle == core::Obstacle::compressed ||
                          finding.obstacle == core::Obstacle::encrypted;

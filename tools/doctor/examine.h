@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Measures every part of the way of a load or a save, and some changes, and has the forecast made of it.
+// Measures every part of the way of a load or a save, and some changes, and makes the forecast from that.
 #pragma once
 
 #include <optional>
@@ -13,39 +13,39 @@
 
 namespace penstock::tools {
 
-// One measurement. The name is stable; JSON has it.
+// One measurement. The name is stable, because the JSON has it.
 struct Stage {
   const char* name;
-  const char* what;  // For people.
+  const char* what;  // The text for people.
   Rate rate;
 };
 
 struct Examination {
-  Survey survey;            // Without files for a save.
-  std::uint64_t saved = 0;  // Bytes of the checkpoint; 0: it is a load.
+  Survey survey;            // Has no files for a save.
+  std::uint64_t saved = 0;  // The bytes of the checkpoint; 0: it is a load.
   std::vector<Stage> stages;
   std::vector<Trial> trials;
   std::vector<Bound> bounds;
   Forecast prognosis;
-  double others = 0;                // Other programs' part of the processors meanwhile.
+  double others = 0;                // The part of the processors that other programs had meanwhile.
   std::optional<Ratio> of_part;     // The same as in Load.
-  std::vector<std::string> causes;  // Easily overlooked, they slow all of the way down.
+  std::vector<std::string> causes;  // Causes that are easily overlooked and slow the whole way down.
   std::vector<std::string> notes;   // Measurements that could not be made, and why.
-  bool is_decoded = false;          // The CPUs have to process what the drive gives: O_DIRECT is not direct.
+  bool is_decoded = false;          // The CPUs have to decode what the drive delivers, so O_DIRECT is not direct.
 
-  const Rate* rate(const char* name) const;  // Null where it was not measured.
-  double speed(const char* name) const;      // 0 there.
+  const Rate* rate(const char* name) const;  // Null if it was not measured.
+  double speed(const char* name) const;      // 0 if it was not measured.
   bool is_mostly_cold() const { return prognosis.cold_seconds > prognosis.seconds / 2; }
 };
 
 struct ExamineSettings {
   std::vector<std::string> words;  // The user's words.
   unsigned gpu = 0;
-  double seconds = 1.5;    // For each measurement.
-  std::uint64_t save = 0;  // Bytes of a checkpoint into the folder that is the only word.
+  double seconds = 1.5;    // The duration of each measurement.
+  std::uint64_t save = 0;  // The bytes of a checkpoint to be written into the folder, the only word.
 };
 
-// Adds the causes that need no measurement: they are easily overlooked, and slow everything down.
+// Adds the causes that can be found without measuring: they are easily overlooked, and slow everything down.
 void find_causes(Examination& found);
 
 Examination examine_load(const ExamineSettings& settings);

@@ -11,12 +11,15 @@
 namespace penstock::tools {
 namespace {
 
-constexpr double kBindsFrom = 0.75;      // The whole way is so near to its slowest part.
-constexpr double kBusyFrom = 0.85;       // The part of all CPUs.
-constexpr double kWorthTelling = 0.95;   // The part of the time now: less of a gain is noise.
-constexpr double kSettingsBindTo = 0.8;  // The part of the time now: without them it takes no longer.
-constexpr double kBrief = 0.01;          // Seconds.
-constexpr double kMemoryToFill = 0.8;    // The part of available memory: the rest is for the program itself.
+constexpr double kBindsFrom = 0.75;  // The slowest part binds if the whole way is at least this close to it.
+constexpr double kBusyFrom = 0.85;   // The part of all CPUs from which on they bind.
+// A change is worth reporting if it takes at most this part of the time now: less gain is noise.
+constexpr double kWorthTelling = 0.95;
+// Settings bind if a load without them takes at most this part of the time now.
+constexpr double kSettingsBindTo = 0.8;
+constexpr double kBrief = 0.01;  // Seconds.
+// The part of available memory that files may fill: the rest is for the program itself.
+constexpr double kMemoryToFill = 0.8;
 
 double seconds_for(const Load& load, double cold, double warm) {
   const auto cached = static_cast<double>(load.cached), all = static_cast<double>(load.bytes);
@@ -37,13 +40,13 @@ Binds what_binds(const Load& load, const Speeds& speeds, bool is_cold) {
   const bool is_unknown =
       !link_is_slower && load.of_part && load.of_part->low < kBindsFrom && load.of_part->high >= kBindsFrom;
   if (is_part && !is_unknown && (link_is_slower || is_cold)) return link_is_slower ? Binds::link : Binds::drive;
-  // To copy out of the page cache is the CPUs' work.
+  // It is the CPUs that copy out of the page cache.
   if (load.cpus_busy >= kBusyFrom * load.cpus) return Binds::cpu;
   if (is_unknown) return Binds::unknown;
   return is_part ? Binds::page_cache : Binds::path;
 }
 
-// All of it in the page cache.
+// Adds the change to have all bytes in the page cache.
 void add_caching(const Load& load, const Speeds& speeds, Forecast& told) {
   if (load.cached >= load.bytes || speeds.warm <= 0) return;
   if (static_cast<double>(load.bytes) > kMemoryToFill * static_cast<double>(load.memory_available)) {
@@ -58,7 +61,7 @@ void add_caching(const Load& load, const Speeds& speeds, Forecast& told) {
                           load.read_all, static_cast<double>(load.bytes) / speeds.warm});
 }
 
-// The changes to the part that binds, which cannot be tried.
+// The changes to the part that binds. They cannot be tried.
 std::vector<Bound> bounds_of(Binds binds, const Load& load, const Speeds& speeds) {
   if (binds == Binds::drive && speeds.warm > speeds.cold) {
     return {{"have a quicker drive, or lift what limits this one",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Forecasts from the measured speed of each part of the way: which part binds, how long it takes now, and how long
-// after each change. Pure.
+// Forecasts from the measured speed of each part of the way: which part binds, how long the load takes now, and how
+// long after each change. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,51 +13,51 @@
 
 namespace penstock::tools {
 
-// Bytes a second; 0 where it was not measured.
+// Speeds in bytes a second; 0 if a part was not measured.
 struct Speeds {
-  double drive = 0;       // With O_DIRECT into host memory.
-  double page_cache = 0;  // Into host memory.
-  double host_copy = 0;   // One thread's memcpy.
+  double drive = 0;       // From the drive into host memory, with O_DIRECT.
+  double page_cache = 0;  // From the page cache into host memory.
+  double host_copy = 0;   // The memcpy of one thread.
   double link = 0;        // From pinned host memory into the GPU's.
-  double cold = 0;        // From the drive into device memory: all of the way.
+  double cold = 0;        // From the drive into device memory: the whole way.
   double warm = 0;        // From the page cache into device memory.
-  double plain_cold = 0;  // The same two with read(2) by one thread, and a copy.
+  double plain_cold = 0;  // cold and warm with read(2) by one thread, and a copy.
   double plain_warm = 0;
 };
 
-// A change, and how fast it was with it.
+// A change that was tried, and the speed with it.
 struct Trial {
   enum class Kind : std::uint8_t { usual, more_cpu, no_settings };
   std::string what;
   std::string command;
   double cold = 0, warm = 0;  // 0: the same as without it.
-  Kind kind = Kind::usual;    // Spends more CPU time; leaves out what the environment sets.
-  // How many times as fast it may have been, where the turns do not tell whether that is a gain.
+  Kind kind = Kind::usual;    // more_cpu spends more CPU time; no_settings leaves out the environment's settings.
+  // The ratio of the speeds with and without the change, if the turns leave open whether that is a gain.
   std::optional<Ratio> cold_doubt = {}, warm_doubt = {};
 };
 
-// Judges if a change gains something. The interval decides, so that chance does not: a gain is one whose least value is
-// worth telling, and if the interval has both a gain and none in it, nothing can be told.
+// Judges whether a change gains something. The interval decides, so that chance does not: it is a gain if the
+// interval's lower end is worth reporting, and unknown if the interval holds both a gain and none.
 enum class Judged : std::uint8_t { gain, none, unknown };
 Judged judge(const Ratio& with_to_without);
 
-// A change that cannot be tried; its most gain is known all the same.
+// A change that cannot be tried, but whose greatest gain is known.
 struct Bound {
   std::string what;
   std::string command;
-  double cold = 0, warm = 0;  // The most; 0: the same as without it.
+  double cold = 0, warm = 0;  // The highest speed; 0: the same as without it.
 };
 
 struct Load {
   std::uint64_t bytes = 0;
   std::uint64_t cached = 0;            // The part that is in the page cache.
   std::uint64_t memory_available = 0;  // Bytes.
-  double cpus_busy = 0;                // The load's average now,
-  double cpus = 1;                     // and how many it may use.
-  std::string read_all;                // The command that brings all of it into the page cache.
-  double cpus_there = 0;               // In the machine.
-  // How many times as fast the page cache is as the drive, and which part of its slowest part's rate the whole way had.
-  // Nothing where the rates are taken as they are.
+  double cpus_busy = 0;                // The CPUs that the load keeps busy on average now.
+  double cpus = 1;                     // The CPUs that it may use.
+  std::string read_all;                // The command that reads all of it into the page cache.
+  double cpus_there = 0;               // The CPUs of the machine.
+  // caching: how many times as fast the page cache is as the drive. of_part: the speed of the whole way, as a part of
+  // its slowest part's. Nothing if the measured rates are to be taken as they are.
   std::optional<Ratio> caching = {}, of_part = {};
 };
 
@@ -68,19 +68,19 @@ struct ForecastChange {
   std::string what;
   std::string command;
   double seconds = 0;
-  bool is_bound = false;  // At best: nothing like it was measured.
+  bool is_bound = false;  // It takes at least so long: no such change was measured.
 };
 
-// A change of which the measurements do not tell whether it gains something.
+// A change for which the measurements leave open whether it gains something.
 struct Doubt {
   std::string what;
   Ratio ratio;
 };
 
 struct Forecast {
-  double seconds = 0;        // For the load, as it is now.
-  double plain_seconds = 0;  // For a program that reads by itself; 0 if not known.
-  double cold_seconds = 0;   // The part of them for bytes that are not cached.
+  double seconds = 0;        // The load as it is now.
+  double plain_seconds = 0;  // A program that reads without the library; 0 if not known.
+  double cold_seconds = 0;   // The part of `seconds` for bytes that are not cached.
   Binds binds = Binds::path;
   std::vector<ForecastChange> changes;  // Changes that gain something, the best first.
   std::vector<Doubt> doubts;

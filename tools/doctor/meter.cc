@@ -21,11 +21,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kReadSize = std::uint64_t{16} << 20;  // Of read(2).
+constexpr std::uint64_t kReadSize = std::uint64_t{16} << 20;  // The size of each read(2).
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The memory where pieces of files arrive, and the file that is open. Used by one thread.
+// The memory that pieces of files are read into, and the file that is open. One thread uses it.
 class Reader {
  public:
   Reader(const Survey& survey, const Variant& variant, Arena arena)
@@ -41,7 +41,8 @@ class Reader {
     tally.add(outcome.report, 0);
   }
 
-  // Only what is known not to have been cached: the pages may be others'.
+  // Takes a piece out of the page cache only if it is known that nothing of it was cached before: the pages may belong
+  // to others.
   void forget(const Piece& piece) const {
     if (!survey_.is_residency_known) return;
     source_->forget(piece.offset, piece.size);
@@ -77,7 +78,7 @@ class Reader {
   std::optional<File> file_;
 };
 
-// The work of one thread in one turn. Only its requests count, not its work between them.
+// The work of one thread in one turn. Only the time in its requests counts, not the time between them.
 struct Done {
   std::uint64_t bytes = 0;
   double busy_seconds = 0;
@@ -86,7 +87,8 @@ struct Done {
   double rate() const { return static_cast<double>(bytes) / std::max(busy_seconds, 1e-9); }
 };
 
-// Which piece is next. All ways share it, so that each reads others, as far as there are any.
+// Hands out the pieces. All variants share it, so that each reads pieces that the others did not, as long as there are
+// any.
 struct Pieces {
   const std::vector<Piece>& all;
   const bool is_cold;
@@ -95,7 +97,7 @@ struct Pieces {
   const Piece& take() { return all[next.fetch_add(1) % all.size()]; }
 };
 
-// However the measurement ends.
+// Restores the page cache, however the measurement ends.
 struct PageCacheRestorer {
   const Survey& survey;
   const Pieces& pieces;
@@ -104,7 +106,7 @@ struct PageCacheRestorer {
   }
 };
 
-// Shared by the threads of one turn.
+// State that the threads of one turn share.
 struct Turn {
   Pieces& pieces;
   const double seconds;
@@ -116,7 +118,7 @@ struct Turn {
 
   bool goes_on() const {
     if (stop || interrupted()) return false;
-    // Few pieces are not read for seconds: they would only tell of the drive's own cache.
+    // A few pieces are not read again and again for seconds: it would only measure the drive's own cache.
     return pieces.next - first < pieces.all.size() && seconds_since(start) < seconds;
   }
 };
@@ -136,7 +138,8 @@ void run(Reader& reader, Turn& turn, Done& done) try {
   turn.error = std::current_exception();
 }
 
-// The threads of one way, which outlast its turns: memory is touched, and the library's made, before the first.
+// The threads of one variant. They outlast its turns: their memory is touched, and the library's allocated, before the
+// first turn.
 class Team {
  public:
   Team(const Survey& survey, const Variant& variant, const std::function<Arena()>& memory, Pieces& pieces) {
@@ -188,7 +191,7 @@ double Rate::slowest() const { return *std::min_element(turns.begin(), turns.end
 double Rate::fastest() const { return *std::max_element(turns.begin(), turns.end()); }
 
 void Rate::settle() {
-  double inverse = 0;  // Turns last alike: the average time of a byte counts.
+  double inverse = 0;  // All turns last equally long, so the average time of a byte counts.
   for (const double turn : turns) inverse += 1 / std::max(turn, 1e-9) / static_cast<double>(turns.size());
   bytes_per_second = 1 / inverse;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Measures for a second or two how fast pieces of files travel one way or another. It takes its own bytes out of the
-// page cache again, and leaves the ones that were there.
+// Measures for a second or two how fast pieces of files travel by one variant or another. It takes the bytes that it
+// read itself out of the page cache again, and leaves those that were there before.
 #pragma once
 
 #include <cstdint>
@@ -18,45 +18,46 @@ namespace penstock::tools {
 
 struct Rate {
   double bytes_per_second = 0;
-  std::vector<double> turns;  // Each turn's rate.
+  std::vector<double> turns;  // The rate of each turn.
   std::uint64_t bytes = 0;
   double seconds = 0;
-  double cpus_busy = 0;  // On average.
-  Tally tally;           // Bytes that went by the library.
+  double cpus_busy = 0;  // The average.
+  Tally tally;           // Bytes that the library moved.
 
-  double slowest() const;  // The slowest turn's.
+  double slowest() const;  // The rate of the slowest turn.
   double fastest() const;
-  void settle();  // The rate of all turns.
+  void settle();  // Computes the rate of all turns together.
 };
 
-// A part of the way is at least as quick as the whole way was in the same turn: a slower measurement is chance, or
-// another way to ask for it.
+// Raises the rate of a part of the way to that of the whole way in the same turns: the part cannot be slower, so its
+// measurement was off by chance or asked for bytes in another way.
 void raise_to(Rate& part, const Rate& whole);
 
 enum class Into : std::uint8_t { device, host };
 
-// How pieces travel.
+// The way in which pieces travel.
 struct Variant {
   const Session* session = nullptr;  // Null: read(2) by one thread, and a copy into the device's memory.
   Into into = Into::device;
-  unsigned threads = 1;  // Each with requests of its own.
+  unsigned threads = 1;  // Each thread makes its own requests.
 };
 
-// For one request of a way by that session, or by none: then `otherwise` says what a device is. Memory that stands in
-// for a GPU's is such to the session that made it, and host memory to all others.
+// The memory for one request of a variant that uses `session`. If it uses none, `otherwise` says what a device is.
+// Memory that stands in for a GPU's does so only for the session that made it; to all others it is host memory.
 Arena memory_of(const Session* session, const Session& otherwise, Into where, unsigned gpu);
 
 class Probe {
  public:
-  // Seconds: for each way, up to kWaysInFull of them; more share the time that so many would take.
+  // `seconds` is the time for each variant, for up to kWaysInFull of them; more variants share the time of so many.
   Probe(const Survey& survey, const Session& session, unsigned gpu, double seconds)
       : survey_(survey), session_(session), gpu_(gpu), seconds_(seconds) {}
 
-  // A rate for each way. They take turns, so that what else the machine does meets all alike. The pieces: at least one.
-  // is_cold: none of them is cached, and none shall be afterwards. After each turn `told` is called.
+  // Measures the rate of each variant. They take turns, so that everything else on the machine affects all alike. There
+  // must be at least one piece. is_cold: no piece is cached, and none shall be afterwards. `told` is called after each
+  // turn.
   std::vector<Rate> measure(const std::vector<Variant>& variants, const std::vector<Piece>& pieces, bool is_cold,
                             const std::function<void()>& told);
-  // The rate of the bus, between pinned host memory and the GPU's. Nothing if host memory stands in.
+  // The rate of the bus, between pinned host memory and the GPU's. Nothing if host memory stands in for a GPU's.
   std::optional<Rate> measure_link(Into into);
   Rate measure_host_copy();
 

@@ -16,7 +16,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr double kLess = 0.9;  // The part of the time by Penstock: more is noise.
+constexpr double kLess = 0.9;  // Penstock's time as a part of the plain program's: a smaller difference is noise.
 
 std::string rate_text(const Examination& found, const char* stage) {
   const Rate* const rate = found.rate(stage);
@@ -28,7 +28,7 @@ const char* path_name(const Examination& found) {
   return best == nullptr ? "no path" : best->path_name();
 }
 
-// Which part binds, and by which figures.
+// Says which part binds, and by which figures.
 std::string binds_text(const Examination& found) {
   const char* const whole = found.is_mostly_cold() ? "cold" : "warm";
   const std::string all = fmt::format("all of the way gives {}", rate_text(found, whole));

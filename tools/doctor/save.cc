@@ -34,14 +34,15 @@ namespace {
 struct SaveVariant {
   const Session* session = nullptr;  // Null: a copy into host memory, and write(2) by one thread.
   Into from = Into::device;
-  bool is_prepared = false;  // Into a file whose bytes were all written before.
+  bool is_prepared = false;  // The file's blocks were all written before.
 };
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kWriteSize = std::uint64_t{16} << 20;  // Of write(2).
+constexpr std::uint64_t kWriteSize = std::uint64_t{16} << 20;  // The size of each write(2).
 constexpr std::uint64_t kTurnMost = std::uint64_t{512} << 20;
-constexpr std::uint64_t kRoomPart = 8;  // A turn takes an eighth of what is free at most, and two files are there.
+// A turn takes at most this fraction of the free space, and two files exist at a time.
+constexpr std::uint64_t kRoomPart = 8;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -55,7 +56,7 @@ void write_all(const NewFile& file, std::span<const std::byte> bytes, std::uint6
   }
 }
 
-// One way, and what outlasts its turns.
+// One variant, with everything that outlasts its turns.
 class Writer {
  public:
   Writer(const SaveVariant& variant, std::string name, Arena arena)
@@ -64,7 +65,7 @@ class Writer {
       arena_.upload(at, std::span(bounce_).first(std::min(kWriteSize, arena_.size() - at)));
   }
 
-  // So that writes up to there find blocks that were written before, where the way wants that.
+  // If the variant asks for it, writes the file once, so that writes up to `size` find blocks that were written before.
   void prepare(std::uint64_t size) {
     if (!variant_.is_prepared) return;
     prepared_ = std::make_unique<NewFile>(name_, 0);
@@ -77,7 +78,7 @@ class Writer {
     posix_fadvise(prepared_->fd(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
-  // Seconds for so many bytes, the flush included; preparing the file is not.
+  // Writes so many bytes and returns the seconds that took, flushing included, but not preparing the file.
   double write(std::uint64_t size, Tally& tally) {
     std::unique_ptr<NewFile> fresh;
     if (!variant_.is_prepared) fresh = std::make_unique<NewFile>(name_, 0);
@@ -137,7 +138,7 @@ std::vector<Rate> measure_saves(const ExamineSettings& settings, const Session& 
   for (const SaveVariant& variant : variants) {
     writers.push_back(std::make_unique<Writer>(variant, folder + "/penstock-doctor",
                                                memory_of(variant.session, session, variant.from, settings.gpu)));
-    // Warms up, and tells how much fits into a turn.
+    // Warms up, and finds out how much fits into a turn.
     Tally ignored;
     writers.back()->prepare(most);
     const std::uint64_t first = std::min(most, kPieceSize);
@@ -145,7 +146,7 @@ std::vector<Rate> measure_saves(const ExamineSettings& settings, const Session& 
     const double fits =
         static_cast<double>(first) * seconds_each(settings.seconds, variants.size()) / kTurns / std::max(seconds, 1e-6);
     sizes.push_back(std::clamp(static_cast<std::uint64_t>(fits) / kPieceSize * kPieceSize, first, most));
-    most = std::min(most, 2 * sizes[0]);  // A slow drive is not to be filled with zeros for long.
+    most = std::min(most, 2 * sizes[0]);  // A slow drive must not be filled with zeros for long.
   }
   for (unsigned turn = 0; turn < kTurns; ++turn) {
     for (std::size_t i = 0; i < variants.size(); ++i) {
@@ -182,7 +183,7 @@ std::vector<Attempt> attempts_on(const ExamineSettings& settings, bool can_be_di
   return attempts;
 }
 
-// Each way has a session of its own: a session's experience of new files is wrong for others.
+// Each variant has a session of its own: the library adapts to new files in a way that is wrong for others.
 void measure(Examination& found, const ExamineSettings& settings, const Session& session) {
   Progress progress("doctor");
   unsigned turns = 0;
@@ -190,7 +191,7 @@ void measure(Examination& found, const ExamineSettings& settings, const Session&
   const std::vector<Attempt> attempts = attempts_on(settings, can_be_direct);
   const Session drive = Attempt{.trial = {}, .without = speed_settings()}.open("always");
   std::vector<Session> sessions;
-  sessions.reserve(attempts.size());  // Ways point to them.
+  sessions.reserve(attempts.size());  // Reserved because variants point to the sessions.
   std::vector<SaveVariant> variants = {{&session}, {nullptr}};
   for (const Attempt& each : attempts)
     variants.push_back({&sessions.emplace_back(each.open()), Into::device, each.is_prepared});

@@ -32,11 +32,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A piece that is cached to more than this part counts as cached, and so for uncached: a request's ends share pages.
+// A piece counts as cached if more than this part of it is, and as uncached likewise: requests share pages at their
+// ends.
 constexpr double kNearlyAll = 0.98;
-constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // If each large one is partly cached.
+constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // Used if every large piece is partly cached.
 
-// A piece that is cached to less than `enough`, and to more than the rest of it, is on neither list.
+// Sorts pieces into cached and uncached. A piece of which neither part reaches `enough` goes into neither list.
 void sort_pieces(Survey& survey, std::size_t number, std::uint64_t piece_size, double enough) {
   const Shard& shard = survey.shards[number];
   const Source source(shard.path);
@@ -55,12 +56,12 @@ void sort_all_pieces(Survey& survey) {
   for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kSmallPiece, 0.5);
 }
 
-// A file with bytes of what is to be loaded: one of the words itself, or a member of a striped object.
+// A file that holds bytes to be loaded: one of the user's, or a member of a striped object.
 struct Part {
   std::string path;
   std::uint64_t bytes = 0;
 };
-using Parts = std::map<dev_t, std::vector<Part>>;  // By the device that they lie on.
+using Parts = std::map<dev_t, std::vector<Part>>;  // Sorted by the device on which they lie.
 
 void add_shard(Survey& survey, const std::string& path, Parts& parts) {
   const Source source(path);
@@ -68,7 +69,7 @@ void add_shard(Survey& survey, const std::string& path, Parts& parts) {
   for (std::size_t i = 0; i < source.files().size(); ++i) {
     const OpenFile& file = source.files()[i];
     const std::uint64_t bytes = source.bytes_in(i);
-    const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // stat(2) counts in such blocks.
+    const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // The unit of stat(2).
     survey.allocated += file.is_block_device() ? bytes : std::min(blocks, bytes);
     if (bytes > 0) parts[file.is_block_device() ? file.facts.st_rdev : file.facts.st_dev].push_back({file.path, bytes});
     if (source.is_object()) shard.members.push_back(file.path);
@@ -137,8 +138,8 @@ void add_machine(Survey& survey, const Session& session, unsigned gpu) {
   survey.is_quota = survey.cpu_limit < static_cast<double>(allowed.count());
 }
 
-// False where some of it stays, as pages do that are just being read. Pieces that adjoin go as one: a folio may lie in
-// two of them.
+// False if some of it stays in the cache, as pages do that are just being read. Adjacent pieces are dropped together: a
+// folio may lie in both of them.
 bool forget(const Survey& survey, std::span<const Piece> pieces) try {
   bool all = true;
   while (!pieces.empty()) {
@@ -157,7 +158,7 @@ bool forget(const Survey& survey, std::span<const Piece> pieces) try {
   }
   return all;
 } catch (const Failure&) {
-  return true;  // A file is gone, and its pages with it.
+  return true;  // The file was removed, and its pages with it.
 }
 
 core::StripeMembers open_object(const std::string& manifest) {
