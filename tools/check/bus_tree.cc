@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::uint32_t kNetworkClass = 0x02;
 constexpr std::uint32_t kInfinibandClass = 0x0c06;
-constexpr std::size_t kGpusInATable = 8, kRowsInATable = 40;  // For people; JSON has all.
+// The most that a table for people shows; JSON has all.
+constexpr std::size_t kGpusInATable = 8, kRowsInATable = 40;
 
 bool is_nic(const core::PciDevice& device) {
   return device.device_class >> 16 == kNetworkClass || device.device_class >> 8 == kInfinibandClass;
@@ -88,7 +89,7 @@ std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::Pci
   return ends;
 }
 
-// The beginning of the tree that an end shares with the one before it is not said again.
+// An end does not repeat the beginning of the tree that it shares with the one before it.
 std::string bus_tree_text(const std::vector<BusEnd>& ends) {
   std::string text;
   std::vector<std::string> before;

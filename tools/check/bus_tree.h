@@ -22,19 +22,19 @@ struct BusEnd {
 
   // "nvme0 0000:19:00.0"
   std::string text() const;
-  // The upstream ports of the switches that it is below, from the root down.
+  // The upstream ports of the switches above it, from the root down.
   std::vector<std::string> switches() const;
 };
 
-// The text of the end with that address; the address where there is none.
+// The text of the end with that address; the address itself if there is no such end.
 std::string end_text(const std::vector<BusEnd>& ends, const std::string& address);
 
-// The GPUs, drives and NICs among the machine's PCI devices, sorted as they hang.
+// The GPUs, drives and NICs among the machine's PCI devices, in the order of the tree.
 std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::PciDevice>& devices);
 
 std::string bus_tree_text(const std::vector<BusEnd>& ends);
 Json bus_ends_json(const std::vector<BusEnd>& ends);
-// A table of how far every drive and NIC is from every GPU; "" if either is missing.
+// A table of the distance of every drive and NIC from every GPU; "" if there are none of either.
 std::string distances_text(const std::vector<BusEnd>& ends);
 Json distances_json(const std::vector<BusEnd>& ends);
 

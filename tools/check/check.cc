@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // `penstock check [FOLDER... --try] [--root DIR] [--require PATH] [--topology] [--json]`. Exit code 0: the bounce path
-// is usable. 1: it is not, or the environment's settings or cuFile's configuration make no sense. 2: wrong usage.
+// is usable. 1: it is not, or the environment's settings or cuFile's configuration are wrong. 2: wrong usage.
 #include "tools/check/check.h"
 
 #include <fmt/format.h>
@@ -40,14 +40,14 @@ constexpr const char* kExamples =
     "setting (of the environment, of cufile.json) makes no sense, 2 wrong usage, 77 nothing to draw for --topology.";
 
 struct CheckSettings {
-  std::vector<std::string> folders;  // To try.
+  std::vector<std::string> folders;  // The folders to try.
   bool tries = false;
   bool draws_topology = false;
   unsigned gpu = 0;
   std::string root;                    // A captured machine; "" for this one.
-  std::string deepspeed;               // The last release's: a configuration to check instead; "" for none.
+  std::string deepspeed;               // A configuration to check instead, as in the last release; "" for none.
   std::string require;                 // A path, or "gpu"; "" for none.
-  std::vector<std::string> variables;  // NAME=VALUE, of the process that is asked about.
+  std::vector<std::string> variables;  // NAME=VALUE, for the process in question.
   bool json = false;
 };
 
@@ -65,7 +65,7 @@ Requirement require_of(const CheckSettings& settings, const facts::Examination& 
   return {settings.require, examined.whole.may_use(path)};
 }
 
-// In each folder a transfer, and direct I/O under all that may keep it from being direct.
+// Makes a transfer in each folder, and tries direct I/O there under all conditions that may keep it from being direct.
 Tries try_folders(const CheckSettings& settings) {
   Tries tries;
   if (!settings.tries) return tries;
@@ -103,7 +103,7 @@ void add_check(CommandLine& command) {
       command.option("FOLDER", settings->folders, "With --try: where bytes are moved; nothing is left of them");
   const Option root = command.option("--root", settings->root, "Read the captured machine in DIR instead of this one");
   Option(root).value_name("DIR");
-  folders.excludes(root);  // On a captured machine nothing can be moved.
+  folders.excludes(root);  // On a captured machine no bytes can be moved.
   command.flag("--try", settings->tries,
                "Move 8 MiB between each FOLDER and a GPU, and try there what may keep direct I/O from being direct");
   command.option("--gpu", settings->gpu, "The GPU whose memory takes part in --try").default_shown();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock check: the offers of this machine, or of a captured one, to each path, and the needs that it lacks.
+// penstock check: says what this machine, or a captured one, offers each path, and what it lacks.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -28,7 +28,7 @@ std::vector<char*> pointers(Words& words) {
   return argv;
 }
 
-// -P keeps Python from taking a folder "penstock" of the working directory for the package.
+// -P keeps Python from taking a folder "penstock" in the working directory for the package.
 bool has_package(const std::string& python) {
   Words words = {python, "-P", "-c", "import penstock.deepspeed"};
   posix_spawn_file_actions_t quiet;
@@ -43,7 +43,7 @@ bool has_package(const std::string& python) {
   return runs && waitpid(child, &status, 0) == child && status == 0;
 }
 
-// A wheel puts Python beside this program; elsewhere it is the first one on PATH.
+// A wheel puts Python beside this program; otherwise the first Python on PATH is taken.
 std::string python_with_package() {
   const std::string beside = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "python3";
   for (const std::string& python : {beside, std::string("python3")}) {
@@ -64,7 +64,8 @@ void check_deepspeed(const std::string& file, bool json) {
   tell_new_name("penstock", "check --deepspeed", "python -m penstock check --deepspeed");
   sigset_t none;
   sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, &none, nullptr);  // This program reads its signals in a thread, which exec() ends.
+  // The thread in which this program reads its signals ends with exec().
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
   execvp(words[0].c_str(), pointers(words).data());
   fail_errno(words[0], "run the program");
 }

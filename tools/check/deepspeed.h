@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock check --deepspeed FILE`, as the last release had it. Python's package judges such a file now, by
-// DeepSpeed's own classes where they are installed; this option finds that package and runs its command.
+// `penstock check --deepspeed FILE`, kept from the last release. Python's package now judges such a file, with
+// DeepSpeed's own classes if they are installed; this option finds the package and runs its command.
 #pragma once
 
 #include <string>
 
 namespace penstock::tools {
 
-// The Python command takes the place of this process, and its exit code is that of this one. Throws a Failure where no
-// Python with the package penstock is found.
+// Replaces this process by the Python command, whose exit code is then this one's. Throws a Failure if no Python with
+// the package penstock is found.
 [[noreturn]] void check_deepspeed(const std::string& file, bool json);
 
 }  // namespace penstock::tools

@@ -7,9 +7,8 @@
 namespace penstock::tools {
 namespace {
 
-// A registration of dma-bufs for reads and writes of files was proposed to Linux in 2026 and is in none of its
-// versions up to this one. Later ones are not known here, and no number of an interface is guessed: so nothing is
-// tried.
+// To register dma-bufs for reads and writes of files was proposed for Linux in 2026, and no version up to this one can
+// do it. Later versions are not known here, and the number of a future interface is not guessed, so nothing is tried.
 constexpr core::KernelVersion kNoneUpTo{7, 3};
 
 core::Tristate io_uring_takes_it(const facts::Machine& machine) {

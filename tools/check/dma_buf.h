@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory of GPUs as a dma-buf: if the driver exports it, and which adapters could take it. Tried with 2 MiB of a GPU's
-// memory; nothing for a captured machine, or without a GPU. No path of Penstock uses it yet.
+// GPU memory as a dma-buf. Says if the driver exports it, and which adapters could register it. This is tried with 2
+// MiB of a GPU's memory; there is no answer for a captured machine, or without a GPU. No path of Penstock uses it yet.
 #pragma once
 
 #include "facts/machine.h"
@@ -11,7 +11,7 @@
 namespace penstock::tools {
 
 void print_dma_buf(Page& page, const facts::Machine& machine);
-// null, or {exportable, refusal (null or what the driver says), rdma_devices[], io_uring ("no", "unknown")}.
+// null, or {exportable, refusal (null or the driver's answer), rdma_devices[], io_uring ("no", "unknown")}.
 Json dma_buf_json(const facts::Machine& machine);
 
 }  // namespace penstock::tools

@@ -51,7 +51,7 @@ void add_row(Page& page, const Finding& row) {
   }
 }
 
-// Rows that do not apply, like the layers of containers, are cut to a few a code for people; JSON has them all.
+// Rows that do not apply, such as the layers of containers, are cut to a few for each code; JSON has them all.
 void add_rows(Page& page, const Findings& rows, Layer layer) {
   constexpr std::size_t kSameMax = 4;
   std::map<std::string_view, std::size_t> seen;
@@ -66,7 +66,7 @@ void add_rows(Page& page, const Findings& rows, Layer layer) {
   }
 }
 
-// Findings that fail and follow from none.
+// Counts the findings that fail and follow from no other.
 std::size_t causes_of(const Findings& rows) {
   return static_cast<std::size_t>(std::count_if(
       rows.begin(), rows.end(), [](const Finding& row) { return row.state == State::fail && !row.follows_from; }));
@@ -137,7 +137,7 @@ Json report_json(const Findings& rows, const Details& details, const std::vector
                                                                                                     : detail->second}});
   }
   for (const State state : kStates) counts[state_name(state)] = count_of(rows, state);
-  // The name of the last release knows four states, and counted as unknown what is off.
+  // The command of the last release (which judges by layers) knows four states, and counts warnings as unknown.
   if (layers.empty()) counts[state_name(State::warn)] = count_of(rows, State::warn);
   else counts[state_name(State::unknown)] = count_of(rows, State::unknown) + count_of(rows, State::warn);
   return {{"schema", 1},

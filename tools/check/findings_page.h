@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows for people and for programs. Pure.
+// Prints findings as rows, for people and for programs. Pure.
 //
 // The JSON document, whose keys and codes are stable (new ones may come):
 //   schema      1
 //   version     of Penstock
 //   root        the captured machine's directory, or null for this machine
-//   layers[]    those that were judged: 1 drivers and peer access, 2 fabric, 3 one transfer for each folder
+//   layers[]    the layers that were judged: 1 drivers and peer access, 2 fabric, 3 one transfer for each folder
 //   rows[]      layer, code, subject, where (what a folder lies on, which folders a drive holds; ""), state ("pass",
 //               "warn", "fail", "unknown", "not_applicable"), direct (null, or of storage how its bytes go: "now",
 //               "once_set", "unknown", "no" through host memory, "nowhere"), sentence, remedy, follows_from (null, or
@@ -30,7 +30,7 @@
 
 namespace penstock::tools::validate {
 
-// The findings layer by layer, and what they come to.
+// Adds the findings layer by layer, and then the result.
 void add_layers(Page& page, const facts::Findings& rows, const std::vector<facts::Layer>& layers);
 
 Text report_text(const facts::Findings& rows, const std::vector<facts::Layer>& layers, const std::string& root);

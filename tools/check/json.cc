@@ -99,7 +99,7 @@ Json cufile_json(const core::LoadedSettings& cufile) {
           {"notes", notes}};
 }
 
-// The names of usable paths that move bytes of device memory.
+// The names of the usable paths that move bytes of device memory.
 Json usable_names(const facts::Outlook& place) {
   Json names = Json::array();
   for (const facts::PathOutlook& path : place.paths) {

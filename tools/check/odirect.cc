@@ -58,7 +58,7 @@ struct Tried {
   }
 };
 
-// Where the folder is, and what no try in it shows.
+// The place of a folder, and the facts about it that no try in it shows.
 struct TriedPlace {
   std::string text;
   StorageNotes notes;
@@ -125,7 +125,7 @@ Text tried_text(const TriedPlace& place, const std::vector<Tried>& all) {
   return page.shown();
 }
 
-// Nothing is tried on a captured machine.
+// Answers for a captured machine, on which nothing is tried.
 int run_captured(const OdirectSettings& settings) {
   if (!settings.folder.starts_with('/')) {
     throw Failure("name the folder by its absolute path on the captured machine", kUsage);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A part of `penstock check --try`: tries on a folder's file system what may keep direct I/O from being direct.
+// A part of `penstock check --try`: tries, on a folder's file system, the conditions that may keep direct I/O from
+// being direct.
 #pragma once
 
 #include <string>
@@ -17,6 +18,6 @@ struct OdirectTry {
   bool is_right = true;  // Every byte came back as it was written.
 };
 OdirectTry try_odirect(const std::string& folder);
-void add_odirect(CommandLine& command);  // The name of the last release.
+void add_odirect(CommandLine& command);  // The command's name in the last release.
 
 }  // namespace penstock::tools

@@ -44,7 +44,7 @@ Told told_of(const DirectTry& moved, std::uint64_t size, const std::string& note
   return told;
 }
 
-// A write, and whether what it wrote is there.
+// Writes, and checks that the bytes arrived.
 Told write(Scratch& scratch, const Request& request, const std::string& note = "") {
   const DirectTry moved = scratch.move(request);
   Told told = told_of(moved, request.size, note);
@@ -71,7 +71,7 @@ Told small_requests(const std::string& folder) {
   return told_of(scratch.move({.size = kSize / 8, .request_bytes = 4096}), kSize / 8, "requests of 4 KiB");
 }
 
-// The bytes behind those of a request come from the file's next block, so that content and check agree.
+// Behind the bytes of a request comes the content of the file's next block, so that it agrees with the check.
 Told unaligned(const std::string& folder, std::uint64_t offset, std::uint64_t size, std::size_t memory_offset) {
   Scratch scratch(folder, next_seed());
   scratch.fill(0, kSize);
@@ -93,7 +93,7 @@ Told unaligned_memory(const std::string& folder) { return unaligned(folder, 0, k
 Told files_end(const std::string& folder) {
   Scratch scratch(folder, next_seed());
   scratch.fill(0, kSize + 100);
-  // A whole block is asked for, and what is left of the file comes.
+  // The request asks for a whole block, and gets the part of it that the file has.
   const DirectTry moved = scratch.move({false, kSize, 4096});
   return told_of(moved, 100, "the last, partial block");
 }
@@ -152,7 +152,7 @@ Told read_ahead(const std::string& folder) {
   Scratch scratch(folder, next_seed());
   scratch.fill(0, 2 * kSize);
   const Block block(64 << 10);
-  for (std::uint64_t at = 0; at < kSize; at += block.size()) {  // In sequence, through the page cache.
+  for (std::uint64_t at = 0; at < kSize; at += block.size()) {  // Reads in sequence, through the page cache.
     if (pread(scratch.fd(), block.data(), block.size(), static_cast<off_t>(at)) <= 0) return absent("it was not read");
   }
   const std::uint64_t ahead = cached_bytes(scratch.fd(), kSize, kSize).value_or(0);
@@ -171,7 +171,7 @@ Told shared_blocks(const std::string& folder) {
   return told;
 }
 
-// A file with that flag of chattr; false where there is no such thing here.
+// Sets a flag of chattr on the file; false if the file system has no such flag.
 bool set_flag(const Scratch& scratch, int flag) {
   int flags = 0;
   if (ioctl(scratch.fd(), FS_IOC_GETFLAGS, &flags) != 0) return false;

@@ -15,7 +15,8 @@ namespace {
 
 using core::PciDevice;
 
-constexpr std::size_t kGpusInATable = 8, kDrivesInATable = 32;  // For people; JSON has all.
+// The most that a table for people shows; JSON has all.
+constexpr std::size_t kGpusInATable = 8, kDrivesInATable = 32;
 
 std::vector<const PciDevice*> drives_of(const facts::Machine& machine) {
   std::vector<const PciDevice*> drives;

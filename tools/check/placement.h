@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far every NVMe drive is from every GPU, as the bus goes. Pure.
+// The distance of every NVMe drive from every GPU, over the bus. Pure.
 #pragma once
 
 #include "facts/machine.h"
@@ -9,9 +9,9 @@
 
 namespace penstock::tools {
 
-// A table, drives by GPUs; nothing where either is missing.
+// Prints a table, drives by GPUs; nothing if there are none of either.
 void print_placement(Page& page, const facts::Machine& machine);
-// [{drive, gpu, relation}]; relation: a core::distance_name().
+// [{drive, gpu, relation}]; relation is a core::distance_name().
 Json placement_json(const facts::Machine& machine);
 
 }  // namespace penstock::tools

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kOfAKindMost = 256;  // A captured machine may claim thousands.
 
-// "nvme1 up", where the model counts drives by itself, becomes "nvme0 0000:19:00.0, up".
+// Replaces the model's own number of a drive by its name: "nvme1 up" becomes "nvme0 0000:19:00.0, up".
 std::string station_text(const model::Machine& machine, const std::vector<BusEnd>& ends, const std::string& station) {
   const std::size_t space = station.find(' ');
   const int node = machine.find(station.substr(0, space));
@@ -32,7 +32,7 @@ double total_of(const model::Machine& machine, std::vector<model::Stream> stream
   return model::simulate_flows(model::compile(machine, workload), workload).shared_bytes_per_second;
 }
 
-// One that has a node in the model: where the kernel does not tell its link, it has none.
+// An end that has a node in the model; it has none if the kernel does not report its link.
 struct Known {
   const BusEnd* end = nullptr;
   std::string node;
@@ -49,7 +49,7 @@ std::vector<Known> known_of(const model::Machine& machine, const std::vector<Bus
   return found;
 }
 
-// Pair by pair, the nearest first; each drive once more when all have been taken.
+// Pairs GPUs with drives, the nearest pair first; when all drives are taken, each may be taken once more.
 std::vector<std::pair<Known, Known>> nearest_pairs(std::vector<Known> gpus, const std::vector<Known>& drives) {
   std::vector<std::pair<Known, Known>> pairs;
   std::vector<unsigned> taken(drives.size());
@@ -125,7 +125,7 @@ ReadPlan plan_reads(const std::vector<core::PciDevice>& devices, const std::vect
   if (!plan.not_made.empty()) return plan;
   try {
     fill(model::machine_of(devices, "this machine"), ends, plan);
-  } catch (const model::InputError& unknown) {  // Nothing is known of a link, as in some virtual machines.
+  } catch (const model::InputError& unknown) {  // Some link is unknown, as in some virtual machines.
     plan = {};
     plan.not_made = unknown.what();
   }

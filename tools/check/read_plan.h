@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which GPU had best read from which drive: pair by pair, the nearest first. And how fast that would be by the model of
-// contention (docs/internals/models.md): links as they could run, and drives as they typically are. Nothing is
-// measured.
+// Plans which GPU had best read from which drive: pair by pair, the nearest first. Also says how fast that would be by
+// the model of contention (docs/internals/models.md), with links at full speed and typical drives. It measures nothing.
 #pragma once
 
 #include <string>
@@ -15,28 +14,29 @@ namespace penstock::tools {
 struct PlannedRead {
   std::string gpu, drive;  // PCI addresses.
   std::string relation;    // A core::distance_name().
-  int gpu_node = -1;       // The GPU's NUMA node; -1 where it tells none.
+  int gpu_node = -1;       // The GPU's NUMA node; -1 if the kernel reports none.
   double bytes_per_second = 0;
 
-  // The PENSTOCK_PLACEMENT for the process of this GPU: "node:1". Copied bytes pass host memory once from storage and
-  // once to the GPU, which fetches from another node at a greater loss than the drive writes to it.
+  // The PENSTOCK_PLACEMENT for the process of this GPU: "node:1". Copied bytes pass through host memory, once from
+  // storage and once to the GPU. A GPU loses more by reading from another node's memory than a drive does by writing to
+  // it.
   std::string placement() const;
 };
 
 struct ReadPlan {
   std::vector<PlannedRead> reads;
-  double bytes_per_second = 0;    // The sum of all.
-  std::string bound_by;           // The busiest part, which holds them back, or "".
+  double bytes_per_second = 0;    // The sum of all reads.
+  std::string bound_by;           // The busiest part, which limits the reads, or "".
   double striped_per_second = 0;  // If every GPU reads from all drives.
   std::vector<std::string> idle;  // Drives that no GPU reads from.
-  unsigned left_out = 0;          // GPUs and drives without a known link, and more than 256 of a kind.
-  std::string not_made;           // Why there is no plan, or "".
+  unsigned left_out = 0;          // GPUs and drives without a known link, and those beyond 256 of a kind.
+  std::string not_made;           // The reason why there is no plan, or "".
 
   unsigned crossings() const;  // Reads from one NUMA node to another.
 };
 
-// Each drive once while there are enough. The devices: all of the machine, its
-// bridges among them.
+// Plans the reads; takes each drive once as long as there are enough. `devices` are all PCI devices of the machine,
+// with its bridges.
 ReadPlan plan_reads(const std::vector<core::PciDevice>& devices, const std::vector<BusEnd>& ends);
 
 std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends);

@@ -61,7 +61,7 @@
 
 namespace penstock::tools {
 
-// The argument of --require.
+// The answer to --require.
 struct Requirement {
   std::string what;  // A path, or "gpu", or "".
   bool is_met = true;
@@ -71,7 +71,7 @@ struct Requirement {
 struct Tries {
   facts::Findings findings;
   validate::Details details;
-  std::vector<OdirectTry> odirect;  // One a folder.
+  std::vector<OdirectTry> odirect;  // One for each folder.
 
   bool are_right() const;
 };
@@ -80,7 +80,7 @@ struct Tries {
 bool can_use_gpu(const facts::Machine& machine);
 
 Text check_text(const facts::Examination& examined, const Requirement& required, const Tries& tries);
-// usable: the exit code says the same, unless something is required.
+// `usable` says the same as the exit code, unless something is required.
 Json check_json(const facts::Examination& examined, const Requirement& required, bool usable, const Tries& tries);
 
 }  // namespace penstock::tools

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// The number behind a name in one of /proc's lists.
+// Reads the number behind a name in a list of /proc.
 std::optional<std::uint64_t> count_in(const char* list, std::string_view wanted) {
   std::ifstream counts(list);
   std::uint64_t count = 0;
@@ -35,12 +35,12 @@ std::optional<std::uint64_t> count_in(const char* list, std::string_view wanted)
   }
   return std::nullopt;
 }
-// Pages that anybody made dirty since the machine started: by writes that go through the page cache, and no others.
+// Pages that any program made dirty since the machine started; only writes through the page cache make pages dirty.
 std::optional<std::uint64_t> dirtied_pages() { return count_in("/proc/vmstat", "nr_dirtied"); }
-// Bytes that this process had storage fetch.
+// Bytes that storage read for this process.
 std::optional<std::uint64_t> fetched_bytes() { return count_in("/proc/self/io", "read_bytes:"); }
 
-// By half of it, since counts of single CPUs come late, or not at all.
+// True if a count grew by at least half of what was moved: counts of single CPUs come late, or not at all.
 std::optional<bool> grew(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after, std::uint64_t by) {
   if (!before || !after) return std::nullopt;
   return by > 0 && *after >= *before + (by + 1) / 2;
@@ -123,7 +123,7 @@ DirectTry Scratch::move(const Request& request, bool is_hole) {
   const Block block(request.size, request.size + request.memory_offset);
   const std::span<std::byte> memory{block.data() + request.memory_offset, request.size};
   if (request.is_write) RandomContent(seed_).fill(memory, request.offset);
-  // Pages of memory that are there: some file systems read by the page cache what would have to wait for them.
+  // Touches the memory's pages: some file systems read through the page cache if they would have to wait for pages.
   else std::memset(memory.data(), 1, memory.size());
   const std::optional<std::uint64_t> dirtied = dirtied_pages();
   const std::optional<std::uint64_t> fetched = fetched_bytes();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file without a name on the file system in question, twice open: through the page cache and with O_DIRECT. The
-// outcome of a direct request is not believed but looked up: in the page cache, and in the kernel's counts.
+// A file without a name on the file system in question, opened twice: through the page cache and with O_DIRECT. How a
+// direct request really went is looked up in the page cache and in the kernel's counts.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace penstock::tools {
 
-// Memory that begins on a page, of bytes that follow from where in the file they belong.
+// Memory that begins at a page, filled with bytes that follow from their offset in the file.
 class Block {
  public:
-  // room: bytes of memory, more than `size` where it is to be used off its beginning.
+  // `room` is the size of the memory; more than `size` if it is used from another offset than its start.
   explicit Block(std::size_t size, std::size_t room = 0);
   std::byte* data() const { return memory_.get(); }
   std::size_t size() const { return size_; }
@@ -37,44 +37,45 @@ struct Request {
   bool is_write = false;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  std::size_t memory_offset = 0;          // Bytes behind a page's begin.
-  std::uint64_t request_bytes = 1 << 20;  // Each system call's.
+  std::size_t memory_offset = 0;          // Bytes behind the start of a page.
+  std::uint64_t request_bytes = 1 << 20;  // The size of each system call.
 };
 
 // The outcome of a direct request.
 struct DirectTry {
-  int error = 0;            // errno of the system call that failed; 0: none did.
+  int error = 0;            // The errno of the system call that failed, or 0.
   std::uint64_t bytes = 0;  // The sum that the calls returned.
   double seconds = 0;
-  // They went through the page cache; nothing where the kernel does not tell.
+  // The bytes went through the page cache; nothing if the kernel does not report it.
   std::optional<bool> is_cached = false;
-  bool is_wrong = false;  // Other bytes than belong there.
+  bool is_wrong = false;  // The bytes differ from the content of the file.
 };
 
 class Scratch {
  public:
-  // Fails where no file can be made in the folder. `seed`: other bytes than of other scratch files.
+  // Fails if no file can be made in the folder. `seed` gives its bytes, so that scratch files differ.
   Scratch(const std::string& folder, std::uint64_t seed);
 
-  int direct_error() const { return direct_error_; }  // Why it cannot be opened with O_DIRECT; 0: it can.
+  int direct_error() const { return direct_error_; }  // The reason why it cannot be opened with O_DIRECT; 0: it can.
   int fd() const { return file_.fd(); }
   core::DirectFile facts() const;
 
-  // Through the page cache, written down, and taken out of it again: blocks as a file has them mostly.
+  // Writes content through the page cache, flushes it, and drops it from the page cache: most files are stored like
+  // this.
   void fill(std::uint64_t offset, std::uint64_t size);
-  // The same, and left there: the latter two not even written down.
+  // fill_cache() leaves the content in the page cache and does not flush it. forget() flushes it and drops it.
   void fill_cache(std::uint64_t offset, std::uint64_t size);
-  void forget();  // Written down, and out of the page cache.
+  void forget();
   void resize(std::uint64_t size);
 
-  // With O_DIRECT. Where it is a hole, zeros belong there.
+  // Moves bytes with O_DIRECT. A hole must read as zeros.
   DirectTry move(const Request& request, bool is_hole = false);
-  // Reads by the page cache, once all is written down: true if the range has the right bytes.
+  // Flushes, and reads through the page cache: true if the range holds the right bytes.
   bool is_right(std::uint64_t offset, std::uint64_t size);
 
  private:
   DirectTry call_all(const Request& request, std::byte* memory) const;
-  bool is_in_memory() const;  // All of its file system is.
+  bool is_in_memory() const;  // The whole file system is in memory.
 
   NewFile file_;
   core::UniqueFd direct_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The first words for a person, who need read no further: each cause with its remedy and the findings that follow from
-// it, then storage that no direct path serves, then things that are no fault and could be better. Pure.
+// The summary for a person who reads no further: each cause with its remedy and the findings that follow from it, then
+// storage that no direct path serves, then things that are no fault and could be better. Pure.
 #pragma once
 
 #include "facts/finding.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock topology`: where GPUs, drives and NICs hang on the PCIe tree, how far they are from each other, and which
-// GPU had best read from which drive. Only looks.
+// `penstock check --topology`: the places of GPUs, drives and NICs in the PCIe tree, their distances from each other,
+// and which GPU had best read from which drive. It only looks.
 #pragma once
 
 #include "tools/common/command_line.h"
@@ -9,9 +9,8 @@
 
 namespace penstock::tools {
 
-// GPUs, drives and NICs as they hang, and who had best read from which drive. Returns the exit code: 77 where there are
-// none of these.
+// Prints the tree and the plan of reads. Returns the exit code: 77 if there are no GPUs, drives and NICs.
 int draw_topology(const core::Root& root, bool json);
-void add_topology(CommandLine& command);  // The name of the last release.
+void add_topology(CommandLine& command);  // The command's name in the last release.
 
 }  // namespace penstock::tools

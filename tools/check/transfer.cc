@@ -41,7 +41,7 @@ std::string both_ways_text(const Report& written, const Report& read) {
   return fmt::format("{} written by {}; read back, every byte right, by {}", bytes, there, back);
 }
 
-// There and back in one folder. Failures are thrown, and name the file.
+// A transfer to a folder's storage and back. Failures are thrown, and name the file.
 class Transfer {
  public:
   Transfer(const Session& session, const std::string& folder, unsigned gpu)
@@ -52,7 +52,8 @@ class Transfer {
     lay_out();
   }
 
-  // The file's blocks are written once before, so that what counts is neither its growth nor its first write.
+  // Moves the bytes. The file's blocks are written once before, so that neither the file's growth nor the first write
+  // to a block counts.
   void run() {
     const File file = require(session_.file(new_file_->fd()), path_);
     std::random_device random;
@@ -90,7 +91,7 @@ class Transfer {
 
   Report read(const File& file, const Content& content) {
     throw_if_interrupted();
-    posix_fadvise(new_file_->fd(), 0, 0, POSIX_FADV_DONTNEED);  // So that they come from the storage.
+    posix_fadvise(new_file_->fd(), 0, 0, POSIX_FADV_DONTNEED);  // Makes the bytes come from the storage.
     std::fill(scratch_.begin(), scratch_.end(), std::byte{0xa5});
     arena_.upload(0, scratch_);
     const Report report = checked(file.read(arena_.data(), kTransferBytes, 0), "read");
@@ -99,7 +100,7 @@ class Transfer {
     return report;
   }
 
-  // Written bytes are not judged by the library's own reads alone.
+  // Compares the file through the kernel as well, so that the library's reads are not the only witness of its writes.
   void compare_with_kernel(const Content& content) {
     posix_fadvise(new_file_->fd(), 0, 0, POSIX_FADV_DONTNEED);
     if (read_at(new_file_->fd(), path_, scratch_, 0) < kTransferBytes) {
@@ -157,7 +158,7 @@ class TransferLayer {
     return bytes;
   }
 
-  // By the report of the worse of both ways.
+  // Judges by the report of the worse direction.
   void judge_path(const std::string& folder, const Report& report) {
     facts::Judgement row(rows_, facts::Layer::transfer, "transfer_path", folder);
     if (direct_bytes(report) == kTransferBytes) {

@@ -36,12 +36,12 @@ constexpr const char* kExamples =
 struct ValidateSettings {
   std::vector<std::string> folders;
   std::string root;               // A captured machine; "" for this one.
-  std::optional<unsigned> layer;  // All of them where none is named.
+  std::optional<unsigned> layer;  // All layers if none is named.
   unsigned gpu = 0;
   bool json = false;
 };
 
-// Folders are tried on this machine alone.
+// Makes transfers in the folders, which only this machine can do.
 void add_transfers(const ValidateSettings& settings, facts::Findings& rows, validate::Details& details) {
   facts::Judgement row(rows, facts::Layer::transfer, "transfer", "");
   if (!settings.root.empty()) return row.not_applicable("on a captured machine nothing can be moved");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock validate: tells if a machine is right for GPUDirect Storage, in three layers with one exit code.
+// penstock validate: says whether a machine is set up for GPUDirect Storage, in three layers, with one exit code.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -58,7 +58,7 @@ Copier::Copier(Session& session, unsigned gpu, CopyEnd& source, CopyEnd& destina
     : session_(session), gpu_(gpu), source_(source), destination_(destination), size_(size),
       half_(half_of(window, size)), arena_(Arena::on_device(session.raw(), gpu, 2 * half_)) {}
 
-// A copy is of real bytes: the path that moves none, which configuration can name, is no way to make one.
+// A copy must have real bytes, so the path 'null', which moves none and which a configuration can name, is refused.
 static void require_bytes(const penstock_report& report, const std::string& path) {
   if (report.path != PENSTOCK_PATH_NULL) return;
   throw Failure(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock cp: copies a file through device memory; the file under the final name is always whole.
+// penstock cp: copies a file through device memory. A file under the final name is always whole.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -70,7 +70,7 @@ std::vector<std::string> folders_of(const CpSettings& settings) {
   return folders;
 }
 
-// The new file or object, and how it gets its name.
+// The new file or object; publishes it under its name.
 class Destination {
  public:
   Destination(const CpSettings& settings, const std::string& path, std::uint64_t size, mode_t mode, Session& session)
@@ -102,8 +102,8 @@ class Destination {
   std::unique_ptr<File> file_;
 };
 
-// Source, destination or both are striped: one object in a file on each of several drives. After a failure the
-// destination is what it was.
+// Copies if source, destination or both are striped: one object in a file on each of several drives. After a failure
+// the destination is unchanged.
 CpOutcome copy_striped(const CpSettings& settings, const std::string& path, Session& session) {
   CpOutcome outcome;
   outcome.destination = path;
@@ -144,7 +144,7 @@ constexpr const char* kExamples =
     ".penstock- and 32 digits; only a cp that was killed (kill -9) leaves it there.\n"
     "Exit code: 0 copied (and equal, with --verify), 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
-// A folder as DST means the file of the same name in it.
+// Returns the path of the copy: if DST is a folder, the file of the same name in it.
 std::string destination_of(const CpSettings& settings) {
   std::error_code error;
   if (std::filesystem::is_directory(settings.destination, error)) {
@@ -166,13 +166,13 @@ void check_destination(const OpenFile& source, const std::string& path, bool for
   if (!force) throw Failure(path + ": it exists; --force replaces it");
 }
 
-// The size at once and space for the data, so that a full disk shows before the copying.
+// Sets the size and allocates space for the data at once, so that a full disk shows before the copying.
 void lay_out(const OpenFile& source, const NewFile& file) {
   if (ftruncate(file.fd(), static_cast<off_t>(source.size)) != 0) fail_errno(file.path(), "set the file's size");
   std::uint64_t position = 0;
   while (const auto data = next_data(source.fd.get(), position, source.size)) {
     while (fallocate(file.fd(), 0, static_cast<off_t>(data->offset), static_cast<off_t>(data->size)) != 0) {
-      if (errno == EOPNOTSUPP || errno == ENOSYS) return;  // Then the writes allocate.
+      if (errno == EOPNOTSUPP || errno == ENOSYS) return;  // The writes allocate the blocks then.
       if (errno != EINTR) fail_errno(file.path(), "reserve space");
       throw_if_interrupted();
     }
@@ -191,7 +191,7 @@ void set_attributes(const OpenFile& source, const NewFile& file, bool preserve) 
   preserve = preserve && !source.is_block_device();
   mode_t mode = preserve ? facts.st_mode & 07777 : mode_without_source();
   if (preserve && fchown(file.fd(), geteuid() == 0 ? facts.st_uid : static_cast<uid_t>(-1), facts.st_gid) != 0) {
-    mode &= 01777;  // Set-user-id and set-group-id must not pass to another owner.
+    mode &= 01777;  // The set-user-id and set-group-id bits must not pass to another owner.
   }
   if (preserve && geteuid() != 0 && facts.st_uid != geteuid()) mode &= ~static_cast<mode_t>(04000);
   if (fchmod(file.fd(), mode) != 0) fail_errno(file.path(), "set the file's mode");
@@ -199,7 +199,7 @@ void set_attributes(const OpenFile& source, const NewFile& file, bool preserve) 
   if (preserve && futimens(file.fd(), times) != 0) fail_errno(file.path(), "set the file's times");
 }
 
-// A copy of a file that was written to meanwhile is a copy of nothing that ever was.
+// Fails if the source was written to meanwhile: the copy would mix old and new bytes.
 void check_unchanged(const OpenFile& source) {
   if (source.is_block_device()) return;
   struct stat now {};
@@ -237,7 +237,7 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
   outcome.read = source.tally;
   outcome.written = destination.tally;
   if (settings.verify) {
-    // So that the comparison meets the storage rather than its memory of the write.
+    // Makes the comparison read from the storage rather than from the page cache.
     posix_fadvise(created.fd(), 0, 0, POSIX_FADV_DONTNEED);
     posix_fadvise(opened.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
     copier.compare();
@@ -275,7 +275,7 @@ Json way_json(const Tally& tally) {
     row["bytes"] = way.bytes;
     json["paths"].push_back(row);
   }
-  // Why the path taken is slower than it could be; why it was taken stands above.
+  // The reason why the path taken is slower than it could be. The reason why it was taken is in "paths".
   json["slowed_by"] = penstock_reason_name(tally.path_reason);
   for (std::uint32_t path = 0; path < penstock_path_count(); ++path) {
     json["bytes_by_path"][penstock_path_name(static_cast<int>(path))] = tally.bytes_by_path[path];
