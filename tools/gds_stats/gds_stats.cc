@@ -34,7 +34,7 @@ constexpr const char* kExamples =
     "usage, 77 if the process has no session open.";
 
 constexpr int kLayout = 8;
-constexpr unsigned kRows = 16;  // The histogram's; the last takes in all larger ones.
+constexpr unsigned kRows = 16;  // The rows of the histogram; the last one counts all larger requests.
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kGiB = kMiB * 1024.0;
 
@@ -129,7 +129,7 @@ std::string gpu_text(const CufileTotals& totals, unsigned gpu) {
       mebibytes(registered));
 }
 
-// Pools and RDMA have headings alone: Penstock has no such things.
+// Pools and RDMA have headings only, because Penstock has neither.
 std::string gpus_text(const CufileTotals& totals) {
   std::string text = "PER_GPU STATS:\n";
   for (unsigned gpu = 0; gpu < totals.gpu_count; ++gpu) text += gpu_text(totals, gpu);
@@ -138,7 +138,7 @@ std::string gpus_text(const CufileTotals& totals) {
          "peer name nr_mrs mr_size(MiB)\n";
 }
 
-// The session of the process that counts: there is one cuFile driver to a process.
+// Finds the session of the process that counts for cuFile: a process has one cuFile driver.
 const CufileTotals& totals_of(const ProcessView& process, unsigned level) {
   const CufileTotals* best = &process.sessions.front().cufile;
   for (const auto& session : process.sessions) {

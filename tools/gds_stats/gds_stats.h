@@ -13,7 +13,7 @@ namespace penstock::tools {
 
 void add_gds_stats(CommandLine& command);
 
-// The output at a level of 1 to 3. Pure.
+// The output at a level from 1 to 3. Pure.
 std::string gds_stats_text(const core::CufileTotals& totals, unsigned level);
 
 }  // namespace penstock::tools

@@ -32,7 +32,7 @@ struct GdscheckSettings {
   bool wants_file_systems = false;
   std::string file;
   std::string root;
-  // Flags of NVIDIA's tool that have no answer here.
+  // Flags of NVIDIA's tool for which this one has no answer.
   bool wants_pairs = false;
   std::string topology, output, seconds, level;
   bool wants_interactive = false;
@@ -56,7 +56,7 @@ GdsPlatform read_platform(const std::string& directory) {
   return {facts::examine(facts::read_machine(root, directory)), facts::variables_for_library()};
 }
 
-// Explains the file's ways, then asks cuFile itself, whose configuration may refuse it.
+// Explains the paths of the file, then asks cuFile itself, whose configuration may refuse it.
 int check_file(const std::string& path) {
   ExplainSettings settings;
   settings.file = path;

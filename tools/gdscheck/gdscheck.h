@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// gdscheck: the answers of NVIDIA's tool of that name, in the layout that programs read, about Penstock's library.
+// gdscheck: answers as NVIDIA's tool of that name does, in the layout that programs read, for Penstock's library.
 #pragma once
 
 #include "tools/common/command_line.h"

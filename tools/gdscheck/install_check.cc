@@ -48,8 +48,8 @@ struct Check {
   bool is_optional = false;
 };
 
-// Where the loader finds libcufile.so.0 for a program that is started as this one was, and whether it is Penstock's.
-// Asked in a process of its own, since a library that is loaded runs code, and not all survive the end of theirs.
+// Says where the loader finds libcufile.so.0 for a program that is started like this one, and if it is Penstock's. A
+// child process looks, since a library that is loaded runs code, and not every library survives its unloading.
 std::string find_cufile() {
   int ends[2];
   if (::pipe(ends) != 0) return "";
@@ -101,8 +101,8 @@ facts::Finding need_configuration(const core::LoadedSettings& cufile) {
   return need("cufile_json", State::pass, file);
 }
 
-// NVIDIA's library needs the same as the path through it. Mounts, and settings that keep the path off, are no part of
-// an installation.
+// NVIDIA's library needs the same as the path through it. Mounts, and settings that switch the path off, are not part
+// of an installation.
 std::vector<Check> checks_of(const core::Root& root, const facts::Examination& examined) {
   constexpr std::string_view kOptional[] = {"nvidia_fs_mount", "ext4_ordered", "small_blocks"};
   std::vector<Check> checks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// gds_install_check [--root DIR] [--json]: tells if the pieces of GPUDirect Storage are installed, each with its
-// remedy. Exit code 0: all are. 1: one is missing. 77: this machine has no NVIDIA GPU to install them for.
+// gds_install_check [--root DIR] [--json]: says which parts of GPUDirect Storage are installed, with a remedy for each
+// that is not. Exit code 0: all are. 1: one is missing. 77: this machine has no NVIDIA GPU to install them for.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -16,7 +16,7 @@ namespace {
 using core::Setting;
 using core::SettingKind;
 
-// cuFile's versions, whose interface this is; the same numbers that cuFileGetVersion tells.
+// The versions of cuFile that has this interface; the same numbers that cuFileGetVersion returns.
 constexpr const char* kReleaseVersion = "1.15.0.0";
 constexpr const char* kLibraryVersion = "1.15";
 constexpr const char* kPenstocksMemory = "may be tried for memory that Penstock allocated";
@@ -50,7 +50,7 @@ std::string ways_of(const facts::Outlook& place) {
   return ways_text(has_nvidia_fs(place), has_p2pdma(place), has_compat(place));
 }
 
-// The ways of all mounts of that kind. The way through host memory takes every kind.
+// The paths that serve any mount of that kind. The path through host memory serves every kind.
 std::string ways_of(const GdsPlatform& platform, const facts::StorageKind& kind) {
   bool nvfs = false, p2pdma = false;
   for (const facts::Outlook& place : platform.examined.places) {
@@ -114,8 +114,8 @@ std::string bar_text(const facts::Machine& machine, std::string_view address) {
   return "bar:1 bar size (MiB):unknown";
 }
 
-// A path "may be tried" where nothing is known against it. Programs of cuFile bring memory of their own, which
-// nvidia-fs can offer to storage and p2pdma cannot, so the latter alone is no support of theirs.
+// A path "may be tried" if nothing is known against it. Programs that use cuFile bring memory of their own, which
+// nvidia-fs can offer to storage and p2pdma cannot, so p2pdma alone does not support them.
 std::string support_text(const GdsPlatform& platform, std::string_view address) {
   const facts::Outlook& whole = platform.examined.whole;
   const std::vector<facts::PeerPair>& pairs = platform.examined.pairs;
@@ -165,7 +165,7 @@ std::string driver_status(const core::NvidiaDriver& driver) {
   return driver.is_open ? "Supported(Nvidia Open Driver Installed)" : "Supported(Nvidia Proprietary Driver Installed)";
 }
 
-// Denies the promise that a reader would find in "succeeded", where it does not hold.
+// A line that says what "succeeded" does not promise here.
 std::string reservation(const GdsPlatform& platform) {
   const facts::Outlook& whole = platform.examined.whole;
   if (has_nvidia_fs(whole)) return "";
@@ -193,7 +193,7 @@ std::string platform_section(const GdsPlatform& platform) {
   return text;
 }
 
-// The paths by nvidia-fs, NVIDIA's library's and ours, say if it is used.
+// The paths by nvidia-fs, Penstock's own and NVIDIA's library, show if it is used.
 std::string nvidia_fs_text(const GdsPlatform& platform) {
   if (!platform.machine().nvidia_fs.is_loaded) return "not loaded";
   const facts::PathOutlook& path = platform.examined.whole.by_nvidia_fs();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The sections of `gdscheck -p`. Pure: they only look at what was read. Programs find the sections by their banners and
-// the rows by "name : value".
+// The sections of `gdscheck -p`. Pure: they only look at facts that were read. Programs find the sections by their
+// banners and the rows by "name : value".
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ namespace penstock::tools {
 
 struct GdsPlatform {
   facts::Examination examined;
-  facts::Variables variables;  // The environment's, if they mean something to the library.
+  facts::Variables variables;  // Variables of the environment that the library reads.
 
   const facts::Machine& machine() const { return examined.machine; }
-  // Why files cannot be served, or "".
+  // The reason why files cannot be served, or "".
   std::string obstacle() const;
 };
 

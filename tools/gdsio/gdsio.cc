@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// gdsio: NVIDIA's measuring tool by its own name, flags and result line, on Penstock's library.
+// gdsio: NVIDIA's measuring tool with its name, flags and result line, on Penstock's library.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -26,9 +26,9 @@
 namespace penstock::tools {
 namespace {
 
-constexpr unsigned kAsyncCopies = 4;  // In one thread, with CPU_ASYNC_GPU.
+constexpr unsigned kAsyncCopies = 4;  // The copies of one thread with CPU_ASYNC_GPU.
 
-// Removes the files that this run has created, unless it comes to its end.
+// Removes the files that this run has created, unless the run completes.
 class CreatedFiles {
  public:
   void add(const std::string& path) { files_.emplace_back(path); }
@@ -40,7 +40,7 @@ class CreatedFiles {
   std::deque<Unfinished> files_;
 };
 
-// The driver, where the transfer type needs one, and CUDA's for each GPU, where there is one.
+// The cuFile driver, if the transfer type needs one, and CUDA's driver for each GPU, if there is one.
 class Machinery {
  public:
   explicit Machinery(const GdsioSettings& settings) {
@@ -65,7 +65,7 @@ class Machinery {
 
   penstock_session* session() const { return session_.raw(); }
   const CudaDriver* cuda(unsigned gpu) const { return gpu < drivers_.size() ? drivers_[gpu].get() : nullptr; }
-  // The GPU's memory, or the host's if no GPU takes part.
+  // The size of the GPU's memory, or of the host's if no GPU takes part.
   std::uint64_t memory_bytes(unsigned gpu) const {
     if (session() == nullptr) {
       return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
@@ -81,7 +81,7 @@ class Machinery {
   std::vector<std::unique_ptr<CudaDriver>> drivers_;
 };
 
-// The rows of `after`, less the counts that `before` has.
+// Subtracts the counts in `before` from the rows of `after`.
 std::vector<Counter> counted_since(const std::vector<Counter>& before, std::vector<Counter> after) {
   for (Counter& row : after) {
     for (const Counter& old : before) {
@@ -163,19 +163,19 @@ class Run {
     const bool is_new = settings_.is_write && stat(path.c_str(), &facts) != 0;
     try {
       if (!settings_.is_write) return open_file(path, O_RDONLY | direct);
-      // A block device that is mounted must not be written over.
+      // A block device that is mounted must not be overwritten.
       const int how = is_new ? O_CREAT | O_EXCL : S_ISBLK(facts.st_mode) ? O_EXCL : 0;
       OpenFile file = open_file(path, O_RDWR | how | direct);
       if (is_new) created_.add(path);
       else if (S_ISREG(facts.st_mode) && facts.st_size > 0) tell_of_overwriting(path);
       return file;
     } catch (const DirectRefused&) {
-      if (is_new) created_.add(path);  // The kernel makes the file before it refuses.
+      if (is_new) created_.add(path);  // The kernel creates the file before it refuses to open it.
       throw Failure(path + ": its file system does not take O_DIRECT; -O 1 opens files without");
     }
   }
 
-  // Guides are about that call -I 1 a read.
+  // Warns because some guides call -I 1 a read.
   void tell_of_overwriting(const std::string& path) {
     if (std::exchange(told_of_overwriting_, true)) return;
     print_error("gdsio: {} is written over: -I 1 and 3 write, 0 and 2 read\n", path);
@@ -200,7 +200,7 @@ class Run {
     return settings_.transfer == TransferType::cpu_async_gpu ? kAsyncCopies : 1;
   }
 
-  // Before anything is touched: a machine must not be emptied of memory unawares.
+  // Checks before anything is touched that memory is enough: no machine may run out of memory without warning.
   void check_memory() const {
     const std::uint64_t memory = machinery_.memory_bytes(settings_.groups[0].gpu);
     std::uint64_t wanted = 0;
@@ -227,7 +227,7 @@ class Run {
     return setup;
   }
 
-  // The same for a write and the read that verifies it.
+  // Gives the same extents to a write and to the read that verifies it.
   std::unique_ptr<ExtentSource> extents_of(const Share& share, std::size_t index) const {
     IoPattern pattern;
     pattern.range = {settings_.offset, share.size};
@@ -262,7 +262,7 @@ class Run {
   const GdsioSettings& settings_;
   Machinery machinery_;
   CreatedFiles created_;
-  std::deque<CufileFile> files_;  // Their addresses stay.
+  std::deque<CufileFile> files_;  // A deque, because their addresses must not change.
   std::vector<Share> shares_;
   std::uint64_t data_bytes_ = 0;
   bool told_of_overwriting_ = false;
@@ -273,7 +273,7 @@ void tell_what_does_not_count(const GdsioSettings& settings) {
   if (settings.verify && settings.seconds > 0) print_error("gdsio: -V is ignored with -T\n");
 }
 
-// Whoever asks for -x 0 takes the number for that of the GPU's path; others take -x 0 for the CPU's.
+// Says which path served a request for -x 0: users take the number for that of the GPU's path, and -x 1 for the CPU's.
 void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutcome>& outcomes) {
   if (settings.transfer != TransferType::gpu_direct || settings.on_host()) return;
   for (const GdsioOutcome& outcome : outcomes) {

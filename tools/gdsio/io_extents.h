@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which extents of a file one thread of gdsio visits: requests of one size, or of sizes that grow by a step and begin
-// again; one after the other through the thread's share, or anywhere. Pure; the same arguments give the same extents.
+// Chooses the extents of a file that one thread of gdsio visits: requests of one size, or of sizes that grow by a step
+// and start again; in order through the thread's share, or anywhere. Pure; equal arguments give equal extents.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,15 @@ namespace penstock::tools {
 struct IoSizes {
   std::uint64_t smallest = 0;  // More than 0.
   std::uint64_t largest = 0;   // At least `smallest`.
-  std::uint64_t step = 0;      // More than 0 where these two differ.
+  std::uint64_t step = 0;      // More than 0 if these two differ.
 };
 
 struct IoPattern {
-  Extent range;  // The file's. More than 0 bytes.
+  Extent range;  // The range in the file, of more than 0 bytes.
   IoSizes sizes;
   bool is_random = false;
   bool is_unaligned = false;  // Random offsets at any byte, rather than at multiples of the smallest size.
-  bool is_endless = false;    // Until the caller stops; else up to the range's size together.
+  bool is_endless = false;    // Goes on until the caller stops; else ends when together they have the range's size.
   std::uint64_t seed = 1;
   unsigned thread = 0;
   unsigned threads = 1;
@@ -46,7 +46,7 @@ class IoExtents final : public ExtentSource {
   }
 
  private:
-  // Where a thread's share begins, in whole requests of the largest size.
+  // The start of a thread's share, in whole requests of the largest size.
   std::uint64_t share(unsigned thread) const {
     const Range range{0, pattern_.range.size, pattern_.sizes.largest};
     const auto block = static_cast<unsigned __int128>(range.block_count()) * thread / pattern_.threads;
@@ -57,7 +57,7 @@ class IoExtents final : public ExtentSource {
     size_ = pattern_.sizes.largest - size >= pattern_.sizes.step ? size + pattern_.sizes.step : pattern_.sizes.smallest;
     return pattern_.sizes.step == 0 ? pattern_.sizes.largest : size;
   }
-  // At most `last`.
+  // A random number up to `last`.
   std::uint64_t draw(std::uint64_t last) {
     state_ += 0x9e3779b97f4a7c15u;
     const std::uint64_t unit = pattern_.is_unaligned ? 1 : pattern_.sizes.smallest;
@@ -71,7 +71,7 @@ class IoExtents final : public ExtentSource {
   }
 
   IoPattern pattern_;
-  std::uint64_t begin_, end_, at_;  // The thread's share, counted from the range's begin.
+  std::uint64_t begin_, end_, at_;  // The thread's share, counted from the start of the range.
   std::uint64_t left_;
   std::uint64_t size_;
   std::uint64_t state_;

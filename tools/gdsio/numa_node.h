@@ -8,10 +8,10 @@
 
 namespace penstock::tools {
 
-// The calling thread. Exit code 77 where the machine has no such node.
+// Moves the calling thread. Fails with exit code 77 if the machine has no such node.
 void run_on_numa_node(unsigned node);
 
-// "0-3,8" as the kernel writes it; empty where it is no such list, or one that names CPUs beyond 8191. Pure.
+// Parses a list as the kernel writes it, "0-3,8". Empty if the text is no such list, or names CPUs beyond 8191. Pure.
 std::vector<unsigned> parse_cpu_list(std::string_view text);
 
 }  // namespace penstock::tools

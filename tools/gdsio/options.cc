@@ -78,7 +78,7 @@ bool truth_of(const std::string& text) {
   misuse(fmt::format("'{}' is neither 1 nor 0", text));
 }
 
-// A flag that names a target opens a new group if there is one already; flags that are not given keep their values.
+// A flag that names a target opens a new group if the current group has one; other flags keep their values.
 GdsioGroup& group_for_target(GdsioSettings& settings) {
   if (settings.groups.back().has_target()) {
     if (settings.groups.size() == kGroupsMax) misuse("there are too many files and folders");
@@ -95,7 +95,7 @@ struct Option {
   char flag;
   bool takes_value;
   Level level;
-  std::string_view keys;  // In job files, with blanks between them.
+  std::string_view keys;  // The keys in job files, separated by blanks.
   const char* metavar;
   const char* help;
   void (*apply)(GdsioSettings&, const std::string& value);
@@ -103,7 +103,7 @@ struct Option {
 
 using Text = const std::string&;
 
-// A switch of the command line is a truth in a job file.
+// A switch of the command line has a truth value in a job file.
 template <bool GdsioSettings::*member>
 void set_switch(GdsioSettings& settings, Text value) {
   settings.*member = truth_of(value);
@@ -233,7 +233,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// A job file, line by line. Keys of a job may stand in [global] too, for the jobs that do not say otherwise.
+// Reads a job file, line by line. Keys of a job may also stand in [global], for the jobs that do not set them.
 class JobReader {
  public:
   void line(std::string_view text) {
@@ -388,7 +388,7 @@ GdsioSettings parse_gdsio(std::vector<std::string> words, bool& wants_help) {
     check_settings(settings);
     return settings;
   }
-  // A job file, beside which only --json may stand.
+  // With a job file, only --json may be given.
   const bool is_alone = argc - optind == 1 && argc == (settings.json ? 3 : 2);
   const char* const file = argv[static_cast<std::size_t>(optind)];
   if (!is_alone) misuse(fmt::format("'{}': a job file takes no flags beside it", file));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ways that leave the library out, to compare it with: pread and pwrite on host memory, and with copies to or from
-// the device that gdsio makes itself.
+// The transfer types that do without the library, to compare it with: pread and pwrite on host memory, and with copies
+// to or from the device that gdsio makes itself.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ class HostTransport final : public Transport {
   Completion done_;
 };
 
-// Host memory for each slot, and copies between it and the device's that are waited for slot by slot.
+// Host memory for each slot, and copies between it and the device's memory; each slot's copy is waited for by itself.
 class SlotCopies {
  public:
   virtual ~SlotCopies() = default;
@@ -87,7 +87,7 @@ class CudaCopies final : public SlotCopies {
   std::vector<std::shared_ptr<void>> streams_;
 };
 
-// Where host memory stands in for a GPU, nothing is under way after a copy has returned.
+// The copies if host memory stands in for a GPU: they are complete when the call returns.
 class StandInCopies final : public SlotCopies {
  public:
   explicit StandInCopies(const ThreadSetup& setup)
@@ -107,7 +107,7 @@ class StandInCopies final : public SlotCopies {
   Arena staging_;
 };
 
-// -x 2 to 4: while one slot's copy is under way, the next is read or written.
+// -x 2 to 4: reads or writes the next slot while one slot is being copied.
 class StagedTransport final : public Transport {
  public:
   explicit StagedTransport(const ThreadSetup& setup)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kKibi = 1024;
 
-// "GPUD", as the result line has it.
+// The type's name in the result line, such as "GPUD".
 const char* transfer_name(TransferType type) {
   constexpr const char* kNames[] = {"GPUD",           "CPUONLY",          "CPU_GPU",   "CPU_ASYNC_GPU",
                                     "CPU_CACHED_GPU", "GPU_DIRECT_ASYNC", "GPU_BATCH", "GPU_BATCH_STREAM"};

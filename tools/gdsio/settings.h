@@ -17,7 +17,7 @@ enum class TransferType : std::uint8_t {
   gpu_direct = 0,        // cuFileRead, cuFileWrite.
   cpu_only = 1,          // pread, pwrite; no device takes part.
   cpu_gpu = 2,           // pread, then a copy to the device, one after the other.
-  cpu_async_gpu = 3,     // The same with several copies under way.
+  cpu_async_gpu = 3,     // cpu_gpu with several copies in flight.
   cpu_cached_gpu = 4,    // cpu_gpu through the page cache.
   gpu_direct_async = 5,  // cuFileReadAsync, cuFileWriteAsync on a stream.
   gpu_batch = 6,         // cuFileBatchIOSubmit.
@@ -35,7 +35,7 @@ struct GdsioGroup {
   std::string folder;
   unsigned gpu = 0;
   std::optional<unsigned> numa_node;
-  unsigned threads = 1;  // Requests in flight, where the type is a batch.
+  unsigned threads = 1;  // The number of requests in flight if the type is a batch.
 
   bool has_target() const { return !file.empty() || !folder.empty(); }
   const std::string& target() const { return folder.empty() ? file : folder; }
@@ -47,11 +47,11 @@ struct GdsioSettings {
   MemoryType memory = MemoryType::device;
   bool is_write = false;
   bool is_random = false;
-  bool is_unaligned = false;  // Random offsets at any byte.
-  std::uint64_t size = 0;     // Each file's; 0: the size that it has.
+  bool is_unaligned = false;  // Random offsets may be any byte.
+  std::uint64_t size = 0;     // The size of each file; 0: the size that it has.
   std::uint64_t offset = 0;
   IoSizes io{std::uint64_t{1} << 20, std::uint64_t{1} << 20, 0};
-  double seconds = 0;  // 0: every file once.
+  double seconds = 0;  // 0: until every file was moved once.
   std::uint64_t seed = 1;
   bool skip_register = false;
   bool verify = false;
@@ -61,7 +61,7 @@ struct GdsioSettings {
   bool wants_nvlinks = false;
   bool json = false;
 
-  // Requests of one thread are in flight together.
+  // True if one thread has several requests in flight.
   bool is_batch() const { return transfer == TransferType::gpu_batch || transfer == TransferType::gpu_batch_stream; }
   bool calls_cufile() const {
     return transfer == TransferType::gpu_direct || transfer == TransferType::gpu_direct_async || is_batch();

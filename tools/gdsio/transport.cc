@@ -15,14 +15,14 @@
 namespace penstock::tools {
 namespace {
 
-// A count of bytes as cuFile's calls return it, or the failure it stands for.
+// Returns the number of bytes that a call of cuFile returned, or throws the failure that it stands for.
 std::uint64_t require_bytes(ssize_t count, int error, const ThreadSetup& setup, const char* call,
                             const Extent& extent) {
   if (count >= 0) return static_cast<std::uint64_t>(count);
   fail_cufile(fmt::format("{}: at offset {}", setup.file->path(), extent.offset), call, error);
 }
 
-// The memory of a cuFile transport, registered unless that was not wanted.
+// The memory of a cuFile transport, registered unless the settings say not to.
 class CufileTransport : public Transport {
  public:
   explicit CufileTransport(const ThreadSetup& setup) : Transport(memory_of(setup), setup.slot_size), setup_(setup) {
@@ -69,7 +69,7 @@ class BatchTransport final : public CufileTransport {
   }
   ~BatchTransport() override { cuFileBatchIODestroy(batch_); }
 
-  // Entries gather until they are reaped, and are submitted together.
+  // Collects entries until reap() submits them together.
   void start(unsigned slot, const Extent& extent) override {
     CUfileIOParams_t entry{};
     entry.mode = CUFILE_BATCH;
@@ -117,7 +117,7 @@ class BatchTransport final : public CufileTransport {
 
 constexpr ssize_t kNotDone = std::numeric_limits<ssize_t>::min();
 
-// Arguments that an asynchronous call reads when its stream arrives, and the result that it leaves: it must not move.
+// The arguments of an asynchronous call, which it reads when its stream reaches it, and its result. They must not move.
 struct AsyncCall {
   CUstream stream = nullptr;
   Extent extent;
@@ -140,7 +140,7 @@ class StreamTransport final : public CufileTransport {
   }
   ~StreamTransport() override {
     for (const AsyncCall& call : calls_) {
-      (void)cuFileStreamDeregister(call.stream);  // Waits for it.
+      (void)cuFileStreamDeregister(call.stream);  // Waits until the stream's calls are done.
       if (setup_.cuda != nullptr) setup_.cuda->close_stream(call.stream);
     }
   }
@@ -172,8 +172,8 @@ class StreamTransport final : public CufileTransport {
 
  private:
   const char* name() const { return setup_.is_write ? "cuFileWriteAsync" : "cuFileReadAsync"; }
-  // Only behind the stream are the bytes where they belong: the result may be there before. Without CUDA, leaving
-  // cuFile's register is what waits.
+  // The bytes are only sure to be in place after the stream: the result may come earlier. Without CUDA, leaving
+  // cuFile's register waits for them.
   void wait_for(CUstream stream) const {
     if (setup_.cuda != nullptr) return setup_.cuda->wait(stream);
     require_cufile(cuFileStreamDeregister(stream), setup_.file->path(), "cuFileStreamDeregister");

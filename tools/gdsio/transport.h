@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The transfer types of gdsio as Transports. One of them belongs to one thread and one file.
+// The transfer types of gdsio as Transports. A transport belongs to one thread and one file.
 #pragma once
 
 #include <cerrno>
@@ -14,11 +14,11 @@
 
 namespace penstock::tools {
 
-// The objects that one of gdsio's threads works with. All of them outlive the Transport that is made of them.
+// The objects that one thread of gdsio works with. All of them outlive the Transport that is made from them.
 struct ThreadSetup {
   const CufileFile* file = nullptr;
-  penstock_session* session = nullptr;  // The cuFile driver's; null if no device takes part.
-  const CudaDriver* cuda = nullptr;     // Null where host memory stands in for a GPU.
+  penstock_session* session = nullptr;  // The session of the cuFile driver; null if no device takes part.
+  const CudaDriver* cuda = nullptr;     // Null if host memory stands in for a GPU.
   unsigned gpu = 0;
   TransferType transfer = TransferType::gpu_direct;
   MemoryType memory = MemoryType::device;
@@ -26,7 +26,7 @@ struct ThreadSetup {
   bool skip_register = false;
   unsigned depth = 1;
   std::uint64_t slot_size = 0;
-  std::uint64_t shift = 0;  // Bytes that device memory begins behind a page's start.
+  std::uint64_t shift = 0;  // The offset of device memory behind the start of a page.
 };
 
 std::unique_ptr<Transport> open_transport(const ThreadSetup& setup);

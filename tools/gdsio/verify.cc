@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// gdsio_verify: reads a file with cuFile and with the kernel alone, and compares every byte.
+// gdsio_verify: reads a file with cuFile and with plain system calls, and compares every byte.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ struct VerifySettings {
   bool wants_sync = false;
 };
 
-// A file's content by the kernel alone, in no way through cuFile.
+// A file's content as plain system calls read it, without cuFile.
 class FileContent final : public Content {
  public:
   explicit FileContent(const OpenFile& file) : file_(file) {}
@@ -58,14 +58,14 @@ class FileContent final : public Content {
   const OpenFile& file_;
 };
 
-// Where it can be had, cuFile gets a descriptor with O_DIRECT, as programs give it.
+// Opens the file with O_DIRECT if possible, as programs do for cuFile.
 OpenFile open_for_cufile(const std::string& path) try {
   return open_file(path, O_RDONLY | O_DIRECT);
 } catch (const DirectRefused&) {
   return open_file(path, O_RDONLY);
 }
 
-// The requests and the memory they go around in.
+// The requests, and the memory that they use in turn.
 struct Shape {
   Extent range;
   std::uint64_t request;
@@ -113,7 +113,7 @@ void print_settings(const VerifySettings& settings, const Shape& shape, const Th
       settings.mode, setup.slot_size * setup.depth, settings.shift, settings.wants_sync ? 1 : 0);
 }
 
-// Reads it all, and throws at the first byte that is not as the kernel has it.
+// Reads the whole range, and throws at the first byte that differs from the kernel's.
 void compare(const ThreadSetup& setup, const Shape& shape, const Content& content) {
   RunSettings run;
   run.label = "verify";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock kv bench`: replays a trace of prompts on a store of its own, and says what the store is worth.
+// `penstock kv bench`: replays a trace of prompts on a store that it makes, and says how much time the store saves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ struct Sums {
   std::vector<double> without, with, puts;
   double get_seconds = 0;
   std::uint64_t foretold = 0, right = 0;
-  double lost = 0;      // By decisions that were wrong, against right ones.
-  double forecast = 0;  // Forecast seconds, and the seconds that those gets took.
+  double lost = 0;      // Seconds lost by wrong decisions, compared with right ones.
+  double forecast = 0;  // Forecast seconds of gets, and the seconds that those gets took.
   double foretold_gets = 0;
 
   void add(const Replayed& one) {
@@ -84,7 +84,7 @@ double share_of(std::uint64_t part, std::uint64_t all) {
   return share_of(static_cast<double>(part), static_cast<double>(all));
 }
 
-// The requests to the store in bytes; to the tier in host memory, if there is one.
+// The bytes of requests to the store, and the chunks that came from host memory or from the drive.
 struct Traffic {
   std::uint64_t got_bytes = 0, put_bytes = 0, from_host = 0, from_drive = 0;  // from_: chunks.
 };

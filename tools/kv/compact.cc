@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock kv compact`: writes the journals of stores anew, without what is not there any more.
+// `penstock kv compact`: rewrites the journals of stores without records of chunks that are gone.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -34,7 +34,7 @@ struct CompactSettings {
 
 struct Compacted {
   std::string folder;
-  std::string problem;  // Why it was left as it was, or not all was read; or "".
+  std::string problem;  // The reason why it was not changed, or not all of it was read; or "".
   std::uint64_t chunks_before = 0, chunks = 0;
   std::uint64_t journal_bytes_before = 0, journal_bytes = 0;
 };
@@ -43,7 +43,7 @@ void require_done(const core::Status& status) {
   if (!status.ok()) throw Failure(status_of(status).message());
 }
 
-// A store drops what is damaged when it is asked for it.
+// Gets every chunk: a store drops a damaged chunk when it is asked for it.
 void ask_for_all(kv::Store& store, const SurveyedStore& told, std::string& problem) {
   for_each_batch(told.folder, told.chunks, [&](std::span<const ReadChunk> batch) {
     std::vector<kv::Request> requests;
@@ -69,7 +69,7 @@ Compacted compact_one(penstock_session* session, const std::string& folder, bool
   SurveyedStore told = survey(folder);
   if (told.problem.empty()) {
     const auto drive = become_writer(session, told);
-    told = survey(folder);  // From here on nobody else writes it.
+    told = survey(folder);  // From here on no other process writes the store.
     done.problem = told.problem;
     done.chunks_before = done.chunks = told.chunks.size() + told.misplaced;
     done.journal_bytes_before = done.journal_bytes = told.journal_bytes;

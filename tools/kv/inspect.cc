@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock kv inspect`: the chunks of stores, by their journals. Reads no chunk, and disturbs no other process.
+// `penstock kv inspect`: lists the chunks of stores from their journals. It reads no chunk, and disturbs no other
+// process.
 #include <algorithm>
 #include <memory>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock kv`: looks after stores of KV caches (kv/store.h), from outside of the processes that use them. One
-// sub-command for each task, and a row for it.
+// `penstock kv`: maintains stores of KV caches (kv/store.h) from outside the processes that use them. Each task is a
+// sub-command, with a row in the table.
 #include "tools/common/command_line.h"
 
 namespace penstock::tools {

@@ -57,7 +57,7 @@ constexpr std::uint64_t kTokensMost = std::uint64_t{1} << 32;
   throw Failure(fmt::format("{}: line {}: {}", path, line, why));
 }
 
-// Under its name, or the other one that traces have it by.
+// Finds a member under one of the two names that traces use for it.
 const Json* member(const Json& object, const char* name, const char* other) {
   auto found = object.find(name);
   if (found == object.end()) found = object.find(other);
@@ -91,7 +91,8 @@ TraceRequest request_in(const std::string& path, std::size_t number, std::string
 }  // namespace
 
 std::uint64_t least_room(std::uint64_t chunk_bytes) {
-  return whole_pages(chunk_bytes + chunk_bytes / 32 + 3 * kv::kHeaderBytes);  // A slot is up to a 64th larger.
+  // A slot is up to a 64th larger than its chunk.
+  return whole_pages(chunk_bytes + chunk_bytes / 32 + 3 * kv::kHeaderBytes);
 }
 
 Replay::Replay(penstock_session* session, const ReplaySettings& settings)
@@ -131,12 +132,12 @@ void Replay::commit_again_and_again() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kBetweenCommits, [this] { return is_ending_; })) {
     lock.unlock();
-    static_cast<void>(store_->commit());  // finish() tells of one that fails.
+    static_cast<void>(store_->commit());  // finish() reports a commit that fails.
     lock.lock();
   }
 }
 
-// Pieces of one chunk lie as far apart as the window's chunks have pieces: layer by layer.
+// The pieces of one chunk lie as far apart as the window has chunks: memory holds layer after layer.
 std::size_t Replay::place_of(std::size_t slot, unsigned piece) const { return (piece * slots_ + slot) * piece_bytes_; }
 
 std::vector<kv::Request> Replay::requests_of(Blocks blocks) {
@@ -151,7 +152,7 @@ std::vector<kv::Request> Replay::requests_of(Blocks blocks) {
   return requests;
 }
 
-// Calls with as many blocks as the window holds, until a call returns false.
+// Calls with as many blocks at a time as the window holds, until a call returns false.
 template <typename Call>
 void Replay::in_windows(Blocks blocks, const Call& call) {
   for (bool goes_on = true; goes_on && !blocks.empty();) {
@@ -201,7 +202,8 @@ void Replay::check(Blocks blocks) {
   }
 }
 
-// Leaves those that came: blocks behind one that did not are of no use. How long it took, without checking them.
+// Gets blocks, and leaves in `blocks` those that came: blocks behind a missing one are useless. Returns the seconds
+// that took, without checking the bytes.
 double Replay::get(Blocks& blocks) {
   double seconds = 0;
   std::size_t came = 0;

@@ -11,12 +11,12 @@
 namespace penstock::tools {
 namespace {
 
-constexpr std::uint64_t kPagesMost = 16'384;  // 64 MiB, where no chunk is larger.
+constexpr std::uint64_t kPagesMost = 16'384;  // 64 MiB, unless one chunk is larger.
 constexpr std::size_t kChunksMost = 256;
 
 std::uint64_t pages_of(const kv::Chunk& chunk) { return (chunk.bytes + kv::kHeaderBytes - 1) / kv::kHeaderBytes; }
 
-// How many of the first chunks make a batch, and their pages.
+// The number of first chunks that make a batch, and the pages that they take.
 std::pair<std::size_t, std::uint64_t> batch_of(std::span<const kv::Chunk> chunks) {
   std::size_t count = 1;
   std::uint64_t pages = pages_of(chunks[0]);

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kExtentsMost = 1 << 24;  // A tebibyte in extents of 64 KiB.
-constexpr int kDepth = 2;                        // Models, and their stores, in a folder of penstock.kv's.
+constexpr int kDepth = 2;  // A folder of penstock.kv has folders of models, which have those of their stores.
 
 void find_stores(const fs::path& folder, int depth, std::vector<std::string>& found) {
   std::error_code error;
@@ -42,7 +42,7 @@ void find_stores(const fs::path& folder, int depth, std::vector<std::string>& fo
   }
 }
 
-// By /proc/locks: to try the lock itself would turn away a writer that comes just then.
+// Finds the writer in /proc/locks: trying to take the lock would turn away a writer that opens the store just then.
 std::optional<int> writer_of(const std::string& folder) {
   struct stat facts {};
   if (lstat((folder + "/lease").c_str(), &facts) != 0) return std::nullopt;
@@ -74,7 +74,7 @@ std::string problem_of_shape(const SurveyedStore& store) {
   return "";
 }
 
-// Takes chunks up like a writer: if two are in one place, the newer one is right.
+// Reads chunks as a writer does when it opens: if two are in one place, the newer one is right.
 void take_up(const std::vector<kv::Chunk>& told, SurveyedStore& store) {
   kv::Index index(store.capacity_bytes, store.extent_bytes, kv::Eviction::recent_use);
   for (auto chunk = told.rbegin(); chunk != told.rend(); ++chunk) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock kv verify`: reads every chunk and compares it with its header and its checksum. Writes nothing, also
-// beside the process that writes the store.
+// `penstock kv verify`: reads every chunk and compares it with its header and its checksum. It writes nothing, and may
+// run while another process writes the store.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct VerifySettings {
   bool json = false;
 };
 
-// A chunk that is not whole: unreadable where the drive failed, else damaged.
+// A chunk that is not whole: unreadable if the drive failed, else damaged.
 struct Suspect {
   kv::Chunk chunk;
   core::Status status{};
@@ -94,7 +94,7 @@ class Verifier {
     });
   }
 
-  // True if its slot has the header of another chunk, whole.
+  // True if the slot holds the header of another chunk, and that is whole.
   bool has_another(const kv::Chunk& chunk) {
     const kv::Pages page(1);
     const iovec piece{page[0].data(), kv::kHeaderBytes};
@@ -105,7 +105,7 @@ class Verifier {
     return generation && *generation != chunk.generation;
   }
 
-  // Chunks that the journal does not name any more were replaced meanwhile; the rest is looked at once more.
+  // Looks again at chunks that were not whole. Chunks that the journal no longer names were replaced meanwhile.
   void look_again() {
     const SurveyedStore now = survey(verified_.store.folder);
     std::map<kv::Name, std::uint64_t> generations;
