@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The penstock command: a table of commands. A command is its folder and its row here. Where a flag of a verb asks
-// another question, that question has options of its own, and so a row: "penstock bench --suite". A command that NVIDIA
-// has a tool for is called by that tool's name, by a link beside this program.
+// The penstock command: a table of commands. A command is its folder and its row here. If a flag of a verb asks another
+// question, that question has options of its own, and so a row: "penstock bench --suite". A command for which NVIDIA
+// has a tool can be called by that tool's name, through a link beside this program.
 #include <string>
 #include <vector>
 
@@ -21,7 +21,7 @@
 
 namespace penstock::tools {
 
-// Each adds a command's options, and says what runs.
+// Each function adds a command's options and sets its action.
 using Add = void(CommandLine&);
 Add add_bench, add_cp, add_demo, add_doctor, add_gdsio, add_gdsio_verify, add_kv, add_prepare, add_run, add_settings,
     add_stats, add_suite, add_top;
@@ -69,7 +69,7 @@ constexpr Command kCommands[] = {
     {"gdsio", "Measure with the flags and the result line of NVIDIA's gdsio", add_gdsio, true},
     {"gdsio_verify", "Read a file by cuFile and by the kernel, and compare, as NVIDIA's gdsio_verify does",
      add_gdsio_verify, true},
-    // Programs of their own.
+    // These are separate programs.
     {.name = "k8s", .has_own_signals = true, .replaced_by = "penstock-k8s"},
     {.name = "model", .has_own_signals = true, .replaced_by = "penstock-model"},
 };
@@ -83,7 +83,7 @@ constexpr const char* kFooter =
     "what NVIDIA's of these names do.\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine. Commands say more of theirs.";
 
-// "help PENSTOCK_POLICY" is another way to say "settings PENSTOCK_POLICY".
+// Replaces "help PENSTOCK_POLICY", which means the same, by "settings PENSTOCK_POLICY".
 std::vector<std::string> meant(std::vector<std::string> words) {
   if (!topic_text(words[1]) && facts::setting_by_any_name(words[1])) return {"settings", words[1]};
   return words;

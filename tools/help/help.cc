@@ -16,7 +16,7 @@
 #include "tools/common/nearest.h"
 #include "tools/common/page.h"
 
-#define PENSTOCK_CUFILE_WITHOUT_CUDA  // Its numbers and names are all that is wanted.
+#define PENSTOCK_CUFILE_WITHOUT_CUDA  // Only its numbers and names are needed.
 #include "cufile.h"
 
 namespace penstock::tools {
@@ -79,7 +79,7 @@ std::vector<std::string> names_of_reasons() {
   return names;
 }
 
-// Words in tables and sentences of the tools that nothing else explains.
+// Words in tables and sentences of the tools that are explained nowhere else.
 struct Word {
   const char* word;
   const char* sentence;
@@ -144,7 +144,7 @@ bool add_word(Page& page, std::string_view word) {
   return true;
 }
 
-// "words", "paths" or "reasons" list all that a user can ask about.
+// Lists everything that a user can ask about: "words", "paths" or "reasons".
 bool add_list(Page& page, std::string_view word) {
   std::vector<std::string> names;
   if (word == "words") {
@@ -180,7 +180,7 @@ bool add_reason(Page& page, std::string_view word) {
   return false;
 }
 
-// By its name or its number, which programs print with either sign.
+// Finds an error by its name or its number, which programs print with either sign.
 bool add_cufile_error(Page& page, std::string_view word) {
   const std::optional<int> number = number_of(word);
   for (const CufileError& error : kCufileErrors) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock help WORD, where the word is no command: a path, a reason, or an error of cuFile or of the system, as they
-// stand in reports and logs, or what the tools' tables and sentences say. Settings are told by `penstock settings`,
-// which main() asks.
+// penstock help WORD, for a word that is no command: a path, a reason, an error of cuFile or of the system, or a word
+// in the tools' tables and sentences. `penstock settings` explains settings; main() asks it.
 #pragma once
 
 #include <optional>
@@ -15,10 +14,10 @@
 
 namespace penstock::tools {
 
-// For what help lists alone: main() takes the word itself.
+// Adds the command only so that help lists it: main() reads the word itself.
 void add_help(CommandLine& command);
 
-// Nothing where it is no such word.
+// Nothing if it is no such word.
 std::optional<Text> topic_text(std::string_view word);
 std::vector<std::string> topics();  // The names of paths, reasons and cuFile's errors, and words.
 

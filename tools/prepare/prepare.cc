@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock explain --fix: allocates all of a file before any program writes to it, so that direct writes stay direct,
-// and settles its size last. A new file gets its name when it is ready. An existing one keeps every byte: only holes
-// and the part past its end are allocated, and --written puts zeros where zeros are read anyway; a lease keeps other
+// penstock explain --fix: allocates the whole file before any program writes to it, so that direct writes stay direct,
+// and sets its size last. A new file gets its name when it is ready. An existing one keeps every byte: only holes and
+// the part past its end are allocated, and --written writes zeros where zeros are read anyway; a lease keeps other
 // programs from writing to it meanwhile.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -33,8 +33,8 @@
 namespace penstock::tools {
 namespace {
 
-// A lease of a file: while it holds, no other program has the file open. A program that wants to open it waits, for as
-// long as the system lets it. Throws Failure if one has it open already.
+// A lease of a file: while it holds, no other program has the file open. A program that wants to open it waits, as long
+// as the system makes it wait. Throws Failure if another program has the file open already.
 class Lease {
  public:
   Lease(const std::string& path, int fd);  // Both outlive it.
@@ -42,11 +42,11 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
   ~Lease();
 
-  void check();  // Throws where somebody wants to open the file.
+  void check();  // Throws if a program wants to open the file.
 
-  // Also while somebody waits: the kernel does not say whether it has let them in, but it cannot have done so before
-  // their time was up, which began when the lease was last seen unwanted or later. Half of that time is left for what
-  // is done with the answer.
+  // True if no program can have opened the file yet, though one may be waiting. The kernel does not say if it let the
+  // program in, but it does not before its time is over, which began when the lease was last seen unwanted, or later.
+  // Half of that time is left for the caller's work with the answer.
   bool keeps_others_out();
 
  private:
@@ -59,7 +59,7 @@ class Lease {
   Clock::time_point unwanted_at_;
 };
 
-// How long the kernel lets those wait who want to open a file that somebody has a lease of; 0 where that is unknown.
+// The time for which the kernel makes a program wait that wants to open a leased file; 0 if unknown.
 std::chrono::seconds patience_with_leases() {
   long seconds = 0;
   std::ifstream("/proc/sys/fs/lease-break-time") >> seconds;
@@ -67,7 +67,7 @@ std::chrono::seconds patience_with_leases() {
 }
 
 Lease::Lease(const std::string& path, int fd) : path_(path), fd_(fd), unwanted_at_(Clock::now()) {
-  signal(SIGIO, SIG_IGN);  // How the kernel tells that somebody waits.
+  signal(SIGIO, SIG_IGN);  // The kernel sends SIGIO when a program waits.
   if (fcntl(fd_, F_SETLEASE, F_WRLCK) == 0) return;
   if (errno != EAGAIN) fail_errno(path_, "take a lease of the file, which keeps others from writing to it");
   throw Failure(path_ + ": another program has it open and might write to it meanwhile; close it first");
@@ -116,7 +116,7 @@ std::uint64_t round_up(std::uint64_t size) { return (size + kZeroBlock - 1) / kZ
 
 // ---- Can it help?
 
-// True for findings that preparing neither removes nor changes.
+// True for findings that preparing the file neither removes nor changes.
 bool is_beyond_help(const core::Finding& finding) {
   return finding.stops() && finding.obstacle != core::Obstacle::inline_data;
 }
@@ -133,7 +133,8 @@ void refuse_where_useless(const std::string& path, int fd) {
 
 // ---- Allocation
 
-// A full disk shows before anything is taken: blocks that a failing allocation has put into holes are not given back.
+// Fails before anything is allocated if the disk is too full: blocks that a failing allocation has put into holes are
+// not given back.
 void check_space(const std::string& path, int fd, std::uint64_t size) {
   struct stat file {};
   struct statvfs file_system {};
@@ -159,7 +160,7 @@ void allocate(const std::string& path, int fd, std::uint64_t size) {
   fail_errno(path, "allocate the file");
 }
 
-// Needs that nobody else writes past the end: it cuts off what is beyond `size`.
+// Sets the size. No other program may write past the end: this cuts off everything beyond `size`.
 void settle(const std::string& path, int fd, std::uint64_t size) {
   if (ftruncate(fd, static_cast<off_t>(size)) != 0) fail_errno(path, "set the file's size");
   if (fsync(fd) != 0) fail_errno(path, "flush the file");
@@ -174,7 +175,7 @@ struct Prepared {
   DirectAnswer answer;
 };
 
-// Tells the rest, and that the file system has kept its word.
+// Reports what is still in the way, and checks that the file system has really allocated.
 DirectAnswer look_again(const std::string& path, int fd, std::uint64_t size) {
   DirectAnswer answer = ask_direct(fd, {core::Op::write, 0, 0, ""});
   if (answer.file.extents.is_known && answer.file.extents.hole_bytes > 0) {
@@ -235,11 +236,11 @@ std::uint64_t allocated_bytes(int fd) {
                 failure.exit_code());
 }
 
-// Holds the lease to its end. Bytes of zeros written.
+// Allocates and sets the size, under a lease to the end. Returns the bytes of zeros written.
 std::uint64_t fill_and_settle(const OpenFile& file, std::uint64_t size, bool written) {
   const int fd = file.fd.get();
   Lease lease(file.path, fd);
-  // Now that nobody else can change it.
+  // From here on no other program can change it.
   if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(file.size)) {
     throw Failure(file.path + ": another program changed its size; call it again");
   }

@@ -74,7 +74,7 @@ class ZeroWriter {
       const ssize_t count = pwrite(fd_, zeros_.get(), size, static_cast<off_t>(range.begin));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EINVAL && is_direct_) {
-        set_direct(false);  // Not at this alignment.
+        set_direct(false);  // Direct I/O needs another alignment here.
         continue;
       }
       if (count <= 0) fail_errno(path_, "write zeros to the file", count == 0 ? EIO : errno);
@@ -83,7 +83,7 @@ class ZeroWriter {
   }
 
  private:
-  // The descriptor is our own, and a second one would break the lease.
+  // Switches O_DIRECT of the only descriptor, since a second one would break the lease.
   void set_direct(bool value) {
     const int flags = fcntl(fd_, F_GETFL);
     is_direct_ = fcntl(fd_, F_SETFL, value ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && value;

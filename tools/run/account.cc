@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kReportsMax = 16;  // For people; the others are counted.
+constexpr std::size_t kReportsMax = 16;  // The most shown; the others are counted.
 constexpr std::size_t kFilesMax = 8;
-// Up to here a program has read its own parts: Python's modules come to some megabytes.
+// A program reads up to this much for itself: Python's modules are some megabytes.
 constexpr std::uint64_t kNextToNothing = 16 << 20;
 
 const char* plural(std::size_t count) { return count == 1 ? "" : "es"; }
@@ -52,7 +52,7 @@ bool any_file(const Reading& reading, bool FileSeen::*what) {
   return std::any_of(reading.files.begin(), reading.files.end(), [&](const auto& file) { return file.second.*what; });
 }
 
-// "mmap and read()": the ways to read that were seen.
+// The ways to read that were seen, as "mmap and read()".
 std::vector<std::string> ways_of(const Reading& reading) {
   std::vector<std::string> ways;
   if (any_file(reading, &FileSeen::is_mapped)) ways.emplace_back("mmap");
@@ -72,7 +72,7 @@ bool has_word(const Account& account, std::string_view part) {
                      [&](const std::string& word) { return word.find(part) != std::string::npos; });
 }
 
-// The remedies that would bring such a program to cuFile, or to Penstock without cuFile.
+// The remedies that would make such a program use cuFile, or Penstock without cuFile.
 std::vector<std::string> remedies_of(const Account& account, const Reading& reading) {
   std::vector<std::string> remedies;
   const auto add = [&](bool applies, const char* remedy) {
@@ -109,15 +109,14 @@ bool had(const Account& account, Maker maker) {
 
 bool is_in_place(const Account& account) { return !account.reports.empty() || had(account, Maker::penstock); }
 
-// One that was seen when it had its libraries.
+// A process that was seen after it had loaded its libraries.
 const ProcessSeen* loaded_process(const Account& account) {
   const auto found = std::find_if(account.processes.begin(), account.processes.end(),
                                   [](const ProcessSeen& process) { return process.has_loaded; });
   return found == account.processes.end() ? nullptr : &*found;
 }
 
-// Why Penstock's library was nowhere in place; nothing is known of that if no process was seen with its
-// libraries.
+// The reason why no process had Penstock's library; unknown if no process was seen with its libraries.
 std::string why_not_in_place(const Account& account) {
   if (!account.out_of_reach.empty()) return account.out_of_reach;
   if (had(account, Maker::other)) return "another's libcufile was there, and Penstock's not: LD_PRELOAD was dropped";
@@ -174,7 +173,7 @@ SessionSeen sums_of(const ProcessSeen& process) {
   return all;
 }
 
-// Processes that go on, and those that used Penstock and did not come to say so.
+// Names processes that still run, and those that used Penstock and wrote no report.
 std::string silent_text(const Account& account) {
   std::string text;
   for (const ProcessSeen& process : account.processes) {
@@ -211,14 +210,14 @@ struct LibrarySeen {
   Maker maker = Maker::unknown;
   std::size_t processes = 0;
 };
-// The library that wrote the report, where it is JSON.
+// The library that wrote the report, if it is JSON.
 std::string library_of(const std::string& report) {
   const Json told = Json::parse(report, nullptr, false);
   const auto library = told.is_object() ? told.find("library") : told.end();
   return library != told.end() && library->is_string() ? library->get<std::string>() : "";
 }
 
-// Libraries that were seen, and libraries that told of themselves.
+// Libraries that were seen in processes, and libraries that wrote reports.
 std::map<std::string, LibrarySeen> libraries_of(const Account& account) {
   std::map<std::string, std::set<pid_t>> processes;
   std::map<std::string, LibrarySeen> seen;
@@ -245,7 +244,7 @@ std::size_t processes_of(const Account& account) {
   return all.size();
 }
 
-// Null where it cannot be known.
+// Null if it cannot be known.
 Json in_place_json(const Account& account) {
   if (is_in_place(account)) return true;
   const bool is_known =

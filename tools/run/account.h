@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The account of `penstock run` when its program has ended: the reports of processes that used cuFile, their libraries,
-// and if none used cuFile, the ways by which they read in its place. Pure.
+// The account that `penstock run` gives when its program has ended: reports of processes that used cuFile, and their
+// libraries; and if none used cuFile, the ways in which they read instead. Pure.
 #pragma once
 
 #include <map>
@@ -14,17 +14,17 @@
 namespace penstock::tools {
 
 struct Account {
-  std::vector<std::string> words;  // The program's.
-  int exit_code = 0;               // A shell would have the same.
+  std::vector<std::string> words;  // The program and its arguments.
+  int exit_code = 0;               // The exit code that a shell would report.
   int signal_number = 0;           // The signal that ended it, or 0.
   double seconds = 0;
-  std::string library;       // Ours, which was put in front.
-  std::string out_of_reach;  // Why the program could not have it, or "".
+  std::string library;       // Penstock's library, which was put in front.
+  std::string out_of_reach;  // The reason why the program could not load it, or "".
   std::vector<ProcessSeen> processes;
-  std::map<pid_t, std::string> reports;  // By process: text, or JSON.
+  std::map<pid_t, std::string> reports;  // Text or JSON, by process.
 };
 
-// Which libcufile was mapped, and whose calls came first: lines for --which.
+// Lines for --which: which libcufile was mapped, and whose calls came first.
 std::string which_text(const Account& account);
 std::string account_text(const Account& account);
 nlohmann::ordered_json account_json(const Account& account);

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kSegment = "/memfd:penstock-stats";
 constexpr milliseconds kPauseMax{50};
-constexpr unsigned kLooksAtLoading = 64;  // A program that is statically linked never comes to a library.
+constexpr unsigned kLooksAtLoading = 64;  // A statically linked program never loads a library.
 constexpr unsigned kLookShare = 100;
 
 std::chrono::nanoseconds cpu_time() {
@@ -35,7 +35,7 @@ std::chrono::nanoseconds cpu_time() {
 
 std::string folder_of(pid_t process) { return fmt::format("/proc/{}", process); }
 
-// By its threads, since each has children of its own.
+// Looks at each thread, since each has children of its own.
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> children;
   std::error_code gone;
@@ -47,7 +47,7 @@ std::vector<pid_t> children_of(pid_t process) {
   return children;
 }
 
-// State and time of its beginning: the 3rd and the 22nd word of /proc/PID/stat, of which the 2nd may hold blanks.
+// A process's state and start time: the 3rd and the 22nd word of /proc/PID/stat, whose 2nd may contain blanks.
 struct Life {
   std::string began;
   bool is_running = false;
@@ -71,10 +71,10 @@ void look_at_io(ProcessSeen& seen) {
 
 std::string_view name_of(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
 bool is_library(std::string_view path) { return name_of(path).find(".so") != path.npos; }
-// The kernel maps the loader with the program: glibc's, or musl's.
+// True for the loader, glibc's or musl's, which the kernel maps with the program.
 bool is_loader(std::string_view path) { return name_of(path).starts_with("ld-") || name_of(path).starts_with("ld."); }
 
-// A file that was seen once is not asked for its size again.
+// Looks at a file's size only when it is first seen.
 FileSeen* file_seen(ProcessSeen& seen, const std::string& path, const std::string& link) {
   if (is_library(path)) return nullptr;
   if (const auto known = seen.files.find(path); known != seen.files.end()) return &known->second;
@@ -92,7 +92,7 @@ FileSeen* file_seen(ProcessSeen& seen, const std::string& path, const std::strin
 void look_at_mappings(ProcessSeen& seen) {
   std::error_code gone;
   const std::string program = fs::read_symlink(folder_of(seen.pid) + "/exe", gone).string();
-  if (program != seen.program) {  // It runs another, which has others.
+  if (program != seen.program) {  // It runs another program now, with other libraries.
     seen.libraries.clear();
     seen.has_loaded = false;
   }
@@ -184,7 +184,7 @@ void ProcessFamily::look_at(pid_t process) {
   look_at_descriptors(*seen);
 }
 
-// Descendants of a process that has ended are this process's children (watch()).
+// Descendants of a process that has ended became children of this process (watch()).
 void ProcessFamily::look() {
   const std::chrono::nanoseconds start = cpu_time();
   std::vector<pid_t> family = children_of(getpid());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The work of this process's children and of all that they start, seen through /proc alone: which libcufile they had,
-// if they opened a session of Penstock's, and how they read without. Nothing of theirs is touched. A process that ends
+// Watches this process's children and all processes that they start, through /proc alone: which libcufile they had, if
+// they opened a session of Penstock's, and how they read without one. It changes nothing of theirs. A process that ends
 // between two looks is not seen.
 #pragma once
 
@@ -25,7 +25,7 @@ struct FileSeen {
   bool is_direct = false;  // Opened with O_DIRECT.
 };
 
-// The bytes that a session had moved at the last look.
+// The bytes that a session had moved when it was last looked at.
 struct SessionSeen {
   std::uint64_t read_bytes = 0;
   std::uint64_t written_bytes = 0;
@@ -35,19 +35,19 @@ struct SessionSeen {
 struct ProcessSeen {
   pid_t pid = 0;
   std::string command;
-  std::string program;  // The file that it runs.
+  std::string program;  // The file of the program that it runs.
   std::vector<CuFileLibrary> libraries;
-  // Its loader has mapped some library. Preloaded libraries come first, so one that is not there by then will not come.
+  // Its loader has mapped some library. Preloaded libraries come first: one that is not mapped by then never will be.
   bool has_loaded = false;
-  std::vector<SessionSeen> sessions;      // At the last look that found any.
-  std::uint64_t read_call_bytes = 0;      // By read() and its like, from files of any kind.
-  std::uint64_t storage_bytes = 0;        // Bytes that storage was read for it, by any calls.
+  std::vector<SessionSeen> sessions;      // From the last look that found any.
+  std::uint64_t read_call_bytes = 0;      // Bytes of read() and similar calls, from files of any kind.
+  std::uint64_t storage_bytes = 0;        // Bytes that storage read for it, by any calls.
   std::map<std::string, FileSeen> files;  // By name.
   bool has_io_uring = false;
   bool has_aio = false;
   bool has_torch = false;
   bool has_kvikio = false;
-  bool is_running = false;  // At the last look.
+  bool is_running = false;  // It was running at the last look.
 };
 
 class ProcessFamily {
@@ -57,17 +57,17 @@ class ProcessFamily {
   static constexpr std::size_t kProcessesMax = 4096;
 
   void look();
-  // How long to wait for the next look: short at first, for programs that do not live long, and while a program's
-  // loader has not come to its libraries; then so that looking takes no more than a hundredth of one CPU.
+  // The time to wait before the next look. It is short at first, because some programs do not live long, and while a
+  // program's loader has not yet mapped its libraries; later, looking takes no more than a hundredth of one CPU.
   std::chrono::nanoseconds pause() const;
-  // A child has ended, and was not waited for: the kernel still says how much it read.
+  // Looks at a child that has ended and was not waited for: the kernel still knows how much it read.
   void look_at_end_of(pid_t process);
 
   std::vector<ProcessSeen> processes() const;
 
  private:
   struct Known {
-    std::string began;  // With its number, what tells a process from a later one of the same number.
+    std::string began;  // The start time, which with its number tells a process from a later one of the same number.
     ProcessSeen seen;
   };
 
@@ -75,9 +75,9 @@ class ProcessFamily {
   ProcessSeen* known(pid_t process);
 
   std::map<pid_t, Known> known_;
-  std::vector<ProcessSeen> replaced_;  // Processes whose numbers others have now.
+  std::vector<ProcessSeen> replaced_;  // Processes whose numbers have been reused.
   unsigned looks_ = 0;
-  bool is_loading_ = false;  // Some process, at the last look.
+  bool is_loading_ = false;  // Some process was loading at the last look.
   std::chrono::nanoseconds took_{};
 };
 

@@ -38,7 +38,7 @@ fs::path beside_the_tool() {
       (folder / "../lib").lexically_normal().string()));
 }
 
-// True if the file, a program for this machine, asks for the dynamic loader. Nothing if it is none, but a script.
+// True if the file, a program for this machine, asks for the dynamic loader. Nothing if it is no program but a script.
 std::optional<bool> is_dynamic(const std::string& path) {
   const core::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   Elf64_Ehdr header{};
@@ -107,7 +107,7 @@ std::string why_out_of_reach(const std::string& program) {
 }
 
 void become(const std::vector<std::string>& words) {
-  signal(SIGXFSZ, SIG_DFL);  // main() ignores it.
+  signal(SIGXFSZ, SIG_DFL);  // main() ignores this signal.
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock run: runs a program with our libcufile in front of NVIDIA's, and proves which of the two it had.
-// The program is started with our library in LD_PRELOAD: so its calls come first also where a program names NVIDIA's by
-// its path, as PyTorch's wheels do, which LD_LIBRARY_PATH does not reach. Where nothing is to be told at the end, the
-// program takes this one's place; else this one watches it from /proc, and its processes write reports into a folder of
-// this one's (PENSTOCK_REPORT).
+// penstock run: runs a program with our libcufile in front of NVIDIA's, and proves which of the two it used. The
+// program is started with our library in LD_PRELOAD, so that our calls come first even if the program names NVIDIA's
+// library by its path, as PyTorch's wheels do and LD_LIBRARY_PATH cannot change. If nothing is to be reported at the
+// end, the program replaces this process; otherwise this process watches it through /proc, and the program's processes
+// write reports into a folder made for them (PENSTOCK_REPORT).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -58,13 +58,13 @@ constexpr const char* kExamples =
     "126 where it cannot be started; 1 failed, 2 wrong usage.";
 
 struct RunSettings {
-  std::vector<std::string> words;  // The program's.
+  std::vector<std::string> words;  // The program and its arguments.
   std::string library;
   std::string report;  // "stderr", or a file's name.
   bool which = false;
 };
 
-// The folder for reports of the program's processes. It and its files go with this object.
+// The folder for reports of the program's processes. It is removed with this object.
 class ReportFolder {
  public:
   explicit ReportFolder(bool json) : suffix_(json ? ".json" : ".txt") {
@@ -108,8 +108,8 @@ class ReportFolder {
 
 constexpr const char* kReport = "PENSTOCK_REPORT";
 
-// Returns when the child has become the program, or has said why it could not: until then its mappings are this
-// process's, and tell nothing of the program.
+// Returns when the child has become the program, or has said why it could not: before that its mappings are those of
+// this process and say nothing about the program.
 pid_t start(const RunSettings& settings, const fs::path& library, const std::string& report, const sigset_t& before) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw Failure(fmt::format("a pipe could not be made: {}", std::strerror(errno)));
@@ -135,7 +135,7 @@ pid_t start(const RunSettings& settings, const fs::path& library, const std::str
   }
 }
 
-// True if the program has ended; orphans of its processes are this process's children then, and are let go of.
+// True if the program has ended. Orphans among its processes are then children of this process, which reaps them.
 bool has_ended(pid_t program, ProcessFamily& family) {
   for (;;) {
     siginfo_t facts{};
@@ -146,7 +146,7 @@ bool has_ended(pid_t program, ProcessFamily& family) {
   }
 }
 
-// Ctrl-C and Ctrl-\ go to all of the terminal's programs; a signal that is sent to this one alone is passed on.
+// Passes on a signal that was sent to this process alone; Ctrl-C and Ctrl-\ already reach all programs on the terminal.
 void pass_on(pid_t child, const siginfo_t& signal_facts) {
   const bool is_terminals = signal_facts.si_code == SI_KERNEL;
   for (const int passed : kPassedOn) {
@@ -154,7 +154,7 @@ void pass_on(pid_t child, const siginfo_t& signal_facts) {
   }
 }
 
-// How it ended, as waitpid() has it.
+// Waits for the program. Returns its status as waitpid() has it.
 int watch(pid_t child, ProcessFamily& family, const sigset_t& signals) {
   while (!has_ended(child, family)) {
     family.look();
@@ -164,7 +164,7 @@ int watch(pid_t child, ProcessFamily& family, const sigset_t& signals) {
     siginfo_t facts{};
     if (sigtimedwait(&signals, &facts, &time) > 0) pass_on(child, facts);
   }
-  family.look();  // At what goes on.
+  family.look();  // Looks at the processes that still run.
   int status = 0;
   (void)waitpid(child, &status, 0);
   return status;
@@ -176,7 +176,7 @@ Account watch_program(const RunSettings& settings, const fs::path& library, cons
   sigaddset(&signals, SIGCHLD);
   for (const int passed : kPassedOn) sigaddset(&signals, passed);
   sigprocmask(SIG_BLOCK, &signals, &before);
-  (void)prctl(PR_SET_CHILD_SUBREAPER, 1);  // So that a daemon is not lost from sight.
+  (void)prctl(PR_SET_CHILD_SUBREAPER, 1);  // Keeps daemons in sight.
   const auto began = std::chrono::steady_clock::now();
   const pid_t child = start(settings, library, report, before);
   ProcessFamily family;
@@ -193,7 +193,7 @@ Account watch_program(const RunSettings& settings, const fs::path& library, cons
 
 bool asks_for_json(const RunSettings& settings) { return settings.report.ends_with(".json"); }
 
-// A report that cannot be written where it was wanted is not lost: it goes to stderr.
+// Writes the report. If the file that was asked for cannot be written, the report goes to stderr, so it is not lost.
 void tell(const std::string& text, const RunSettings& settings) {
   if (settings.report != kStderr) {
     const core::Status status = core::publish_private_file(settings.report, text);
@@ -203,7 +203,7 @@ void tell(const std::string& text, const RunSettings& settings) {
   print_error("{}", Text(text));
 }
 
-// Before the program runs for hours. Nothing is left of what it makes.
+// Checks this before the program runs for hours. The file that it makes is removed.
 void check_writable(const RunSettings& settings) {
   if (settings.report != kStderr) const NewFile probe(settings.report, 0);
 }
@@ -221,7 +221,8 @@ int run_and_report(const RunSettings& settings, const fs::path& library, const s
   return account.exit_code;
 }
 
-// By what the library wrote itself where cuFile was used, which no look can miss; unless the user wants that elsewhere.
+// Says which library was used. If cuFile was used, the library's own report shows it, which no look can miss, unless
+// the user sends that report elsewhere.
 int run_and_say_which(const RunSettings& settings, const fs::path& library, const std::string& out_of_reach) {
   const char* const taken = core::process_environment(kReport);
   const bool is_taken = taken != nullptr && *taken != '\0';
