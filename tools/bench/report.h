@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The report of bench on a finished measurement: as text, and as JSON. `penstock-model` reads of the JSON
+// Reports a finished measurement of bench as text and as JSON. `penstock-model` reads of the JSON
 // settings.{rw,block_size,threads,depth}, result.{bytes,seconds,direct_bytes,cached_bytes} and bytes_by_path; `bench
 // --compare` reads result.rate and result.with_fsync.
 #pragma once

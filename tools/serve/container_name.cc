@@ -9,12 +9,12 @@
 namespace penstock::tools {
 namespace {
 
-constexpr std::size_t kHexUidSize = 32;  // A static pod's is a checksum, without dashes.
+constexpr std::size_t kHexUidSize = 32;  // The UID of a static pod is a checksum, without dashes.
 constexpr std::size_t kIdSize = 64;
 
 bool is_hex(std::string_view text) { return text.find_first_not_of("0123456789abcdef") == std::string_view::npos; }
 
-// "8-4-4-4-12", for which systemd's names have underscores; or 32 digits. "" for anything else.
+// Reads a UID: "8-4-4-4-12" digits, for which systemd writes underscores, or 32 digits. "" for anything else.
 std::string uid_of(std::string_view text) {
   std::string digits, uid(text);
   std::replace(uid.begin(), uid.end(), '_', '-');
@@ -29,7 +29,7 @@ std::string uid_of(std::string_view text) {
   return uid;
 }
 
-// "pod<uid>" by the driver cgroupfs, "kubepods-burstable-pod<uid>.slice" by systemd's.
+// Reads the pod's group: "pod<uid>" with the driver cgroupfs, "kubepods-burstable-pod<uid>.slice" with systemd.
 std::string pod_of(std::string_view group) {
   if (group.starts_with("pod")) return uid_of(group.substr(3));
   constexpr std::string_view kSlice = ".slice";
@@ -39,7 +39,7 @@ std::string pod_of(std::string_view group) {
   return uid_of(group.substr(pod + 4));
 }
 
-// "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope".
+// Reads the container's group: "<id>", "cri-containerd-<id>.scope", "crio-<id>.scope".
 std::string id_of(std::string_view group) {
   constexpr std::string_view kScope = ".scope";
   if (group.ends_with(kScope)) group.remove_suffix(kScope.size());
@@ -59,7 +59,7 @@ ContainerName container_of_path(std::string_view path) {
 
 }  // namespace
 
-// "0::/path", or one line for each hierarchy of version 1, some of which a container may not be in.
+// Reads "0::/path", or one line for each hierarchy of version 1; a container need not be in all of them.
 ContainerName container_of(std::string_view cgroups) {
   ContainerName best;
   while (!cgroups.empty()) {

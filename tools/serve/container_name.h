@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which pod and container a process is in, by its /proc/PID/cgroup. Pure, and takes anything.
+// Finds the pod and container of a process in its /proc/PID/cgroup. Pure, and safe for any input.
 #pragma once
 
 #include <compare>
@@ -9,14 +9,14 @@
 
 namespace penstock::tools {
 
-// Both are made of [0-9a-f-] alone.
+// Both consist of [0-9a-f-] only.
 struct ContainerName {
-  std::string pod_uid;       // "" for a process outside of pods.
-  std::string container_id;  // "" for one outside of containers.
+  std::string pod_uid;       // "" for a process outside pods.
+  std::string container_id;  // "" for a process outside containers.
   friend auto operator<=>(const ContainerName&, const ContainerName&) = default;
 };
 
-// The groups that a container makes below its own are not believed: the outermost names count.
+// The outermost names count: groups that a container makes below its own are not trusted.
 ContainerName container_of(std::string_view cgroups);
 
 }  // namespace penstock::tools

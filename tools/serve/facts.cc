@@ -15,7 +15,7 @@ const facts::PathOutlook* NodeFacts::path(const std::string& name) const {
   return found == paths.end() ? nullptr : &*found;
 }
 
-// With a name for its root, a machine is read, and never probed.
+// A machine whose root is named is read, and never probed.
 NodeFacts read_facts(const std::string& host) {
   const core::Root root = open_machine_root(host);
   const facts::Examination examined = facts::examine(facts::read_machine(root, host));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The offers of a node, as far as its /proc and /sys tell: nothing is opened, loaded or tried, and no GPU is taken.
+// The facts of a node that its /proc and /sys show: nothing is opened, loaded or tried, and no GPU is used.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace penstock::tools {
 
 struct NodeFacts {
   std::vector<facts::PathOutlook> paths;  // Best first.
-  std::size_t gpus = 0;                   // NVIDIA's, on the PCI bus.
+  std::size_t gpus = 0;                   // NVIDIA's GPUs on the PCI bus.
   core::NvidiaDriver driver;
   core::NvidiaFs nvidia_fs;
   std::optional<core::NvidiaFsCounts> nvidia_fs_counts;
@@ -23,7 +23,7 @@ struct NodeFacts {
   const facts::PathOutlook* path(const std::string& name) const;
 };
 
-// Reads the machine under `host`: "/", or the folder with its /proc and /sys. Throws a Failure if they are not there.
+// Reads the machine under `host`: "/", or a folder with its /proc and /sys. Throws a Failure if they are not there.
 NodeFacts read_facts(const std::string& host);
 
 }  // namespace penstock::tools

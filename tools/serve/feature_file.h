@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The facts that Node Feature Discovery shall make labels of, in the form of its feature files. Pure.
+// The facts that Node Feature Discovery turns into labels, in the form of its feature files. Pure.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,10 @@
 
 namespace penstock::tools {
 
-// Features that nobody renews are dropped from then on.
+// `expires` is the time from which on the features are dropped unless they are renewed.
 std::string feature_file_text(const NodeFacts& facts, std::chrono::system_clock::time_point expires);
 
-// Makes a value that Kubernetes takes: at most 63 of [A-Za-z0-9_.-], letters or digits at both ends. May return "".
+// Makes a value that Kubernetes accepts: at most 63 of [A-Za-z0-9_.-], letters or digits at both ends. May return "".
 std::string label_value(std::string_view text);
 
 }  // namespace penstock::tools

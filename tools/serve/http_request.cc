@@ -20,7 +20,7 @@ bool equal_but_for_case(std::string_view one, std::string_view two) {
                     [&](char a, char b) { return lower(a) == lower(b); });
 }
 
-// "0.5" in thousandths: 500. A number that makes no sense is as none.
+// Reads "0.5" as thousandths: 500. A wrong number counts as none.
 int thousandths(std::string_view text) {
   constexpr int kAll = 1000;
   const std::string_view whole = trim(take_until(text, '.'));
@@ -39,7 +39,7 @@ struct Preference {
   bool is_named = false;
 };
 
-// Weighs one type by a range of media types.
+// Notes how much the client prefers `type`, from one media range of its header.
 void weigh(std::string_view range, std::string_view type, Preference& preference) {
   const std::string_view name = trim(take_until(range, ';'));
   const bool is_named = equal_but_for_case(name, type);

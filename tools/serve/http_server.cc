@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kWaitForDescriptors = 100;            // Milliseconds.
-constexpr std::size_t kIgnoredBytesMax = 64 << 10;  // The most that a client may say behind its request.
+constexpr std::size_t kIgnoredBytesMax = 64 << 10;  // The most that a client may send behind its request.
 
 [[noreturn]] void refuse(const std::string& address, const std::string& why, int exit_code = kFailed) {
   throw Failure(fmt::format("--listen {}: {}", printable(address), why), exit_code);
@@ -33,7 +33,7 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// Numbers alone: names would be asked of the network before there is anything to serve.
+// Takes numeric addresses only: names would need the network before there is anything to serve.
 Addresses resolve(const std::string& address) {
   const std::size_t colon = std::min(address.rfind(':'), address.size());
   std::string host = address.substr(0, colon);
@@ -88,11 +88,11 @@ struct HttpServer::Connection {
   enum class State { reading, writing, closing, ended };
 
   core::UniqueFd fd;
-  Clock::time_point end;  // The end of our patience with it.
+  Clock::time_point end;  // The time at which it is closed, done or not.
   State state = State::reading;
-  std::string text;                         // Its request, then the head of the answer.
-  std::shared_ptr<const std::string> body;  // The body behind that. Null for a HEAD.
-  std::size_t done = 0;                     // Bytes of both, written; then bytes that are ignored.
+  std::string text;                         // The request, then the head of the answer.
+  std::shared_ptr<const std::string> body;  // The body of the answer. Null for a HEAD.
+  std::size_t done = 0;  // The bytes of head and body that were written; then bytes that are ignored.
 };
 
 HttpServer::HttpServer(const std::string& address, Answer answer, std::chrono::milliseconds patience)
@@ -114,7 +114,7 @@ std::string HttpServer::address() const {
 
 void HttpServer::serve_until_readable(int stop_fd) {
   while (true) {
-    // Nobody is asked in while there is no descriptor for them.
+    // Accepts no connection while there is no descriptor for one.
     std::vector<pollfd> polled = {{stop_fd, POLLIN, 0}, {is_short_ ? -1 : listening_.get(), POLLIN, 0}};
     for (const auto& each : connections_) {
       const bool writes = each->state == Connection::State::writing;
@@ -140,12 +140,12 @@ int HttpServer::milliseconds_to_wait() const {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, patience_.count()));
 }
 
-// Accepts as many as there are places, so that clients that are being served go on being served.
+// Accepts at most as many as there are places, so that clients that are being served are not starved.
 void HttpServer::accept_all() {
   for (std::size_t i = 0; i < kConnectionsMax; ++i) {
     core::UniqueFd fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool is_short = !fd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
-    // The kernel looks for a descriptor first: only what poll() told of is known to be somebody.
+    // The kernel looks for a descriptor first: only the first accept() after poll() is sure to mean a client.
     is_short_ = is_short && i == 0;
     if (!fd.valid() && !is_short_) return;
     if (!connections_.empty() && (is_short_ || connections_.size() == kConnectionsMax)) {
@@ -216,7 +216,7 @@ void HttpServer::write_answer(Connection& connection) {
   connection.state = Connection::State::closing;
 }
 
-// To close a connection with something unread in it may take from the client what it was told.
+// Closing a connection with unread bytes could destroy the answer before the client reads it.
 void HttpServer::ignore_the_rest(Connection& connection) {
   char block[4096];
   const ssize_t got = ::recv(connection.fd.get(), block, sizeof block, 0);

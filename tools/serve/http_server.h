@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Answers GET and HEAD from whoever connects, one request a connection, by one thread. Nobody can hold it up: a
-// connection has some seconds for all it does and a few KiB to say it in, and where all places are taken a new one gets
-// that of the one that has been there longest.
+// Answers GET and HEAD from any client, one request a connection, on one thread. No client can hold it up: a connection
+// has a few seconds and a few KiB for its request, and if all places are taken, a new connection takes the place of the
+// oldest one.
 #pragma once
 
 #include <chrono>
@@ -30,13 +30,13 @@ class HttpServer {
 
   using Answer = std::function<HttpResponse(const HttpRequest&)>;
 
-  // Listens at "127.0.0.1:9760" or "[::]:9760"; port 0 is any that is free. Throws a Failure.
+  // Listens at "127.0.0.1:9760" or "[::]:9760"; with port 0 at any free port. Throws a Failure.
   HttpServer(const std::string& address, Answer answer, std::chrono::milliseconds patience = kPatience);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  std::string address() const;  // With the port that it got.
+  std::string address() const;  // Contains the port that it got.
   void serve_until_readable(int stop_fd);
 
  private:
@@ -54,7 +54,7 @@ class HttpServer {
   const Answer answer_;
   const std::chrono::milliseconds patience_;
   std::vector<std::unique_ptr<Connection>> connections_;  // Oldest first.
-  bool is_short_ = false;                                 // Descriptors or memory are short for one more.
+  bool is_short_ = false;                                 // Descriptors or memory are too short for another connection.
 };
 
 }  // namespace penstock::tools

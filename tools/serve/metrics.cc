@@ -48,7 +48,7 @@ void add_moved(Exposition& page, const Totals& totals) {
   for (const auto& [name, container] : totals.containers()) page.add(labels_of(name), container.sessions);
 }
 
-// The whole node's alone: by container they would be too many series.
+// Counts for the whole node only: by container they would be too many series.
 void add_requests(Exposition& page, const Totals& totals) {
   const auto labels = [](const auto& key) { return Labels{{"path", key.first}, {"op", core::op_name(key.second)}}; };
   page.begin({"penstock_node_request_bytes", MetricType::histogram,
@@ -102,7 +102,7 @@ void add_facts(Exposition& page, const NodeFacts& facts) {
   page.add({{"mode", core::iommu_mode_name(facts.iommu)}}, 1);
 }
 
-// How much of the node this process sees.
+// Shows how much of the node this process can see.
 void add_looks(Exposition& page, const NodeView& node) {
   page.begin({"penstock_node_processes", kGauge,
               "Processes at the last look: read, forbidden to this process, or left out for a limit."});

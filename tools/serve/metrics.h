@@ -17,11 +17,11 @@ struct NodeView {
   const NodeFacts& facts;
   const Totals& totals;
   core::LookResult processes;
-  unsigned segments_refused = 0;  // Statistics that make no sense, are of another format, or exceed a limit.
+  unsigned segments_refused = 0;  // Statistics that are damaged, have another format, or exceed a limit.
   std::uint64_t looks = 0;
   double look_seconds = 0;
   double look_timestamp = 0;          // Seconds since 1970.
-  std::uint64_t textfile_errors = 0;  // Times that it could not be written.
+  std::uint64_t textfile_errors = 0;  // Times that the file could not be written.
   std::uint64_t feature_file_errors = 0;
 };
 

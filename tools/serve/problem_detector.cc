@@ -10,7 +10,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr std::size_t kLineMax = 80;  // node-problem-detector keeps no more, unless it is told otherwise.
+constexpr std::size_t kLineMax = 80;  // node-problem-detector keeps no more by default.
 
 std::string cut_line(const std::string& text) {
   const std::string line = printable(text);

@@ -47,7 +47,7 @@ struct ServeSettings {
   double interval = 15;
   std::string textfile;
   std::string nfd;
-  std::string problem_detector;  // A path; "" for a process that stays.
+  std::string problem_detector;  // A path; "" for a process that keeps running.
 };
 
 HttpResponse say(int status, const char* text) {
@@ -68,7 +68,8 @@ HttpResponse answer(const Watch& watch, const HttpRequest& request) {
   return say(404, "there are /metrics, /healthz and /readyz\n");
 }
 
-// Readable once the process shall end. A container's first process would not end by a signal otherwise.
+// Returns a descriptor that becomes readable when the process shall end. Without a handler, a signal would not end the
+// first process of a container.
 core::UniqueFd catch_signals() {
   sigset_t set;
   ::sigemptyset(&set);

@@ -8,10 +8,10 @@ namespace penstock::tools {
 namespace {
 
 constexpr std::size_t kNameMax = 31;
-constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 50;  // From one look to the next.
+constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 50;  // The most from one look to the next.
 constexpr std::uint64_t kOperationsMax = std::uint64_t{1} << 40;
 
-// A name of ours, of this version or another; all else shares one.
+// Keeps a name of Penstock's, of this version or another; all other names share one.
 std::string name_of(const std::string& text) {
   const bool is_name = !text.empty() && text.size() <= kNameMax &&
                        text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
@@ -23,7 +23,7 @@ void add_to(WayCount& sum, const WayCount& more) {
   sum.operations += more.operations;
 }
 
-// Calls `act` with each number of the three, in step.
+// Calls `act` with the corresponding numbers of all three.
 template <typename Act>
 void each_number(RequestCounts& sum, const RequestCounts& one, const RequestCounts& other, Act act) {
   for (std::size_t i = 0; i < sum.sizes.size(); ++i) act(sum.sizes[i], one.sizes[i], other.sizes[i]);
@@ -36,7 +36,7 @@ void add_to(RequestCounts& sum, const RequestCounts& more) {
   each_number(sum, sum, more, [](std::uint64_t& to, std::uint64_t one, std::uint64_t other) { to = one + other; });
 }
 
-// The entry that was seen longest ago, where it was not seen in this look; else the end.
+// The entry that was seen longest ago, unless it was seen in this look; else the end.
 template <typename Map>
 auto oldest_of(Map& map, std::uint64_t look) {
   auto oldest = std::min_element(map.begin(), map.end(),
@@ -88,7 +88,7 @@ Requests Totals::requests_of(const core::StatsSnapshot& snapshot) {
   return requests;
 }
 
-// Null if there is no room for it. Bytes that it had moved before we began are taken as counted.
+// Null if there is no room for it. Bytes that the session had moved before this process began are not counted.
 Totals::Session* Totals::session_for(const core::StatsSnapshot& snapshot) {
   auto found = known_.find(snapshot.id);
   if (found == known_.end()) {
@@ -124,7 +124,8 @@ Totals::Container& Totals::container_for(const ContainerName& name) {
   return found->second;
 }
 
-// Its process may write anything: less than before is nothing, and what no machine can move is not believed.
+// The process that counts may write anything: a smaller number than before adds nothing, and an impossible one is
+// ignored.
 WayCount Totals::since(const WayCount& before, const WayCount& now) {
   const WayCount more{now.bytes > before.bytes ? now.bytes - before.bytes : 0,
                       now.operations > before.operations ? now.operations - before.operations : 0};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Adds up what sessions have moved, by container and for the whole node, over many looks: sums only grow, and what a
-// session moved stays counted when its process has ended. A session that was open before the first look counts from
-// then on, so that a restart of ours makes no sum jump.
+// Adds up what sessions have moved, by container and for the whole node, over many looks. Sums only grow, and bytes
+// stay counted when their process has ended. A session that was open before the first look counts from then on, so that
+// a restart of this program does not make a sum jump.
 //
-// The numbers come from other processes, so all is bounded, whatever they say: series, memory, and how much a session
-// can have moved between two looks. Sessions without room of their own are added up as "other". Pure.
+// The numbers come from other processes, so there are limits whatever they say: on series, on memory, and on what a
+// session can have moved between two looks. Sessions without an entry of their own are added up as "other". Pure.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,9 @@ class Totals {
     std::size_t containers = 128;
     std::size_t ways = 16;  // A session's, and a container's.
     std::size_t node_ways = 128;
-    std::size_t requests = 16;                              // A session's, and the node's: each a path and a direction.
-    std::chrono::nanoseconds keep = std::chrono::hours(1);  // A container in which no session was seen meanwhile.
+    std::size_t requests = 16;  // For a session, and for the node; each is a path and a direction.
+    // Keeps a container for so long in which no session was seen.
+    std::chrono::nanoseconds keep = std::chrono::hours(1);
   };
   struct Container {
     Ways ways;
@@ -39,21 +40,23 @@ class Totals {
     std::chrono::nanoseconds seen{};
   };
 
-  // By CLOCK_REALTIME, as sessions tell when they were opened.
+  // `begin_ns` is by CLOCK_REALTIME, like the time at which a session was opened.
   explicit Totals(std::uint64_t begin_ns) : Totals(begin_ns, Limits{}) {}
   Totals(std::uint64_t begin_ns, const Limits& limits) : begin_ns_(begin_ns), limits_(limits) {}
 
-  // `now` is of any clock that only goes on.
+  // `now` is of any clock that never goes back.
   void begin_look(std::chrono::nanoseconds now);
   void add(const ContainerName& name, const core::StatsSnapshot& session);
 
   const std::map<ContainerName, Container>& containers() const { return containers_; }
   const Ways& node() const { return node_; }
-  const Requests& requests() const { return requests_; }      // The whole node's.
-  unsigned sessions() const { return open_; }                 // At the last look.
-  unsigned left_out() const { return left_out_; }             // Of these: not counted, since there were too many.
-  std::uint64_t folded() const { return folded_; }            // How often numbers were added to "other".
-  std::uint64_t disbelieved() const { return disbelieved_; }  // How often a number was beyond what a machine can move.
+  const Requests& requests() const { return requests_; }  // The requests of the whole node.
+  unsigned sessions() const { return open_; }             // At the last look.
+  // Sessions of the last look that were not counted, since there were too many.
+  unsigned left_out() const { return left_out_; }
+  std::uint64_t folded() const { return folded_; }  // Times that numbers were added to "other".
+  // Times that a number was higher than a machine can move.
+  std::uint64_t disbelieved() const { return disbelieved_; }
 
  private:
   struct Session {
@@ -75,7 +78,7 @@ class Totals {
   const Limits limits_;
   std::chrono::nanoseconds now_{};
   std::uint64_t look_ = 0;
-  std::map<std::uint64_t, Session> known_;  // By the sessions' ids.
+  std::map<std::uint64_t, Session> known_;  // By the session's id.
   std::map<ContainerName, Container> containers_;
   Ways node_;
   Requests requests_;

@@ -23,11 +23,14 @@ namespace {
 
 using std::chrono::system_clock;
 
-constexpr std::chrono::minutes kFactsInterval{1};  // To read them takes tens of milliseconds; they change rarely.
-constexpr std::chrono::minutes kExpiry{5};         // For features, and at least four looks.
-constexpr std::chrono::minutes kPatience{2};       // With a look, and at least four intervals.
+// Reading the facts takes tens of milliseconds, and they rarely change.
+constexpr std::chrono::minutes kFactsInterval{1};
+// Features expire after this time, or after four looks if that is longer.
+constexpr std::chrono::minutes kExpiry{5};
+constexpr std::chrono::minutes kPatience{2};  // The time that a look may take, or four intervals if that is longer.
 
-// For a process that looks again and again, on a node where anybody may run anything: a segment of ours is 0.8 MiB.
+// Limits for a process that looks again and again, on a node where any user may run anything. One of Penstock's
+// segments has 0.8 MiB.
 constexpr core::LookLimits kProcessLimits{.processes = 1,
                                           .descriptors = 1 << 16,
                                           .segments = 16,
@@ -54,7 +57,7 @@ void check_folder(const char* option, const std::string& folder) {
       kUsage);
 }
 
-// The groups of a process, by its folder in /proc.
+// The text of a process's cgroup file, by its folder in /proc.
 std::string cgroups_of(int folder) {
   const core::UniqueFd fd(::openat(folder, "cgroup", O_RDONLY | O_CLOEXEC));
   char text[16 << 10];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Looks at the node again and again, in a thread of its own, and keeps what the last look found as finished pages. So
-// who asks for a page never waits for a look, and who asks often costs no more looks. A look is bounded, and a file
-// that cannot be written, or a host that cannot be read any more, is told and tried again.
+// Looks at the node again and again, in a thread of its own, and keeps the result of the last look as finished pages.
+// So a client never waits for a look, and many requests cause no more looks. A look has limits. If a file cannot be
+// written, or the host can no longer be read, that is reported and tried again.
 #pragma once
 
 #include <chrono>
@@ -32,17 +32,17 @@ struct Pages {
 
 class Watch {
  public:
-  // Throws a Failure where the host cannot be read, or a folder is none.
+  // Throws a Failure if the host cannot be read, or a folder does not exist.
   explicit Watch(WatchSettings settings);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
   void start();
-  // False where a look has not ended in time: whatever it waits for then holds this object, too.
+  // False if a look has not ended in time: it still uses this object then.
   bool stop_within(std::chrono::milliseconds time);
 
   std::optional<Pages> pages() const;  // Nothing before the first look has ended.
-  bool is_looking() const;             // Looks still end.
+  bool is_looking() const;             // True if looks still end in time.
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -56,7 +56,7 @@ class Watch {
   void tell_what_is_hidden(const core::LookResult& processes);
 
   const WatchSettings settings_;
-  // The thread's.
+  // Only the thread uses this, down to mutex_.
   NodeFacts facts_;
   Clock::time_point facts_read_;
   Totals totals_;
@@ -68,7 +68,7 @@ class Watch {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Pages> pages_;  // Guarded by mutex_, like the rest.
+  std::optional<Pages> pages_;  // mutex_ guards this and all that follows.
   Clock::time_point last_end_;
   bool shall_stop_ = false;
   bool has_stopped_ = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock settings: every setting of the library with its value, who said it, and what it does.
+// penstock settings: every setting of the library with its value, where the value comes from, and what it does.
 #include "settings/settings.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ namespace {
 
 using core::Setting;
 
-// The users' names: Penstock's own by their short names, cuFile's by section and name.
+// The names for users: short names for Penstock's own settings, section and name for cuFile's.
 std::string_view public_name(Setting setting) { return setting.is_own() ? setting.name() : setting.key(); }
 
 std::string value_of(const core::Settings& settings, Setting setting) {
@@ -60,7 +60,7 @@ Json setting_json(const core::Settings& settings, Setting setting) {
           {"without_effect", or_null(row.idle)}};
 }
 
-// A paragraph each, Penstock's own first. `chosen` are told in the order in which they are given.
+// One paragraph for each of the `chosen` settings, in their order.
 Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting>& chosen) {
   Text text;
   for (const Setting setting : chosen) text += paragraph(loaded.settings, setting);
@@ -103,7 +103,7 @@ std::string codes(std::string_view words) {
   return list;
 }
 
-// The settings that are served, with their effects.
+// The settings that Penstock supports, with their effects.
 std::string served_table(bool own) {
   std::string text =
       "| setting | variable | takes | default | what it does |\n"
@@ -120,7 +120,7 @@ std::string served_table(bool own) {
   return text;
 }
 
-// Keys and variables by what keeps them from an effect.
+// Keys and variables without an effect, sorted by the reason.
 std::string idle_table() {
   std::vector<std::pair<std::string_view, std::string>> reasons;
   const auto names_of = [&](std::string_view reason) -> std::string& {
@@ -138,7 +138,7 @@ std::string idle_table() {
   return text;
 }
 
-// Tables of docs/reference/settings.md, where values are not this machine's.
+// The tables of docs/reference/settings.md, which do not show the values of this machine.
 std::string settings_markdown() {
   return "### Penstock's settings\n\n" + served_table(true) + "\n### cuFile's keys that have an effect\n\n" +
          served_table(false) + "\n### cuFile's keys and variables that have none\n\n" + idle_table();
@@ -168,7 +168,7 @@ struct SettingsSettings {
   throw Failure(fmt::format("there is no setting '{}'{}", name, proposal), kUsage);
 }
 
-// Penstock's own first.
+// Penstock's own settings come first.
 std::vector<Setting> chosen(const SettingsSettings& settings) {
   if (!settings.name.empty()) {
     const std::optional<Setting> one = facts::setting_by_any_name(settings.name);

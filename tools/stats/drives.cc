@@ -10,7 +10,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr std::uint64_t kSectorBytes = 512;  // Whatever the drive's own blocks are.
+constexpr std::uint64_t kSectorBytes = 512;  // The same whatever the drive's own block size is.
 
 std::optional<DriveCount> count_of(const std::string& line) {
   enum Field { read_sectors = 2, written_sectors = 6, busy_ms = 9, fields };
@@ -27,7 +27,7 @@ std::optional<DriveCount> count_of(const std::string& line) {
 DriveCounts read_drives(const core::Root& root) {
   DriveCounts counts;
   for (const std::string& name : root.list("/sys/block")) {
-    if (!root.exists("/sys/block/" + name + "/device")) continue;  // Made of others.
+    if (!root.exists("/sys/block/" + name + "/device")) continue;  // It is made of other devices.
     if (const auto count = count_of(root.read_line("/sys/block/" + name + "/stat"))) counts[name] = *count;
   }
   return counts;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How busy the drives are, from one look at the kernel's counters to the next: by all programs, whatever reads or
-// writes. It tells bytes that came out of the page cache from those of a drive.
+// The load of the drives between two looks at the kernel's counters, by all programs, reads and writes. It tells bytes
+// of the page cache from bytes of a drive.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace penstock::tools {
 struct DriveCount {
   std::uint64_t read_bytes = 0;
   std::uint64_t written_bytes = 0;
-  std::uint64_t busy_ms = 0;  // With requests under way.
+  std::uint64_t busy_ms = 0;  // Time with requests in flight.
 };
 using DriveCounts = std::map<std::string, DriveCount>;  // By the kernel's names, as nvme0n1.
 
-// Only of drives: not of loop devices, arrays and mappings, whose bytes are those of the drives below.
+// Reads the counters of drives only: loop devices, arrays and mappings move the bytes of the drives below them.
 DriveCounts read_drives(const core::Root& root);
 
 struct DriveRate {
   std::string name;
   double read = 0, written = 0;  // Bytes a second.
-  double busy = 0;               // Of 1.
+  double busy = 0;               // The part of the time, 0 to 1.
 };
 
 class DriveRates {
  public:
-  // Since the look before, which was `seconds` ago, the busiest first; nothing at the first one, and nothing of a drive
-  // that did nothing.
+  // The rates since the look before, `seconds` ago, the busiest first. Nothing at the first look, and nothing for a
+  // drive that was idle.
   std::vector<DriveRate> add(DriveCounts counts, double seconds);
 
  private:

@@ -34,7 +34,8 @@ using Json = nlohmann::ordered_json;
 using core::Op;
 
 constexpr unsigned kDescriptorsMax = 65536;
-constexpr std::size_t kFilesJudged = 256;  // If there are more, the others' obstacles are not looked for.
+// If there are more files, the obstacles of the others are not looked for.
+constexpr std::size_t kFilesJudged = 256;
 constexpr std::size_t kFilesShown = 16;
 
 std::string slurp(const std::string& path) {
@@ -54,13 +55,13 @@ std::optional<std::uint64_t> number_behind(const std::string& text, const char* 
   return error == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
-// The facts that all files are judged by, read once.
+// The facts by which all files are judged, read once.
 struct Here {
   core::Root root = open_machine_root("");
   core::MountTable mounts = core::MountTable::read(root);
 };
 
-// The first thing that is certain and has the CPU move bytes.
+// Finds the first certain reason for which the CPU moves the file's bytes.
 void judge(const Here& here, const std::string& descriptor, FileInUse& file) {
   const core::UniqueFd fd(open(descriptor.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return;
@@ -74,7 +75,7 @@ void judge(const Here& here, const std::string& descriptor, FileInUse& file) {
   }
 }
 
-// Files of servers are not touched: one that does not answer would hold us up for good.
+// Files on servers are not touched: a server that does not answer would block us for good.
 bool is_of_a_server(const Here& here, const std::string& fdinfo) {
   const auto id = number_behind(fdinfo, "mnt_id:", 10);
   for (const core::Mount& mount : here.mounts.mounts()) {
@@ -101,7 +102,7 @@ void add_descriptor(const Here& here, const std::string& folder, const std::stri
   if (!is_new) return;
   file.path = path;
   file.size = static_cast<std::uint64_t>(facts.st_size);
-  // To open it would end a lease that a process has on it.
+  // Opening it would break a lease that a process holds on it.
   const bool is_leased = fdinfo.find("LEASE") != std::string::npos;
   if (!is_far && !is_leased && found.size() <= kFilesJudged) judge(here, descriptor, file);
 }
@@ -133,7 +134,7 @@ void add_files(DirectShare& job) {
   job.files.resize(kFilesShown);
 }
 
-// Counts only bytes whose way the library knows; the way of userspace is the file system's own affair.
+// Counts only bytes whose way the library knows: the path userspace leaves that to the file system.
 bool is_counted(const std::string& name) {
   const int path = penstock_path_by_name(name.c_str());
   return path != PENSTOCK_PATH_NULL && path != PENSTOCK_PATH_USERSPACE;
@@ -150,7 +151,7 @@ void add_sums(DirectShare& job) {
       if (is_counted(each.path)) job.sums[static_cast<unsigned>(each.op)].direct += each.direct_bytes;
     }
   }
-  // Both are counted while they are read.
+  // Both are counted while they change.
   for (DirectSum& sum : job.sums) sum.direct = std::min(sum.direct, sum.bytes);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock stats --odirect PID: which share of a job's bytes went around the page cache, what the rest was, and what of
-// the files that it has open stands in the way of more. Only looks; the names of the files are the job's own.
+// penstock stats --odirect PID: the part of a job's bytes that went around the page cache, what became of the rest, and
+// what stands in the way of more in the files that the job has open. It only looks; file names are as the job sees
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,16 @@ namespace penstock::tools {
 struct FileInUse {
   std::string path;
   std::uint64_t size = 0;
-  unsigned direct = 0;    // Descriptors with O_DIRECT,
-  unsigned buffered = 0;  // and without.
-  std::string obstacle;   // A certain cause of CPU copies, or of the kernel's refusal, or "".
+  unsigned direct = 0;    // Descriptors with O_DIRECT.
+  unsigned buffered = 0;  // Descriptors without O_DIRECT.
+  std::string obstacle;   // A certain reason for copies by the CPU or for a refusal by the kernel, or "".
   std::string remedy;
 };
 
 // The bytes that a process's sessions moved by one operation.
 struct DirectSum {
   std::uint64_t bytes = 0;
-  std::uint64_t direct = 0;  // The part around the page cache.
+  std::uint64_t direct = 0;  // The part that went around the page cache.
 };
 
 struct DirectShare {
@@ -40,13 +41,13 @@ struct DirectShare {
   unsigned files_left_out = 0;
 };
 
-// A process without a session has no sums; all else is known of it, too. Throws a Failure as look_at() does.
+// Looks at a process. Without a session it has no sums; all else is known. Throws a Failure as look_at() does.
 DirectShare look_at_job(pid_t pid);
 
 std::string job_text(const DirectShare& job);
 nlohmann::ordered_json job_json(const DirectShare& job);
 
-// True if the flags in a line of /proc/PID/fdinfo/N have O_DIRECT. Nothing if there is no such line.
+// True if a line of /proc/PID/fdinfo/N shows O_DIRECT among the flags. Nothing if there is no such line.
 std::optional<bool> is_direct_by(const std::string& fdinfo);
 
 }  // namespace penstock::tools

@@ -23,10 +23,10 @@ constexpr const char* kNoReason = "none";  // The best path was taken.
 
 struct Share {
   std::string name;
-  double part = 0;  // Of 1.
+  double part = 0;  // 0 to 1.
 };
 
-// Shares of the bytes, by the path or the reason of their ways, the largest first.
+// The shares of the bytes, by path or by reason, the largest first.
 std::vector<Share> shares(const Ways& ways, std::size_t part_of_key) {
   std::map<std::string, double> bytes;
   double sum = 0;
@@ -58,7 +58,7 @@ std::string path_cell(const Ways& ways) {
   return all[0].part > 0.995 ? all[0].name : fmt::format("{} {:.0f} %", all[0].name, 100 * all[0].part);
 }
 
-// The one that costs most bytes.
+// The reason that affects the most bytes.
 std::string reason_cell(const Ways& ways) {
   for (const Share& one : shares_of_reasons(ways)) {
     if (one.name != kNoReason) return one.name;
@@ -70,7 +70,7 @@ std::string gpu_cell(const std::vector<unsigned>& gpus) { return fmt::format("{}
 
 std::string rate_cell(double rate) { return rate > 0 ? fmt::format("{:.3f}", rate / 1e9) : "-"; }
 
-// One block for each of the last looks, in eighths of the fastest.
+// Draws one block for each of the last looks, in eighths of the fastest rate.
 std::string spark(const std::deque<double>& history, std::size_t width) {
   constexpr const char* kBlocks[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
                                      "\u2585", "\u2586", "\u2587", "\u2588"};
@@ -83,12 +83,12 @@ std::string spark(const std::deque<double>& history, std::size_t width) {
   return line;
 }
 
-// How wide what varies is.
+// The widths of the columns that vary.
 struct Layout {
   std::size_t columns = 0;
-  std::size_t gpu = 0;  // 0: no process tells.
+  std::size_t gpu = 0;  // 0: no process reports GPUs.
   std::size_t reason = 0;
-  std::size_t spark = 0;  // 0: it does not fit.
+  std::size_t spark = 0;  // 0: there is no room for it.
 };
 
 Layout layout_of(const MachineRate& machine, std::size_t columns, bool has_blocks) {
@@ -133,7 +133,7 @@ Text process_line(const ProcessRate& one, const Layout& layout) {
                     gpu_cell(one.gpus),
                     reason_cell(ways)};
   Text line = shown(line_of(cells, layout), layout.columns);
-  // Blocks have more bytes than columns, so they stand behind all that is cut.
+  // Blocks have more bytes than columns, so they stand behind everything that may be cut.
   if (layout.spark > 0) {
     const std::size_t end = layout.columns - layout.spark - 1;
     line = Text(fmt::format("{:<{}} {}", line.string(), end, spark(one.history, layout.spark)));
@@ -174,7 +174,7 @@ std::vector<std::string> notes_of(const MachineRate& machine) {
   return notes;
 }
 
-// In so many rows.
+// A table of at most so many rows.
 std::vector<Text> table_of(const MachineRate& machine, const Layout& layout, std::size_t rows) {
   const auto& processes = machine.processes;
   if (processes.empty()) return {shown("no process that this user may look at has a session open", layout.columns)};

@@ -17,9 +17,9 @@ struct TopView {
   std::vector<DriveRate> drives;
 };
 
-// No line is wider than `columns`, and there are at most `rows` of them; the processes that find no room are counted.
-// Columns stand where they stood, whatever the numbers. `has_blocks`: the terminal shows Unicode's blocks, of which
-// lines of the last seconds are drawn.
+// No line is wider than `columns`, and there are at most `rows`; processes that find no room are counted. Columns do
+// not move when numbers change. `has_blocks`: the terminal can show Unicode's blocks, with which the last seconds are
+// drawn.
 std::vector<Text> top_page(const TopView& view, Screen::Size size, bool has_blocks);
 
 // {"schema", "seconds", "read_bytes_per_second", "written_bytes_per_second", "ways", "processes":

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How fast processes move bytes, from one look at them to the next. Sessions that open between two looks count
-// from zero, others from the first look on; bytes that a session moved after the last look that saw it are lost.
+// The rates at which processes move bytes, from one look at them to the next. A session that opens between two looks
+// counts from zero, other sessions from the first look on; bytes that a session moved after it was last seen are lost.
 // Pure.
 #pragma once
 
@@ -22,11 +22,11 @@ inline constexpr std::size_t kHistoryMost = 60;
 
 // The bytes that moved between two looks.
 struct Moved {
-  Ways ways;  // Only those that anything went.
+  Ways ways;  // Only counts that grew.
   double seconds = 0;
 
   double per_second(std::uint64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
-  double rate(core::Op op) const;  // Bytes a second, by all ways.
+  double rate(core::Op op) const;  // Bytes a second, by all paths.
   double rate() const { return rate(core::Op::read) + rate(core::Op::write); }
 };
 
@@ -35,7 +35,7 @@ struct ProcessRate {
   std::string command;
   Moved moved;
   std::vector<unsigned> gpus;  // GPUs that its bytes ever went to or from, if cuFile's statistics tell (level 3).
-  std::deque<double> history;  // Rates, the last one last, one each look.
+  std::deque<double> history;  // The rate at each look, the last one last.
   std::string refusal;
 };
 
@@ -44,12 +44,12 @@ struct MachineRate {
   std::vector<ProcessRate> processes;  // The busiest first.
   unsigned hidden = 0;
   unsigned not_looked_at = 0;
-  std::string why_hidden;  // The same as in MachineView.
+  std::string why_hidden;  // The same text as in MachineView.
 };
 
 class Rates {
  public:
-  // Returns the bytes since the look before, which was `seconds` ago; nothing at the first one.
+  // Returns the bytes since the look before, `seconds` ago; nothing at the first look.
   MachineRate add(const MachineView& machine, double seconds);
 
  private:

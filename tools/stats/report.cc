@@ -33,7 +33,7 @@ void add(std::vector<std::uint64_t>& numbers, const std::vector<std::uint64_t>& 
   for (std::size_t i = 0; i < more.size(); ++i) numbers[i] += more[i];
 }
 
-// By path and op, over all sessions.
+// Histograms by path and operation, over all sessions.
 std::vector<StatsHistogram> histograms_of(const ProcessView& process) {
   std::vector<StatsHistogram> all;
   for (const auto& session : process.sessions) {
@@ -127,7 +127,7 @@ Json libraries_json(const std::vector<CuFileLibrary>& libraries) {
   return rows;
 }
 
-// Processes that have a libcufile, and no session of ours.
+// Names processes that have a libcufile and no session of Penstock's.
 std::string others_text(const MachineView& machine) {
   if (machine.without_session.empty()) return "";
   Table table({">pid", "command", "libcufile without a session", "whose"});
@@ -164,7 +164,7 @@ Labels labels_of(const Labels& session, const StatsHistogram& histogram) {
   return with(with(session, "path", histogram.path), "op", core::op_name(histogram.op));
 }
 
-// Each histogram of each session, as one of a family that was begun.
+// Adds each histogram of each session to the family that was begun.
 template <typename Add>
 void add_histograms(Exposition& page, const std::vector<ProcessView>& processes, Add add) {
   for_each_session(processes, [&](const core::StatsSnapshot& session, const Labels& own) {

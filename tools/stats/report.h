@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Statistics as people, programs and Prometheus read them. Pure.
+// Formats statistics for people, programs and Prometheus. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,10 +12,10 @@
 
 namespace penstock::tools {
 
-// Summed up over a process's sessions.
+// The counts of all sessions of a process together.
 Ways ways_of(const ProcessView& process);
 
-// A table of them, also of rates where it is known what moved since the look before.
+// A table of the counts; also of the rates if `moved` has what moved since the look before.
 std::string ways_text(const Ways& ways, const Moved* moved = nullptr);
 
 // The output of `penstock stats PID`.

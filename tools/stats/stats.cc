@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock stats`: the bytes that running processes have moved, on which paths and for what reasons.
+// `penstock stats`: shows the bytes that running processes have moved, by which paths and for what reasons.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ constexpr const char* kExamples =
 
 constexpr double kIntervalMin = 0.01;
 constexpr double kIntervalMax = 86400;
-constexpr std::chrono::milliseconds kSleep{50};  // How long Ctrl-C may go unnoticed.
+constexpr std::chrono::milliseconds kSleep{50};  // The longest that Ctrl-C may go unnoticed.
 
 struct StatsSettings {
   std::optional<pid_t> pid;
@@ -47,7 +47,7 @@ struct StatsSettings {
 
 using Clock = std::chrono::steady_clock;
 
-// False where it was interrupted.
+// False if it was interrupted.
 bool rest_until(Clock::time_point end) {
   while (Clock::now() < end) {
     if (interrupted()) return false;
@@ -56,7 +56,7 @@ bool rest_until(Clock::time_point end) {
   return !interrupted();
 }
 
-// Until the process ends, or has no session any more, or we are interrupted, or nobody reads.
+// Prints until the process ends or has no session any more, the user interrupts, or the output is closed.
 void watch(pid_t pid, const StatsSettings& settings) {
   const auto pause = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(settings.interval));
   const bool redraw = output_is_terminal() && !settings.json;
@@ -104,7 +104,7 @@ int show_one(pid_t pid, const StatsSettings& settings) {
   try {
     show(look_at(pid), settings);
   } catch (const Failure& failure) {
-    // Programs are told whose library it has as well.
+    // The JSON also says whose library the process has.
     if (failure.exit_code() != kNotApplicable || !settings.json) throw;
     print_json(other_json({pid, command_of(pid), cufile_libraries_of(pid).value_or(std::vector<CuFileLibrary>{})}));
     return kNotApplicable;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock stats --live`: the bytes that all processes with a session move now, by path, on a screen that stays.
+// `penstock stats --live`: shows the bytes that all processes with a session move now, by path, on a screen that stays.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,8 +36,9 @@ constexpr const char* kExamples =
 
 constexpr double kIntervalMin = 0.01;
 constexpr double kIntervalMax = 86400;
-constexpr std::chrono::milliseconds kFirst{250};  // Nobody waits long for the first rates.
-constexpr int kRest = 100;                        // Times as long as a look kept the CPU: it takes a hundredth of it.
+constexpr std::chrono::milliseconds kFirst{250};  // Short, because nobody should wait long for the first rates.
+// The rest between looks lasts this many times a look's CPU time, so that looking takes a hundredth of a CPU.
+constexpr int kRest = 100;
 
 struct TopSettings {
   double interval = 1;
@@ -84,7 +85,7 @@ bool terminal_has_blocks() {
   return false;
 }
 
-// After one interval; with as many lines as it takes.
+// Prints once, after one interval, with as many lines as it takes.
 void show_once(Looker& looker, bool json) {
   looker.look();
   const Clock::time_point end = looker.last() + looker.interval();
