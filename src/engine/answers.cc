@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The engine's answers about a request that is not moved: how it would be cut, and by whom moved.
+// The engine's answers about a request that is not moved: how it would be cut, and which threads would move it.
 #include <algorithm>
 
 #include "engine/engine.h"
@@ -19,7 +19,7 @@ std::string text_of(const Choice& choice) {
 
 }  // namespace
 
-// Shaped and cut as it would be moved, and no more.
+// Shapes and cuts the request as if it were to be moved; moves and commits nothing.
 void Engine::dry_run(Flight& flight) const {
   const std::uint64_t chunk = chunk_for(flight);
   router_.shape(flight, is_small(flight) ? SubmitMode::alone : SubmitMode::many, chunk);
@@ -53,7 +53,7 @@ Choice Engine::choice_of(const Flight& flight) const {
   const Plan& plan = flight.plan();
   Choice made{.path = flight.report.path, .policy = rules_.policy};
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
-    made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first may be a head.
+    made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first chunk may be a short head.
   }
   const std::uint64_t brief = brief_chunk(flight);
   if (brief == 0 && is_small(flight)) {

@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kSmallChunkMax = 1u << 20;
 constexpr std::uint64_t kChunkMin = 64u << 10;
-constexpr unsigned kLargeDepth = 3;  // One chunk with storage, one with the device, one to change over.
-// The wait while others have all of the budget: calls give theirs back in a moment, queues perhaps never.
+constexpr unsigned kLargeDepth = 3;  // One chunk is with storage, one with the device, and one is changing over.
+// The wait while other holders have the whole budget: calls give theirs back in a moment, queues perhaps never.
 constexpr auto kPatience = 2s;
 constexpr auto kLooksApart = 1ms;
 
@@ -43,7 +43,7 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
 
   const std::uint64_t large_total = bounce_bytes - small.count * small.chunk;
   ChannelShape& large = shapes.large;
-  // More than there are workers: callers work, too.
+  // There are more channels than workers, because callers work, too.
   large = {.count = 2 * workers, .depth = kLargeDepth, .chunk = chunk_bytes};
   const auto bytes = [&] { return large.count * large.depth * large.chunk; };
   while (large.depth > 2 && bytes() > large_total) --large.depth;
@@ -81,7 +81,7 @@ ChannelPool::ChannelPool(Path& path, Device* device, const ChannelShape& shape, 
 
 ChannelPool::~ChannelPool() { budget_.remove(this); }
 
-// A free place with an open channel, or one where a channel can be opened; the thread's usual one first.
+// Finds a free place that has an open channel, or one in which a channel can be opened; the thread's usual place first.
 bool ChannelPool::claim(bool open, unsigned& place) {
   const unsigned first = thread_number();
   for (unsigned i = 0; i < places_.size(); ++i) {
@@ -161,7 +161,7 @@ Result<ChannelPool::Loan> ChannelPool::borrow_waiting() {
         std::this_thread::sleep_for(kLooksApart);
         continue;
       }
-      // Nobody is woken: whoever waits does so for a channel that is open, too.
+      // No thread is woken: one that waits will also take a channel that is already open.
       places_[place].busy.store(false);
     }
     returns_.wait(seen, std::memory_order_acquire);
@@ -170,14 +170,14 @@ Result<ChannelPool::Loan> ChannelPool::borrow_waiting() {
 
 void ChannelPool::take_back(unsigned place) {
   Place& returned = places_[place];
-  // A broken channel's memory may stay mapped, but it is not this pool's any more: a new one may be opened.
+  // A broken channel's memory may stay mapped, but it no longer belongs to this pool: a new channel may be opened.
   if (returned.channel != nullptr && returned.channel->is_broken()) close(returned);
   free(returned);
 }
 
 void ChannelPool::free(Place& place) {
   place.busy.store(false);
-  // Either we see who waits, or they, who have said so before they look, see the place.
+  // A waiting thread counts itself before it looks again. So either we see its count here, or it sees the place.
   if (waiting_.load() == 0) return;
   returns_.fetch_add(1);
   returns_.notify_one();

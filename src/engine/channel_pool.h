@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Channels of one path to one device, lent to whoever has a request: the caller's thread or a worker. Channels are
+// Channels of one path to one device, lent to the thread that has a request: the caller's or a worker. Channels are
 // opened when they are first needed, within the memory a device may have. Borrowing takes no lock; a thread tends to
-// get the channel back that it had before.
+// get the channel that it had before.
 #pragma once
 
 #include <atomic>
@@ -15,20 +15,20 @@
 
 namespace penstock::core {
 
-// Keeps channels open for later, and can do without them.
+// Holds open channels for later use, and can close the idle ones.
 class ChannelHolder {
  public:
   virtual ~ChannelHolder() = default;
   virtual void close_idle_channels() = 0;
 };
 
-// Pinned bytes that the channels of one device may take, and take. Thread-safe; outlives its holders.
+// The limit of pinned bytes for all channels of one device, and the bytes in use. Thread-safe; outlives its holders.
 class BounceBudget {
  public:
   explicit BounceBudget(std::uint64_t limit) : limit_(limit) {}
   bool reserve(std::uint64_t bytes);
-  // If there is no room, every holder but the caller closes idle channels: the ones of contexts that are gone, and of a
-  // path not used now.
+  // If there is no room, every holder but the caller closes its idle channels of contexts that are gone, and of paths
+  // that are not in use.
   bool reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* caller = nullptr);
   void add(ChannelHolder* holder);
   void remove(ChannelHolder* holder);
@@ -58,12 +58,12 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
 
 class ChannelPool final : public ChannelHolder {
  public:
-  // The placement, of pinned memory, lives as long; null: near the device.
+  // `placement` says where pinned memory lies, and must outlive the pool; null: near the device.
   ChannelPool(Path& path, Device* device, const ChannelShape& shape, BounceBudget& budget,
               const Placement* placement = nullptr);
   ~ChannelPool() override;
 
-  // A channel on loan; gives itself back.
+  // A borrowed channel, which goes back to the pool with this object.
   class Loan {
    public:
     Loan() = default;
@@ -83,10 +83,10 @@ class ChannelPool final : public ChannelHolder {
     Channel* channel_ = nullptr;
   };
 
-  // Waits while all channels are on loan. Fails only when none is open and none can be opened, for want of room within
-  // the budget after two seconds.
+  // Waits while all channels are borrowed. Fails only if no channel is open and none can be opened, because the budget
+  // has had no room for two seconds.
   Result<Loan> borrow();
-  // Empty when no channel is free, or none can be opened.
+  // Empty if no channel is free and none can be opened.
   Loan try_borrow();
   const ChannelShape& shape() const { return shape_; }
   void close_idle_channels() override;
@@ -94,7 +94,8 @@ class ChannelPool final : public ChannelHolder {
  private:
   struct alignas(64) Place {
     std::atomic<bool> busy{false};
-    std::atomic<bool> open{false};  // There is a channel. Written by who made `busy` true, as the channel itself.
+    // True if there is a channel. Only the thread that set `busy` writes this and the channel.
+    std::atomic<bool> open{false};
     std::unique_ptr<Channel> channel;
   };
 
@@ -105,7 +106,7 @@ class ChannelPool final : public ChannelHolder {
   Status open(Place& place);
   void close(Place& place);
   void take_back(unsigned place);
-  void free(Place& place);  // For whoever waits.
+  void free(Place& place);  // Wakes a waiting thread.
 
   Path& path_;
   Device* const device_;
@@ -113,7 +114,7 @@ class ChannelPool final : public ChannelHolder {
   BounceBudget& budget_;
   const Placement* const placement_;
   std::vector<Place> places_;
-  // Touched only where channels are short, so that borrowers share no cache line.
+  // Used only when channels are short, so that borrowers usually share no cache line.
   alignas(64) std::atomic<std::uint32_t> waiting_{0};
   std::atomic<std::uint32_t> returns_{0};
 };

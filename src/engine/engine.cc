@@ -10,23 +10,23 @@
 namespace penstock::core {
 namespace {
 
-// Large requests are cut into at least two chunks for everybody who works on them, but into none smaller than this:
-// every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
-// 48 in chunks of 2 MiB).
+// Large requests are cut so that every thread that works on them gets at least two chunks, but no chunk is smaller than
+// this: every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB
+// and 48 in chunks of 2 MiB).
 constexpr std::uint64_t kShareMin = 2u << 20;
-// Brief reads, which are over before chunks of that size could follow one another, are cut by the threads that there
-// are: a caller alone took 340 to 410 us to bounce 2 MiB, and takes 155 with others (one H100, 16 CPUs, 2026-11-26).
+// Brief reads are over before chunks of that size could follow one another, so they are cut by the number of threads: a
+// caller alone took 340 to 410 us to bounce 2 MiB, and takes 155 with others (one H100, 16 CPUs, 2026-11-26).
 constexpr std::uint64_t kBriefShareMin = 256u << 10;
-constexpr std::uint64_t kPartAlign = 2u << 20;   // For a request that the tuner cuts.
-constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
+constexpr std::uint64_t kPartAlign = 2u << 20;   // For a request that the tuner cuts into parts.
+constexpr std::uint64_t kChunkUnit = 64u << 10;  // A multiple of every block size that direct I/O may need.
 
-// Writers of one file queue up behind its inode's lock when the page cache takes part.
+// True if writers of one file wait for one another at its inode's lock, as they do in the page cache.
 bool is_one_writer_at_a_time(const Flight& flight) {
   return flight.request.op == Op::write && flight.plan().middle_io_mode() == IoMode::buffered &&
          !traits_of(flight.report.path).direct;
 }
 
-// Counts itself while it lives.
+// Counts one active transfer as long as it lives.
 class ActiveTransfer {
  public:
   explicit ActiveTransfer(std::atomic<unsigned>& count) : count_(count) {
@@ -67,7 +67,7 @@ Outcome Engine::move(Flight& flight) {
   const Result<Pools*> pools = pools_for(*flight.path, flight.request.device());
   if (pools.ok()) {
     Router::commit(flight);
-    // A path may ask for larger chunks than others get.
+    // A path may ask for larger chunks than usual.
     flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
     if (small && flight.request.size < 2 * kBriefShareMin) move_small(flight, (*pools)->small);
     else move_shared(flight, **pools);
@@ -82,7 +82,7 @@ Outcome Engine::move(Flight& flight) {
 std::optional<Outcome> Engine::read_cached(Flight& flight) {
   if (!router_.is_staging(flight)) return std::nullopt;
   const std::uint64_t chunk_max = chunk_for(flight);
-  router_.shape(flight, SubmitMode::alone, chunk_max);  // And no more: it may come to nothing.
+  router_.shape(flight, SubmitMode::alone, chunk_max);  // Not committed, because the read may not happen this way.
   flight.cut(chunk_max);
   const RoutedRequest& request = flight.request;
   if (flight.plan().middle_io_mode() != IoMode::buffered) return std::nullopt;
@@ -93,7 +93,8 @@ std::optional<Outcome> Engine::read_cached(Flight& flight) {
   while (moved < request.size) {
     const Result<std::size_t> some =
         io_.read_cached(*fd, request.memory.address() + moved, request.size - moved, request.file_offset + moved);
-    if (!some.ok()) return std::nullopt;  // Has to wait, or fails, which the way around tells of.
+    // The read would have to wait, or failed; move() then does it and reports a failure.
+    if (!some.ok()) return std::nullopt;
     if (*some == 0) break;
     moved += *some;
   }
@@ -110,7 +111,7 @@ void Engine::warm_up(Device& device) {
 }
 
 void Engine::count(const Report& report, Op op) {
-  // A path that is forced although it copies is counted apart from a direct one.
+  // A path that is forced although it copies is counted under its own reason, apart from direct ones.
   const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;
   counters_.add(report.path, is_forced ? report.path_reason : report.reason, op, report.bytes - report.bounced_bytes);
   if (report.direct_bytes > 0) counters_.add_direct(report.path, op, report.direct_bytes);
@@ -136,26 +137,27 @@ std::uint64_t Engine::chunk_for(const Flight& flight) const {
   return std::min({share, shapes_.large.chunk, operation_max});
 }
 
-// At most a few chunks, one after the other on the caller's thread: no submission queue, no worker, the fewest system
-// calls.
+// Moves at most a few chunks, one after the other on the caller's thread: without a submission queue or a worker, and
+// with the fewest system calls.
 void Engine::move_small(Flight& flight, ChannelPool& pool) {
   const Result<ChannelPool::Loan> loan = pool.borrow();
   if (loan.ok()) flight.run(**loan);
   else flight.fail(loan.status());
 }
 
-// The bytes that threads of a brief read take at a time; 0 if it is none. A brief read is copied by CPUs out of the
-// page cache, with threads to spare, and so short that channels of small requests do, each for a chunk at a time.
+// The bytes that each thread of a brief read takes at a time; 0 if the read is not brief. CPUs copy a brief read out of
+// the page cache, with threads to spare, and it is so short that channels of small requests suffice, each for one chunk
+// at a time.
 std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   const RoutedRequest& request = flight.request;
   if (request.op != Op::read || request.size < 2 * kBriefShareMin || !is_tuned(flight)) return 0;
-  // A quarter of the small channels is left to others.
+  // A quarter of the small channels is left to other requests.
   const std::uint64_t threads = std::min<std::uint64_t>(
       {(rules_.workers + 1) / std::max(active_transfers_.load(std::memory_order_relaxed), 1u),
        shapes_.small.count * 3 / 4, rules_.threads_max, flight.prepared.threads_max, shares_of(request.size)});
   const std::uint64_t chunk_max = shapes_.small.chunk;
   if (threads < 2 || request.size > 2 * threads * chunk_max) return 0;
-  // One thread is better off with two chunks under way.
+  // A single thread does better with two chunks in flight.
   const IoMode io_mode = flight.plan().middle_io_mode();
   const Tuner::Finding finding = tuner_.finding({request.op, io_mode, request.size});
   if (finding.settled && finding.threads == 1) return 0;
@@ -165,7 +167,7 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   return std::min(align_up(std::max(request.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
 }
 
-// With other threads, as far as it is worth them, and they are there.
+// Moves the middle with the help of other threads, if they are available and worth it.
 void Engine::move_shared(Flight& flight, Pools& pools) {
   const ActiveTransfer mover(active_transfers_);
   const std::uint64_t brief = brief_chunk(flight);
@@ -199,7 +201,7 @@ void Engine::move_at_once(Flight& flight, ChannelPool& pool) {
   }
 }
 
-// Moves it in parts while the tuner is still trying, and as one when it has found out.
+// Moves the request in parts while the tuner still tries numbers of threads, and as a whole once it has settled.
 void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) {
   const std::uint64_t size = flight.request.size;
   const Tuner::Kind kind{flight.request.op, flight.plan().middle_io_mode(), size};
@@ -208,11 +210,11 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) 
   Flight part = flight;
   for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
     Tuner::Choice choice = tuner_.choose(kind, size - moved);
-    // Parts meet at whole pages, of which none is written in two ways then.
+    // Parts meet at page boundaries, so that no page is written in two ways.
     const std::uint64_t end = align_down(part.request.file_offset + choice.bytes, kPartAlign);
     if (choice.bytes < size - moved && end > part.request.file_offset) choice.bytes = end - part.request.file_offset;
     part.request.size = choice.bytes;
-    // Threads run dry together where chunks are many.
+    // With many chunks, all threads finish at nearly the same time.
     const std::uint64_t chunk = brief > 0 ? brief : chunk_for(part);
     part.cut(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
@@ -225,10 +227,10 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) 
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
     const std::uint64_t cpu_ns = transfer.cpu_ns();
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, cpu_ns});
-    // Trials are slower than what they settle, and what comes from storage says nothing of the page cache.
+    // Trials are slower than later requests, and bytes that came from storage say nothing about the page cache.
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (flight.prepared.learns && !choice.trial && is_cached) {
-      // Brief ones take more of the CPUs than others do, and say nothing of these.
+      // Brief requests take more CPU time than others do, and say nothing about theirs.
       flight.path->hooks()->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
     }
     part.request.memory.skip(choice.bytes);

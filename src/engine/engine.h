@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Moves one request at a time for each thread that asks: a small one on the caller's thread, a large one with the help
-// of workers. Knows files and memory, and no handles, batches or streams, which its clients have (session/, frontend/).
+// Moves one request for each thread that calls: a small one on the caller's thread, a large one with the help of
+// workers. It knows files and memory; handles, batches and streams belong to its clients (session/, frontend/).
 // Thread-safe.
 //
 //   choose (router.h) -> shape, commit -> cut (flight.h) -> channels, of the caller alone or of many threads -> report
@@ -21,14 +21,14 @@
 
 namespace penstock::core {
 
-// By whom a request would be moved, and how that was chosen.
+// Says which threads would move a request, and how that was chosen.
 struct Choice {
   enum class By : std::uint8_t { size, rule, first_guess, measurement };
   PathId path = PathId::null;
   By by = By::rule;
-  unsigned threads = 1;     // At most, the caller's included.
-  unsigned depth = 1;       // Chunks that each has under way at once.
-  std::uint64_t chunk = 0;  // Bytes of the largest.
+  unsigned threads = 1;     // The most threads, counting the caller's.
+  unsigned depth = 1;       // The chunks that each thread has in flight.
+  std::uint64_t chunk = 0;  // The size of the largest chunk.
   const char* policy = "";
 };
 
@@ -38,30 +38,31 @@ class Engine {
   ~Engine();
 
   const Router& router() const { return router_; }
-  // From start to end. The path was chosen; the file's descriptors were looked at.
+  // Moves the whole request. Its path was chosen, and the file's descriptors were checked.
   Outcome move(Flight& flight);
-  // The same for a small read into its caller's staging memory, if the page cache has what it asks for. Nothing is
-  // moved or counted where that would have to wait, or go another way.
+  // Reads a small request into its caller's staging memory if the page cache has the bytes. Moves and counts nothing if
+  // it would have to wait, or go another way.
   std::optional<Outcome> read_cached(Flight& flight);
-  // Opens what the first small request with the device's memory would have to, if it goes the way that most do.
+  // Opens what the first small request with the device's memory would need, assuming that it takes the usual path.
   void warm_up(Device& device);
-  // Every request's bytes are counted, once, by whoever moved it: move() does so by itself.
+  // Counts the bytes of a request. Whoever moved it calls this once; move() does so itself.
   void count(const Report& report, Op op);
-  // By whom it would be moved, and how it would be cut, a line a chunk and the first `lines_max` of them. Nothing is.
+  // Which threads would move the request, and how it would be cut: one line for each of the first `lines_max` chunks.
+  // Nothing is moved.
   Choice choice(Flight& flight) const;
   std::string plan_text(Flight& flight, unsigned lines_max) const;
 
-  // The most that one storage operation of move() moves from now on.
+  // Limits the bytes of each storage operation that move() starts from now on.
   void limit_operations(std::uint64_t bytes);
-  // Paths let go of it. Nothing of the file's is under way.
+  // Makes all paths forget the file. None of its requests may be under way.
   void forget_file(File& file) { router_.forget_file(file); }
-  // Paths hear of memory that is registered, and let go of it.
+  // Tells the paths of memory that is registered, or no longer is.
   void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {
     router_.add_buffer(memory, base, size);
   }
   void remove_buffer(std::uint64_t base) { router_.remove_buffer(base); }
 
-  // Pinned host memory of a device's channels.
+  // The pinned host memory of a device's channels.
   BounceBudget& budget_of(const Device* device);
   void leave_budgets(ChannelHolder* holder);
   std::uint64_t bounce_bytes() const;
@@ -102,9 +103,9 @@ class Engine {
   Router router_;
   Counters counters_;
   std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal.
-  Mutex pools_mutex_;                                   // For pools_ to grow, which is read without.
+  Mutex pools_mutex_;                                   // Held while pools_ grows; reading it needs no lock.
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
-  std::atomic<unsigned> active_transfers_{0};  // Requests under way that are worth several threads.
+  std::atomic<unsigned> active_transfers_{0};  // The requests under way that are worth several threads.
   Tuner tuner_;
   Workers workers_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the configuration that the engine goes by. Values only.
+// The part of the configuration that the engine uses. Values only.
 #pragma once
 
 #include <climits>
@@ -17,18 +17,18 @@ enum class DirectIo : std::uint8_t { automatic, always, never };
 
 struct EngineRules {
   std::vector<PathId> paths;      // Best first.
-  std::optional<PathId> require;  // Any other path refuses.
+  std::optional<PathId> require;  // All other paths refuse.
   DirectIo direct_io = DirectIo::automatic;
-  bool cached_unaligned_writes = false;      // Through the page cache as a whole, not their ends alone.
-  std::uint64_t bounce_bytes = 0;            // Pinned host memory a device, at most.
-  std::uint64_t chunk_bytes = 0;             // One storage operation of a large request, at most.
-  std::uint64_t operation_max = UINT64_MAX;  // Bytes of one storage operation, whatever its request.
+  bool cached_unaligned_writes = false;      // Writes the whole request through the page cache, not only its ends.
+  std::uint64_t bounce_bytes = 0;            // The most pinned host memory for each device.
+  std::uint64_t chunk_bytes = 0;             // The most bytes of one storage operation of a large request.
+  std::uint64_t operation_max = UINT64_MAX;  // The most bytes of one storage operation of any request.
   unsigned workers = 0;                      // Threads for large requests.
-  unsigned threads_max = UINT_MAX;           // Threads on one request, its caller's included; 1 or more.
-  std::uint64_t share_min = 0;               // Bytes for each of these threads.
+  unsigned threads_max = UINT_MAX;           // The most threads for one request, counting its caller's; 1 or more.
+  std::uint64_t share_min = 0;               // The least bytes for each of these threads.
   double cpu_weight = 0.1;                   // Seconds of waiting that a CPU second is worth.
   const char* policy = "";                   // The policy's name.
-  bool looks_out = false;                    // Threads look for work, for microseconds, before they go to sleep.
+  bool looks_out = false;                    // Threads look for work for some microseconds before they sleep.
   Placement placement;                       // For threads and pinned memory.
 };
 

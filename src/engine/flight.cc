@@ -38,7 +38,7 @@ IoMode Flight::io_mode_now(const Chunk& chunk) const {
   return request.file->is_resident(chunk.io_offset, chunk.io_size) ? IoMode::buffered : IoMode::direct;
 }
 
-// All that was to move in this state has, or nothing more will.
+// Leaves a state in which everything was moved, or in which nothing more will be.
 void Flight::leave_state() {
   if (state_ == State::middle && progress_.goes_on() && turn_ < plan_->chunk_count()) {
     state_ = State::ends;
@@ -53,7 +53,7 @@ void Flight::leave_state() {
 void Flight::end_middle(const Progress& progress) {
   if (state_ == State::over) return;  // There was nothing to move.
   progress_ = progress;
-  if (state_ == State::middle) turn_ = turns_end_;  // Else there was none, and the ends are next already.
+  if (state_ == State::middle) turn_ = turns_end_;  // If there was no middle, the ends are next already.
   proceed();
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One request on its way, whoever moves it: a call, a queue, the entry of a batch, a part of a stream's, or of a large
-// request. It is routed, shaped and cut once, and knows from then on what is to be moved next, how far it came, and
-// what is told of it. Front ends make it, the router and its path fill it in, and one thread at a time moves it.
+// One request on its way, whoever moves it: a call, a queue, an entry of a batch, a part of a stream's request or of a
+// large one. It is routed, shaped and cut once. From then on it knows which chunk is next, how far it came, and what
+// its report says. Front ends make it, the router and its path fill it in, and one thread at a time moves it.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@ namespace penstock::core {
 class Flight {
  public:
   enum class State : std::uint8_t {
-    routed,  // Or not even that. Nothing of it is moved.
+    routed,  // Routed or not even that; nothing of it is moved.
     middle,  // Any number of its chunks may be under way at once.
-    ends,  // Head and tail of a direct middle. The kernel takes the middle's pages out of the cache when that has been
-           // moved, and a page dirtied next to them may be in its way: so they come after it.
-    over,  // The report is told.
+    ends,    // Head and tail of a direct middle. The kernel drops the middle's pages from the cache when it has been
+             // moved, and a dirty page next to them might prevent that: so the ends come after the middle.
+    over,    // The report is complete.
   };
 
-  // Admission, the router and its path fill these in, before it is cut.
+  // Admission, the router and the path fill these in before cut().
   RoutedRequest request;
-  bool staged = false;  // Its bytes go through memory of the caller's, which no direct path knows.
+  bool staged = false;  // Its bytes go through memory that the caller owns and no direct path knows.
   Path* path = nullptr;
   Prepared prepared;
   Report report;
 
-  // Into chunks of at most so many bytes. May be cut anew while nothing is moved.
+  // Cuts it into chunks of at most so many bytes. It may be cut again as long as nothing was moved.
   void cut(std::uint64_t chunk_max);
   const Plan& plan() const { return *plan_; }
-  // The way by which the chunk would be moved now: bytes in the page cache are taken from there.
+  // The I/O mode for the chunk at this moment: bytes that are in the page cache are taken from there.
   IoMode io_mode_now(const Chunk& chunk) const;
 
   State state() const { return state_; }
   bool is_under_way() const { return state_ == State::middle || state_ == State::ends; }
-  // True where another chunk can be begun before any that is under way has ended.
+  // True if another chunk can begin before those in flight have ended.
   bool has_next() const { return turn_ < turns_end_; }
-  // It is under way until on_completion(). Needs has_next().
+  // The next chunk. It is in flight until on_completion(). Call only if has_next().
   Task next() {
     ++in_flight_;
     return task(turn_++);
@@ -51,14 +51,14 @@ class Flight {
     --in_flight_;
     proceed();
   }
-  // All that is left, one chunk after the other on the calling thread, through an idle channel.
+  // Moves everything that is left, one chunk after the other, on the calling thread through an idle channel.
   void run(Channel& channel) {
     while (has_next()) on_completion(channel.run(next()));
   }
-  // Nothing of it is under way, and nothing more will be.
+  // Ends the request with a failure. No chunk is in flight, and none will be.
   void fail(const Status& status);
 
-  // ---- For those who move the middle by many threads, or all of it in parts
+  // ---- For callers that move the middle with many threads, or the request in parts
   Task task(std::uint64_t turn) const;
   void end_middle(const Progress& progress);
   void end(const Progress& progress);
@@ -67,7 +67,7 @@ class Flight {
   Outcome outcome() const { return {progress_.status(), report}; }
 
  private:
-  // On to what comes next, where nothing is under way.
+  // Goes to the next state if no chunk is in flight.
   void proceed() {
     if (in_flight_ == 0 && (turn_ == turns_end_ || !progress_.goes_on())) leave_state();
   }
@@ -75,8 +75,8 @@ class Flight {
 
   std::optional<Plan> plan_;
   Progress progress_;
-  std::uint64_t turn_ = 0;       // The turn of the chunk that is begun next,
-  std::uint64_t turns_end_ = 0;  // and of the first that has to wait.
+  std::uint64_t turn_ = 0;       // The turn of the next chunk.
+  std::uint64_t turns_end_ = 0;  // The first turn that has to wait.
   std::uint64_t in_flight_ = 0;
   State state_ = State::routed;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // How far a request came: the bytes of its chunks and parts, how far they reach without a gap, and the first failure.
-// Chunks may come in any order, and from several threads, each with a progress of its own that is merged into the
-// request's. Used by one thread at a time.
+// Chunks may end in any order, and on several threads; each thread has a progress of its own, which is merged into the
+// request's. One thread at a time uses it.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class Progress {
     else if (completion.bytes < completion.size) stop_at(position);
   }
 
-  // A part that was moved as a request of its own.
+  // Adds a part that was moved as a request of its own.
   void take_in(std::uint64_t begin, std::uint64_t size, const Outcome& part) {
     const std::uint64_t position = begin + part.report.bytes;
     direct_bytes_ += part.report.direct_bytes;
@@ -53,7 +53,7 @@ class Progress {
     if (other.failed_at_ != UINT64_MAX) fail_at(other.failed_at_, other.status_);
   }
 
-  // The failure nearest to the start is the one that counts: it is what a sequential request would have met.
+  // Notes a failure. The one nearest to the start counts, because a sequential request would have met it first.
   void fail_at(std::uint64_t position, const Status& status) {
     if (position < failed_at_) {
       failed_at_ = position;
@@ -62,22 +62,23 @@ class Progress {
     stop_at(position);
   }
   void stop_at(std::uint64_t position) { end_ = std::min(end_, position); }
-  // The bytes before the position were moved after all.
+  // Notes that the bytes before the position were moved after all.
   void go_on_to(std::uint64_t position) { end_ = std::min(position, wanted_end_); }
 
-  // Nothing was short and nothing failed so far.
+  // True if no chunk was short and none failed so far.
   bool goes_on() const { return end_ == wanted_end_ && failed_at_ == UINT64_MAX; }
   bool has_failed() const { return failed_at_ != UINT64_MAX; }
   std::uint64_t begin() const { return begin_; }
-  std::uint64_t end() const { return end_; }          // The first byte of the file that was not moved.
-  std::uint64_t reached() const { return reached_; }  // Behind the last byte that was moved, gaps before it or not.
+  std::uint64_t end() const { return end_; }  // The first byte of the file that was not moved.
+  // The end of the last byte that was moved, even if there are gaps before it.
+  std::uint64_t reached() const { return reached_; }
   std::uint64_t bytes() const { return end_ - begin_; }
   std::uint64_t direct_bytes() const { return std::min(direct_bytes_, bytes()); }
   std::uint64_t bounced_bytes() const { return std::min(bounced_bytes_, bytes()); }
-  // A failure behind the end of the file is none.
+  // The status; a failure behind the end of the file does not count.
   Status status() const { return failed_at_ <= end_ ? status_ : success(); }
 
-  // In the report of the request. Where all of its bytes were bounced, bounce was the path.
+  // Fills in the report of the request. If all of its bytes were bounced, bounce is its path.
   void tell(Report& report) const {
     report.bytes = bytes();
     report.direct_bytes = direct_bytes();

@@ -10,14 +10,14 @@
 namespace penstock::core {
 namespace {
 
-// A read this large from a buffered descriptor asks whether the data is in the page cache, and goes around it when
-// it is not. Below, the page cache's own read-ahead does better.
+// A read this large from a buffered descriptor checks if the data is in the page cache, and goes around the cache if it
+// is not. For smaller reads the page cache's own read-ahead does better.
 constexpr std::uint64_t kProbeBytesMin = 1u << 20;
 
-// Paths that take a caller's pinned memory as they take any host memory, or move nothing anyway.
+// Paths that use a caller's pinned memory like any host memory, or that move nothing anyway.
 bool stages_by_itself(const PathTraits& path) { return path.host_memory || path.userspace || path.pretends; }
 
-// Paths whose own bounce buffers a caller's pinned memory can stand in for, besides.
+// The same paths, and those whose own bounce buffers a caller's pinned memory can replace.
 bool can_stage(const PathTraits& path) { return path.posix || stages_by_itself(path); }
 
 }  // namespace
@@ -45,7 +45,7 @@ Status Router::choose(Flight& flight) const {
       continue;
     }
     if (rules_.require && *rules_.require != verdict.path) continue;
-    // Path and reason stay those of the whole way.
+    // The report keeps path and reason of the whole way.
     const bool by_itself = !flight.staged || stages_by_itself(traits_of(verdict.path));
     flight.path = by_itself ? path.get() : staging_path_.get();
     report.path = verdict.path;
@@ -90,9 +90,10 @@ std::span<const std::byte> Router::lend(const Flight& flight) {
   return hooks == nullptr ? std::span<const std::byte>() : hooks->lend(flight.request);
 }
 
-// A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
-// those that the read returns. So the last piece is read through the page cache, up to the file's end. Where the file
-// reached further a moment ago, there is no end to look for; if it was cut off since, the kernel fills the block.
+// A direct read of the file's last block fills the whole block, and so would write behind the bytes that the read
+// returns. Only our own memory allows that. In other memory, the last piece is read through the page cache, up to the
+// file's end. A request that lies before the end that the file had a moment ago is left as it is; if the file was cut
+// since, the kernel fills the block.
 void Router::end_with_file(RoutedRequest& request) {
   if (request.file_offset < request.file_end && request.size <= request.file_end - request.file_offset) return;
   const Result<std::uint64_t> end = request.file->size();
@@ -108,7 +109,7 @@ unsigned Router::judge_all(File& file, const PointerFacts& memory, Op op, Verdic
   for (const auto& path : paths_for(file)) verdicts[count++] = path->judge(file, memory, op);
   if (file.userspace() != nullptr) return count;
   for (const PathRow& row : kPaths) {
-    // A path that moves nothing, or serves other files, is no choice that anybody misses.
+    // Nobody misses a path that moves nothing, or that serves other files.
     if (row.traits.by_default() && !is_listed(row.id)) verdicts[count++] = refused(row.id, Reason::not_listed);
   }
   return count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which way a request goes: asks each listed path once whether it serves, takes the first that does, and has it
-// shape the request. Every refusal keeps its reason. The engine owns one.
+// Chooses the path of a request: asks each listed path once if it serves, takes the first that does, and has it shape
+// the request. Every refusal keeps its reason. The engine owns one router.
 #pragma once
 
 #include <memory>
@@ -18,20 +18,20 @@ class Router {
  public:
   Router(const EngineRules& rules, const PathEnvironment& environment);
 
-  // Sets path and report. Fails with path_refused.
+  // Sets the flight's path and report. Fails with path_refused.
   Status choose(Flight& flight) const;
-  // How a request is moved whose path was chosen, without any effect. `chunk_max`: bytes that storage is asked for at
-  // once, at most; a path may ask for more.
+  // Asks the chosen path how the request is to be moved, without any effect. `chunk_max` is the most bytes for each
+  // storage operation; a path may ask for more.
   void shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) const;
-  // It will be moved in that way, and is shaped anew where its path wants it so. Once for each request.
+  // Tells the path that the request will be moved; the path may shape it anew. Called once for each request.
   static void commit(Flight& flight);
   // PathHooks::lend() of the path that was chosen for a read.
   static std::span<const std::byte> lend(const Flight& flight);
-  // True if the request's bytes go between the file and its caller's staging memory, and no other way.
+  // True if the request's bytes go between the file and its caller's staging memory, and not further.
   bool is_staging(const Flight& flight) const { return flight.path == staging_path_.get(); }
-  // Asks every path, listed ones first and in their order. Returns how many were written.
+  // Asks every path, first the listed ones in their order. Returns the number of verdicts written.
   unsigned judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const;
-  // By which the device's memory goes where no more direct path serves, if no file says otherwise; null: by none.
+  // The path for the device's memory if no more direct one serves and the file needs no special one; null: none.
   Path* fallback_of(const Device& device) const;
   void forget_file(File& file);
   void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size);
@@ -48,7 +48,7 @@ class Router {
   const EngineRules& rules_;
   Paths paths_;                         // In the configured order.
   Paths userspace_paths_;               // For files of file systems in user space.
-  std::unique_ptr<Path> staging_path_;  // Between files and staging memory.
+  std::unique_ptr<Path> staging_path_;  // Moves bytes between files and staging memory.
 };
 
 inline const char* transfer_step(Op op) {

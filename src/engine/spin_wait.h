@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Looks a while before going to sleep: being woken takes longer than most of what is waited for here.
+// Looks for a while before the thread sleeps: waking up takes longer than most waits here.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,10 @@
 namespace penstock::core {
 
 inline constexpr std::chrono::microseconds kPatience{30};
-inline constexpr std::chrono::microseconds kLongPatience{100};  // For few threads, which take much off the others.
+// For few threads, whose looking takes little CPU from others.
+inline constexpr std::chrono::microseconds kLongPatience{100};
 
-// True as soon as `there` says so; false after about so long.
+// Returns true as soon as `there` does; false after about `patience`.
 template <typename There>
 bool spin_wait(There there, std::chrono::microseconds patience = kPatience) {
   constexpr int kLooksToAClock = 16;

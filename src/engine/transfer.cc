@@ -48,7 +48,7 @@ bool Transfer::submit_next(Channel& channel) {
   return turn.has_value();
 }
 
-// Through a channel that has one chunk in flight: the shortest way for each.
+// Moves chunks through a channel with one chunk in flight, which is the shortest way for each.
 void Transfer::run_chunks(Channel& channel, Progress& own) {
   while (const std::optional<std::uint64_t> turn = channel.has_room() ? next_turn() : std::nullopt) {
     own.take_in(channel.run(flight_.task(*turn)));
@@ -69,7 +69,7 @@ void Transfer::pipe_chunks(Channel& channel, Progress& own) {
 }
 
 void Transfer::finish() {
-  progress_mutex_.assume_held();  // Nobody else works on it any more.
+  progress_mutex_.assume_held();  // No other thread works on it any more.
   const bool is_read = flight_.request.op == Op::read;
   if (is_read && progress_.end() < progress_.reached() && !progress_.has_failed()) read_gap_again();
   flight_.end_middle(progress_);
@@ -79,9 +79,9 @@ void Transfer::finish() {
   else flight_.fail(channel.status());
 }
 
-// If a file is cut and grows again under a read, threads that read its middle just then see it end before the bytes
-// that others read behind it. Their bytes are in the user's memory already, so the rest is read once more: then they
-// count, unless the file is as short as before.
+// If a file is cut and grows again during a read, threads that read the middle at that moment see the file end before
+// bytes that other threads have read behind it. The bytes are in the user's memory already, so the gap is read once
+// more: then they count, unless the file is still short.
 void Transfer::read_gap_again() {
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) return;
@@ -96,7 +96,7 @@ void Transfer::read_gap_again() {
   progress_.go_on_to(UINT64_MAX);
 }
 
-// The turn of the chunk in which the position lies, or that begins there.
+// The turn of the chunk that contains the position, or begins there.
 std::uint64_t Transfer::turn_at(std::uint64_t position) const {
   std::uint64_t first = 0;
   for (std::uint64_t count = chunk_count_; count > 1;) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The middle of a flight, moved by many threads. Any number of them draw its chunks from one counter, each through a
-// channel of its own, until none is left or something went wrong; the thread that made it collects what came of it, and
-// moves what had to wait for the middle.
+// The middle of a flight, moved by many threads. Each thread draws chunks from one counter and moves them through a
+// channel of its own, until none is left or one fails. The thread that made the transfer then collects the progress and
+// moves the chunks that had to wait for the middle.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,19 @@ namespace penstock::core {
 
 class Transfer {
  public:
-  // The flight has been cut, and outlives this.
+  // The flight has been cut, and must outlive this.
   Transfer(Flight& flight, ChannelPool& pool)
       : flight_(flight), plan_(flight.plan()), pool_(pool), chunk_count_(plan_.middle_count()),
         progress_(flight.progress()) {}
 
-  // The owner's part: waits for a channel.
+  // The owner's work; waits for a channel.
   void work();
-  // A helper's part: false where no channel is free or nothing is left to do.
+  // A helper's work; false if no channel is free or nothing is left to do.
   bool help();
 
-  // The owner's again, once nobody else works on it: then the flight is over.
+  // Called by the owner when no other thread works on it: ends the flight.
   void finish();
-  std::uint64_t cpu_ns() const {  // The time of all threads; call it once it is over.
+  std::uint64_t cpu_ns() const {  // The CPU time of all threads; call it when the transfer has ended.
     progress_mutex_.assume_held();
     return cpu_ns_;
   }
@@ -49,10 +49,10 @@ class Transfer {
   Flight& flight_;
   const Plan& plan_;
   ChannelPool& pool_;
-  const std::uint64_t chunk_count_;  // Chunks of the middle.
+  const std::uint64_t chunk_count_;  // The chunks of the middle.
   alignas(64) std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stop_{false};
-  Mutex progress_mutex_;  // Taken once by each thread, when it is through.
+  Mutex progress_mutex_;  // Each thread takes it once, when it has finished.
   Progress progress_ GUARDED_BY(progress_mutex_);
   std::uint64_t cpu_ns_ GUARDED_BY(progress_mutex_) = 0;
 };

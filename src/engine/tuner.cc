@@ -7,18 +7,20 @@
 namespace penstock::core {
 namespace {
 
-// Moved by one choice while others are still to be tried. Each part ends with threads that wait for the last one, many
-// threads longer than few: a part must be so large that this hardly counts, as it hardly does in the whole request.
+// The bytes that are moved with one number of threads while others are still to be tried. At the end of each part
+// threads wait for the last one, and many threads wait longer than few: a part must be so large that this hardly
+// counts, as it hardly does in a whole request.
 constexpr std::uint64_t kPartMin = std::uint64_t{64} << 20;
 constexpr std::uint64_t kPartMax = std::uint64_t{128} << 20;
-constexpr std::uint32_t kTriesEach = 2;   // The better one counts, since what disturbs one makes it slower.
-constexpr double kMargin = 0.95;          // Another number of threads must cost less than this part of the present one.
-constexpr double kShift = 1.5;            // Rates that have changed by this factor say that something else has,
-constexpr std::uint32_t kShiftParts = 3;  // if so many parts in a row do.
-constexpr std::uint32_t kLookAgain = 4096;  // Parts, after which it tries again in any case.
+constexpr std::uint32_t kTriesEach = 2;  // The better try counts, because a disturbance can only make it slower.
+// Another number of threads must cost less than this part of the present one's cost.
+constexpr double kMargin = 0.95;
+constexpr double kShift = 1.5;              // A rate that changed by this factor shows that costs have shifted,
+constexpr std::uint32_t kShiftParts = 3;    // if so many parts in a row show it.
+constexpr std::uint32_t kLookAgain = 4096;  // It tries again after this many parts in any case.
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// Up to the last class of sizes, requests of one class have parts of one size.
+// The size of parts. All requests of one size class have parts of one size, except in the last class.
 constexpr std::uint64_t part_of(std::uint64_t size) { return std::clamp(std::bit_floor(size) / 8, kPartMin, kPartMax); }
 
 }  // namespace
@@ -34,7 +36,7 @@ unsigned Tuner::step_of(unsigned threads) const {
   return static_cast<unsigned>(std::bit_width(threads_max_) - std::bit_width(threads));
 }
 
-// The one in use first, then fewer threads, then more; kSteps where all have been tried.
+// The next number of threads to try: first the one in use, then fewer, then more; kSteps if all have been tried.
 unsigned Tuner::next_trial(const Spot& spot) const {
   const unsigned best = spot.best.load(kRelaxed);
   for (const unsigned step : {best, best + 1, best - 1}) {
@@ -47,7 +49,7 @@ Tuner::Choice Tuner::choose(const Kind& kind, std::uint64_t bytes) {
   const Spot& spot = spots_[index_of(kind)];
   const unsigned step = spot.settled.load(kRelaxed) ? kSteps : next_trial(spot);
   if (step == kSteps) return {threads_at(spot.best.load(kRelaxed)), bytes, false};
-  // The rest is another part only where it is worth being one.
+  // The rest becomes another part only if it is large enough.
   const std::uint64_t part = part_of(kind.size);
   return {threads_at(step), bytes < 2 * part ? bytes : part, true};
 }
@@ -60,12 +62,12 @@ void Tuner::learn(const Kind& kind, const Choice& choice, const Cost& cost) {
   const double each = static_cast<double>(cost.bytes) / std::max(milliseconds, 1e-6);
   const auto rate = static_cast<std::uint32_t>(std::clamp(each, 1.0, 4e9));
   const bool settled = spot.settled.load(kRelaxed);
-  // Parts that others began before it was settled, or was not any more, tell nothing now.
+  // Parts that began before the tuner settled, or before it started again, say nothing any more.
   if (choice.trial && !settled) learn_trial(spot, step_of(choice.threads), rate);
   if (!choice.trial && settled) watch(spot, rate);
 }
 
-// Once all are tried: goes on from the better neighbour, if there is one; else this is it.
+// Notes a trial. Once all are tried, goes on from the better neighbour if there is one; otherwise it has settled.
 void Tuner::learn_trial(Spot& spot, unsigned step, std::uint32_t rate) const {
   if (rate > spot.rates[step].load(kRelaxed)) spot.rates[step].store(rate, kRelaxed);
   spot.tries[step].fetch_add(1, kRelaxed);
@@ -91,7 +93,7 @@ unsigned Tuner::better_than(const Spot& spot, unsigned step) const {
   return better;
 }
 
-// Whole requests go faster than the parts that settled it, so they are compared with one another.
+// Whole requests are faster than the parts by which the tuner settled, so they are compared only with one another.
 void Tuner::watch(Spot& spot, std::uint32_t rate) {
   const std::uint32_t since = spot.since.fetch_add(1, kRelaxed) + 1;
   const double usual = spot.usual.load(kRelaxed);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How many threads a large request gets, found out by trying: for each direction, way and size of request, the number
-// that costs least, in time and, by the policy's weight, in CPU. Starts with all workers, tries half as many and
-// twice as many, and stays where neither is better by a margin; looks again when costs have shifted, or after a long
-// while. While it tries, a request is moved in parts, so that a few hundred megabytes settle it. Thread-safe; takes
-// no lock.
+// Finds out how many threads a large request should get. For each direction, I/O mode and size class it looks for the
+// number that costs least, in time and, weighted by the policy, in CPU time. It starts with all workers, tries half and
+// twice as many, and stays if neither is better by a margin; it tries again when costs have shifted, or after a long
+// while. While it tries, it moves a request in parts, so that a few hundred megabytes suffice. Thread-safe; takes no
+// lock.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,20 @@ namespace penstock::core {
 struct Cost {
   std::uint64_t bytes = 0;
   std::uint64_t wall_ns = 0;
-  std::uint64_t cpu_ns = 0;  // All threads' that worked on it.
+  std::uint64_t cpu_ns = 0;  // The CPU time of all threads that worked on it.
 };
 
 class Tuner {
  public:
-  // The kind of a request, or of a part of it: like ones cost alike.
+  // The kind of a request, or of a part of it. Requests of one kind should cost alike.
   struct Kind {
     Op op = Op::read;
     IoMode io_mode = IoMode::buffered;
-    std::uint64_t size = 0;  // The whole request's.
+    std::uint64_t size = 0;  // The size of the whole request.
   };
   struct Choice {
     unsigned threads = 1;
-    std::uint64_t bytes = 0;  // To be moved so; the rest is another choice.
+    std::uint64_t bytes = 0;  // The bytes to move with these threads; the rest needs another choice.
     bool trial = false;
   };
 
@@ -41,7 +41,7 @@ class Tuner {
 
   Choice choose(const Kind& kind, std::uint64_t bytes);
   void learn(const Kind& kind, const Choice& choice, const Cost& cost);
-  // The number of threads in use now, and whether trials have settled it.
+  // The number of threads in use, and if trials have settled it.
   struct Finding {
     unsigned threads = 0;
     bool settled = false;
@@ -52,13 +52,13 @@ class Tuner {
   static constexpr unsigned kSteps = 9;  // All threads, half of them, a quarter ...
 
   struct Spot {
-    // Bytes that a millisecond of cost moved, by step, the most seen in trials; and how often each was tried.
+    // The most bytes moved for a millisecond of cost in any trial, by step; and how often each step was tried.
     std::array<std::atomic<std::uint32_t>, kSteps> rates{};
     std::array<std::atomic<std::uint32_t>, kSteps> tries{};
     std::atomic<std::uint32_t> best{0};  // The step in use.
     std::atomic<bool> settled{false};
-    std::atomic<std::uint32_t> usual{0};  // The rate of the first part after that; 0 before it.
-    std::atomic<std::uint32_t> odd{0};    // Parts in a row that are far from it.
+    std::atomic<std::uint32_t> usual{0};  // The rate of the first part after it settled; 0 before that.
+    std::atomic<std::uint32_t> odd{0};    // The parts in a row whose rate differs much from the usual one.
     std::atomic<std::uint32_t> since{0};  // Parts since it was settled.
   };
 

@@ -16,7 +16,7 @@ Workers::~Workers() {
   for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
 }
 
-// A thread that cannot be had is done without.
+// Starts as many threads as it can get.
 void Workers::start() {
   if (started_.load(std::memory_order_acquire)) return;
   const MutexLock lock(start_mutex_);
@@ -50,11 +50,11 @@ Workers::JobSlot* Workers::offer(Transfer& transfer, unsigned helpers, const Dev
   return nullptr;
 }
 
-// A visitor counts itself in before it looks at the transfer. So once the transfer is taken away, whoever is not
-// counted can only find nothing; all four operations are sequentially consistent for that.
+// A helper counts itself before it looks at the transfer. So once the transfer is taken away, a helper that was not
+// counted finds none; all four operations are sequentially consistent for that.
 void Workers::withdraw(JobSlot& job_slot) {
   job_slot.transfer.store(nullptr);
-  // They are nearly through, as this thread is.
+  // The helpers have nearly finished, as this thread has.
   if (spins_) (void)spin_wait([&] { return job_slot.active_helpers.load() == 0; }, kLongPatience);
   for (std::uint32_t active_helpers = job_slot.active_helpers.load(); active_helpers != 0;
        active_helpers = job_slot.active_helpers.load()) {
@@ -67,7 +67,7 @@ bool Workers::accept(JobSlot& job_slot, ThreadPlace& place) {
   if (job_slot.transfer.load(std::memory_order_relaxed) == nullptr) return false;
   job_slot.active_helpers.fetch_add(1);
   Transfer* transfer = job_slot.transfer.load();
-  // Also a thread that was not called for this one may come by, but no more help than were invited.
+  // A thread that was not called for this transfer may come by, but no more threads help than were invited.
   const bool seated = transfer != nullptr && job_slot.open_places.fetch_sub(1) > 0;
   if (seated && job_slot.device != nullptr) place.stay_near(job_slot.device->facts().pci_address);
   else if (seated && placement_.is_fixed()) place.stay_near("");
@@ -85,7 +85,7 @@ void Workers::loop() {
     for (JobSlot& job_slot : job_slots_) worked |= accept(job_slot, place);
     if (worked) looks = spins_;
     if (worked || stopping_.load()) continue;
-    // Once for each time it was of use: nobody looks out for what others are soon enough for.
+    // Spins once after each time that it was of use: a thread does not spin if others are quick enough.
     const bool is_called = std::exchange(looks, false) && spin_wait([&] { return calls_.load() != seen; });
     if (!is_called) calls_.wait(seen);
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Threads that help with large requests. They start with the first such request and hold nothing but an job_slot:
-// the thread that made the request always works on it itself, so it ends also when no worker ever comes.
+// Threads that help with large requests. They start with the first such request and hold nothing but a job slot: the
+// thread that made the request always works on it, too, so the request ends even if no worker comes.
 //
 // One set of workers serves all devices of the process. A worker moves to the CPUs near the device that it helps with
-// (device/locality.h) when that is another one than before: with one GPU in the process, once. Where the user named
-// CPUs or a node (device/placement.h), it moves there once, for host memory as well.
+// (device/locality.h) if it was near another one: only once if the process uses one GPU. If the user named CPUs or a
+// node (device/placement.h), it moves there once, for host memory as well.
 #pragma once
 
 #include <pthread.h>
@@ -22,24 +22,25 @@ namespace penstock::core {
 
 class Workers {
  public:
-  // The placement lives as long.
+  // `placement` must outlive this.
   Workers(unsigned count, const Placement& placement, bool looks_out)
       : count_(count), placement_(placement), spins_(looks_out) {}
   ~Workers();
 
-  // Returns when the transfer is over and nobody looks at it any more. `device` is whose memory it moves; null for
-  // host memory.
+  // Returns when the transfer has ended and no worker looks at it any more. `device` is the owner of its memory; null
+  // for host memory.
   void run(Transfer& transfer, unsigned helpers, const Device* device = nullptr);
 
  private:
-  static constexpr unsigned kJobSlots = 64;  // Large requests at once that get help; more go on without.
+  // The most large requests that get help at the same time; others do without.
+  static constexpr unsigned kJobSlots = 64;
 
   struct alignas(64) JobSlot {
     std::atomic<bool> claimed{false};
     std::atomic<Transfer*> transfer{nullptr};
     std::atomic<std::uint32_t> active_helpers{0};
-    std::atomic<int> open_places{0};  // For active_helpers that help, and not only look.
-    const Device* device = nullptr;   // From run(); written while no thread is invited.
+    std::atomic<int> open_places{0};  // Limits how many of active_helpers help; the others only look.
+    const Device* device = nullptr;   // The device of run(); written while no thread is invited.
   };
 
   void start();
@@ -50,7 +51,7 @@ class Workers {
 
   const unsigned count_;
   const Placement& placement_;
-  const bool spins_;  // For more work before they sleep.
+  const bool spins_;  // Workers spin for more work before they sleep.
   std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
   Mutex start_mutex_;
