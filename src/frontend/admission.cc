@@ -11,7 +11,7 @@ Status admit(Session& session, const RawRequest& request, File* file, Flight& fl
   flight.staged = request.staging != nullptr;
   if (const Status status = session.engine().router().choose(flight); !status.ok()) return status;
   if (!flight.staged) return success();
-  // It may have gone since the stream was told of it.
+  // The pointer may have become invalid since the stream was given it.
   if (!flight.request.facts.needs_device()) return failure(Code::bad_pointer, transfer_step(request.op));
   flight.request.facts = {};
   flight.request.memory = request.staging;

@@ -15,7 +15,7 @@
 namespace penstock::core {
 namespace {
 
-// With less time than this nobody helps: a share of small reads may take as long.
+// A caller with less time than this does not help: a share of small reads may take as long.
 constexpr auto kTimeToHelp = std::chrono::milliseconds(1);
 
 bool has_time(const Batch::Deadline& deadline) {
@@ -44,13 +44,13 @@ Status Batch::submit(std::span<const BatchEntry> entries) {
   return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
 }
 
-// Room is taken under one lock, so that of two threads' submissions neither gets half of it.
+// Takes room for all entries under one lock, so that two threads' submissions cannot each get half of it.
 Status Batch::submit(unsigned count, Maker make, const void* source) {
   const MutexLock lock(mutex_);
   if (count > free_.size()) return full_.status(slots_.size());
   if (count == 0) return success();
   jobs_.clear();
-  // One for every entry that is under way at most, so there is one.
+  // There are as many submissions as entries that can be under way, so one is free.
   BatchEvent::Submission* const submission = free_submissions_.back();
   free_submissions_.pop_back();
   *submission = {.unfinished = count};
@@ -70,15 +70,15 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
 void Batch::begin_locked() {
   const std::span<Job* const> rest = begins_here_locked() ? begin_here_locked() : jobs_;
   const Status status = rest.empty() ? success() : executor_.submit(rest);
-  // There is no thread to carry them out: they end with that status.
+  // No thread can carry these out, so they end with that status.
   for (Job* job : rest) {
     if (!status.ok()) complete_locked(static_cast<Slot&>(*job), {status, {}});
   }
 }
 
-// Small reads that the device fetches by itself need no thread of the executor's: waking one takes longer than a few of
-// them, and what two threads do to one request they do with each other's caches (128 reads of 4 KiB at once: 1.82
-// million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
+// Small reads that the device fetches by itself need none of the executor's threads: waking a thread takes longer than
+// a few of them, and two threads that work on one request slow each other down through their caches (128 reads of 4 KiB
+// at once: 1.82 million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
 bool Batch::begins_here_locked() {
   const auto is_for_here = [](const Job* job) {
     return SubmissionContext::is_small_read(*job) && job->deadline == kNoDeadline;
@@ -87,7 +87,8 @@ bool Batch::begins_here_locked() {
          std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_context_locked();
 }
 
-// Returns the jobs that it could not begin. Opens nothing: callers that wait for events may wait for the device, too.
+// Begins jobs on this thread and returns those that it could not begin. Opens no channel: callers that wait for events
+// must not wait for the device.
 std::span<Job* const> Batch::begin_here_locked() {
   in_use_ = true;
   begun_.swap(jobs_);
@@ -99,7 +100,7 @@ std::span<Job* const> Batch::begin_here_locked() {
     count = executor_.begin_reads(context, jobs, false);
   }
   keep_context_locked();
-  // Canceled jobs do not begin.
+  // A job that was canceled meanwhile does not begin.
   const std::span<Job*> rest = jobs.subspan(count);
   const auto stays = [](const Job* job) { return !static_cast<const Slot*>(job)->dropped; };
   const auto canceled = std::partition(rest.begin(), rest.end(), stays);
@@ -107,14 +108,14 @@ std::span<Job* const> Batch::begin_here_locked() {
   return rest.first(static_cast<std::size_t>(canceled - rest.begin()));
 }
 
-// False where the batch has none and can have none.
+// False if the batch has no submission context and can get none.
 bool Batch::borrow_context_locked() {
   if (context_ == nullptr) context_ = executor_.lend(*this, usual_);
   if (context_ != nullptr) usual_ = context_;
   return context_ != nullptr;
 }
 
-// True if a caller waits that would not look after a submission context.
+// True if a caller waits in a way in which it would not work on the submission context.
 bool Batch::is_watched_locked() const {
   return awaited_ != SIZE_MAX || dropped_ > 0 || memory_waits_ > 0 || event_fd_.valid();
 }
@@ -135,9 +136,9 @@ void Batch::return_context() {
   let_context_go_locked();
 }
 
-// Says why the entry cannot be carried out.
+// Fills a slot from the entry. Fails if the entry cannot be carried out.
 Status Batch::fill_locked(Slot& slot, const BatchEntry& entry) {
-  slot.event.entry = entry;  // The outcome comes when it is over.
+  slot.event.entry = entry;  // The outcome comes when the entry has ended.
   slot.event.ended.reset();
   BatchEntry& kept = slot.event.entry;
   kept.pieces = {};
@@ -181,7 +182,7 @@ void Batch::drop_locked(Slot& slot) {
   free_.push_back(&slot);
 }
 
-// For those who look without the lock.
+// Publishes the number of events for threads that look without the lock.
 void Batch::show_done_locked() {
   done_count_.store(done_.size(), std::memory_order_release);
   if (!event_fd_.valid() || is_readable_ == !done_.empty()) return;
@@ -201,7 +202,7 @@ Result<int> Batch::event_fd() {
   return event_fd_.get();
 }
 
-// With the lock held: whoever waits may be the destructor.
+// Called with the lock held, because the thread that waits may be in the destructor.
 void Batch::notify_locked() {
   show_done_locked();
   if (done_.size() >= awaited_ || memory_waits_ > 0) notify_all_locked();
@@ -222,13 +223,13 @@ std::size_t Batch::wanted_locked(std::size_t room, unsigned least) const {
   return std::min({std::size_t{least}, room, outstanding_locked()});
 }
 
-// A caller that has to wait anyway does some of the work, as long as there is any that no thread has begun; then it
-// looks a little, for the rest may be nearly done.
+// Lets a caller that has to wait anyway do work that no thread has begun; then the caller looks for a moment, because
+// the rest may be nearly done.
 void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadline) {
   const std::size_t wanted = wanted_locked(room, least);
   const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
   const auto may_go_on = [&] { return !enough() && has_time(deadline); };
-  // The executor may be gone: then all is done.
+  // The executor may be gone; everything is done then.
   if (context_ == nullptr && !may_go_on()) return;
   const bool looks = executor_.can_look_out();
   if (!in_use_ && (context_ != nullptr || (may_go_on() && executor_.has_line() && borrow_context_locked()))) {
@@ -259,7 +260,7 @@ unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline dead
 }
 
 unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
-  // A caller that only looks, again and again, does not keep threads from the lock that have results.
+  // A caller that polls again and again must not keep threads with results from the lock.
   if (least == 0 && done_count_.load(std::memory_order_acquire) == 0 && context_ == nullptr) return 0;
   const MutexLock lock(mutex_);
   help_locked(room, least, deadline);
@@ -276,7 +277,7 @@ unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   }
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
   show_done_locked();
-  // Others may wait for more than there is now.
+  // Other callers may wait for more events than are left now.
   if (awaited_ != SIZE_MAX && count > 0) notify_all_locked();
   return static_cast<unsigned>(count);
 }
@@ -294,14 +295,14 @@ unsigned Batch::cancel(const void* cookie) {
   return count;
 }
 
-// A striped object's members take parts of the memory, which are not looked at one by one.
+// The members of a striped object use parts of the memory; they are not checked one by one.
 bool Batch::Slot::uses(const MemoryPiece& memory) const {
   if (striped != nullptr) return true;
   if (vectored != nullptr) {
     const auto is_in = [&](const MemoryPiece& piece) { return have_common_bytes(piece, memory); };
     return std::any_of(pieces.begin(), pieces.end(), is_in);
   }
-  // A base without a sane offset has no memory: such a request fails before it looks at any.
+  // If base and offset make no sense there is no memory: such a request fails before it uses any.
   const auto begin = reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uint64_t>(request.buffer_offset);
   return have_common_bytes({reinterpret_cast<void*>(begin), request.size}, memory);
 }
@@ -316,7 +317,7 @@ void Batch::wait_for(const MemoryPiece& memory) {
   --memory_waits_;
 }
 
-// Whoever waits for events learns that there are fewer to come.
+// Cancels entries, and wakes callers that wait for events, because fewer will come.
 void Batch::cancel() {
   const MutexLock lock(mutex_);
   for (Slot& slot : slots_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A batch: room for a number of requests that are submitted, together or one by one, carried out in any order by the
-// executor, and asked about until each was reported once. Behind cuFile's batches and Penstock's queues. Thread-safe.
+// A batch: room for a number of requests. They are submitted, together or one by one, carried out by the executor in
+// any order, and each is reported once. cuFile's batches and Penstock's queues are made of it. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -23,30 +23,31 @@ namespace penstock::core {
 
 struct BatchEntry {
   RawRequest request;
-  // Where not empty, the request is a vectored one (vectored.h), which has room for itself as any other, is one event,
-  // and has begun with the first of its pieces. Looked at only while it is submitted, which asks for memory to copy
-  // them: in the event they are gone, and the request's size is the sum of theirs.
+  // If not empty, the request is a vectored one (vectored.h): it takes the room of one request, is one event, and has
+  // begun when the first of its pieces has. submit() copies the pieces, for which it allocates memory; in the event
+  // they are empty, and the request's size is their sum.
   std::span<const MemoryPiece> pieces;
-  // Where not null, the request is on this object, and its file does not count. Looked at as the pieces are.
+  // If not null, the request is on this object, and its `file` is ignored. Only submit() looks at it.
   const Striped* striped = nullptr;
   void* cookie = nullptr;
-  Status refused;           // If not ok, the entry is not carried out, and reported as failed with this.
-  std::uint64_t began = 0;  // The caller's clock; comes back in the event.
-  // Where it has not begun by then, it ends with timed_out, and is reported at about that time. Once begun it goes on.
+  Status refused;           // If not ok, the entry is not carried out and is reported as failed with this status.
+  std::uint64_t began = 0;  // A time by the caller's clock, which comes back in the event.
+  // If the entry has not begun by this time, it ends with timed_out, reported at about that time. If it has begun, it
+  // goes on.
   TimePoint deadline = kNoDeadline;
 };
 
 struct BatchEvent {
-  // All that one call of submit() brought.
+  // All entries of one call of submit().
   struct Submission {
-    unsigned unfinished = 0;      // Entries.
+    unsigned unfinished = 0;      // Entries that have not ended.
     std::uint64_t bytes[2] = {};  // By Op.
-    bool ok = true;               // None failed.
+    bool ok = true;               // No entry failed.
   };
 
   BatchEntry entry;
   Outcome outcome;
-  std::optional<Submission> ended;  // Set in the event with which the last of its entries came to an end.
+  std::optional<Submission> ended;  // Set in the event of the entry that ended last in its submission.
 };
 
 class Batch final : private SubmissionContextHolder {
@@ -54,29 +55,30 @@ class Batch final : private SubmissionContextHolder {
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
   Batch(Executor& executor, unsigned capacity);
-  // Cancels what has not begun, and waits for the rest.
+  // Cancels entries that have not begun, and waits for the others.
   ~Batch() override;
 
   unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
-  // One entry of a submission, from what its caller has in a form of its own.
+  // Makes the entry `index` of a submission from the caller's own form.
   using Maker = BatchEntry (*)(const void* source, unsigned index);
-  // All of them, or none: then Code::limit where there is no room, which reaping makes.
+  // Submits all entries or none. Fails with Code::limit if there is no room; reaping makes room.
   Status submit(unsigned count, Maker make, const void* source);
   Status submit(std::span<const BatchEntry> entries);
-  // Returns how many events it wrote, in the order in which they came about. Waits for `least` of them, or as many as
-  // are outstanding, until the deadline.
+  // Writes events in the order in which they came, and returns their number. Waits until the deadline for `least`
+  // events, or for as many as are outstanding if that is fewer.
   unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
-  // The same, handing each to take(taker, event), which may not turn to the batch. For callers with little stack.
+  // Hands each event to take(taker, event), which must not call the batch. For callers with little stack.
   using Taker = void (*)(void* taker, const BatchEvent& event);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
-  // A descriptor for poll(2) and epoll(7), made by the first call and closed with the batch: readable exactly while
-  // there is something to reap. Nobody else reads or writes it.
+  // A descriptor for poll(2) and epoll(7), made by the first call and closed with the batch: it is readable exactly
+  // while there is an event to reap. Only the batch reads and writes it.
   Result<int> event_fd();
-  // Entries with this cookie that have not begun end with `canceled` and are reported like others; returns how many.
+  // Ends entries with this cookie that have not begun with `canceled`; they are reported like others. Returns their
+  // number.
   unsigned cancel(const void* cookie);
-  // Returns when no entry that was submitted before uses the memory. Entries end as if nobody had waited.
+  // Returns when no entry submitted earlier uses the memory. The entries are reported as usual.
   void wait_for(const MemoryPiece& memory);
-  // Entries that have not begun never will; waits for the others. No earlier entry is reported any more.
+  // Drops entries that have not begun, and waits for the others. No entry submitted earlier is reported any more.
   void cancel();
 
  private:
@@ -91,8 +93,8 @@ class Batch final : private SubmissionContextHolder {
 
     Batch* batch = nullptr;
     bool in_flight = false;
-    bool dropped = false;      // In flight, and not to be reported.
-    std::uint64_t number = 0;  // In the order of submission.
+    bool dropped = false;      // It is under way and will not be reported.
+    std::uint64_t number = 0;  // Counts up in the order of submission.
     BatchEvent::Submission* submission = nullptr;
     BatchEvent event;
     std::unique_ptr<VectoredJob> vectored;
@@ -121,26 +123,26 @@ class Batch final : private SubmissionContextHolder {
   Executor& executor_;
   Mutex mutex_;
   ConditionVariable completions_;
-  std::vector<Slot> slots_;  // Each guarded by the mutex, too.
+  std::vector<Slot> slots_;  // The mutex guards each slot as well.
   std::vector<Slot*> free_ GUARDED_BY(mutex_);
   FullQueue full_ GUARDED_BY(mutex_);
   std::vector<Slot*> done_ GUARDED_BY(mutex_);  // Not reported yet, oldest first.
-  std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // One submission's, while it lasts.
-  // Callers begin small reads with it, and look after it when they come to reap. It stays with the batch, with reads in
-  // flight, only while no caller waits for these in another way.
-  std::atomic<SubmissionContext*> context_{nullptr};             // Written under the lock, looked at without.
-  const SubmissionContext* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest, to ask for it again.
-  bool in_use_ GUARDED_BY(mutex_) = false;                       // By a caller, which has not got the lock then,
-  std::vector<Job*> begun_ GUARDED_BY(mutex_);                   // and perhaps begins these.
+  std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // The jobs of one submission, while it is made.
+  // Callers begin small reads with this context, and work on it when they reap. With reads in flight it stays with the
+  // batch only while no caller waits for them in another way.
+  std::atomic<SubmissionContext*> context_{nullptr};             // Written under the lock, read without it.
+  const SubmissionContext* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest one, which the batch asks for again.
+  bool in_use_ GUARDED_BY(mutex_) = false;                       // A caller uses the context, without holding the lock.
+  std::vector<Job*> begun_ GUARDED_BY(mutex_);                   // Jobs that this caller may be beginning.
   std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;               // Entries.
   std::vector<BatchEvent::Submission> submissions_;
   std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
-  std::atomic<std::size_t> done_count_{0};             // The size of done_, to be looked at without the lock.
+  std::atomic<std::size_t> done_count_{0};             // The size of done_, for threads without the lock.
   std::size_t awaited_ GUARDED_BY(mutex_) = SIZE_MAX;  // The fewest completions that a waiting caller wants.
   unsigned dropped_ GUARDED_BY(mutex_) = 0;            // Slots.
   unsigned memory_waits_ GUARDED_BY(mutex_) = 0;       // Threads in wait_for().
-  UniqueFd event_fd_ GUARDED_BY(mutex_);               // Where somebody asked for it,
-  bool is_readable_ GUARDED_BY(mutex_) = false;        // and what it is.
+  UniqueFd event_fd_ GUARDED_BY(mutex_);               // Open if a caller asked for it.
+  bool is_readable_ GUARDED_BY(mutex_) = false;        // The state of event_fd_.
 };
 
 }  // namespace penstock::core

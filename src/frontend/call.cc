@@ -17,7 +17,7 @@ Outcome move(Session& session, const RawRequest& request, File& file, Flight& fl
 
 Outcome transfer_pinned(Session& session, const RawRequest& request, File* file) {
   Flight flight;
-  // Where nothing is to be moved, it does not matter where to.
+  // If no bytes are to be moved, the path does not matter.
   if (request.size == 0) return {session.check(request, file, flight.request), flight.report};
   if (const Status status = admit(session, request, file, flight); !status.ok()) return {status, flight.report};
   if (!file->has_its_descriptors(&flight.request.file_end)) return {descriptor_lost(), flight.report};
@@ -38,7 +38,7 @@ std::optional<Outcome> move_together(Session& session, const RawRequest& request
 
 std::optional<Outcome> read_cached(Session& session, const RawRequest& request, File& file) {
   Flight flight;
-  // A report counts what was begun, and this may come to nothing.
+  // A report counts a request when it begins, and this one may not happen.
   if (session.config().usage != nullptr || !admit(session, request, &file, flight).ok()) return std::nullopt;
   return file.has_its_descriptors() ? session.engine().read_cached(flight) : std::nullopt;
 }
@@ -61,7 +61,7 @@ void commit_pinned(Session& session, const Lender& lender, const RawRequest& req
   if (admit_by(session, *lender.path, request, &file, flight)) Router::commit(flight);
 }
 
-// Calls `ask` for the request's file while it is pinned; returns nothing if there is no file, or no memory.
+// Calls `ask` for the request's file while it is pinned. Returns nothing if there is no such file, or no memory.
 template <typename Ask>
 auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
   using Answer = decltype(ask(*static_cast<File*>(nullptr)));

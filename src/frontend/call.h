@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The plain way to ask: one request, which is over when the call returns.
+// Synchronous requests: the request is over when the call returns.
 #pragma once
 
 #include <optional>
@@ -11,30 +11,31 @@
 namespace penstock::core {
 
 Outcome transfer_uncounted(Session& session, const RawRequest& request);
-Outcome transfer_counted(Session& session, const RawRequest& request);  // For a report, as the session's files are.
+// The request is counted for a report, as those of the session's files are.
+Outcome transfer_counted(Session& session, const RawRequest& request);
 
-// One request for a range of a file whose memory is in pieces. Nothing, and nothing was moved, where they have to be
-// moved one by one.
+// One request for a range of a file, whose memory is in pieces. Returns nothing, and moves nothing, if the pieces have
+// to be moved one by one.
 std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,
                                          std::span<const MemoryPiece> pieces);
 
-// A read into staging memory of the caller's, where the page cache has what it asks for. Nothing, and nothing was
-// counted, where its caller would have to wait for storage, or bytes go another way.
+// A read into the caller's staging memory if the page cache has the bytes. Returns nothing, and counts nothing, if the
+// caller would have to wait for storage, or the bytes go another way.
 std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request);
 
-// A path that may lend a stream the bytes of reads between a file and a memory, and the report of such reads.
+// A path that may give a stream the bytes of reads from a file into a memory, and the report of such reads.
 struct Lender {
-  Path* path = nullptr;  // The session's; null: nobody.
+  Path* path = nullptr;  // A path of the session; null: no path does.
   Report report;
 };
-// May ask the device. The request says nothing of staging memory, and what its memory is.
+// Finds the lender. May ask the device. The request names no staging memory and no facts of its memory.
 Lender find_lender(Session& session, const RawRequest& request);
-// A read's first bytes that a stream copies by itself (PathHooks::lend); none if it cannot. Asks no device, and leaves
-// no trace.
+// The first bytes of a read, which a stream can copy by itself (PathHooks::lend); empty if there are none. Asks no
+// device, and has no effect.
 std::span<const std::byte> lend(Session& session, const Lender& lender, const RawRequest& request);
-// The read will move, that way or another: its lender takes note of it (PathHooks::commit). Once for each.
+// Tells the lender that the read will be moved, this way or another (PathHooks::commit). Called once for each read.
 void commit_on_stream(Session& session, const Lender& lender, const RawRequest& request);
-// Counts a request that was lent as a whole, and returns its outcome. Commits it.
+// Commits and counts a read that was lent as a whole, and returns its outcome.
 Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request);
 
 inline Outcome transfer(Session& session, const RawRequest& request) {

@@ -12,13 +12,13 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "make checksums";
-constexpr std::size_t kBlocksMax = 16384;  // For one launch, which so looks at 1 GiB.
+constexpr std::size_t kBlocksMax = 16384;  // The most for one launch, which so covers 1 GiB.
 constexpr std::size_t kBlocksBytes = kBlocksMax * sizeof(ChecksumBlock);
 constexpr std::size_t kCopyBytes = 1u << 20;
 
 using Bytes = std::span<const std::byte>;
 
-// A launch takes less time than to sleep and wake up.
+// A launch takes less time than sleeping and waking up.
 Status finish(CopyQueue& copies, Status queued) {
   if (queued.ok()) queued = copies.record(0);
   return queued.ok() ? copies.wait(0, true) : queued;
@@ -28,15 +28,15 @@ Status finish(CopyQueue& copies, Status queued) {
 
 struct Checksums::Desk {
   Device* device = nullptr;
-  PinnedBlock memory;  // Blocks, and bytes behind them.
+  PinnedBlock memory;  // The blocks, and behind them the bytes that are copied.
   std::unique_ptr<CopyQueue> copies;
-  std::vector<std::uint32_t*> sums;  // The sum that each block is a part of.
+  std::vector<std::uint32_t*> sums;  // For each block, the sum that it contributes to.
 
   std::span<ChecksumBlock> blocks() const { return {reinterpret_cast<ChecksumBlock*>(memory.data()), sums.size()}; }
   std::byte* copied() const { return memory.data() + kBlocksBytes; }
 };
 
-// The pieces of one call, one after the other. A device's blocks are gathered, and looked at together.
+// The pieces of one call, one after the other. Blocks of one device are gathered, and their checksums made together.
 class Checksums::Work {
  public:
   explicit Work(Checksums& checksums) : checksums_(checksums) {}
@@ -46,7 +46,7 @@ class Checksums::Work {
     if (piece.empty()) return success();
     if (!is_inside(piece)) facts_ = checksums_.devices_.describe(piece.data());
     if (!facts_.needs_device()) {
-      // Page-locked memory is there, and its driver's affair.
+      // The driver keeps page-locked memory mapped.
       const bool is_known = facts_.kind == MemoryKind::registered_host && is_inside(piece);
       if (!is_known && !is_reachable(piece.data(), piece.size(), Access::read))
         return failure(Code::bad_pointer, kStep);
@@ -54,14 +54,14 @@ class Checksums::Work {
       return success();
     }
     if (const Status status = sit_at(facts_.device); !status.ok()) return status;
-    // A kernel that reads what is not there takes the program's context with it; a copy fails.
+    // A kernel that reads unmapped memory destroys the program's context; a copy only fails.
     if (facts_.kind == MemoryKind::device && (is_inside(piece) || is_all_of_device(piece))) {
       return add_blocks(piece, sum);
     }
     return add_copied(piece, sum);
   }
 
-  // To be called when all have been added. Without it, or after a failure, the stream is not used again.
+  // Called when all pieces have been added. Without this call, or after a failure, the stream is not used again.
   Status end() {
     if (desk_ == nullptr) return success();
     const Status status = look();
@@ -70,7 +70,7 @@ class Checksums::Work {
   }
 
  private:
-  // The allocation of the piece before, which most pieces share.
+  // True if the piece lies in the allocation of the piece before, as most pieces do.
   bool is_inside(Bytes piece) const {
     const auto at = reinterpret_cast<std::uintptr_t>(piece.data());
     return at >= facts_.base && at - facts_.base < facts_.size && piece.size() <= facts_.size - (at - facts_.base);
@@ -110,7 +110,7 @@ class Checksums::Work {
     return success();
   }
 
-  // By the device, or by the CPU where that cannot be now.
+  // Makes the checksums of the gathered blocks on the device, or on the CPU if the device cannot.
   Status look() {
     const std::span<ChecksumBlock> blocks = desk_->blocks();
     if (blocks.empty()) return success();

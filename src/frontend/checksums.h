@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CRC32C of memory wherever it is: host memory's by the CPU, on the caller's thread; a device's by the device, where it
-// can, many pieces at once, else the bytes are copied to the host by and by. Nothing is kept of the bytes, and nothing
-// is moved.
+// CRC32C of memory, wherever it is. The CPU makes that of host memory, on the caller's thread; a device makes that of
+// its memory if it can, many pieces at once, else the bytes are copied to the host a little at a time. No bytes are
+// kept, and none are moved.
 //
-// A caller has a stream and a little page-locked memory for itself, which the next one gets. Thread-safe. To be
-// destroyed before the devices.
+// Each caller has a stream and a little page-locked memory for itself, which later callers reuse. Thread-safe. Destroy
+// it before the devices.
 #pragma once
 
 #include <sys/uio.h>
@@ -25,8 +25,8 @@ class Checksums {
   explicit Checksums(DeviceSet& devices, const Placement& placement = {});
   ~Checksums();
 
-  // Makes the checksum of each `piece_bytes` of memory, the last perhaps of fewer. `sums` has room for exactly as many
-  // as `size` has. Work on the program's own streams is not waited for.
+  // Makes the checksum of each `piece_bytes` of memory; the last piece may be shorter. `sums` has exactly one element
+  // for each piece. Does not wait for work on the program's own streams.
   Status make(const void* memory, std::uint64_t size, std::uint64_t piece_bytes, std::span<std::uint32_t> sums);
   // Makes the checksum of each piece, wherever it is; `sums` has room for all.
   Status make(std::span<const iovec> pieces, std::span<std::uint32_t> sums);

@@ -7,7 +7,7 @@
 namespace penstock::core {
 namespace {
 
-// Calls look(flight) where the request could be made.
+// Calls look(flight) if the request could be made.
 template <typename Look>
 Status look_at(Session& session, const RawRequest& request, const PointerFacts& memory, Look look) {
   File* const file = session.pin_file(request.file);
