@@ -14,20 +14,21 @@
 namespace penstock::core {
 namespace {
 
-// Waking a thread takes as long as copying so much out of the page cache; or, where the device fetches it, as asking.
-// There threads that launch beside each other wait for the driver's lock, and few with long lists take a third of the
-// CPU: 128 reads of 4 KiB at once came to 1.04 million a second by both, at 1.8 and 4.6 us each (H100, 2026-11-25).
+// Waking a thread takes as long as copying kShareBytes out of the page cache, or, if the device fetches the bytes, as
+// asking it for kFetchedShareBytes. Threads that ask beside each other wait for the driver's lock, and few threads with
+// long lists use a third of the CPU time: 128 reads of 4 KiB at once came to 1.04 million a second by both, at 1.8 and
+// 4.6 us each (H100, 2026-11-25).
 constexpr std::uint64_t kShareBytes = 64u << 10;
 constexpr std::uint64_t kFetchedShareBytes = 256u << 10;
-constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a caller passes in the line.
+constexpr unsigned kLookedOverMax = 64;  // The most jobs of others that a caller passes over in the line.
 
-// A queue keeps what it has pinned. All of them together take no more than half of a device's bounce buffers, so that
-// channels of other requests find room. Where that is not enough for two threads, they do without.
+// A queue keeps the memory that it has pinned. All queues together may take half of a device's bounce buffers, so that
+// channels of other requests find room. If that is not enough for two threads, they have no queues.
 std::uint64_t queues_that_fit(const Config& config) {
   return config.bounce_bytes / 2 / (SubmissionContext::kDepth * (SubmissionContext::kQueuedBytesMax + page_size()));
 }
 
-// Never 0: a thread is woken for a request without bytes, too.
+// Never 0, because a thread is also woken for a request without bytes.
 std::uint64_t weight_of(const Job& job) {
   return SubmissionContext::is_large(job) ? kFetchedShareBytes
                                           : std::clamp(job.request.size, std::uint64_t{1}, kShareBytes);
@@ -65,7 +66,7 @@ Executor::~Executor() {
 }
 
 Status Executor::start_locked() {
-  // Without io_uring a thread has one transfer under way, and many threads are all the depth there is.
+  // Without io_uring a thread has one transfer under way, so only more threads give more depth.
   can_share_ = queues_ && session_.storage().io_uring_error() == 0;
   while (threads_.size() < threads_max_) {
     const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
@@ -107,7 +108,7 @@ void Executor::unlink_locked(Job& job) {
   waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
-// Wakes as many as there are shares, but few at a time: they wake others, so that the caller soon returns.
+// Wakes a thread for each share of the work, but few at a time: they wake others, so that the caller soon returns.
 void Executor::wake_locked() {
   std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
   if (const std::uint64_t share = share_bytes_locked(); share > 0)
@@ -152,8 +153,8 @@ void Executor::sleep_locked() {
   }
 }
 
-// A fair share of the line, so that all threads take part, but none too small to be worth a thread; and one large job
-// at most, since what a thread has taken can neither be withdrawn nor be carried out by another.
+// Takes a fair share of the line, so that all threads take part, but no share too small to be worth a thread. Takes at
+// most one large job, because a job that was taken can neither be withdrawn nor be carried out by another thread.
 void Executor::take_locked(Share& share, unsigned most) {
   const std::size_t fair = (waiting_.load(std::memory_order_relaxed) + threads_.size() - 1) / threads_.size();
   std::uint64_t bytes = 0;
@@ -174,7 +175,7 @@ void Executor::learn(SubmissionContext& context) {
   if (can_share_ || *news != Going::fetched) going_.store(*news, std::memory_order_relaxed);
 }
 
-// Jobs that the thread may take from the line at once.
+// The number of jobs that the thread may take from the line at once.
 unsigned Executor::grab(const SubmissionContext& context) const {
   if (going() == Going::blocking) return context.is_idle() ? 1 : 0;
   return std::min(context.room(), are_fetched() ? kGrabMax : kGrabMax / 2);
@@ -193,8 +194,8 @@ SubmissionContext* Executor::take_left_locked() {
   return left;
 }
 
-// There is one: each thread could have its own. Where it is not the usual one, it is one whose queue is likely to be
-// open.
+// There always is an idle context, because there is one for each thread. If the usual one is not idle, takes one whose
+// queue is likely to be open.
 SubmissionContext* Executor::take_idle_locked(const SubmissionContext* usual) {
   PENSTOCK_INVARIANT(!idle_.empty());
   auto which = std::find(idle_.begin(), idle_.end(), usual);
@@ -204,7 +205,7 @@ SubmissionContext* Executor::take_idle_locked(const SubmissionContext* usual) {
   return context;
 }
 
-// For a thread that has something to do: first of all what was left.
+// A context for a thread that has something to do; one with requests that nobody works on goes first.
 SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
   if (SubmissionContext* const left = take_left_locked()) {
     --away_;
@@ -213,7 +214,7 @@ SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
   return first_ == nullptr ? nullptr : take_idle_locked(usual);
 }
 
-// The thread has a submission context for as long as that has requests in flight. Null where there is nothing more to
+// A thread has a context as long as the context has requests in flight. The context is null if there is nothing more to
 // do.
 Executor::Share Executor::take(SubmissionContext*& context, const SubmissionContext* usual) {
   Share share;
@@ -230,7 +231,7 @@ Executor::Share Executor::take(SubmissionContext*& context, const SubmissionCont
   return share;
 }
 
-// Beside what the thread has in flight itself.
+// Finishes the requests of a context that nobody works on, beside the thread's own.
 void Executor::finish_left(SubmissionContext& left, SubmissionContext& own) {
   while (!left.is_idle()) {
     left.reap(1);
@@ -248,15 +249,15 @@ void Executor::put_in_line(std::span<Job* const> jobs) {
   wake_locked();
 }
 
-// A job that the thread's queue does not take goes like a call of its own.
+// Begins a job in the thread's queue; a job that the queue does not take is moved like a call of its own.
 void Executor::carry_out(SubmissionContext& context, Job& job) {
   if (context.begin(job)) return;
   if (job.parts.empty()) context.move_now(job);
   else if (!context.move_together(job)) put_in_line(job.parts);
 }
 
-// Earlier requests tell how the next are likely to go, and no more: a request that has shown to have to wait for its
-// turn on this thread is left to the others.
+// Earlier requests only suggest how the next will go: if a request turns out to have to wait for its turn on this
+// thread, it is left to the others.
 void Executor::carry_out(SubmissionContext& context, std::span<Job* const> jobs) {
   while (!jobs.empty() && !context.is_blocked()) {
     carry_out(context, *jobs.front());
@@ -266,7 +267,7 @@ void Executor::carry_out(SubmissionContext& context, std::span<Job* const> jobs)
 }
 
 void Executor::loop() {
-  // Small requests of any device: only what the user named holds for all of them.
+  // The thread carries out small requests of any device, so only a placement that the user set holds for all of them.
   ThreadPlace place(session_.config().placement);
   if (session_.config().placement.is_fixed()) place.stay_near("");
   SubmissionContext* context = nullptr;
@@ -287,7 +288,7 @@ Status Executor::start_watch_locked() {
   return is_watched_ ? success() : failure(Code::out_of_memory, "start a thread for the request's deadline");
 }
 
-// A list, in the line's order.
+// Unlinks the jobs whose deadline has passed, as a list in the order of the line.
 Job* Executor::unlink_late_locked() {
   const TimePoint now = std::chrono::steady_clock::now();
   Job* late = nullptr;
@@ -308,7 +309,7 @@ Job* Executor::unlink_late_locked() {
   return late;
 }
 
-// The jobs' own threads may all be busy just then.
+// Ends late jobs. It has a thread of its own, because the other threads may all be busy.
 void Executor::watch() {
   const MutexLock lock(mutex_);
   while (!stopping_) {
@@ -325,7 +326,7 @@ void Executor::watch() {
 
 // ---- Callers that do small reads by themselves ---------------------------------------------------------------------
 
-// One more where the threads would be short of one.
+// Adds a context if the threads would otherwise be one short.
 SubmissionContext* Executor::lend(SubmissionContextHolder& holder, const SubmissionContext* usual) {
   const MutexLock lock(mutex_);
   if (!can_share_ || going() == Going::blocking || away_ == kLentMax) return nullptr;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Carries out requests whose callers do not wait for them: the entries of batches, and what streams have arrived at.
-// Jobs wait in one line, for a few threads that start with the first of them. Small requests of one thread are in
-// flight together, through a queue; a larger one is moved like a call of its own, with the workers' help. A thread of
-// the caller's may do small reads by itself: lend(). A job that nobody has begun by its deadline ends then, also while
-// all threads are busy: from the first deadline on, a thread watches the line.
+// Carries out requests whose callers do not wait for them: entries of batches, and requests that a stream has reached.
+// Jobs wait in one line for a few threads, which start with the first job. A thread has its small requests in flight
+// together, through a queue; it moves a larger one like a call of its own, with the workers' help. A caller's thread
+// may do small reads by itself: lend(). A job that has not begun by its deadline ends then, even while all threads are
+// busy: from the first deadline on, a separate thread watches the line.
 #pragma once
 
 #include <pthread.h>
@@ -30,33 +30,35 @@ inline bool has_passed(TimePoint deadline) {
   return deadline != kNoDeadline && deadline <= std::chrono::steady_clock::now();
 }
 
-// A job that came to its end.
+// A job that has ended.
 struct Ended {
   Job* job = nullptr;
   Outcome outcome;
 };
 
-// One request under way. Its owner keeps it alive until finish() or finish_all() was called, or withdraw() said true.
+// A request for the executor. Its owner keeps it alive until finish() or finish_all() was called, or withdraw()
+// returned true.
 class Job {
  public:
   virtual ~Job() = default;
 
   RawRequest request;
-  TimePoint deadline = kNoDeadline;  // Where it has not begun by then, it ends with timed_out.
-  // If not empty: once it is the job's turn, these get in line in its place. It has begun then, and is not finished by
-  // the executor.
+  TimePoint deadline = kNoDeadline;  // A job that has not begun by this time ends with timed_out.
+  // If not empty, these jobs enter the line in place of this one when its turn comes. This job has begun then, and the
+  // executor does not finish it.
   std::span<Job* const> parts;
-  // The memory of all parts, in their order. Where it can be moved as one, it is, and the executor finishes the job.
+  // The memory of all parts, in their order. If it can be moved as one request, it is, and the executor finishes the
+  // job.
   std::span<const MemoryPiece> pieces;
 
-  // On a thread of the executor, or of a caller's, which holds no lock meanwhile. The job may be destroyed in here.
-  // Waits for no other job.
+  // Called on a thread of the executor or of a caller, without any lock. The job may be destroyed in here. Must not
+  // wait for another job.
   virtual void finish(const Outcome& outcome) = 0;
-  // The same for several jobs of one owner at once, this one among them.
+  // Finishes several jobs of one owner at once; this job is one of them.
   virtual void finish_all(std::span<const Ended> jobs) {
     for (const Ended& each : jobs) each.job->finish(each.outcome);
   }
-  // Jobs that say the same may be finished together, and helped with. Null: on its own.
+  // Jobs with the same owner may be finished together, and the owner's threads may help with them. Null: no owner.
   virtual const void* owner() const { return nullptr; }
 
   bool is_late() const { return has_passed(deadline); }
@@ -66,64 +68,64 @@ class Job {
   friend class Executor;
   Job* previous_ = nullptr;
   Job* next_ = nullptr;
-  bool waiting_ = false;  // In the line; guarded by the executor's mutex.
+  bool waiting_ = false;  // The job is in the line; guarded by the executor's mutex.
 };
 
-// Whoever was lent a submission context.
+// An object that has borrowed a submission context.
 class SubmissionContextHolder {
  public:
   virtual ~SubmissionContextHolder() = default;
-  // Gives it back: the executor ends. Nobody else uses the holder meanwhile.
+  // Called when the executor ends: returns the context. No other thread uses the holder meanwhile.
   virtual void return_context() = 0;
 };
 
-// How the latest small requests of the queue went: the next are likely to go the same way.
+// How the latest small requests of the queue went; the next are likely to go the same way.
 enum class Going : std::uint8_t {
-  stored,    // Many of a thread's are with storage at once.
-  fetched,   // The device fetches them by itself, out of the page cache.
-  blocking,  // A thread has one at a time, and what waits stays in the line.
+  stored,    // A thread has many at storage at once.
+  fetched,   // The device fetches them out of the page cache by itself.
+  blocking,  // A thread has one at a time, and the others stay in the line.
 };
 
 class Executor {
  public:
   Executor(Session& session, unsigned threads_max);
-  // Carries out what waits and what is under way, then ends. Nobody submits any more.
+  // Carries out all jobs that wait or are under way, then ends. submit() must not be called any more.
   ~Executor();
 
-  // From any thread, also from a call-back of the device's driver: takes a lock for a moment and wakes threads, no
-  // more. Fails, with nothing of it begun, only where no thread can be had at all.
+  // Callable on any thread, also in a callback of the device's driver: it takes a lock for a moment and wakes threads.
+  // Fails, with no job begun, only if no thread can be started.
   Status submit(std::span<Job* const> jobs);
-  // True where the job had not begun: then finish() is not called for it.
+  // Returns true if the job had not begun: then finish() is not called for it.
   bool withdraw(Job& job);
 
-  // For a thread of a caller's that does small reads by itself. Null where none is to be had: they are few, and there
-  // are none where every transfer blocks, since that thread does not wait for storage.
-  // `usual`: the one that the thread had before, or null. Its memory is in that thread's caches.
+  // Lends a context to a caller's thread that does small reads by itself. Null if there is none: they are few, and
+  // there are none while every transfer blocks, because a caller does not wait for storage. `usual` is the context that
+  // the thread had before, or null; its memory is in that thread's caches.
   SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* usual);
-  // The threads finish its reads in flight.
+  // Returns a context. The executor's threads finish its reads in flight.
   void give_back(SubmissionContext& context, SubmissionContextHolder& holder);
-  // As SubmissionContext::begin_reads().
+  // Calls SubmissionContext::begin_reads().
   std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open);
-  // Has it begin reads of the owner's that wait in the line. False where it cannot do more of them.
+  // Begins reads of this owner that wait in the line. False if the context can take no more of them.
   bool feed(SubmissionContext& context, const void* owner);
-  // True if jobs wait there, asked without the lock.
+  // True if jobs wait in the line; looks without the lock.
   bool has_line() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   Going going() const { return going_.load(std::memory_order_relaxed); }
   bool are_fetched() const { return going() == Going::fetched; }
 
-  // True if there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends it.
+  // True if the policy allows spinning before a thread sleeps, and there are CPUs to spare for it.
   bool can_look_out() const { return can_spin_; }
-  std::chrono::microseconds patience() const;  // For so long, then.
+  std::chrono::microseconds patience() const;  // The time to spin.
 
  private:
   static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the line at once.
-  static constexpr unsigned kLentMax = 4;   // Runners.
+  static constexpr unsigned kLentMax = 4;   // Contexts that are lent at the same time.
 
   // The jobs that one thread takes.
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
-    SubmissionContext* left = nullptr;  // To be brought to an end besides.
+    SubmissionContext* left = nullptr;  // A context with requests in flight that this thread finishes as well.
   };
 
   Status start_locked() REQUIRES(mutex_);
@@ -135,7 +137,7 @@ class Executor {
   bool is_idle_locked() const REQUIRES(mutex_) {
     return waiting_.load(std::memory_order_relaxed) == 0 && left_.empty();
   }
-  // Without the lock.
+  // Looks without the lock.
   bool has_something() const { return has_line() || has_left_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
@@ -145,7 +147,7 @@ class Executor {
   void finish_left(SubmissionContext& left, SubmissionContext& own);
   Share take(SubmissionContext*& context, const SubmissionContext* usual);
   void learn(SubmissionContext& context);
-  std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // So much one thread does as fast as two.
+  std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // One thread moves this many bytes as fast as two.
   unsigned grab(const SubmissionContext& context) const;
   Share take_for(const void* owner, unsigned most);
   void put_in_line(std::span<Job* const> jobs);
@@ -162,27 +164,28 @@ class Executor {
   std::atomic<Going> going_{Going::stored};
   Mutex mutex_;
   ConditionVariable arrivals_;
-  bool can_share_ GUARDED_BY(mutex_) = false;  // Threads have more than one transfer under way.
+  bool can_share_ GUARDED_BY(mutex_) = false;  // A thread can have more than one transfer under way.
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
   Job* first_ GUARDED_BY(mutex_) = nullptr;
   Job* last_ GUARDED_BY(mutex_) = nullptr;
-  std::atomic<std::size_t> waiting_{0};                 // Jobs in the line. Written under the lock, looked at without.
-  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Their bytes, at most a few shares of each.
-  unsigned asleep_ GUARDED_BY(mutex_) = 0;              // Threads,
-  unsigned called_ GUARDED_BY(mutex_) = 0;              // and those of them that were woken and have not come yet.
-  // At any time one for each thread, besides those that are away.
+  std::atomic<std::size_t> waiting_{0};  // Jobs in the line. Written under the lock, read without it.
+  // The bytes of these jobs; a large job counts as a few shares.
+  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
+  unsigned asleep_ GUARDED_BY(mutex_) = 0;  // Threads that sleep.
+  unsigned called_ GUARDED_BY(mutex_) = 0;  // Threads of these that were woken and have not run yet.
+  // There is always one for each thread, not counting those that are away.
   std::vector<std::unique_ptr<SubmissionContext>> contexts_ GUARDED_BY(mutex_);
   std::vector<SubmissionContext*> idle_
       GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
-  std::vector<SubmissionContext*> left_ GUARDED_BY(mutex_);  // With requests in flight that nobody looks after.
+  std::vector<SubmissionContext*> left_ GUARDED_BY(mutex_);  // They have requests in flight that no thread works on.
   std::atomic<bool> has_left_{false};
   std::vector<SubmissionContextHolder*> holders_ GUARDED_BY(mutex_);
-  unsigned away_ GUARDED_BY(mutex_) = 0;  // Lent, or left and no thread's own yet.
+  unsigned away_ GUARDED_BY(mutex_) = 0;  // Contexts that are lent, or left and not yet taken by a thread.
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
-  TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier one.
-  ConditionVariable deadlines_;                               // next_deadline_ has changed.
+  TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier deadline.
+  ConditionVariable deadlines_;                               // Notified when next_deadline_ changes.
 };
 
 }  // namespace penstock::core

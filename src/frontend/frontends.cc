@@ -35,7 +35,7 @@ bool Frontends::close_batch(std::uint64_t handle) {
   if (session_.is_inherited()) return false;
   Batch* batch = batches_.retire(handle);
   if (batch == nullptr) return false;
-  batch->cancel();  // So that whoever waits for its entries comes to an end.
+  batch->cancel();  // Wakes callers that wait for its entries.
   (void)batches_.finish(handle);
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The answer of a queue that is full: the limit, the setting that made it, and the way to make room. Queues and batches
-// ask for the text once each, since programs may submit until they are refused.
+// The answer of a full queue: the limit, the setting that sets it, and how to make room. Queues and batches make the
+// text only once, since programs may submit until they are refused.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace penstock::core {
 
 class FullQueue {
  public:
-  // `depth`: how many requests may be submitted and not reaped.
+  // `depth` is the number of requests that may be submitted and not reaped.
   Status status(std::size_t depth);
 
  private:

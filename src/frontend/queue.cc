@@ -19,7 +19,7 @@ constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 30;
 constexpr std::size_t kPollMax = 32;
 constexpr const char* kWithoutWait = "submit to the queue without a wait";
 constexpr const char* kTooLarge = "submit a request of this size to the queue";
-constexpr std::chrono::microseconds kLookPause{20};  // Between looks at a device, where time is limited.
+constexpr std::chrono::microseconds kLookPause{20};  // The pause between looks at a device while time is limited.
 
 }  // namespace
 
@@ -35,8 +35,8 @@ Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std
   if (depth == 0 || depth > kDepthMax || request_bytes_max == 0 || request_bytes_max > kRequestBytesMax) {
     return failure(Code::invalid_argument, "open the queue");
   }
-  // An unaligned request touches one block more than it has bytes for: at either end. Where the blocks are larger
-  // than a page, it takes two chunks.
+  // An unaligned request touches one block more than its bytes need. If blocks are larger than a page, the request
+  // takes two chunks.
   const std::uint64_t page = page_size();
   const std::uint64_t chunk_max = align_up(request_bytes_max, page) + (request_bytes_max % page != 0 ? page : 0);
   std::unique_ptr<Queue> queue(new Queue(session, depth, chunk_max, request_bytes_max));
@@ -46,13 +46,13 @@ Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std
 
 Queue::~Queue() {
   if (session_ == nullptr) return;
-  // Until nothing is under way, the session may ask it to let go of a file or of memory.
+  // The session may ask the queue to forget a file or memory as long as a request is under way.
   Session& session = *session_;
   stop();
   session.remove(this);
 }
 
-// Nothing of it belongs to the session after that. Completions can still be reaped.
+// Takes the queue away from the session. Completions can still be reaped.
 void Queue::stop() {
   const MutexLock lock(mutex_);
   session_->engine().leave_budgets(this);
@@ -103,11 +103,11 @@ Result<Queue::OwnChannel*> Queue::open_channel(Path& path, Device* device) {
     budget.give_back(bytes);
     return status;
   }
-  channels_.push_back(std::move(own));  // There is room reserved.
+  channels_.push_back(std::move(own));  // Room for it was reserved.
   return &channels_.back();
 }
 
-// Channels that nobody uses give way: first this queue's own, then everybody else's.
+// Reserves memory. If there is none, closes idle channels: first this queue's own, then all others'.
 bool Queue::reserve(BounceBudget& budget, std::uint64_t bytes) {
   if (budget.reserve(bytes)) return true;
   close_idle_locked();
@@ -143,8 +143,8 @@ Status Queue::submit(const RawRequest& request, std::uint64_t cookie, bool may_o
   return status;
 }
 
-// A file that is being deregistered is pinned no more: then its requests are brought to their end (forget_file()), and
-// with the last of them its pin goes.
+// Pins the file once for all requests. A file that is being deregistered is not pinned again: its requests are finished
+// (forget_file()), and the pin ends with the last of them.
 File* Queue::pin(std::uint64_t handle) {
   if (pinned_.requests > 0 && pinned_.handle == handle) {
     ++pinned_.requests;
@@ -174,7 +174,8 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
   if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
   if (flight.prepared.limits.chunk_max < chunk_max_ && !fits(flight)) return failure(Code::limit, kTooLarge);
-  // Paths learn from what is committed, and a refused request may come another way: nothing refuses it from here on.
+  // Paths learn from committed requests, and a refused one may be submitted elsewhere: so nothing may refuse it from
+  // here on.
   Router::commit(flight);
   flight.cut(chunk_max_);
   PENSTOCK_INVARIANT(flight.plan().chunk_count() <= kChunksMax);
@@ -183,12 +184,12 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   pending.cookie = cookie;
   pending.began = file->usage() != nullptr ? file->usage()->begin() : 0;
   dispatch(**own, index);
-  if (!flight.is_under_way()) complete(index);  // It asks for nothing.
+  if (!flight.is_under_way()) complete(index);  // It moves no bytes.
   latest_blocks_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
 
-// A path may cut a request into more chunks than there is room for.
+// True if the request has no more chunks than there is room for, because a path may cut it into more.
 bool Queue::fits(Flight& flight) const {
   flight.cut(chunk_max_);
   const bool has_room = flight.plan().chunk_count() <= kChunksMax;
@@ -196,7 +197,7 @@ bool Queue::fits(Flight& flight) const {
   return has_room;
 }
 
-// A channel that may have to wait for the device gets ready once there is time for that.
+// Finds or opens a channel. A channel that may have to wait for the device is warmed up when there is time for that.
 Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_open) {
   Device* const device = flight.request.device();
   OwnChannel* own = find_channel(*flight.path, device);
@@ -215,7 +216,8 @@ Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_ope
   return own;
 }
 
-// Once for a row of requests to one file, until the next reap: a look costs a system call.
+// Checks the file's descriptors once for consecutive requests to one file, until the next reap: a check costs a system
+// call.
 Status Queue::check_descriptors(const File& file) {
   if (checked_file_ == file.id()) return success();
   checked_file_ = checked_end_ = 0;
@@ -224,13 +226,13 @@ Status Queue::check_descriptors(const File& file) {
   return success();
 }
 
-// To the channel, or behind what waits for it.
+// Gives the task to the channel, or puts it behind the tasks that wait for the channel.
 void Queue::enqueue(OwnChannel& own, const Task& task) {
   if (own.count == 0 && own.channel->has_room()) own.channel->submit(task);
   else own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
 }
 
-// Chunks that wait for a broken channel will never have their turn: they fail here, so that no caller waits for them.
+// Moves waiting tasks to the channel. Tasks that wait for a broken channel fail here, so that no caller waits for them.
 void Queue::flush(OwnChannel& own) {
   while (own.count > 0 && (own.channel->has_room() || own.channel->is_broken())) {
     const Task task = own.backlog[own.head];
@@ -248,7 +250,7 @@ void Queue::flush(OwnChannel& own) {
   }
 }
 
-// Begins what can be begun of the request by now.
+// Begins the chunks of the request that can begin now.
 void Queue::dispatch(OwnChannel& own, std::uint32_t index) {
   Flight& flight = pending_[index].flight;
   while (flight.has_next()) {
@@ -285,10 +287,10 @@ bool Queue::poll(OwnChannel& own, bool wait) {
   const unsigned count = own.channel->poll(completions, wait);
   for (unsigned i = 0; i < count; ++i) take_in(own, completions[i]);
   flush(own);
-  return count > 0 || done_.size() != done_before;  // A channel that broke fails what it has not begun.
+  return count > 0 || done_.size() != done_before;  // A broken channel fails the chunks that it has not begun.
 }
 
-// Every channel gets its turn; only when none moved does the first busy one wait.
+// Polls every channel; only if none moved a chunk does it wait, for the first busy one.
 bool Queue::poll_all(bool wait) {
   const auto [busy, count] = busy_channels();
   if (busy == nullptr) return false;
@@ -298,7 +300,7 @@ bool Queue::poll_all(bool wait) {
   return progress || (wait && poll(*busy, true));
 }
 
-// One of them, and how many there are.
+// The first channel with chunks in flight, and the number of such channels.
 std::pair<Queue::OwnChannel*, unsigned> Queue::busy_channels() {
   std::pair<OwnChannel*, unsigned> found{nullptr, 0};
   for (OwnChannel& own : channels_) {
@@ -308,8 +310,8 @@ std::pair<Queue::OwnChannel*, unsigned> Queue::busy_channels() {
   return found;
 }
 
-// False where there is nothing to wait for, or no more time. The kernel limits a wait for storage. Waits for a device
-// have no limit, so that others may have the queue between two looks.
+// False if there is nothing to wait for, or no time left. The kernel limits a wait for storage. A wait for a device has
+// no limit of its own, so the queue looks again and again, and others may use it between two looks.
 bool Queue::poll_until(const Deadline& deadline) {
   if (!deadline) return poll_all(true);
   const auto now = std::chrono::steady_clock::now();
@@ -340,7 +342,7 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
     mutex_.assume_held();
     return std::min({std::size_t{least}, room, pending_.size() - free_.size()});
   };
-  // A caller that waits anyway looks and waits by one system call.
+  // If the caller waits anyway, one system call looks and waits.
   if (done_.size() >= wanted() || deadline) (void)poll_all(false);
   while (done_.size() < wanted() && poll_until(deadline)) {
   }
@@ -355,14 +357,14 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   return count;
 }
 
-// submit() pins a file with the mutex: its pin is seen here.
+// submit() pins a file with the mutex held, so the pin is visible here.
 void Queue::forget_file(const File& file) {
   const MutexLock lock(mutex_);
   finish_all([&](const Pending& pending) { return pending.flight.request.file == &file; });
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
 }
 
-// The same holds for what submit() has found registered.
+// submit() finds registered memory with the mutex held, so its use is visible here.
 void Queue::forget_memory(std::byte* kept) {
   const MutexLock lock(mutex_);
   finish_all([&](const Pending& pending) { return pending.flight.prepared.token.kept == kept; });

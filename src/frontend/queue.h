@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Many requests in flight from one thread, over channels of its own: a benchmark's depth, and the base of batches.
-// Chunks that the page cache can move without waiting are moved in submit(); the rest is handed to the kernel by the
-// next reap(), many requests at once.
+// submit() moves the chunks that the page cache can give without waiting; the next reap() hands the others to the
+// kernel, those of many requests at once.
 #pragma once
 
 #include <atomic>
@@ -30,34 +30,34 @@ class Queue final : public ChannelHolder, private Client {
   static constexpr unsigned kDepthMax = 4096;
 
   static Result<std::unique_ptr<Queue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
-  ~Queue() override;  // Waits for what is in flight. May come after the session's end.
+  ~Queue() override;  // Waits for requests in flight. The session may have ended before.
 
-  // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason fails
-  // here too, and is not reaped. Opening a channel, or making a file ready, may wait for the device: unless `may_open`,
-  // that is a `limit`, too.
+  // Fails with `limit` if `depth` requests are not reaped. A request that cannot be started for another reason fails
+  // here as well, and is not reaped. Opening a channel and preparing a file may wait for the device: without `may_open`
+  // the queue does neither, and fails with `limit`.
   Status submit(const RawRequest& request, std::uint64_t cookie, bool may_open = true);
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-  // Returns how many completions it wrote: at least `least`, if as many are outstanding and the deadline leaves time.
+  // Returns the number of completions written: at least `least`, unless fewer are outstanding or the deadline passes.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline = std::nullopt);
-  // The same, handing each to take(taker, completion), which may not turn to the queue. For callers with little stack.
+  // Hands each completion to take(taker, completion), which must not call the queue. For callers with little stack.
   using Taker = void (*)(void* taker, const QueueCompletion& completion);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
-  // Brings what is in flight to its end, to be reaped. On any thread.
+  // Finishes all requests in flight; they are reaped later. Callable on any thread.
   void finish();
-  // Unless the queue is just being used. On any thread.
+  // Does nothing while the queue is in use. Callable on any thread.
   void close_idle_channels() override;
-  // True if any request needs its user, or a thread, to go on; requests that the device has do not.
+  // True if any request needs a thread to make progress; requests that the device carries out do not.
   bool waits_for_storage();
-  // True if the latest request that it began goes by a path whose calls wait for storage. Asked by its user's thread.
+  // True if the latest request that it began uses a path whose calls wait for storage. Called on the user's thread.
   bool latest_blocks() const { return latest_blocks_.load(std::memory_order_relaxed); }
-  // As Session::is_inherited.
+  // The same as Session::is_inherited.
   bool is_inherited() const { return fork_count() != forks_; }
 
  private:
   struct Pending {
-    std::uint64_t handle = 0;  // The pinned file's.
+    std::uint64_t handle = 0;  // The handle of the pinned file.
     std::uint64_t cookie = 0;
-    std::uint64_t began = 0;  // For a report, where one was asked for.
+    std::uint64_t began = 0;  // A time for a report, if one was asked for.
     Flight flight;
   };
 
@@ -67,8 +67,8 @@ class Queue final : public ChannelHolder, private Client {
     std::unique_ptr<Channel> channel;
     BounceBudget* budget = nullptr;
     std::uint64_t bytes = 0;
-    bool shall_be_warm = false;  // Set until it may wait for the device.
-    std::vector<Task> backlog;   // Circular: chunks that wait for room.
+    bool shall_be_warm = false;  // Warm the channel up as soon as it may wait for the device.
+    std::vector<Task> backlog;   // A ring of tasks that wait for room.
     std::size_t head = 0;
     std::size_t count = 0;
   };
@@ -106,24 +106,25 @@ class Queue final : public ChannelHolder, private Client {
   const std::uint32_t forks_ = fork_count();
   const std::uint64_t chunk_max_;
   const std::uint64_t request_bytes_max_;
-  Mutex mutex_;  // Against a file's deregistration on another thread; otherwise never contended.
-  Session* session_ GUARDED_BY(mutex_);  // Null once it has ended.
+  Mutex mutex_;  // Needed because another thread may deregister a file; otherwise never contended.
+  Session* session_ GUARDED_BY(mutex_);  // Null once the session has ended.
   std::vector<Pending> pending_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
   FullQueue full_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> done_ GUARDED_BY(mutex_);
   std::vector<OwnChannel> channels_ GUARDED_BY(mutex_);
-  // The file of the latest requests, pinned once for all that are under way: eight threads that pin one file for each
-  // request take turns at its counter.
+  // The file of the latest requests, pinned once for all that are in flight: eight threads that pinned one file for
+  // each request would take turns at its counter.
   struct Pinned {
     std::uint64_t handle = 0;
     File* file = nullptr;
     unsigned requests = 0;
   };
   Pinned pinned_ GUARDED_BY(mutex_);
-  RouteCache routes_ GUARDED_BY(mutex_);               // For requests since the last reap.
-  std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Its descriptors were looked at since the last reap.
-  std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;   // How far it reached then; 0: not known.
+  RouteCache routes_ GUARDED_BY(mutex_);  // For requests since the last reap.
+  // The file whose descriptors were checked since the last reap.
+  std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;  // The end of the file at that time; 0: not known.
   std::atomic<bool> latest_blocks_{false};
 };
 
