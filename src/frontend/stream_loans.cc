@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bytes that a request on a stream takes out of the page cache by itself. The call finds the lender; later
-// questions to it, on a thread of the driver's, call no device.
+// The part of a stream request whose bytes the stream copies out of the page cache by itself. The call finds the
+// lender; later questions to the lender, on a thread of the driver's, call no device.
 #include "base/shortage.h"
 #include "frontend/stream_request.h"
 
@@ -14,10 +14,10 @@ constexpr std::size_t kPiecesMax = 4096;  // The most pieces of a request that i
 
 bool StreamRequest::may_be_lent(std::uint64_t size) const { return target_.lender.path != nullptr && size >= kLentMin; }
 
-// For a stream that is there already: one part, which takes no staging memory. The block comes first: from then on
-// nothing is unregistered.
+// Lends the whole request to a stream that is ready now, as one part without staging memory. The block is taken first:
+// from then on nothing is unregistered.
 bool StreamRequest::lend_whole() {
-  mutex_.assume_held();  // Nobody else knows of the request yet.
+  mutex_.assume_held();  // No other thread knows of the request yet.
   if (target_.here == nullptr || !may_be_lent(size_max_) || !check_parameters().ok()) return false;
   const Result<StreamBlock*> block = target_.home->memory().take(0, target_.staging_limit);
   if (!block.ok()) return false;
@@ -30,7 +30,7 @@ bool StreamRequest::lend_whole() {
   return lent;
 }
 
-// All of them or none.
+// Lends all pieces or none.
 bool StreamRequest::lend_pieces() {
   for (RawRequest rest = request_; rest.size > 0;) {
     const std::span<const std::byte> bytes = core::lend(*target_.here, target_.lender, rest);

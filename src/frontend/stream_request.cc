@@ -13,18 +13,20 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kPartMin = 64u << 10;  // If memory is short; a shorter request is one part in any case.
+// The shortest part if memory is short; a shorter request is a single part.
+constexpr std::uint64_t kPartMin = 64u << 10;
 constexpr std::uint64_t kPartMax = 4u << 20;
-constexpr std::uint64_t kReadPartMin = 128u << 10;  // Shorter ones are read sooner than a second thread is woken.
-// The most that a caller stages itself: copying more out of the page cache would keep it from its other work.
+constexpr std::uint64_t kReadPartMin = 128u << 10;  // A shorter read ends sooner than a second thread would wake up.
+// The most bytes that a caller stages itself: copying more out of the page cache would keep it from its other work.
 constexpr std::uint64_t kAtOnceMax = 64u << 10;
-constexpr std::uint64_t kPartsMax = 64;  // For up to this many times kLongPartMax: the queue is bounded.
+// Enough for requests of up to this many times kLongPartMax; it bounds the operations on the stream.
+constexpr std::uint64_t kPartsMax = 64;
 constexpr std::uint64_t kLongPartMax = 32u << 20;
 
 const char* step_of(Op op) { return op == Op::read ? "read the file on the stream" : "write the file on the stream"; }
 
-// Reads of a mebibyte or so are cut for several threads to fill their slots; for writes, one thread has the file's
-// lock.
+// The size of parts. A read of about a mebibyte is cut so that several threads can fill its slots; a write is not,
+// because only one thread can hold the file's lock.
 std::uint64_t part_for(Op op, std::uint64_t size) {
   std::uint64_t part = std::min(std::bit_ceil(std::min(size, kPartMax)), kPartMax);
   if (op == Op::read && part > kReadPartMin) {
@@ -49,7 +51,7 @@ Status StreamRequestPool::submit(std::span<Job* const> jobs) {
 
 Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const StreamParameters& parameters, unsigned fixed,
                             const StreamHooks& hooks, const Target& target) {
-  mutex_.assume_held();  // Nobody else knows of the request yet.
+  mutex_.assume_held();  // No other thread knows of the request yet.
   keep_ = std::move(pool);
   parameters_ = parameters;
   fixed_ = fixed;
@@ -78,21 +80,22 @@ Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const Strea
   return status;
 }
 
-// From the base to the end of its allocation: more is refused when the stream is there, and needs no parts.
+// The bytes from the base to the end of its allocation. A larger request is refused when the stream reaches it, so it
+// needs no parts.
 std::uint64_t StreamRequest::room() const {
   const PointerFacts& memory = target_.memory;
   const std::uint64_t at = reinterpret_cast<std::uintptr_t>(parameters_.base) - memory.base;
   return !is_staged() || memory.size == 0 ? UINT64_MAX : at < memory.size ? memory.size - at : 0;
 }
 
-// Shorter parts where there is no room for longer ones.
+// Takes a block of staging memory; makes parts shorter if there is no room for long ones.
 Status StreamRequest::take_block(std::uint64_t size_max) {
   part_max_ = is_staged() ? part_for(parameters_.op, size_max) : std::max<std::uint64_t>(size_max, 1);
   for (std::uint64_t slots_max = StreamBlock::kSlots;;) {
     parts_ = std::max<std::uint64_t>((size_max + part_max_ - 1) / part_max_, 1);
     slots_ = std::min(parts_, slots_max);
     const std::uint64_t staging = !is_staged() ? 0 : parts_ == 1 ? size_max : slots_ * part_max_;
-    // Pinned memory stays pinned: more than two slots are for as long as there is room for all requests.
+    // Pinned memory stays pinned, so a request gets more than two slots only while much of the limit is free.
     const std::uint64_t limit = slots_ > 2 ? target_.staging_limit / 2 : target_.staging_limit;
     const Result<StreamBlock*> block = target_.home->memory().take(staging, limit);
     if (block.ok()) {
@@ -136,7 +139,7 @@ Status StreamRequest::enqueue() {
   return target_.home->write(target_.stream, *block_, block_->acknowledged(), block_->to_be_acknowledged);
 }
 
-// The first one.
+// Queues the first arrival, or calls arrive() at once if the stream is ready.
 Status StreamRequest::enqueue_arrival() {
   if (target_.here == nullptr) return call(on_arrival);
   holders_.fetch_add(1);
@@ -181,8 +184,8 @@ Status StreamRequest::wait(std::uint64_t part) {
   return target_.home->wait(target_.stream, *block_, block_->word(slot_of(part)), ready_at(part));
 }
 
-// The stream must not be held up by what it knows already. When it is through with that, a last call tells; where that
-// is refused as well, the block is lost.
+// Ends a request that could not be queued completely. Operations that are already on the stream must not hold it up. A
+// last function tells when the stream has passed them; if that cannot be queued either, the block is lost.
 void StreamRequest::abandon() {
   const bool queued = arrivals_queued_ > 0;
   {
@@ -197,14 +200,14 @@ void StreamRequest::abandon() {
   holders_.fetch_sub(parts_ - parts_to_come());
 }
 
-// Parts that the queued arrivals will start, or have started.
+// The number of parts that the queued arrivals will start or have started.
 std::uint64_t StreamRequest::parts_to_come() const {
   if (arrivals_queued_ == 0) return 0;
   if (!is_staged()) return 1;
   return parameters_.op == Op::read ? std::min(arrivals_queued_ + slots_ - 1, parts_) : drop_offs_queued_;
 }
 
-// ---- The stream is there: on a thread of the driver's, or in the call
+// ---- The stream has reached the request: on a thread of the driver's, or in the call
 
 void StreamRequest::arrive() {
   const std::uint64_t arrival = arrivals_++;
@@ -250,7 +253,7 @@ void StreamRequest::read_parameters() {
   for (std::uint64_t part = 0; part < slots_; ++part) describe_copy(part, size_of(part));
 }
 
-// Checks the numbers that the stream's own copies rely on; the session checks the rest.
+// Checks the numbers on which the stream's own copies rely; the session checks the others.
 Status StreamRequest::check_parameters() const {
   const char* const step = step_of(parameters_.op);
   if (request_.size > size_max_) return failure(Code::invalid_argument, step);
@@ -266,13 +269,13 @@ Status StreamRequest::check_parameters() const {
   return inside ? success() : failure(Code::past_allocation, step);
 }
 
-// The size of a part, by the request's final size.
+// The size of a part, from the request's final size.
 std::uint64_t StreamRequest::size_of(std::uint64_t part) const {
   const std::uint64_t begin = begin_of(part);
   return begin < progress_.end() ? std::min(progress_.end() - begin, part_max_) : 0;
 }
 
-// Together, so that the threads that take them are woken once.
+// Submits several parts at once, so that the threads that take them are woken only once.
 void StreamRequest::start(std::uint64_t first, std::uint64_t end) {
   std::array<Job*, StreamBlock::kSlots> jobs;
   std::size_t count = 0;
@@ -284,7 +287,7 @@ void StreamRequest::start(std::uint64_t first, std::uint64_t end) {
   for (std::size_t i = 0; !status.ok() && i < count; ++i) settle(static_cast<Part*>(jobs[i])->index, {status, {}});
 }
 
-// Null where the part is over already.
+// Makes the job of a part; null if the part has already ended.
 Job* StreamRequest::job_of(std::uint64_t part) {
   std::uint64_t size = 0;
   {
@@ -295,7 +298,7 @@ Job* StreamRequest::job_of(std::uint64_t part) {
     settle(part, {});
     return nullptr;
   }
-  Part& job = jobs_[slot_of(part)];  // The part that had the slot is over.
+  Part& job = jobs_[slot_of(part)];  // The part that used the slot before has ended.
   job.request = request_;
   job.request.size = size;
   job.owner = this;
@@ -311,7 +314,7 @@ Job* StreamRequest::job_of(std::uint64_t part) {
   return target_.here != nullptr && stage_at_once(job) ? nullptr : &job;
 }
 
-// Stages a short read's bytes from the page cache.
+// Stages the bytes of a short read from the page cache, on the caller's thread.
 bool StreamRequest::stage_at_once(const Part& job) {
   const bool is_short = parts_ == 1 && job.request.size <= kAtOnceMax;
   if (!is_short || parameters_.op != Op::read || !is_staged()) return false;
@@ -321,7 +324,8 @@ bool StreamRequest::stage_at_once(const Part& job) {
   return true;
 }
 
-// ---- A part is over: on a thread of the executor's, or where it did not begin --------------------------------------
+// ---- A part has ended: on a thread of the executor's, or where it did not begin
+// --------------------------------------
 
 void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
   {
@@ -334,7 +338,7 @@ void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
     }
     if (++settled_ == parts_ && !abandoned_) deliver();
   }
-  // From here on the stream may go on, and use the slot again.
+  // From here on the stream may continue, and use the slot again.
   target_.home->set(block_->word(slot_of(part)), ready_at(part));
   let_go();
 }
@@ -359,10 +363,10 @@ void StreamRequest::deliver() {
   hooks_.deliver(parameters_.result, request_, outcome);
 }
 
-// The last one out gives everything back.
+// Gives everything back when the last user is done.
 void StreamRequest::let_go() {
   if (holders_.fetch_sub(1) != 1) return;
-  mutex_.assume_held();  // Nobody else knows of it any more.
+  mutex_.assume_held();  // No other thread knows of it any more.
   if (block_ != nullptr && !lost_) {
     const bool acknowledges = is_staged() && parameters_.op == Op::read && !target_.blocking && !abandoned_;
     if (acknowledges) target_.home->memory().give_back_when_acknowledged(*block_);

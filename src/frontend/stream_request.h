@@ -38,31 +38,32 @@ namespace penstock::core {
 
 class StreamRequest;
 
-// Shared by requests and their session. Requests whose stream has not arrived outlive the session.
+// State that requests share with their session. A request whose stream has not reached it may outlive the session.
 struct StreamRequestPool {
   ~StreamRequestPool();
 
   Mutex mutex;
-  // Null where the driver is closed: then the session is gone, or going.
+  // Null if the driver is closed: the session is gone, or about to go.
   Session* session GUARDED_BY(mutex) = nullptr;
   Executor* executor GUARDED_BY(mutex) = nullptr;
-  StreamRequest* idle GUARDED_BY(mutex) = nullptr;  // A list, since a request ends where no memory may be asked for.
+  // A list, because a request may end where no memory may be allocated.
+  StreamRequest* idle GUARDED_BY(mutex) = nullptr;
 
   Status submit(std::span<Job* const> jobs);
 };
 
-// The caller's parameters, with pointers that hold until the outcome is delivered.
+// The caller's parameters. Their pointers must be valid until the outcome is delivered.
 struct StreamParameters {
   Op op = Op::read;
   std::uint64_t file = 0;
   void* base = nullptr;
-  const std::uint64_t* size = nullptr;  // At the call, the most that it may be at the arrival.
+  const std::uint64_t* size = nullptr;  // Its value at the call is the upper limit of its value at the arrival.
   const std::int64_t* file_offset = nullptr;
   const std::int64_t* buffer_offset = nullptr;
-  void* result = nullptr;  // deliver()'s.
-  bool fixed = false;      // The numbers are those of the call, and their pointers need not hold any longer.
+  void* result = nullptr;  // The first argument of deliver().
+  bool fixed = false;      // The numbers of the call are final, and their pointers are not used later.
 
-  RawRequest request() const {  // The values behind the pointers just now.
+  RawRequest request() const {  // A request with the values that the pointers have now.
     return {.op = op,
             .file = file,
             .base = base,
@@ -72,10 +73,10 @@ struct StreamParameters {
   }
 };
 
-// Functions of the caller's side. Called on any thread; the last two if statistics are kept, while the session is
-// open.
+// Functions of the caller's side, called on any thread. The last two are called if statistics are kept and the session
+// is open.
 struct StreamHooks {
-  // Writes the outcome to where the caller looks for it, before the stream goes on. Asks for no memory.
+  // Writes the outcome where the caller looks for it, before the stream continues. Allocates no memory.
   void (*deliver)(void* result, const RawRequest& request, const Outcome& outcome) = nullptr;
   std::uint64_t (*clock)(const Session& session) = nullptr;
   void (*finished)(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began) = nullptr;
@@ -83,26 +84,26 @@ struct StreamHooks {
 
 class StreamRequest {
  public:
-  // Shorter reads are sooner staged than lent.
+  // Shorter reads are staged, which is faster than lending them.
   static constexpr std::uint64_t kLentMin = 16u * 1024 + 1;
-  // The promises of a registered stream: these do not change between the call and the arrival.
+  // The promises of a registered stream: these values do not change between the call and the arrival.
   enum Fixed : unsigned { kFixedBufferOffset = 1, kFixedFileOffset = 2, kFixedSize = 4, kFixedAll = 7 };
 
   struct Target {
     StreamHome* home = nullptr;
     void* stream = nullptr;
     PointerFacts memory;
-    bool blocking = false;    // Host functions wait, as the stream cannot.
-    Lender lender;            // For bytes that the stream takes by itself.
-    Session* here = nullptr;  // The session, where the stream is there already.
+    bool blocking = false;    // Waits are host functions, because the stream cannot wait by itself.
+    Lender lender;            // The path whose bytes the stream can copy by itself.
+    Session* here = nullptr;  // The session if the stream is ready now; else null.
     std::uint64_t staging_limit = 0;
   };
 
   explicit StreamRequest(StreamRequestPool& pool) : pool_(pool) {}
 
-  // Queues everything. Where that fails bytes may have moved, and nothing is delivered but what was staged in the call
-  // and then could not be queued. The request goes back to its office by itself; it is lost with a stream whose context
-  // goes before it got there.
+  // Queues all operations. If that fails, bytes may have moved, but nothing is delivered except bytes that were staged
+  // in the call and then could not be queued. The request returns to its pool by itself; it is lost if the stream's
+  // context is destroyed before the stream has reached it.
   Status begin(std::shared_ptr<StreamRequestPool> pool, const StreamParameters& parameters, unsigned fixed,
                const StreamHooks& hooks, const Target& target);
 
@@ -114,7 +115,7 @@ class StreamRequest {
     void finish(const Outcome& outcome) override { owner->settle(index, outcome); }
     StreamRequest* owner = nullptr;
     std::uint64_t index = 0;
-    const std::byte* lent = nullptr;  // The stream takes it from here by itself.
+    const std::byte* lent = nullptr;  // The address from which the stream copies a lent part by itself.
   };
 
   std::uint64_t room() const;
@@ -161,7 +162,7 @@ class StreamRequest {
 
   StreamRequestPool& pool_;
   StreamRequest* next_idle_ = nullptr;
-  // The rest is set by begin(), before the stream knows of the request.
+  // begin() sets the following before the stream knows of the request.
   std::shared_ptr<StreamRequestPool> keep_;
   StreamParameters parameters_;
   StreamHooks hooks_;
@@ -172,17 +173,18 @@ class StreamRequest {
   std::uint32_t first_ready_[StreamBlock::kSlots] = {};
   std::uint64_t part_max_ = 0;
   std::uint64_t parts_ = 0;
-  std::uint64_t slots_ = 1;  // The number of slots that the parts take turns with.
+  std::uint64_t slots_ = 1;  // The slots that the parts use in turn.
   Part jobs_[StreamBlock::kSlots];
-  std::vector<std::span<const std::byte>> lent_;  // All of the request, in its order; else none.
+  std::vector<std::span<const std::byte>> lent_;  // The whole request in order, or nothing.
   Outcome lent_outcome_;
-  std::atomic<std::uint64_t> holders_{0};  // Users that will still look at this: queued functions, parts, begin().
+  // Users that will still look at this object: queued functions, parts, and begin().
+  std::atomic<std::uint64_t> holders_{0};
   std::uint64_t arrivals_queued_ = 0;
   std::uint64_t drop_offs_queued_ = 0;
-  bool lost_ = false;           // The block: the stream may look at it, nobody knows how long.
-  bool ready_at_once_ = false;  // All of it: the stream need not wait.
+  bool lost_ = false;           // The block is lost: the stream may look at it for an unknown time.
+  bool ready_at_once_ = false;  // Everything is ready, so the stream need not wait.
 
-  // The stream's own, and so one after another.
+  // Only the stream uses these, and so one operation after another.
   RawRequest request_;
   std::uint64_t began_ = 0;
   std::uint64_t arrivals_ = 0;
@@ -192,8 +194,8 @@ class StreamRequest {
   Mutex mutex_;
   bool abandoned_ GUARDED_BY(mutex_) = false;
   std::uint64_t settled_ GUARDED_BY(mutex_) = 0;
-  Progress progress_ GUARDED_BY(mutex_);  // Counted from the request's first byte.
-  Report report_ GUARDED_BY(mutex_);      // The first part's; in the end all parts'.
+  Progress progress_ GUARDED_BY(mutex_);  // Positions count from the request's first byte.
+  Report report_ GUARDED_BY(mutex_);      // The first part's report; at the end that of all parts.
 };
 
 }  // namespace penstock::core

@@ -55,7 +55,7 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
   target.blocking = !session_.config().stream_words || !target.home->has_words();
   target.staging_limit = session_.config().bounce_bytes;
   if (const Status status = reachable(**home, target.memory, parameters.base); !status.ok()) return status;
-  // Over before it begins: the result is there when the call returns, as NVIDIA's library has it.
+  // The request ends in the call: the result is there when the call returns, as with NVIDIA's library.
   if (*parameters.size == 0) {
     hooks.deliver(parameters.result, parameters.request(), {});
     return success();
@@ -112,7 +112,7 @@ bool Streams::is_registered(void* stream) {
 
 Status Streams::deregister_stream(void* stream) {
   constexpr const char* kStep = "deregister the stream";
-  // The driver crashes on handles that it never gave out, so it is not asked about those.
+  // The driver crashes on handles that it never gave out, so it is never asked about an unregistered one.
   if (!is_registered(stream)) return failure(Code::invalid_argument, kStep);
   const Result<StreamHome*> home = home_of(stream, kStep);
   if (!home.ok()) return home.status();

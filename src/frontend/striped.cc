@@ -21,7 +21,7 @@ RequestMemory memory_of(const RawRequest& request, std::span<const MemoryPiece> 
   return {base + request.buffer_offset};
 }
 
-// Says the status of a member's part in the words of the object.
+// Makes a status that names the member and says its failure in the words of the object.
 Status named(const Striped& striped, std::uint32_t member, Op op, Status status) {
   const std::string name =
       "member " + std::to_string(member) + " of the striped object, " + printable(striped.names[member]);
@@ -30,7 +30,7 @@ Status named(const Striped& striped, std::uint32_t member, Op op, Status status)
   return status;
 }
 
-// One who waits until the request is over.
+// A job whose caller waits until the request has ended.
 struct Caller final : Job {
   void finish(const Outcome& end) override {
     const MutexLock lock(mutex);
@@ -50,7 +50,7 @@ struct Caller final : Job {
   Outcome outcome GUARDED_BY(mutex);
 };
 
-// All of it is one member's.
+// Moves a request that lies within one member.
 Outcome transfer_within(Session& session, const Striped& striped, RawRequest request,
                         std::span<const MemoryPiece> pieces) {
   const std::uint64_t offset = begin_of(request);
@@ -121,7 +121,8 @@ void StripedJob::share_out(std::span<const MemoryPiece> pieces) {
 }
 
 void StripedJob::move_now(Session& session) {
-  for (std::size_t i = 1; i < jobs_.size(); ++i) {  // None of which is the last that is over.
+  // The first part is moved below, so the job cannot end in this loop.
+  for (std::size_t i = 1; i < jobs_.size(); ++i) {
     if (const Status status = executor_.submit({&jobs_[i], 1}); !status.ok()) jobs_[i]->finish({status, {}});
   }
   Share& own = shares_[0];
@@ -136,7 +137,7 @@ void StripedJob::settle(const Share& share, const Outcome& outcome) {
     take_in(share, outcome);
     if (--unfinished_ > 0) return;
   }
-  mutex_.assume_held();  // Nobody else is at it any more, and finishing may destroy this.
+  mutex_.assume_held();  // No other thread works on it any more. finish() may destroy this.
   whole_.finish(this->outcome());
 }
 
@@ -157,7 +158,8 @@ Outcome StripedJob::outcome() const {
   Outcome outcome{progress_.status(), first_};
   progress_.tell(outcome.report);
   if (first_.path == PathId::bounce) {
-    outcome.report = first_;  // Without tell()'s account of bytes that went by another path, like a vectored request's.
+    // tell() would also count bytes that went by another path; this is like the report of a vectored request.
+    outcome.report = first_;
     outcome.report.bytes = progress_.bytes();
     outcome.report.direct_bytes = progress_.direct_bytes();
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Requests on an object that lies in several files (stripe/). A member's part of a request is one range of its file,
-// and the stripes in memory are the pieces of a vectored request for it. All members' are moved at once, and come to
-// one outcome as pieces do (vectored.h): bytes are counted from the start up to the first gap, bytes by path are
-// summed, and the failure nearest to the start counts and names its member. A call within one stripe is its member's
-// own, and costs nothing besides; any other asks for memory, as requests of queues do.
+// and the stripes in memory are the pieces of a vectored request for that range. All members are moved at once and come
+// to one outcome, as pieces do (vectored.h): bytes are counted from the start up to the first gap, bytes by path are
+// summed, and the failure nearest to the start counts and names its member. A call within one stripe is a request on
+// its member and costs nothing more; any other call allocates memory, as requests of queues do.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +25,26 @@ namespace penstock::core {
 
 struct Striped : std::enable_shared_from_this<Striped> {
   StripeLayout layout;
-  std::vector<std::uint64_t> files;  // The members', as they are registered.
+  std::vector<std::uint64_t> files;  // The registered files of the members.
   std::vector<std::string> names;    // For messages.
 };
 
-// Says why there can be no such request; cuts a read at the end of the object. The request's file does not count; its
-// memory is its base, or the pieces where there are any.
+// Checks a request, and cuts a read at the end of the object. The request's file is ignored; its memory is its base, or
+// the pieces if there are any.
 Status admit_striped(const Striped& striped, RawRequest& request, std::span<const MemoryPiece> pieces);
 
-// One that the executor carries out: when it is its job's turn, its members' parts get in line; when all are over, the
-// job is finished with what they came to.
+// A request on a striped object that the executor carries out: at its job's turn, the members' parts enter the line;
+// when all have ended, the job is finished with their common outcome.
 class StripedJob {
  public:
-  // The request was admitted and is not empty. Until this is destroyed, in whole.finish() at
-  // the earliest, the executor takes its parts for the job.
+  // The request was admitted and is not empty. From now on the executor carries out the parts in place of the job,
+  // until this object is destroyed, in whole.finish() at the earliest.
   StripedJob(Executor& executor, const Striped& striped, Job& whole, std::span<const MemoryPiece> pieces);
   ~StripedJob() { whole_.parts = {}; }
   StripedJob(const StripedJob&) = delete;
   StripedJob& operator=(const StripedJob&) = delete;
 
-  // For a caller who waits: moves the first part on its own thread, and has the executor move the others.
+  // Used by a caller that waits: moves the first part on its own thread, and the others by the executor.
   void move_now(Session& session);
 
  private:
@@ -62,17 +62,17 @@ class StripedJob {
   Outcome outcome() const REQUIRES(mutex_);
 
   Executor& executor_;
-  const std::shared_ptr<const Striped> striped_;  // Which may be deregistered meanwhile.
+  const std::shared_ptr<const Striped> striped_;  // Shared, because it may be deregistered meanwhile.
   Job& whole_;
-  std::unique_ptr<Share[]> shares_;  // By how far the member's first stripe is from the request's.
+  std::unique_ptr<Share[]> shares_;  // In the order in which the members' first stripes follow the request's start.
   std::vector<Job*> jobs_;
   Mutex mutex_;
   std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
   Progress progress_ GUARDED_BY(mutex_);
-  Report first_ GUARDED_BY(mutex_);  // The report of the part that the request begins with.
+  Report first_ GUARDED_BY(mutex_);  // The report of the part at the request's start.
 };
 
-// From start to end.
+// Moves the whole request.
 Outcome transfer_striped(Session& session, Executor& executor, const Striped& striped, RawRequest request,
                          std::span<const MemoryPiece> pieces = {});
 

@@ -9,7 +9,8 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kLaunched = 32;  // So many at once: the device fetches these while the next are made ready.
+// The most that are launched together: the device fetches them while the next are prepared.
+constexpr std::size_t kLaunched = 32;
 
 Going going_of(const Report& report) {
   if (report.path == PathId::pagecache && report.bounced_bytes == 0) return Going::fetched;
@@ -67,7 +68,7 @@ bool SubmissionContext::open_queue() {
   return queue_ != nullptr;
 }
 
-// Neighbours of one owner at once.
+// Finishes neighbouring jobs of one owner together.
 void SubmissionContext::finish(std::span<const Ended> ended) {
   if (!ended.empty()) news_ = going_of(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {

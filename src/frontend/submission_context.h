@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A thread's means to carry jobs out: a queue, opened with the first small job, its requests in flight, and calls for
-// everything else. The executor keeps them, and lends them to its threads and to its callers'. Used by one thread at a
-// time.
+// Carries out jobs for one thread: small jobs through a queue, which is opened with the first of them, and all others
+// by calls. The executor owns the contexts, and lends them to its own threads and to its callers'. One thread at a time
+// uses a context.
 #pragma once
 
 #include <array>
@@ -19,40 +19,41 @@ namespace penstock::core {
 class SubmissionContext {
  public:
   static constexpr unsigned kDepth = 64;
-  // Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
+  // The largest request that is put in flight beside others; a larger one keeps a storage device busy alone.
   static constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
   static bool is_large(const Job& job) {
     return job.request.size > kQueuedBytesMax || job.request.staging != nullptr || !job.parts.empty();
   }
 
-  // True if it needs no thread of its own: a queue begins it without a wait for storage.
+  // True if it needs no thread of its own: a queue can begin it without waiting for storage.
   static bool is_small_read(const Job& job) { return job.request.op == Op::read && !is_large(job); }
 
-  // queues: it may have a queue. looks: it looks a little for room.
+  // `queues`: it may open a queue. `looks`: it spins for a moment when it waits for room.
   SubmissionContext(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
 
   bool is_idle() const { return in_flight_ == 0; }
-  // True if its requests in flight come to no end without this thread, or another one.
+  // True if its requests in flight need a thread to come to their end.
   bool waits_for_storage() const { return queue_ != nullptr && queue_->waits_for_storage(); }
-  // True if the thread, which has begun a request by a path whose calls wait for storage, is to take no other before
-  // that is over: another thread can begin it, and its submitter can cancel it.
+  // True if the thread shall begin no other request yet: it has begun one by a path whose calls wait for storage.
+  // Another thread can begin the others, and their submitters can cancel them.
   bool is_blocked() const { return in_flight_ > 0 && queue_->latest_blocks(); }
   unsigned room() const { return kDepth - in_flight_; }
 
-  // How the last of those went that came to their end in the queue since this was asked last; nothing where none did.
+  // How the latest request went that ended in the queue since the last call; nothing if none ended.
   std::optional<Going> take_news() { return std::exchange(news_, std::nullopt); }
 
-  // In the queue; or ends it, where it is late. False, and nothing was begun, where there is no queue for it, or that
-  // has no room (pinned memory, one device more). Unless `may_open`, there is none but what is open already.
+  // Begins the job in the queue, or ends it if it is late. False, with nothing begun, if there is no queue for it or
+  // the queue has no room (pinned memory, one more device). Without `may_open` it uses only a queue that is open
+  // already.
   bool begin(Job& job, bool may_open = true);
-  // Begins small reads, in their order, and returns how many; the others have to go another way.
+  // Begins small reads in their order and returns how many; the others need another way.
   std::size_t begin_reads(std::span<Job* const> jobs, bool may_open);
-  // Moves it like a call of its own. Requests in flight do not wait for it longer than they must.
+  // Moves the job like a call of its own. Requests in flight wait no longer for it than they must.
   void move_now(Job& job);
-  // The same for a job in parts, all of them as one. False where that cannot be, or where they are small, and better in
-  // flight beside each other and others'.
+  // Moves a job in parts as one request. False if that is impossible, or if the parts are so small that they are better
+  // in flight beside each other and other jobs.
   bool move_together(Job& job);
-  // Finishes what is done, having waited for `least`, or as many as are in flight.
+  // Finishes jobs that have ended, after waiting for `least` of them or for as many as are in flight.
   void reap(unsigned least);
 
  private:
@@ -66,7 +67,7 @@ class SubmissionContext {
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
   std::optional<Going> news_;
-  std::array<Ended, kDepth> ended_;  // Not on the stack, which may be a caller's small one.
+  std::array<Ended, kDepth> ended_;  // A member, because the stack may be a caller's small one.
 };
 
 }  // namespace penstock::core

@@ -10,7 +10,7 @@
 namespace penstock::core {
 namespace {
 
-// Each piece that is not empty as a request of its own, until take() has enough.
+// Calls `take` with each piece that is not empty, as a request of its own, until it returns false.
 template <typename Take>
 void each_piece(RawRequest piece, std::span<const MemoryPiece> pieces, Take take) {
   for (const MemoryPiece& memory : pieces) {
@@ -36,7 +36,7 @@ Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces) {
     room -= piece.iov_len;
     size += piece.iov_len;
   }
-  // For a request of no bytes the base is looked at, but not the memory there.
+  // A request of no bytes looks at the base, but not at the memory there.
   request = {
       .op = request.op, .file = request.file, .base = pieces.data(), .size = size, .file_offset = request.file_offset};
   return success();
@@ -69,15 +69,15 @@ Outcome PiecesProgress::outcome() const {
   Outcome outcome{progress_.status(), first_};
   progress_.tell(outcome.report);
   if (first_.path == PathId::bounce) {
-    outcome.report = first_;  // Without what tell() says of bytes that went by another path than the first.
+    outcome.report = first_;  // tell() would also count bytes that went by another path than the first piece's.
     outcome.report.bytes = progress_.bytes();
     outcome.report.direct_bytes = progress_.direct_bytes();
   }
   return outcome;
 }
 
-// Two pieces of a write that meet within a page are not moved at once: one of them may go through the page cache, which
-// writes whole pages, and could put back what was there before the other.
+// Two pieces of a write that meet within a page are not moved at the same time: one of them may go through the page
+// cache, which writes whole pages and might restore the old bytes of the other.
 VectoredJob::VectoredJob(Executor& executor, Job& whole, std::span<const MemoryPiece> pieces)
     : executor_(executor), whole_(whole), pieces_(pieces.begin(), pieces.end()), progress_(whole.request) {
   parts_.reserve(pieces.size());
@@ -103,13 +103,13 @@ void VectoredJob::settle(Part& part, const Outcome& outcome) {
     const MutexLock lock(mutex_);
     progress_.take_in(part.request, outcome);
     --unfinished_;
-    // A piece that waits for one that came out short is not begun any more.
+    // A piece does not begin if the piece that it waits for came out short.
     const bool is_whole = outcome.status.ok() && outcome.report.bytes == part.request.size;
     for (; !is_whole && next != nullptr; next = next->next) --unfinished_;
     if (next == nullptr && unfinished_ > 0) return;
   }
   if (next == nullptr) {
-    mutex_.assume_held();  // Nobody else is at it any more, and finishing may destroy this.
+    mutex_.assume_held();  // No other thread works on it any more. finish() may destroy this.
     return whole_.finish(progress_.outcome());
   }
   Job* const one = next;

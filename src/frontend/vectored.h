@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Vectored requests: one range of a file, without a gap, over several pieces of memory, which may be of different
-// kinds. Where they are memory of one device, and the path takes such (PathTraits::gathers), they are moved as one
-// request is. Else each goes by itself, and they come to one outcome: bytes are counted from the start of the range up
-// to the first piece that came out short or failed, and it is the first failure in the file's order that counts.
+// kinds. If the pieces are memory of one device and the path can take them together (PathTraits::gathers), they are
+// moved as one request. Otherwise each piece is moved by itself, and they come to one outcome: bytes are counted from
+// the start of the range up to the first piece that came out short or failed, and the first failure in the file's order
+// counts.
 //
-// Bytes around the page cache and bounced bytes are those of all pieces together. Path and reasons are the first
-// piece's. Where a later one went by bounce and the first did not, its bytes count as bounced; so nobody takes the
-// request for more direct than it was.
+// Direct bytes and bounced bytes are those of all pieces together. Path and reasons are the first piece's. If a later
+// piece went by bounce and the first did not, its bytes count as bounced, so that the report does not make the request
+// look more direct than it was.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +26,13 @@ namespace penstock::core {
 
 inline constexpr std::size_t kPiecesMax = 1024;  // The limit of Linux's readv().
 
-// Gives the request the size of its pieces, or says why there can be no such request. Its base does not count.
+// Gives the request the size of its pieces, or fails if it is no valid request. Its base is ignored.
 Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces);
 
-// Moves them as one request, or one piece after the other, until one comes out short.
+// Moves the pieces as one request, or one after the other until one comes out short.
 Outcome transfer_vectored(Session& session, RawRequest request, std::span<const MemoryPiece> pieces);
 
-// How far the pieces came, over in any order. Used by one thread at a time.
+// The progress of pieces, which may end in any order. One thread at a time uses it.
 class PiecesProgress {
  public:
   explicit PiecesProgress(const RawRequest& whole)
@@ -46,12 +47,12 @@ class PiecesProgress {
   Report first_;  // The first piece's report.
 };
 
-// A vectored request that the executor carries out: when it is its job's turn, it is moved as one; or the pieces get in
-// line, each as a job of its own, and when all are over, the job is finished with what they came to.
+// A vectored request that the executor carries out. At its job's turn it is moved as one, or the pieces enter the line,
+// each as a job of its own; when all have ended, the job is finished with their common outcome.
 class VectoredJob {
  public:
-  // The request was admitted and is not empty. The pieces are copied. Until this is destroyed, in whole.finish() at the
-  // earliest, the executor takes its parts for the job.
+  // The request was admitted and is not empty. The pieces are copied. From now on the executor carries out the parts in
+  // place of the job, until this object is destroyed, in whole.finish() at the earliest.
   VectoredJob(Executor& executor, Job& whole, std::span<const MemoryPiece> pieces);
   ~VectoredJob() {
     whole_.parts = {};
@@ -64,7 +65,7 @@ class VectoredJob {
   struct Part final : Job {
     void finish(const Outcome& outcome) override { vectored->settle(*this, outcome); }
     VectoredJob* vectored = nullptr;
-    Part* next = nullptr;  // Not to be begun before this one is over.
+    Part* next = nullptr;  // It must not begin before this one has ended.
   };
 
   void settle(Part& part, const Outcome& outcome);
@@ -73,7 +74,7 @@ class VectoredJob {
   Job& whole_;
   std::vector<MemoryPiece> pieces_;
   std::vector<Part> parts_;
-  std::vector<Job*> first_;  // The pieces that no other comes before.
+  std::vector<Job*> first_;  // The pieces that wait for no other.
   Mutex mutex_;
   std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
   PiecesProgress progress_ GUARDED_BY(mutex_);
