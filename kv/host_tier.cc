@@ -281,25 +281,25 @@ bool HostTier::take(Batch& batch) {
 void HostTier::move(Batch& batch) {
   std::vector<Request> onto_drive;
   std::vector<std::size_t> whose;
-  std::vector<Store::Loan> loans;
+  std::vector<Store::Mapping> mappings;
   for (std::size_t i = 0; i < batch.requests.size(); ++i) {
     Request& request = batch.requests[i];
-    std::optional<Store::Loan> loan = memory_.lend(request.key);
-    if (!loan) continue;  // It was erased.
-    const std::span<const std::byte> payload = loan->payload();
+    std::optional<Store::Mapping> mapping = memory_.map_chunk(request.key);
+    if (!mapping) continue;  // It was erased.
+    const std::span<const std::byte> payload = mapping->payload();
     batch.pieces[i] = {const_cast<std::byte*>(payload.data()), payload.size()};
     request.pieces = {&batch.pieces[i], 1};
-    request.crc = loan->crc();
+    request.crc = mapping->crc();
     onto_drive.push_back(request);
     whose.push_back(i);
-    loans.push_back(std::move(*loan));
+    mappings.push_back(std::move(*mapping));
   }
   const auto began = std::chrono::steady_clock::now();
   drive_.put(onto_drive);
   batch.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   for (std::size_t i = 0; i < whose.size(); ++i) {
     answer(batch.requests[whose[i]], onto_drive[i]);
-    if (onto_drive[i].outcome == Outcome::damaged) loans[i].mark_damaged();
+    if (onto_drive[i].outcome == Outcome::damaged) mappings[i].mark_damaged();
   }
 }
 

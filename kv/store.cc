@@ -202,24 +202,24 @@ Entry* Store::leave(const Chunk& chunk) {
   return nullptr;
 }
 
-std::span<const std::byte> Store::Loan::payload() const {
+std::span<const std::byte> Store::Mapping::payload() const {
   return store_->drive_.in_memory().subspan(chunk_.slot + kHeaderBytes, chunk_.bytes);
 }
 
-std::optional<Store::Loan> Store::lend(const Name& key) {
+std::optional<Store::Mapping> Store::map_chunk(const Name& key) {
   PENSTOCK_INVARIANT(!drive_.in_memory().empty());
   const MutexLock lock(mutex_);
   const Entry* const entry = ready_entry(key);
   if (entry == nullptr) return std::nullopt;
   begin_get(entry->chunk);
-  return Loan(this, entry->chunk);
+  return Mapping(this, entry->chunk);
 }
 
 // Without memory the chunk stays as it is, and makes no room for others until it is used again.
-void Store::take_back(const Loan& loan) noexcept try {
+void Store::unmap(const Mapping& mapping) noexcept try {
   const MutexLock lock(mutex_);
-  Entry* const entry = leave(loan.chunk_);
-  if (entry != nullptr && loan.is_damaged_) evict(*entry);
+  Entry* const entry = leave(mapping.chunk_);
+  if (entry != nullptr && mapping.is_damaged_) evict(*entry);
 } catch (const std::bad_alloc&) {
 }
 

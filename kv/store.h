@@ -48,13 +48,13 @@ class Store final : public Reader {
  public:
   // A chunk where it lies, in a store whose slab is in memory. No other chunk gets its slot before this goes, also if
   // it is erased meanwhile.
-  class Loan {
+  class Mapping {
    public:
-    Loan(Loan&& other) noexcept
+    Mapping(Mapping&& other) noexcept
         : store_(std::exchange(other.store_, nullptr)), chunk_(other.chunk_), is_damaged_(other.is_damaged_) {}
-    Loan& operator=(Loan&&) = delete;
-    ~Loan() {
-      if (store_ != nullptr) store_->take_back(*this);
+    Mapping& operator=(Mapping&&) = delete;
+    ~Mapping() {
+      if (store_ != nullptr) store_->unmap(*this);
     }
     std::span<const std::byte> payload() const;
     std::uint32_t crc() const { return chunk_.crc; }  // From the put.
@@ -62,7 +62,7 @@ class Store final : public Reader {
 
    private:
     friend class Store;
-    Loan(Store* store, const Chunk& chunk) : store_(store), chunk_(chunk) {}
+    Mapping(Store* store, const Chunk& chunk) : store_(store), chunk_(chunk) {}
 
     Store* store_;
     Chunk chunk_;
@@ -82,7 +82,7 @@ class Store final : public Reader {
   bool unpin(const Name& key) EXCLUDES(mutex_);
 
   // Nothing where there is no such chunk. The store outlives it.
-  std::optional<Loan> lend(const Name& key) EXCLUDES(mutex_);
+  std::optional<Mapping> map_chunk(const Name& key) EXCLUDES(mutex_);
 
   // Where it fails, nothing is lost: the next one tries again.
   core::Status commit() EXCLUDES(mutex_, commit_mutex_);
@@ -106,7 +106,7 @@ class Store final : public Reader {
   void finish(const Request& put) REQUIRES(mutex_);
   // The end of a use of the chunk, which is an entry still, or was erased meanwhile: then null.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
-  void take_back(const Loan& loan) noexcept EXCLUDES(mutex_);
+  void unmap(const Mapping& mapping) noexcept EXCLUDES(mutex_);
   void evict(Entry& entry) REQUIRES(mutex_);
 
   const StoreSettings settings_;
