@@ -46,25 +46,25 @@ void carry_out(Arrived& arriving, const TimedGets::Get& get) {
 
 bool TimedGets::begin(const std::shared_ptr<Arrived>& arriving, const Get& get) {
   const std::scoped_lock lock(mutex_);
-  for (auto runner = runners_.begin(); runner != runners_.end();) {
-    if (!runner->is_over) {
-      ++runner;
+  for (auto worker = workers_.begin(); worker != workers_.end();) {
+    if (!worker->is_over) {
+      ++worker;
       continue;
     }
-    runner->thread.join();
-    runner = runners_.erase(runner);
+    worker->thread.join();
+    worker = workers_.erase(worker);
   }
-  if (runners_.size() >= kAtOnceMost) return false;
-  Runner& runner = runners_.emplace_back();
+  if (workers_.size() >= kAtOnceMost) return false;
+  Worker& worker = workers_.emplace_back();
   try {
-    runner.thread = std::thread([this, &runner, arriving, get] {
+    worker.thread = std::thread([this, &worker, arriving, get] {
       carry_out(*arriving, get);
       const std::scoped_lock over(mutex_);
-      arriving->is_over = runner.is_over = true;
+      arriving->is_over = worker.is_over = true;
       changed_.notify_all();
     });
   } catch (...) {
-    runners_.pop_back();
+    workers_.pop_back();
     throw;
   }
   return true;
@@ -90,15 +90,15 @@ std::shared_ptr<const Arrived> TimedGets::get(std::span<kv::Request> requests, c
 }
 
 void TimedGets::wait() {
-  std::list<Runner> runners;
+  std::list<Worker> workers;
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] {
-      return std::all_of(runners_.begin(), runners_.end(), [](const Runner& each) { return each.is_over; });
+      return std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.is_over; });
     });
-    runners.swap(runners_);
+    workers.swap(workers_);
   }
-  for (Runner& each : runners) each.thread.join();
+  for (Worker& each : workers) each.thread.join();
 }
 
 }  // namespace penstock::python

@@ -43,7 +43,7 @@ class TimedGets {
   void wait();
 
  private:
-  struct Runner {
+  struct Worker {
     std::thread thread;
     bool is_over = false;
   };
@@ -52,7 +52,7 @@ class TimedGets {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Runner> runners_;
+  std::list<Worker> workers_;
 };
 
 }  // namespace penstock::python
