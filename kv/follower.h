@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A store as other processes than its writer see it: by its journal, as far as the writer has told, and by the headers
-// and checksums of its slots. A chunk that the writer overwrites while it is read is a miss. Any thread.
+// Reads a store that another process writes: by its journal, which tells of the chunks that were committed, and by the
+// headers and checksums of its slots. A chunk that the writer overwrites while it is read is a miss. Any thread.
 #pragma once
 
 #include "kv/journal.h"

@@ -12,7 +12,7 @@ namespace {
 
 using core::MutexLock;
 
-constexpr std::uint64_t kBatchPages = 4096;  // 16 MiB that are lent at once, or one chunk where that is larger.
+constexpr std::uint64_t kBatchPages = 4096;  // A batch has 16 MiB, or one chunk where that is larger.
 constexpr std::size_t kBatchChunks = 64;
 constexpr auto kSleep = std::chrono::milliseconds(2);
 constexpr int kSleepsMost = 50;
@@ -285,7 +285,7 @@ void HostTier::move(Batch& batch) {
   for (std::size_t i = 0; i < batch.requests.size(); ++i) {
     Request& request = batch.requests[i];
     std::optional<Store::Mapping> mapping = memory_.map_chunk(request.key);
-    if (!mapping) continue;  // It was erased.
+    if (!mapping) continue;  // The chunk was erased meanwhile.
     const std::span<const std::byte> payload = mapping->payload();
     batch.pieces[i] = {const_cast<std::byte*>(payload.data()), payload.size()};
     request.pieces = {&batch.pieces[i], 1};

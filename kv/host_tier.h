@@ -27,14 +27,14 @@ namespace penstock::kv {
 struct TierState {
   std::uint64_t puts[kOutcomes] = {}, gets[kOutcomes] = {};  // By the tier's users.
   std::uint64_t put_bytes = 0, got_bytes = 0;
-  std::uint64_t waiting = 0;  // Chunks that are not on the drive yet.
+  std::uint64_t waiting = 0;  // Chunks in memory that are not on the drive yet.
   std::uint64_t written = 0;  // Chunks that were brought to the drive.
   std::uint64_t written_bytes = 0;
-  double written_seconds = 0;                 // How long the drive took.
+  double written_seconds = 0;                 // The time that the drive took for them.
   std::uint64_t not_written[kOutcomes] = {};  // Chunks that the drive did not take, by outcome.
-  std::uint64_t got_from_memory = 0;          // Chunks.
-  std::uint64_t got_from_drive = 0;
-  core::Status failure{};  // The last one of the drive's.
+  std::uint64_t got_from_memory = 0;          // Chunks that memory had,
+  std::uint64_t got_from_drive = 0;           // and those that only the drive had.
+  core::Status failure{};                     // The latest failure of a write to the drive.
 };
 
 class HostTier {
@@ -108,8 +108,8 @@ class HostTier {
   std::deque<Name> queue_ GUARDED_BY(mutex_);
   std::unordered_set<Name, NameHash> writing_ GUARDED_BY(mutex_);    // To the drive.
   std::unordered_set<Name, NameHash> promoting_ GUARDED_BY(mutex_);  // From the drive into memory.
-  std::uint64_t enqueued_ GUARDED_BY(mutex_) = 0;                    // Chunks that ever were in queue_,
-  std::uint64_t served_ GUARDED_BY(mutex_) = 0;                      // and those that were dealt with since.
+  std::uint64_t enqueued_ GUARDED_BY(mutex_) = 0;                    // Chunks that were ever put into queue_,
+  std::uint64_t served_ GUARDED_BY(mutex_) = 0;                      // and those of them that were written, or refused.
   std::uint64_t queued_pages_ GUARDED_BY(mutex_) = 0;                // Pages that came since it was looked at.
   std::uint32_t flushes_ GUARDED_BY(mutex_) = 0;                     // Calls that wait for the queue's end.
   bool is_asleep_ GUARDED_BY(mutex_) = false;                        // thread_ sleeps without a time limit.

@@ -158,7 +158,7 @@ TEST_F(HostTierTest, AnErasedChunkIsNowhere) {
   EXPECT_TRUE(drive_store->contains(name_of(3)));
 }
 
-// While it is read from the drive to be kept in memory, too.
+// The chunk is erased while a get reads it from the drive, to promote it into memory.
 TEST_F(HostTierTest, AnErasedChunkDoesNotComeBackFromAReadThatBeganBefore) {
   put_whole(1);
   ASSERT_TRUE(tier->commit().ok());
@@ -361,7 +361,7 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
   std::uint64_t last_version_ = 0, hits_ = 0;
 };
 
-// PENSTOCK_SIMULATED: how many operations, for longer runs.
+// PENSTOCK_SIMULATED sets the number of operations, for longer runs.
 TEST_P(TierSimulation, NoWrongChunkAndNothingBeyondTheCapacity) {
   const char* asked = std::getenv("PENSTOCK_SIMULATED");
   const int operations = asked == nullptr ? 20'000 : std::atoi(asked);

@@ -83,7 +83,7 @@ class Index {
   Slab slab_;
   std::unordered_map<Name, Entry, NameHash> entries_;
   std::unordered_map<std::uint64_t, Name> by_slot_;             // Of entries_.
-  std::map<std::uint64_t, std::set<std::uint64_t>> in_extent_;  // Slots, tombstones as well.
+  std::map<std::uint64_t, std::set<std::uint64_t>> in_extent_;  // The slots of each extent, tombstones among them.
   std::map<std::uint64_t, Queue> queues_;                       // Chunks that may go, by slot_bytes.
   double last_gone_ = 0;
   double uses_ = 0;

@@ -14,7 +14,7 @@ namespace penstock::kv {
 
 std::vector<std::byte> encode(std::span<const Record> records);
 
-// A journal is written anew when it is longer than that.
+// The size of a journal beyond which it is written anew.
 inline std::uint64_t journal_bytes_most(std::size_t chunks) { return (2 * chunks + 16'384) * kRecordBytes; }
 
 // The chunks of a journal up to its first record that is torn, and none where it is of another store.

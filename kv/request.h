@@ -31,10 +31,11 @@ constexpr unsigned kOutcomes = 9;
 struct Request {
   Name key{};
   std::span<const iovec> pieces;  // Host or device memory: the payload, one piece behind the other.
-  float cost = 0;                 // put: seconds that making it anew takes; a cost that is no such number counts as 0.
+  float cost =
+      0;  // put: the seconds that it takes to compute the chunk again. A cost that is no such number counts as 0.
   Outcome outcome = Outcome::miss;
   core::Status status{};
-  bool is_pinned = false;  // put: from the moment on that it is there, until unpin().
+  bool is_pinned = false;  // put: the chunk is pinned as soon as it is there, until unpin().
   // put: the payload's checksum, where it is known. A payload with another one is damaged, and is not written.
   std::optional<std::uint32_t> crc{};
   Chunk chunk{};  // The store's own: the slot that it has found for the request.

@@ -24,7 +24,7 @@ using core::Result;
 using core::Status;
 
 constexpr mode_t kPrivate = 0600;         // A reader of a KV cache reads prompts.
-constexpr std::size_t kByCallerMost = 4;  // Requests: two chunks.
+constexpr std::size_t kByCallerMost = 4;  // Requests. A chunk has two: for header and payload.
 constexpr const char* kWriteStep = "write the store's journal";
 
 Result<core::RegularFile> open_private(const std::string& path, int flags, const char* step) {

@@ -51,10 +51,10 @@ TEST(Slab, NoTwoSlotsOverlapAndAllOfItCanBeUsedAgain) {
 TEST(Slab, WhatAJournalClaimsIsNotBelieved) {
   Slab slab(8 << 20, 1 << 20);
   EXPECT_TRUE(slab.claim(64 << 10, 64 << 10));
-  EXPECT_FALSE(slab.claim(64 << 10, 64 << 10));          // In use.
+  EXPECT_FALSE(slab.claim(64 << 10, 64 << 10));          // The slot is in use.
   EXPECT_FALSE(slab.claim(0, 32 << 10));                 // Its extent has another class.
-  EXPECT_FALSE(slab.claim((1 << 20) + 4096, 64 << 10));  // Between two slots.
-  EXPECT_FALSE(slab.claim(8 << 20, 64 << 10));           // Behind the end.
+  EXPECT_FALSE(slab.claim((1 << 20) + 4096, 64 << 10));  // It is between two slots.
+  EXPECT_FALSE(slab.claim(8 << 20, 64 << 10));           // It is behind the slab's end.
   EXPECT_FALSE(slab.claim(~std::uint64_t{0}, 64 << 10));
   EXPECT_FALSE(slab.claim(2 << 20, 0));
   EXPECT_FALSE(slab.claim(2 << 20, ~std::uint64_t{4095}));

@@ -287,7 +287,8 @@ Status Store::commit() {
   return rewrite_journal(false);
 }
 
-// Chunks that are not committed stay out of it: their records come later. The lock is held only to copy the chunks.
+// Chunks that are not committed are left out: the next commit adds their records. The lock is held only to copy the
+// entries.
 Status Store::rewrite_journal(bool is_closed) {
   std::vector<Entry> entries;
   std::vector<std::uint64_t> later;

@@ -34,7 +34,7 @@ struct State {
   std::uint64_t used_bytes = 0;  // Of slots.
   std::uint64_t bytes = 0;       // The slab's.
   std::uint64_t uncommitted = 0;
-  std::uint64_t dropped_at_start = 0;  // Chunks of the journal whose slots had others, or nothing whole.
+  std::uint64_t dropped_at_start = 0;  // Chunks of the journal whose slots had another chunk, or a torn one.
 };
 
 struct StoreSettings {
@@ -69,7 +69,8 @@ class Store final : public Reader {
     bool is_damaged_ = false;
   };
 
-  // Takes up what the journal tells, and writes it anew. The drive outlives the store, and has no other writer.
+  // Opens the store with the chunks that the journal tells of, and writes the journal anew. The drive outlives the
+  // store, and has no other writer.
   static core::Result<std::unique_ptr<Store>> open(Drive& drive, const StoreSettings& settings);
 
   void put(std::span<Request> requests) EXCLUDES(mutex_);

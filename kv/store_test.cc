@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::uint64_t kExtent = 256 << 10;
 constexpr std::uint64_t kSlab = 4 * kExtent;
-constexpr std::size_t kChunk = 28 << 10;  // With its header a slot of 32 KiB: 8 to an extent, 32 in all.
+constexpr std::size_t kChunk =
+    28 << 10;  // With its header it takes a slot of 32 KiB, so that 32 chunks fit, 8 to an extent.
 
 class StoreTest : public testing::Test {
  protected:

@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kCufile = "libcufile.so.0";
 
-// Both under the GIL. Never freed: requests may be under way when the interpreter ends.
+// Call both functions with the GIL held. Their objects are never freed: requests may be under way when the
+// interpreter ends.
 std::string& own_library() {
   static auto* const path = new std::string;
   return *path;

@@ -31,7 +31,8 @@ namespace penstock::python {
   CALL(session_reference)                                                                                             \
   CALL(session_get)                                                                                                   \
   CALL(session_setting)                                                                                               \
-  CALL(device_get) CALL(device_alloc) CALL(device_free) CALL(device_upload) CALL(device_download) CALL(file_register) \
+  CALL(device_get)                                                                                                    \
+  CALL(device_alloc) CALL(device_free) CALL(device_upload) CALL(device_download) CALL(file_register)                  \
       CALL(file_deregister) CALL(file_get) CALL(file_create) CALL(file_publish) CALL(file_sync) CALL(buffer_register) \
           CALL(buffer_deregister) CALL(read) CALL(write) CALL(transfer) CALL(queue_open) CALL(queue_close)            \
               CALL(queue_submit) CALL(queue_reap) CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_read)            \

@@ -11,8 +11,8 @@
 
 namespace penstock::python {
 
-// The exception for a status that is not 0: an instance of a class of penstock.errors. With the GIL held. It names the
-// file, where that has a name.
+// Makes the exception for a status that is not 0, of a class of penstock.errors. It names the file, where that has a
+// name. Call it with the GIL held.
 nanobind::object exception_of(const penstock_status& status, nanobind::object report = nanobind::none(),
                               const std::string& file = {});
 [[noreturn]] void raise(nanobind::object exception);

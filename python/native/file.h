@@ -31,7 +31,7 @@ class File {
   // The name in errors, or "" for a file that is only a descriptor.
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
-  // For the length of one call. Raises ClosedError.
+  // Returns the handle, which the caller holds for the length of one call. Raises ClosedError.
   std::shared_ptr<FileHandle> use() const;
 
   Report transfer(penstock_op op, nanobind::handle object, std::int64_t offset, std::int64_t size,

@@ -153,7 +153,7 @@ void KvStore::get_now(std::span<kv::Request> requests) {
   else reader().get(requests);
 }
 
-// On a thread, which may outlast this call, but not closing.
+// The get runs on a thread of its own, which may outlast this call. close() waits for it.
 void KvStore::get_in_time(KvRequests& asked, double seconds) {
   const std::span<kv::Request> requests = asked.all();
   const auto arrived = timed_->get(

@@ -93,7 +93,7 @@ class KvRequests {
   std::deque<Memory> held_;
   std::deque<std::vector<iovec>> pieces_;
   std::vector<const Memory*> memories_;
-  std::vector<const Blocks*> paged_;  // Blocks on a device: one wait for each.
+  std::vector<const Blocks*> paged_;  // Blocks on a device, each once: a call waits once for the order of each.
   StreamOrder order_;
 };
 

@@ -49,7 +49,7 @@ struct Ranges::Opened {
 
 struct Ranges::Range {
   std::shared_ptr<Opened> opened;
-  Memory memory;  // Freed with the GIL.
+  Memory memory;  // It is to be destroyed with the GIL held.
   std::int64_t offset = 0;
   bool has_ended = false;
   bool is_other_file = false;

@@ -9,7 +9,7 @@
 namespace penstock::python {
 namespace {
 
-constexpr std::size_t kAtOnceMost = 16;  // Or a drive that never answers would have all of the host's memory.
+constexpr std::size_t kAtOnceMost = 16;  // Each holds memory, of which a drive that never answers would get all.
 constexpr double kSecondsMost = 1e9;
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + kv::kHeaderBytes - 1) / kv::kHeaderBytes; }

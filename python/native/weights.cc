@@ -26,7 +26,7 @@ namespace {
 using core::Outcome;
 using core::SafetensorsHeader;
 
-// The failure of a file: an errno, or the fault of its header.
+// Why a file could not be read: an errno, or the fault of its header.
 struct Failure {
   int error = 0;
   core::Fault fault = {};
