@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam to time, for code that decides by it: a test moves a ManualClock (test/fakes) where it would have to sleep.
-// Objects take a clock by reference, and it outlives them. Code that only measures for a report, or waits for a
-// wake-up, asks the kernel itself. Nothing on the steady path of a small request reads a clock.
+// The seam to time, for code that decides by it: where such code would make a test sleep, the test moves a ManualClock
+// (test/fakes). Objects take a clock by reference, which must outlive them. Code that only measures for a report, or
+// waits for a wake-up, asks the kernel itself. The steady path of a small request reads no clock.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace penstock::core {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Since some moment; never goes back. Any thread.
+  // The time since some moment; it never goes back. Callable on any thread.
   virtual std::chrono::nanoseconds now() const = 0;
 };
 

@@ -32,7 +32,7 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return number;
 }
 
-// Only regular files, so that nothing that stands in for one blocks the reader.
+// Reads only regular files, so that a pipe or a device in their place cannot block the reader.
 std::string read_small_file(const std::string& path) {
   const RegularFile file = open_regular_file(path);
   if (file.error != 0) return "";
@@ -88,7 +88,7 @@ void for_each_cgroup(const std::string& root, std::string_view controller, Look 
   }
 }
 
-// The CPUs that all ranks have together, so far as can be told.
+// The CPUs that all ranks share, as far as can be found out.
 CpuSet cpus_of_all(const std::string& root) {
   CpuSet cpus;
   for_each_cgroup(root, "", [&](const std::string& folder) {
@@ -105,7 +105,7 @@ double parse_quota(std::string_view quota, std::string_view period) {
   return static_cast<double>(*used) / static_cast<double>(*of);
 }
 
-// CPUs, and parts of one.
+// The quota in CPUs, which need not be whole.
 double quota_of_all(const std::string& root) {
   double least = kCpusMax;
   for_each_cgroup(root, "", [&](const std::string& folder) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far apart two names are: for telling who misspelt one what was probably meant.
+// The distance between two names, to suggest the name that was probably meant by a misspelt one.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace penstock::core {
 
-// Letters to change, add or leave out.
+// The number of letters to change, add or leave out.
 std::size_t edit_distance(std::string_view one, std::string_view other);
 
 }  // namespace penstock::core

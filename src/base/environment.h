@@ -6,10 +6,10 @@
 
 namespace penstock::core {
 
-// Null where the variable is not set.
+// Null if the variable is not set.
 using Environment = const char* (*)(const char* name);
 const char* process_environment(const char* name);
-// All of them, as "NAME=VALUE" with a null at the end; for who looks for names that were misspelt.
+// All variables, as "NAME=VALUE" with a null at the end; for callers that look for misspelt names.
 const char* const* process_variables();
 
 }  // namespace penstock::core

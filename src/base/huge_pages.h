@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that the kernel may back with huge pages: devices take a mebibyte of these as one piece or with one
-// translation, where it is 256 small pages.
+// Memory that the kernel may back with huge pages. A device takes a mebibyte of a huge page as one piece or with one
+// translation; in small pages it is 256 pieces.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace penstock::core {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Private and zeroed, of `size` bytes, whole pages, from a multiple of kHugePage on; MAP_FAILED, with errno, where
-// there is none. To be given back by munmap().
+// Maps private, zeroed memory of `size` bytes, which are whole pages, at a multiple of kHugePage. MAP_FAILED, with
+// errno, if there is none. Give it back with munmap().
 void* map_in_huge_pages(std::size_t size);
 
 }  // namespace penstock::core

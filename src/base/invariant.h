@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Aborts where Penstock itself must be wrong, checked in release builds too: wrong bytes in a model's weights are worse
-// than a crash. Never for what a user can get wrong. The sentence before the abort is the only thing that the library
-// ever writes to the standard error stream.
+// Aborts if Penstock itself must be wrong, also in release builds: wrong bytes in a model's weights are worse than a
+// crash. Never used for a mistake that a user can make. The sentence before the abort is the only thing that the
+// library ever writes to the standard error stream.
 #pragma once
 
 namespace penstock::core {

@@ -19,7 +19,7 @@ struct KeptText {
 };
 KeptText kept[kKeptTextsMax];
 
-// Not within a character of several bytes.
+// Cuts a text, but not within a character of several bytes.
 std::string cut(std::string text) {
   if (text.size() <= kKeptTextBytesMax) return text;
   std::size_t size = kKeptTextBytesMax;

@@ -19,11 +19,11 @@ namespace penstock::core {
 namespace {
 
 constexpr std::string_view kNames[] = {"NOTICE", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"};
-// How each line begins, behind a blank; a digit for each 0.
+// The form of a line's beginning, behind a blank; each 0 stands for a digit.
 constexpr std::string_view kLineStart = "00-00-0000 00:00:00:000 [pid=";
-constexpr std::size_t kTextMax = 2000;  // Bytes; with what stands before it a line is shorter than PIPE_BUF.
+constexpr std::size_t kTextMax = 2000;  // Bytes; together with the beginning a line is shorter than PIPE_BUF.
 
-// Targets are never taken apart, since another thread may be writing to one; so they are kept.
+// Targets are kept for ever, since another thread may be writing to one.
 struct Kept {
   LogTarget target;
   const Kept* earlier = nullptr;
@@ -61,7 +61,7 @@ bool begins_as_a_log(int fd) {
   return std::equal(kLineStart.begin(), kLineStart.end(), start + 1, fits);
 }
 
-// Through no link and into no pipe or device: the path may lie where others can write, too.
+// Follows no link and opens no pipe or device: the path may lie where others can write.
 UniqueFd open_log(const char* path, int flags, struct stat& facts) {
   UniqueFd fd(::open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
   const bool is_file = fd.valid() && ::fstat(fd.get(), &facts) == 0 && S_ISREG(facts.st_mode);

@@ -39,7 +39,7 @@ std::optional<std::uint64_t> number_at(std::string_view text) {
   return error == std::errc{} ? std::optional(value) : std::nullopt;
 }
 
-// Of "Name: 123 kB" or "name 123".
+// Finds a number in text of the form "Name: 123 kB" or "name 123".
 std::optional<std::uint64_t> number_after(std::string_view text, std::string_view name) {
   for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
     if (at == 0 || text[at - 1] == '\n') return number_at(text.substr(at + name.size()));
@@ -47,7 +47,7 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
   return std::nullopt;
 }
 
-// Takes the limit from the group's own file, where the process sees its group as the root, as containers do.
+// Lowers the limit to that in the group's own file, if the process sees its group as the root, as in containers.
 void confine(const char* root, MemoryRoom& room) {
   Text text;
   if (!read_text(root, "/sys/fs/cgroup/memory.max", text)) return;
@@ -55,7 +55,7 @@ void confine(const char* root, MemoryRoom& room) {
   if (!limit || !read_text(root, "/sys/fs/cgroup/memory.current", text)) return;
   std::uint64_t used = number_at(text.view()).value_or(0);
   if (read_text(root, "/sys/fs/cgroup/memory.stat", text)) {
-    // The kernel gives inactive page cache back by itself.
+    // The kernel reclaims inactive page cache by itself.
     used -= std::min(used, number_after(text.view(), "inactive_file ").value_or(0));
   }
   room.total = room.total == 0 ? *limit : std::min(room.total, *limit);

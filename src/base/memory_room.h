@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How much memory the machine, or the control group that confines this process, has and could still give.
+// The memory of the machine, or of the control group that confines this process: all of it, and the part still
+// available.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 namespace penstock::core {
 
 struct MemoryRoom {
-  std::uint64_t total = 0;  // Bytes; 0 where nothing can be said.
+  std::uint64_t total = 0;  // Bytes; 0 if unknown.
   std::uint64_t available = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tells by its errno that a system call is missing here. Callers then go another way, and take that way's answer: EPERM
-// may also be the answer to the request itself, and comes again by the other way if it is.
+// Says by its errno that a system call is missing here. Callers then try another way, and take its result: EPERM may
+// also be the answer to the request itself, and then the other way gives it again.
 #pragma once
 
 #include <cerrno>
@@ -11,7 +11,7 @@ namespace penstock::core {
 // A kernel that does not have the call says ENOSYS; a seccomp filter says what it was told to, mostly EPERM.
 inline bool is_call_missing(int error) { return error == ENOSYS || error == EPERM; }
 
-// The same of a call or a flag that a file system may lack.
+// The same for a call or a flag that a file system may lack.
 inline bool is_missing_in_file_system(int error) {
   return is_call_missing(error) || error == EINVAL || error == EOPNOTSUPP;
 }

@@ -49,8 +49,8 @@ class CAPABILITY("mutex") Mutex {
   void lock() ACQUIRE() { mutex_.lock(); }
   void unlock() RELEASE() { mutex_.unlock(); }
   bool try_lock() TRY_ACQUIRE(true) { return mutex_.try_lock(); }
-  // Does nothing, but tells clang what it cannot see, and the reader why: a caller has the mutex, or no other thread
-  // knows of the guarded members yet.
+  // Does nothing. It tells clang what clang cannot see, and the reader why: a caller holds the mutex, or no other
+  // thread knows of the guarded members yet.
   void assume_held() const ASSERT_CAPABILITY(this) {}
 
  private:
@@ -58,7 +58,7 @@ class CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Has the mutex until the end of its block.
+// Holds the mutex until the end of its block.
 class SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -72,7 +72,7 @@ class SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-// Lets go of the mutex until the end of its block: for what must not be done, or waited for, with the mutex.
+// Releases the mutex until the end of its block, for work that must not be done or waited for with the mutex.
 class SCOPED_CAPABILITY MutexUnlock {
  public:
   explicit MutexUnlock(Mutex& mutex) RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
@@ -84,15 +84,15 @@ class SCOPED_CAPABILITY MutexUnlock {
   Mutex& mutex_;
 };
 
-// Waits for what others change with the mutex. A wait may end without cause, so it stands in a loop that looks at what
-// is waited for: there clang sees that the mutex is had.
+// Waits for a change that other threads make with the mutex held. A wait may end without cause, so it stands in a loop
+// that checks the condition, where clang sees that the mutex is held.
 class ConditionVariable {
  public:
   void wait(Mutex& mutex) REQUIRES(mutex) {
     Lent lent(mutex);
     condition_.wait(lent.lock);
   }
-  // False where the time is over.
+  // False if the time is over.
   bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point end) REQUIRES(mutex) {
     Lent lent(mutex);
     return condition_.wait_until(lent.lock, end) == std::cv_status::no_timeout;
@@ -101,7 +101,7 @@ class ConditionVariable {
   void notify_all() { condition_.notify_all(); }
 
  private:
-  // The caller has the mutex before and after.
+  // The caller holds the mutex before and after.
   struct Lent {
     explicit Lent(Mutex& mutex) : lock(mutex.mutex_, std::adopt_lock) {}
     ~Lent() { lock.release(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The system calls that decide about a file's name. File systems lack some of them; a test lacks them on purpose.
+// The system calls that change a file's name. File systems lack some of them; a test can make them fail.
 #pragma once
 
 #include <sys/types.h>
@@ -12,10 +12,10 @@ class NameCalls {
   virtual ~NameCalls() = default;
   static NameCalls& of_kernel();
 
-  // Each as the system call of its name: -1, with errno, where it fails. All names are the folder's.
+  // Each behaves as the system call of its name: -1, with errno, if it fails. All names are relative to the folder.
   virtual int open(int folder, const char* name, int flags, mode_t mode);
   virtual int link(int folder, const char* from, const char* name);
-  virtual int link_open(int fd, int folder, const char* name);  // By the descriptor's entry in /proc.
+  virtual int link_open(int fd, int folder, const char* name);  // Links through the descriptor's entry in /proc.
   virtual int rename(int folder, const char* from, const char* name, unsigned flags);
   virtual int unlink(int folder, const char* name);
   virtual int flush(int fd);

@@ -30,7 +30,8 @@ constexpr int kRemovalsMax = 100;
 bool is_replaceable(int folder_fd, const std::string& name) {
   struct stat there {};
   if (::fstatat(folder_fd, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) return true;
-  return S_ISREG(there.st_mode) || S_ISLNK(there.st_mode) || S_ISDIR(there.st_mode);  // The kernel refuses the last.
+  // The kernel refuses to replace a folder.
+  return S_ISREG(there.st_mode) || S_ISLNK(there.st_mode) || S_ISDIR(there.st_mode);
 }
 
 bool is_empty(int folder, const char* name) {
@@ -50,8 +51,8 @@ NewFile::NewFile(const Options& options)
     : watcher_(options.watcher), calls_(options.calls == nullptr ? NameCalls::of_kernel() : *options.calls),
       is_flushed_(options.is_flushed) {}
 
-// Some file systems remove no file that is open, or by a rename that they do not have; and what runs in user space
-// hears of the closing a moment later.
+// Some file systems do not remove an open file, or one renamed by a call that they lack; and file systems in user space
+// learn of the closing a moment later. So the name is removed again after closing.
 NewFile::~NewFile() {
   if (remove_temporary_name()) return;
   fd_.reset();
@@ -68,8 +69,8 @@ Status NewFile::open(const std::string& path, const Options& options) {
   if (name_.empty()) return os_failure(path.empty() ? ENOENT : EISDIR, "create the file");
   folder_fd_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_fd_.valid()) return os_failure(errno, "open the folder");
-  const long longest =
-      ::fpathconf(folder_fd_.get(), _PC_NAME_MAX);  // A link of a file without a name ends with a temporary name.
+  const long longest = ::fpathconf(
+      folder_fd_.get(), _PC_NAME_MAX);  // A file without a name gets a temporary one before it replaces another.
   if (longest > 0 && name_.size() > static_cast<std::size_t>(longest))
     return os_failure(ENAMETOOLONG, "create the file");
   if (options.needs_name) return open_named(options);
@@ -79,10 +80,10 @@ Status NewFile::open(const std::string& path, const Options& options) {
 }
 
 bool NewFile::open_nameless(const Options& options) {
-  // Naming it later goes through /proc, which a container may lack.
+  // Giving it a name later goes through /proc, which a container may lack.
   if (::access("/proc/self/fd", X_OK) != 0) return false;
   fd_.reset(calls_.open(folder_fd_.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC | options.flags, options.mode));
-  return fd_.valid();  // Where it fails for a lasting reason, open_named() fails for the same and says so.
+  return fd_.valid();  // If the failure is lasting, open_named() fails in the same way and reports it.
 }
 
 Status NewFile::open_named(const Options& options) {
@@ -91,13 +92,13 @@ Status NewFile::open_named(const Options& options) {
   fd_.reset(calls_.open(folder_fd_.get(), temporary_.c_str(), flags, options.mode));
   if (fd_.valid()) return success();
   const int error = errno;
-  if (error == EEXIST) forget_temporary_name();  // Another's.
-  (void)remove_temporary_name();                 // A file system may make the file, and then refuse it O_DIRECT.
+  if (error == EEXIST) forget_temporary_name();  // The name belongs to another file.
+  (void)remove_temporary_name();                 // A file system may create the file and then refuse O_DIRECT.
   return os_failure(error, "create the file");
 }
 
-// Where files cannot be without a name, a second name may be refused, too: the refusal shows now, and not when all
-// bytes are written.
+// A file system without nameless files may also refuse a second name: trying it now shows that before all bytes are
+// written.
 Status NewFile::try_rename() {
   std::string other = temporary_;
   if (const Status status = draw_temporary_name(); !status.ok()) return status;
@@ -142,7 +143,7 @@ Status NewFile::move_to_final_name() {
     return success();
   }
   if (!is_missing_in_file_system(errno)) return os_failure(errno, kNameStep);
-  // NFS and a few others cannot rename without replacing; a second link then does the same.
+  // NFS and a few others cannot rename without replacing; a second link has the same effect.
   if (calls_.link(folder, temporary_.c_str(), name_.c_str()) == 0) {
     (void)remove_temporary_name();
     return success();
@@ -150,7 +151,8 @@ Status NewFile::move_to_final_name() {
   return is_missing_in_file_system(errno) ? move_to_held_name() : os_failure(errno, kNameStep);
 }
 
-// Mounts of object stores have neither link nor renameat2. Where several writers want the name, one gets to hold it.
+// Mounts of object stores have neither link nor renameat2. If several writers want the name, one of them gets to hold
+// it.
 Status NewFile::move_to_held_name() {
   const int folder = folder_fd_.get();
   UniqueFd held(calls_.open(folder, name_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0));
@@ -158,7 +160,7 @@ Status NewFile::move_to_held_name() {
   held.reset();
   if (calls_.rename(folder, temporary_.c_str(), name_.c_str(), 0) != 0) {
     const int error = errno;
-    // Others who may replace a file may have done so meanwhile: theirs has bytes, and stays.
+    // A program that may replace a file may have done so meanwhile: its file has bytes, and stays.
     if (is_empty(folder, name_.c_str())) (void)calls_.unlink(folder, name_.c_str());
     return os_failure(error, kRenameStep);
   }
@@ -166,7 +168,7 @@ Status NewFile::move_to_held_name() {
   return success();
 }
 
-// Linux has no call that gives a file without a name that of another one.
+// Linux has no call by which a file without a name replaces another file.
 Status NewFile::replace_final_name() {
   if (!is_replaceable(folder_fd_.get(), name_)) return failure(Code::unsupported_file, "replace what has this name");
   if (temporary_.empty()) {
@@ -220,7 +222,7 @@ Status publish_with(const std::string& path, std::string_view content, mode_t mo
   if (!file.ok()) return file.status();
   const Status written = write_all((*file)->fd(), std::as_bytes(std::span(content)), 0, "write the file");
   if (!written.ok()) return written;
-  // Whatever the umask is.
+  // Sets the mode regardless of the umask.
   if (::fchmod((*file)->fd(), mode) != 0) return os_failure(errno, "set the file's mode");
   const Status status = (*file)->publish(true);
   return (*file)->is_published() ? success() : status;
