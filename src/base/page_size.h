@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The size of the CPU's pages, which mappings and the page cache are made of. 4 KiB on x86; 16 or 64 KiB on other
-// machines. Pages of GPUs and alignments that storage asks for are other things.
+// The size of the CPU's pages, in which mappings and the page cache are made: 4 KiB on x86, 16 or 64 KiB on some other
+// machines. It has nothing to do with the pages of GPUs and the alignment that storage needs.
 #pragma once
 
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace penstock::core {
 
-// A power of two. The system is asked once.
+// A power of two. The system is asked only once.
 inline std::size_t page_size() {
   static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return size;

@@ -10,14 +10,14 @@ namespace {
 
 struct CodePoint {
   std::uint32_t value = 0;
-  std::size_t size = 0;  // Bytes; 0 where they are no UTF-8.
+  std::size_t size = 0;  // Bytes; 0 if they are no UTF-8.
 };
 
 constexpr CodePoint kNoText{};
 
 unsigned char byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
 
-// Returns how many bytes the first one of a sequence promises; 0 for a byte that begins none.
+// The number of bytes that the first byte of a sequence announces; 0 for a byte that begins none.
 std::size_t size_of_sequence(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xc2) return 0;
@@ -26,8 +26,7 @@ std::size_t size_of_sequence(unsigned char first) {
   return first < 0xf5 ? 4 : 0;
 }
 
-// The first one. Too long a form of a code point, a half of a surrogate pair and what lies behind Unicode's end are
-// none.
+// Decodes the first character. Overlong forms, halves of surrogate pairs and values behind Unicode's end are invalid.
 CodePoint decode(std::string_view text) {
   constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
   const std::size_t size = size_of_sequence(byte_at(text, 0));
@@ -44,7 +43,7 @@ CodePoint decode(std::string_view text) {
 bool is_harmless(std::uint32_t code_point) {
   if (code_point < 0x20) return false;
   if (code_point >= 0x7f && code_point < 0xa0) return false;       // DEL, C1.
-  if (code_point >= 0x2028 && code_point <= 0x202e) return false;  // Separators of lines; embeddings and overrides.
+  if (code_point >= 0x2028 && code_point <= 0x202e) return false;  // Line separators; embeddings and overrides.
   return code_point < 0x2066 || code_point > 0x2069;               // Isolates.
 }
 

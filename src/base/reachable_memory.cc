@@ -20,14 +20,15 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kFewBytes = 256u << 10;  // For so few bytes, looking at each page takes no longer than asking.
+// For so few bytes, looking at each page takes no longer than asking the kernel.
+constexpr std::size_t kFewBytes = 256u << 10;
 
 // From linux/mman.h of 5.14 and linux/fs.h of 6.11.
 constexpr int kPopulateRead = 22, kPopulateWrite = 23;
 constexpr std::uint64_t kReadable = 1, kWritable = 2;
 struct MapsQuery {
   std::uint64_t size = sizeof(MapsQuery);
-  std::uint64_t query_flags = 0;  // The mapping that holds the address, and no other.
+  std::uint64_t query_flags = 0;  // Asks for the mapping that holds the address, and no other.
   std::uint64_t query_address = 0;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -45,7 +46,7 @@ constexpr unsigned long kMapsQuery = _IOWR('f', 17, MapsQuery);
 
 void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-// Makes the kernel look at the pages: 0, or an errno.
+// Makes the kernel look at the pages. Returns 0 or an errno.
 int populate(std::uintptr_t begin, std::uintptr_t end, int advice) {
   int result;
   do result = ::madvise(at(begin), end - begin, advice);
@@ -53,7 +54,7 @@ int populate(std::uintptr_t begin, std::uintptr_t end, int advice) {
   return result == 0 ? 0 : errno;
 }
 
-// A call that reads eight bytes before it finds its first argument wrong.
+// Uses a call that reads eight bytes before it finds its first argument wrong.
 bool can_read_page(std::uintptr_t page) {
   return ::syscall(SYS_rt_sigprocmask, ~0, at(page), nullptr, 8) == 0 || errno != EFAULT;
 }
@@ -67,8 +68,8 @@ bool can_read_pages(std::uintptr_t begin, std::uintptr_t end) {
 
 }  // namespace
 
-// EINVAL: the kernel does not know the advice, forbids the access, or the mapping is a driver's, which it does not look
-// at. Memory that it looks at when it is to be read, and not when it is to be written, is read-only.
+// EINVAL means that the kernel does not know the advice, forbids the access, or does not look at the mapping because it
+// is a driver's. Memory that can be populated for reading but not for writing is read-only.
 bool are_pages_reachable(std::uintptr_t begin, std::uintptr_t end, Access access) {
   const int error = populate(begin, end, access == Access::read ? kPopulateRead : kPopulateWrite);
   if (error == 0) return true;
@@ -77,7 +78,7 @@ bool are_pages_reachable(std::uintptr_t begin, std::uintptr_t end, Access access
   return can_read_pages(begin, end);
 }
 
-// The pages behind a mapped file's end cannot be used: the last page tells.
+// Pages behind a mapped file's end cannot be used; looking at the last page shows this.
 Mapped is_mapped_for(std::uintptr_t begin, std::uintptr_t end, Access access) {
   const UniqueFd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
   if (!maps.valid()) return Mapped::unknown;

@@ -15,7 +15,7 @@ int error_of_kind(mode_t mode) {
   return S_ISLNK(mode) ? ELOOP : EINVAL;
 }
 
-// Opens this very file, even if another has the name by now.
+// Opens exactly this file, even if another file has the name by now.
 int open_behind_lease(int folder, const char* name, int flags) {
   const UniqueFd place(::openat(folder, name, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW)));
   struct stat facts {};
@@ -28,7 +28,7 @@ int open_behind_lease(int folder, const char* name, int flags) {
   return ::open(there.c_str(), (flags & ~(O_NOFOLLOW | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY);
 }
 
-// A device or a pipe is not even opened, unless it came to be there just now.
+// Opens no device or pipe, unless it took the name at this very moment.
 int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t mode) {
   const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   if (::fstatat(folder, name, &file.facts, follow) == 0) {
@@ -39,7 +39,7 @@ int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t
   file.fd.reset(open_without_waiting(folder, name, flags, mode));
   if (!file.fd.valid() || ::fstat(file.fd.get(), &file.facts) != 0) return errno;
   if (const int error = error_of_kind(file.facts.st_mode); error != 0) return error;
-  // io_uring would fail requests with EAGAIN under O_NONBLOCK.
+  // With O_NONBLOCK, io_uring would fail requests with EAGAIN.
   const int opened = ::fcntl(file.fd.get(), F_GETFL);
   return opened >= 0 && ::fcntl(file.fd.get(), F_SETFL, opened & ~O_NONBLOCK) == 0 ? 0 : errno;
 }

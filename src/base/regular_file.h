@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Opens what must be a regular file, whatever lies under its name. To open a pipe may take for ever, and a device may
-// do something when it is opened.
+// Opens a file that must be a regular one, whatever lies under its name. Opening a pipe may take for ever, and a device
+// may do something when it is opened.
 #pragma once
 
 #include <fcntl.h>
@@ -15,21 +15,22 @@
 namespace penstock::core {
 
 struct RegularFile {
-  UniqueFd fd;           // It blocks as others do. -1 where there is an error.
-  struct stat facts {};  // The facts of the file under the name, where they are known.
-  int error = 0;         // EISDIR of a folder, ELOOP of a link (O_NOFOLLOW), EINVAL of anything else that is no file.
+  UniqueFd fd;           // It is blocking. -1 if there is an error.
+  struct stat facts {};  // The facts of the file under the name, if known.
+  // EISDIR for a folder, ELOOP for a link (O_NOFOLLOW), EINVAL for anything else that is no regular file.
+  int error = 0;
 };
 
-// Opens, as openat(2), whatever has the name; waits for the end of a lease, and for the other end of a pipe never. The
-// descriptor has O_NONBLOCK, or has it not. -1, with errno, where it fails.
+// Opens, like openat(2), anything that has the name. Waits for the end of a lease, but never for the other end of a
+// pipe. The descriptor may or may not have O_NONBLOCK. -1, with errno, if it fails.
 int open_without_waiting(int folder, const char* name, int flags, mode_t mode = 0);
 
-// The name is looked up from the folder, as openat(2) does; flags and mode are as of that call.
+// Looks the name up from the folder, like openat(2), whose flags and mode these are.
 RegularFile open_regular_file(int folder, const char* name, int flags = O_RDONLY, mode_t mode = 0);
 RegularFile open_regular_file(const std::string& path, int flags = O_RDONLY, mode_t mode = 0);
 
-// Does the same with a Status as error: anything but a regular file, a folder or a link is Code::unsupported_file.
-// `step` is Status::step, and the path is added behind it.
+// Does the same, with a Status as error: anything but a regular file, a folder or a link is Code::unsupported_file.
+// `step` is Status::step; the path is appended to it.
 Result<RegularFile> open_regular(const std::string& path, int flags, mode_t mode, const char* step);
 
 }  // namespace penstock::core

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Shortages of memory end here. The core throws nothing by itself, but the standard library's bad_alloc unwinds through
-// it, and lets go of what was held on the way. It is caught in every exported call, and in the main functions of our
-// own threads.
+// Handles shortages of memory. The core throws nothing by itself, but the standard library's bad_alloc unwinds through
+// it and releases what was held. Every exported call, and the main functions of our own threads, catch it.
 #pragma once
 
 #include <new>
 
 namespace penstock::core {
 
-// Returns what work() returns, or what instead() returns if there was no memory for work().
+// Returns work(), or instead() if there was no memory for work().
 template <typename Work, typename Instead>
 auto unless_short_of_memory(Work&& work, Instead&& instead) -> decltype(work()) {
   try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Requests by size, for what is measured of each size apart: by the tuner, and by the cache of pages.
+// Size classes of requests, for quantities that are measured for each size: by the tuner, and by the registration
+// cache.
 #pragma once
 
 #include <algorithm>

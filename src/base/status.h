@@ -32,8 +32,8 @@ enum class Code : std::int32_t {
   out_of_range = 10,       // Past the end of a registered buffer.
   no_device = 11,          // No such device, or its driver cannot be used.
   path_refused = 12,       // The path demanded by configuration cannot move this request.
-  unaligned_write = 13,    // Needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
-  no_progress = 14,        // The kernel reported a short transfer again and again.
+  unaligned_write = 13,    // It needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
+  no_progress = 14,        // The kernel reported short transfers again and again.
   out_of_memory = 15,      // Memory for bounce buffers could not be had.
   limit = 16,              // A named limit is reached (handles, queues, depth).
   closed = 17,             // The session is closed or closing.
@@ -41,10 +41,10 @@ enum class Code : std::int32_t {
   device_lost = 19,        // The device context went away under us.
   past_allocation = 20,    // Past the end of an allocation.
   bad_setting = 21,        // A configuration value that makes no sense.
-  denied = 22,             // The configuration's denylist names the file, and allows no other way.
-  no_direct_path = 23,     // The configuration allows direct paths alone, and this build has none.
+  denied = 22,             // The configuration's denylist names the file and allows no other path.
+  no_direct_path = 23,     // The configuration allows only direct paths, and this build has none.
   descriptor_lost = 24,    // The library's own descriptor of the file was closed by others.
-  canceled = 25,           // Taken back by the program before it began.
+  canceled = 25,           // The program took it back before it began.
   timed_out = 26,          // Its deadline passed before it began.
   bad_stripe = 27,         // A striped object's manifest or member is not what it should be.
 };
@@ -79,11 +79,11 @@ constexpr Status driver_failure(std::uint8_t driver, int result, const char* ste
   return {step, result, Domain::driver, driver};
 }
 
-// One sentence: the step, the cause and, where there is one, the remedy. `driver` names the one whose number it is,
-// where that is known.
+// Makes one sentence of the step, the cause and, if there is one, the remedy. `driver` is the name of the driver whose
+// number this is, if known.
 std::string describe(const Status& status, const char* driver = "");
 
-// A value or the Status that stands in its way. Asking a failed Result for its value breaks an invariant.
+// A value, or the Status that says why there is none. Asking a failed Result for its value breaks an invariant.
 template <typename T>
 class [[nodiscard]] Result {
  public:

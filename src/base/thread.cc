@@ -23,7 +23,7 @@ void* run(void* start) {
   return nullptr;
 }
 
-// With a stack of kStackMin at least.
+// Creates the thread with a stack of at least kStackMin.
 bool create(pthread_t& thread, Start& start) {
   pthread_attr_t attributes;
   if (::pthread_getattr_default_np(&attributes) != 0) return false;

@@ -7,11 +7,11 @@
 
 namespace penstock::core {
 
-// False where no thread can be had. `name` is cut to fifteen characters. The stack is what the process gives by
-// default, but no less than the CUDA driver gets along with.
+// False if no thread can be had. `name` is cut to fifteen characters. The stack has the process's default size, but at
+// least the size that the CUDA driver needs.
 bool start_thread(pthread_t& thread, const char* name, void (*body)(void*), void* argument);
-// Runs body(argument) on a thread of its own and waits for it, for what takes more stack than callers may have; on the
-// caller's where no thread can be had.
+// Runs body(argument) on a new thread and waits for it, for work that needs more stack than the caller may have. Runs
+// it on the caller's thread if no other can be had.
 void run_apart(const char* name, void (*body)(void*), void* argument);
 
 }  // namespace penstock::core

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Positioned reads and writes that go on until all is moved. The kernel may move less than it was asked for, and a
-// signal may come between; whoever needs the whole comes here.
+// Positioned reads and writes that continue until all bytes are moved. The kernel may move fewer bytes than it was
+// asked for, and a signal may interrupt it; callers that need all bytes use these.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,10 @@
 
 namespace penstock::core {
 
-// Returns the bytes read, fewer than asked for at the file's end alone. `step` is a literal that names the failure.
+// Returns the bytes read, which are fewer than asked for only at the file's end. `step` is a literal that names the
+// failure.
 Result<std::size_t> read_all(int fd, std::span<std::byte> to, std::uint64_t offset, const char* step);
-// A file that takes no more, and says no errno, fails with EIO.
+// Fails with EIO if the file takes no more bytes and there is no errno.
 Status write_all(int fd, std::span<const std::byte> from, std::uint64_t offset, const char* step);
 
 }  // namespace penstock::core
