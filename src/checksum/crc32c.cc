@@ -22,7 +22,7 @@ using polynomial::times_x;
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// [k][b]: a byte b with k bytes of zeros behind it.
+// Element [k][b] belongs to a byte b with k zero bytes behind it.
 constexpr Table byte_table() {
   Table table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -78,7 +78,7 @@ inline std::uint32_t add_byte(std::uint32_t crc, std::byte byte) {
 bool has_instruction() { return true; }
 #endif
 
-// The instruction takes three cycles, and one can begin in each: three lanes keep it busy.
+// The instruction takes three cycles, and one can begin in each cycle: three lanes keep it busy.
 constexpr std::size_t kLane = 4096;
 
 constexpr polynomial::Products kOneLane = polynomial::products_of(shift_of(kLane));
@@ -131,7 +131,7 @@ std::uint32_t Crc32cCombiner::operator()(std::uint32_t first, std::uint32_t seco
   return multiply(shift_, first) ^ second;
 }
 
-// A checksum begins with all bits set in front of the bytes, and has all turned over in the end.
+// A checksum starts with all bits set in front of the bytes, and all bits are inverted at the end.
 std::uint32_t crc32c_of_zeros(std::uint64_t bytes) { return ~multiply(shift_of(bytes), ~0u); }
 
 }  // namespace penstock::core

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The arithmetic behind CRC32C: polynomials over bits, modulo Castagnoli's, kept with their highest power in the lowest
-// bit. A checksum is linear: bits in front of n more bits are multiplied by x^n, and pieces that were looked at apart
-// are added up.
+// The arithmetic behind CRC32C: polynomials over bits, modulo Castagnoli's, stored with their highest power in the
+// lowest bit. A checksum is linear: bits in front of n more bits are multiplied by x^n, and the results of separate
+// pieces are added.
 #pragma once
 
 #include <array>

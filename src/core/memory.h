@@ -12,16 +12,17 @@
 
 namespace penstock::core {
 
-using MemoryPiece = iovec;  // Where iov_len is 0, iov_base may be anything.
+using MemoryPiece = iovec;  // If iov_len is 0, iov_base may be anything.
 
 inline bool have_common_bytes(const MemoryPiece& one, const MemoryPiece& other) {
   const auto begin = reinterpret_cast<std::uintptr_t>(one.iov_base);
   const auto other_begin = reinterpret_cast<std::uintptr_t>(other.iov_base);
   if (one.iov_len == 0 || other.iov_len == 0) return false;
-  return begin - other_begin < other.iov_len || other_begin - begin < one.iov_len;  // A distance below 0 is vast.
+  // A negative distance wraps to a huge number.
+  return begin - other_begin < other.iov_len || other_begin - begin < one.iov_len;
 }
 
-// The pieces outlive it.
+// The memory of one request. The pieces must outlive it.
 class RequestMemory {
  public:
   RequestMemory() = default;
@@ -32,9 +33,9 @@ class RequestMemory {
   }
 
   bool is_in_pieces() const { return count_ > 0; }
-  std::byte* address() const { return address_; }  // The first byte's.
+  std::byte* address() const { return address_; }  // The address of the first byte.
 
-  // From now on it begins so many bytes later.
+  // Makes it begin so many bytes later.
   void skip(std::uint64_t bytes) {
     for (; count_ > 1 && bytes >= rest_of_piece(); --count_) {
       bytes -= rest_of_piece();
@@ -48,13 +49,13 @@ class RequestMemory {
     return memory;
   }
 
-  // take(address, size) for each place of the first `size` bytes, in their order.
+  // Calls take(address, size) for each place of the first `size` bytes, in their order.
   template <typename Take>
   void each_place(std::uint64_t size, Take take) const {
     RequestMemory rest = *this;
     while (size > 0) {
       const std::uint64_t here = count_ > 0 ? std::min(size, rest.rest_of_piece()) : size;
-      if (here == 0) return;  // More than there are bytes.
+      if (here == 0) return;  // There are fewer bytes than asked for.
       take(rest.address_, here);
       size -= here;
       if (size > 0) rest.skip(here);
@@ -68,8 +69,8 @@ class RequestMemory {
   }
 
   std::byte* address_ = nullptr;
-  const MemoryPiece* pieces_ = nullptr;  // The first is the one that `address_` is in.
-  std::size_t count_ = 0;                // 0: there are none, and all is in one place.
+  const MemoryPiece* pieces_ = nullptr;  // `address_` lies in the first one.
+  std::size_t count_ = 0;                // 0: all bytes are in one place.
 };
 
 }  // namespace penstock::core

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// From which versions on programs have P2PDMA with NVIDIA's GPUs: one table for who reads machines (topology/), who
-// speaks with the driver (device/cuda/), and who judges clusters (k8s). It judges nothing itself. Pure.
+// The versions from which on programs can use P2PDMA with NVIDIA's GPUs: one table for the rooms that read machines
+// (topology/), call the driver (device/cuda/) and judge clusters (k8s). It judges nothing itself. Pure.
 #pragma once
 
 #include <compare>
@@ -9,20 +9,20 @@
 namespace penstock::core {
 
 struct KernelVersion {
-  int major = 0;  // 0 where unknown.
+  int major = 0;  // 0 if unknown.
   int minor = 0;
   friend auto operator<=>(const KernelVersion&, const KernelVersion&) = default;
 };
 
 struct DriverVersion {
-  int major = 0;  // 0 where unknown.
+  int major = 0;  // 0 if unknown.
   int minor = 0;
   friend auto operator<=>(const DriverVersion&, const DriverVersion&) = default;
 };
 
 constexpr KernelVersion kP2pdmaKernel{6, 2};
 constexpr DriverVersion kP2pdmaDriver{565, 57};
-// Since then the kernel hands pages out with another count than drivers before the latter expect.
+// From this kernel on, pages have another reference count than drivers before kP2pdmaDriverOfNewPages expect.
 constexpr KernelVersion kP2pdmaKernelOfNewPages{6, 15};
 constexpr DriverVersion kP2pdmaDriverOfNewPages{595, 44};
 

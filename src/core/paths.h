@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every way that bytes can travel, best first: the one table of paths, which configuration, the faces, statistics,
-// tools and the documentation go through. A new path is a row here and a folder of src/path/ with what path/path.h
-// asks for. Its place in the table says when it is tried; its number is public, stays, and is the next that is free.
+// Every path that bytes can take, best first: the one table of paths, for configuration, the public interfaces,
+// statistics, tools and documentation. A new path is a row here, and a folder of src/path/ with what path/path.h needs.
+// The place in the table says when a path is tried; its number is public and never changes, and a new one takes the
+// next free number.
 #pragma once
 
 #include <array>
@@ -13,19 +14,19 @@
 
 namespace penstock::core {
 
-// Facts of a path that can be asked for without knowing it.
+// Facts of a path that others may ask for without knowing the path.
 struct PathTraits {
   bool direct = false;       // Its bytes go around the page cache and around host memory.
-  bool compat = false;       // They do not: cuFile's compatibility mode.
-  bool posix = false;        // They do not, and go by the calls that every file system has.
-  bool gathers = false;      // Takes memory in pieces as it takes memory in one place.
-  bool host_memory = false;  // Serves host memory, and no device's.
-  bool nvidia_fs = false;    // By the kernel module nvidia-fs, whoever calls it.
-  bool blocking = false;     // Its calls wait for storage: a thread has one of its chunks under way.
-  bool userspace = false;    // Serves files of file systems in user space, and no others. No list names it.
-  bool pretends = false;     // Moves nothing. Serves only where it is named.
+  bool compat = false;       // Its bytes do not; it belongs to cuFile's compatibility mode.
+  bool posix = false;        // Its bytes do not; it uses calls that every file system has.
+  bool gathers = false;      // It takes memory in pieces like memory in one place.
+  bool host_memory = false;  // It serves host memory only.
+  bool nvidia_fs = false;    // It uses the kernel module nvidia-fs, whoever calls the module.
+  bool blocking = false;     // Its calls wait for storage, so a thread has one of its chunks in flight.
+  bool userspace = false;    // It serves only files of file systems in user space. No list of paths names it.
+  bool pretends = false;     // It moves nothing, and serves only if it is named.
 
-  // True if it is tried where no paths are named.
+  // True if it is tried when no paths are named.
   constexpr bool by_default() const { return !pretends && !userspace; }
 };
 
@@ -61,7 +62,7 @@ inline constexpr PathRow kPaths[] = {
 };
 inline constexpr unsigned kPathCount = std::size(kPaths);
 
-// The rows' places by their paths' numbers. Does not compile where a number is not below the count.
+// The places of the rows by path number. This does not compile if a number is not below the count.
 inline constexpr auto kPlaces = [] {
   std::array<std::uint8_t, kPathCount> places{};
   for (unsigned i = 0; i < kPathCount; ++i) places[static_cast<unsigned>(kPaths[i].id)] = static_cast<std::uint8_t>(i);

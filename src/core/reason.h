@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why a path was taken or refused: a number that stays, a name, a sentence and a remedy. Each owner of reasons has a
-// range of the numbers: the ones here are shared by all; obstacles (topology/obstacle.h) and paths have ranges of their
-// own, and their reasons stand in their own folders. path/reasons.h finds the words of any of them.
+// The reasons why a path was taken or refused: a stable number, a name, a sentence and a remedy. Each owner of reasons
+// has a range of numbers. The reasons here are shared by all; obstacles (topology/obstacle.h) and paths have ranges of
+// their own, whose texts are in their own folders. path/reasons.h finds the text of any reason.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ enum class Reason : std::uint16_t {
 
 struct ReasonText {
   const char* name;      // "not_listed"
-  const char* sentence;  // Its meaning, for people; without a capital and a full stop.
-  const char* remedy;    // A remedy; "" if there is none, or none is needed.
+  const char* sentence;  // Its meaning, for people; begins in lower case, and has no full stop.
+  const char* remedy;    // Begins in lower case, and has no full stop; "" if there is none, or none is needed.
 };
 
 // The reasons of one owner, in the order of their numbers from `first` on.
@@ -36,13 +36,13 @@ struct ReasonRange {
   std::span<const ReasonText> texts;
 };
 
-// The first numbers of ranges. No range is longer than up to the next one.
+// The first number of each range. A range ends before the next one begins.
 inline constexpr std::uint16_t kFirstObstacle = 32;
 inline constexpr std::uint16_t kFirstPipelineReason = 160;
 inline constexpr std::uint16_t kFirstPagecacheReason = 168;
 inline constexpr std::uint16_t kFirstVendorReason = 176;
 inline constexpr std::uint16_t kFirstNvfsReason = 192;
-inline constexpr unsigned kReasonCount = 208;  // Numbers above are nobody's.
+inline constexpr unsigned kReasonCount = 208;  // Higher numbers belong to no reason.
 
 ReasonRange core_reasons();
 

@@ -12,14 +12,14 @@
 namespace penstock::core {
 
 struct Report {
-  std::uint64_t bytes = 0;               // Moved, from the request's start on without a gap.
+  std::uint64_t bytes = 0;               // Moved from the request's start on, without a gap.
   std::uint64_t direct_bytes = 0;        // The part that went by O_DIRECT; the rest went through the page cache.
-  std::uint64_t bounced_bytes = 0;       // The part that went by the bounce path although `path` was chosen,
-  Reason bounced_reason = Reason::none;  // and why.
+  std::uint64_t bounced_bytes = 0;       // The part that went by the bounce path although `path` was chosen.
+  Reason bounced_reason = Reason::none;  // The reason for bounced_bytes.
   PathId path = PathId::bounce;
-  Reason reason = Reason::none;       // Why `refused` was not the path.
-  Reason path_reason = Reason::none;  // Why the path itself is slower than it could be.
-  int refused = -1;                   // The best path that refused, as a PathId; -1 where none did.
+  Reason reason = Reason::none;       // The reason why `refused` was not the path.
+  Reason path_reason = Reason::none;  // The reason why the path itself is slower than it could be.
+  int refused = -1;                   // The best path that refused, as a PathId; -1 if none did.
 };
 
 struct Outcome {

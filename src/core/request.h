@@ -19,9 +19,10 @@ struct Request {
 struct Limits {
   std::uint32_t file_align = 1;    // Direct I/O needs offset and size in multiples of this; 1: no direct I/O.
   std::uint32_t memory_align = 1;  // Direct I/O in place needs addresses in multiples of this.
-  std::uint64_t chunk_max = 0;     // Bytes the storage is asked for at once; a multiple of file_align and of pages.
-  bool staged = true;              // Through aligned memory of our own: reads may be widened, addresses do not matter.
-  std::uint32_t page = 4096;       // Bytes that the page cache reads and writes at once.
+  std::uint64_t chunk_max = 0;     // The most bytes of one storage operation; a multiple of file_align and of pages.
+  // Bytes go through aligned memory of the library: reads may be widened, and addresses do not matter.
+  bool staged = true;
+  std::uint32_t page = 4096;  // The unit in which the page cache reads and writes.
 };
 
 }  // namespace penstock::core

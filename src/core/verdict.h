@@ -12,7 +12,7 @@ struct Verdict {
   PathId path = PathId::bounce;
   bool usable = false;
   Reason reason = Reason::none;  // For a usable path: none, or why it is slower than it could be.
-  int detail = 0;                // An errno that goes with the reason, or a number of cuFile's from 5001 on; else 0.
+  int detail = 0;                // An errno that belongs to the reason, or from 5001 on a number of cuFile's; else 0.
 };
 
 constexpr Verdict usable(PathId path, Reason reason = Reason::none, int detail = 0) {

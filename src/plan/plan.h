@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Splits one request into chunks. Pure: no I/O, no allocation, no globals; any chunk is computed from its index
-// alone, so several workers can draw chunks from one counter.
+// Splits one request into chunks. Pure: no I/O, no allocation, no globals; any chunk is computed from its index alone,
+// so several workers can draw chunks from one counter.
 //
 // The chunks tile the request: in order, without gap or overlap. With direct I/O, a staged read is widened to whole
-// blocks; everything else is cut into a head, an aligned middle that goes direct, and a tail. Heads and tails of reads
-// are less than a block. A write's reach to a page's boundary, so that the middle shares no page with other writes;
-// they go direct where they are whole blocks, and through the page cache byte for byte where they are not. So nothing
-// is read, changed and written back by us; the kernel's work for a page that is written in part is done for less than a
-// block at an end of the request alone.
+// blocks; everything else is cut into a head, an aligned middle that is direct, and a tail. Heads and tails of reads
+// are shorter than a block. A write's reach to a page's boundary, so that the middle shares no page with other
+// writes; they are direct if they are whole blocks, and otherwise go through the page cache byte for byte. So the
+// library never reads, changes and writes back a block; only for less than a block at each end of the request does the
+// kernel do that with a page.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,13 @@ namespace penstock::core {
 
 struct Chunk {
   IoMode io_mode = IoMode::buffered;
-  bool flush = false;               // To be on storage before it is done: written through the page cache perforce.
+  // It must be on storage before it is done, because it could only be written through the page cache.
+  bool flush = false;
   std::uint64_t file_offset = 0;    // First payload byte in the file.
   std::uint64_t buffer_offset = 0;  // First payload byte, counted from the request's buffer address.
   std::uint64_t size = 0;           // Payload bytes; never 0.
-  std::uint64_t io_offset = 0;      // The range that storage is asked for: the payload, widened to blocks
-  std::uint64_t io_size = 0;        // if a read is staged and direct.
+  std::uint64_t io_offset = 0;      // The range that storage is asked for: the payload,
+  std::uint64_t io_size = 0;        // widened to blocks if a read is staged and direct.
 };
 
 class Plan {
@@ -35,11 +36,12 @@ class Plan {
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // In the file's order; index < chunk_count()
   IoMode middle_io_mode() const { return middle_io_mode_; }
-  // A head or tail beside a direct middle.
+  // True for a head or tail beside a direct middle.
   bool is_head_or_tail(std::uint64_t index) const {
     return index - head_count_ >= middle_count_;
-  }  // For a head it is vast.
-  // The same chunks in the order in which they are moved: turns below this are the middle's, then come head and tail.
+  }  // For a head the difference wraps to a huge number.
+  // The same chunks in the order in which they are moved: turns below middle_count() are the middle's, then come head
+  // and tail.
   std::uint64_t middle_count() const { return middle_count_; }
   Chunk in_turn(std::uint64_t turn) const;  // turn < chunk_count()
 
@@ -53,7 +55,7 @@ class Plan {
   Request request_;
   Limits limits_;
   bool widen_ = false;
-  bool flush_ = false;  // Chunks by the page cache are flushed.
+  bool flush_ = false;  // Chunks that go through the page cache are flushed.
   IoMode middle_io_mode_ = IoMode::buffered;
   std::uint64_t grid_ = 0;          // The offset where the middle's grid of chunk_max begins.
   std::uint64_t middle_begin_ = 0;  // [begin, middle_begin): the head. [middle_end, end): the tail.
@@ -63,8 +65,8 @@ class Plan {
   std::uint64_t chunk_count_ = 0;
 };
 
-// One line a chunk, the same in `penstock explain`, logs and tests. Returns the characters written (without the
-// closing zero), cut to fit.
+// Writes one line for a chunk, the same in `penstock explain`, logs and tests. Returns the characters written (without
+// the closing zero), cut to fit.
 std::size_t format_chunk(const Chunk& chunk, Op op, std::span<char> text);
 
 }  // namespace penstock::core
