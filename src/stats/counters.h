@@ -28,14 +28,14 @@ class Counters {
   Counters();
 
   void add(PathId path, Reason reason, Op op, std::uint64_t bytes);
-  // Counts the bytes of a path that went by O_DIRECT. add() has counted them, or will.
+  // Counts bytes of a path that went by O_DIRECT. add() counts them as well, before or after.
   void add_direct(PathId path, Op op, std::uint64_t bytes);
-  // Counts the time of a request that was measured; add() has counted it, or will.
+  // Counts the time of a request that was measured. add() counts the request, before or after.
   void add_latency(PathId path, Op op, std::uint64_t nanoseconds) const;
   Count total(PathId path, Reason reason, Op op) const;
 
   CufileCounters& cufile() const { return cufile_; }
-  // Ok where other processes can read along; else why not.
+  // Ok if other processes can read the counters; else the reason why not.
   const Status& sharing() const { return segment_.sharing(); }
 
  private:

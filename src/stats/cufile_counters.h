@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The counters of cuFile's statistics, in the terms of its levels: operations, bytes and times (1), sizes (2), and each
-// GPU (3). cufile/ counts and answers cuFileGetStatsL1 and its kin from here; gds_stats reads the same numbers from
-// outside. Thread-safe, without locks. Knows nothing of cufile.h.
+// The counters of cuFile's statistics, by the levels of cuFile: operations, bytes and times (1), sizes (2), and each
+// GPU (3). cufile/ adds to them and answers cuFileGetStatsL1 and its relatives from them; gds_stats reads the same
+// numbers from outside. Thread-safe, without locks. Knows nothing of cufile.h.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ enum class CufileOperation : std::uint8_t {
 };
 constexpr unsigned kCufileOperations = 21;
 
-// How a GPU's bytes went, as cuFile tells ways apart.
+// The way of a GPU's bytes, in cuFile's terms.
 enum class CufileWay : std::uint8_t { posix, nvfs, p2p };
 
 struct CufileCount {
@@ -80,14 +80,14 @@ struct CufileSums {
 };
 static_assert(sizeof(CufileSums) % sizeof(std::uint64_t) == 0);
 
-// The form in the segment.
+// The layout in the segment.
 struct CufileSection {
   std::uint32_t level;      // The level that is counted now; 0 while stopped.
-  std::uint32_t gpu_count;  // The machine's.
+  std::uint32_t gpu_count;  // The GPUs of the machine.
   std::uint32_t chosen_level;
   std::uint32_t reserved;
   std::uint64_t started_ns;  // CLOCK_MONOTONIC; 0 while stopped.
-  std::uint64_t counted_ns;  // How long it was counted before that.
+  std::uint64_t counted_ns;  // The time for which it was counted before that.
   std::uint64_t last_batch_bytes[2];
   std::uint8_t uuids[kCufileGpus][16];  // Zero for a GPU that was not used at level 3.
   struct alignas(64) Shard {
@@ -95,12 +95,12 @@ struct CufileSection {
   } shards[16];
 };
 
-// All shards of a section added up.
+// The sums over all shards of a section.
 struct CufileTotals {
   unsigned level = 0;  // The level that was chosen.
   bool counting = false;
   unsigned gpu_count = 0;
-  std::uint64_t elapsed_ns = 0;  // How long it has been counted, all in all.
+  std::uint64_t elapsed_ns = 0;  // The whole time for which it was counted.
   std::uint64_t last_batch_bytes[2] = {};
   std::array<std::array<std::uint8_t, 16>, kCufileGpus> uuids{};
   CufileSums sums;
@@ -114,7 +114,7 @@ CufileTotals total_of(const CufileSection& section);
 // CLOCK_MONOTONIC.
 std::uint64_t nanoseconds_now();
 
-// Row 0: below 4 KiB; then a row for each power of two.
+// Row 0 is below 4 KiB; then each power of two has a row.
 unsigned cufile_size_bucket(std::uint64_t bytes);
 
 struct CufileTransfer {
@@ -131,7 +131,7 @@ class CufileCounters {
  public:
   explicit CufileCounters(CufileSection& section);
 
-  // 0: nothing is counted, and nothing below needs to be called. In a forked child always.
+  // At level 0 nothing is counted, and nothing below needs to be called. A forked child always has level 0.
   unsigned level() const;
   unsigned chosen_level() const;
   bool is_started() const;
@@ -144,7 +144,7 @@ class CufileCounters {
   void set_gpu_count(unsigned count);
   void name_gpu(int gpu, const std::uint8_t (&uuid)[16]);
 
-  // Each counts what the level asks for.
+  // Each of these counts what the level asks for.
   void add(CufileOperation operation, bool ok, std::uint64_t times = 1);
   void add_transfer(const CufileTransfer& transfer);
   void add_batch_entry(const CufileTransfer& transfer);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The shared-memory segment of a session's statistics, byte by byte: counters.cc and cufile_counters.cc write it,
-// reader.cc reads that of another process, perhaps of another version. Plain numbers only; nothing here trusts or
-// checks anything.
+// The shared-memory segment of a session's statistics, byte by byte. counters.cc and cufile_counters.cc write it;
+// reader.cc reads the segment of another process, perhaps of another version. Plain numbers only; nothing here checks
+// anything.
 //
 // The header says how many paths, reasons and buckets there are and where each part begins, so that a version with more
-// of them needs no new format. Every part is zero where nothing was counted.
+// of them needs no new format. Every part is zero as long as nothing was counted.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-constexpr char kStatsName[] = "penstock-stats";  // The memfd's.
+constexpr char kStatsName[] = "penstock-stats";  // The name of the memfd.
 constexpr char kStatsMagic[8] = {'P', 'N', 'S', 'T', 'A', 'T', 'S', '\0'};
 constexpr std::uint32_t kStatsVersion = 1;
 
@@ -42,9 +42,8 @@ struct StatsHeader {
   std::uint32_t size_buckets;
   std::uint32_t latency_buckets;
   std::uint32_t features;   // Bits kStatsHas...; 0 in segments of 0.1.0 and earlier.
-  std::uint64_t labels_at;  // StatsLabel of every path, then of every reason.
-  std::uint64_t shards_at;  // In each shard: cells, size histograms, latency histograms, sums of latencies,
-                            // and, with kStatsHasDirectBytes, what of the bytes went around the page cache.
+  std::uint64_t labels_at;  // The StatsLabel of every path, then of every reason.
+  std::uint64_t shards_at;  // Each shard has cells, size histograms, latency histograms, sums of latencies,
   std::uint64_t shard_bytes;
   std::uint64_t cufile_at;  // A CufileSection.
   std::uint64_t cufile_bytes;
@@ -57,27 +56,27 @@ struct StatsCell {
   std::uint64_t operations;
 };
 
-// Sizes: bucket i counts those of i significant bits: 0, 1, 2 to 3, 4 to 7, ...
+// The bucket of a size: bucket i counts the sizes of i significant bits: 0, 1, 2 to 3, 4 to 7, ...
 constexpr unsigned size_bucket(std::uint64_t bytes) {
   const auto bits = static_cast<unsigned>(std::bit_width(bytes));
   return bits < kSizeBuckets ? bits : kSizeBuckets - 1;
 }
 
-// Latencies in nanoseconds: four buckets to a power of two, up to two minutes.
+// The bucket of a latency in nanoseconds: four buckets for each power of two, up to two minutes.
 constexpr unsigned latency_bucket(std::uint64_t nanoseconds) {
   if (nanoseconds < 4) return static_cast<unsigned>(nanoseconds);
   const auto shift = static_cast<unsigned>(std::bit_width(nanoseconds)) - 3;
   const std::uint64_t bucket = 4 * shift + (nanoseconds >> shift);
   return static_cast<unsigned>(bucket < kLatencyBuckets ? bucket : kLatencyBuckets - 1);
 }
-// The smallest value that its bucket counts.
+// The smallest value that a bucket counts.
 constexpr std::uint64_t latency_floor(unsigned bucket) {
   if (bucket < 8) return bucket;
   const unsigned shift = bucket / 4 - 1;
   return (std::uint64_t{4} + bucket % 4) << shift;
 }
 
-// The one way numbers in a segment are touched, by all threads and processes.
+// All threads and processes access numbers in a segment with these functions only.
 template <typename T>
 T load_shared(const T& number) {
   return std::atomic_ref<T>(const_cast<T&>(number)).load(std::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The budget that a look at others' statistics may still spend. Anybody can hold as many segments, of any shape, as
-// they like; their readers, often root, must not pay for that with their time or memory. For the tools' readers.
+// The limits of a look at other processes' statistics. Any user can hold as many segments, of any form, as they like;
+// the readers, often root, must not spend unlimited time or memory on them. For the tools' readers.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@ namespace penstock::core {
 
 struct LookLimits {
   std::uint64_t processes;
-  std::uint64_t descriptors;  // The ones whose names are asked for.
-  std::uint64_t segments;     // Opened; a segment that has many descriptors counts once.
+  std::uint64_t descriptors;  // Descriptors whose names are read.
+  std::uint64_t segments;     // Segments that are opened; one with many descriptors counts once.
   std::uint64_t read_bytes;
-  std::uint64_t kept_bytes;  // Memory that snapshots take, roughly.
+  std::uint64_t kept_bytes;  // Memory for snapshots, roughly.
   std::chrono::milliseconds time;
 };
 
-// A session of ours is 0.8 MiB to read and some 20 KiB to keep, and a process has one or two.
+// One session of this version is 0.8 MiB to read and some 20 KiB to keep, and a process has one or two.
 constexpr LookLimits kProcessLimits{.processes = 1,
                                     .descriptors = 1 << 18,
                                     .segments = 256,
@@ -36,11 +36,11 @@ constexpr LookLimits kMachineLimits{.processes = 1 << 17,
 
 class LookBudget {
  public:
-  // A part that spends, spends of the whole, too.
+  // A budget that is part of a whole spends from the whole as well.
   explicit LookBudget(const LookLimits& limits, LookBudget* whole = nullptr, const Clock& clock = system_clock())
       : left_(limits), clock_(clock), end_(clock.now() + limits.time), whole_(whole) {}
 
-  // False where less is left.
+  // False if less is left.
   bool take(std::uint64_t LookLimits::*what, std::uint64_t amount) {
     if (left_.*what < amount || clock_.now() > end_ || (whole_ != nullptr && !whole_->take(what, amount))) return false;
     left_.*what -= amount;

@@ -38,8 +38,8 @@ std::optional<Number> number_of(std::string_view text) {
   return number;
 }
 
-// The process's own PID: the last number of "NSpid:", which has one for every PID namespace around it. If the kernel
-// does not say, it is the PID that we see.
+// The process's PID in its own namespace: the last number of "NSpid:", which has one for every PID namespace around it.
+// If the kernel does not show it, the PID that we see.
 std::int64_t own_name_of(pid_t pid, int folder) {
   const UniqueFd fd(::openat(folder, "status", O_RDONLY | O_CLOEXEC));
   char text[4096];
@@ -91,7 +91,7 @@ class Look {
   }
 
   void leave_out(const Status& why) {
-    if (why.is_errno(ENOENT)) return;  // Closed just now.
+    if (why.is_errno(ENOENT)) return;  // It was closed just now.
     if (why.is(Code::limit)) ++process_.not_read;
     else if (process_.refused++ == 0) process_.refusal = why;
   }
@@ -103,12 +103,12 @@ class Look {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-// Looks at a process, by its folder in /proc.
+// Looks at a process, through its folder in /proc.
 Result<ProcessStats> look_at(pid_t pid, int folder, SegmentReader& reader, LookBudget budget) {
   UniqueFd fd(::openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const Folder descriptors(fd.valid() ? ::fdopendir(fd.get()) : nullptr);
   if (descriptors == nullptr) return os_failure(errno, kStep);
-  (void)fd.release();  // The directory stream's from here on.
+  (void)fd.release();  // The directory stream owns it from here on.
   return Look(pid, folder, reader, budget).at(descriptors.get());
 }
 
@@ -143,7 +143,7 @@ Result<LookResult> look_at_processes(const LookSettings& settings, const VisitPr
       continue;
     }
     const UniqueFd folder = folder_of(::dirfd(proc.get()), entry->d_name);
-    if (!folder.valid()) continue;  // Gone.
+    if (!folder.valid()) continue;  // The process is gone.
     const Result<ProcessStats> process = look_at(*pid, folder.get(), reader, LookBudget(settings.process, &budget));
     if (!process.ok()) {
       result.hidden += process.status().is_errno(EACCES) || process.status().is_errno(EPERM) ? 1 : 0;

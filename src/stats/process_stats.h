@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the statistics of running processes: the segments of their open sessions, through /proc/PID/fd. Looks only. The
-// kernel shows them to the same user and to root. A look is bounded, whatever there is to see (look_budget.h), and says
-// what it left out.
+// Finds the statistics of running processes: the segments of their open sessions, through /proc/PID/fd. It only looks.
+// The kernel shows segments to the same user and to root. A look has limits, whatever it finds (look_budget.h), and
+// reports what it left out.
 #pragma once
 
 #include <sys/types.h>
@@ -20,34 +20,34 @@ namespace penstock::core {
 struct ProcessStats {
   pid_t pid = 0;
   std::vector<StatsSnapshot> sessions;  // In the order in which they were opened.
-  unsigned refused = 0;                 // Segments that could not be read; the first of them says why.
+  unsigned refused = 0;                 // Segments that could not be read; `refusal` is the reason of the first.
   Status refusal;
-  unsigned not_read = 0;      // Segments that were left out for a limit.
+  unsigned not_read = 0;      // Segments left out because of a limit.
   bool is_cut_short = false;  // There are more descriptors than were looked at.
 };
 
-// Fails with ENOENT where there is no such process, with EACCES where it is not ours to look at. A process without an
-// open session has none.
+// Fails with ENOENT if there is no such process, and with EACCES if this user may not look at it. A process without an
+// open session has no statistics.
 Result<ProcessStats> stats_of_process(pid_t pid);
 
-// A look at all processes: where they are, and what it may cost.
+// The settings of a look at all processes.
 struct LookSettings {
-  std::string proc = "/proc";  // Or where the host's is mounted.
+  std::string proc = "/proc";  // The folder where /proc is mounted, perhaps the host's.
   LookLimits process = kProcessLimits;
   LookLimits machine = kMachineLimits;
 };
 struct LookResult {
   unsigned looked_at = 0;      // Processes, whether or not they have a session.
-  unsigned hidden = 0;         // Processes that are not ours to look at.
-  unsigned not_looked_at = 0;  // Processes that were left out for a limit, wholly or from a descriptor on.
+  unsigned hidden = 0;         // Processes that this user may not look at.
+  unsigned not_looked_at = 0;  // Processes that were left out because of a limit, wholly or in part.
 };
-// Calls `visit` for each process that has any statistics, with its folder in /proc, which stays the same process's
-// whatever becomes of its number. Keeps nothing. Fails where there is no such /proc.
+// Calls `visit` for each process that has statistics, with its folder in /proc, which stays that process's even if its
+// number is reused. Keeps nothing. Fails if there is no such /proc.
 using VisitProcess = std::function<void(const ProcessStats& process, int folder)>;
 Result<LookResult> look_at_processes(const LookSettings& settings, const VisitProcess& visit);
 
 struct AllStats {
-  std::vector<ProcessStats> processes;  // Processes that have any.
+  std::vector<ProcessStats> processes;  // Processes that have statistics.
   unsigned hidden = 0;                  // The same as in LookResult.
   unsigned not_looked_at = 0;
 };

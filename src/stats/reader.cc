@@ -14,17 +14,17 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "read the statistics";
-// More than any version will have; keeps products of them far from overflow.
+// More than any version will have; they keep products far from overflow.
 constexpr std::uint32_t kPathsMax = 16;
 constexpr std::uint32_t kReasonsMax = 256;
 constexpr std::uint32_t kShardsMax = 256;
 constexpr std::uint32_t kBucketsMax = 256;
 constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 
-// A copy of the header, taken once: checked fields must not change afterwards.
+// A copy of the header, taken once: fields must not change after they were checked.
 struct Shape {
   StatsHeader header;
-  std::uint64_t sizes_at = 0;  // In a shard.
+  std::uint64_t sizes_at = 0;  // The offset in a shard.
   std::uint64_t latencies_at = 0;
   std::uint64_t latency_sums_at = 0;
   std::uint64_t direct_bytes_at = 0;  // 0: there are none.
@@ -59,7 +59,7 @@ Shape shape_of(const StatsHeader& header) {
   return shape;
 }
 
-// Bounded, and fit for a terminal.
+// Limits the length, and makes the text fit for a terminal.
 std::string text_of(const StatsLabel& label) {
   std::string text(label.text, ::strnlen(label.text, sizeof label.text));
   for (char& letter : text) {
@@ -72,7 +72,7 @@ class Reader {
  public:
   Reader(std::span<const std::byte> segment, const Shape& shape) : segment_(segment), shape_(shape) {}
 
-  // Two counts of one name would be one count to a reader that goes by names.
+  // False if two counts have one name: a reader that goes by names would take them for one.
   bool has_names_of_their_own() const {
     return are_different(0, shape_.header.paths) && are_different(shape_.header.paths, shape_.header.reasons);
   }
@@ -97,7 +97,7 @@ class Reader {
       const std::uint64_t cell =
           ((std::uint64_t{path} * shape_.header.reasons + reason) * 2 + index_of(op)) * sizeof(StatsCell);
       StatsRow row{label(path), label(shape_.header.paths + reason), op, sum(cell), sum(cell + kWord)};
-      // A number without a name means nothing.
+      // A count without a name means nothing.
       if (row.operations == 0 || row.path.empty() || row.reason.empty()) continue;
       snapshot.rows.push_back(std::move(row));
       counted = true;
@@ -139,7 +139,7 @@ class Reader {
     return numbers;
   }
 
-  // One number of every shard.
+  // Adds up one number over all shards.
   std::uint64_t sum(std::uint64_t at) const {
     std::uint64_t total = 0;
     for (std::uint32_t i = 0; i < shape_.header.shards; ++i) {

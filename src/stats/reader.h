@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes sense of the bytes of a statistics segment, which another process wrote: perhaps another version of Penstock,
-// perhaps a program that only pretends. Every offset and count is checked against the segment; if one does not fit, the
-// segment is refused with a reason. For the tools; the library itself reads nothing.
+// Interprets the bytes of a statistics segment that another process wrote: perhaps another version of Penstock, perhaps
+// a program that only pretends. Every offset and count is checked against the segment; if one does not fit, the segment
+// is refused with a reason. For the tools; the library itself reads no segment.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace penstock::core {
 
-// Bytes and operations that went one way, for one reason. Only those that were counted at all.
+// Bytes and operations of one path for one reason, if there are any.
 struct StatsRow {
   std::string path;
   std::string reason;
@@ -26,19 +26,19 @@ struct StatsRow {
   std::uint64_t operations = 0;
 };
 
-// How large a path's requests were and how long they took; buckets as in layout.h.
+// The sizes and latencies of a path's requests; the buckets are those of layout.h.
 struct StatsHistogram {
   std::string path;
   Op op = Op::read;
   std::vector<std::uint64_t> sizes;
-  std::vector<std::uint64_t> latencies;  // All zero where nothing was measured.
+  std::vector<std::uint64_t> latencies;  // All zero if nothing was measured.
   std::uint64_t latency_sum = 0;         // Nanoseconds.
-  std::uint64_t direct_bytes = 0;        // Bytes of the path around the page cache; see StatsSnapshot.
+  std::uint64_t direct_bytes = 0;        // Bytes of the path that went around the page cache; see StatsSnapshot.
 };
 
 struct StatsSnapshot {
-  std::uint64_t id = 0;  // Tells the sessions of a process apart, and stays the same as long as they live.
-  std::int64_t pid = 0;  // In its own PID namespace: in a container not ours.
+  std::uint64_t id = 0;  // Differs between sessions of a process, and stays the same as long as they live.
+  std::int64_t pid = 0;  // In the process's own PID namespace, which in a container is not ours.
   std::uint64_t opened_ns = 0;
   std::string library;
   std::vector<StatsRow> rows;
@@ -47,11 +47,11 @@ struct StatsSnapshot {
   CufileTotals cufile;
 };
 
-// The bytes begin at a multiple of 64, as mappings do; they may change meanwhile. Fails with `unsupported` for another
-// format, with `bad_setting` for nonsense.
+// The bytes begin at a multiple of 64, like a mapping; they may change meanwhile. Fails with `unsupported` for another
+// format, with `bad_setting` for damaged data.
 Result<StatsSnapshot> read_segment(std::span<const std::byte> segment);
 
-// The nanoseconds that the fraction `quantile` of all requests did not exceed; 0 where there were none.
+// The nanoseconds that the fraction `quantile` of all requests did not exceed; 0 if there were none.
 std::uint64_t latency_quantile(std::span<const std::uint64_t> latencies, double quantile);
 
 }  // namespace penstock::core

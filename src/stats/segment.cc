@@ -46,8 +46,8 @@ Status Segment::share(const char* name) {
   inode_ = facts.st_ino;
   void* const memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (memory == MAP_FAILED) return os_failure(errno, kStep);
-  // Readers insist on the first two: else a shrinking segment could end them. The third keeps them from writing, and
-  // is younger than some kernels.
+  // Readers insist on the first two seals: otherwise shrinking the segment could end them. The third keeps them from
+  // writing, and some kernels do not have it yet.
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     const int error_number = errno;
     ::munmap(memory, size_);

@@ -23,14 +23,14 @@ namespace {
 constexpr const char* kStep = "read the statistics";
 constexpr std::size_t kSegmentBytesMax = 8 << 20;  // Ten times what this version writes.
 
-// True if all of it could be read. The kernel copies aligned words as a whole, so a counter that grows meanwhile has
-// its value from before or after.
+// True if all bytes could be read. The kernel copies aligned words as a whole, so a counter that grows meanwhile has
+// its old or its new value.
 bool read_whole(int fd, std::byte* memory, std::size_t size) {
   const Result<std::size_t> count = read_all(fd, {memory, size}, 0, kStep);
   return count.ok() && *count == size;
 }
 
-// Bytes that keeping it takes, about.
+// The memory that keeping it takes, roughly.
 std::uint64_t memory_of(const StatsSnapshot& snapshot) {
   std::uint64_t bytes = sizeof snapshot + snapshot.rows.size() * sizeof(StatsRow);
   for (const StatsHistogram& each : snapshot.histograms) {
@@ -50,7 +50,7 @@ Descriptor descriptor_of(int folder, const char* name) {
   return is_segment ? Descriptor::segment : Descriptor::other;
 }
 
-// Whatever stands behind the name: a file that only looks like a segment, say a pipe, must not block us.
+// Opens whatever stands behind the name: a file that only looks like a segment, such as a pipe, must not block us.
 Result<SegmentReader::Opened> SegmentReader::open(int folder, const char* name, LookBudget& budget) {
   if (!budget.take(&LookLimits::segments, 1)) return failure(Code::limit, kStep);
   RegularFile file = open_regular_file(folder, name);

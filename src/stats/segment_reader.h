@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the statistics segment behind a descriptor in /proc/PID/fd, without trust in the process that made it. It is
-// read, never mapped: a mapping would turn holes of a stranger's file into memory. For process_stats.cc.
+// Reads the statistics segment behind a descriptor in /proc/PID/fd, without trusting the process that made it. It is
+// read, never mapped: a mapping would turn holes in a stranger's file into memory. For process_stats.cc.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,21 @@
 
 namespace penstock::core {
 
-// The kind of file behind a name in /proc/PID/fd. The folder of a process with our user is open to us even if its
-// descriptors, for the capabilities that it has, are not.
+// The kind of file behind a name in /proc/PID/fd. We may open the folder of a process with our user even if its
+// capabilities forbid us its descriptors.
 enum class Descriptor { segment, other, forbidden };
 Descriptor descriptor_of(int folder, const char* name);
 
 class SegmentReader {
  public:
-  // An open segment and its owner, before all of it is read.
+  // An open segment and its owner, before the rest is read.
   struct Opened {
     UniqueFd fd;
     std::uint64_t id = 0;
     std::size_t size = 0;
     std::int64_t pid = 0;
   };
-  // Fails with `limit` where the budget does not reach, with `bad_setting` for what is no segment.
+  // Fails with `limit` if the budget is used up, with `bad_setting` if the file is no segment.
   Result<Opened> open(int folder, const char* name, LookBudget& budget);
   Result<StatsSnapshot> read(const Opened& opened, LookBudget& budget);
 
@@ -39,7 +39,7 @@ class SegmentReader {
     std::byte bytes[64];
   };
 
-  std::unique_ptr<Line[]> buffer_;  // It holds the largest segment; made when first used.
+  std::unique_ptr<Line[]> buffer_;  // Has room for the largest segment; allocated when first used.
 };
 
 }  // namespace penstock::core

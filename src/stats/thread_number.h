@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Spreads threads over shards.
+// Gives threads numbers, by which they are spread over shards.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The facts of a report (usage_report.h) besides the counters: to which files requests went and how long they took, and
-// for how much of the time any was under way. Kept only where a report was asked for: else a request asks its file, and
-// finds null. Thread-safe; counting takes no lock and allocates nothing.
+// The facts of a report (usage_report.h) besides the counters: the files of the requests, how long these took, and for
+// how much of the time any was under way. They are kept only if a report was asked for; otherwise a request finds null
+// in its file. Thread-safe; counting takes no lock and allocates nothing.
 #pragma once
 
 #include <array>
@@ -19,15 +19,15 @@
 
 namespace penstock::core {
 
-// Adds up the time during which at least one of all that begin and end is under way. One word has how many there are
-// and since when, so that no thread sees the one without the other.
+// Adds up the time in which at least one request is under way. One word holds their number and the time since when, so
+// that no thread sees one without the other.
 class BusyTime {
  public:
   using Nanoseconds = std::uint64_t;  // By a clock that does not go back.
 
   void begin(Nanoseconds now);
   void end(Nanoseconds now);
-  // The time of requests that have ended.
+  // The length of all periods that have ended.
   Nanoseconds total() const { return busy_us_.load(std::memory_order_relaxed) * 1000; }
 
  private:
@@ -35,12 +35,12 @@ class BusyTime {
   std::atomic<std::uint64_t> busy_us_{0};
 };
 
-// Bytes and requests of one file, by each of the two operations.
+// Bytes and requests of one file, for each operation.
 struct FileSums {
   struct Sum {
     std::uint64_t bytes = 0;
-    std::uint64_t requests = 0;     // Failed ones, too.
-    std::uint64_t nanoseconds = 0;  // From their beginnings to their ends; several at once count several times.
+    std::uint64_t requests = 0;     // Failed ones count, too.
+    std::uint64_t nanoseconds = 0;  // The sum of their durations; requests at the same time all count.
   };
   std::array<Sum, 2> by_op;
   std::uint64_t failed = 0;
@@ -55,13 +55,13 @@ class FileUsage {
  public:
   explicit FileUsage(BusyTime& busy) : busy_(busy) {}
 
-  // The time, which end() is to be given: once for each beginning, on any thread.
+  // Returns the time, for end(). Called once for each request, on any thread.
   std::uint64_t begin();
   void end(Op op, std::uint64_t bytes, bool failed, std::uint64_t began);
   FileSums sums() const;
 
  private:
-  // A thread has one to itself as long as there are few threads, like the counters' shards.
+  // A thread has one to itself as long as there are few threads, like a shard of the counters.
   struct alignas(64) Shard {
     FileSums sums;
   };
@@ -73,9 +73,10 @@ class FileUsage {
 
 class Usage {
  public:
-  static constexpr std::size_t kFilesMax = 1024;  // With rows of their own, of a KiB each; all later ones share one.
+  // Files with rows of their own, of a KiB each; all later files share one row.
+  static constexpr std::size_t kFilesMax = 1024;
 
-  // By the name that the kernel knows the descriptor's file by. The row lives as long as this.
+  // The row of a descriptor's file, by the name that the kernel knows. It lives as long as this object.
   FileUsage& file_of(int descriptor);
   FileUsage& file_named(const std::string& name);
 
@@ -83,9 +84,9 @@ class Usage {
     std::string name;
     FileSums sums;
   };
-  // Files that had at least one request.
+  // Files with at least one request.
   std::vector<File> files() const;
-  // The sums of all files without a row, and how often one was opened.
+  // The sums of all files without a row of their own, and how often such a file was opened.
   FileSums others() const { return others_.sums(); }
   std::uint64_t others_opened() const { return others_opened_.load(std::memory_order_relaxed); }
   const BusyTime& busy() const { return busy_; }

@@ -17,7 +17,7 @@ namespace {
 
 using Moved = UsageReport::Moved;
 
-constexpr std::size_t kReasonsMax = 4;  // For people.
+constexpr std::size_t kReasonsMax = 4;  // The most shown to people.
 
 __attribute__((format(printf, 1, 2))) std::string formatted(const char* format, ...) {
   char text[256];
@@ -51,7 +51,7 @@ FileSums sums_of(const UsageReport& report) {
   return all;
 }
 
-// The largest by bytes, and all others together.
+// The files with the most bytes, and the sums of all others.
 struct Selection {
   std::vector<const Usage::File*> files;  // The longest first.
   FileSums others;
@@ -74,7 +74,7 @@ Selection selection_of(const UsageReport& report, std::size_t files_max) {
   return selection;
 }
 
-// Why bytes took no better path, the most bytes first.
+// The reasons why bytes took no better path, the one with most bytes first.
 std::vector<std::pair<Reason, Count>> reasons_of(const UsageReport& report) {
   std::map<Reason, Count> sums;
   for (const Moved& way : report.ways) {
@@ -149,8 +149,8 @@ std::string files_text(const UsageReport& report) {
 
 // ---- For programs --------------------------------------------------------------------------------------------------
 
-// Written out, and not put together as a tree: nlohmann's asks for memory where it is taken apart, and ends the process
-// where there is none.
+// Written as text and not built as a tree: nlohmann's tree allocates memory while it is destroyed, and ends the process
+// if there is none.
 class JsonText {
  public:
   JsonText& open(const char* name, char bracket) {
@@ -174,7 +174,7 @@ class JsonText {
     text_ += formatted("%.9f", seconds(nanoseconds));
     return *this;
   }
-  // Adds a text of any bytes.
+  // Adds a text, which may hold any bytes.
   JsonText& add(const char* name, const std::string& value) {
     begin(name);
     text_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The report of a process about its sessions, if one is asked for (the setting penstock.report): for people, and as
-// JSON. Pure; capi/process_report.h gathers and writes it.
+// The report of a process about its sessions, if the setting penstock.report asks for one: for people, and as JSON.
+// Pure; capi/process_report.h gathers and writes it.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace penstock::core {
 
-constexpr std::size_t kReportFilesMax = 64;      // The largest by bytes; the rest is summed up.
-constexpr std::size_t kReportTextFilesMax = 16;  // The ones that took longest of these, for people.
+constexpr std::size_t kReportFilesMax = 64;      // The files with the most bytes; the others are summed up.
+constexpr std::size_t kReportTextFilesMax = 16;  // The files among these that took longest.
 
 struct UsageReport {
   struct Moved {
@@ -29,11 +29,11 @@ struct UsageReport {
 
   std::int64_t pid = 0;
   std::string program;
-  std::string library;            // The file whose calls the program's came to.
+  std::string library;            // The file of the library that the program's calls came to.
   std::uint64_t nanoseconds = 0;  // Since the first session opened.
-  std::uint64_t busy_ns = 0;      // The part of it in which at least one request was under way.
-  unsigned sessions = 0;          // The number that were opened.
-  unsigned sessions_open = 0;     // Still, when the process ended.
+  std::uint64_t busy_ns = 0;      // The part in which at least one request was under way.
+  unsigned sessions = 0;          // Sessions that were opened.
+  unsigned sessions_open = 0;     // Sessions that were still open when the process ended.
   std::string placement;          // Threads and memory of the session that was opened last.
   std::vector<Moved> ways;
   std::vector<Usage::File> files;
