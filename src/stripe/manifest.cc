@@ -33,7 +33,7 @@ std::uint64_t number_at(const Json& json, const char* key, std::string& fault) {
   return 0;
 }
 
-// Returns the fault as a sentence, or "".
+// Reads the members. Returns the fault as a sentence, or "".
 std::string take_members(const Json& json, Manifest& manifest) {
   const auto found = json.find("members");
   if (found == json.end() || !found->is_array()) return "members must be a list of files";

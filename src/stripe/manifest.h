@@ -15,27 +15,28 @@
 namespace penstock::core {
 
 constexpr std::size_t kManifestBytesMax = 256u << 10;
-constexpr std::uint64_t kTrailerBytes = 4096;  // Behind the member's bytes, at the next multiple of it.
+// The trailer's size; it lies behind the member's bytes, at the next multiple of this.
+constexpr std::uint64_t kTrailerBytes = 4096;
 constexpr std::size_t kObjectIdDigits = 32;
 
 struct Manifest {
-  std::string id;  // The object's: hexadecimal digits that no other has.
+  std::string id;  // The object's own hexadecimal digits, which no other object has.
   StripeLayout layout;
-  std::vector<std::string> files;  // The members' absolute paths, in their order.
+  std::vector<std::string> files;  // The absolute paths of the members, in their order.
 };
 
 std::string manifest_text(const Manifest& manifest);
-// Fails with bad_stripe; `name` is the manifest's, for the sentence.
+// Fails with bad_stripe; `name` is the manifest's name, for the sentence.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name);
-// True where a file that begins so is meant to be a manifest.
+// True if a file with this beginning is meant to be a manifest.
 bool is_manifest(std::string_view beginning);
 
-// Text, and zeros up to kTrailerBytes.
+// A text, followed by zeros up to kTrailerBytes.
 std::string trailer_of(const Manifest& manifest, std::uint32_t member);
 std::uint64_t trailer_offset(const Manifest& manifest, std::uint32_t member);
-// The fault of a member's last block, which is not what it should be: "it belongs to another object, ...".
+// Says what is wrong with a member's last block: "it belongs to another object, ...".
 std::string trailer_fault(const Manifest& manifest, std::uint32_t member, std::string_view found);
 
-Status bad_stripe(const std::string& sentence);  // After "could not ".
+Status bad_stripe(const std::string& sentence);  // Makes a Status; the sentence follows "could not ".
 
 }  // namespace penstock::core

@@ -64,7 +64,7 @@ std::string random_id() {
   return id;
 }
 
-// Without links and relative parts: it has to mean the same to every reader of the manifest.
+// The folder without links and relative parts: every reader of the manifest has to find the same one.
 Result<std::string> real_folder(const std::string& folder) {
   char* const real = ::realpath(folder.c_str(), nullptr);
   if (real == nullptr) return errno_at(errno, "open the folder", folder);
@@ -73,11 +73,11 @@ Result<std::string> real_folder(const std::string& folder) {
   return is_utf8(path) ? Result<std::string>(path == "/" ? "" : path) : errno_at(EILSEQ, "use the folder", folder);
 }
 
-// Space for the bytes at once, so that a full drive shows before the copying.
+// Allocates the space at once, so that a full drive shows before the copying.
 Status lay_out(int fd, std::uint64_t size, const std::string& path) {
   if (::ftruncate(fd, static_cast<off_t>(size)) != 0) return errno_at(errno, "set the size of", path);
   while (::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) {
-    if (errno == EOPNOTSUPP || is_call_missing(errno)) break;  // Then the writes allocate.
+    if (errno == EOPNOTSUPP || is_call_missing(errno)) break;  // The writes allocate the blocks then.
     if (errno != EINTR) return errno_at(errno, "reserve space for", path);
   }
   return success();
@@ -92,7 +92,7 @@ Result<std::unique_ptr<NewFile>> create_member(const std::string& path, const Ne
 }
 
 Status write_trailer(int fd, const Manifest& manifest, std::uint32_t member) {
-  alignas(kTrailerBytes) char block[kTrailerBytes];  // Direct I/O may ask for this alignment.
+  alignas(kTrailerBytes) char block[kTrailerBytes];  // Direct I/O may need this alignment.
   std::memcpy(block, trailer_of(manifest, member).data(), sizeof block);
   ssize_t put = -1;
   do put = ::pwrite(fd, block, sizeof block, static_cast<off_t>(trailer_offset(manifest, member)));
@@ -180,7 +180,7 @@ Status NewStripe::publish() {
     if (const Status status = write_trailer(member.fd(), manifest_, i); !status.ok()) return status;
     if (const Status status = member.publish(false); !status.ok()) return status;
   }
-  // Only what is shown to be the old object's is removed, whatever its manifest says.
+  // Removes only members that really belong to the old object, whatever its manifest says.
   const Result<StripeMembers> old = replace_ && !is_published_ ? open_members(name_) : failure(Code::closed, "");
   if (const Status status = publish_manifest(mode_); !status.ok()) return status;
   if (!old.ok() || old->manifest.id == manifest_.id) return success();

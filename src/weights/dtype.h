@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The types of elements that safetensors files know, and what a tensor of them takes. For the parser and the writer
-// of headers, and for those who match these types with their own. Nothing here looks into elements. Where memory is
-// short for a sentence, std::bad_alloc passes through.
+// The element types of safetensors files, and the size of tensors. For the parser and the writer of headers, and for
+// code that matches these types with its own. Nothing here looks into elements. If memory is short for a sentence,
+// std::bad_alloc passes through.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-// In the order that the format gives them: writers sort by it. The numbers are ours alone and in no file.
+// In the order of the format, by which writers sort. The numbers are internal and in no file.
 enum class Dtype : std::uint8_t {
   boolean,
   f4,
@@ -45,7 +45,7 @@ enum class Dtype : std::uint8_t {
 struct DtypeRow {
   Dtype dtype;
   std::string_view name;  // The name in files.
-  std::uint32_t bits;     // One element's: 4, 6 or whole bytes.
+  std::uint32_t bits;     // The bits of one element: 4, 6 or whole bytes.
 };
 
 inline constexpr std::size_t kDtypeCount = 22;
@@ -55,11 +55,12 @@ std::string_view name_of(Dtype dtype);
 std::uint32_t bits_of(Dtype dtype);
 std::optional<Dtype> dtype_named(std::string_view name);
 
-// Bytes of a tensor; an empty shape has one element. A fault if the elements end within a byte, or if they or their
-// bits are more than 64 bits can count: a dimension of 0 helps only if it stands before those that are too many.
+// The bytes of a tensor; an empty shape has one element. A fault if the elements do not end with a whole byte, or if 64
+// bits cannot count the elements or their bits: a dimension of 0 helps only if it stands before those that are too
+// many.
 Outcome<std::uint64_t> tensor_bytes(Dtype dtype, std::span<const std::uint64_t> shape);
 
-// "[2, 3]", cut after some dimensions.
+// A shape as text, "[2, 3]", cut after some dimensions.
 std::string shown(std::span<const std::uint64_t> shape);
 
 }  // namespace penstock::core

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A value, or a sentence for people that says why there is none. A Status has room for a step that is known beforehand;
-// but for a file with thousands of tensors, users must hear which one is wrong and how. Only functions that run once
-// for a file answer so, since a sentence costs memory.
+// A value, or a sentence for people that says why there is none. A Status has room only for a step that is known
+// beforehand; but in a file with thousands of tensors, users must read which one is wrong and how. Only functions that
+// run once for a file return it, since a sentence needs memory.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@
 namespace penstock::core {
 
 struct Fault {
-  std::string text;          // Fit for a terminal and of bounded length, whatever it quotes.
-  bool is_shortage = false;  // There was no memory; nothing is said of the file.
+  std::string text;          // Fit for a terminal and of limited length, whatever it quotes.
+  bool is_shortage = false;  // There was no memory; it says nothing about the file.
 };
 
-// Asking for what is not there breaks an invariant.
+// Asking for a missing value or fault breaks an invariant.
 template <typename T>
 class [[nodiscard]] Outcome {
  public:
@@ -46,7 +46,7 @@ class [[nodiscard]] Outcome {
   std::variant<T, Fault> state_;
 };
 
-// The text is so short that it needs no memory of its own.
+// The text is so short that it allocates no memory.
 inline Fault no_memory() { return {"no memory left", true}; }
 
 }  // namespace penstock::core

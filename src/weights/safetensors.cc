@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The parser tells one event after the other, and a fault of one value is found as it comes by; faults between several
-// tensors (names given twice, holes, overlaps) are found when all are known.
+// The parser sends one event after the other. A fault of one value is found at its event; faults between several
+// tensors (repeated names, holes, overlaps) are found at the end.
 #include "weights/safetensors.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string number(std::uint64_t value) { return std::to_string(value); }
 std::string cut(std::string_view text) {
   if (text.size() <= kQuotedBytesMax) return printable(text);
   std::size_t end = kQuotedBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // A letter is never cut.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // Never cuts within a letter.
   return printable(text.substr(0, end)) + "...";
 }
 
@@ -33,7 +33,7 @@ std::string offsets_text(const SafetensorsTensor& tensor) {
   return "data_offsets [" + number(tensor.begin) + ", " + number(tensor.end) + "]";
 }
 
-// Takes the parser's events. A false answer ends the parsing, with fault() saying why.
+// Receives the parser's events. A return of false ends the parsing; fault() says why.
 class Taker {
  public:
   explicit Taker(SafetensorsHeader& header) : header_(header) {}
@@ -42,7 +42,7 @@ class Taker {
 
   // ---- The parser's events.
   bool null() {
-    // No metadata: some exporters write it so, and the format's own reader takes it.
+    // This means no metadata: some exporters write it, and the format's own reader accepts it.
     if (place_ != Place::header || tensor_.name != kSafetensorsMetadata) return refuse_found("null");
     return begin_metadata();
   }
@@ -126,7 +126,7 @@ class Taker {
     return false;
   }
 
-  // Where the parser stands, and what belongs there.
+  // Says what is expected at the parser's place.
   std::string expected() const {
     const std::string tensor = tensor_text(tensor_.name);
     switch (place_) {
@@ -187,12 +187,12 @@ class Taker {
   bool has_metadata_ = false;
   SafetensorsTensor tensor_;      // The latest key of the header, and what is known of it.
   std::string key_;               // The latest key of the metadata.
-  std::size_t field_ = 0;         // The latest key of the tensor,
-  unsigned given_ = 0;            // all that there were, a bit each,
-  std::size_t offset_count_ = 0;  // and how many offsets.
+  std::size_t field_ = 0;         // The latest key of the tensor.
+  unsigned given_ = 0;            // A bit for each key of the tensor so far.
+  std::size_t offset_count_ = 0;  // The number of offsets so far.
 };
 
-// Sorted, since the names come from strangers, who could choose them so that a table of hashes is slow.
+// Finds a repeated name by sorting: names come from strangers, who could choose them so that a hash table is slow.
 template <typename Items, typename NameOf>
 std::optional<std::string_view> given_twice(const Items& items, NameOf name_of_item) {
   std::vector<std::string_view> names;
@@ -211,7 +211,7 @@ std::optional<Fault> fault_of_names(const SafetensorsHeader& header) {
   return std::nullopt;
 }
 
-// The fault of the place where `tensor` begins, when all before it ended at `end`.
+// Says what is wrong with the place where `tensor` begins, if all before it ended at `end`.
 Fault fault_of_place(const SafetensorsTensor& tensor, const SafetensorsTensor* before, std::uint64_t end) {
   const std::string what = tensor_text(tensor.name) + ": " + offsets_text(tensor);
   if (tensor.begin < end) {
@@ -221,7 +221,7 @@ Fault fault_of_place(const SafetensorsTensor& tensor, const SafetensorsTensor* b
           (before == nullptr ? ", where the data begins" : ", where " + tensor_text(before->name) + " ends")};
 }
 
-// The tensors are in order.
+// Expects the tensors in the order of their offsets.
 std::optional<Fault> fault_of_layout(const SafetensorsHeader& header, std::uint64_t data_bytes) {
   const SafetensorsTensor* before = nullptr;
   for (const SafetensorsTensor& tensor : header.tensors) {
@@ -238,7 +238,7 @@ std::optional<Fault> fault_of_layout(const SafetensorsHeader& header, std::uint6
 Outcome<SafetensorsHeader> parse(std::string_view json, std::uint64_t data_bytes) {
   if (!json.starts_with('{'))
     return Fault{"the header begins with " + quoted_name(json.substr(0, 1)) + ", expected \"{\""};
-  // The library would take a zero for the text's end.
+  // The JSON library would take a zero for the end of the text.
   const std::size_t zero = json.find('\0');
   if (zero != json.npos) return Fault{"the header is not JSON in UTF-8 at its byte " + number(zero + 1) + ": a zero"};
   SafetensorsHeader header;
@@ -249,7 +249,7 @@ Outcome<SafetensorsHeader> parse(std::string_view json, std::uint64_t data_bytes
     return Fault{"behind the header's JSON stands " + quoted_name(behind.substr(other, 1)) + ", expected spaces alone"};
   }
   if (std::optional<Fault> fault = fault_of_names(header)) return std::move(*fault);
-  // An empty tensor stands before the one that begins where it does; it ends there, too.
+  // An empty tensor stands before the tensor that begins at the same offset.
   std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const auto& one, const auto& other) {
     return std::pair(one.begin, one.end) < std::pair(other.begin, other.end);
   });

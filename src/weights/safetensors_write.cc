@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kAlignmentMin = 8;
 
-// Its text is UTF-8, so that nothing is replaced; without the last argument, it might throw.
+// The text is UTF-8, so nothing is replaced; without the last argument the call might throw.
 void append_json(std::string& json, const std::string& text) {
   json += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -55,7 +55,7 @@ std::string json_of(const SafetensorsHeader& header) {
   return json + '}';
 }
 
-// Finds faults that the parser could not tell from the JSON, since it would read something else.
+// Finds faults that the parser could not see in the JSON, because it would read something else.
 std::optional<Fault> fault_of_texts(const SafetensorsHeader& header) {
   for (const SafetensorsTensor& tensor : header.tensors) {
     const std::string_view what = tensor.name == kSafetensorsMetadata ? "the name of what is no tensor"
@@ -98,7 +98,7 @@ Outcome<WrittenSafetensors> write(SafetensorsHeader&& header, std::uint64_t alig
                  std::to_string(kSafetensorsHeaderMax)};
   }
   json.resize(size, ' ');
-  // Whatever else readers refuse (a name that is given twice) is found by being one.
+  // Everything else that readers refuse (such as a repeated name) is found by reading the result.
   if (const Outcome<SafetensorsHeader> read = parse_safetensors(json, header.data_bytes()); !read.ok()) {
     return read.fault();
   }
