@@ -47,7 +47,7 @@ bool is_numbered(std::string_view name, std::string_view word) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// The link that a SCSI disk hangs on, by how the folder of the kernel's transport class above it begins.
+// The link of a SCSI disk, known by the beginning of a folder of the kernel's transport class above it.
 struct ScsiLink {
   std::string_view folder;
   std::string_view link;
@@ -55,8 +55,8 @@ struct ScsiLink {
 constexpr std::array<ScsiLink, 5> kScsiLinks = {
     {{"session", "iscsi"}, {"rport-", "fc"}, {"end_device-", "sas"}, {"ata", "sata"}, {"usb", "usb"}}};
 
-// Parts that LVM gives a volume, by the ends of their names (lvmcache(7), lvmvdo(7), lvmthin(7), lvmraid(7)), and which
-// target of device mapper that makes of the volume above them. /sys does not tell targets.
+// Parts that LVM makes for a volume, by the ends of their names (lvmcache(7), lvmvdo(7), lvmthin(7), lvmraid(7)), and
+// the target of device mapper that the volume above them then has. /sys does not show targets.
 struct LvmPart {
   std::string_view end;
   std::string_view target;
@@ -74,7 +74,7 @@ std::string_view target_above(std::string_view part) {
   return {};
 }
 
-// Reads one stack; counts what it has read, so that a tree made to explode stops early.
+// Reads one stack. It counts what it has read, so that a tree made to explode stops early.
 class StackReader {
  public:
   StackReader(const Root& root, const MountTable& mounts) : root_(root), mounts_(mounts) {}
@@ -124,8 +124,8 @@ class StackReader {
     }
   }
 
-  // The directory of the controller. `device` links to it, or for a multipath namespace to the subsystem, in which
-  // the controllers are links beside the namespace.
+  // The directory of the controller. `device` links to it, or for a multipath namespace to the subsystem, in which the
+  // controllers are links beside the namespace.
   std::string read_nvme(const std::string& directory, BlockDevice& device) const {
     const std::string owner = directory + "/device";
     if (root_.exists(owner + "/transport")) {
@@ -168,7 +168,7 @@ class StackReader {
     }
   }
 
-  // By the folder of the session: beside it is its host's, which knows the driver.
+  // Finds the driver in the folder of the session's host, which lies beside that of the session.
   void read_iscsi(const std::string& session, BlockDevice& device) const {
     const std::string host = session.substr(0, session.rfind('/'));
     const std::string number(last_component(host)), name(last_component(session));

@@ -23,7 +23,7 @@ bool names_mount(const std::vector<std::string>& list, std::string_view mount_po
                      [&](const std::string& entry) { return without_end_slash(entry) == mount_point; });
 }
 
-// By name, or by a link to it such as /dev/mapper/data.
+// True if the list names the device, directly or by a link such as /dev/mapper/data.
 bool names_device(const std::vector<std::string>& list, const Root& root, const BlockDevice& device) {
   const auto is_it = [&](std::string_view name) { return name == device.name || name == device.disk; };
   return std::any_of(list.begin(), list.end(), [&](const std::string& entry) {
@@ -44,7 +44,7 @@ const char* transport_driver(NvmeTransport transport) {
   return "";
 }
 
-// By the kernel's driver of the device or of its controller, or by the kind as Penstock calls it.
+// True if the list names the kernel's driver of the device or of its controller, or the kind as Penstock calls it.
 bool names_driver(const std::vector<std::string>& list, const Root& root, const BlockDevice& device) {
   const std::string at = "/sys/class/block/" + device.disk + "/device";
   return names(list, block_kind_name(device.kind)) || names(list, transport_driver(device.transport)) ||

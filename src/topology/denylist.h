@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Storage that a configuration bars from direct paths: a mount by its place, its file system, the block devices under
-// it or their drivers. The session asks for one file (session/denylist.h), the tools for whole file systems.
+// Storage that a configuration bars from direct paths: a mount point, a file system type, block devices under a mount
+// or their drivers. The session asks about one file (session/denylist.h), the tools about whole file systems.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,9 @@
 namespace penstock::core {
 
 struct Denylist {
-  std::vector<std::string> drivers;       // "nvme", "virtio_blk", "nvme_rdma"; for a network file system its type.
-  std::vector<std::string> devices;       // "/dev/nvme0n1", or the name alone: the device or one that it is made of.
+  std::vector<std::string> drivers;  // "nvme", "virtio_blk", "nvme_rdma"; for a network file system its type.
+  // "/dev/nvme0n1", or the name alone: names the device itself or one of its parts.
+  std::vector<std::string> devices;
   std::vector<std::string> mounts;        // Mount points.
   std::vector<std::string> file_systems;  // "ext4", "nfs", ...
 
@@ -24,8 +25,8 @@ struct Denylist {
   bool empty() const { return !asks_for_devices() && mounts.empty() && file_systems.empty(); }
 };
 
-// stack: the devices under the mount. If they are not known, and the list names devices, it denies: they might be the
-// named ones.
+// `stack` are the devices under the mount. If they are not known and the list names devices, this is true: they might
+// be the named ones.
 bool denies(const Denylist& list, const Root& root, const Mount& mount, const std::optional<BlockDevice>& stack);
 
 }  // namespace penstock::core

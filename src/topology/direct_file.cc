@@ -54,7 +54,7 @@ bool spans_several_devices(const Root& root, const MountTable& table, const Moun
   return false;
 }
 
-// File systems whose direct I/O is iomap's pass device pages on; file systems with the older code refuse them.
+// A file system whose direct I/O is iomap's passes device pages on; one with the older code refuses them.
 Findings local_findings(const Root& root, const MountTable& table, const Mount& mount, Op op) {
   const std::string& type = mount.type;
   const std::string& point = mount.mount_point;
@@ -78,11 +78,11 @@ Findings local_findings(const Root& root, const MountTable& table, const Mount& 
 
 // ---- One file
 
-// The stored forms that the CPU has to work on, as attributes and extents tell.
+// Adds the ways of storing that make the CPU work, as attributes and extents show them.
 void add_stored_form(const DirectFile& file, Findings& findings) {
   const FileExtents& extents = file.extents;
   if (extents.encoded_bytes > 0 || file.is_compressed == Tristate::yes) {
-    // The attribute alone speaks of what will be written.
+    // The attribute alone says only how bytes will be written.
     const bool is_certain = extents.encoded_bytes > 0 || !extents.is_known;
     findings.push_back(is_certain ? certain(Obstacle::compressed) : possible(Obstacle::compressed));
   }
@@ -178,7 +178,7 @@ DirectFileReport judge_direct_file(const Root& root, const MountTable& table, co
   // btrfs keeps no checksums of a file that it does not copy on write.
   if (file.is_copied_on_write == Tristate::no) drop(report.findings, Obstacle::checksums);
   append(report.findings, file_findings(file, op));
-  // These two only where nothing else explains them.
+  // These two count only if nothing else explains the copies.
   if (has_copied(report.findings)) return report;
   if (file.takes_direct_io == Tristate::no) {
     report.findings.push_back(certain(Obstacle::no_direct_io));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far a drive is from a GPU: the parts of the bus that data passes between them, the nearest first.
+// The distance of a drive from a GPU: the parts of the bus between them. The nearest value comes first.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace penstock::core {
 enum class Distance : std::uint8_t {
   same_switch,  // PciRelation has the same.
   same_host_bridge,
-  same_node,  // They have one CPU and its memory in common: another host bridge of the same socket.
+  same_node,  // They share a CPU and its memory, with different host bridges of one socket.
   unknown,    // One of them is no PCI device, or nothing is known of it.
-  apart,      // The link between two sockets.
+  apart,      // The link between two sockets is between them.
 };
 const char* distance_name(Distance distance);
 

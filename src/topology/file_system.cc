@@ -30,7 +30,7 @@ Ability direct_io_of(const FileSystem& file_system) {
   return {Tristate::unknown, "file_system", "depends on the file system's version and settings"};
 }
 
-// An obstacle to reads decides; one that stops writes alone leaves it unknown.
+// An obstacle to reads decides; one that only stops writes leaves it unknown.
 Ability device_pages_of(const Findings& findings, const Findings& write_findings) {
   if (const Finding* stop = first_stop(findings)) return ability(Tristate::no, *stop);
   if (!findings.empty()) return ability(Tristate::unknown, findings.front());
@@ -43,7 +43,7 @@ bool is_for_data(const Mount& mount) {
          !mount.mount_point.starts_with("/proc/");
 }
 
-// The mounts of one file system, best first in `mount`.
+// A file system's mounts: the best one in `mount`, the number of others.
 struct Choice {
   const Mount* mount;
   unsigned more = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The file systems a process sees, each once, with the block devices under them and what they can take.
+// The file systems that a process sees, each once, with the block devices under them and what they support.
 //
-// For `penstock check`: an overview by the type of each file system. A file can still differ from its neighbours
-// (encrypted, compressed, inline), so a path asks statx about the file itself before it does direct I/O.
+// For `penstock check`: an overview by the type of each file system. A single file can still differ (encrypted,
+// compressed, inline), so a path asks statx about the file itself before it does direct I/O.
 #pragma once
 
 #include <optional>
@@ -21,18 +21,18 @@ namespace penstock::core {
 
 struct Ability {
   Tristate has = Tristate::unknown;
-  const char* code = "";     // The obstacle's: "memory", "device_mapper", ...; "" if there is none.
-  const char* because = "";  // Its sentence.
+  const char* code = "";     // The code of the obstacle: "memory", "device_mapper", ...; "" if there is none.
+  const char* because = "";  // The sentence of the obstacle.
 };
 
 struct FileSystem {
-  Mount mount;                       // One of its mounts: preferably the whole's, not a part's; then the shortest path.
-  unsigned more_mounts = 0;          // How often it is mounted besides.
-  std::optional<BlockDevice> stack;  // Nothing for memory and the network, or where it cannot be seen.
+  Mount mount;  // One of its mounts: preferably of the whole file system and not of a part; then the shortest path.
+  unsigned more_mounts = 0;          // The number of its other mounts.
+  std::optional<BlockDevice> stack;  // Nothing for memory and network file systems, and if it cannot be seen.
   Ability direct_io;                 // O_DIRECT goes past the page cache.
-  Ability device_pages;              // O_DIRECT takes peer-to-peer device pages, wherever their device is.
-  Findings findings;                 // Obstacles to these two: the mount's, then the block devices'.
-  Findings write_findings;           // Obstacles to writes besides.
+  Ability device_pages;              // O_DIRECT accepts peer-to-peer device pages, wherever their device is.
+  Findings findings;                 // Obstacles to these two: the mount's come first, then the block devices'.
+  Findings write_findings;           // Further obstacles, to writes alone.
 };
 
 // In the order of mounting, without pseudo file systems.

@@ -20,7 +20,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint32_t kSequence = 1;  // A socket is asked one thing.
+constexpr std::uint32_t kSequence = 1;  // Each socket asks one question.
 constexpr std::size_t kAnswerBytesMax = 16 << 10;
 constexpr unsigned kPriorities = 8;
 
@@ -55,7 +55,7 @@ std::string request_for(const std::string& interface) {
   return message;
 }
 
-// Returns the content of the attribute of this kind, among those that follow one another, or nothing.
+// Returns the content of the attribute of this kind from a sequence of attributes, or nothing.
 std::optional<std::string_view> attribute_of(std::string_view attributes, unsigned kind) {
   while (const auto header = part_at<nlattr>(attributes, 0)) {
     if (header->nla_len < sizeof(nlattr) || header->nla_len > attributes.size()) break;

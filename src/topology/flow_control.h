@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Priority flow control (PFC, IEEE 802.1Qbb) of a network interface: for which priorities it is on, as the kernel tells
-// over netlink and in no file.
+// Priority flow control (PFC, IEEE 802.1Qbb) of a network interface: the priorities for which it is on. The kernel
+// reports this over netlink and in no file.
 //
-// Asking (RTM_GETDCB, DCB_CMD_IEEE_GET) changes nothing and needs no privilege; the interface has to be one of this
-// network namespace. A captured machine has no netlink: there the answer is the file that scripts/capture-machine made
-// of it, kFlowControlFolder/INTERFACE, in the words of `dcb pfc show dev INTERFACE prio-pfc`.
+// Asking (RTM_GETDCB, DCB_CMD_IEEE_GET) changes nothing and needs no privilege; the interface must be in this network
+// namespace. A captured machine has no netlink: there the answer is in a file that scripts/capture-machine made,
+// kFlowControlFolder/INTERFACE, in the words of `dcb pfc show dev INTERFACE prio-pfc`.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,13 @@ namespace penstock::core {
 constexpr const char* kFlowControlFolder = "/dcb/";
 
 struct FlowControl {
-  std::optional<std::uint8_t> priorities;  // Bit 3: on for priority 3. Nothing if the kernel does not tell.
-  std::string why_unknown;                 // A sentence's end: "the driver tells nothing of it"; "" if it is known.
+  // Bit 3 is set if it is on for priority 3. Nothing if the kernel does not report it.
+  std::optional<std::uint8_t> priorities;
+  std::string why_unknown;  // A sentence's end: "the driver tells nothing of it"; "" if it is known.
 };
 
-// One request to the kernel's NETLINK_ROUTE and the datagram that answers it; after a failure "", with errno set.
+// Sends one request to the kernel's NETLINK_ROUTE and returns the datagram that answers it; after a failure "", with
+// errno set.
 using NetlinkCall = std::function<std::string(std::string_view request)>;
 std::string call_netlink(std::string_view request);
 

@@ -35,7 +35,7 @@ NvfsHook hook_of(std::string_view begin, std::string_view module) {
 std::optional<NvfsHook> hook_in(std::string line) {
   std::replace(line.begin(), line.end(), '\t', ' ');
   const std::vector<std::string_view> words = split(line, ' ');
-  if (words.size() < 3 || words[2].starts_with("__")) return std::nullopt;  // Marks that go with a function.
+  if (words.size() < 3 || words[2].starts_with("__")) return std::nullopt;  // Names that only belong to a function.
   std::string_view module = words.size() > 3 ? words[3] : std::string_view();
   if (module.starts_with('[') && module.ends_with(']')) module = module.substr(1, module.size() - 2);
   if (words[2] == kScsiHook) return NvfsHook{"scsi", 1, std::string(module)};
@@ -61,7 +61,7 @@ void read_modules(const Root& root, GdsEvidence& evidence) {
   for (const char* const name : kModules) {
     const std::string folder = std::string("/sys/module/") + name;
     if (!root.exists(folder)) continue;
-    // A module that is built in tells no state, and is always there.
+    // A built-in module shows no state, and is always there.
     const std::string state = root.read_line(folder + "/initstate");
     evidence.modules.push_back({name, root.read_line(folder + "/version"), state.empty() || state == "live"});
   }

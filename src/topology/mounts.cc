@@ -11,7 +11,7 @@ namespace {
 
 bool is_octal(char digit) { return digit >= '0' && digit <= '7'; }
 
-// The kernel writes blanks, newlines, '#' and backslashes as \ooo.
+// Decodes \ooo, as which the kernel writes blanks, newlines, '#' and backslashes.
 std::string unescape(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -56,7 +56,7 @@ bool is_under(std::string_view path, std::string_view directory) {
   return path.starts_with(directory) && (path.size() == directory.size() || path[directory.size()] == '/');
 }
 
-// Returns the first mount on `parent` that a walk along `path` enters; the latest, where several share one spot.
+// Returns the first mount on `parent` that a walk along `path` enters; the latest one if several are on one spot.
 const Mount* entered_next(const std::vector<Mount>& mounts, const std::vector<std::size_t>& children,
                           std::string_view path) {
   const Mount* next = nullptr;
@@ -85,10 +85,10 @@ std::optional<DeviceNumber> device_by_source(const Root& root, std::string_view 
   return std::nullopt;
 }
 
-constexpr unsigned kOverlaysMax = 4;  // One on another.
+constexpr unsigned kOverlaysMax = 4;  // The most overlays on top of each other.
 constexpr std::size_t kLayersMax = 512;
 
-// Directories of an overlay's layers, the upper one first.
+// The directories of an overlay's layers, the upper one first.
 std::vector<std::string> layers_of(const Mount& overlay, bool upper_only) {
   std::vector<std::string> layers;
   const std::string_view upper = overlay.super_option("upperdir");
@@ -115,10 +115,10 @@ Layer find_layer_below(const Root& root, const MountTable& table, const Mount& m
   for (const std::string& layer : layers_of(mount, is_write)) {
     if (!layer.starts_with('/')) continue;
     const std::string below = layer + (is_write ? "" : inside);
-    // In a container the layers' paths belong to the host: looked up here they end at the overlay itself.
+    // In a container the layers' paths belong to the host: looked up here, they lead to the overlay itself.
     const Mount* found = table.find(below);
     if (found == nullptr || found == &mount) continue;
-    // A captured machine has no files to look for: the upper layer is taken for the one.
+    // A captured machine has no files to look for, so the upper layer is taken.
     if (root.is_machine() && !root.exists(below)) continue;
     return find_layer_below(root, table, *found, layer + inside, is_write, depth + 1);
   }
@@ -164,8 +164,8 @@ MountTable::MountTable(std::vector<Mount> mounts) : mounts_(std::move(mounts)) {
   const auto is_orphan = [&](const Mount& mount) {
     return mount.parent_id == mount.id || !ids.contains(mount.parent_id);
   };
-  // Parents outside of the process's view are not listed: the parent of "/", and in a chroot or a captured machine
-  // those of others too, which then count as mounted on "/".
+  // Parents outside the process's view are not listed: the parent of "/", and in a chroot or on a captured machine
+  // others too. Their children count as mounted on "/".
   int top = kOutside;
   for (const Mount& mount : mounts_) {
     if (mount.mount_point == "/" && is_orphan(mount)) top = mount.id;
@@ -185,8 +185,8 @@ MountTable MountTable::parse(std::string_view mountinfo) {
   return MountTable(std::move(mounts));
 }
 
-// Under another root, such as the host's in a container, "self" is still this process: its init sees that root's
-// mounts.
+// With another root, such as the host's in a container, "self" is still this process; the root's own mounts are seen by
+// its init.
 MountTable MountTable::read(const Root& root) {
   std::optional<std::string> text;
   if (!root.is_machine()) text = root.read("/proc/1/mountinfo", kTextBytesMax);
