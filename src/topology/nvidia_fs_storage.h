@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The storage that nvidia-fs and cuFile take, as far as is known of them: for code that judges a file system by it, in
-// gdscheck, `penstock check` and `penstock-k8s`. Pure; a look proves no path.
+// The storage that nvidia-fs and cuFile support, as far as known: for judging a file system in gdscheck, `penstock
+// check` and `penstock-k8s`. Pure; a look proves no path.
 #pragma once
 
 #include <string_view>
@@ -10,19 +10,20 @@
 
 namespace penstock::core {
 
-// cuFile looks for these words among an ext4 mount's options, which a default mount does not show.
+// cuFile looks for these words in an ext4 mount's options; a mount with default options does not show them.
 constexpr std::string_view kOrderedData = "data=ordered";
 
-// nvidia-fs lists it among the drivers that registered, whether any has or not. WekaFS, whose it is, needs no more.
+// nvidia-fs lists this driver as registered whether it is or not. It belongs to WekaFS, which needs no more.
 constexpr std::string_view kAlwaysListed = "wekafsio";
 
 bool is_nfs_over_rdma(const FileSystem& storage);
 
 // The name by which the driver of all drives below, or of NFS, registers with nvidia-fs: "nvme", "nvme_rdma",
-// "scsi_mod", "rpcrdma". "" where none can, as of iSCSI, where drives differ, and for other file systems of a network.
+// "scsi_mod", "rpcrdma". "" if none can, for iSCSI and for drives of different drivers, and for other network file
+// systems.
 std::string_view nvidia_fs_driver(const FileSystem& storage);
 
-// True for two local file systems, without a device mapper or loop device under them.
+// True for the two local file systems that nvidia-fs supports, without a device mapper or loop device under them.
 bool nvidia_fs_takes(const FileSystem& storage);
 
 }  // namespace penstock::core

@@ -8,13 +8,13 @@ namespace penstock::core {
 namespace {
 
 constexpr unsigned kMajor = 2;         // Since 2020. The source says that a change of the interface needs a new one.
-constexpr unsigned kAgedBelow = 20;    // 2.20.5 mends memory corruption in lists of 4 GiB and more.
-constexpr unsigned kBrokenMinor = 25;  // 2.25.6: every request may fail with EFAULT; mended in 2.25.7.
+constexpr unsigned kAgedBelow = 20;    // 2.20.5 repairs memory corruption in lists of 4 GiB and more.
+constexpr unsigned kBrokenMinor = 25;  // In 2.25.6 every request may fail with EFAULT; repaired in 2.25.7.
 constexpr unsigned kBrokenPatch = 6;
 constexpr unsigned kNumberMax = 999;
 
 #if defined(__aarch64__)
-constexpr unsigned kMinorMin = 17;  // For x86-64 alone before.
+constexpr unsigned kMinorMin = 17;  // Earlier versions are for x86-64 alone.
 #else
 constexpr unsigned kMinorMin = 0;
 #endif

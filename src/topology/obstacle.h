@@ -21,7 +21,7 @@ enum class Obstacle : std::uint8_t {
   kernel_no_p2pdma = 1,
   kernel_too_old = 2,
   kernel_6_16 = 3,
-  // The device whose memory it is.
+  // The device that has the memory.
   peer_unseen = 10,
   peer_no_memory = 11,
   gpu_maker = 12,
@@ -33,15 +33,15 @@ enum class Obstacle : std::uint8_t {
   bar_write_combined = 18,
   no_large_bar = 19,
   architecture = 20,
-  pointer_not_exportable = 21,  // Told by code that asks the driver for a piece of memory; never by topology/.
+  pointer_not_exportable = 21,  // Found by code that asks the driver about a piece of memory; never by topology/.
   gpu_node = 22,
-  memory_plain = 23,  // Told like pointer_not_exportable: by which call it was allocated.
+  memory_plain = 23,  // Found like pointer_not_exportable, from the call that allocated the memory.
   memory_managed = 24,
   memory_pool = 25,
   memory_closed = 26,
   memory_not_rdma_capable = 27,
   memory_unregistered = 28,
-  // The way between the two.
+  // The way between device and drive.
   root_ports_apart = 30,
   acs_redirect = 31,
   iommu_translating = 32,
@@ -94,23 +94,23 @@ enum class Obstacle : std::uint8_t {
 
 // The outcome of a transfer that meets the obstacle.
 enum class Effect : std::uint8_t {
-  refused,      // The kernel or the driver says no: an error, nothing moved.
+  refused,      // The kernel or the driver refuses: an error, nothing moved.
   copied,       // It succeeds, and the CPU has copied every byte.
   part_copied,  // It succeeds; the CPU moves some of the bytes, the drive the rest.
   corrupted,    // It succeeds, and bytes may be wrong.
-  slower,       // Direct, at some cost.
+  slower,       // Direct, but it costs time.
 };
 const char* effect_name(Effect effect);
 
-// certain: met, and it has its effect. possible: only a try can tell whether it has.
+// certain: the obstacle is there, with its effect. possible: only a try can show its effect.
 enum class Certainty : std::uint8_t { possible, certain };
 const char* certainty_name(Certainty certainty);
 
 struct ObstacleText {
   Obstacle obstacle = Obstacle::none;
   const char* code = "";      // "device_mapper"
-  const char* sentence = "";  // Without a capital and a full stop.
-  const char* remedy = "";    // How to remove or avoid it; never empty.
+  const char* sentence = "";  // Begins in lower case, and has no full stop.
+  const char* remedy = "";    // Begins in lower case, and has no full stop; never empty.
   Effect effect = Effect::refused;
 };
 // All of them, in the order of their numbers.
@@ -128,15 +128,15 @@ struct Finding {
   Effect effect() const { return obstacle_text(obstacle).effect; }
   // "nvme7n1: NVMe over TCP moves bytes by the CPU"
   std::string sentence() const;
-  // Certain, and no byte would go directly: there is nothing to try.
+  // True if it is certain and no byte would go directly: there is nothing to try.
   bool stops() const;
-  // Certain, and the CPU moves bytes although O_DIRECT is asked for: also where it is host memory that they go to.
+  // True if it is certain and the CPU moves bytes although O_DIRECT is asked for, also when they go to host memory.
   bool has_cpu_move_bytes() const;
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 using Findings = std::vector<Finding>;
 
-// The first finding that stops; null where there is none.
+// The first finding that stops(); null if there is none.
 const Finding* first_stop(std::span<const Finding> findings);
 void append(Findings& findings, Findings more);
 

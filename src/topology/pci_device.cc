@@ -30,8 +30,9 @@ PciLink read_link(const Root& root, const std::string& directory, const char* wh
   return link;
 }
 
-// Tells if a bridge's access control (ACS) sends requests, completions or egress traffic between its devices upstream,
-// from the extended part of its configuration space; without privilege the kernel gives the first 64 bytes only.
+// Says whether a bridge's access control (ACS) sends requests, completions or egress traffic between its devices
+// upstream. The answer is in the extended part of its configuration space; without privilege the kernel gives the first
+// 64 bytes only.
 Tristate read_acs_redirect(const Root& root, const std::string& directory) {
   constexpr std::size_t kExtendedStart = 0x100;
   constexpr unsigned kAcsCapability = 0x000d;
@@ -122,7 +123,7 @@ PciBars read_pci_bars(const Root& root, std::string_view address) {
     bars[bar] = *last - *first + 1;
     const bool has_flags = words.size() > 2 && words[2].starts_with("0x");
     if (!has_flags || (parse_number<std::uint64_t>(words[2].substr(2), 16).value_or(0) & kIs64Bit) == 0) continue;
-    (void)take_until(rest, '\n');  // The upper half of its address: no BAR of its own.
+    (void)take_until(rest, '\n');  // This is the upper half of its address, and no BAR of its own.
     ++at;
   }
   return bars;
@@ -139,7 +140,7 @@ std::vector<PciDevice> read_pci_devices(const Root& root) {
 
 PciRelation pci_relation(const PciDevice& one, const PciDevice& other) {
   if (one.host_bridge != other.host_bridge) return PciRelation::different_host_bridges;
-  // The first bridge is the root port, itself a part of the root complex.
+  // The first bridge is the root port, which is a part of the root complex.
   const bool share_switch = one.bridges.size() > 1 && other.bridges.size() > 1 && one.bridges[0] == other.bridges[0] &&
                             one.bridges[1] == other.bridges[1];
   return share_switch ? PciRelation::same_switch : PciRelation::same_host_bridge;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The PCI devices of a machine and how they hang together, from /sys/bus/pci/devices.
+// The PCI devices of a machine and the tree that they form, from /sys/bus/pci/devices.
 //
-// For code that must find GPUs, drives and the switches between them. It opens no device and changes none; above all it
-// never touches p2pmem/allocate: on a GPU that file hands out memory which belongs to others.
+// For code that looks for GPUs, drives and the switches between them. It opens no device and changes none; above all it
+// never touches p2pmem/allocate: on a GPU that file hands out memory that belongs to others.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@
 namespace penstock::core {
 
 struct PciLink {
-  double gigatransfers_per_second = 0;  // 0 where unknown.
+  double gigatransfers_per_second = 0;  // 0 if unknown.
   unsigned width = 0;                   // Lanes.
 };
 
-// Sizes, counted as makers count: a BAR that is 64 bits wide takes two of the six registers and is one BAR. So a GPU's
-// memory is BAR 1, whether BAR 0 is 32 bits wide or 64. 0 where there is none, or where unknown.
+// The sizes of BARs, counted as makers count: a BAR that is 64 bits wide takes two of the six registers and is one BAR.
+// So a GPU's memory is BAR 1, whether BAR 0 is 32 bits wide or 64. 0 if there is none, or if unknown.
 constexpr std::size_t kPciBarRegisters = 6;
 using PciBars = std::array<std::uint64_t, kPciBarRegisters>;
 
@@ -40,8 +40,8 @@ struct PciDevice {
   std::string driver;                // "nvme"; "" if none is bound.
   int iommu_group = -1;
   PciBars bar_bytes{};
-  Tristate redirects_peer_traffic = Tristate::no;  // Bridges only, by ACS. Root alone can read its registers.
-  bool has_peer_memory = false;                    // A p2pmem directory: a driver gave the kernel device pages.
+  Tristate redirects_peer_traffic = Tristate::no;  // For bridges only, from ACS. Only root can read its registers.
+  bool has_peer_memory = false;                    // It has a directory p2pmem: a driver gave the kernel device pages.
   std::uint64_t peer_memory_bytes = 0;
 
   bool is_display() const { return device_class >> 16 == 0x03; }
@@ -61,10 +61,10 @@ bool is_pci_address(std::string_view text);
 // The last PCI address among a path's components, or "".
 std::string pci_address_in(std::string_view path);
 
-// How far apart two devices are, as peer-to-peer traffic sees it.
+// The distance of two devices for peer-to-peer traffic.
 enum class PciRelation : std::uint8_t {
-  same_switch,       // A bridge below the root port is common to both: traffic can stay under it.
-  same_host_bridge,  // Different root ports of one host bridge: traffic passes the CPU's root complex.
+  same_switch,       // They share a bridge below the root port: traffic can stay below it.
+  same_host_bridge,  // They are below different root ports of one host bridge: traffic passes the CPU's root complex.
   different_host_bridges,
 };
 PciRelation pci_relation(const PciDevice& one, const PciDevice& other);

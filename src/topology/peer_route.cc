@@ -14,7 +14,7 @@ namespace {
 
 constexpr KernelVersion kKernelFaulty{6, 16};
 constexpr KernelVersion kKernelOfStacks{7, 2};      // md and NVMe multipath were seen to pass device pages on.
-constexpr KernelVersion kKernelOfBridgeList{7, 3};  // The last one whose list of host bridges is known here.
+constexpr KernelVersion kKernelOfBridgeList{7, 3};  // The last kernel whose list of host bridges is known here.
 constexpr std::uint64_t kLargeBarMin = std::uint64_t{1} << 30;
 
 Finding certain(Obstacle obstacle, std::string subject = "") {
@@ -43,7 +43,7 @@ Findings driver_findings(const PeerMachine& machine, const PciDevice& gpu) {
   }
   const auto& nodes = driver.device_nodes;
   if (std::none_of(nodes.begin(), nodes.end(), is_gpu_node)) {
-    // Outside of a container they are made when a program first asks for the GPU.
+    // Outside a container they are made when a program first asks for the GPU.
     const bool is_shut_out = !machine.platform.container.empty();
     findings.push_back({Obstacle::gpu_node, is_shut_out ? Certainty::certain : Certainty::possible, ""});
   }
@@ -53,8 +53,8 @@ Findings driver_findings(const PeerMachine& machine, const PciDevice& gpu) {
   return findings;
 }
 
-// p2pmem of a GPU says that the kernel got its pages: the settings were right, whatever they say. It shows only once
-// some program has used the GPU, so its absence says nothing.
+// A GPU's p2pmem shows that the kernel got its pages: the settings were right, whatever they say. It appears only after
+// a program has used the GPU, so its absence says nothing.
 Findings bar_findings(const PeerMachine& machine, const PciDevice& gpu) {
   Findings findings;
   if (gpu.bar_bytes[1] != 0 && gpu.bar_bytes[1] < kLargeBarMin) {
@@ -62,7 +62,7 @@ Findings bar_findings(const PeerMachine& machine, const PciDevice& gpu) {
   }
   if (gpu.has_peer_memory) return findings;
   const NvidiaDriver& driver = machine.nvidia;
-  // Unset leaves it to the driver, which may do so on some GPUs.
+  // If unset, the driver decides, and may use it on some GPUs.
   if (driver.static_bar1.value_or(-1) <= 0) {
     const bool is_off = driver.static_bar1 == 0;
     findings.push_back({Obstacle::static_bar1_off, is_off ? Certainty::certain : Certainty::possible, gpu.address});
@@ -102,7 +102,7 @@ Findings nvme_findings(const PeerMachine& machine, const BlockDevice& device) {
   }
 }
 
-// md takes device pages where all its members do, for the levels that copy nothing.
+// At the levels that copy nothing, md accepts device pages if all its members do.
 Findings md_findings(const PeerMachine& machine, const BlockDevice& device) {
   if (device.md_level != "raid0" && device.md_level != "raid1" && device.md_level != "raid10") {
     return {certain(Obstacle::md_level, device.name)};
@@ -151,7 +151,7 @@ Tristate routes_between(const PeerMachine& machine, const std::string& host_brid
   const PciDevice* first = host_bridge.empty() ? nullptr : first_on(machine, host_bridge);
   if (first == nullptr) return Tristate::unknown;
   if (!first->address.ends_with(":00.0") && !first->is_bridge()) return Tristate::no;
-  // On the lists of some kernels only.
+  // Only some kernels list them.
   if (first->vendor == kGoogle || first->vendor == kNvidia) return Tristate::unknown;
   for (const AllowedBridge& allowed : kAllowedIntel) {
     if (first->vendor != kIntel || allowed.device != first->device) continue;
@@ -171,7 +171,7 @@ Tristate processor_routes(const PeerMachine& machine, const PciDevice& peer, con
   return one == Tristate::yes && other == Tristate::yes ? Tristate::yes : Tristate::unknown;
 }
 
-// How many bridges, from the root port on, two devices have above them in common.
+// Counts the bridges, from the root port down, that two devices have in common above them.
 std::size_t shared_bridges(const PciDevice& one, const PciDevice& other) {
   if (one.host_bridge != other.host_bridge) return 0;
   const auto [mine, theirs] =
@@ -181,11 +181,11 @@ std::size_t shared_bridges(const PciDevice& one, const PciDevice& other) {
 
 struct Redirect {
   Tristate state = Tristate::no;
-  std::string bridge;  // The first that redirects, or may.
+  std::string bridge;  // The first bridge that redirects, or may.
 };
 
-// The bridge right above a device, where the kernel has told it to redirect, as far as groups tell: only then does the
-// device have an IOMMU group other than the bridge's. It may have been told otherwise since.
+// The bridge right above a device, if the kernel has made it redirect, as far as groups show: only then does the device
+// have another IOMMU group than the bridge. This may have been changed since.
 const PciDevice* isolating_bridge(const PeerMachine& machine, const PciDevice& device) {
   const PciDevice* above = device.bridges.empty() ? nullptr : machine.device(device.bridges.back());
   if (above == nullptr || above->iommu_group < 0 || device.iommu_group < 0) return nullptr;
@@ -210,7 +210,7 @@ Redirect redirect_between(const PeerMachine& machine, const PciDevice& peer, con
   return {};
 }
 
-// An identity group passes addresses as they are, also where others are translated.
+// Addresses in an identity group are not translated, even if those of other groups are.
 bool is_translated(const Iommu& iommu, const PciDevice& drive) {
   if (iommu.mode == IommuMode::off || iommu.mode == IommuMode::passthrough) return false;
   const auto& identity = iommu.identity_group_numbers;
@@ -227,7 +227,7 @@ Findings leg_findings(const PeerMachine& machine, const PciDevice& peer, const B
   const Redirect redirect = shared == 0 ? Redirect{} : redirect_between(machine, peer, *drive, shared);
   if (shared == 0 || redirect.state != Tristate::no) {
     const Tristate routes = processor_routes(machine, peer, *drive);
-    // Where the processor routes, redirected traffic arrives all the same, later: worth telling if it is so.
+    // If the processor routes, redirected traffic still arrives, later: worth reporting if it is certain.
     const bool is_told = routes != Tristate::yes || redirect.state == Tristate::yes;
     const bool is_certain = routes == Tristate::no && redirect.state != Tristate::unknown;
     const Certainty certainty = is_certain ? Certainty::certain : Certainty::possible;
@@ -285,7 +285,7 @@ Findings peer_findings(const PeerMachine& machine, std::string_view peer) {
 
 namespace {
 
-// The device's name; with its kind, if the obstacle's sentence does not say that.
+// The device's name, with its kind if the obstacle's sentence does not name that.
 std::string subject_of(const BlockDevice& storage) {
   const BlockLayer* const layer = block_layer(storage);
   return layer == nullptr || layer->is_told_apart ? storage.name : storage.name + ", " + layer->what;

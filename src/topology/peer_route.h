@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Judges if bytes can go straight between a device's memory and a block device, as far as /proc and /sys tell: kernel,
+// Judges if bytes can go directly between a device's memory and a block device, as far as /proc and /sys show: kernel,
 // device, driver, the way over the bus, and every block device under the storage.
 //
 // For p2pdma's verdict and `penstock check`. Read the machine once, then ask for any number of pairs. It follows the
-// rules of the kernel's P2PDMA code, opens no device and allocates nothing of a device's memory; only a self-test
-// proves a pair.
+// rules of the kernel's P2PDMA code, opens no device and allocates none of a device's memory; only a self-test proves a
+// pair.
 #pragma once
 
 #include <optional>
@@ -33,23 +33,23 @@ struct PeerMachine {
   bool has_rdma_of_software_alone = false;
 
   const PciDevice* device(std::string_view pci_address) const;
-  // GPUs, and devices of other kinds that offer memory of theirs (p2pmem): controller memory buffers, test devices.
+  // GPUs, and other devices that offer memory (p2pmem): controller memory buffers, test devices.
   std::vector<const PciDevice*> peers() const;
 };
 PeerMachine read_peer_machine(const Root& root);
 
-// The parts of a route, each by itself; an empty list where nothing stands in the way.
+// The parts of a route, each by itself; an empty list if nothing stands in the way.
 Findings kernel_findings(const PeerMachine& machine);
 Findings peer_findings(const PeerMachine& machine, std::string_view peer);
-// Judges if the queues take device pages, leg by leg. Names every leg that does not.
+// Judges if the queues accept device pages, leg by leg. Names every leg that does not.
 Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage);
-// The way over the bus, leg by leg.
+// Judges the way over the bus, leg by leg.
 Findings bus_findings(const PeerMachine& machine, std::string_view peer, const BlockDevice& storage);
 
 struct PeerRoute {
   std::string peer;                  // PCI address.
-  std::optional<BlockDevice> stack;  // Nothing where /sys does not know the storage.
-  Findings findings;                 // Kernel, peer, storage, bus.
+  std::optional<BlockDevice> stack;  // Nothing if /sys does not know the storage.
+  Findings findings;                 // In the order kernel, peer, storage, bus.
 
   bool is_possible() const { return first_stop(findings) == nullptr; }
 };

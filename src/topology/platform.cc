@@ -96,7 +96,7 @@ void read_container(const Root& root, Platform& platform) {
   for (const ContainerSign& sign : kCgroupSigns) {
     if (groups.find(sign.word) != std::string::npos) return found(sign.kind, "/proc/self/cgroup");
   }
-  // An overlay root alone may also be a live or image-based system, but that one has a service manager as its init.
+  // An overlay as root may also be a live or image-based system, but such a system has a service manager as its init.
   const MountTable mounts = MountTable::read(root);
   const Mount* top = mounts.find("/");
   if (top != nullptr && top->type == "overlay" && root.read_line("/proc/1/comm") != "systemd") {
@@ -112,13 +112,13 @@ void read_virtual_machine(const Root& root, Platform& platform) {
   const bool is_known = std::any_of(std::begin(kVendors), std::end(kVendors),
                                     [&](const char* name) { return vendor.starts_with(name); }) ||
                         product.find("Virtual Machine") != std::string::npos || root.exists("/sys/hypervisor/type");
-  // Bare-metal instances carry a cloud's name too, so where the processor has a say, it decides.
+  // Bare-metal instances carry a cloud's name too, so the processor decides if it is known.
   if (platform.cpu_vendor.empty()) platform.is_virtual_machine = is_known;
   if (!platform.is_virtual_machine) return;
   platform.virtual_machine = product.starts_with(vendor) ? product : std::string(trim(vendor + " " + product));
 }
 
-// Where there is no /dev to look at, as where a container has the host's /proc and /sys alone, the driver tells the
+// If there is no /dev to look at, as in a container that has only the host's /proc and /sys, the driver shows the
 // numbers of its GPUs.
 std::vector<std::string> nvidia_nodes(const Root& root) {
   std::vector<std::string> nodes;
@@ -185,7 +185,7 @@ std::optional<LockedMemoryLimit> read_locked_memory_limit(const Root& root) {
 }
 
 Tristate kernel_has_p2pdma(const Root& root) {
-  // The second is a family of functions, listed also where data symbols are not (CONFIG_KALLSYMS_ALL=n).
+  // The second sign is a family of functions, listed even if data symbols are not (CONFIG_KALLSYMS_ALL=n).
   constexpr std::string_view kSigns[] = {"p2pdma_pgmap_ops", " pci_p2pdma_"};
   constexpr std::string_view kFunctions[] = {" T ", " t "};
   if (root.contains("/proc/kallsyms", kSigns, kSymbolBytesMax)) return Tristate::yes;

@@ -23,22 +23,22 @@ struct Platform {
   KernelVersion kernel;
   std::string distribution;     // "Debian GNU/Linux 12 (bookworm)"
   std::string distribution_id;  // "debian"
-  std::string architecture;     // "x86_64"; "" where unknown.
+  std::string architecture;     // "x86_64"; "" if unknown.
   std::string cpu_vendor;       // "AuthenticAMD"
   std::string cpu_model;
   int cpu_family = 0;
   unsigned cpu_count = 0;
   std::uint64_t memory_bytes = 0;
-  std::uint64_t page_bytes = 0;    // 0 where unknown.
+  std::uint64_t page_bytes = 0;    // 0 if unknown.
   std::string container;           // "docker", "podman", "kubernetes", "lxc", "other"; "" for none seen.
-  std::string container_evidence;  // What told: "/.dockerenv".
+  std::string container_evidence;  // The sign by which it was found: "/.dockerenv".
   bool is_virtual_machine = false;
-  std::string virtual_machine;  // Its maker, if that is known: "QEMU", "Microsoft Corporation Virtual Machine".
+  std::string virtual_machine;  // Its maker, if known: "QEMU", "Microsoft Corporation Virtual Machine".
   bool is_wsl = false;
 };
 Platform read_platform(const Root& root);
 
-// kernel.io_uring_disabled: 0 for all, 1 for a group, 2 for none. Nothing where the kernel has no such switch.
+// kernel.io_uring_disabled: 0 for all, 1 for a group, 2 for none. Nothing if the kernel has no such switch.
 std::optional<int> read_io_uring_disabled(const Root& root);
 
 constexpr std::uint64_t kUnlimited = UINT64_MAX;
@@ -49,14 +49,14 @@ struct LockedMemoryLimit {
 };
 std::optional<LockedMemoryLimit> read_locked_memory_limit(const Root& root);
 
-// CONFIG_PCI_P2PDMA of the running kernel, by its symbols or else by /boot/config-RELEASE.
+// CONFIG_PCI_P2PDMA of the running kernel, from its symbols or else from /boot/config-RELEASE.
 Tristate kernel_has_p2pdma(const Root& root);
 
 enum class IommuMode : std::uint8_t {
   off,          // No unit is in use.
   passthrough,  // Devices see physical addresses.
   translating,  // Devices see addresses of their own.
-  unknown,      // Units are there, and nothing tells how they are set.
+  unknown,      // There are units, and nothing shows their mode.
 };
 const char* iommu_mode_name(IommuMode mode);
 
@@ -75,8 +75,8 @@ struct NvidiaDriver {
   bool is_open = false;      // The open kernel modules.
   std::string version_text;  // "595.45.04"
   DriverVersion version;
-  bool has_parameters = false;             // /proc/driver/nvidia/params could be read: the values below are known.
-  std::string registry_dwords;             // The module's parameter.
+  bool has_parameters = false;             // /proc/driver/nvidia/params could be read, so the values below are known.
+  std::string registry_dwords;             // The parameter of the module.
   std::optional<int> static_bar1;          // RMForceStaticBar1
   std::optional<int> write_combining_off;  // RmForceDisableIomapWC
   bool has_uvm = false;                    // nvidia-uvm is loaded.
@@ -87,18 +87,18 @@ NvidiaDriver read_nvidia_driver(const Root& root);
 struct NvidiaFs {
   bool is_loaded = false;
   std::string version;                       // "2.28"
-  std::string module_version;                // "2.28.4"; the same as `version` where /sys has none.
+  std::string module_version;                // "2.28.4"; the same as `version` if /sys has none.
   std::vector<std::string> storage_drivers;  // Drivers that registered with it: "nvme", "lustre", ...
 };
 NvidiaFs read_nvidia_fs(const Root& root);
 
-// Requests of the whole machine that nvidia-fs has moved and that ended well. Nothing where it does not count them: its
-// module parameter rw_stats_enabled is off, or it is not loaded.
+// Successful requests that nvidia-fs has moved for the whole machine. Nothing if it does not count them: its module
+// parameter rw_stats_enabled is off, or it is not loaded.
 struct NvidiaFsCounts {
   std::uint64_t reads = 0;
   std::uint64_t writes = 0;
 };
 std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root);
-std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats);  // Parses that file's text.
+std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats);  // Parses the text of that file.
 
 }  // namespace penstock::core

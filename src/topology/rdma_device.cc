@@ -15,7 +15,7 @@ constexpr std::size_t kPortsMax = 16;
 constexpr std::size_t kGidsMax = 2048;  // Devices made by software have 1024.
 constexpr std::size_t kInterfacesMax = 64;
 constexpr std::string_view kClass = "/sys/class/infiniband/";
-// Bytes of a frame that RoCE's headers take: Linux, iboe_get_mtu().
+// The bytes of a frame that RoCE's headers take: Linux, iboe_get_mtu().
 constexpr unsigned kHeaderBytes = 96;
 
 // "4: ACTIVE"
@@ -26,14 +26,14 @@ std::string state_in(std::string_view text) {
 
 bool is_set(std::string_view gid) { return gid.find_first_not_of("0:") != std::string_view::npos; }
 
-// fe80::/10, which every port makes of its hardware's address, and 169.254.0.0/16 within IPv6.
+// True for fe80::/10, which every port makes from its hardware's address, and for 169.254.0.0/16 within IPv6.
 bool is_of_one_link(std::string_view gid) {
   constexpr std::string_view kIpv4 = "0000:0000:0000:0000:0000:ffff:";
   const unsigned first = parse_number<unsigned>(gid.substr(0, gid.find(':')), 16).value_or(0);
   return (first & 0xffc0U) == 0xfe80U || (gid.starts_with(kIpv4) && gid.substr(kIpv4.size()).starts_with("a9fe:"));
 }
 
-// One file a priority, under the side that reacts and the side that notifies.
+// Reads one file for each priority, under the side that reacts and the side that notifies.
 std::optional<bool> read_ecn(const Root& root, const std::string& interface) {
   std::optional<bool> found;
   for (const char* const side : {"roce_rp", "roce_np"}) {
@@ -100,7 +100,7 @@ RdmaDevice read_device(const Root& root, const std::string& name) {
     if (device.ports.size() == kPortsMax) break;
     device.ports.push_back(read_port(root, folder, port));
   }
-  // Without a GID nothing names the interface of a port, and a device of one port has no other.
+  // Without a GID nothing names the interface of a port, but a device with one port has only one interface.
   if (device.ports.size() == 1 && device.ports[0].interfaces.empty() && device.ports[0].is_ethernet()) {
     add_interface(root, root.read_line(folder + "/parent"), device.ports[0]);
     for (const std::string& own : root.list(folder + "/device/net")) add_interface(root, own, device.ports[0]);

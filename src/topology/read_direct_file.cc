@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The facts of an open file, asked of the kernel: statx, inode flags, extents.
+// Asks the kernel for the facts of an open file: statx, inode flags, extents.
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -46,7 +46,7 @@ void read_statx(int fd, DirectFile& file) {
   file.takes_direct_io = tristate(answer.stx_dio_mem_align != 0 && answer.stx_dio_offset_align != 0);
 }
 
-// Reads the flags that chattr shows. Some flags mean something on one file system only.
+// Reads the flags that chattr shows. Some flags have a meaning on one file system only.
 void read_inode_flags(int fd, DirectFile& file) {
   int flags = 0;
   struct statfs facts {};
@@ -134,7 +134,7 @@ std::string path_of(int fd) {
   return std::string(target, static_cast<std::size_t>(size));
 }
 
-// A second descriptor of one's own, as a transfer would open it; closed at once.
+// Opens a second descriptor, as a transfer would, and closes it at once.
 int try_direct(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || (flags & O_DIRECT) != 0) return 0;

@@ -25,7 +25,7 @@ bool is_type(int fd, mode_t type) {
   return ::fstat(fd, &facts) == 0 && (facts.st_mode & S_IFMT) == type;
 }
 
-// -1 on failure, 0 at the end.
+// Returns -1 on failure, 0 at the end.
 ssize_t read_some(int fd, char* data, std::size_t size) {
   ssize_t got;
   do {
@@ -40,7 +40,7 @@ std::string read_link(int fd) {
   return size <= 0 ? std::string() : std::string(target, static_cast<std::size_t>(size));
 }
 
-// The components of `path` in front of those pending; the next one is at the back.
+// Puts the components of `path` in front of the pending ones; the next one is at the back.
 void push_components(std::vector<std::string>& pending, std::string_view path) {
   const std::vector<std::string_view> components = split(path, '/');
   pending.insert(pending.end(), components.rbegin(), components.rend());
@@ -64,7 +64,7 @@ Result<Root> Root::open(const std::string& directory, Resolver resolver) {
   return Root(std::move(fd), is_machine, resolver);
 }
 
-// Resolves in user space, following no link but by reading it: ".." stops at the root, absolute links start there.
+// Resolves in user space; links are read, never followed: ".." stops at the root, and absolute links start there.
 std::optional<Root::Walk> Root::walk(std::string_view path, bool follow_last) const {
   Walk walk;
   std::vector<std::string> pending;
@@ -104,19 +104,19 @@ UniqueFd Root::open_by_steps(std::string_view path, int flags) const {
   return UniqueFd(::openat(found->parent(fd_.get()), name, flags | O_NOFOLLOW));
 }
 
-// `refused` says that openat2 itself is not to be had: an old kernel, or a seccomp filter.
+// `refused` says that openat2 itself cannot be used: an old kernel, or a seccomp filter.
 UniqueFd Root::open_by_kernel(std::string_view path, int flags, bool& refused) const {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags);
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
   const std::string name(path);
   const long fd = ::syscall(SYS_openat2, fd_.get(), name.c_str(), &how, sizeof how);
-  // EAGAIN: a rename elsewhere raced with a ".." and the kernel could not tell whether it stayed inside.
+  // EAGAIN means that a rename elsewhere raced with a "..", so the kernel could not be sure that it stayed inside.
   refused = fd < 0 && (is_call_missing(errno) || errno == EAGAIN);
   return UniqueFd(static_cast<int>(fd));
 }
 
-// Looks before it opens: opening a pipe would wait, opening a device may act.
+// Looks before it opens, because opening a pipe would wait and opening a device may act.
 UniqueFd Root::open_file(std::string_view path, mode_t type) const {
   const auto open_once = [&](int flags) {
     bool refused = resolver_ == Resolver::steps;
@@ -160,7 +160,7 @@ std::optional<std::int64_t> Root::read_number(std::string_view path) const {
 }
 
 bool Root::contains(std::string_view path, std::span<const std::string_view> needles, std::size_t size_max) const {
-  // Bytes of one block that are kept for the next, so that a needle cut in two is found whole.
+  // The end of a block is kept for the next one, so that a needle cut in two is found.
   constexpr std::size_t kTail = 64;
   const UniqueFd fd = open_file(path, S_IFREG);
   if (!fd.valid()) return false;
@@ -217,7 +217,7 @@ std::vector<std::string> Root::list(std::string_view path) const {
   if (!fd.valid()) return names;
   DIR* directory = ::fdopendir(fd.get());
   if (directory == nullptr) return names;
-  (void)fd.release();  // The directory stream's from here on.
+  (void)fd.release();  // The directory stream owns it from here on.
   while (const dirent* entry = ::readdir(directory)) {
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One directory tree that holds /proc, /sys and the rest: the machine itself, or a captured machine's few files.
+// A directory tree that holds /proc, /sys and the rest: the machine itself, or the few files of a captured machine.
 //
-// Everything in topology/ reads through a Root, so the same code runs on both. A tree is taken as hostile: links
-// are resolved inside the root (absolute ones too) and never lead out, only regular files are opened, and sizes,
-// entries, links and depth have limits. A file that is missing, unreadable or absurd reads as absent; nothing here
-// fails but open(). It writes nothing and remembers nothing. Const and thread-safe.
+// Everything in topology/ reads through a Root, so the same code runs on both. A tree is not trusted: links are
+// resolved inside the root (absolute ones too) and never lead out, only regular files are opened, and sizes, entries,
+// links and depth have limits. A file that is missing, unreadable or absurd reads as absent; only open() can fail. It
+// writes nothing and remembers nothing. Const and thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace penstock::core {
 
 class Root {
  public:
-  // How links are kept inside: by the kernel's openat2 where there is one, else step by step in user space.
+  // The way in which links are kept inside: by the kernel's openat2 if there is one, else step by step in user space.
   enum class Resolver : std::uint8_t { kernel, steps };
 
   static constexpr std::size_t kReadBytesMax = 64 << 10;
@@ -37,18 +37,18 @@ class Root {
 
   bool is_machine() const { return is_machine_; }
 
-  // Up to size_max bytes of a regular file.
+  // Reads up to size_max bytes of a regular file.
   std::optional<std::string> read(std::string_view path, std::size_t size_max = kReadBytesMax) const;
   // The first line without surrounding blanks, or "".
   std::string read_line(std::string_view path) const;
   // The first line as a decimal number, or a hexadecimal one after "0x".
   std::optional<std::int64_t> read_number(std::string_view path) const;
-  // True if one of the needles (of at most 64 bytes) occurs in the first size_max bytes; false also where the file
-  // cannot be read.
+  // True if one of the needles (of at most 64 bytes) occurs in the first size_max bytes; false also if the file cannot
+  // be read.
   bool contains(std::string_view path, std::span<const std::string_view> needles, std::size_t size_max) const;
 
-  // The lines, at most lines_max and each cut to kLineBytesMax, of the first size_max bytes in which one of the needles
-  // occurs. Nothing where the file cannot be read.
+  // The lines in the first size_max bytes in which one of the needles occurs, at most lines_max, each cut to
+  // kLineBytesMax. Nothing if the file cannot be read.
   std::vector<std::string> lines_with(std::string_view path, std::span<const std::string_view> needles,
                                       std::size_t size_max, std::size_t lines_max) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Small parsers for the text that /proc and /sys are made of. They take anything and never fail loudly.
+// Small parsers for the text of /proc and /sys. They accept any text and never fail loudly.
 #pragma once
 
 #include <charconv>
@@ -19,7 +19,7 @@ inline std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// The whole of `text` as a number, or nothing.
+// All of `text` as a number, or nothing.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text, int base = 10) {
   Number value{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A claim that files of /proc and /sys may leave open.
+// A claim that files of /proc and /sys may leave open: yes, no or unknown.
 #pragma once
 
 #include <cstdint>
