@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For a parser of JSON that tells events: the text, and the number of the line that the parser has come to.
+// Gives the text to a JSON parser that sends events, and knows the number of the line that the parser has reached.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every key of cuFile's configuration: keys that are served, with their meaning, and keys that have no effect here,
-// with the reason. For table.h alone.
+// Every key of cuFile's configuration: the keys that Penstock supports, with their meaning, and the keys without
+// effect, with the reason. For table.h alone.
 #pragma once
 
 #include "settings/row.h"
@@ -209,8 +209,8 @@ constexpr SettingRow kCufileRows[] = {
     // clang-format on
 };
 
-// Variables that NVIDIA's library knows, or is said to know, and that say nothing here: all are about RDMA or about
-// its list of file systems.
+// Variables that NVIDIA's library knows, or is said to know, and that have no effect here: all concern RDMA or its list
+// of file systems.
 constexpr std::string_view kIdleVariablesReason = "there is neither RDMA nor a list of known file systems";
 constexpr const char* kIdleVariables[] = {
     "CUFILE_IB_SL",          "CUFILE_CQ_DEPTH",       "CUFILE_ENV_EXPERIMENTAL_FS", "CUFILE_ETH_SL",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where settings come from, in the order of precedence.
+// Loads settings from their sources, in the order of precedence.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,14 +28,14 @@ bool is_name_letter(char letter) {
          letter == '_';
 }
 
-// Null where the variable is not set, or is empty.
+// Null if the variable is not set, or is empty.
 const char* said(Environment environment, const char* name) {
   const char* text = environment(name);
   return text != nullptr && text[0] != '\0' ? text : nullptr;
 }
 
-// Replaces $NAME and ${NAME} like a shell: some programs export the path of their file with the variable still in it. A
-// variable that is not set stays as it is.
+// Replaces $NAME and ${NAME} as a shell does: some programs export the path of their file with the variable still in
+// it. A variable that is not set stays as it is.
 std::string expanded(std::string_view text, Environment environment) {
   std::string whole;
   while (!text.empty() && whole.size() < kVariableBytesMax) {
@@ -58,7 +58,7 @@ std::string expanded(std::string_view text, Environment environment) {
 
 struct FileText {
   std::string text;
-  std::string fault;  // "" if it was read.
+  std::string fault;  // "" if it could be read.
   bool is_missing = false;
 };
 
@@ -83,7 +83,7 @@ FileText read_file(const std::string& name) {
   return file;
 }
 
-// It may forbid something, so it is not passed over.
+// The settings if a file cannot be read: it may forbid something, so it cannot be ignored.
 LoadedSettings unreadable(const std::string& name, const std::string& fault, bool named_by_user) {
   LoadedSettings loaded;
   loaded.must_refuse = true;
@@ -114,7 +114,7 @@ void report(LoadedSettings& loaded, Severity severity, const char* place, Settin
   loaded.notes.push_back({severity, place, 0, std::string(setting.key()), std::move(sentence)});
 }
 
-// The end of a sentence that refuses a value of the environment or of a call.
+// The end of the sentence that refuses a value of the environment or of a call.
 std::string expectation(const SettingRow& row) { return "expected " + takes_text(row); }
 
 void apply_variable(LoadedSettings& loaded, Environment environment, Setting setting) {
@@ -140,16 +140,16 @@ void apply_environment(LoadedSettings& loaded, Environment environment) {
 
 }  // namespace
 
-// Eight copy out of the page cache nearly as fast as a PCIe 5.0 x16 link takes it: on an H200 machine 47.6 GB/s at 0.16
-// CPU seconds a GB, against 48.2 at 0.23 with sixteen. More may be worth it if CPU time does not count: an H100 machine
-// came to 35.4 and 45.8 (2026-11-25).
+// Eight threads copy out of the page cache nearly as fast as a PCIe 5.0 x16 link takes it: on an H200 machine 47.6 GB/s
+// at 0.16 CPU seconds a GB, against 48.2 at 0.23 with sixteen. More may be worth it if CPU time does not count: an H100
+// machine reached 35.4 and 45.8 (2026-11-25).
 unsigned workers_for(unsigned cpus, bool is_throughput) { return std::min(cpus, is_throughput ? 16u : 8u); }
 
 namespace {
 
-// Sets defaults that depend on the machine, where no value was given.
+// Sets the defaults that depend on the machine if no value was given.
 void apply_machine(Settings& settings, Environment environment) {
-  // Pages that are kept cannot be given back to the machine until they are let go.
+  // Registered pages cannot be returned to the machine until they are unregistered.
   constexpr std::uint64_t kCachePart = 4;
   const Setting workers("penstock.workers"), cache("penstock.registration_cache_mib");
   if (!settings.was_set(workers)) {
@@ -174,12 +174,12 @@ bool names_file(std::string_view name) {
   return name.starts_with(kPrefix) && is_near(name.substr(kPrefix.size()), kFile.substr(kPrefix.size()));
 }
 
-// A name with a slip in it means nothing. It is an error where the setting that was meant can forbid something, and
-// would take the value: another program's PENSTOCK_PATH=/opt/penstock is no list of paths.
+// A misspelt name has no effect. It is an error if the setting that was meant can forbid something and would accept the
+// value: another program's PENSTOCK_PATH=/opt/penstock is no list of paths.
 void report_variable(LoadedSettings& loaded, std::string_view name, const char* value) {
   const bool is_cufiles = name.starts_with("CUFILE_");
   const std::optional<Setting> near = names_file(name) ? std::nullopt : variable_near(name);
-  if (!is_cufiles && !near) return;  // It is not the library's, but perhaps the build's.
+  if (!is_cufiles && !near) return;  // It does not belong to the library, but perhaps to the build.
   std::string sentence = is_cufiles ? "is not a variable of cuFile" : "is not a variable of Penstock";
   if (near) sentence += std::string("; did you mean ") + near->row().variable + "?";
   else if (names_file(name)) sentence += std::string("; did you mean ") + kFileVariable + "?";
@@ -224,7 +224,7 @@ const char* place_of(const LoadedSettings& loaded, Setting setting) {
   return "default";
 }
 
-// Only of values that ask for something else than the default: the others get what they ask for.
+// Reports only values that ask for something else than the default: the others get what they ask for.
 void report_idle(LoadedSettings& loaded) {
   const Settings defaults;
   for (std::size_t i = 0; i < kSettingCount; ++i) {

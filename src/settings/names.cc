@@ -11,14 +11,14 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kNameBytesMax = 96;  // A longer name is no slip of the pen.
+constexpr std::size_t kNameBytesMax = 96;  // A longer name is no slip.
 constexpr std::string_view kCufilePrefix = "CUFILE_";
 constexpr std::string_view kOwnPrefix = "PENSTOCK_";
 
-// Sections that tell calls from files are no part of a file.
+// False for sections that hold the values of calls, which no file has.
 bool is_in_files(const SettingRow& row) { return !row.key.starts_with("call."); }
 
-// The first row of a file that `fits`.
+// The first row of files that `fits`.
 template <typename Fits>
 std::optional<Setting> find_row(Fits fits) {
   for (std::size_t i = 0; i < kSettingCount; ++i) {
@@ -35,7 +35,7 @@ bool has_name_of(const SettingRow& row, std::string_view last) {
   return ends_so(row.key) || any_word(row.aliases, ends_so);
 }
 
-// Nothing where no row or more than one has this name in a section of its own.
+// Nothing unless exactly one row has this name in its own section.
 std::optional<Setting> misplaced(std::string_view name) {
   const std::string_view last = without_section(name);
   if (!has_several_words(last)) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<Setting> misplaced(std::string_view name) {
   return first && !find_row(is_another) ? first : std::nullopt;
 }
 
-// A name of a single word is compared with its section, which says what it is about.
+// A name of a single word is compared together with its section, which says what it is about.
 bool is_near_key(std::string_view name, std::string_view key) {
   return has_several_words(key) ? is_near(without_section(name), without_section(key)) : is_near(name, key);
 }
@@ -59,7 +59,7 @@ std::string letters_of(std::string_view name) {
   return letters;
 }
 
-// True if striking out letters of the longer leaves the shorter.
+// True if the shorter can be made from the longer by leaving out letters.
 bool is_within(std::string_view shorter, std::string_view longer) {
   for (const char letter : longer) {
     if (!shorter.empty() && shorter.front() == letter) shorter.remove_prefix(1);
@@ -72,7 +72,7 @@ auto near_key(std::string_view name) {
   return [is_it](const SettingRow& row) { return is_it(row.key) || any_word(row.aliases, is_it); };
 }
 
-// The prefix CUFILE_ does not count, since short names would be near by it alone; Penstock's are few and short.
+// The prefix CUFILE_ does not count, because short names would be near by it alone. Penstock's names are few and short.
 auto near_variable(std::string_view name) {
   return [name](const SettingRow& row) {
     const std::string_view variable(row.variable);
@@ -93,7 +93,7 @@ std::optional<Setting> nearest_prohibition(Near near) {
 bool is_near(std::string_view name, std::string_view known) {
   constexpr std::size_t kSlipsMax = 3;
   constexpr std::size_t kLettersASlip = 4;
-  constexpr std::size_t kTellingLetters = 10;  // "compat_mode" without its first word still tells.
+  constexpr std::size_t kTellingLetters = 10;  // "compat_mode" without its first word is still recognized.
   const bool is_short = name.size() < kTellingLetters && name.size() + kLettersASlip * kSlipsMax < known.size();
   if (name.size() > kNameBytesMax || is_short) return false;
   const std::string given = letters_of(name), wanted = letters_of(known);

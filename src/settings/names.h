@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which row of the table a name means: one of a file, in its section or in another one, an older one, or one that was
-// misspelt. Pure.
+// Finds the row of the table that a name means: a name in a file, in its own section or in another, an older name, or a
+// misspelt one. Pure.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace penstock::core {
 
-// How a file came to name a key; if it did so in two ways, the greater counts.
+// How a file named a key; if it did so in two ways, the greater counts.
 enum class Standing : std::uint8_t { misplaced, older, own };
 
 struct NamedSetting {
@@ -19,23 +19,22 @@ struct NamedSetting {
   Standing standing = Standing::own;
 };
 
-// By a full name, "properties.allow_compat_mode". One of several words is known in every section, since it means one
-// thing only; one of a single word ("devices") may be something else's there.
+// Finds a setting by its full name, "properties.allow_compat_mode". A name of several words is known in every section,
+// because it means only one thing; a name of a single word ("devices") may mean something else in another section.
 std::optional<NamedSetting> setting_named(std::string_view name);
 bool is_section(std::string_view name);
-// The key that an unknown name was probably meant to be: a few letters off, other letters' case or other signs between
-// the words, words more or less.
-// One that forbids something comes before all others.
+// The key that an unknown name was probably meant to be: some letters differ, the case of letters, the signs between
+// words, or words are added or missing. A key that forbids something goes before all others.
 std::optional<Setting> setting_near(std::string_view name);
 std::optional<Setting> prohibition_near(std::string_view name);
-// The same for a variable, which begins with CUFILE_ or PENSTOCK_; a PENSTOCK_ one may also have another name now.
+// The same for a variable that begins with CUFILE_ or PENSTOCK_; one of PENSTOCK_ may also be a former name.
 std::optional<Setting> variable_near(std::string_view name);
 
-// One of Penstock's own by its short name, "bounce_mib", and the one that was probably meant.
+// Finds one of Penstock's own settings by its short name, "bounce_mib", and the one that was probably meant.
 std::optional<Setting> own_setting(std::string_view name);
 std::optional<Setting> own_setting_near(std::string_view name);
 
-// True if `name` was probably meant to be `known`. Only letters and digits count, in either case.
+// True if `name` was probably meant to be `known`. Only letters and digits count, in upper or lower case.
 bool is_near(std::string_view name, std::string_view known);
 
 }  // namespace penstock::core

@@ -9,13 +9,13 @@
 
 namespace penstock::core {
 
-// Names of other tables, with blanks between them: the paths that a list may name, those that may be required, and
-// whose devices a session may have.
+// Names from other tables, separated by blanks: the paths that a list may name, the paths that may be required, and the
+// kinds of devices that a session may have.
 std::string_view listed_paths();
 std::string_view required_paths();
 std::string_view device_kinds();
 
-// "auto" stands for the best that there is; in a list it stands alone.
+// "auto" stands for the best that there is; in a list it must be alone.
 constexpr SettingRow kPenstockRows[] = {
     // clang-format off
     {.key = "penstock.paths", .kind = SettingKind::texts, .initial = "auto",

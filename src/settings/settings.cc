@@ -12,7 +12,7 @@
 namespace penstock::core {
 namespace {
 
-// Cuts the first piece between blanks or commas off `rest`; "" at its end.
+// Cuts the first word between blanks or commas off `rest`; "" at its end.
 std::string_view take_word(std::string_view& rest) {
   constexpr std::string_view kBetween = " \t,";
   rest.remove_prefix(std::min(rest.find_first_not_of(kBetween), rest.size()));

@@ -36,34 +36,35 @@ namespace penstock::core {
 
 using Numbers = std::vector<std::int64_t>;
 using Texts = std::vector<std::string>;
-// In the order of SettingKind; `anything` is a text.
+// In the order of SettingKind; `anything` is held as a text.
 using Value = std::variant<bool, std::int64_t, std::string, Numbers, Texts>;
 
-// `installed`: /etc/cufile.json, which packages bring along with NVIDIA's defaults in it.
+// `installed` is /etc/cufile.json, which packages install with NVIDIA's defaults.
 enum class Origin : std::uint8_t { built_in, installed, file, environment, call };
 const char* origin_name(Origin origin);  // "default", "file", "file", "environment", "call"
 
 enum class Severity : std::uint8_t {
-  idle,   // Asks for something that is without effect here.
-  note,   // Not taken, and nothing depends on it: an unknown key, a call's number out of range, the earlier of two.
-  error,  // Could not be understood, or is out of range.
+  idle,   // It asks for something that has no effect here.
+  note,   // It is ignored, and nothing depends on it: an unknown key, a call's number out of range, the earlier of two
+          // values.
+  error,  // It could not be understood, or is out of range.
 };
 const char* severity_name(Severity severity);  // "without effect", "note", "error"
 
 struct Note {
   Severity severity = Severity::note;
-  std::string place;     // A file's name, a variable, which may have its value behind it, or "a call".
-  int line = 0;          // The file's; 0 for other places.
-  std::string key;       // In the file's words; "" if no key is meant.
+  std::string place;     // A file's name, a variable, perhaps with its value, or "a call".
+  int line = 0;          // The line in the file; 0 for other places.
+  std::string key;       // The key in the file's own words; "" if the note is about no key.
   std::string sentence;  // "is not a key of cuFile's configuration"
 };
 // "/etc/cufile.json:12: error: properties.allow_compat_mode: must be true or false"
 std::string describe(const Note& note);
 
-// How the sentence of a key in another section than its own begins.
+// The beginning of the sentence about a key in another section than its own.
 constexpr std::string_view kTakenAs = "is taken as ";
 
-constexpr std::size_t kNotesMax = 200;  // The most in one load; the rest is dropped.
+constexpr std::size_t kNotesMax = 200;  // The most notes of one load; further notes are dropped.
 
 class Settings {
  public:
@@ -87,64 +88,67 @@ class Settings {
 };
 
 std::string_view printed_name(Setting setting);
-// A value of this row's kind from text as a variable has it: 1, true, yes, on; 0, false, no, off; a decimal number;
-// list elements between blanks. Nothing where it is none.
+// Parses a value of this row's kind as a variable has it: 1, true, yes, on; 0, false, no, off; a decimal number;
+// elements of a list separated by blanks. Nothing if the text is none.
 std::optional<Value> parse_value(const SettingRow& row, std::string_view text);
-// The same, and nothing for a number out of range.
+// Parses a value like parse_value(), and returns nothing for a number out of range.
 std::optional<Value> value_of_text(const SettingRow& row, std::string_view text);
-// How much a value that is not understood matters: where it is not served, or about the log alone, it is a note.
+// The severity of a value that is not understood: a note if the setting is not supported, or concerns only the log.
 Severity fault_severity(Setting setting);
-// The fault of a value as a sentence, or "".
+// Says what is wrong with a value, or "".
 std::string range_fault(const SettingRow& row, const Value& value);
 // "must be true or false"
 std::string kind_fault(const SettingRow& row);
 
-// Values that calls have set while the driver was closed; if there are two for one key, the later counts.
+// A value that a call has set while the driver was closed. If one key has two, the later counts.
 struct StagedValue {
   Setting setting;
   Value value;
 };
 using Staged = std::vector<StagedValue>;
 void stage(Staged& staged, Setting setting, Value value);
-// One of Penstock's own by its short name ("bounce_mib"), its value as the environment has it. Fails with bad_setting,
-// which names both and what was expected; nothing is staged then.
+// Stages one of Penstock's own settings by its short name ("bounce_mib"), with a value as the environment has it. Fails
+// with bad_setting, which names both and what was expected; nothing is staged then.
 Status stage_named(Staged& staged, std::string_view name, std::string_view value);
-// bad_setting for a name that none of Penstock's own settings has; names the one that was probably meant.
+// Makes a bad_setting for a name that none of Penstock's own settings has; it names the setting that was probably
+// meant.
 Status no_such_setting(std::string_view name);
 
 struct LoadedSettings {
   Settings settings;
   std::vector<Note> notes;
-  std::string file;  // The one that was read, or "".
+  std::string file;  // The file that was read, or "".
 
-  bool must_refuse = false;  // An error in a place that the user named, or in what may forbid something: the driver
-                             // must not open.
+  // There is an error in a place that the user named, or in a setting that may forbid something: the driver must not
+  // open.
+  bool must_refuse = false;
 };
 
-// Why it must refuse: bad_setting, with the first of its errors.
+// Makes a bad_setting of the first error for which it must refuse.
 Status refusal_of(const LoadedSettings& loaded);
 
-// The text of a cufile.json over the defaults. No input crashes it. Where the text is no JSON, or a served key has
-// another type than it should, there is an error among the notes.
+// Parses the text of a cufile.json over the defaults. No input crashes it. If the text is no JSON, or a supported key
+// has the wrong type, there is an error among the notes.
 LoadedSettings parse_settings(std::string_view text, std::string_view file_name, bool named_by_user);
 
-// The log's path, by the settings.
+// The path of the log, from the settings.
 std::string log_path(const Settings& settings);
 
 constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
 constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 
-// File, environment and calls together. `variables` is the whole environment, as "NAME=VALUE" with a null at the end: a
-// variable that begins with CUFILE_ and means nothing, or is nearly one of Penstock's, becomes a note; null if there is
-// none to look through. Defaults that depend on the machine are found out.
+// Loads file, environment and calls together. `variables` is the whole environment, as "NAME=VALUE" with a null at the
+// end: a variable that begins with CUFILE_ and means nothing, or that is nearly one of Penstock's, becomes a note; null
+// if there is no environment to look through. Finds the defaults that depend on the machine.
 LoadedSettings load_settings(Environment environment, const Staged& staged = {},
                              const char* default_file = kDefaultSettingsFile, const char* const* variables = nullptr);
 LoadedSettings load_process_settings(const Staged& staged = {});
 
-// Threads for large requests if no setting says how many, for a rank that has so many CPUs for itself.
+// The threads for large requests if no setting says how many, for a rank with so many CPUs of its own.
 unsigned workers_for(unsigned cpus, bool is_throughput);
 
-// For a session of penstock.h: environment and calls, no file, and of the variables Penstock's own alone.
+// Loads the settings of a session of penstock.h: from environment and calls, without a file, and only Penstock's own
+// variables.
 LoadedSettings load_session_settings(Environment environment, const Staged& staged = {},
                                      const char* const* variables = nullptr);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the text of a cufile.json: JSON with comments. The parser keeps no tree and does not recurse: it tells one
-// event after the other, and here each value is checked against the table as it comes by.
+// Reads the text of a cufile.json: JSON with comments. The parser keeps no tree and does not recurse: it sends one
+// event after the other, and each value is checked against the table at its event.
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::size_t kNestingMax = 32;
 
-// "allow_compat_mode" (section "properties")
+// Quotes a setting: "allow_compat_mode" (section "properties").
 std::string quoted(Setting setting) {
   const std::string key(setting.key());
   const std::size_t dot = key.rfind('.');
   return "\"" + key.substr(dot + 1) + "\" (section \"" + key.substr(0, dot) + "\")";
 }
 
-// Takes the parser's events. A false answer ends the parsing.
+// Receives the parser's events. A return of false ends the parsing.
 class Taker {
  public:
   Taker(LoadedSettings& loaded, std::string_view file_name, bool named_by_user, const int& line)
@@ -39,14 +39,14 @@ class Taker {
   }
   bool number_float(double, const std::string&) { return take(std::nullopt); }
   bool string(std::string& value) {
-    // No path, name or word has one, and C code that takes the text would see another.
+    // No path, name or word contains a zero, and C code would read another text.
     if (value.find('\0') != std::string::npos) return take(std::nullopt);
     return take(Value(std::move(value)));
   }
   bool binary(std::vector<std::uint8_t>&) { return take(std::nullopt); }
 
   bool key(std::string& name) {
-    if (passing_over_ > 0) return true;  // The list that a table is in ends under its own name.
+    if (passing_over_ > 0) return true;  // A list that contains a table ends under the list's own name.
     name_ = name;
     line_ = reader_line_;
     return true;
@@ -59,14 +59,14 @@ class Taker {
       list_fits_ = false;
       passing_over_ = 1;
     } else if (depth_ == 1) {
-      return true;  // The file's own.
+      return true;  // The top level of the file.
     } else if (is_section(full_name())) {
       enter();
     } else if (const auto known = named()) {
       assign(*known, std::nullopt);
       passing_over_ = 1;
     } else {
-      // A user who misspelt a section meant its keys.
+      // A user who misspelt a section meant its keys all the same.
       ++unknown_levels_;
       enter();
     }
@@ -129,13 +129,13 @@ class Taker {
     }
   }
 
-  // A key that may have forbidden something must be understood wherever the file lies.
+  // Refuses because of a key that may have forbidden something, wherever the file lies.
   void refuse(std::string sentence, std::string key) {
     loaded_.must_refuse = true;
     report(Severity::error, std::move(sentence), std::move(key));
   }
 
-  // The text as a whole is of no use.
+  // The text as a whole is useless.
   bool refuse_text(std::string sentence) {
     loaded_.settings = Settings();
     refuse(std::move(sentence), "");
@@ -157,7 +157,7 @@ class Taker {
   }
 
   void report_unknown(const std::string& name) {
-    // A section was reported as a whole.
+    // The section was reported as a whole.
     const bool is_told = unknown_levels_ == 0 && loaded_.notes.size() < kNotesMax;
     const std::optional<Setting> near = is_told ? setting_near(name) : prohibition_near(name);
     std::string sentence = "is not a key of cuFile's configuration";
@@ -194,7 +194,7 @@ class Taker {
     return kind == SettingKind::anything ? std::optional<Value>(std::string("(a list)")) : std::nullopt;
   }
 
-  // The value in the form that the table wants; nothing where it is of another kind.
+  // The value in the form that the table wants; nothing if it is of another kind.
   static std::optional<Value> fitted(const SettingRow& row, std::optional<Value> value) {
     if (row.kind == SettingKind::anything) return Value(std::string("(something)"));
     if (!value || value->index() != static_cast<std::size_t>(row.kind)) return std::nullopt;
@@ -203,7 +203,7 @@ class Taker {
 
   void assign(const NamedSetting& named, std::optional<Value> value) {
     const SettingRow& row = named.setting.row();
-    const std::string key = shown(full_name());  // An older name's user looks for that.
+    const std::string key = shown(full_name());  // A user of an older name looks for that name.
     value = fitted(row, std::move(value));
     std::string fault = value ? range_fault(row, *value) : kind_fault(row);
     Given& earlier = given_[named.setting.index()];
@@ -222,7 +222,7 @@ class Taker {
              key);
     }
     earlier = {line_, named.standing};
-    // In another section it may be another thing's, whose name is the same.
+    // In another section the same name may belong to something else.
     const Severity severity = named.standing == Standing::misplaced ? Severity::note : fault_severity(named.setting);
     if (!fault.empty()) return report(severity, std::move(fault), key);
     loaded_.settings.set(named.setting, std::move(*value), named_by_user_ ? Origin::file : Origin::installed);
@@ -232,18 +232,18 @@ class Taker {
   const std::string file_name_;
   const bool named_by_user_;
   const int& reader_line_;
-  int line_ = 1;         // The latest key's.
-  std::string name_;     // The latest key,
-  std::string section_;  // and the section it is in.
+  int line_ = 1;         // The line of the latest key.
+  std::string name_;     // The latest key.
+  std::string section_;  // The section of the latest key.
   std::vector<std::size_t> section_ends_;
   std::size_t depth_ = 0;
-  std::size_t passing_over_ = 0;  // Levels of something that is of no interest.
+  std::size_t passing_over_ = 0;  // Levels of a value that is ignored.
   bool in_list_ = false;
   bool list_fits_ = true;
   std::vector<Value> list_;
-  std::size_t unknown_levels_ = 0;  // Sections around it that the table has none of.
+  std::size_t unknown_levels_ = 0;  // Sections around it that the table does not have.
   struct Given {
-    int line = 0;  // 0: nowhere.
+    int line = 0;  // 0: it was not given.
     Standing standing = Standing::own;
   };
   std::array<Given, kSettingCount> given_{};

@@ -20,7 +20,7 @@ namespace penstock::core {
 constexpr std::size_t kSettingCount = std::size(kCufileRows) + std::size(kPenstockRows);
 constexpr std::string_view kOwnSection = "penstock.";
 
-// In the order in which reports list them.
+// In the order of reports.
 constexpr std::array<SettingRow, kSettingCount> kSettingRows = [] {
   std::array<SettingRow, kSettingCount> rows{};
   std::copy(std::begin(kPenstockRows), std::end(kPenstockRows),
@@ -28,7 +28,7 @@ constexpr std::array<SettingRow, kSettingCount> kSettingRows = [] {
   return rows;
 }();
 
-// One row of the table. Made from its key as a literal, which is looked up while compiling.
+// A row of the table. It is made from its key, a literal, which is looked up during compilation.
 class Setting {
  public:
   consteval Setting(const char* key) : index_(index_of(key)) {
@@ -46,7 +46,7 @@ class Setting {
   constexpr const SettingRow& row() const { return kSettingRows[index_]; }
   constexpr std::string_view key() const { return row().key; }
   constexpr bool is_served() const { return row().idle.empty(); }
-  constexpr bool is_own() const { return key().starts_with(kOwnSection); }  // Penstock's, and not cuFile's.
+  constexpr bool is_own() const { return key().starts_with(kOwnSection); }  // Penstock's own setting, not cuFile's.
   // The key without its section; for Penstock's own, the name in penstock_config_set().
   constexpr std::string_view name() const { return key().substr(key().rfind('.') + 1); }
   friend constexpr bool operator==(Setting, Setting) = default;
@@ -58,7 +58,7 @@ class Setting {
     while (index < kSettingCount && kSettingRows[index].key != key) ++index;
     return index;
   }
-  static void no_such_key();  // Never defined: the compiler stops here.
+  static void no_such_key();  // Never defined, so that the compiler stops here.
 
   std::size_t index_;
 };

@@ -25,7 +25,7 @@ std::optional<std::string> word_of(std::string_view words, std::string_view text
 }
 
 std::optional<Value> text_among(const SettingRow& row, std::string text) {
-  if (text == row.initial) return text;  // Which need not be among the words.
+  if (text == row.initial) return text;  // The default need not be among the words.
   if (const std::string_view words = words_of(row); !words.empty()) {
     if (std::optional<std::string> word = word_of(words, text)) return std::move(*word);
     return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<Value> text_among(const SettingRow& row, std::string text) {
   return text;
 }
 
-// Some of the words, none twice; or the default's one, alone.
+// Accepts some of the words, none twice; or the default's word alone.
 std::optional<Value> texts_among(const SettingRow& row, Texts texts) {
   const std::string_view words = words_of(row);
   if (words.empty()) return texts;
@@ -61,7 +61,7 @@ std::string joined(std::string_view words, std::string_view last) {
   return list;
 }
 
-// The unit, told by the end of the key. KB and MB are cuFile's names for KiB and MiB.
+// The unit, which the end of the key says. cuFile writes KB and MB for KiB and MiB.
 std::string_view unit_of(std::string_view key) {
   constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
       {"_mib", "MiB"},     {"_mb", "MiB"}, {"_kib", "KiB"}, {"_kb", "KiB"}, {"_msecs", "milliseconds"},
@@ -88,7 +88,7 @@ std::string texts_text(const SettingRow& row) {
   return alone + "some of " + joined(words, ", ") + ", with commas between";
 }
 
-// Names of paths that `is_meant`, with blanks between them.
+// The names of paths that `is_meant`, separated by blanks.
 template <typename IsMeant>
 std::string paths_that(IsMeant is_meant) {
   std::string names;
@@ -134,7 +134,7 @@ std::string default_text(const SettingRow& row) {
   return row.initial.empty() ? "none" : std::string(row.initial);
 }
 
-// Never deleted: they are asked for until the process ends.
+// Never deleted, because they are asked for until the process ends.
 std::string_view listed_paths() {
   static const auto* const names =
       new std::string(paths_that([](const PathTraits& traits) { return !traits.userspace; }));

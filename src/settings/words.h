@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A setting's range and default in words: for messages, `penstock settings` and the manual. All of it follows from the
-// setting's row. Pure.
+// Says a setting's range and default in words: for messages, `penstock settings` and the manual. All of it follows from
+// the setting's row. Pure.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace penstock::core {
 
-// "a number of MiB, 1 to 65536", "auto, always or never": to follow "expected" and "must be".
+// Text to follow "expected" and "must be": "a number of MiB, 1 to 65536", "auto, always or never".
 std::string takes_text(const SettingRow& row);
-// "256", "auto", "a quarter of the memory of the machine or container"; "none" for no text.
+// The default as text: "256", "auto", "a quarter of the memory of the machine or container"; "none" if it is empty.
 std::string default_text(const SettingRow& row);
 
-// A text or list as the table writes its words; nothing where it is none of those that the row takes.
+// A text or list with its words as the table writes them; nothing if it has a word that the row does not accept.
 std::optional<Value> among_choices(const SettingRow& row, Value value);
 
-// Calls `visit` with each of the words between blanks, until it says true.
+// Calls `visit` with each word between blanks, until it returns true.
 template <typename Visit>
 bool any_word(std::string_view words, Visit visit) {
   while (!words.empty()) {
@@ -32,9 +32,9 @@ bool any_word(std::string_view words, Visit visit) {
   return false;
 }
 
-// A part of a user's text, fit for a sentence.
+// Makes a part of a user's text fit for a sentence.
 std::string shown(std::string_view text);
 
-bool same_word(std::string_view one, std::string_view other);  // In letters of either case.
+bool same_word(std::string_view one, std::string_view other);  // Compares without regard to case.
 
 }  // namespace penstock::core
