@@ -70,7 +70,7 @@ Status find_memory(core::Session& session, std::uint32_t ordinal, Question& ques
   question.memory.device = *device;
   // The facts of a piece of its memory; the address means nothing.
   const std::uintptr_t address = core::page_size();
-  if ((*device)->allocates_mapped()) question.memory.base = question.memory.mapped = address;
+  if ((*device)->memory().allocates_mapped()) question.memory.base = question.memory.mapped = address;
   question.request.base = reinterpret_cast<const void*>(address);
   return success();
 }

@@ -108,7 +108,7 @@ penstock_status penstock_device_alloc(penstock_session* session, uint32_t ordina
     *memory = nullptr;
     const core::Result<core::Device*> device = use->devices().device(ordinal);
     if (!device.ok()) return device.status();
-    const core::Result<void*> allocated = (*device)->allocate(size);
+    const core::Result<void*> allocated = (*device)->memory().allocate(size);
     if (allocated.ok()) *memory = *allocated;
     return allocated.status();
   });
@@ -119,8 +119,8 @@ penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal
     const core::Result<core::Device*> device = use->devices().device(ordinal);
     if (!device.ok() || memory == nullptr) return device.status();
     session->guarded->queues().wait_for(allocation_of(use->devices(), memory));
-    (*device)->finish_streams();
-    (*device)->release(memory);
+    (*device)->memory().finish_streams();
+    (*device)->memory().release(memory);
     return success();
   });
 }

@@ -139,9 +139,54 @@ inline Status finish_copies(CopyQueue& copies, Status queued) {
   return queued.ok() ? copies.wait(0, false) : queued;
 }
 
+// A device's memory: the library allocates some, for tools and tests, and programs offer some of theirs.
+class DeviceMemory {
+ public:
+  // Freed with release().
+  virtual Result<void*> allocate(std::size_t size) = 0;
+  virtual void release(void* memory) = 0;
+  // Returns when streams are through with what was queued so far. Does nothing where release() waits for them, as
+  // CUDA's driver does. Not for a thread that a stream waits for.
+  virtual void finish_streams() {}
+  // True if storage's DMA engines reach the memory from allocate() (PointerFacts::mapped).
+  virtual bool allocates_mapped() const { return false; }
+  // Offers memory to storage's DMA engines that the program allocated, has registered, and says when it is done with.
+  // Returns its PointerFacts::mapped, or 0 where that cannot be. Undone by withdraw() of the same buffer.
+  virtual std::uint64_t offer(const PointerFacts&, const void* /*buffer*/, std::size_t) { return 0; }
+  virtual void withdraw(const void* /*buffer*/) {}
+
+ protected:
+  ~DeviceMemory() = default;
+};
+
+// Some devices let their DMA engine fetch from pages of a file that are mapped, for copies of this very device (another
+// context's would read the mapping by the CPU). Asked by the page cache's path.
+class DevicePages {
+ public:
+  // False where this device's driver knows no such thing.
+  virtual bool can_register_pages() const { return true; }
+  // Also puts bytes into them where the mapping is `writable`. The pages stay in memory.
+  virtual Status register_pages(const std::byte* memory, std::size_t size, bool writable) = 0;
+  // True if unregister_pages() may be called now.
+  virtual bool can_unregister_pages() { return true; }
+  // As Device::unregister_host; and while a request of ours on any stream is under way, since that may be reading them.
+  virtual bool unregister_pages(const std::byte* memory) = 0;
+  // Names the streams that reach registered pages where they are mapped (StreamHome::reaches_pages_of); null: none do.
+  virtual const void* pages_context() const { return nullptr; }
+
+ protected:
+  ~DevicePages() = default;
+};
+
+// A device as requests use it; memory() and pages() are parts of it.
 class Device {
  public:
+  // Neither is used before the device is made.
+  explicit Device(DeviceMemory* memory, DevicePages* pages = nullptr) : memory_(memory), pages_(pages) {}
   virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
   virtual const DeviceFacts& facts() const = 0;
   virtual Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) = 0;
   // Page-locks `size` bytes of mapped host memory for fast copies, on every context of the device. Fails with
@@ -150,19 +195,6 @@ class Device {
   // False where that would have to wait for a stream that a request of ours is on, which may wait for the caller: then
   // the memory stays page-locked, and must stay mapped.
   virtual bool unregister_host(void* memory) = 0;
-  // Lets the device's DMA engine fetch from pages of a file that are mapped, for copies of this very device (another
-  // context's would read the mapping by the CPU), and put into them where the mapping is `writable`. The pages stay in
-  // memory. Fails with `unsupported` where the driver knows no such thing.
-  virtual Status register_pages(const std::byte*, std::size_t, bool /*writable*/) {
-    return failure(Code::unsupported, "register a file's pages with the device");
-  }
-  // As unregister_host; and while a request of ours on any stream is under way, since that may be reading them.
-  virtual bool unregister_pages(const std::byte*) { return true; }
-  // True if unregister_pages() may be called now.
-  virtual bool can_unregister_pages() { return true; }
-  virtual bool can_register_pages() const { return false; }
-  // Names the streams that reach registered pages where they are mapped (StreamHome::reaches_pages_of); null: none do.
-  virtual const void* pages_context() const { return nullptr; }
   // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
   // our copies, on another stream, find their bytes. Does nothing on devices that know no such thing.
   virtual void finish_blocking_copies(const void* memory) = 0;
@@ -175,18 +207,13 @@ class Device {
     work();
     return success();
   }
-  // Device memory for the tools and tests; freed with release().
-  virtual Result<void*> allocate(std::size_t size) = 0;
-  virtual void release(void* memory) = 0;
-  // Returns when streams are through with what was queued so far. Does nothing where release() waits for them, as
-  // CUDA's driver does. Not for a thread that a stream waits for.
-  virtual void finish_streams() {}
-  // True if storage's DMA engines reach the memory from allocate() (PointerFacts::mapped).
-  virtual bool allocates_mapped() const { return false; }
-  // Offers memory to storage's DMA engines that the program allocated, has registered, and says when it is done with.
-  // Returns its PointerFacts::mapped, or 0 where that cannot be. Undone by withdraw() of the same buffer.
-  virtual std::uint64_t offer(const PointerFacts&, const void* /*buffer*/, std::size_t) { return 0; }
-  virtual void withdraw(const void* /*buffer*/) {}
+
+  DeviceMemory& memory() const { return *memory_; }
+  DevicePages* pages() const { return pages_; }  // Null where it has none.
+
+ private:
+  DeviceMemory* const memory_;
+  DevicePages* const pages_;
 };
 
 // The devices of one provider, or of several (mixed_devices.h). Thread-safe.

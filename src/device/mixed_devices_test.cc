@@ -42,14 +42,14 @@ TEST_F(MixedDevicesTest, EveryDeviceIsFoundByItsOrdinal) {
 TEST_F(MixedDevicesTest, MemoryIsThatOfTheDeviceThatGaveIt) {
   for (unsigned i = 0; i < 4; ++i) {
     Device* const owner = *mixed_->device(i);
-    char* const memory = static_cast<char*>(*owner->allocate(8192));
+    char* const memory = static_cast<char*>(*owner->memory().allocate(8192));
 
     const PointerFacts facts = mixed_->describe(memory + 5000);
 
     EXPECT_EQ(facts.kind, MemoryKind::device);
     EXPECT_EQ(facts.device, owner) << i;
     EXPECT_EQ(facts.base, reinterpret_cast<std::uintptr_t>(memory));
-    owner->release(memory);
+    owner->memory().release(memory);
     EXPECT_EQ(mixed_->describe(memory).kind, MemoryKind::host);
   }
 }
@@ -68,9 +68,9 @@ TEST_F(MixedDevicesTest, StreamsAreTheFirstProvidersThatHasAnyAndReachItsMemoryA
   EXPECT_EQ(*home, &HostStreamHome::of_process());
   for (unsigned i = 0; i < 4; ++i) {
     Device* const owner = *mixed_->device(i);
-    void* const memory = *owner->allocate(4096);
+    void* const memory = *owner->memory().allocate(4096);
     EXPECT_EQ((*home)->reaches(mixed_->describe(memory), memory), i >= 2) << i;
-    owner->release(memory);
+    owner->memory().release(memory);
   }
 }
 

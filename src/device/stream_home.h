@@ -33,7 +33,8 @@ class StreamHome {
   virtual bool reaches(const PointerFacts& memory, const void* base) const = 0;
   // True if they reach the pages of files that are registered with the device, at the addresses where they are mapped.
   bool reaches_pages_of(const Device& device) const {
-    return pages_context() != nullptr && pages_context() == device.pages_context();
+    return pages_context() != nullptr && device.pages() != nullptr &&
+           pages_context() == device.pages()->pages_context();
   }
 
   // True if the stream has done all its work, so that it is already where something queued now would find it. False

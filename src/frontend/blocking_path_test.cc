@@ -41,7 +41,7 @@ class BlockingPathTest : public testing::Test {
     config.nvfs = NvfsUse::stand_in;
     session_ = std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::move(*peers_.open()));
     frontends_ = std::make_unique<Frontends>(*session_);
-    memory_ = static_cast<char*>(*device().allocate(kFileBytes));
+    memory_ = static_cast<char*>(*device().memory().allocate(kFileBytes));
     file_ = *session_->register_file(fd_.get());
     const std::uint64_t number = *frontends_->open_batch(64);
     batch_ = frontends_->pin_batch(number);
@@ -51,7 +51,7 @@ class BlockingPathTest : public testing::Test {
   void TearDown() override {
     barrier_.open();
     frontends_.reset();
-    if (memory_ != nullptr) device().release(memory_);
+    if (memory_ != nullptr) device().memory().release(memory_);
     session_.reset();
     if (fd_.valid()) ::unlink(name_.c_str());
   }

@@ -41,13 +41,13 @@ class ChecksumsFixture : public testing::Test {
   void use(DeviceSet& devices) {
     checksums_ = std::make_unique<Checksums>(devices);
     device_ = devices.device(0).value();
-    memory_ = static_cast<std::byte*>(device_->allocate(kRoom).value());
+    memory_ = static_cast<std::byte*>(device_->memory().allocate(kRoom).value());
     auto queue = std::move(device_->open_copy_queue(1).value());
     ASSERT_TRUE(finish_copies(*queue, queue->copy_to_device(memory_, bytes_.data(), kRoom)).ok());
   }
   void TearDown() override {
     checksums_.reset();
-    if (device_ != nullptr) device_->release(memory_);
+    if (device_ != nullptr) device_->memory().release(memory_);
   }
   void expect_those_of_the_bytes(std::size_t at, std::size_t size, std::size_t piece_bytes) {
     const std::vector<std::uint32_t> wanted = expected(std::span(bytes_).subspan(at, size), piece_bytes);

@@ -136,7 +136,7 @@ class FetchedBatchTest : public testing::Test {
       GTEST_SKIP() << "no io_uring here, so callers do no reads themselves";
     frontends_ = std::make_unique<Frontends>(*session_);
     file_ = *session_->register_file(fd_.get());
-    memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->allocate(kSize).value());
+    memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->memory().allocate(kSize).value());
     const RawRequest all{Op::read, file_, memory_, kSize, 0, 0};
     if (transfer(*session_, all).report.path != PathId::pagecache) GTEST_SKIP() << "no file is fetched here";
   }

@@ -67,7 +67,9 @@ class LimitsTest : public testing::Test {
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
     return *session_;
   }
-  void* device_memory(std::size_t size) { return session_->devices().device(0).value()->allocate(size).value(); }
+  void* device_memory(std::size_t size) {
+    return session_->devices().device(0).value()->memory().allocate(size).value();
+  }
   std::uint64_t registered() { return session_->register_file(FakeStorage::kUserFd).value(); }
   Outcome move(Op op, void* memory, std::uint64_t size, std::int64_t offset = 0) {
     storage_->accesses.clear();

@@ -40,7 +40,7 @@ class PagecacheStreamsTest : public testing::TestWithParam<bool> {
     frontends_ = std::make_unique<Frontends>(*session_);
     file_ = *session_->register_file(fd_.get());
     device_ = session_->devices().device(0).value();
-    memory_ = static_cast<std::byte*>(device_->allocate(kSize).value());
+    memory_ = static_cast<std::byte*>(device_->memory().allocate(kSize).value());
     if (is_cuda()) enter_cuda();
     if (read_whole().report.path != PathId::pagecache) GTEST_SKIP() << "pages cannot be registered here";
   }

@@ -57,7 +57,7 @@ class PagecacheTest : public testing::Test {
     session_ =
         std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
     file_ = *session_->register_file(fd_.get());
-    memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->allocate(kSize).value());
+    memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->memory().allocate(kSize).value());
     const PointerFacts memory = session_->devices().describe(memory_);
     Verdict verdicts[kPathCount];
     ASSERT_TRUE(explain(*session_, file_, memory, Op::read, verdicts).ok());

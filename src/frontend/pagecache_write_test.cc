@@ -50,7 +50,7 @@ class PagecacheWriteTest : public testing::Test {
     config_.registration_cache_bytes = 1u << 30;
     session_ =
         std::make_unique<Session>(config_, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
-    memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->allocate(kSize).value());
+    memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->memory().allocate(kSize).value());
   }
   void TearDown() override { session_.reset(); }
 

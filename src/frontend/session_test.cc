@@ -59,24 +59,26 @@ class SessionTest : public testing::Test {
     session_ = std::make_unique<Session>(small_config(), std::move(storage), std::make_unique<HostDeviceSet>());
     return *session_;
   }
-  void* memory(std::size_t size) { return session_->devices().device(0).value()->allocate(size).value(); }
+  void* memory(std::size_t size) { return session_->devices().device(0).value()->memory().allocate(size).value(); }
 
   std::unique_ptr<Session> session_;
   FakeStorage* storage_ = nullptr;
 };
 
 // Memory of one device, whose driver offers what is registered of it to storage, at another address.
-class OfferingDevices final : public DeviceSet, public Device {
+class OfferingDevices final : public DeviceSet, public Device, private DeviceMemory {
  public:
+  OfferingDevices() : Device(this) {}
+
   static constexpr std::uint64_t kFurther = 1 << 30;
-  std::vector<std::byte> memory = std::vector<std::byte>(8192);
+  std::vector<std::byte> bytes = std::vector<std::byte>(8192);
   std::vector<const void*> offered;
 
   unsigned count() const override { return 1; }
   Result<Device*> device(unsigned) override { return static_cast<Device*>(this); }
   PointerFacts describe(const void*) override {
-    const auto base = reinterpret_cast<std::uintptr_t>(memory.data());
-    return {.kind = MemoryKind::device, .device = this, .base = base, .size = memory.size()};
+    const auto base = reinterpret_cast<std::uintptr_t>(bytes.data());
+    return {.kind = MemoryKind::device, .device = this, .base = base, .size = bytes.size()};
   }
   Result<StreamHome*> stream_home(void*) override { return failure(Code::unsupported, "use the stream"); }
   const DeviceFacts& facts() const override { return facts_; }
@@ -86,7 +88,9 @@ class OfferingDevices final : public DeviceSet, public Device {
   Status register_host(void*, std::size_t) override { return success(); }
   bool unregister_host(void*) override { return true; }
   void finish_blocking_copies(const void*) override {}
-  Result<void*> allocate(std::size_t) override { return static_cast<void*>(memory.data()); }
+
+ private:
+  Result<void*> allocate(std::size_t) override { return static_cast<void*>(bytes.data()); }
   void release(void*) override {}
   std::uint64_t offer(const PointerFacts& facts, const void* buffer, std::size_t) override {
     offered.push_back(buffer);
@@ -94,7 +98,6 @@ class OfferingDevices final : public DeviceSet, public Device {
   }
   void withdraw(const void* buffer) override { std::erase(offered, buffer); }
 
- private:
   DeviceFacts facts_;
 };
 
@@ -136,7 +139,7 @@ TEST_F(SessionTest, ABufferIsOfferedToStorageForAsLongAsItIsRegistered) {
   auto devices = std::make_unique<OfferingDevices>();
   OfferingDevices& device = *devices;
   Session session(small_config(), std::make_unique<FakeStorage>(), std::move(devices));
-  std::byte* const begin = device.memory.data();
+  std::byte* const begin = device.bytes.data();
   ASSERT_TRUE(session.register_buffer(begin, 4096).ok());
   EXPECT_TRUE(session.register_buffer(begin, 4096).is(Code::already_registered));
   EXPECT_EQ(device.offered, std::vector<const void*>{begin}) << "the first is still offered, once";

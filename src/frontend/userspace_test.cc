@@ -52,7 +52,7 @@ class UserspaceTest : public testing::Test {
     auto storage = std::make_unique<FakeStorage>();
     storage_ = storage.get();
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
-    device_ = static_cast<char*>(session_->devices().device(0).value()->allocate(kBytes).value());
+    device_ = static_cast<char*>(session_->devices().device(0).value()->memory().allocate(kBytes).value());
     file_ = session_->register_file(std::make_unique<MemoryFile>(content_)).value();
   }
   // The bytes in the device's memory, by way of the other kind of request.

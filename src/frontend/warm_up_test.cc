@@ -70,7 +70,7 @@ class WarmUpTest : public testing::TestWithParam<const char*> {
 
 TEST_P(WarmUpTest, WhatTheFirstReadOfTheCurrentDeviceNeedsIsOpen) {
   enter();
-  memory_ = device_->allocate(kSize).value();
+  memory_ = device_->memory().allocate(kSize).value();
   const std::string content = noise(kSize, 1);
 
   frontends_->warm_up();
@@ -81,7 +81,7 @@ TEST_P(WarmUpTest, WhatTheFirstReadOfTheCurrentDeviceNeedsIsOpen) {
   EXPECT_EQ(pinned(), before);
   EXPECT_EQ(outcome.report.bytes, kSize) << describe(outcome.status);
   EXPECT_TRUE(in_memory(kSize) == content);
-  device_->release(memory_);
+  device_->memory().release(memory_);
 }
 
 TEST_P(WarmUpTest, WithoutACurrentDeviceNothingIs) {

@@ -107,10 +107,10 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
   if (buffers_.find(address)) return failure(Code::already_registered, "register the buffer");
   if (memory.kind == MemoryKind::host) memory.base = address, memory.size = size;
   const bool may_be_offered = memory.kind == MemoryKind::device && memory.device != nullptr;
-  const std::uint64_t offered = may_be_offered ? memory.device->offer(memory, base, size) : 0;
+  const std::uint64_t offered = may_be_offered ? memory.device->memory().offer(memory, base, size) : 0;
   if (offered != 0) memory.mapped = offered;
   const Status status = buffers_.insert({address, size, memory});
-  if (!status.ok() && offered != 0) memory.device->withdraw(base);
+  if (!status.ok() && offered != 0) memory.device->memory().withdraw(base);
   if (!status.ok() || memory.device == nullptr) return status;
   memory.device->finish_blocking_copies(base);
   engine_->add_buffer(memory, address, size);
@@ -129,7 +129,7 @@ Status Session::deregister_buffer(const void* base) {
     for (Client* client : clients_) client->forget_memory(reinterpret_cast<std::byte*>(address));
   }
   engine_->remove_buffer(address);
-  if (buffer && buffer->memory.device != nullptr) buffer->memory.device->withdraw(base);
+  if (buffer && buffer->memory.device != nullptr) buffer->memory.device->memory().withdraw(base);
   return status;
 }
 

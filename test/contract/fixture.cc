@@ -292,7 +292,7 @@ std::unique_ptr<DeviceSet> ContractTest::open_devices() {
 
 void ContractTest::TearDown() {
   if (session_ != nullptr) {
-    for (void* memory : memory_) device().release(memory);
+    for (void* memory : memory_) device().memory().release(memory);
   }
   session_.reset();
 }
@@ -310,7 +310,7 @@ std::uint64_t ContractTest::register_fd(const UniqueFd& fd) {
 }
 
 std::byte* ContractTest::allocate(std::size_t size) {
-  const Result<void*> memory = device().allocate(size);
+  const Result<void*> memory = device().memory().allocate(size);
   EXPECT_TRUE(memory.ok()) << describe(memory.status());
   if (!memory.ok()) return nullptr;
   memory_.push_back(*memory);

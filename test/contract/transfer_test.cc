@@ -468,7 +468,7 @@ TEST_P(TransferTest, SeveralDevicesAreServedAtOnce) {
   const std::uint64_t file = register_fd(fd);
   std::vector<void*> memory;
   for (unsigned i = 0; i < count; ++i) {
-    memory.push_back(session().devices().device(i).value()->allocate(kSize).value());
+    memory.push_back(session().devices().device(i).value()->memory().allocate(kSize).value());
     EXPECT_EQ(session().devices().describe(memory[i]).device, session().devices().device(i).value());
   }
   std::vector<std::thread> threads;
@@ -483,7 +483,7 @@ TEST_P(TransferTest, SeveralDevicesAreServedAtOnce) {
   for (unsigned i = 0; i < count; ++i) {
     Device* owner = session().devices().device(i).value();
     EXPECT_TRUE(download(static_cast<std::byte*>(memory[i]), kSize, owner) == content) << i;
-    owner->release(memory[i]);
+    owner->memory().release(memory[i]);
   }
 }
 

@@ -131,7 +131,7 @@ class BatchTest : public testing::Test {
   }
   void hold_transfers_up() { storage_->barrier = &barrier_; }
   char* device_memory(std::size_t size) {
-    return static_cast<char*>(session_->devices().device(0).value()->allocate(size).value());
+    return static_cast<char*>(session_->devices().device(0).value()->memory().allocate(size).value());
   }
   // Entry i reads or writes its own mebibyte of the file, and has the cookie i + 1.
   std::vector<BatchEntry> entries(unsigned count, Op op, char* memory, std::uint64_t size = kLarge) {

@@ -43,13 +43,13 @@ class NvfsTest : public PathFixture {
     peers_.give_each_its_own("0000:03:00.0");
     devices_ = std::move(*peers_.open());
     device_ = *devices_->device(0);
-    memory_ = static_cast<char*>(*device_->allocate(kMemoryBytes));
+    memory_ = static_cast<char*>(*device_->memory().allocate(kMemoryBytes));
     make_path();
   }
   void TearDown() override {
     close_path();
     file_.reset();
-    if (device_ != nullptr) device_->release(memory_);
+    if (device_ != nullptr) device_->memory().release(memory_);
     devices_.reset();
     EXPECT_EQ(module_->mappings.load(), 0u) << "shadow buffers are left";
     EXPECT_EQ(module_->open_nodes.load(), 0u);

@@ -109,7 +109,7 @@ class StreamsTest : public testing::TestWithParam<On> {
   Streams& streams() { return frontends_->streams(); }
   StreamHome& home(void* stream) { return *session_->devices().stream_home(stream).value(); }
   char* memory(std::size_t size, unsigned ordinal = 0) {
-    return static_cast<char*>(session_->devices().device(ordinal).value()->allocate(size).value());
+    return static_cast<char*>(session_->devices().device(ordinal).value()->memory().allocate(size).value());
   }
   Status submit(Op op, void* stream, void* base, Parameters& parameters) {
     const StreamParameters wanted{

@@ -44,7 +44,7 @@ class VendorPathTest : public PathFixture {
     peers_.add(kAddress, 4 << 20);
     devices_ = std::move(*peers_.open());
     device_ = *devices_->device(0);
-    memory_ = static_cast<char*>(*device_->allocate(1 << 20));
+    memory_ = static_cast<char*>(*device_->memory().allocate(1 << 20));
     make_path();
   }
   void TearDown() override {

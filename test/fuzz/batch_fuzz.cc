@@ -65,7 +65,7 @@ class Fixture {
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
     frontends_ = std::make_unique<Frontends>(*session_);
     device_ = std::make_unique<Arena>(
-        static_cast<char*>(session_->devices().device(1).value()->allocate(kArenaBytes).value()));
+        static_cast<char*>(session_->devices().device(1).value()->memory().allocate(kArenaBytes).value()));
     file_ = session_->register_file(FakeStorage::kUserFd).value();
   }
 

@@ -69,7 +69,7 @@ class VendorTest : public testing::Test {
     session_ = std::make_unique<Session>(test_config({}, test_environment), std::make_unique<PosixStorage>(true),
                                          std::move(*peers_.open()));
     Device* device = *session_->devices().device(0);
-    memory_ = static_cast<char*>(*device->allocate(kMemoryBytes));
+    memory_ = static_cast<char*>(*device->memory().allocate(kMemoryBytes));
     file_ = *session_->register_file(fd_.get());
   }
   Outcome move(Op op, std::uint64_t size, std::int64_t offset) {

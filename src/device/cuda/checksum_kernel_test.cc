@@ -32,14 +32,14 @@ class ChecksumKernelTest : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(opened.ok()) << why_not;
     devices_ = std::move(opened.value());
     device_ = devices_->device(0).value();
-    memory_ = static_cast<std::byte*>(device_->allocate(kRoom).value());
+    memory_ = static_cast<std::byte*>(device_->memory().allocate(kRoom).value());
     pinned_ = std::move(PinnedBlock::open(device_, 1u << 20).value());
     queue_ = std::move(device_->open_copy_queue(1).value());
   }
   void TearDown() override {
     if (devices_ == nullptr) return;
     queue_.reset();
-    device_->release(memory_);
+    device_->memory().release(memory_);
   }
 
   void fill(const std::vector<std::byte>& bytes) {

@@ -47,7 +47,7 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
 }  // namespace
 
 CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
-    : set_(set), ordinal_(ordinal), context_(context), primary_(primary),
+    : Device(this, this), set_(set), ordinal_(ordinal), context_(context), primary_(primary),
       facts_(gather_facts(set.api(), ordinal, set.terms())), scatter_(set.api(), static_cast<int>(ordinal)),
       checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text) {}
 

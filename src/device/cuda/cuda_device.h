@@ -27,7 +27,7 @@ namespace penstock::core {
 
 class CudaDeviceSet;
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public DeviceMemory, public DevicePages {
  public:
   using Context = CudaContext;
 

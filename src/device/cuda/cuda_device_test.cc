@@ -81,7 +81,7 @@ class CudaDeviceTest : public testing::TestWithParam<const char*> {
   }
 
   Device& device(unsigned ordinal = 0) { return *devices_->device(ordinal).value(); }
-  char* allocate(std::size_t size) { return static_cast<char*>(device().allocate(size).value()); }
+  char* allocate(std::size_t size) { return static_cast<char*>(device().memory().allocate(size).value()); }
   std::unique_ptr<CopyQueue> open_queue(Device& owner, unsigned markers = 1) {
     auto opened = owner.open_copy_queue(markers);
     EXPECT_TRUE(opened.ok()) << describe(opened.status());
@@ -186,10 +186,10 @@ TEST_P(CudaDeviceTest, MemoryOfThePrimaryContextIsKnownByItsKind) {
   })
       .join();
 
-  device().release(plain);
+  device().memory().release(plain);
   EXPECT_EQ(devices_->describe(plain).kind, MemoryKind::host);
-  device().release(managed);
-  device().release(stream_ordered);
+  device().memory().release(managed);
+  device().memory().release(stream_ordered);
   EXPECT_EQ(driver_("cuMemFreeHost", Driver::address(pinned)), CUDA_SUCCESS);
 }
 
@@ -241,7 +241,7 @@ TEST_P(CudaDeviceTest, HostMemoryIsRegisteredOnceAndForgottenAfterwards) {
 }
 
 TEST_P(CudaDeviceTest, MoreMemoryThanTheGpuHasIsRefused) {
-  const Result<void*> refused = device().allocate(std::size_t{1} << 50);
+  const Result<void*> refused = device().memory().allocate(std::size_t{1} << 50);
   EXPECT_EQ(refused.status().domain, Domain::driver);
   EXPECT_EQ(refused.status().code, 2);
 }
@@ -274,10 +274,10 @@ TEST_P(CudaDeviceTest, MemoryOfUsersContextsComesWithDevicesOfTheirOwn) {
 
 TEST_P(CudaDeviceTest, MemoryOfTheSecondGpuComesWithItsDevice) {
   if (devices_->count() < 2) GTEST_SKIP() << "this machine has one GPU";
-  auto* const memory = static_cast<char*>(device(1).allocate(4096).value());
+  auto* const memory = static_cast<char*>(device(1).memory().allocate(4096).value());
   expect_kind(memory, MemoryKind::device, &device(1), 4096);
   expect_works(device(1), memory);
-  device(1).release(memory);
+  device(1).memory().release(memory);
 }
 
 TEST_P(CudaDeviceTest, BytesSurviveTheRoundTripThroughPageableMemory) {
@@ -285,7 +285,7 @@ TEST_P(CudaDeviceTest, BytesSurviveTheRoundTripThroughPageableMemory) {
   std::vector<char> host(kSize);
   char* const memory = allocate(kSize);
   expect_round_trip(host.data(), memory, kSize);
-  device().release(memory);
+  device().memory().release(memory);
 }
 
 TEST_P(CudaDeviceTest, BytesSurviveTheRoundTripThroughRegisteredMemory) {
@@ -295,7 +295,7 @@ TEST_P(CudaDeviceTest, BytesSurviveTheRoundTripThroughRegisteredMemory) {
   ASSERT_TRUE(device().register_host(host.data(), kSize).ok());
   expect_round_trip(host.data(), memory, kSize);
   device().unregister_host(host.data());
-  device().release(memory);
+  device().memory().release(memory);
 }
 
 TEST_P(CudaDeviceTest, AMarkerIsReachedOnceTheCopiesBeforeItAreDone) {
@@ -318,7 +318,7 @@ TEST_P(CudaDeviceTest, AMarkerIsReachedOnceTheCopiesBeforeItAreDone) {
   ASSERT_TRUE(queue->wait(0, false).ok());
   EXPECT_TRUE(queue->reached(1).value());
   device().unregister_host(host.data());
-  device().release(memory);
+  device().memory().release(memory);
 }
 
 TEST_P(CudaDeviceTest, ClosingAQueueWaitsForItsCopies) {
@@ -331,7 +331,7 @@ TEST_P(CudaDeviceTest, ClosingAQueueWaitsForItsCopies) {
   queue.reset();
   EXPECT_EQ(received, sent);
   device().unregister_host(received.data());
-  device().release(memory);
+  device().memory().release(memory);
 }
 
 TEST_P(CudaDeviceTest, TheCallersContextIsLeftAlone) {
@@ -348,7 +348,7 @@ TEST_P(CudaDeviceTest, TheCallersContextIsLeftAlone) {
   expect_works(device(), memory);
   EXPECT_EQ(devices_->describe(memory).device, &device());
   EXPECT_EQ(driver_.pop(), users);
-  device().release(memory);
+  device().memory().release(memory);
 }
 
 TEST_P(CudaDeviceTest, ManyThreadsMeetNewContextsAtOnce) {
@@ -366,9 +366,9 @@ TEST_P(CudaDeviceTest, ManyThreadsMeetNewContextsAtOnce) {
     threads.emplace_back([&] {
       for (int i = 0; i < kContexts; ++i) mine[i] = devices_->describe(memory[i]).device;
       for (int round = 0; round < 20; ++round) {
-        char* const own = static_cast<char*>(mine[round % kContexts]->allocate(4096).value());
+        char* const own = static_cast<char*>(mine[round % kContexts]->memory().allocate(4096).value());
         expect_works(*devices_->describe(own).device, own);
-        mine[round % kContexts]->release(own);
+        mine[round % kContexts]->memory().release(own);
       }
     });
   }
@@ -388,7 +388,7 @@ TEST_P(CudaDeviceTest, AQueueWhoseContextWasDestroyedIsLostAndCanStillBeClosed) 
 
   expect_lost(*queue, memory);
   EXPECT_TRUE(lost.open_copy_queue(1).status().is(Code::device_lost));
-  EXPECT_TRUE(lost.allocate(1).status().is(Code::device_lost));
+  EXPECT_TRUE(lost.memory().allocate(1).status().is(Code::device_lost));
   queue.reset();
 }
 
@@ -425,7 +425,7 @@ TEST_P(CudaDeviceTest, APrimaryContextThatWasResetIsReplaced) {
   queue.reset();
   expect_kind(memory, MemoryKind::device, &device(), 4096);
   expect_works(device(), memory);
-  device().release(memory);
+  device().memory().release(memory);
 }
 
 TEST_P(CudaDeviceTest, AGraphCaptureOfTheUsersIsNotSpoiled) {
@@ -441,7 +441,7 @@ TEST_P(CudaDeviceTest, AGraphCaptureOfTheUsersIsNotSpoiled) {
     expect_works(device(), memory);
     EXPECT_TRUE(device().register_host(host.data(), host.size()).ok());
     device().unregister_host(host.data());
-    device().release(memory);
+    device().memory().release(memory);
   }).join();
   EXPECT_EQ(driver_("cuStreamEndCapture", stream, &graph), CUDA_SUCCESS);
 }
@@ -471,13 +471,13 @@ TEST_P(FakeCudaDeviceTest, WhenTheDriverHasShutDownNothingCrashes) {
         expect_lost(*queue, memory);
         EXPECT_EQ(devices_->describe(memory).kind, MemoryKind::host);
         EXPECT_FALSE(devices_->device(0).ok());
-        survivor.release(memory);
+        survivor.memory().release(memory);
         queue.reset();
         devices_.reset();
         std::_Exit(HasFailure() ? 1 : 0);
       },
       testing::ExitedWithCode(0), "");
-  device().release(memory);
+  device().memory().release(memory);
 }
 
 }  // namespace

@@ -35,14 +35,14 @@ class CudaScatterTest : public testing::TestWithParam<const char*> {
     devices_ = std::move(opened.value());
     driver_ = ::dlopen(GetParam(), RTLD_NOW | RTLD_LOCAL);
     device_ = devices_->device(0).value();
-    memory_ = static_cast<char*>(device_->allocate(kRoom).value());
+    memory_ = static_cast<char*>(device_->memory().allocate(kRoom).value());
     staging_ = std::move(PinnedBlock::open(device_, kRoom).value());
     queue_ = std::move(device_->open_copy_queue(2).value());
   }
   void TearDown() override {
     if (devices_ == nullptr) return;
     queue_.reset();
-    device_->release(memory_);
+    device_->memory().release(memory_);
   }
 
   bool is_fake() const { return GetParam() != kRealDriver; }
@@ -296,8 +296,8 @@ TEST_P(FakeCudaScatterTest, ARefusedCopyIsReported) {
 
 // The fake would abort, as a real context would be lost.
 TEST_P(FakeCudaScatterTest, NoKernelTouchesMemoryThatTheDriverDoesNotKnow) {
-  char* const gone = static_cast<char*>(device_->allocate(64 << 10).value());
-  device_->release(gone);
+  char* const gone = static_cast<char*>(device_->memory().allocate(64 << 10).value());
+  device_->memory().release(gone);
   std::vector<char> pageable(64 << 10);
   std::vector<Copy> stale, unpinned;
   for (std::size_t i = 0; i < 8; ++i) {

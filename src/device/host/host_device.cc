@@ -77,7 +77,7 @@ class HostCopyQueue final : public CopyQueue {
 
 }  // namespace
 
-HostDevice::HostDevice(int ordinal, const char* kind) : pieces_(unmap) {
+HostDevice::HostDevice(int ordinal, const char* kind) : Device(this, this), pieces_(unmap) {
   facts_.ordinal = ordinal;
   facts_.kind = kind;
   facts_.stand_in = true;

@@ -13,7 +13,7 @@
 
 namespace penstock::core {
 
-class HostDevice : public Device {
+class HostDevice : public Device, public DeviceMemory, public DevicePages {
  public:
   HostDevice(int ordinal, const char* kind);
 
@@ -26,7 +26,6 @@ class HostDevice : public Device {
   }
   bool unregister_pages(const std::byte* memory) override;
   bool can_unregister_pages() override { return home_.memory().is_quiet(0); }
-  bool can_register_pages() const override { return true; }
   const void* pages_context() const override { return &home_; }
   void finish_blocking_copies(const void*) override {}
   Result<void*> allocate(std::size_t size) override;

@@ -21,7 +21,7 @@ class HostDeviceTest : public testing::Test {
 };
 
 TEST_F(HostDeviceTest, ACopyLandsOnlyWhenItIsWaitedFor) {
-  auto* memory = static_cast<char*>(device().allocate(4096).value());
+  auto* memory = static_cast<char*>(device().memory().allocate(4096).value());
   auto queue = std::move(device().open_copy_queue(1).value());
   char host[] = "weights";
 
@@ -34,7 +34,7 @@ TEST_F(HostDeviceTest, ACopyLandsOnlyWhenItIsWaitedFor) {
 }
 
 TEST_F(HostDeviceTest, ASourceReusedTooEarlyShowsInTheCopy) {
-  auto* memory = static_cast<char*>(device().allocate(4096).value());
+  auto* memory = static_cast<char*>(device().memory().allocate(4096).value());
   auto queue = std::move(device().open_copy_queue(1).value());
   char host[] = "first";
 
@@ -47,7 +47,7 @@ TEST_F(HostDeviceTest, ASourceReusedTooEarlyShowsInTheCopy) {
 }
 
 TEST_F(HostDeviceTest, AMarkerSaysNothingOfCopiesQueuedAfterIt) {
-  auto* memory = static_cast<char*>(device().allocate(4096).value());
+  auto* memory = static_cast<char*>(device().memory().allocate(4096).value());
   auto queue = std::move(device().open_copy_queue(2).value());
   char host[] = "ab";
 
@@ -63,7 +63,7 @@ TEST_F(HostDeviceTest, AMarkerSaysNothingOfCopiesQueuedAfterIt) {
 
 TEST_F(HostDeviceTest, KnowsItsOwnMemoryAndNoOther) {
   Device* second = devices_.device(1).value();
-  auto* memory = static_cast<char*>(second->allocate(10000).value());
+  auto* memory = static_cast<char*>(second->memory().allocate(10000).value());
   char stack = 0;
 
   const PointerFacts inside = devices_.describe(memory + 5000);
@@ -75,7 +75,7 @@ TEST_F(HostDeviceTest, KnowsItsOwnMemoryAndNoOther) {
   EXPECT_GE(inside.size, 10000u);
   EXPECT_EQ(outside.kind, MemoryKind::host);
   EXPECT_EQ(outside.device, nullptr);
-  second->release(memory);
+  second->memory().release(memory);
   EXPECT_EQ(devices_.describe(memory).kind, MemoryKind::host);
 }
 
@@ -97,7 +97,7 @@ TEST_F(HostDeviceTest, WhoWaitsForStreamsWaitsForWhatTheyWereGivenBeforeAndNoMor
   std::thread producer([&] { Steady::go_on(&steady); });
   ASSERT_TRUE(wait_until([&] { return steady.calls > 0; }));
 
-  device().finish_streams();
+  device().memory().finish_streams();
   EXPECT_TRUE(steady.home.drain(&steady).ok());
 
   steady.shall_stop = true;

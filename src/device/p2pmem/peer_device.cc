@@ -103,7 +103,7 @@ class PeerCopyQueue final : public CopyQueue {
 }  // namespace
 
 PeerDevice::PeerDevice(int ordinal, const char* kind, std::string directory)
-    : directory_(std::move(directory)), pieces_(unmap) {
+    : Device(this), directory_(std::move(directory)), pieces_(unmap) {
   const std::string address = directory_.substr(directory_.rfind('/') + 1);
   facts_.ordinal = ordinal;
   facts_.kind = kind;

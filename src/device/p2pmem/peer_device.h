@@ -18,7 +18,7 @@
 
 namespace penstock::core {
 
-class PeerDevice final : public Device {
+class PeerDevice final : public Device, public DeviceMemory {
  public:
   // `directory` is the device's in /sys.
   PeerDevice(int ordinal, const char* kind, std::string directory);

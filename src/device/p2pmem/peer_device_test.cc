@@ -47,7 +47,7 @@ TEST_F(PeerDeviceTest, MemoryIsKnownFromItsFirstByteToItsLast) {
   const auto set = open();
   Device* const device = *set->device(0);
   const std::size_t whole_pages = 3 * page_size();
-  const Result<void*> memory = device->allocate(whole_pages - 1000);
+  const Result<void*> memory = device->memory().allocate(whole_pages - 1000);
   ASSERT_TRUE(memory.ok());
   char* const bytes = static_cast<char*>(*memory);
   const PointerFacts facts = set->describe(bytes + whole_pages - 1);
@@ -56,7 +56,7 @@ TEST_F(PeerDeviceTest, MemoryIsKnownFromItsFirstByteToItsLast) {
   EXPECT_EQ(facts.size, whole_pages);
   EXPECT_EQ(facts.mapped, reinterpret_cast<std::uintptr_t>(bytes));
   EXPECT_EQ(set->describe(bytes + whole_pages).kind, MemoryKind::host);
-  device->release(bytes);
+  device->memory().release(bytes);
   EXPECT_EQ(set->describe(bytes).kind, MemoryKind::host);
 }
 
@@ -64,9 +64,9 @@ TEST_F(PeerDeviceTest, MoreThanTheDeviceHasIsRefused) {
   peers_.add("0000:03:00.0", 1 << 20);
   const auto set = open();
   Device* const device = *set->device(0);
-  EXPECT_TRUE(device->allocate((1 << 20) + 1).status().is(Code::out_of_memory));
-  EXPECT_TRUE(device->allocate(SIZE_MAX).status().is(Code::out_of_memory));
-  EXPECT_TRUE(device->allocate(0).status().is(Code::invalid_argument));
+  EXPECT_TRUE(device->memory().allocate((1 << 20) + 1).status().is(Code::out_of_memory));
+  EXPECT_TRUE(device->memory().allocate(SIZE_MAX).status().is(Code::out_of_memory));
+  EXPECT_TRUE(device->memory().allocate(0).status().is(Code::invalid_argument));
 }
 
 TEST_F(PeerDeviceTest, CopiesMoveEveryByteBothWays) {
@@ -74,7 +74,7 @@ TEST_F(PeerDeviceTest, CopiesMoveEveryByteBothWays) {
   const auto set = open();
   Device* const device = *set->device(0);
   const std::size_t size = (1 << 20) + 77;
-  char* const memory = static_cast<char*>(*device->allocate(size));
+  char* const memory = static_cast<char*>(*device->memory().allocate(size));
   std::string out(size, '\0'), back(size, '\0');
   for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<char>(i * 7 + i / 251);
   const auto queue = std::move(*device->open_copy_queue(1));
@@ -89,7 +89,7 @@ TEST_F(PeerDeviceTest, MemoryThatIsGoneIsAnErrorAndNoSignal) {
   peers_.add("0000:03:00.0", 1 << 20);
   const auto set = open();
   Device* const device = *set->device(0);
-  char* const memory = static_cast<char*>(*device->allocate(65536));
+  char* const memory = static_cast<char*>(*device->memory().allocate(65536));
   const auto queue = std::move(*device->open_copy_queue(1));
   peers_.unbind("0000:03:00.0");
   std::string host(65536, 'x');

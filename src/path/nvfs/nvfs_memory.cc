@@ -172,7 +172,7 @@ Result<std::unique_ptr<OwnMemory>> OwnMemory::open(std::shared_ptr<NvfsModule> m
   constexpr const char* kStep = "map device memory of our own through nvidia-fs";
   bytes = align_up(bytes, kGpuPage);
   std::unique_ptr<OwnMemory> own(new OwnMemory(device));
-  const Result<void*> memory = device.allocate(bytes + kGpuPage);  // It has whole pages in it then.
+  const Result<void*> memory = device.memory().allocate(bytes + kGpuPage);  // It has whole pages in it then.
   if (!memory.ok()) return failure(Code::out_of_memory, kStep);
   own->memory_ = *memory;
   const std::uint64_t begin = align_up(reinterpret_cast<std::uintptr_t>(*memory), kGpuPage);
@@ -187,7 +187,7 @@ Result<std::unique_ptr<OwnMemory>> OwnMemory::open(std::shared_ptr<NvfsModule> m
 // First the mapping.
 OwnMemory::~OwnMemory() {
   group_.reset();
-  if (memory_ != nullptr) device_.release(memory_);
+  if (memory_ != nullptr) device_.memory().release(memory_);
 }
 
 }  // namespace penstock::core

@@ -45,7 +45,7 @@ class P2pdmaTest : public PathFixture {
     peers_.add(kAddress, 4 << 20);
     devices_ = std::move(*peers_.open());
     device_ = *devices_->device(0);
-    memory_ = static_cast<char*>(*device_->allocate(1 << 20));
+    memory_ = static_cast<char*>(*device_->memory().allocate(1 << 20));
     make_path({});
     file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
   }
@@ -223,7 +223,7 @@ TEST_F(P2pdmaTest, AFileThatOutgrowsItsInodeIsLookedAtAgainAndOthersAreNot) {
 }
 
 TEST_F(P2pdmaTest, ADeviceWithoutRoomForTheSelfTestIsRefused) {
-  while (device_->allocate(1 << 20).ok()) {
+  while (device_->memory().allocate(1 << 20).ok()) {
     if (static bool filled = false; std::exchange(filled, true)) break;
   }
   peers_.unbind(kAddress);

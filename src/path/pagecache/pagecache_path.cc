@@ -87,7 +87,10 @@ Reason PagecachePath::refused_by_rules(const Device& device) const {
 
 bool PagecachePath::can_register(const Device& device) {
   std::atomic<std::uint8_t>& known = can_register_[static_cast<unsigned>(device.facts().ordinal) % kDevicesMax];
-  if (known.load(std::memory_order_relaxed) == 0) known.store(device.can_register_pages() ? 2 : 1);
+  if (known.load(std::memory_order_relaxed) == 0) {
+    const DevicePages* const pages = device.pages();
+    known.store(pages != nullptr && pages->can_register_pages() ? 2 : 1);
+  }
   return known.load(std::memory_order_relaxed) == 2;
 }
 

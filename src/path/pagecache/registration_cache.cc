@@ -297,7 +297,7 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   // Until it is worth a good deal more, where it cannot be had.
   extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, bytes, false), std::memory_order_relaxed);
   const bool is_there = place.file->terms().only_by_pages || place.file->file().is_resident(begin, bytes);
-  if (bytes == 0 || !is_there || !make_room(place.file->device(), bytes)) return nullptr;
+  if (bytes == 0 || !is_there || !make_room(*place.file->device().pages(), bytes)) return nullptr;
   std::unique_ptr<Registration> registration = register_pages(*place.file, *fd, begin, bytes);
   if (registration == nullptr) {
     registered_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -329,11 +329,11 @@ std::unique_ptr<Registration> RegistrationCache::register_pages(CachedFile& file
     mapping = PageMapping::open(fd, begin, bytes, writable);
   }
   const Status status =
-      mapping.ok() ? file.device().register_pages(mapping->data(), bytes, writable) : mapping.status();
+      mapping.ok() ? file.device().pages()->register_pages(mapping->data(), bytes, writable) : mapping.status();
   const std::chrono::nanoseconds took = time_.now() - start;
   if (!status.ok()) return nullptr;
   if (bytes == kExtent) costs_.learn_registering(static_cast<std::uint64_t>(took.count()));
-  registration->device = &file.device();
+  registration->device = file.device().pages();
   registration->begin = begin;
   registration->mapping = std::move(*mapping);
   registration->writable = writable;

@@ -128,7 +128,7 @@ class RegistrationCache {
   void fulfil(const Place& place) EXCLUDES(mutex_);
   std::unique_ptr<Registration> register_extent(const Place& place) EXCLUDES(mutex_);
   std::unique_ptr<Registration> register_pages(CachedFile& file, int fd, std::uint64_t begin, std::uint64_t bytes);
-  bool make_room(Device& device, std::uint64_t bytes) EXCLUDES(mutex_);
+  bool make_room(DevicePages& device, std::uint64_t bytes) EXCLUDES(mutex_);
   std::unique_ptr<Registration> take_oldest_locked() REQUIRES(mutex_);
   std::unique_ptr<Registration> take_unused_locked(Extent& extent) REQUIRES(mutex_);
   std::unique_ptr<Registration> take_locked(Extent& extent) REQUIRES(mutex_);

@@ -85,7 +85,7 @@ std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileR
 }
 
 // Reserves the bytes. An extent that cannot be unregistered now is not taken out of use for nothing.
-bool RegistrationCache::make_room(Device& device, std::uint64_t bytes) {
+bool RegistrationCache::make_room(DevicePages& device, std::uint64_t bytes) {
   if (bytes > rules_.bytes_max) return false;
   for (;;) {
     {

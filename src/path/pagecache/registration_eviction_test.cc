@@ -25,8 +25,10 @@ using State = Extent::State;
 
 // Writes down what it registers and unregisters, by the letter that the pages are full of, and takes as long over a
 // letter as the test wants.
-class HeldBackDevice final : public Device {
+class HeldBackDevice final : public Device, private DeviceMemory, private DevicePages {
  public:
+  HeldBackDevice() : Device(this, this) {}
+
   Status register_pages(const std::byte* pages, std::size_t, bool) override {
     call(*pages, registered_);
     return success();
@@ -35,7 +37,6 @@ class HeldBackDevice final : public Device {
     call(*pages, unregistered_);
     return !keeps_;
   }
-  bool can_register_pages() const override { return true; }
 
   // From now on a call about the letter is held back until another letter is named, or none.
   void hold_back(char letter) {

@@ -18,7 +18,7 @@ class Extent;
 // Pages of a file that a device has. The thread that evicts it owns it, and needs neither file nor extent any more.
 struct Registration {
   Extent* extent = nullptr;  // Null once it is evicted.
-  Device* device = nullptr;
+  DevicePages* device = nullptr;
   std::uint64_t begin = 0;  // In the file.
   PageMapping mapping;
   bool writable = false;

@@ -62,14 +62,14 @@ class Tester {
   ~Tester() {
     if (memory_ == nullptr || mover_.is_stuck()) return;
     mover_.forget_memory();
-    device_.release(memory_);
+    device_.memory().release(memory_);
   }
   Tester(const Tester&) = delete;
   Tester& operator=(const Tester&) = delete;
 
   Proof prepare() {
     for (const std::size_t size : kLargeSizes) {
-      const Result<void*> memory = device_.allocate(size);
+      const Result<void*> memory = device_.memory().allocate(size);
       if (!memory.ok()) continue;
       memory_ = static_cast<std::byte*>(*memory);
       size_ = size;

@@ -66,7 +66,7 @@ class ScriptedQueue final : public CopyQueue {
 
 class ScriptedDevice final : public Device {
  public:
-  explicit ScriptedDevice(Device& real) : real_(real) {}
+  explicit ScriptedDevice(Device& real) : Device(&real.memory()), real_(real) {}
 
   const DeviceFacts& facts() const override { return real_.facts(); }
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override {
@@ -76,8 +76,6 @@ class ScriptedDevice final : public Device {
   Status register_host(void* memory, std::size_t size) override { return real_.register_host(memory, size); }
   bool unregister_host(void* memory) override { return real_.unregister_host(memory); }
   void finish_blocking_copies(const void*) override {}
-  Result<void*> allocate(std::size_t size) override { return real_.allocate(size); }
-  void release(void* memory) override { real_.release(memory); }
 
   Script script;
 
@@ -88,7 +86,7 @@ class ScriptedDevice final : public Device {
 class SmallChunksTest : public testing::Test {
  protected:
   void SetUp() override {
-    memory_ = static_cast<std::byte*>(device_.allocate(kCells * kCell).value());
+    memory_ = static_cast<std::byte*>(device_.memory().allocate(kCells * kCell).value());
     std::memset(memory_, 0x5a, kCells * kCell);
     use_seed(2);
   }

@@ -22,7 +22,7 @@ class StorageChannelTest : public testing::Test {
   void SetUp() override {
     storage_.content.resize(20 * kChunk);
     for (std::size_t i = 0; i < storage_.content.size(); ++i) storage_.content[i] = static_cast<char>(i * 31 >> 3);
-    memory_ = static_cast<std::byte*>(device().allocate(64 * kChunk).value());
+    memory_ = static_cast<std::byte*>(device().memory().allocate(64 * kChunk).value());
     std::memset(memory_, 0x5a, 64 * kChunk);
   }
 

@@ -88,7 +88,7 @@ TEST_P(VendorHangTest, IsGivenUpAndNothingOfTheUsersIsEverTouched) {
   make_path();
   behave(GetParam());
   // All memory of this stand-in for a device is the same: behind what a self-test takes.
-  char* const memory = static_cast<char*>(*device_->allocate(2 << 20)) + (1 << 20);
+  char* const memory = static_cast<char*>(*device_->memory().allocate(2 << 20)) + (1 << 20);
   std::memset(memory, 'm', kFileBytes);
   for (const Op op : {Op::write, Op::read}) {
     EXPECT_EQ(judge(op).reason, vendor_reason::refused);
