@@ -92,15 +92,19 @@ struct ChecksumBlock {
 class CopyQueue {
  public:
   virtual ~CopyQueue() = default;
-  virtual Status copy_to_device(void* device_address, const void* host, std::size_t size) = 0;
-  virtual Status copy_to_host(void* host, const void* device_address, std::size_t size) = 0;
+  Status copy_to_device(void* device_address, const void* host, std::size_t size) {
+    return copy({device_address, const_cast<void*>(host), size}, Direction::to_device);
+  }
+  Status copy_to_host(void* host, const void* device_address, std::size_t size) {
+    return copy({const_cast<void*>(device_address), host, size}, Direction::to_host);
+  }
   // Between two places of this device's memory, or of managed memory: by the device, where it can copy by itself.
   virtual Status copy_on_device(void* /*to*/, const void* /*from*/, std::size_t /*size*/) {
     return failure(Code::unsupported, "copy within the device's memory");
   }
   // Several copies, in any order. Small ones are best given together, in page-locked memory. After a failure some of
   // them may be under way.
-  virtual Status copy_many(std::span<const Copy> copies, Direction direction);
+  virtual Status copy_many(std::span<const Copy> copies, Direction direction) = 0;
   // One copy from start to end, the shortest way. Uses marker 0.
   virtual Status copy_and_wait(const Copy& copy, Direction direction);
   // The checksum of each block, by the device, in order with the copies. The array is page-locked; its blocks name
@@ -115,17 +119,12 @@ class CopyQueue {
   virtual Result<bool> reached(unsigned marker) = 0;
   // Blocks until it is. `spin` trades CPU for the last microseconds.
   virtual Status wait(unsigned marker, bool spin) = 0;
-};
 
-inline Status CopyQueue::copy_many(std::span<const Copy> copies, Direction direction) {
-  Status status;
-  for (const Copy& copy : copies) {
-    status = direction == Direction::to_device ? copy_to_device(copy.device_address, copy.host, copy.size)
-                                               : copy_to_host(copy.host, copy.device_address, copy.size);
-    if (!status.ok()) break;
+ private:
+  Status copy(const Copy& one, Direction direction) {
+    return one.size == 0 ? success() : copy_many({&one, 1}, direction);
   }
-  return status;
-}
+};
 
 inline Status CopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
   Status status = copy_many({&copy, 1}, direction);

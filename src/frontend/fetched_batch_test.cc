@@ -66,11 +66,8 @@ class Gate {
 class GatedCopies final : public CopyQueue {
  public:
   GatedCopies(std::unique_ptr<CopyQueue> real, Gate& gate) : real_(std::move(real)), gate_(gate) {}
-  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
-    return real_->copy_to_device(device_address, host, size);
-  }
-  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
-    return real_->copy_to_host(host, device_address, size);
+  Status copy_many(std::span<const Copy> copies, Direction direction) override {
+    return real_->copy_many(copies, direction);
   }
   Status record(unsigned marker) override {
     gate_.note_beginner();

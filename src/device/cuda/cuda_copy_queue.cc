@@ -37,6 +37,10 @@ constexpr unsigned kSleepsOfLongWait = 3;
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
+const char* step_of(Direction direction) {
+  return direction == Direction::to_device ? "copy to the GPU" : "copy from the GPU";
+}
+
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -89,18 +93,6 @@ CUresult CudaCopyQueue::queue(const Copy& copy, Direction direction) {
                                            : api_.cuMemcpyDtoHAsync(copy.host, on_device, copy.size, stream_);
 }
 
-Status CudaCopyQueue::copy_to_device(void* device_address, const void* host, std::size_t size) {
-  if (size == 0) return success();
-  const Copy copy{device_address, const_cast<void*>(host), size};
-  return in_context("copy to the GPU", [&] { return queue(copy, Direction::to_device); });
-}
-
-Status CudaCopyQueue::copy_to_host(void* host, const void* device_address, std::size_t size) {
-  if (size == 0) return success();
-  const Copy copy{const_cast<void*>(device_address), host, size};
-  return in_context("copy from the GPU", [&] { return queue(copy, Direction::to_host); });
-}
-
 Status CudaCopyQueue::copy_on_device(void* to, const void* from, std::size_t size) {
   constexpr const char* kStep = "copy within the GPU's memory";
   if (size == 0) return success();
@@ -110,7 +102,7 @@ Status CudaCopyQueue::copy_on_device(void* to, const void* from, std::size_t siz
 }
 
 Status CudaCopyQueue::copy_many(std::span<const Copy> copies, Direction direction) {
-  return in_context("make small copies to or from the GPU", [&] {
+  return in_context(copies.size() == 1 ? step_of(direction) : "make small copies to or from the GPU", [&] {
     CUresult result = CUDA_SUCCESS;
     while (result == CUDA_SUCCESS && !copies.empty()) {
       const auto some = copies.first(std::min(copies.size(), ScatterList::kPiecesMax));
@@ -131,7 +123,7 @@ bool CudaCopyQueue::scatter(std::span<const Copy> copies, Direction direction) {
 }
 
 Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
-  return in_context(direction == Direction::to_device ? "copy to the GPU" : "copy from the GPU", [&] {
+  return in_context(step_of(direction), [&] {
     const CUresult result = queue(copy, direction);
     return result == CUDA_SUCCESS ? drain(copy.size) : result;
   });

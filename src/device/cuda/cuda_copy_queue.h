@@ -17,8 +17,6 @@ class CudaCopyQueue final : public CopyQueue {
   ~CudaCopyQueue() override;
 
   Status open(unsigned markers);
-  Status copy_to_device(void* device_address, const void* host, std::size_t size) override;
-  Status copy_to_host(void* host, const void* device_address, std::size_t size) override;
   Status copy_on_device(void* to, const void* from, std::size_t size) override;
   // By one kernel where the copies are small and it can be had.
   Status copy_many(std::span<const Copy> copies, Direction direction) override;

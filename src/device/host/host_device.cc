@@ -33,11 +33,12 @@ class HostCopyQueue final : public CopyQueue {
     while (!pending_.empty()) land_oldest();
   }
 
-  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
-    return queue({device_address, host, size});
-  }
-  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
-    return queue({host, device_address, size});
+  Status copy_many(std::span<const Copy> copies, Direction direction) override {
+    for (const Copy& copy : copies) {
+      if (direction == Direction::to_device) pending_.push_back({copy.device_address, copy.host, copy.size});
+      else pending_.push_back({copy.host, copy.device_address, copy.size});
+    }
+    return success();
   }
   Status record(unsigned marker) override {
     PENSTOCK_INVARIANT(marker < recorded_.size());
@@ -56,10 +57,6 @@ class HostCopyQueue final : public CopyQueue {
   }
 
  private:
-  Status queue(const PendingCopy& copy) {
-    pending_.push_back(copy);
-    return success();
-  }
   void land_oldest() {
     const PendingCopy copy = pending_.front();
     pending_.pop_front();

@@ -66,11 +66,14 @@ class PeerCopyQueue final : public CopyQueue {
  public:
   PeerCopyQueue(UniqueFd between, unsigned markers) : between_(std::move(between)), markers_(markers) {}
 
-  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
-    return copy(static_cast<std::byte*>(device_address), static_cast<const std::byte*>(host), size);
-  }
-  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
-    return copy(static_cast<std::byte*>(host), static_cast<const std::byte*>(device_address), size);
+  Status copy_many(std::span<const Copy> copies, Direction direction) override {
+    Status status;
+    for (const Copy& one : copies) {
+      const bool to_device = direction == Direction::to_device;
+      void* const to = to_device ? one.device_address : one.host;
+      if (status.ok()) status = copy_on_device(to, to_device ? one.host : one.device_address, one.size);
+    }
+    return status;
   }
   // By the kernel, as the others: such a device copies nothing by itself.
   Status copy_on_device(void* to, const void* from, std::size_t size) override {

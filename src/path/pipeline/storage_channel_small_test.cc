@@ -36,12 +36,6 @@ class ScriptedQueue final : public CopyQueue {
  public:
   ScriptedQueue(std::unique_ptr<CopyQueue> real, Script& script) : real_(std::move(real)), script_(script) {}
 
-  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
-    return real_->copy_to_device(device_address, host, size);
-  }
-  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
-    return real_->copy_to_host(host, device_address, size);
-  }
   Status copy_many(std::span<const Copy> copies, Direction direction) override {
     script_.calls.push_back(copies.size());
     const bool refused = Script::is_due(script_.refuse_copies);
