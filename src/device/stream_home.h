@@ -17,9 +17,30 @@
 
 namespace penstock::core {
 
+// Work for users' streams, in the order of these calls. Words and copies lie in blocks of the home's memory.
+class StreamWork {
+ public:
+  // Calls function(argument), on a thread of the driver's, which must not call the device.
+  virtual Status call(void* stream, void (*function)(void*), void* argument) = 0;
+  // Copies what `what` says when the stream gets there, at most `size_max` bytes.
+  virtual Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) = 0;
+  // Copies at once: the stream is through with its earlier work, and `what` is known. `what` may lie anywhere, and need
+  // not stay; the bytes that it names, in the block or in registered pages, must.
+  virtual Status copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) = 0;
+  // Goes on when the word has reached the value: serial numbers, which may wrap.
+  virtual Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
+  virtual Status write(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
+  // From any thread, without a call to the device: raises the word, which never goes back.
+  virtual void set(std::uint32_t& word, std::uint32_t value) = 0;
+
+ protected:
+  ~StreamWork() = default;
+};
+
 class StreamHome {
  public:
-  StreamHome() : id_(next_id()), memory_(*this) {}
+  // The work is a part of the home, and not used before it is made.
+  explicit StreamHome(StreamWork* work) : id_(next_id()), work_(work), memory_(*this) {}
   virtual ~StreamHome() = default;
   StreamHome(const StreamHome&) = delete;
   StreamHome& operator=(const StreamHome&) = delete;
@@ -33,32 +54,16 @@ class StreamHome {
   virtual bool reaches(const PointerFacts& memory, const void* base) const = 0;
   // True if they reach the pages of files that are registered with the device, at the addresses where they are mapped.
   bool reaches_pages_of(const Device& device) const {
-    return pages_context() != nullptr && device.pages() != nullptr &&
-           pages_context() == device.pages()->pages_context();
+    const void* const context = pages_context();
+    return context != nullptr && device.pages() != nullptr && context == device.pages()->pages_context();
   }
-
   // True if the stream has done all its work, so that it is already where something queued now would find it. False
   // also if the driver cannot tell.
   virtual bool is_through(void* stream) = 0;
-
-  // ---- Work for a stream, in the order of these calls. Words and copies lie in blocks of memory(). ----
-
-  // Calls function(argument), on a thread of the driver's, which must not call the device.
-  virtual Status call(void* stream, void (*function)(void*), void* argument) = 0;
-  // Copies what `what` says when the stream gets there, at most `size_max` bytes.
-  virtual Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) = 0;
-  // Copies at once: the stream is through with its earlier work, and `what` is known. `what` may lie anywhere, and need
-  // not stay; the bytes that it names, in the block or in registered pages, must.
-  virtual Status copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) = 0;
-  // Goes on when the word has reached the value: serial numbers, which may wrap.
-  virtual Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
-  virtual Status write(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
-
-  // From any thread, without a call to the device: raises the word, which never goes back.
-  virtual void set(std::uint32_t& word, std::uint32_t value) = 0;
   // Waits until the stream is through with what was queued so far.
   virtual Status drain(void* stream) = 0;
 
+  StreamWork& work() const { return *work_; }
   // Memory that streams of this home reach.
   StreamMemory& memory() { return memory_; }
 
@@ -75,6 +80,7 @@ class StreamHome {
   }
 
   const std::uint64_t id_;
+  StreamWork* const work_;
   StreamMemory memory_;
 };
 

@@ -16,8 +16,9 @@ constexpr std::uint64_t kKib = 1024, kMib = 1024 * kKib;
 constexpr std::uint64_t kShift = 0x1000'0000'0000;
 
 // Pins as a device would that sees host memory elsewhere; its streams do nothing.
-class PinningHome final : public StreamHome {
+class PinningHome final : public StreamHome, private StreamWork {
  public:
+  PinningHome() : StreamHome(this) {}
   unsigned pins = 0;
   Status refuses;
 

@@ -75,11 +75,11 @@ class PagecacheStreamsTest : public testing::TestWithParam<bool> {
   // The stream waits for a word of a block that is ours.
   const std::uint32_t* hold() {
     block_ = home().memory().take(0, UINT64_MAX).value();
-    EXPECT_TRUE(home().wait(stream_, *block_, block_->word(0), ++block_->begun[0]).ok());
+    EXPECT_TRUE(home().work().wait(stream_, *block_, block_->word(0), ++block_->begun[0]).ok());
     return &block_->word(0);
   }
   void let_go(const std::uint32_t* word) {
-    home().set(*const_cast<std::uint32_t*>(word), block_->begun[0]);
+    home().work().set(*const_cast<std::uint32_t*>(word), block_->begun[0]);
     home().memory().give_back(*block_);
   }
   void begin(std::uint64_t size, std::int64_t offset) {

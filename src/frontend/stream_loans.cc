@@ -64,7 +64,7 @@ Status StreamRequest::copy_lent() {
   Status status;
   for (const std::span<const std::byte> piece : lent_) {
     const StreamCopy what{to, reinterpret_cast<std::uintptr_t>(piece.data()), piece.size()};
-    if (status.ok()) status = target_.home->copy_at_once(target_.stream, *block_, what);
+    if (status.ok()) status = target_.home->work().copy_at_once(target_.stream, *block_, what);
     to += piece.size();
   }
   return status;

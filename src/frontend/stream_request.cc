@@ -136,7 +136,7 @@ Status StreamRequest::enqueue() {
   }
   if (target_.blocking) return call(on_end);
   ++block_->to_be_acknowledged;
-  return target_.home->write(target_.stream, *block_, block_->acknowledged(), block_->to_be_acknowledged);
+  return target_.home->work().write(target_.stream, *block_, block_->acknowledged(), block_->to_be_acknowledged);
 }
 
 // Queues the first arrival, or calls arrive() at once if the stream is ready.
@@ -157,22 +157,22 @@ Status StreamRequest::enqueue_read_part(std::uint64_t part) {
   }
   if (!lent_.empty()) return copy_lent();
   const StreamCopy& what = block_->copy(slot_of(part));
-  if (ready_at_once_) return target_.home->copy_at_once(target_.stream, *block_, what);
+  if (ready_at_once_) return target_.home->work().copy_at_once(target_.stream, *block_, what);
   if (const Status status = wait(part); !status.ok()) return status;
-  return target_.home->copy(target_.stream, *block_, what, part_max_);
+  return target_.home->work().copy(target_.stream, *block_, what, part_max_);
 }
 
 Status StreamRequest::enqueue_write_part(std::uint64_t part) {
   if (part >= slots_) {
     if (const Status status = wait(part - slots_); !status.ok()) return status;
   }
-  const Status status = target_.home->copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
+  const Status status = target_.home->work().copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
   return status.ok() ? call(on_drop_off) : status;
 }
 
 Status StreamRequest::call(void (*function)(void*)) {
   holders_.fetch_add(1);
-  const Status status = target_.home->call(target_.stream, function, this);
+  const Status status = target_.home->work().call(target_.stream, function, this);
   if (!status.ok()) holders_.fetch_sub(1);
   else if (function == on_arrival) ++arrivals_queued_;
   else if (function == on_drop_off) ++drop_offs_queued_;
@@ -181,7 +181,7 @@ Status StreamRequest::call(void (*function)(void*)) {
 
 Status StreamRequest::wait(std::uint64_t part) {
   if (target_.blocking) return call(on_wait);
-  return target_.home->wait(target_.stream, *block_, block_->word(slot_of(part)), ready_at(part));
+  return target_.home->work().wait(target_.stream, *block_, block_->word(slot_of(part)), ready_at(part));
 }
 
 // Ends a request that could not be queued completely. Operations that are already on the stream must not hold it up. A
@@ -195,7 +195,7 @@ void StreamRequest::abandon() {
       std::atomic_ref(block_->copy(slot).size).store(0, std::memory_order_relaxed);
     }
   }
-  for (unsigned slot = 0; slot < slots_; ++slot) target_.home->set(block_->word(slot), block_->begun[slot]);
+  for (unsigned slot = 0; slot < slots_; ++slot) target_.home->work().set(block_->word(slot), block_->begun[slot]);
   lost_ = queued && !call(on_end).ok();
   holders_.fetch_sub(parts_ - parts_to_come());
 }
@@ -339,7 +339,7 @@ void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
     if (++settled_ == parts_ && !abandoned_) deliver();
   }
   // From here on the stream may continue, and use the slot again.
-  target_.home->set(block_->word(slot_of(part)), ready_at(part));
+  target_.home->work().set(block_->word(slot_of(part)), ready_at(part));
   let_go();
 }
 

@@ -243,7 +243,7 @@ TEST_P(FakeCudaStreamsTest, AContextThatGoesTakesItsRequestsAlongAndNothingElse)
     if (has_words() && round == 0) {
       StreamHome& home_there = home(stream);
       StreamBlock& block = *home_there.memory().take(0, UINT64_MAX).value();
-      ASSERT_TRUE(home_there.wait(stream, block, block.word(0), ++block.begun[0]).ok());
+      ASSERT_TRUE(home_there.work().wait(stream, block, block.word(0), ++block.begun[0]).ok());
       expect_begins(Op::read, stream, reinterpret_cast<void*>(there), lost);
     }
     ASSERT_EQ(driver("cuCtxDestroy_v2", users), cuda::CUDA_SUCCESS);

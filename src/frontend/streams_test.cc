@@ -186,7 +186,7 @@ TEST_P(StreamsTest, TheResultIsWrittenBeforeTheStreamGoesOn) {
     at.result = at.parameters.result;
     at.byte = *at.last;
   };
-  ASSERT_TRUE(home(stream).call(stream, look, &seen).ok());
+  ASSERT_TRUE(home(stream).work().call(stream, look, &seen).ok());
   drain(stream);
   EXPECT_EQ(seen.result, 9 * kMiB);
   EXPECT_EQ(seen.byte, storage_->content[9 * kMiB - 1]);
@@ -219,12 +219,12 @@ TEST_P(StreamsTest, TwoStreamsThatWaitForOneAnothersDataComeToAnEnd) {
   again.file_offset = 8 * kMiB;
   again.buffer_offset = 8192;
 
-  ASSERT_TRUE(one.wait(back, block, block.word(0), filled).ok());
+  ASSERT_TRUE(one.work().wait(back, block, block.word(0), filled).ok());
   expect_begins(Op::write, back, buffer, copied);
-  ASSERT_TRUE(one.write(back, block, block.word(1), written).ok());
+  ASSERT_TRUE(one.work().write(back, block, block.word(1), written).ok());
   expect_begins(Op::read, there, buffer, first);
-  ASSERT_TRUE(one.write(there, block, block.word(0), filled).ok());
-  ASSERT_TRUE(one.wait(there, block, block.word(1), written).ok());
+  ASSERT_TRUE(one.work().write(there, block, block.word(0), filled).ok());
+  ASSERT_TRUE(one.work().wait(there, block, block.word(1), written).ok());
   expect_begins(Op::read, there, buffer, again);
   drain(back);
   drain(there);

@@ -144,9 +144,9 @@ class Hold {
   Hold(StreamHome& home, void* stream) : home_(home) {
     if (home.has_words()) {
       block_ = home.memory().take(0, UINT64_MAX).value();
-      EXPECT_TRUE(home.wait(stream, *block_, block_->word(0), ++block_->begun[0]).ok());
+      EXPECT_TRUE(home.work().wait(stream, *block_, block_->word(0), ++block_->begun[0]).ok());
     } else {
-      EXPECT_TRUE(home.call(stream, &Hold::wait, this).ok());
+      EXPECT_TRUE(home.work().call(stream, &Hold::wait, this).ok());
     }
   }
   ~Hold() {
@@ -155,7 +155,7 @@ class Hold {
     else over_.wait(false);
   }
   void release() {
-    if (block_ != nullptr) home_.set(block_->word(0), block_->begun[0]);
+    if (block_ != nullptr) home_.work().set(block_->word(0), block_->begun[0]);
     released_.store(true);
     released_.notify_all();
   }

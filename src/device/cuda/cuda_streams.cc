@@ -88,7 +88,7 @@ class Homes {
 }  // namespace
 
 CudaStreamHome::CudaStreamHome(const CudaApi& api, const CudaContext& context)
-    : api_(api), context_(context), status_(open()) {}
+    : StreamHome(this), api_(api), context_(context), status_(open()) {}
 
 Status CudaStreamHome::open() {
   constexpr const char* kStep = "load the copy kernel for the stream's context";

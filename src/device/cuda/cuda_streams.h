@@ -9,7 +9,7 @@
 
 namespace penstock::core {
 
-class CudaStreamHome final : public StreamHome {
+class CudaStreamHome final : public StreamHome, private StreamWork {
  public:
   // Loads what streams will need and tries it on a stream of its own. The context is the current one.
   CudaStreamHome(const cuda::CudaApi& api, const CudaContext& context);

@@ -14,8 +14,9 @@
 
 namespace penstock::core {
 
-class HostStreamHome final : public StreamHome {
+class HostStreamHome final : public StreamHome, public StreamWork {
  public:
+  HostStreamHome() : StreamHome(this) {}
   // The one of the process. Anew in a forked child, which has no thread to go on with the parent's.
   static HostStreamHome& of_process();
 
