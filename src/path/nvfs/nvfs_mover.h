@@ -13,25 +13,19 @@ namespace penstock::core {
 
 class NvfsMover final : public SelfTestMover {
  public:
-  NvfsMover(std::shared_ptr<NvfsModule> module, DeviceSet& devices) : module_(std::move(module)), devices_(devices) {}
+  // A write that does not go by DMA overwrites the file with other bytes, and says nothing: reads tell first.
+  NvfsMover(std::shared_ptr<NvfsModule> module, DeviceSet& devices)
+      : SelfTestMover({.reads_first = true, .block_min = nvfs::kBlock}), module_(std::move(module)), devices_(devices) {
+  }
 
   Proof prepare(std::byte* memory) override;
-  Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
-    return move(Op::read, fd, memory, size, offset);
-  }
-  Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
-    return move(Op::write, fd, memory, size, offset);
-  }
+  Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
   Proof proof_of(const Status& status) override;
   Proof proof_of_copy() override;
   Proof look_back() override;
-  // A write that does not go by DMA overwrites the file with other bytes, and says nothing: reads tell first.
-  bool reads_first() const override { return true; }
-  std::size_t block_min() const override { return nvfs::kBlock; }
   void forget_memory() override { group_.reset(); }
 
  private:
-  Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset);
   std::optional<NvidiaFsCounts> counts() const { return nvidia_fs_counts(module_->kernel().text(nvfs::kStatsFile)); }
 
   const std::shared_ptr<NvfsModule> module_;

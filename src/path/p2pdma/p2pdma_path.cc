@@ -16,18 +16,16 @@ namespace {
 // The kernel moves bytes between a descriptor and the mapped memory of a device.
 class MappedMover final : public SelfTestMover {
  public:
-  MappedMover(FileIo& io, DeviceSet& devices) : io_(io), devices_(devices) {}
+  MappedMover(FileIo& io, DeviceSet& devices) : SelfTestMover({}), io_(io), devices_(devices) {}
 
   Proof prepare(std::byte* memory) override {
     const PointerFacts facts = devices_.describe(memory);
     shift_ = facts.mapped - reinterpret_cast<std::uintptr_t>(memory);
     return {facts.mapped == 0 ? reason_of(Obstacle::pointer_not_exportable) : Reason::none};
   }
-  Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
-    return io_.read(fd, memory + shift_, size, offset);
-  }
-  Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
-    return io_.write(fd, memory + shift_, size, offset);
+  Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
+    std::byte* const mapped = memory + shift_;
+    return op == Op::read ? io_.read(fd, mapped, size, offset) : io_.write(fd, mapped, size, offset);
   }
   Proof proof_of(const Status& status) override {
     return {pipeline_reason::self_test_refused, status.domain == Domain::os ? status.code : EFAULT};

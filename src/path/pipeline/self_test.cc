@@ -90,7 +90,7 @@ class Tester {
       fill(host.get(), size, fresh_seed());
       if (Proof proof = upload(host.get(), size); proof.reason != Reason::none) return proof;
       const std::uint64_t cached = cached_pages(fd, offset, size);
-      if (Proof proof = whole(mover_.write(fd, memory_, size, offset), size); proof.reason != Reason::none) {
+      if (Proof proof = whole(mover_.move(Op::write, fd, memory_, size, offset), size); proof.reason != Reason::none) {
         return proof;
       }
       const bool copied = cached_pages(fd, offset, size) > cached;
@@ -139,7 +139,8 @@ class Tester {
     fill(other.get(), size, fresh_seed());
     if (Proof proof = upload(other.get(), size); proof.reason != Reason::none) return proof;
     const std::uint64_t cached = cached_pages(fd, offset, size);
-    if (Proof proof = whole(mover_.read(fd, memory_, size, offset), size); proof.reason != Reason::none) return proof;
+    if (Proof proof = whole(mover_.move(Op::read, fd, memory_, size, offset), size); proof.reason != Reason::none)
+      return proof;
     const bool copied = cached_pages(fd, offset, size) > cached;
     const Status status = finish_copies(*copies_, copies_->copy_to_host(seen.get(), memory_, size));
     if (!status.ok()) return {pipeline_reason::self_test_no_room};
@@ -216,7 +217,7 @@ Scratch open_scratch(Descriptors& descriptors, const std::string& given_name, co
 
 SelfTest try_both(Tester& tester, const SelfTestMover& mover, int scratch) {
   SelfTest result;
-  if (mover.reads_first()) {
+  if (mover.needs().reads_first) {
     result.read = tester.try_read(scratch);
     result.write = result.read.reason != Reason::none ? result.read : tester.try_write(scratch);
   } else {
@@ -237,14 +238,14 @@ SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, F
                        const std::string& scratch_name) {
   const FileFacts& facts = file.facts();
   const std::size_t block = std::max(facts.direct_offset_align, facts.direct_memory_align);
-  Tester tester(storage, mover, device, std::max(block, mover.block_min()));
+  Tester tester(storage, mover, device, std::max(block, mover.needs().block_min));
   if (const Proof proof = tester.prepare(); proof.reason != Reason::none) return {proof, proof};
   const Result<int> direct = file.descriptor(IoMode::direct);
   if (!direct.ok()) {
     const Proof proof{reason_of(Obstacle::no_direct_descriptor), direct.status().code};
     return {proof, proof};
   }
-  const ScratchKind kind = mover.opens_by_name() ? ScratchKind::named : ScratchKind::nameless;
+  const ScratchKind kind = mover.needs().opens_by_name ? ScratchKind::named : ScratchKind::nameless;
   Scratch scratch = open_scratch(storage, scratch_name, facts, *direct, kind);
   if (!scratch.valid()) {
     const Result<std::uint64_t> size = file.size();

@@ -26,29 +26,37 @@ struct SelfTest {
 // How the bytes of a self-test travel between a descriptor with O_DIRECT and the device's memory.
 class SelfTestMover {
  public:
+  struct Needs {
+    // A write that does not go directly may do silent harm: unless reads have passed, nothing is written then.
+    bool reads_first = false;
+    // Foreign code may open a file a second time, by its name: scratch has to have one.
+    bool opens_by_name = false;
+    std::size_t block_min = 1;  // The least that is moved at once.
+  };
+  explicit SelfTestMover(const Needs& needs) : needs_(needs) {}
   virtual ~SelfTestMover() = default;
+  SelfTestMover(const SelfTestMover&) = delete;
+  SelfTestMover& operator=(const SelfTestMover&) = delete;
+
+  const Needs& needs() const { return needs_; }
   // Called once, before the rest, with the memory that will be moved.
   virtual Proof prepare(std::byte* memory) = 0;
-  virtual Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
-  virtual Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
+  virtual Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
   // The proof of a move that failed, and of a page cache that grew under one.
   virtual Proof proof_of(const Status& status) = 0;
   virtual Proof proof_of_copy() = 0;
   // After each move whose bytes were right: tells if it went directly, where there is more to be seen than the page
   // cache.
   virtual Proof look_back() { return {}; }
-  // A write that does not go directly may do silent harm: unless reads have passed, nothing is written then.
-  virtual bool reads_first() const { return false; }
-  // The least that is moved at once.
-  virtual std::size_t block_min() const { return 1; }
   // The memory is about to be freed.
   virtual void forget_memory() {}
-  // Foreign code may open a file a second time, by its name: scratch has to have one.
-  virtual bool opens_by_name() const { return false; }
   // Before the scratch that was moved to and from is closed.
   virtual void forget_file() {}
   // A move was given up and may still go on: the memory and the scratch that it knows of stay as they are, for good.
   virtual bool is_stuck() const { return false; }
+
+ private:
+  const Needs needs_;
 };
 
 // Some milliseconds, and up to 1 MiB of the device's memory and of scratch. Scratch is a file of our own beside

@@ -22,7 +22,7 @@ constexpr const char* kStep = "wait for NVIDIA's library in a self-test";
 
 NvidiaFsMover::NvidiaFsMover(VendorLibrary& library, Device& device, std::chrono::milliseconds patience,
                              const std::string& root)
-    : library_(library), device_(device), patience_(patience) {
+    : SelfTestMover({.opens_by_name = true}), library_(library), device_(device), patience_(patience) {
   if (Result<Root> opened = Root::open(root); opened.ok()) root_.emplace(std::move(*opened));
 }
 
@@ -32,14 +32,6 @@ void NvidiaFsMover::forget_file() {
   if (handle_ != nullptr) library_.deregister_file(handle_);
   handle_ = nullptr;
   fd_ = -1;
-}
-
-Result<std::size_t> NvidiaFsMover::read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
-  return move(Op::read, fd, memory, size, offset);
-}
-
-Result<std::size_t> NvidiaFsMover::write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
-  return move(Op::write, fd, memory, size, offset);
 }
 
 Proof NvidiaFsMover::proof_of(const Status& status) {

@@ -19,17 +19,14 @@ class NvidiaFsMover final : public SelfTestMover {
   ~NvidiaFsMover() override;
 
   Proof prepare(std::byte*) override { return {}; }
-  Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
-  Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
+  Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
   Proof proof_of(const Status& status) override;
   Proof proof_of_copy() override { return {vendor_reason::not_direct}; }
-  bool opens_by_name() const override { return true; }
   void forget_file() override;
   bool is_stuck() const override { return library_.is_given_up(); }
   Proof look_back() override { return {was_counted_ ? Reason::none : vendor_reason::not_direct}; }
 
  private:
-  Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset);
   Result<std::size_t> move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset);
   Result<void*> register_file(int fd);
   std::optional<std::uint64_t> count(Op op) const;
