@@ -28,7 +28,6 @@ class SlowStorage final : public FakeStorage {
   class SlowRing final : public Ring {
    public:
     SlowRing(std::unique_ptr<Ring> real, SlowStorage& storage) : real_(std::move(real)), storage_(storage) {}
-    bool is_io_uring() const override { return true; }
     void push(const RingOp& op) override { real_->push(op); }
     Status submit() override { return real_->submit(); }
     Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {

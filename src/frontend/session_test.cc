@@ -33,7 +33,6 @@ class BrittleStorage final : public FakeStorage {
   class BrittleRing final : public Ring {
    public:
     explicit BrittleRing(std::unique_ptr<Ring> sound) : sound_(std::move(sound)) {}
-    bool is_io_uring() const override { return false; }
     void push(const RingOp& op) override { sound_->push(op); }
     Status submit() override { return success(); }
     Result<unsigned> reap(std::span<RingCompletion>, bool) override { return os_failure(ENOMEM, "wait for the ring"); }

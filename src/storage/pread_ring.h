@@ -14,7 +14,6 @@ class PreadRing final : public Ring {
  public:
   PreadRing(FileIo& io, unsigned depth) : io_(io), waiting_(depth) {}
 
-  bool is_io_uring() const override { return false; }
   void push(const RingOp& op) override;
   Status submit() override { return success(); }
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override;

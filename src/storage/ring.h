@@ -36,7 +36,6 @@ struct RingCompletion {
 class Ring {
  public:
   virtual ~Ring() = default;
-  virtual bool is_io_uring() const = 0;
   // Never more than `depth` operations may be pushed and not reaped.
   virtual void push(const RingOp& op) = 0;
   virtual Status submit() = 0;

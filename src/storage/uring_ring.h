@@ -18,7 +18,6 @@ class UringRing final : public Ring {
   static Result<std::unique_ptr<Ring>> open(unsigned depth);
   ~UringRing() override;
 
-  bool is_io_uring() const override { return true; }
   void push(const RingOp& op) override;
   Status submit() override;
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override;

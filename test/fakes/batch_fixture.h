@@ -67,7 +67,6 @@ class Barrier {
 class HeldRing final : public Ring {
  public:
   HeldRing(std::unique_ptr<Ring> real, Barrier& barrier) : real_(std::move(real)), barrier_(barrier) {}
-  bool is_io_uring() const override { return true; }
   void push(const RingOp& op) override { real_->push(op); }
   Status submit() override { return real_->submit(); }
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {

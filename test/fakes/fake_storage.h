@@ -228,7 +228,6 @@ class FakeRing final : public Ring {
  public:
   FakeRing(FakeStorage& storage, unsigned depth) : storage_(storage), depth_(depth), random_(storage.seed) {}
 
-  bool is_io_uring() const override { return false; }
   void push(const RingOp& op) override {
     if (waiting_.size() >= depth_) std::abort();
     waiting_.push_back(op);
