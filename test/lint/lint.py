@@ -73,6 +73,7 @@ LINES_MAX = 500
 PROGRAMS = ("facts/", "tools/", "k8s/", "model/")
 SOURCE_LINES_MAX = 400  # Of src/, facts/, tools/, k8s/ and model/program/, but for tests.
 FUNCTION_LINES_MAX = 40
+VIRTUALS_MAX = 8  # Of a class, but for its destructor: more are several seams, each for those who use it.
 # Longer, since each is one thing: as others have cut it, and as programs include it.
 ONE_CONTRACT = {"include/cufile.h", "include/penstock/penstock.h", "include/penstock/penstock.hpp"}
 COLUMNS_MAX = 120
@@ -102,6 +103,7 @@ FUNCTION = re.compile(r"(?:  )?(?!namespace\b|class\b|struct\b|enum\b|union\b|ex
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.MULTILINE)
 TYPE = re.compile(r"^(?:struct|class|enum class) (\w+)(?: final)?(?: : [^;{]*)? ?\{", re.MULTILINE)
+VIRTUAL = re.compile(r"\bvirtual\b(?! ~)")
 # A kernel module's files may be used under the kernel's licence, too.
 LICENCE = re.compile(r"(?://|#| \*) SPDX-License-Identifier: Apache-2\.0(?: OR GPL-2\.0-only)?\n?")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
@@ -322,6 +324,16 @@ def check_type_names(tree):
                             f"{space[1]}::{match[1]} is also a type of {other}")
 
 
+def check_seams(tree):
+    for name in tree.of(HEADERS):
+        text = without_comments_and_strings(tree.text[name])
+        for begin in TYPE.finditer(text) if name.startswith("src/") else ():
+            virtuals = VIRTUAL.findall(text[begin.end():].split("\n};", 1)[0])
+            if len(virtuals) > VIRTUALS_MAX:
+                tree.report(name, text[:begin.start()].count("\n") + 1, "seam",
+                            f"{begin[1]} has {len(virtuals)} virtual methods; {VIRTUALS_MAX} are allowed")
+
+
 def is_code(name, text):
     return Path(name).suffix in CODE or Path(name).name == "CMakeLists.txt" or text.startswith("#!")
 
@@ -375,9 +387,8 @@ def check_words(tree):
 
 
 RULES = [check_includes, check_imports, check_who_reads_machines, check_everything_is_built, check_library_manners,
-         check_way_to_the_terminal,
-         check_way_of_python_to_the_terminal, check_waiting, check_headers, check_type_names, check_licences,
-         check_sizes, check_words]
+         check_way_to_the_terminal, check_way_of_python_to_the_terminal, check_waiting, check_headers,
+         check_type_names, check_seams, check_licences, check_sizes, check_words]
 
 
 def lint(root):

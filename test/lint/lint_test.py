@@ -206,6 +206,13 @@ class LintTest(unittest.TestCase):
         self.expect({**one, "src/base/two.h": header.format("Two", "penstock::core")}, "src/base/two.h:5 types")
         self.expect({**one, "src/base/two.h": header.format("Two", "penstock::core::two")})
 
+    def test_wide_seams_are_found(self):
+        method = "  virtual void f() = 0;\n"
+        seam = ("// A seam.\n#pragma once\nclass Seam {{\n  virtual ~Seam() = default;\n{}}};\n"
+                "class Next {{\n  virtual void f() = 0;\n}};\n")
+        self.expect({"src/base/seam.h": seam.format(method * 9)}, "src/base/seam.h:3 seam")
+        self.expect({"src/base/seam.h": seam.format(method * 8)})
+
     def test_files_without_a_licence_are_found(self):
         self.expect({"src/base/text.cc": "int f();  // SPDX-License-Identifier: MIT\n"}, "src/base/text.cc:1 licence")
         self.expect({"scripts/go": "#!/bin/sh\n# SPDX\n"}, "scripts/go:1 licence")
