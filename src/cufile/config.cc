@@ -14,8 +14,8 @@ constexpr std::uint64_t kKib = 1024;
 
 unsigned bit(bool on, unsigned position) { return on ? 1u << position : 0u; }
 
-// A number that the user chose. NVIDIA's own defaults say nothing of what is good here, neither built in nor in the
-// file that a package installs.
+// The number if the user chose it, else `otherwise`. NVIDIA's own defaults, built in or in the file that a package
+// installs, say nothing about good values here.
 std::uint64_t number_or(const Settings& settings, Setting setting, std::uint64_t otherwise) {
   const Settings defaults;
   const Origin origin = settings.origin(setting);
@@ -32,7 +32,7 @@ bool allows_posix(const Settings& settings) {
   return is_posix_alone(settings) || settings.is_on("properties.allow_compat_mode");
 }
 
-// A path that may move bytes to or from a device's memory, so far as the machine tells by itself.
+// True if a path may move bytes to or from a device's memory, as far as the machine itself shows.
 bool has_gpu_path(const Config& config) {
   const PathSettings paths = path_settings(config);
   const auto serves_gpus = [&](PathId path) { return outlook_of(path, paths) == Reason::none; };
@@ -85,7 +85,7 @@ CUfileDrvProps_t properties_from(const Settings& settings) {
   const auto narrow = [&](Setting setting) {
     return static_cast<unsigned>(std::min<std::size_t>(size(setting), UINT_MAX));
   };
-  CUfileDrvProps_t properties{};  // No nvidia-fs: its version is 0.0, and no file system is served by it.
+  CUfileDrvProps_t properties{};  // There is no nvidia-fs: its version is 0.0, and it serves no file system.
   properties.nvfs.poll_thresh_size = size("properties.poll_mode_max_size_kb");
   properties.nvfs.max_direct_io_size = size("properties.max_direct_io_size_kb");
   properties.nvfs.dcontrolflags = bit(settings.is_on("properties.use_poll_mode"), CU_FILE_USE_POLL_MODE) |

@@ -10,7 +10,7 @@
 
 namespace penstock::core {
 
-// One of Penstock's own settings comes before the key that asks for the same; paths are those that both allow.
+// One of Penstock's own settings goes before the key that asks for the same; paths are used only if both allow them.
 Result<Config> config_from(const Settings& settings);
 
 // True if streams may be used at all.

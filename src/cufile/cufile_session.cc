@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Penstock's window into cuFile's driver.
+// Gives programs that know Penstock access to the session of cuFile's driver.
 #include "penstock/cufile_session.h"
 
 #include "capi/call.h"

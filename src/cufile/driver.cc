@@ -19,14 +19,14 @@
 namespace penstock::core {
 namespace {
 
-// Values of calls hold for one opening, but for these, which NVIDIA's library keeps.
+// Values that calls have set hold for one opening, except these, which NVIDIA's library keeps.
 bool outlives_opening(Setting setting) {
   return setting == Setting("call.logfile_path") ||
          setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_size_kb") ||
          setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_count");
 }
 
-// NVIDIA's library tells these as if it had never been open, once it has closed.
+// Once it has closed, NVIDIA's library answers for these settings as if it had never been open.
 bool is_forgotten_by_closing(Setting setting) { return std::string_view(setting.row().key).starts_with("execution."); }
 
 const StagedValue* find(const Staged& staged, Setting setting) {
@@ -68,7 +68,7 @@ CufileDriver& CufileDriver::instance() {
   return *driver;
 }
 
-// Parameters set before the fork hold, unless a thread of the parent's was just changing them.
+// Parameters that were set before the fork hold, unless a thread of the parent's was changing them at that moment.
 CufileDriver::CufileDriver(CufileDriver* parents) {
   if (!parents->mutex_.try_lock()) return;
   staged_ = parents->staged_;
@@ -77,7 +77,7 @@ CufileDriver::CufileDriver(CufileDriver* parents) {
   parents->mutex_.unlock();
 }
 
-// On a thread of its own, since it takes more stack than some callers have.
+// Opens the session on a thread of its own, because it needs more stack than some callers have.
 Status CufileDriver::open_session_locked() {
   struct Opening {
     CufileDriver& driver;
@@ -88,7 +88,7 @@ Status CufileDriver::open_session_locked() {
       [](void* argument) {
         CufileDriver& driver = static_cast<Opening*>(argument)->driver;
         Status& status = static_cast<Opening*>(argument)->status;
-        driver.mutex_.assume_held();  // By the thread that waits for this one.
+        driver.mutex_.assume_held();  // The thread that waits for this one holds it.
         const auto out_of_memory = [] { return failure(Code::out_of_memory, "open the driver"); };
         const auto try_open = [&] {
           driver.mutex_.assume_held();
@@ -100,12 +100,13 @@ Status CufileDriver::open_session_locked() {
         unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
       },
       &opening);
-  // Before the program's streams are busy. Requests ask again for anything that cannot be had now.
+  // The streams are warmed up before the program makes them busy. Requests try again for anything that cannot be had
+  // now.
   if (opening.status.ok()) unless_short_of_memory([&] { guarded_->frontends().warm_up(); }, [] {});
   return opening.status;
 }
 
-// Users may still hold handles of it (penstock_cufile_session): it ends, and they are told so.
+// Ends the session. Users may still hold handles of it (penstock_cufile_session), whose calls then fail as closed.
 void CufileDriver::clear_session_locked() {
   if (const std::shared_ptr<GuardedSession> guarded = std::exchange(guarded_, nullptr)) guarded->close();
 }
@@ -126,7 +127,7 @@ Status CufileDriver::try_open_session_locked() {
   guarded_ = std::move(*opened);
   for (const auto& [stream, flags] : streams_to_come_) guarded_->frontends().streams().expect_stream(stream, flags);
   CufileStats& stats = CufileStats::instance();
-  // Nothing fails from here on.
+  // From here on nothing can fail.
   streams_to_come_.clear();
   std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
   gate_.open();
@@ -158,7 +159,7 @@ bool CufileDriver::enter_or_open(Status& status) {
   status = open_implicitly();
   if (!status.ok()) return false;
   const bool inside = gate_.enter();
-  if (!inside) status = failure(Code::closed, "use the driver");  // Another thread closed it just now.
+  if (!inside) status = failure(Code::closed, "use the driver");  // Another thread has just closed it.
   return inside;
 }
 
@@ -182,7 +183,7 @@ Status CufileDriver::register_stream(void* stream, unsigned flags) {
   for (;;) {
     if (const Use use(*this); use) return use.frontends().streams().register_stream(stream, flags);
     const MutexLock lock(mutex_);
-    if (use_count_ > 0) continue;  // Opened just now.
+    if (use_count_ > 0) continue;  // Another thread has just opened it.
     const bool is_new = streams_to_come_.try_emplace(stream, flags).second;
     return is_new ? success() : failure(Code::invalid_argument, "register the stream once more");
   }

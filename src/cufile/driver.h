@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The one global: the driver that the cuFile calls of a process share. Opened explicitly or by the first call that
-// needs it, counted, and reopenable. It is never destroyed, so nothing of it runs at process exit. A forked child has
-// one of its own: threads, rings and contexts of the parent's session are not there, and locks may be held for ever.
+// The one global: the driver that all cuFile calls of a process share. It is opened explicitly or by the first call
+// that needs it, its users are counted, and it can be opened again. It is never destroyed, so none of its code runs at
+// process exit. A forked child has a driver of its own: the threads, rings and contexts of the parent's session are not
+// there, and locks may be held for ever.
 #pragma once
 
 #include <atomic>
@@ -20,19 +21,19 @@ class CufileDriver {
  public:
   static CufileDriver& instance();
 
-  Status open();  // One user more.
-  bool close();   // One user less; false where there is none.
+  Status open();  // Adds a user.
+  bool close();   // Removes a user; false if there is none.
   long use_count();
 
-  // cuFile's streams. While the driver is closed they are remembered for its next opening, in whatever context.
+  // cuFile's streams. While the driver is closed it remembers them for its next opening, in any context.
   Status register_stream(void* stream, unsigned flags);
   Status deregister_stream(void* stream);
 
-  // Holds the session open for the length of one call. Empty where the driver is closed.
+  // Holds the session open for the length of one call. Empty if the driver is closed.
   class Use {
    public:
     explicit Use(CufileDriver& driver) : driver_(driver), inside_(driver.gate_.enter()) {}
-    // Opens the driver where it is closed; empty, with the status set, where that fails.
+    // Opens the driver if it is closed; if that fails, this is empty and sets the status.
     Use(CufileDriver& driver, Status& status) : driver_(driver), inside_(driver.enter_or_open(status)) {}
     ~Use() {
       if (inside_) driver_.gate_.leave();
@@ -50,24 +51,24 @@ class CufileDriver {
     const bool inside_;
   };
 
-  // The settings in force while open, those of the latest time before that. While the driver is closed, ask
-  // parameter().
+  // The settings in force while the driver is open, and otherwise those of the last time that it was. While it is
+  // closed, ask parameter().
   Settings settings();
   bool is_on(Setting setting);
   std::int64_t number(Setting setting);
-  // The settings that the driver would open with, or runs with.
+  // The settings with which the driver would open, or runs.
   Settings settings_to_come();
-  // The notes from when they were read, also if the driver did not open for one.
+  // The notes made when the settings were read, also if the driver did not open because of one.
   std::vector<Note> notes();
-  // Changes settings that are in force. False while closed.
+  // Changes settings that are in force. False while the driver is closed.
   bool change(const Staged& values);
 
-  // The value that the driver would open with, or runs with. A staged value is returned as it was set.
+  // The value with which the driver would open, or runs. A staged value is returned as it was set.
   Value parameter(Setting setting);
-  // For the time when the driver opens; false, and nothing is changed, where it is open.
+  // Keeps values for the driver's next opening. False, with nothing changed, if it is open.
   bool stage_parameters(const Staged& values);
-  bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // Or is.
-  // True if the driver is open, or was and did not forget this as it closed, or this was staged.
+  bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // True also while it is open.
+  // True if the driver is open, if it was open and closing did not forget this setting, or if it was staged.
   bool is_known(Setting setting);
 
  private:
@@ -80,9 +81,9 @@ class CufileDriver {
   void clear_session_locked() REQUIRES(mutex_);
 
   const std::uint32_t forks_ = fork_count();
-  // For opening and closing. Never taken inside the gate, for which closing waits.
+  // Held for opening and closing. Never taken inside the gate, for which closing waits.
   Mutex mutex_ ACQUIRED_BEFORE(settings_mutex_);
-  // The parent's was open, and this process has neither closed nor opened it.
+  // The parent's driver was open, and this process has neither closed nor opened it.
   bool is_inherited_ GUARDED_BY(mutex_) = false;
   long use_count_ GUARDED_BY(mutex_) = 0;
   std::atomic<bool> was_open_{false};

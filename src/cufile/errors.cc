@@ -32,11 +32,11 @@ CUfileOpError number_of(Code code) {
     case Code::past_allocation: return CU_FILE_CUDA_POINTER_RANGE_ERROR;
     case Code::bad_setting: return CU_FILE_INVALID_VALUE;
     case Code::denied: return CU_FILE_IO_DISABLED;
-    case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // Like a machine without nvidia-fs.
-    case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // Like EBADF.
+    case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // The same as on a machine without nvidia-fs.
+    case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // The same as for EBADF.
     case Code::canceled:
     case Code::timed_out:
-    case Code::bad_stripe: break;  // Only where asked for, which no call of cuFile's does.
+    case Code::bad_stripe: break;  // No call of cuFile's asks for these.
   }
   return CU_FILE_INTERNAL_ERROR;
 }
@@ -71,7 +71,7 @@ int cufile_errno(const Status& status) {
   if (status.domain == Domain::os) return status.code;
   if (status.domain == Domain::driver) return CU_FILE_CUDA_DRIVER_ERROR;
   switch (static_cast<Code>(status.code)) {
-    // NVIDIA's library answers these with plain system errors.
+    // NVIDIA's library answers these with system errors.
     case Code::invalid_argument:
     case Code::unaligned_write: return EINVAL;
     case Code::bad_pointer:

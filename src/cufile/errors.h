@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The only place that knows how the core's failures are said in cuFile's numbers.
+// The only place that knows cuFile's numbers for the core's failures.
 #pragma once
 
 #include "base/status.h"
@@ -12,7 +12,7 @@ namespace penstock::core {
 // For functions that return CUfileError_t.
 CUfileError_t cufile_error(CUfileOpError error);
 CUfileError_t cufile_error(const Status& status);
-// For cuFileRead and cuFileWrite: the errno beside -1. A system error, or a CUfileOpError.
+// For cuFileRead and cuFileWrite: the errno beside -1, which is a system error or a CUfileOpError.
 int cufile_errno(const Status& status);
 
 // An exported call that returns CUfileError_t.

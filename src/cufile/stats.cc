@@ -39,7 +39,7 @@ CufileTransfer facts_of(Session& session, const RawRequest& request, const Outco
     counters.add_latency(outcome.report.path, request.op, transfer.nanoseconds);
   }
   if (counters.cufile().level() >= kGpuLevel) {
-    // A request of a stream may end on a thread that must not call the device.
+    // A stream's request may end on a thread that must not call the device.
     transfer.gpu =
         gpu_of(session, request.memory != nullptr ? *request.memory : session.devices().describe(request.base));
   }

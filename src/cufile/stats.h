@@ -19,23 +19,23 @@
 
 namespace penstock::core {
 
-// The time now; 0 where nothing is counted. Everything below counts nothing that began at 0.
+// The time now; 0 if nothing is counted. The functions below count nothing that began at 0.
 std::uint64_t stats_clock(const Session& session);
 
-// One that succeeded or failed: handles, buffers, set-up, cancellation and destruction of batches.
+// Counts a success or a failure of a handle, a buffer, or a batch's set-up, cancellation and destruction.
 inline void count(const Session& session, CufileOperation operation, bool ok) {
   session.counters().cufile().add(operation, ok);
 }
 
-// A read or a write, also of a stream: there `began` is when the stream arrived at it. A request that was refused
-// before it got to the session is count(session, CufileOperation::read or write, false).
+// Counts a read or a write. `began` is its start; for a stream's request the time when the stream reached it. Counts a
+// request that was refused before it reached the session with count(session, CufileOperation::read or write, false).
 void count_transfer(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began);
 
-// cuFileBatchIOSubmit: `ok` where its entries were taken on; mixed where they both read and write.
+// Counts a cuFileBatchIOSubmit: `ok` if its entries were accepted, `mixed` if they both read and write.
 void count_batch_submit(Session& session, unsigned entries, bool mixed, bool ok, std::uint64_t began);
-// One entry at its end; `began` is when it was submitted.
+// Counts the end of one entry; `began` is the time of its submission.
 void count_batch_entry(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began);
-// All entries of one submit are at their end; ok where none failed.
+// Counts the end of all entries of one submission; ok if none failed.
 void count_batch_complete(Session& session, std::uint64_t read_bytes, std::uint64_t written_bytes, bool ok,
                           std::uint64_t began);
 
@@ -43,17 +43,17 @@ class CufileStats {
  public:
   static CufileStats& instance();
 
-  // The driver has opened this session, and its gate. A level above 0 is counted from now on; one that the program
-  // chose wins over the configured one.
+  // Called when the driver has opened this session and its gate. If the level is above 0, counting begins; a level that
+  // the program chose goes before the configured one.
   void session_opened(Session& session, unsigned configured_level);
 
-  // Null where the driver is closed.
+  // The session is null if the driver is closed.
   void choose_level(unsigned level, Session* session);
   unsigned chosen_level(const Session* session);
-  // CufileCounters::start, stop or reset, one at a time.
+  // Calls CufileCounters::start, stop or reset; one call at a time.
   void change(Session& session, void (CufileCounters::*action)());
 
-  // For level 3, which tells how much of each GPU's memory is registered.
+  // For level 3, which reports how much of each GPU's memory is registered.
   void count_buffer_register(Session& session, const void* base, std::uint64_t bytes, bool ok);
   void count_buffer_deregister(Session& session, const void* base, bool ok);
 
@@ -68,7 +68,7 @@ class CufileStats {
   const std::uint32_t forks_ = fork_count();
   Mutex mutex_;
   std::optional<unsigned> chosen_level_ GUARDED_BY(mutex_);
-  std::map<const void*, Registered> registered_ GUARDED_BY(mutex_);  // While at level 3.
+  std::map<const void*, Registered> registered_ GUARDED_BY(mutex_);  // Only at level 3.
 };
 
 }  // namespace penstock::core

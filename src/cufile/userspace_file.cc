@@ -18,7 +18,7 @@ class CallbackFile final : public UserspaceFile {
  public:
   CallbackFile(const void* handle, const CUfileFSOps_t* calls) : handle_(handle), calls_(calls) {}
 
-  // Call-backs say -1 with errno, or a negative errno.
+  // Callbacks report errors as -1 with errno, or as a negative errno.
   Result<std::size_t> move(Op op, std::byte* memory, std::size_t size, std::uint64_t offset) override {
     const bool able = op == Op::read ? calls_->read != nullptr : calls_->write != nullptr;
     if (!able) return failure(Code::unsupported, step_of(op));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file by the call-backs of cuFile's CUfileFSOps_t.
+// A file whose bytes are moved by the callbacks of cuFile's CUfileFSOps_t.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace penstock::core {
 
-// `handle` is the file system's own name for the file; the table of call-backs stays the caller's. Call-backs may call
-// cuFile, but must not close its driver. Fails with unsupported where there is no table.
+// `handle` is the file system's own name for the file; the table of callbacks belongs to the caller. Callbacks may call
+// cuFile, but must not close its driver. Fails with unsupported if there is no table.
 Result<std::unique_ptr<UserspaceFile>> userspace_file(const void* handle, const CUfileFSOps_t* calls);
 
 }  // namespace penstock::core
