@@ -16,7 +16,8 @@ namespace {
 
 constexpr unsigned kWords = 4;  // Words of a row that one thread reads.
 constexpr std::size_t kRowBytes = 4 * kWords * kChecksumThreads;
-static_assert(kRowBytes == 4096);  // The text below counts on it, and by sixteens on ChecksumBlock.
+// The kernel's text relies on this, and on the layout of ChecksumBlock, which it reads sixteen bytes at a time.
+static_assert(kRowBytes == 4096);
 static_assert(sizeof(ChecksumBlock) == 16 && offsetof(ChecksumBlock, bytes) == 8 && offsetof(ChecksumBlock, sum) == 12);
 
 constexpr char kHead[] = R"ptx(
@@ -89,7 +90,7 @@ ROW:
 BYTES:
 )ptx";
 
-// Byte $ of its word, which is byte # of sixteen.
+// Reads byte $ of its word, which is byte # of sixteen.
 constexpr char kByte[] = R"ptx(  setp.le.s32 %q, %before, #;
   mov.u32 %b$, 0;
   @%q ld.global.u8 %b$, [%p+#];
@@ -209,7 +210,8 @@ std::string tables() {
   std::vector<std::uint32_t> steps;
   const polynomial::Products products = polynomial::products_of(polynomial::shift_of(kRowBytes));
   for (const auto& row : products.rows) steps.insert(steps.end(), row.begin(), row.end());
-  // Behind a word of the last row come those to its right, and the four bytes by which a checksum is shifted anyway.
+  // A word of the last row is followed by the words to its right, and by the four bytes by which a checksum is shifted
+  // anyway.
   std::array<std::uint32_t, kWords * kChecksumThreads> places{};
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = polynomial::shift_of(4 * (places.size() - i));
   return array("steps", steps) + array("places", places);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The driver's facts of the memory at an address. One call tells all, with any context current, none, or a dead one.
+// The driver's facts about the memory at an address. One call gives all of them, whatever context is current: any,
+// none, or a dead one.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace penstock::core {
 
 struct CudaAllocation {
   cuda::CUcontext context = nullptr;
-  unsigned type = 0;  // CU_MEMORYTYPE_...; 0 where the driver knows no memory there.
+  unsigned type = 0;  // CU_MEMORYTYPE_...; 0 if the driver knows no memory there.
   unsigned managed = 0;
   int ordinal = -1;
   cuda::CUdeviceptr base = 0;
@@ -34,7 +35,7 @@ inline CudaAllocation find_allocation(const cuda::CudaApi& api, const void* poin
   return found;
 }
 
-// Asks for one attribute; `otherwise` if this driver does not know it, or not for this memory.
+// Asks for one attribute; returns `otherwise` if this driver does not know it, or not for this memory.
 template <typename Value>
 Value pointer_attribute(const cuda::CudaApi& api, int attribute, const void* pointer, Value otherwise) {
   Value value{};
@@ -43,7 +44,7 @@ Value pointer_attribute(const cuda::CudaApi& api, int attribute, const void* poi
   return api.cuPointerGetAttributes(1, &attribute, values, address) == cuda::CUDA_SUCCESS ? value : otherwise;
 }
 
-// By which call device memory was allocated. Some calls to the driver.
+// The call by which device memory was allocated. Makes some calls to the driver.
 Allocation find_allocation_call(const cuda::CudaApi& api, const void* pointer);
 
 }  // namespace penstock::core

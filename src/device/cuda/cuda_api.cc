@@ -20,7 +20,7 @@ class Loader {
     optional(call, symbol);
     if (call == nullptr && missing_ == nullptr) missing_ = symbol;
   }
-  // The first required symbol that was not found; null where there is none.
+  // The first required symbol that was not found; null if all were.
   const char* missing() const { return missing_; }
 
  private:
@@ -93,7 +93,7 @@ void find_optional(Loader& loader, CudaApi& api) {
   loader.optional(api.cuStreamIsCapturing, "cuStreamIsCapturing");
   loader.optional(api.cuStreamGetFlags, "cuStreamGetFlags");
   loader.optional(api.cuLaunchHostFunc, "cuLaunchHostFunc");
-  // The first versions, of drivers before CUDA 11.7, work where an administrator allowed them only.
+  // The first versions, of drivers before CUDA 11.7, only work if an administrator allowed them.
   loader.optional(api.cuStreamWaitValue32, "cuStreamWaitValue32_v2");
   if (api.cuStreamWaitValue32 == nullptr) loader.optional(api.cuStreamWaitValue32, "cuStreamWaitValue32");
   loader.optional(api.cuStreamWriteValue32, "cuStreamWriteValue32_v2");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The part of the CUDA driver API that Penstock calls, reached through dlopen, so that it builds without CUDA and runs
-// where there is no GPU. In the library this folder alone speaks to the driver; tools and benchmarks, which allocate
-// and copy as a program of the user's would, load it here, too.
+// without a GPU. In the library only this folder calls the driver; tools and benchmarks, which allocate and copy as a
+// user's program would, load it here, too.
 //
-// Names and numbers are the driver's own, with the version that the ABI of CUDA 11.4 to 13 shares. A call that may be
-// missing there is null; where one of these is used, there is a way to do without it.
+// Names and numbers are the driver's own, in the versions that the ABI of CUDA 11.4 to 13 shares. A call that the
+// driver may lack is null then; whoever uses such a call can do without it.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +33,11 @@ inline constexpr CUresult CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712;
 inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906;
 inline constexpr CUresult CUDA_ERROR_CONTEXT_IS_DESTROYED = 709;
 
-inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1;             // CUcontext; null for memory of no context.
-inline constexpr int CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2;         // unsigned; 0 where the driver knows nothing.
-inline constexpr int CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;         // unsigned
-inline constexpr int CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;          // unsigned, of which one byte may be written.
-inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;      // int; negative where there is none.
+inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1;         // CUcontext; null for memory of no context.
+inline constexpr int CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2;     // unsigned; 0 if the driver does not know the memory.
+inline constexpr int CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;     // unsigned
+inline constexpr int CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;      // unsigned, of which the driver may write only one byte.
+inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;  // int; negative if there is none.
 inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11;   // CUdeviceptr
 inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12;         // size_t
 inline constexpr int CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17;     // Null for memory of no pool.
@@ -64,7 +64,8 @@ inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116;
 inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117;
 inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118;
 inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST = 1;  // A bit.
-inline constexpr int CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100;   // And more: the device sees to it.
+// At this value and above, the device itself keeps the order.
+inline constexpr int CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100;
 inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0;
 inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100;
 inline constexpr int CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91;
@@ -99,7 +100,7 @@ struct CUmemAccessDesc {
   int flags;
 };
 
-// The name by which a program without CUDA's headers finds it.
+// The name by which a program without CUDA's headers finds the driver.
 inline constexpr const char* kDriverLibrary = "libcuda.so.1";
 
 struct CudaApi {
@@ -128,8 +129,9 @@ struct CudaApi {
   CUresult (*cuMemHostUnregister)(void* memory);
   CUresult (*cuMemcpyHtoDAsync)(CUdeviceptr, const void* host, std::size_t bytes, CUstream);
   CUresult (*cuMemcpyDtoHAsync)(void* host, CUdeviceptr, std::size_t bytes, CUstream);
-  CUresult (*cuMemcpyDtoDAsync)(CUdeviceptr, CUdeviceptr from, std::size_t bytes, CUstream);  // May be null, as this:
-  CUresult (*cuFlushGPUDirectRDMAWrites)(int target, int scope);                              // from CUDA 11.3.
+  // Both may be null; the second comes with CUDA 11.3.
+  CUresult (*cuMemcpyDtoDAsync)(CUdeviceptr, CUdeviceptr from, std::size_t bytes, CUstream);
+  CUresult (*cuFlushGPUDirectRDMAWrites)(int target, int scope);
   CUresult (*cuStreamCreate)(CUstream*, unsigned flags);
   CUresult (*cuStreamCreateWithPriority)(CUstream*, unsigned flags, int priority);  // May be null, as the next.
   CUresult (*cuCtxGetStreamPriorityRange)(int* least, int* greatest);
@@ -171,7 +173,7 @@ struct CudaApi {
   CUresult (*cuMemSetAccess)(CUdeviceptr, std::size_t bytes, const CUmemAccessDesc*, std::size_t count);
   CUresult (*cuMemExportToShareableHandle)(void* shareable, CUmemGenericAllocationHandle, int type,
                                            unsigned long long flags);
-  // To look at such memory of others. All may be null; see tells_of_virtual_memory().
+  // Calls to examine such memory of others. All may be null; see tells_of_virtual_memory().
   CUresult (*cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle*, void* address);
   CUresult (*cuMemGetAllocationPropertiesFromHandle)(CUmemAllocationProp*, CUmemGenericAllocationHandle);
   CUresult (*cuMemGetHandleForAddressRange)(void* handle, CUdeviceptr, std::size_t bytes, int type,
@@ -186,7 +188,7 @@ struct CudaApi {
   CUresult (*cuMemcpyHtoD)(CUdeviceptr, const void* host, std::size_t bytes);
   CUresult (*cuMemcpyDtoH)(void* host, CUdeviceptr, std::size_t bytes);
 
-  // Binds every call above; the library stays loaded for good. On failure, false and a sentence why.
+  // Binds every call above; the library stays loaded for good. On failure returns false and a sentence that says why.
   bool load(const char* library, std::string* why_not);
   bool has_streams() const {
     return cuCtxGetDevice != nullptr && cuStreamGetCtx != nullptr && cuStreamIsCapturing != nullptr &&
@@ -209,8 +211,8 @@ struct CudaApi {
   }
   // "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"
   std::string describe(CUresult result) const;
-  // True while the context lives. `id` tells it from an earlier one at the same address; 0 before CUDA 12.0, where a
-  // context made at the address of a destroyed one cannot be told from it.
+  // True while the context lives. `id` distinguishes it from an earlier context at the same address. `id` is 0 before
+  // CUDA 12.0, where a context at the address of a destroyed one cannot be distinguished from it.
   bool identify(CUcontext context, unsigned long long* id) const;
 };
 

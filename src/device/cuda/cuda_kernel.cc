@@ -21,7 +21,8 @@ CUfunction CudaKernel::load() const {
   return api_.cuModuleGetFunction(&found, module, name_) == CUDA_SUCCESS ? found : nullptr;
 }
 
-// Loading waits for every stream that is held, so callers ask only where we hold none; and not two threads at once.
+// Loads the kernel once. Loading waits for every held stream, so callers ask only while we hold none; two threads never
+// load at the same time.
 CUfunction CudaKernel::function(const std::function<void()>& on_load) {
   if (tried_.load(std::memory_order_acquire)) return function_.load(std::memory_order_relaxed);
   if (!loading_.try_lock()) return nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A kernel of ours in one context: loaded when it is first wanted, by one thread; no other waits for it. Thread-safe.
+// One of the library's kernels in one context. One thread loads it when it is first wanted; no other thread waits for
+// that. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -14,12 +15,12 @@ namespace penstock::core {
 
 class CudaKernel {
  public:
-  // `text` makes the kernel's PTX, once. `ordinal` is the driver's.
+  // `text` makes the kernel's PTX, and is called once. `ordinal` is the driver's.
   CudaKernel(const cuda::CudaApi& api, int ordinal, const char* name, std::function<std::string()> text)
       : api_(api), ordinal_(ordinal), name_(name), text_(std::move(text)) {}
 
-  // In the context that is current. Null where it cannot be had, or is being loaded by another thread. Page-locked host
-  // memory has the same address for it. `on_load` is called once, where loading went well.
+  // The kernel in the current context. Null if it cannot be loaded, or another thread is loading it. Page-locked host
+  // memory has the same address for the kernel. `on_load` is called once, after a successful load.
   cuda::CUfunction function(const std::function<void()>& on_load = {});
 
  private:
@@ -29,7 +30,7 @@ class CudaKernel {
   const int ordinal_;
   const char* const name_;
   const std::function<std::string()> text_;
-  Mutex loading_;  // Lets one thread load it.
+  Mutex loading_;  // Held by the thread that loads it.
   std::atomic<bool> tried_{false};
   std::atomic<cuda::CUfunction> function_{nullptr};
 };

@@ -21,8 +21,8 @@ bool CudaScatter::Range::holds(const void* memory, std::size_t size) const {
   return address >= begin && address <= end && size <= end - address;
 }
 
-// For a stale or foreign address a copy would report an error; a kernel would take the user's context with it. So the
-// driver is asked, once for all pieces in one allocation. Managed memory is left to copies: with a kernel about, some
+// For a stale or foreign address a copy would report an error, but a kernel would destroy the user's context. So this
+// asks the driver, once for all pieces in one allocation. Managed memory is left to copies: while a kernel runs, some
 // GPUs keep the CPU away from it.
 CudaScatter::Range CudaScatter::find(const void* memory, bool on_device) const {
   const CudaAllocation found = find_allocation(api_, memory);
@@ -37,7 +37,7 @@ bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Directio
   if (copies.size() < kPiecesMin || copies.size() > ScatterList::kPiecesMax) return false;
   std::size_t size_max = 1;
   for (const Copy& copy : copies) size_max = std::max(size_max, copy.size);
-  // Held streams keep every kernel waiting, once they are a few; copies get past them.
+  // A few held streams keep every kernel waiting; copies get past them.
   if (size_max > kPieceBytesMax || is_any_cuda_stream_busy(api_)) return false;
   const CUfunction kernel = kernel_.function([&] { (void)signals_.open(stream); });
   if (kernel == nullptr) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Many small copies by one launch of a kernel (scatter_kernel.h), for the copy queues of one context. Where it cannot
-// be had, or had better not be used, launch() says so and the caller copies one by one. Thread-safe; takes no lock but
-// to load the kernel, once, and no other thread waits for that.
+// Makes many small copies by one launch of a kernel (scatter_kernel.h), for the copy queues of one context. If the
+// kernel cannot be had, or should not be used now, launch() returns false and the caller copies one by one.
+// Thread-safe; the only lock is for loading the kernel once, and no other thread waits for it.
 #pragma once
 
 #include <span>
@@ -15,15 +15,16 @@ namespace penstock::core {
 
 class CudaScatter {
  public:
-  // Above this a copy engine is as fast, and leaves the GPU's cores alone.
+  // For larger pieces a copy engine is as fast, and leaves the GPU's cores alone.
   static constexpr std::size_t kPieceBytesMax = 64u << 10;
-  // Fewer than this are queued one by one in the time that a launch takes.
+  // Fewer copies can be queued one by one in the time that a launch takes.
   static constexpr std::size_t kPiecesMin = 4;
 
   CudaScatter(const cuda::CudaApi& api, int ordinal);
 
-  // False: nothing was queued. The context is the current one, and at most ScatterList::kPiecesMax copies are given.
-  // `signal` is one that the stream has, or is given one, where there is one; it has the number when they are over.
+  // False if nothing was queued. The context must be current; at most ScatterList::kPiecesMax copies may be given.
+  // `signal` is the stream's signal; if it has none it gets one, if one is free. The signal has `number` when the
+  // copies are done.
   bool launch(cuda::CUstream stream, std::span<const Copy> copies, Direction direction, CudaSignals::Signal*& signal,
               std::uint32_t number);
   CudaSignals& signals() { return signals_; }

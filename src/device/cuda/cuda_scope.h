@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The scope of every call to the driver: it makes the right context current, takes no part in a user's capture, and
-// turns the driver's results into a Status.
+// The scope of every call to the driver: makes the right context current, keeps out of a user's capture, and turns the
+// driver's results into a Status.
 #pragma once
 
 #include "base/status.h"
@@ -37,7 +37,7 @@ inline Status cuda_status(cuda::CUresult result, const char* step) {
   }
 }
 
-// The ordinal of the current context's GPU, as the driver counts them. A driver that lacks the call has none to tell.
+// The ordinal of the current context's GPU, in the driver's order. Fails if the driver lacks the call.
 inline Result<int> current_ordinal(const cuda::CudaApi& api, const char* step) {
   if (api.cuCtxGetDevice == nullptr) return failure(Code::no_device, step);
   cuda::CUdevice device = 0;
@@ -52,7 +52,7 @@ inline Result<int> current_ordinal(const cuda::CudaApi& api, const char* step) {
 }
 
 // While a thread of the user's captures a graph, the driver refuses allocations, queries and waits in the whole
-// process, and the attempt itself spoils the capture (seen on CUDA 13.0). Ours have no part in any capture.
+// process, and trying one spoils the capture (seen on CUDA 13.0). This keeps the library's calls out of any capture.
 class OutsideCapture {
  public:
   explicit OutsideCapture(const cuda::CudaApi& api) : exchange_(api.cuThreadExchangeStreamCaptureMode) { swap(); }
@@ -61,7 +61,7 @@ class OutsideCapture {
   OutsideCapture& operator=(const OutsideCapture&) = delete;
 
  private:
-  // A failing exchange leaves mode_ as it was, so that the second one changes nothing either.
+  // An exchange that fails leaves mode_ unchanged, so that the second one changes nothing either.
   void swap() {
     if (exchange_ != nullptr) exchange_(&mode_);
   }
@@ -69,7 +69,8 @@ class OutsideCapture {
   int mode_ = cuda::CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-// Makes a context the current one while it lives, and the caller's again at the end. About 70 ns on an H200 machine.
+// Makes a context current while this object lives, and the caller's again afterwards. Takes about 70 ns on an H200
+// machine.
 class ContextScope {
  public:
   ContextScope(const cuda::CudaApi& api, const CudaContext& context) : api_(api), outside_(api_) {

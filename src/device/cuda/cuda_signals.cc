@@ -11,13 +11,13 @@ using namespace cuda;
 bool CudaSignals::open(CUstream stream) {
   void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
-  // A forked child must not share what the GPU writes to.
+  // A forked child must not share memory that the GPU writes to.
   ::madvise(memory, kBytes, MADV_DONTFORK);
   if (api_.cuMemHostRegister(memory, kBytes, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
     ::munmap(memory, kBytes);
     return false;
   }
-  // It stays registered in any case, and so mapped: see above. It holds nothing but zeros yet.
+  // The memory stays registered in any case, and so stays mapped: see above. It still holds zeros only.
   CUdeviceptr counters = 0;
   if (api_.cuMemAlloc(&counters, kBytes) != CUDA_SUCCESS) return false;
   if (api_.cuMemcpyHtoDAsync(counters, memory, kBytes, stream) != CUDA_SUCCESS) return false;
@@ -31,7 +31,7 @@ bool CudaSignals::open(CUstream stream) {
   return true;
 }
 
-// The counter is zero: every launch leaves it so, and a signal is given back after all its launches.
+// The counter is zero: every launch leaves it so, and a signal is returned only after all its launches.
 CudaSignals::Signal* CudaSignals::take() {
   if (!open_.load(std::memory_order_acquire)) return nullptr;
   for (Signal& signal : signals_) {

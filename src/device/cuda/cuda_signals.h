@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a kernel of ours tells that it is over without a call to the driver: by a word in page-locked memory, which its
-// last block writes. Asking takes the driver's lock, which eight threads that wait keep from those that launch.
+// Signals by which the library's kernels report their end without a call to the driver: a kernel's last block writes a
+// word in page-locked memory. Asking the driver takes its lock, and eight waiting threads would keep it from those that
+// launch.
 //
-// One signal belongs to one copy queue at a time. There are a few dozen to a context; a queue that gets none goes by
-// events.
+// A signal belongs to one copy queue at a time. A context has a few dozen; a queue that gets none uses events.
 #pragma once
 
 #include <array>
@@ -19,31 +19,31 @@ class CudaSignals {
  public:
   class Signal {
    public:
-    // True if the launch that was given this number is over, and with it all that its stream had before it.
+    // True if the launch with this number has ended, and with it everything that its stream had before.
     bool has_come(std::uint32_t number) const {
       const std::uint32_t there = std::atomic_ref(*word_).load(std::memory_order_acquire);
       return static_cast<std::int32_t>(there - number) >= 0;
     }
-    // The two addresses that the kernel gets.
+    // The two addresses that the kernel is given.
     cuda::CUdeviceptr word() const { return reinterpret_cast<std::uintptr_t>(word_); }
     cuda::CUdeviceptr counter() const { return counter_; }
 
    private:
     friend class CudaSignals;
     std::uint32_t* word_ = nullptr;
-    cuda::CUdeviceptr counter_ = 0;  // Counts blocks that have ended; zero between two launches.
+    cuda::CUdeviceptr counter_ = 0;  // Counts blocks that have ended; zero between launches.
     std::atomic<bool> taken_{false};
   };
 
   explicit CudaSignals(const cuda::CudaApi& api) : api_(api) {}
-  // Its memory stays with the driver, as the kernel does: giving it back would wait for streams.
+  // Its memory stays with the driver, and so does the kernel: returning it would wait for streams.
   ~CudaSignals() = default;
 
-  // Opens them once, in the context that is current then, by way of a stream of it.
+  // Opens the signals once, in the context that is current then, using a stream of that context.
   bool open(cuda::CUstream stream);
-  // For launches with numbers from 1 on. Null where there is none.
+  // Takes a signal, for launches with numbers from 1 on. Null if none is free.
   Signal* take();
-  // Nothing that was told of it is under way.
+  // Returns a signal. No launch that uses it may be under way.
   void give_back(Signal& signal) { signal.taken_.store(false, std::memory_order_release); }
 
  private:

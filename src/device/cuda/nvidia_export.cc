@@ -21,7 +21,7 @@ constexpr const char* kUvmNode = "/dev/nvidia-uvm";
 
 constexpr int kNewestDriver = 595;  // The newest branch whose interface was read.
 
-// Our own names for imported objects; RM's choices begin at 0xcaf00000.
+// The library's own names for imported objects; the names that RM chooses begin at 0xcaf00000.
 constexpr Handle kFirstHandle = 0x50000000;
 
 std::uint64_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
@@ -35,7 +35,7 @@ Result<std::unique_ptr<NvidiaExport>> NvidiaExport::open(const Setup& setup) {
   return made;
 }
 
-// Closing the descriptors ends the RM client and the UVM address space with all that is left in them.
+// Closing the descriptors ends the RM client and the UVM address space with everything that is left in them.
 NvidiaExport::~NvidiaExport() {
   if (!is_inherited() && !exports_.empty()) {
     finish_cuda_streams(api_, setup_.context);
@@ -159,7 +159,7 @@ Status NvidiaExport::share(Export& made) {
       api_.cuMemExportToShareableHandle(&fd, made.allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   if (const Status status = cuda_step(kExport, exported); !status.ok()) return status;
   const Status imported = import_memory(fd, made);
-  kernel_.close(fd);  // The import is a reference of its own.
+  kernel_.close(fd);  // The import holds a reference of its own.
   return imported.ok() ? make_pages(made) : imported;
 }
 
@@ -228,7 +228,7 @@ Result<NvidiaExport::Piece> NvidiaExport::adopt(const void* device_address, std:
   return piece_of(made);
 }
 
-// Its handle is retained: the memory stays as long as it is offered.
+// Retains the allocation's handle: the memory stays as long as it is offered.
 Status NvidiaExport::look_at_foreign(const void* device_address, std::size_t size, Export& made) {
   constexpr const char* kRetain = "find the allocation of the GPU memory";
   constexpr const char* kWhole = "offer GPU memory that is one exportable allocation of this GPU";
@@ -301,7 +301,7 @@ Status NvidiaExport::import_memory(int fd, Export& made) {
   return done(kOneObject, {failure(Code::unsupported, kOneObject)});
 }
 
-// An imported object needs a parent: an RM device. The exports of one CUDA device are all of one.
+// Makes the RM device that an imported object needs as its parent; all exports of a CUDA device share one.
 Status NvidiaExport::ensure_device(std::uint32_t instance) {
   constexpr const char* kName = "use the GPU as a client of the NVIDIA driver";
   if (device_ != 0) return instance == device_instance_ ? success() : done(kName, {failure(Code::no_device, kName)});
@@ -349,7 +349,7 @@ Status NvidiaExport::make_pages(Export& made) {
   return done(kMap, {result < 0 ? os_failure(-result, kMap) : success()});
 }
 
-// From the last step to the first: no page may be reached once the memory is another owner's.
+// Undoes the steps, the last one first: no page may be reachable once the memory belongs to another owner.
 void NvidiaExport::undo(const Export& made) {
   if (made.mapped != nullptr) kernel_.unmap(made.mapped, made.size);
   if (made.pages != nullptr) free_pages(made);
@@ -377,7 +377,7 @@ void NvidiaExport::forget(Handle memory) {
   static_cast<void>(rm("forget imported GPU memory", NV_ESC_RM_FREE, free));
 }
 
-// Streams are waited for without the lock: the requests that they wait for look for pieces.
+// Waits for streams without holding the lock: the requests that they wait for look for pieces.
 void NvidiaExport::release(const Piece& piece) {
   if (is_inherited()) return;
   finish_cuda_streams(api_, setup_.context);

@@ -34,17 +34,18 @@ class NvidiaExport {
  public:
   struct Setup {
     const cuda::CudaApi& api;
-    CudaContext context;  // The GPU's; it outlives this.
+    CudaContext context;  // The context of the GPU; it must outlive this object.
     int ordinal = 0;
     std::array<std::uint8_t, 16> uuid = {};
     NvidiaVersions versions = NvidiaVersions::read();
     NvidiaKernel& kernel = NvidiaKernel::real();
-    // Called after every step to a mapping and back, whether it succeeded or refused. It may not call this object.
+    // Called after every step of making or undoing a mapping, whether it succeeded or not. It must not call this
+    // object.
     std::function<void(const char* name, const NvidiaStep&)> observer = nullptr;
   };
   struct Piece {
     void* device_address = nullptr;  // For kernels and copies.
-    std::byte* mapped = nullptr;     // For O_DIRECT and io_uring; never of a request that also has host memory.
+    std::byte* mapped = nullptr;     // For O_DIRECT and io_uring; never in one request together with host memory.
     std::size_t size = 0;            // Rounded up to the GPU's pages.
   };
 
@@ -54,34 +55,35 @@ class NvidiaExport {
   NvidiaExport(const NvidiaExport&) = delete;
   NvidiaExport& operator=(const NvidiaExport&) = delete;
 
-  // Thread-safe, all three. Once UVM refused to make pages, every later attempt is refused likewise and unasked, since
-  // some drivers keep the memory that they were shown.
+  // These three are thread-safe. Once UVM has refused to make pages, every later attempt is refused without asking it,
+  // because some drivers keep the memory that was shown to them.
   Result<Piece> allocate(std::size_t size);
-  // Waits for what streams of the context were given, and for transfers that the kernel still has under way in the
-  // piece. Not for a thread that a stream waits for.
+  // Waits for the work of the context's streams, and for transfers that the kernel still has under way in the piece.
+  // Must not be called on a thread that a stream waits for.
   void release(const Piece& piece);
-  // Memory that others allocated by cuMemCreate, with a POSIX descriptor for a handle type, and mapped by cuMemMap: the
-  // piece is the mapping that holds all of the buffer. Each adoption is undone by a drop() of the same address, before
-  // the memory's owner unmaps it; a buffer that is adopted is refused, and drop() of any other does nothing.
+  // Adopts memory that others allocated with cuMemCreate, with a POSIX descriptor as handle type, and mapped with
+  // cuMemMap. The piece is the mapping that contains the whole buffer. drop() of the same address undoes an adoption,
+  // and must come before the memory's owner unmaps it. A buffer that is already adopted is refused, and drop() of any
+  // other does nothing.
   Result<Piece> adopt(const void* device_address, std::size_t size);
   void drop(const void* device_address);
-  // The piece that holds a device address; a null one where none does.
+  // The piece that contains a device address; a null piece if there is none.
   Piece find(const void* device_address) const;
 
  private:
-  // The objects made for one allocation; null or -1 if that step was not reached.
+  // The objects made for one allocation; null or -1 if their step was not reached.
   struct Export {
     cuda::CUmemGenericAllocationHandle allocation = 0;
     bool has_allocation = false;
     cuda::CUdeviceptr address = 0;
     bool is_mapped_on_device = false;
     std::size_t size = 0;
-    nvidia::Handle memory = 0;  // The number that our RM client knows it by.
+    nvidia::Handle memory = 0;  // The number by which our RM client knows it.
     std::byte* reserved = nullptr;
     std::byte* pages = nullptr;  // The addresses of UVM's range.
     std::byte* mapped = nullptr;
-    bool is_foreign = false;              // Others allocated it, and
-    std::set<cuda::CUdeviceptr> buffers;  // for these it was adopted.
+    bool is_foreign = false;              // Others allocated it.
+    std::set<cuda::CUdeviceptr> buffers;  // The buffers for which it was adopted.
   };
 
   explicit NvidiaExport(const Setup& setup) : setup_(setup), kernel_(setup.kernel), api_(setup.api) {}
@@ -126,10 +128,10 @@ class NvidiaExport {
   nvidia::Uuid uuid_ = {};
 
   mutable SharedMutex mutex_;
-  nvidia::Handle device_ GUARDED_BY(mutex_) = 0;  // RM's, made when the first export tells its number.
+  nvidia::Handle device_ GUARDED_BY(mutex_) = 0;  // RM's device, made when the first export shows its number.
   std::uint32_t device_instance_ GUARDED_BY(mutex_) = 0;
   nvidia::Handle last_handle_ GUARDED_BY(mutex_) = 0;
-  Status refused_ GUARDED_BY(mutex_) = success();  // By UVM, for good.
+  Status refused_ GUARDED_BY(mutex_) = success();  // UVM has refused, for good.
   std::map<cuda::CUdeviceptr, Export> exports_ GUARDED_BY(mutex_);
 };
 

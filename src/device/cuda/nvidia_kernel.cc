@@ -25,7 +25,7 @@ class RealKernel final : public NvidiaKernel {
  public:
   int open(const char* path) override { return answer(::open(path, O_RDWR | O_CLOEXEC)); }
   void close(int fd) override { ::close(fd); }
-  // A signal finds a request at its start, before anything was done.
+  // A signal can only interrupt a request at its start, before anything was done.
   int control(int fd, unsigned long request, void* argument) override {
     int result = 0;
     do {
@@ -37,7 +37,7 @@ class RealKernel final : public NvidiaKernel {
     void* const memory = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
   }
-  // Linux takes the old mapping away before it asks the driver, so a failure leaves a hole for anyone to fill.
+  // Linux removes the old mapping before it asks the driver, so a failure leaves a hole that anyone may fill.
   int map_shared(std::byte* address, std::size_t size, int fd) override {
     const auto offset = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(address));
     return ::mmap(address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) == MAP_FAILED ? -errno : 0;
@@ -82,7 +82,7 @@ const RmStatusText* text_of(RmStatus status) {
   return nullptr;
 }
 
-// A number that two numbers begin, as in "580.159.04", wherever it stands in the text.
+// Finds two numbers as in "580.159.04", wherever they stand in the text.
 bool read_pair(const std::string& text, int& first, int& second) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool begins_word = i == 0 || std::isspace(static_cast<unsigned char>(text[i - 1])) != 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kernel for NvidiaExport, and how its answers are told: the kernel's calls behind a seam, so that tests can answer
-// in place of NVIDIA's driver; the versions of both; and the status numbers of the driver's resource manager (RM) and
-// unified memory (UVM), which come with every step.
+// The kernel as NvidiaExport uses it: the kernel's calls behind a seam, so that tests can answer in place of NVIDIA's
+// driver; the versions of both; and the status numbers of the driver's resource manager (RM) and unified memory (UVM),
+// which come with every step.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ class NvidiaKernel {
   virtual int open(const char* path) = 0;
   virtual void close(int fd) = 0;
   virtual int control(int fd, unsigned long request, void* argument) = 0;
-  // Addresses for a mapping to come, and nothing behind them. Null where there are none.
+  // Reserves addresses for a later mapping, with nothing behind them. Null if there are none.
   virtual std::byte* reserve(std::size_t size) = 0;
   // Puts the descriptor's memory in place of reserved addresses, at the file offset that equals the address. After a
-  // failure the addresses are not ours any more.
+  // failure the addresses are no longer ours.
   virtual int map_shared(std::byte* address, std::size_t size, int fd) = 0;
   virtual void unmap(std::byte* address, std::size_t size) = 0;
 
@@ -32,19 +32,19 @@ class NvidiaKernel {
 };
 
 struct NvidiaVersions {
-  DriverVersion driver;  // 580.159.04: 580 and 159; 0 where there is no driver.
+  DriverVersion driver;  // 580 and 159 for 580.159.04; 0 if there is no driver.
   KernelVersion kernel;
 
-  // From /proc and /sys below `root`; "" is the machine itself.
+  // Reads /proc and /sys below `root`; "" is the machine itself.
   static NvidiaVersions read(const std::string& root = "");
 };
 
-// One step and how it ended. RM and UVM answer with a status of their own; the Status has the nearest errno then.
+// A step and its result. If RM or UVM answered with a status of its own, the Status has the nearest errno.
 struct NvidiaStep {
   Status status;
   nvidia::RmStatus rm_status = nvidia::NV_OK;
 
-  // The answer of RM or UVM to the step of this name, a literal.
+  // Makes a step from the answer of RM or UVM; the name is a literal.
   static NvidiaStep of(nvidia::RmStatus status, const char* name);
 };
 // "could not make peer pages of GPU memory: Operation not supported (NV_ERR_NOT_SUPPORTED, 0x56)"

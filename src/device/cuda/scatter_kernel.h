@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kernel that makes many small copies at once, as PTX: the driver compiles it for whatever GPU there is, of compute
-// capability 5.2 and later. The list of copies travels with the launch, so the caller need not keep it. Bytes may lie
-// anywhere; where both ends of a copy are equally far from a multiple of sixteen, they go by sixteens, else one by one.
+// The kernel that makes many small copies at once, as PTX: the driver compiles it for any GPU of compute capability 5.2
+// and later. The list of copies travels with the launch, so the caller need not keep it. Bytes may lie anywhere:
+// sixteen are copied at a time if both ends of a copy are equally far from a multiple of sixteen, otherwise one at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,9 @@ struct ScatterList {
 };
 static_assert(sizeof(ScatterList) == 3072);
 
-// The kernel's second: the last block writes `value` to `word`, once all bytes are there for a reader of the word.
-// Blocks count themselves in `counter`, device memory, which is zero before and after. No word, no writing.
+// The kernel's second argument: the last block writes `value` to `word` once all bytes are visible to a reader of the
+// word. Blocks count themselves in `counter`, in device memory, which is zero before and after. Without a word nothing
+// is written.
 struct ScatterEnd {
   std::uint64_t word = 0;
   std::uint64_t counter = 0;
