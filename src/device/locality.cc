@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kKnownMax = 64;
 
-// It becomes part of a path.
+// Checked because the text becomes part of a path.
 bool is_pci_address(const std::string& text) {
   return text.size() <= 16 && text.find(':') != std::string::npos &&
          text.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos &&
@@ -52,7 +52,7 @@ void prefer_node(void* memory, std::size_t size, int node) {
   constexpr std::size_t kBits = 8 * sizeof(unsigned long);
   unsigned long nodes[kNodesMax / kBits] = {};
   nodes[static_cast<std::size_t>(node) / kBits] = 1ul << (static_cast<std::size_t>(node) % kBits);
-  // The kernel reads one bit less than it is told.
+  // The kernel reads one bit less than the number says.
   (void)::syscall(SYS_mbind, memory, size, MPOL_PREFERRED, nodes, kNodesMax + 1, 0);
 }
 
@@ -71,7 +71,7 @@ void ThreadPlace::stay_near(const std::string& pci_address) {
   asked_ = true;
   current_ = pci_address;
   const CpuSet now = allowed_cpus();
-  // A place that is not ours was set by others since.
+  // If the thread is elsewhere now, others have moved it.
   if (!placed_ || now != placed_at_) allowed_ = now;
   CpuSet wanted = placement_.cpus & allowed_;
   if (placement_.by == Placement::By::device && !pci_address.empty()) wanted = cpus_near(pci_address) & allowed_;

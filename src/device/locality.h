@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a GPU is in its machine, and what that means for memory and threads: bounce buffers lie on its NUMA node, and
-// workers run on that node's CPUs, so far as they are allowed there, and unless the user wants it otherwise
-// (placement.h). From /sys alone, and by plain system calls. Where
-// nothing is known, or something is refused, nothing is placed.
+// The place of a GPU in its machine, and its consequences for memory and threads: bounce buffers lie on the GPU's NUMA
+// node, and workers run on that node's CPUs, as far as they are allowed there and unless the user wants it otherwise
+// (placement.h). Uses only /sys and plain system calls. If nothing is known, or a call is refused, nothing is placed.
 //
 // The GPU's node counts and not the drive's: copied bytes pass a bounce buffer once from storage and once to the GPU,
 // the CPU's part is copying out of the page cache, wherever that lies, and a GPU that fetches from another node loses
@@ -19,33 +18,33 @@
 
 namespace penstock::core {
 
-constexpr int kNodesMax = 1024;  // Kernels are built for no more.
+constexpr int kNodesMax = 1024;  // No kernel is built for more.
 
 struct Locality {
-  int node = -1;  // -1 where unknown.
-  CpuSet cpus;    // Empty where unknown.
+  int node = -1;  // -1 if unknown.
+  CpuSet cpus;    // Empty if unknown.
 };
 
 // `pci_address` is "0000:17:00.0", or empty for a stand-in; `root` is "" for the machine itself.
 Locality locality_of(const std::string& root, const std::string& pci_address);
 
-// Returns the node that memory for the device (empty: for none) is to lie on, by the user's placement.
+// The node for the device's memory (an empty address: no device's), by the user's placement.
 int node_for(const Placement& placement, const std::string& root, const std::string& pci_address);
 
-// Asks the kernel to take pages of the mapping, none of which exists yet, from the node where it has any. Where the
-// process was given a memory policy (numactl), that one holds.
+// Asks the kernel to take the mapping's pages, none of which exists yet, from the node if it has any. A memory policy
+// of the process (numactl) goes before this.
 void prefer_node(void* memory, std::size_t size, int node);
 
-// Keeps one thread near the device it works for. Used by that thread alone, which never runs where it was not allowed
-// to: also when the user allows other CPUs later on.
+// Keeps one thread near the device that it works for. Only that thread uses it. The thread never runs where it was not
+// allowed to, even if the user allows other CPUs later.
 class ThreadPlace {
  public:
-  // The placement lives as long as this.
+  // The placement must outlive this object.
   explicit ThreadPlace(const Placement& placement, std::string root = "")
       : placement_(placement), root_(std::move(root)) {}
-  // Goes to the device's node; back to wherever it was allowed where the address is empty, its node unknown, or no CPU
-  // of that node allowed. To the CPUs that the user named, where there are any. Costs nothing while the device is the
-  // same.
+  // Moves the thread to the CPUs that the user named, if any, and otherwise to the device's node. Moves it back to
+  // where it was allowed if the address is empty, its node unknown, or no CPU of that node allowed. Costs nothing while
+  // the device is the same.
   void stay_near(const std::string& pci_address);
 
  private:
@@ -57,10 +56,10 @@ class ThreadPlace {
 
   const Placement& placement_;
   const std::string root_;
-  std::string current_;  // The device's address.
+  std::string current_;  // The address of the device.
   std::vector<Known> known_;
   bool asked_ = false;
-  bool placed_ = false;  // The thread is where we put it: `placed_at_`, out of `allowed_`.
+  bool placed_ = false;  // The thread is where this object put it: on `placed_at_`, out of `allowed_`.
   CpuSet allowed_;
   CpuSet placed_at_;
 };

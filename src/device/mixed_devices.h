@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Devices of several providers in one session. Each provider's set is asked in turn for the facts of a pointer; a
-// user's stream is one of the first provider that has streams. Made by open_devices() (providers.h), and only where
-// there is more than one set: a single one is used without it.
+// user's stream belongs to the first provider that has streams. open_devices() (providers.h) makes this only if there
+// is more than one set.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace penstock::core {
 
 class MixedDevices final : public DeviceSet {
  public:
-  // Ordinals of each set's devices begin where those of the sets before it end.
+  // The ordinals of each set's devices begin where those of the sets before it end.
   explicit MixedDevices(std::vector<std::unique_ptr<DeviceSet>> sets) : sets_(std::move(sets)) {}
 
   unsigned count() const override;

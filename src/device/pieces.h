@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pieces of memory that a device has given out, by their addresses: for devices whose memory is mapped into the
-// process. Thread-safe; looking up takes a shared lock.
+// Finds the pieces of memory that a device has given out, by their addresses: for devices whose memory is mapped into
+// the process. Thread-safe; looking up takes a shared lock.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct Piece {
 
 class Pieces {
  public:
-  // `unmap` is called for what is still there in the end.
+  // `unmap` is called for pieces that are still there at the end.
   explicit Pieces(void (*unmap)(const Piece& piece)) : unmap_(unmap) {}
   ~Pieces() {
     for (const auto& [base, size] : sizes_) unmap_({base, size});
@@ -32,7 +32,7 @@ class Pieces {
     const WriterLock lock(mutex_);
     sizes_.emplace(reinterpret_cast<std::uintptr_t>(memory), size);
   }
-  // Unmaps it; whatever does not begin a piece is left alone.
+  // Unmaps a piece; an address that begins none is ignored.
   void remove(void* memory) {
     const WriterLock lock(mutex_);
     const auto found = sizes_.find(reinterpret_cast<std::uintptr_t>(memory));
@@ -40,7 +40,7 @@ class Pieces {
     unmap_({found->first, found->second});
     sizes_.erase(found);
   }
-  // The piece that holds the address.
+  // The piece that contains the address.
   std::optional<Piece> find(const void* pointer) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     const ReaderLock lock(mutex_);

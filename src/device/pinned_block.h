@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A block of host memory, page-locked for one device, of which bounce buffers are made. It is mapped by us and
-// registered with the driver rather than allocated by it, so that it stays mapped when a CUDA context goes away under a
-// storage transfer.
+// A block of host memory, page-locked for one device, from which bounce buffers are made. The library maps it and
+// registers it with the driver, instead of letting the driver allocate it, so that it stays mapped if a CUDA context
+// goes away during a storage transfer.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace penstock::core {
 
 class PinnedBlock {
  public:
-  // `device` may be null: then the memory is only mapped. Whole pages are mapped.
+  // If `device` is null, the memory is only mapped. Whole pages are mapped.
   static Result<PinnedBlock> open(Device* device, std::size_t size, const Placement& placement = {});
   PinnedBlock() = default;
   PinnedBlock(PinnedBlock&& other) noexcept { swap(other); }

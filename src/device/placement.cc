@@ -26,7 +26,7 @@ CpuSet cpus_of_node(const std::string& root, int node) {
   return parse_cpu_list(read_first_line(root + kNodes + "/node" + std::to_string(node) + "/cpulist"));
 }
 
-// The node that has all of them.
+// The node that contains all of these CPUs.
 int node_of_cpus(const std::string& root, const CpuSet& cpus) {
   const CpuSet nodes = parse_cpu_list(read_first_line(root + kNodes + "/online"));
   for (int node = 0; node < kNodesMax; ++node) {
@@ -78,7 +78,7 @@ Result<Placement> placement_on(const std::string& root, const Placement& said, c
   } else if (said.by == Placement::By::cpus) {
     placement.node = node_of_cpus(root, said.cpus);
   }
-  // A node may have memory alone: then threads stay where they are.
+  // A node may have memory only: threads then stay where they are.
   if (placement.cpus.any() && allowed.any() && (placement.cpus & allowed).none()) {
     return refused(said, "this process may use none of the CPUs " + cpu_list_text(placement.cpus) + ", but " +
                              cpu_list_text(allowed));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a session's threads run and its pinned memory lies, as the user wants it: PENSTOCK_PLACEMENT. By default near
-// the GPU that they work for (locality.h); or nowhere in particular; or on a NUMA node or on CPUs that the user names,
-// for all devices and for host memory. A thread never runs where it was not allowed to, whatever is said here.
+// The user's wish where a session's threads run and its pinned memory lies: PENSTOCK_PLACEMENT. The default is near the
+// GPU that they work for (locality.h). It may also be nowhere in particular, or on a NUMA node or on CPUs that the user
+// names, for all devices and for host memory. A thread never runs where it was not allowed to, whatever this says.
 #pragma once
 
 #include <optional>
@@ -17,23 +17,23 @@ namespace penstock::core {
 struct Placement {
   enum class By : std::uint8_t { device, nothing, node, cpus };
   By by = By::device;
-  int node = -1;  // Named, or that of all the CPUs; -1 where there is none.
-  CpuSet cpus;    // Named, or the node's.
+  int node = -1;  // The named node, or the node of all the CPUs; -1 if there is none.
+  CpuSet cpus;    // The named CPUs, or those of the node.
 
-  // The same for every device, and for host memory.
+  // True if it is the same for every device and for host memory.
   bool is_fixed() const { return by == By::node || by == By::cpus; }
 };
 
-// "auto", "off", "node:1", "cpus:0-15,32-47"; nothing for any other text.
+// Parses "auto", "off", "node:1", "cpus:0-15,32-47"; nothing for any other text.
 std::optional<Placement> parse_placement(std::string_view text);
 // For the table of settings.
 bool is_placement(std::string_view text);
 
-// The placement on this machine: the CPUs of a node, the node of CPUs. Fails with bad_setting where there is no such
-// node, or none of the CPUs is among those `allowed`. `root` is "" for the machine itself.
+// Completes a placement for this machine: the CPUs of a node, the node of CPUs. Fails with bad_setting if there is no
+// such node, or none of the CPUs is `allowed`. `root` is "" for the machine itself.
 Result<Placement> placement_on(const std::string& root, const Placement& said, const CpuSet& allowed);
 
-// For people: "node:1: pinned memory on NUMA node 1, threads on CPUs 16-31".
+// Says a placement for people: "node:1: pinned memory on NUMA node 1, threads on CPUs 16-31".
 std::string placement_text(const Placement& placement);
 
 }  // namespace penstock::core

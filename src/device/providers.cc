@@ -44,7 +44,7 @@ void append(std::string& list, const char* separator, const std::string& what) {
   list += what;
 }
 
-// Devices as they come to be opened, one provider after the other.
+// Collects devices as they are opened, one provider after the other.
 class Opening {
  public:
   explicit Opening(bool export_memory) : export_memory_(export_memory) {}
@@ -115,7 +115,7 @@ Result<OpenedDevices> open_devices(const ProviderList& wanted, bool export_memor
   for (const Unasked kind : {Unasked::opened, Unasked::stand_in}) {
     if (!opening.is_empty()) break;
     for (const Provider& provider : all) {
-      if (provider.unasked == kind) (void)opening.add(provider);  // why_no_gpu tells what it lacks.
+      if (provider.unasked == kind) (void)opening.add(provider);  // why_no_gpu says what is missing.
     }
   }
   if (opening.is_empty()) return failure(Code::no_device, "find a device of any kind");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The providers of devices: one row of a table for each kind. The session opens its devices out of it, the settings
-// take its names, and the faces tell users of it. A new maker's GPU is a folder beside cuda/ and a row here; no code
-// elsewhere asks which provider it has before it.
+// The providers of devices: a table with a row for each kind. The session opens its devices from it, the settings take
+// its names, and the public interfaces describe it to users. A new maker's GPU is a folder beside cuda/ and a row here;
+// no other code asks which provider it has.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace penstock::core {
 
 // The treatment of a provider if the user does not say which devices are wanted.
 enum class Unasked : std::uint8_t {
-  opened,    // Its devices are, where there are any.
-  stand_in,  // Its devices are where no other provider's are.
-  left,      // It is not looked at.
+  opened,    // Its devices are opened, if there are any.
+  stand_in,  // Its devices are opened only if no other provider has any.
+  left,      // The provider is not looked at.
 };
 
 struct Provider {
   static constexpr int kNoDriver = -1;
 
-  const char* name;                 // The users' word for it: in PENSTOCK_DEVICE, and a device's kind.
+  const char* name;                 // The users' word for it: in PENSTOCK_DEVICE, and as a device's kind.
   const char* what;                 // A phrase for people that says what its devices are.
   Unasked unasked = Unasked::left;  // See there.
   int driver = kNoDriver;           // The number of its Statuses in Domain::driver: unique, 0 to 255.

@@ -93,14 +93,14 @@ void HostStreamHome::finish() {
   for (const auto& [stream, given] : all) wait_until_done(*stream, given);
 }
 
-// A stream that is given more all the while is never empty.
+// Waits for the given amount of work: a stream that is given more all the time is never empty.
 void HostStreamHome::wait_until_done(const Stream& stream, std::uint64_t given) {
   ++waiting_;
   while (stream.done < given) progress_.wait(mutex_);
   --waiting_;
 }
 
-// A thread that finds the stream busy leaves the rest to the one that is at it.
+// Does the stream's work. If another thread is doing it, leaves the rest to that thread.
 void HostStreamHome::go_on(Stream& stream) {
   if (stream.busy) return;
   stream.busy = true;
@@ -112,7 +112,7 @@ void HostStreamHome::go_on(Stream& stream) {
   stream.busy = false;
 }
 
-// False where the stream has to wait. Calls are made without the lock: they may come back to us.
+// False if the stream has to wait. Calls are made without the lock, because they may call this object.
 bool HostStreamHome::do_first(Stream& stream) {
   const Work work = stream.work.front();
   switch (work.kind) {

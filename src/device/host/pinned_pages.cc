@@ -61,8 +61,7 @@ Status PinnedPages::fill(Pipe& pipe, const std::byte* memory, std::size_t size) 
   return success();
 }
 
-// Registered memory is pinned as a driver pins it: the ring moves bytes to and from the pages, whatever is mapped by
-// now.
+// Holds registered memory as a driver pins it: the ring moves bytes to and from its pages, whatever is mapped by now.
 Status PinnedPages::hold_for_writing(Held& held, const std::byte* memory) {
   Result<std::unique_ptr<Ring>> ring = UringRing::open(1);
   if (!ring.ok()) return ring.status();
@@ -95,7 +94,7 @@ void PinnedPages::remove(const std::byte* memory) {
   held_.erase(reinterpret_cast<std::uintptr_t>(memory));
 }
 
-// A pipe is read from its start and once: so from a second one with the same pages.
+// A pipe is read from its start and only once: so this reads from a second pipe with the same pages.
 bool PinnedPages::copy_from(const Pipe& pipe, char* to, std::size_t offset, std::size_t size) {
   Pipe again;
   if (!open_pipe(again).ok()) return false;
@@ -115,7 +114,7 @@ PinnedPages::Found PinnedPages::find(const void* memory, std::size_t size) {
   return {after->second, offset};
 }
 
-// One transfer between the file in between and a page range: `read` fills the pages.
+// Makes one transfer between the file in between and a range of pages; a read fills the pages.
 bool PinnedPages::move(Held& held, Op op, std::byte* page, std::size_t size) {
   held.ring->push({.op = op,
                    .fd = held.between.get(),

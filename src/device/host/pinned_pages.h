@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The stand-in's way to register a file's pages: the pages themselves are held, as a driver holds them, and copies
-// fetch from these pages and not through the mapping. So a page that was truncated away still gives its old bytes here,
-// as it would to a GPU's DMA engine, and code that does not notice fails its tests.
+// The stand-in's registration of a file's pages. It holds the pages themselves, as a driver does, and copies use these
+// pages and not the mapping. So a page that was truncated away still gives its old bytes here, as it would to a GPU's
+// DMA engine, and code that does not notice fails its tests.
 //
 // Pipes hold pages that are only read (vmsplice), a mebibyte each; /proc/sys/fs/pipe-user-pages-soft says how many a
-// user may have. Pages that are written to as well are the registered memory of an io_uring.
+// user may have. Pages that are also written to are the registered memory of an io_uring.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ namespace penstock::core {
 
 class PinnedPages {
  public:
-  // Memory that begins at a page. Fails where the pages cannot be held: behind a file's end, more than a pipe takes, or
-  // writable ones without io_uring.
+  // Holds memory that begins at a page. Fails if the pages cannot be held: behind a file's end, more than a pipe takes,
+  // or writable ones without io_uring.
   Status add(const std::byte* memory, std::size_t size, bool writable);
   void remove(const std::byte* memory);
-  // Copies from held pages; false where the range is not held as a whole, and then nothing was copied.
+  // Copies from held pages; false, with nothing copied, if not the whole range is held.
   bool fetch(void* to, const void* from, std::size_t size);
-  // The same into held pages, which must be writable.
+  // Copies into held pages, which must be writable.
   bool put(void* to, const void* from, std::size_t size);
 
  private:
@@ -39,9 +39,9 @@ class PinnedPages {
   struct Held {
     std::size_t size = 0;
     std::vector<Pipe> pipes;
-    std::unique_ptr<Ring> ring;  // Holds writable pages, which
-    UniqueFd between;            // come and go by a file of ours.
-    Mutex mutex;                 // For one transfer at a time.
+    std::unique_ptr<Ring> ring;  // Holds writable pages.
+    UniqueFd between;            // A file through which bytes of writable pages are moved.
+    Mutex mutex;                 // Held for one transfer at a time.
   };
   struct Found {
     std::shared_ptr<Held> held;
@@ -55,7 +55,7 @@ class PinnedPages {
   static bool copy_from(const Pipe& pipe, char* to, std::size_t offset, std::size_t size);
 
   Mutex mutex_;
-  std::map<std::uintptr_t, std::shared_ptr<Held>> held_ GUARDED_BY(mutex_);  // By base.
+  std::map<std::uintptr_t, std::shared_ptr<Held>> held_ GUARDED_BY(mutex_);  // By base address.
 };
 
 }  // namespace penstock::core
