@@ -15,29 +15,23 @@
 namespace penstock::facts {
 namespace {
 
-constexpr int kNvfsNoDriver = PENSTOCK_REASON_NVFS_MISSING + 4;
-constexpr int kNvfsOff = PENSTOCK_REASON_NVFS_MISSING + 12;
-
-constexpr int reason_of(core::Obstacle obstacle) { return PENSTOCK_REASON_OBSTACLE + static_cast<int>(obstacle); }
-
-// The public reasons of what the library's own paths would answer, by a need's code.
+// The names of the public reasons that the library's own paths would answer with, by a need's code.
 constexpr struct {
   std::string_view code;
-  int reason;
-  int of_vendor;  // For the path by NVIDIA's library, if that differs.
-} kReasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen), 0},
-                {"gpu_driver", reason_of(core::Obstacle::gpu_driver), 0},
-                {"storage", reason_of(core::Obstacle::stack_unseen), 0},
-                {"nvidia_export", reason_of(core::Obstacle::pointer_not_exportable), 0},
-                {"device", PENSTOCK_REASON_STAND_IN, 0},
-                {"io_uring", PENSTOCK_REASON_IO_URING_FORBIDDEN, 0},
-                {"nvidia_fs", PENSTOCK_REASON_NVFS_MISSING, PENSTOCK_REASON_NVIDIA_FS_MISSING},
-                {"nvidia_fs_storage", kNvfsNoDriver, PENSTOCK_REASON_NVIDIA_FS_MISSING},
-                {"nvidia_fs_mount", kNvfsNoDriver, PENSTOCK_REASON_NVIDIA_FS_MISSING},
-                {"nvidia_fs_version", PENSTOCK_REASON_NVFS_VERSION, 0},
-                {"nvfs_setting", kNvfsOff, 0},
-                {"vendor_library", PENSTOCK_REASON_VENDOR_LIBRARY_MISSING, 0},
-                {"udev_database", PENSTOCK_REASON_VENDOR_REFUSED, 0}};
+  std::string_view reason;
+  std::string_view of_vendor;  // For the path by NVIDIA's library, if that differs.
+} kReasons[] = {{"gpu", "peer_unseen", ""},
+                {"storage", "stack_unseen", ""},
+                {"nvidia_export", "pointer_not_exportable", ""},
+                {"device", "stand_in", ""},
+                {"io_uring", "io_uring_forbidden", ""},
+                {"nvidia_fs", "nvfs_missing", "nvidia_fs_missing"},
+                {"nvidia_fs_storage", "nvfs_no_driver", "nvidia_fs_missing"},
+                {"nvidia_fs_mount", "nvfs_no_driver", "nvidia_fs_missing"},
+                {"nvidia_fs_version", "nvfs_version", ""},
+                {"nvfs_setting", "nvfs_off", ""},
+                {"vendor_library", "vendor_library_missing", ""},
+                {"udev_database", "vendor_refused", ""}};
 
 // ---- Settings that keep paths off
 
@@ -252,7 +246,7 @@ std::string PathOutlook::reason_name() const {
   if (first == nullptr) return penstock_reason_name(PENSTOCK_REASON_NONE);
   for (const auto& known : kReasons) {
     if (known.code != first->code) continue;
-    return penstock_reason_name(path == PENSTOCK_PATH_VENDOR && known.of_vendor != 0 ? known.of_vendor : known.reason);
+    return std::string(path == PENSTOCK_PATH_VENDOR && !known.of_vendor.empty() ? known.of_vendor : known.reason);
   }
   return first->code;
 }
