@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "facts/examination.h"
 #include "facts/judgement.h"
@@ -61,6 +62,17 @@ void judge_closed_path(const Examination& examined, const PathOutlook& path, Jud
   row.fail(sentence, path.remedy());
 }
 
+// The switch comes first, and what would be in doubt once it is on.
+void judge_switched_off(const PathOutlook& path, Judgement& row) {
+  std::string sentence = "off: " + path.sentence();
+  for (const Finding& need : path.needs) {
+    if (need.state != State::unknown) continue;
+    may_follow_by(&need, row);
+    sentence += "; in doubt once it is on: " + need.sentence;
+  }
+  row.warn(std::move(sentence), path.remedy());
+}
+
 void judge_path(const Examination& examined, const PathOutlook& path, Findings& findings) {
   Judgement row = judge(findings, "path", penstock_path_name(path.path));
   if (examined.machine.peers().empty() && !path.is_usable()) {
@@ -68,11 +80,7 @@ void judge_path(const Examination& examined, const PathOutlook& path, Findings& 
   }
   switch (path.standing()) {
     case Standing::closed: return judge_closed_path(examined, path, row);
-    case Standing::off:
-      for (const Finding& need : path.needs) {
-        if (need.state == State::unknown) may_follow_by(&need, row);
-      }
-      return row.warn("off: " + path.sentence(), path.remedy());
+    case Standing::off: return judge_switched_off(path, row);
     case Standing::usable:
       return row.pass("nothing is known against it; its self-test decides, when a program uses it");
     case Standing::unknown: break;
