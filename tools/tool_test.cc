@@ -159,7 +159,9 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
                                      {"bench", "data", "--rw", "write"},
                                      {"bench", "absent", "--rw", "write"},
                                      {"bench", "absent", "--rw", "write", "--create"},
-                                     {"bench", "--every-path", "--size", "0"}};
+                                     {"bench", "--every-path", "--size", "0"},
+                                     {"bench", "--every-path", "data"},
+                                     {"check", "."}};
   for (const Names& usage : usages) {
     const Finished done = run(usage);
     std::string shown;
@@ -170,6 +172,19 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
     EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << shown << ": " << done.err;
   }
   EXPECT_EQ(folder(), Names{"data"});
+}
+
+TEST_F(Tool, ExplainAnswersAsIfAVariableWereSet) {
+  make("data", 5000);
+
+  const Finished plain = run({"explain", "data", "--json"});
+  const Finished asked = run({"explain", "data", "--json", "--env", "PENSTOCK_PATHS=null"});
+  const Finished set = run({"explain", "data", "--json"}, [] { setenv("PENSTOCK_PATHS", "null", 1); });
+
+  EXPECT_EQ(asked.out, set.out);
+  EXPECT_EQ(asked.exit_code, set.exit_code);
+  EXPECT_NE(asked.out, plain.out);
+  EXPECT_EQ(run({"explain", "data", "--env", "PENSTOCK_PATHZ=null"}).exit_code, 2);
 }
 
 TEST_F(Tool, ExplainFailsOnACapturedMachineWhereNoPathIsUsable) {

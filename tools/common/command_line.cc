@@ -56,6 +56,7 @@ class HelpFormatter final : public CLI::Formatter {
     if (!option->get_default_str().empty()) text += " [" + option->get_default_str() + "]";
     std::set<std::string> excluded;  // CLI11 has them in no order.
     for (const CLI::Option* other : option->get_excludes()) excluded.insert(other->get_name());
+    excluded.erase("");  // Of an option that is kept out of the help.
     if (!excluded.empty()) text += fmt::format("; not with {}", fmt::join(excluded, ", "));
     return text;
   }
@@ -109,7 +110,7 @@ std::string unknown_word_text(const CLI::App* app) {
   }
   const std::string word = words.empty() ? "" : words.front();
   const std::vector<std::string> commands = command_names(innermost(app));
-  if (commands.empty()) return fmt::format("nothing takes the word '{}'", word);
+  if (commands.empty()) return fmt::format("there is no place for '{}': a value follows the name of its option", word);
   return fmt::format("there is no command '{}'{}", word, proposal(word, commands));
 }
 
