@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -44,6 +45,7 @@ facts::Variables variables_of(const std::vector<std::string>& words) {
       throw Failure(fmt::format("--env {}: did you mean {}?", printable(name), near), kUsage);
     }
     variables.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    setenv(name.c_str(), variables.back().second.c_str(), 1);
   }
   return variables;
 }

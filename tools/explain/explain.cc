@@ -10,6 +10,7 @@
 #include "tools/common/explanation.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/page.h"
 #include "tools/common/striped.h"
 #include "tools/common/terminal.h"
@@ -116,8 +117,9 @@ int explain_many(const Options& options, const std::vector<std::string>& files) 
 }
 
 int explain_all(const Options& options) {
-  if (options.root.empty()) return explain_many(options, files_of(options.files));
-  return explain_captured(options, options.files);
+  if (!options.root.empty()) return explain_captured(options, options.files);
+  (void)variables_of(options.variables);
+  return explain_many(options, files_of(options.files));
 }
 
 }  // namespace
@@ -137,11 +139,9 @@ void add_explain(CommandLine& command) {
   const Option size = command.size("--size", options->size, "Bytes of the request [to the file's end, 16M at most]");
   Option root = command.option("--root", options->root, "Read the captured machine in DIR; FILE is a path there")
                     .value_name("DIR");
-  command
-      .option("--env", options->variables, "With --root: as if the program had this variable of Penstock's or cuFile's")
+  command.option("--env", options->variables, "As if the program had this variable of Penstock's or cuFile's as well")
       .value_name("NAME=VALUE")
-      .one_value_each()
-      .needs(root);
+      .one_value_each();
   // A captured machine tells of every device it had, and no request is planned there.
   for (const Option& option : {gpu, memory, direct, offset, size}) root.excludes(option);
   command.flag("--json", options->json, "Print JSON");
