@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the configuration that paths go by: values, and nothing of policies.
+// The part of the configuration that paths use: values only, no policies.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,33 @@ namespace penstock::core {
 class NvfsKernel;
 
 enum class VendorUse : std::uint8_t {
-  automatic,  // If it is direct.
-  force,      // Also where it copies by the CPU.
+  automatic,  // Used if it is direct.
+  force,      // Used even if it copies by the CPU.
   off,
 };
 
 enum class NvfsUse : std::uint8_t {
-  off,  // Until it was run beside NVIDIA's module.
+  off,  // The default until it was run beside NVIDIA's module.
   on,
-  stand_in,  // Also by a module that stands in for nvidia-fs in tests.
+  stand_in,  // Also uses a module that stands in for nvidia-fs in tests.
 };
 
 // The part of the configuration that paths go by.
 struct PathSettings {
   std::optional<PathId> require;               // Any other path refuses.
-  bool paths_named = false;                    // By the user.
-  bool direct_io = true;                       // May be used,
-  bool page_cache = true;                      // and the page cache, too.
+  bool paths_named = false;                    // The user named the paths.
+  bool direct_io = true;                       // Direct I/O may be used.
+  bool page_cache = true;                      // The page cache may be used.
   bool offers_memory = false;                  // Devices' memory may be offered to storage.
   std::uint64_t registration_cache_bytes = 0;  // The most bytes in the page cache that are registered with devices.
-  bool register_at_once = false;               // Whatever it costs, and worth waiting for.
-  double cpu_weight = 0.1;                     // Seconds of waiting that a CPU second of registering is worth.
+  bool register_at_once = false;  // Pages are registered at once, whatever that costs, and requests wait for it.
+  double cpu_weight = 0.1;        // Seconds of waiting that a CPU second of registering is worth.
   VendorUse vendor = VendorUse::automatic;
-  std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
+  std::string vendor_library;  // The file of NVIDIA's library: an absolute path, or empty for the usual places.
   NvfsUse nvfs = NvfsUse::off;
-  std::shared_ptr<NvfsKernel> nvfs_kernel;  // In tests, in place of the kernel's.
+  std::shared_ptr<NvfsKernel> nvfs_kernel;  // Replaces the real kernel in tests.
   std::string scratch;                      // A path that self-tests of its storage may overwrite, or empty.
-  std::string root = "/";                   // Where /proc, /sys and other makers' libraries are looked for.
+  std::string root = "/";                   // /proc, /sys and other makers' libraries are below it.
 };
 
 }  // namespace penstock::core

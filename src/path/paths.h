@@ -22,7 +22,7 @@ struct PathEnvironment {
 
 std::unique_ptr<Path> make_path(PathId path, const PathEnvironment& environment);
 Reason outlook_of(PathId path, const PathSettings& settings);
-// Between files and the staging memory of requests on streams, whatever their path.
+// The path between files and the staging memory of requests on streams, whatever path these take.
 std::unique_ptr<Path> make_staging_path(const PathEnvironment& environment);
 
 }  // namespace penstock::core

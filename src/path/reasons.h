@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The words of every reason, for the core's and for all paths'.
+// Finds the texts of every reason, the core's and all paths'.
 #pragma once
 
 #include "core/reason.h"
@@ -10,7 +10,7 @@ namespace penstock::core {
 
 constexpr Reason reason_of(Obstacle obstacle) { return Reason(kFirstObstacle + static_cast<unsigned>(obstacle)); }
 
-// "unknown" and empty texts for numbers that mean nothing.
+// "unknown" and empty texts for a number without a meaning.
 ReasonText reason_text(Reason reason);
 inline const char* reason_name(Reason reason) { return reason_text(reason).name; }
 inline const char* reason_sentence(Reason reason) { return reason_text(reason).sentence; }

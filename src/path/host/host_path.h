@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Storage straight into host memory: no device takes part, and nothing is staged. Bytes that direct I/O cannot reach
-// (unaligned ends, unaligned memory) go through the page cache.
+// Moves bytes between storage and host memory directly: no device takes part, and nothing is staged. Bytes that direct
+// I/O cannot reach (unaligned ends, unaligned memory) go through the page cache.
 #pragma once
 
 #include "path/path.h"

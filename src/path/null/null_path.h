@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Moves nothing and says that it did: only the library's own cost remains. Used only if configuration names it, and
-// counted under its own name.
+// Moves nothing and reports success, so that only the library's own cost remains. It is used only if configuration
+// names it, and is counted under its own name.
 #pragma once
 
 #include "path/path.h"

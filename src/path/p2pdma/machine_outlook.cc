@@ -43,7 +43,7 @@ class MachineOutlook final : public Outlook {
   }
 
  private:
-  // Once, when it is first needed. False where there is no /proc or /sys to be read.
+  // Reads the machine once, when it is first needed. False if there is no /proc or /sys to read.
   bool read() REQUIRES(mutex_) {
     if (machine_) return true;
     Result<Root> root = Root::open(directory_);
@@ -58,7 +58,7 @@ class MachineOutlook final : public Outlook {
     if (!facts.ok()) return std::nullopt;
     const MutexLock lock(mutex_);
     if (!read()) return std::nullopt;
-    // Mounts come and go.
+    // The mounts are read each time, because they come and go.
     return judge_direct_file(*root_, MountTable::read(*root_), *facts, op);
   }
 

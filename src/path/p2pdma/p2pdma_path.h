@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The drive's DMA engine reads and writes the device's own memory: O_DIRECT on pages of a PCI BAR, through upstream
-// Linux's P2PDMA. Head and tail of an unaligned request, holes, and what the kernel refuses in the end are bounced, and
-// counted as such. Docs: docs/reference/direct.md.
+// Linux's P2PDMA. Head and tail of an unaligned request, holes, and chunks that the kernel refuses are bounced, and
+// counted as bounced. Docs: docs/reference/direct.md.
 #pragma once
 
 #include <string>
@@ -15,10 +15,11 @@
 namespace penstock::core {
 
 struct P2pdmaRules {
-  bool strict = false;           // Nothing is bounced: chunks that cannot go directly fail with path_refused.
-  bool direct_io = true;         // False: configuration wants none, and the path refuses.
-  bool explains_memory = false;  // Memory is offered at all: a refusal of memory names the call that allocated it.
-  std::string scratch;           // A path that self-tests of its storage may overwrite, or empty.
+  bool strict = false;    // Nothing is bounced: chunks that cannot go directly fail with path_refused.
+  bool direct_io = true;  // False if the configuration wants no direct I/O: the path then refuses.
+  // Devices' memory may be offered at all, so a refusal of memory names the call that allocated it.
+  bool explains_memory = false;
+  std::string scratch;  // A path that self-tests of its storage may overwrite, or empty.
 };
 
 class P2pdmaPath final : public Path, private DirectTerms {
@@ -47,7 +48,8 @@ class P2pdmaPath final : public Path, private DirectTerms {
   const std::unique_ptr<Outlook> outlook_;
   const P2pdmaRules rules_;
   SelfTestCache pairs_;
-  std::array<std::atomic<std::uint16_t>, kDevicesMax> device_reasons_{};  // By ordinal; a reason and one, or 0.
+  // By ordinal: a reason plus one, or 0 if not known yet.
+  std::array<std::atomic<std::uint16_t>, kDevicesMax> device_reasons_{};
 };
 
 }  // namespace penstock::core

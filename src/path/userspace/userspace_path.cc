@@ -13,15 +13,15 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "move bytes by the file system's own calls";
-// Bytes at once of host memory, which needs no bounce buffer.
+// The most bytes of one call for host memory, which needs no bounce buffer.
 constexpr std::uint64_t kHostChunkMax = std::uint64_t{1} << 40;
 
-// Until everything is moved, the file ends, or something fails; `moved` counts what was.
+// Calls until everything is moved, the file ends, or a call fails; `moved` counts the bytes.
 Status call_until_done(UserspaceFile& file, Op op, std::byte* memory, std::uint64_t size, std::uint64_t offset,
                        std::uint64_t& moved) {
   while (moved < size) {
     const Result<std::size_t> count = file.move(op, memory + moved, size - moved, offset + moved);
-    // Bytes that were moved before a signal are told; if there are none, the signal is.
+    // If bytes were moved before a signal, they are reported; otherwise the signal is.
     if (!count.ok()) return count.status().is_errno(EINTR) && moved > 0 ? success() : count.status();
     if (*count == 0) return op == Op::read ? success() : failure(Code::no_progress, kStep);
     moved += *count;
@@ -31,7 +31,7 @@ Status call_until_done(UserspaceFile& file, Op op, std::byte* memory, std::uint6
 
 class UserspaceChannel final : public SequentialChannel {
  public:
-  // With a bounce buffer and copies, where there is a device.
+  // Uses a bounce buffer and copies if there is a device.
   UserspaceChannel(PinnedBlock block, std::unique_ptr<CopyQueue> copies)
       : block_(std::move(block)), copies_(std::move(copies)) {}
   ~UserspaceChannel() override { copies_.reset(); }
@@ -72,7 +72,7 @@ class UserspaceChannel final : public SequentialChannel {
 
 }  // namespace
 
-// One thread: it is not known if a file system's calls gain from more.
+// Uses one thread, because it is not known if a file system's calls gain from more.
 Prepared UserspacePath::shape(const RoutedRequest& request) {
   const bool in_place = !request.facts.needs_device();
   return {.limits = {.chunk_max = in_place && request.mode != SubmitMode::queued ? kHostChunkMax : request.chunk_max},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Files of file systems in user space: their own calls move the bytes, into host memory at once, into device memory by
-// a bounce buffer. Serves such files alone, and no other path serves them, so no list of paths names it.
+// Serves files of file systems in user space: the file system's own calls move the bytes, directly into host memory, or
+// through a bounce buffer into device memory. It serves only such files, and no other path serves them, so no list of
+// paths names it.
 #pragma once
 
 #include "path/path.h"

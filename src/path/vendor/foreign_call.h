@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A call of another maker's code, on a thread of its own, that may never come back: its caller waits for a while and
-// then gives it up. The thread stays in the call; if it ever comes back it stops for good, before it touches anything
-// of ours.
+// A call of another maker's code, on a thread of its own, that may never return: its caller waits for a while and then
+// gives it up. The thread stays in the call; if the call ever returns, the thread stops for good before it touches
+// anything of the library.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@ namespace penstock::core {
 
 class ForeignCall {
  public:
-  // Right before the foreign code, once. Until come_back() the thread may touch nothing but its own: its caller may be
-  // gone.
+  // Called once, right before the foreign code. Until come_back() the thread may touch only its own stack: its caller
+  // may be gone.
   void go_out();
-  // Right behind the foreign code. Returns if the caller still waits, which from then on waits to the end.
+  // Called right after the foreign code. Returns if the caller still waits; the caller then waits to the end.
   void come_back();
 
-  // Runs `work`, which calls these two, inside a thread. False if it was given up while outside: memory and descriptors
-  // that the foreign code knows have to stay as they are from then on. Our own code is waited for.
+  // Runs `work`, which calls these two, inside a thread. False if it was given up while in the foreign code: memory and
+  // descriptors that the foreign code knows must then stay as they are. The library's own code is always waited for.
   static bool run(std::chrono::milliseconds patience, std::function<void(ForeignCall&)> work);
 
  private:

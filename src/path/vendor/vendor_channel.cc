@@ -17,7 +17,7 @@ Completion VendorChannel::run(const Task& task) {
   return completion;
 }
 
-// A short read that does not end with the file goes on, as a short write does.
+// Continues after a short read that does not end with the file, and after a short write.
 Status VendorChannel::move(const Task& task, std::uint64_t& moved) {
   const Result<void*> handle = path_.handle_of(*task.file);
   if (!handle.ok()) return handle.status();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Chunks by NVIDIA's synchronous calls. The BouncingChannel around it takes care of refused chunks; a file's handle is
-// the path's.
+// Moves chunks with NVIDIA's synchronous calls. The BouncingChannel around it handles refused chunks; a file's handle
+// belongs to the path.
 #pragma once
 
 #include "path/pipeline/sequential_channel.h"

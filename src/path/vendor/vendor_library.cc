@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kStep = "call NVIDIA's cuFile library";
 constexpr const char* kFile = "libcufile.so.0";
-constexpr const char* kOurMarker = "penstock_version";  // Exported by ours alone.
+constexpr const char* kOurMarker = "penstock_version";  // Only Penstock's library exports it.
 constexpr std::int32_t kAlreadyOpen = 5026;
 constexpr std::int32_t kNoSuchName = 5031;
 constexpr std::int32_t kDescriptorKind = 1;  // A file descriptor, as opposed to a user-space file system.
