@@ -9,7 +9,8 @@
 namespace penstock::core {
 namespace {
 
-// Returns the array that is there, or makes one of `count`; if threads meet, the first one's. Null if memory is short.
+// Returns the array in `place`, or makes one of `count`; if threads meet, all get the first one's. Null if memory is
+// short.
 template <typename T>
 T* find_or_make(std::atomic<T*>& place, std::uint64_t count) {
   T* known = place.load(std::memory_order_acquire);

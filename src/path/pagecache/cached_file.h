@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file's extents, as the registration cache (registration_cache.h) knows them: found by their index without a lock,
-// and held by channels while they are copied from or to.
+// A file's extents, for the registration cache (registration_cache.h): found by their index without a lock, and held by
+// channels while bytes are copied from or to them.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class Extent {
   }
 
   State state() const { return state_.load(std::memory_order_acquire); }
-  // True where it is registered; then it stays until release().
+  // True if the extent is registered; it then stays so until release().
   bool hold(std::uint64_t now) {
     users_.fetch_add(1);
     if (state_.load() == State::registered) {
@@ -46,39 +46,39 @@ class Extent {
   void release() { users_.fetch_sub(1, std::memory_order_release); }
   void wait_while_wanted() const { state_.wait(State::wanted, std::memory_order_acquire); }
 
-  // While it is held: the part of the file that is there, and its address.
+  // The part of the file that is registered, and its address. Call them only while the extent is held.
   std::uint64_t begin() const { return registration_->begin; }
   std::uint64_t end() const { return begin() + registration_->mapping.size(); }
   std::byte* at(std::uint64_t file_offset) const { return registration_->mapping.data() + (file_offset - begin()); }
-  // True if its pages are known to be the file's as long as the file's stamp says the same. Also while it is registered
-  // and not held.
+  // True if its pages are known to be the file's as long as the file's stamp is the same. May also be asked while the
+  // extent is registered and not held.
   bool is_settled() const { return settled_.load(std::memory_order_relaxed) > 0; }
   bool writable() const { return writable_.load(std::memory_order_relaxed); }
-  // Nanoseconds that having it registered would have saved so far; less than 0 where it could not be had.
+  // The nanoseconds that a registration would have saved so far; negative if it could not be registered.
   std::int64_t saving() const { return saving_.load(std::memory_order_relaxed); }
 
  private:
   friend class RegistrationCache;
 
-  // Written by every request, and so apart from what every request looks at.
+  // Every request writes these, so they lie apart from the members that every request reads.
   alignas(64) std::atomic<std::uint32_t> users_{0};
   std::atomic<std::uint64_t> used_at_{0};  // By the cache's clock.
   std::atomic<std::int64_t> saving_{0};
   alignas(64) std::atomic<State> state_{State::none};
   std::atomic<bool> writable_{false};
-  // The change of the file (FileStamp) after which all its pages were found to be the file's; negative: after which
-  // some were not there; 0: nobody has looked.
+  // The change of the file (FileStamp) after which all pages were found to be the file's; negative: after which some
+  // were missing; 0: not checked yet.
   std::atomic<std::int64_t> settled_{0};
-  Registration* registration_ = nullptr;  // In the cache's list.
+  Registration* registration_ = nullptr;  // Owned by the cache's list.
 };
 
 // One file's extents for one device.
 class CachedFile {
  public:
   struct Terms {
-    bool writable = false;       // Its extents are to be written to as well,
-    bool only_by_pages = false;  // and nothing else can write to the file.
-    // Changes of the file that take no longer show in its stamps; 0: its stamps tell nothing.
+    bool writable = false;       // Bytes are written to its extents as well.
+    bool only_by_pages = false;  // Nothing else can write to the file.
+    // The time for which a change of the file may not show in its stamps; 0: its stamps show nothing.
     std::chrono::nanoseconds settles_after{};
   };
   CachedFile(File& file, Device& device, const Terms& terms) : file_(file), device_(device), terms_(terms) {}
@@ -86,13 +86,13 @@ class CachedFile {
   File& file() const { return file_; }
   Device& device() const { return device_; }
   const Terms& terms() const { return terms_; }
-  // Null far behind what is ever registered, and where too much of the file was asked for already.
+  // Null far behind everything that can be registered, and if too much of the file was asked for already.
   Extent* extent(std::uint64_t index);
-  // Null also if no extent near it was asked for yet.
+  // Null also if no extent near it has been asked for.
   Extent* find(std::uint64_t index) const;
-  // True if all of the range is registered just now.
+  // True if all of the range is registered at this moment.
   bool is_registered(std::uint64_t offset, std::uint64_t size) const;
-  // Visits the extents that were asked for so far.
+  // Visits the extents that have been asked for.
   template <typename Visit>
   void for_each_extent(Visit visit) const;
 
@@ -107,20 +107,22 @@ class CachedFile {
   static Place place_of(std::uint64_t index);
   static std::uint64_t boxes_of(unsigned shelf);
   static std::uint64_t box_size(unsigned shelf) { return std::min(kFirstShelf << shelf, kBox); }
-  // Each shelf has twice the room of the one before it, so that little files take little memory; and a shelf's boxes
-  // are made one by one, so that an extent far out in a file takes no more than its neighbours.
+  // Each shelf has twice the room of the one before, so that small files take little memory; the boxes of a shelf are
+  // made one by one, so that an extent far out in a file takes no more than its neighbours.
   static constexpr std::uint64_t kFirstShelf = 8;
   static constexpr std::uint64_t kBox = 256;
-  static constexpr unsigned kShelves = 20;     // For 256 TiB,
-  static constexpr unsigned kBoxesMax = 1000;  // for at most 7 TiB of which extents were asked for, at 31 MiB.
+  static constexpr unsigned kShelves = 20;  // Enough for 256 TiB.
+  // Enough for extents of at most 7 TiB that were asked for; they take 31 MiB.
+  static constexpr unsigned kBoxesMax = 1000;
 
   File& file_;
   Device& device_;
   const Terms terms_;
-  CachedFile* next_ = nullptr;  // The same file's, for another device.
+  CachedFile* next_ = nullptr;  // The same file's extents for another device.
   std::array<std::atomic<Box*>, kShelves> shelves_{};
   std::atomic<unsigned> box_count_{0};
-  std::atomic<std::uint64_t> read_end_{0};  // The end of the latest read that may go on (RegistrationCache::goes_on).
+  // The end of the latest read that may be continued (RegistrationCache::goes_on).
+  std::atomic<std::uint64_t> read_end_{0};
 };
 
 template <typename Visit>

@@ -7,22 +7,23 @@
 namespace penstock::core {
 namespace {
 
-// A mebibyte each: first guesses. Eight workers took 20'500 on an H200 machine and 30'000 on H100 machines, and two
-// processes beside each other 40'000 and more (2026-11-21 to 25).
+// First guesses, for a mebibyte each. Eight workers took 20'500 on an H200 machine and 30'000 on H100 machines, and two
+// processes at the same time 40'000 and more (2026-11-21 to 25).
 constexpr std::uint64_t kBounceGuess = 22'000;
-// Where CPU counts, requests are not bounced to find out, unless registering turns out to be slower than that.
+// If CPU time counts, requests are not bounced just to measure that, unless registering turns out to be slower than
+// this.
 constexpr std::uint64_t kThriftyBounceGuess = 40'000;
 constexpr double kThriftyWeight = 0.1;
-constexpr std::uint64_t kBounceCpuGuess = 170'000;  // By the CPUs of all of them.
-// Costs that are not measured, since no clock is read for a small request, and writes wait for each other. A CPU's work
-// takes as much longer, or less, as bouncing a large read out of the page cache takes of this machine's CPUs.
+constexpr std::uint64_t kBounceCpuGuess = 170'000;  // The CPU time of all workers.
+// Costs that are not measured, because no clock is read for a small request, and writes wait for each other. CPU work
+// is scaled by the time that bouncing a large read out of the page cache takes this machine's CPUs.
 constexpr double kWriteGuess = 150'000;             // Writing over a file: one writer at a time.
-constexpr double kSmallGuess = 400;                 // A small request's system call, whatever its size,
-constexpr double kSmallGuessPerMebibyte = 105'000;  // and copy.
-// Registering stops the driver for most of a millisecond, and with it all threads that copy. One small request in so
-// many may meet that.
-constexpr double kStall = 0.02;  // The part of that time that others wait.
-// Requests from which on most of the time overlaps. A smaller one pays for extents that it reads a part of.
+constexpr double kSmallGuess = 400;                 // The system call of a small request, whatever its size.
+constexpr double kSmallGuessPerMebibyte = 105'000;  // Its copy.
+// Registering stops the driver for most of a millisecond, and with it all threads that copy. A small part of the small
+// requests meets that.
+constexpr double kStall = 0.02;  // The part of that time for which others wait.
+// From this size on, most of the time overlaps. A smaller request pays for extents that it reads only in part.
 constexpr std::uint64_t kOverlapMin = 4 * RegistrationCosts::kExtentBytes;
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1u << 20); }
@@ -31,8 +32,8 @@ double value_of(const std::atomic<std::uint64_t>& cost) {
   return static_cast<double>(cost.load(std::memory_order_relaxed));
 }
 
-// A cost below the known one is believed at once, down to half of it. A higher one counts for a quarter, since
-// disturbances make a measurement slower: a few settle it. None counts for more than twice the known cost.
+// A cost below the known one is believed at once, down to half of it. A higher cost counts for a quarter, because
+// disturbances make measurements slower; a few of them settle it. No cost counts for more than twice the known one.
 constexpr std::uint64_t kSlowerCounts = 4;
 
 void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns,
@@ -44,7 +45,7 @@ void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t 
   cost.store(latest < known ? latest : known + std::min(slower, known), std::memory_order_relaxed);
 }
 
-// A high cost that is not measured any more is forgotten in the end: machines' other work comes and goes.
+// Lets a high cost that is no longer measured fade: other work on the machine comes and goes.
 void fade(std::atomic<std::uint64_t>& cost, std::uint64_t guess) {
   const std::uint64_t known = cost.load(std::memory_order_relaxed);
   if (known > guess) cost.store(known - (known - guess) / 64, std::memory_order_relaxed);
@@ -61,7 +62,7 @@ RegistrationCosts::RegistrationCosts(double cpu_weight)
 // The ratio of this machine's CPUs to those of the first guesses.
 double RegistrationCosts::slowness() const { return value_of(bounce_cpu_) / static_cast<double>(kBounceCpuGuess); }
 
-// Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
+// Requests of similar sizes are bounced at similar costs, which include the number of threads and of other requests.
 double RegistrationCosts::bounce_cost(const FileRange& request) const {
   return request.op == Op::write ? kWriteGuess * slowness() : value_of(bounce_[size_class(request.size)]);
 }
@@ -75,8 +76,8 @@ std::int64_t RegistrationCosts::saving(const FileRange& request, std::uint64_t b
   return static_cast<std::int64_t>(mebibytes(bytes) * (waiting + cpu_weight_ * value_of(bounce_cpu_)));
 }
 
-// A large request's extents are registered while earlier ones are fetched: the two together were measured, and the time
-// above the fetch alone is the price. A shorter one pays in full for time that overlaps nothing. A small request does
+// A large request's extents are registered while earlier ones are fetched: both together were measured, and the time
+// above the fetch alone is the price. A shorter request pays in full, because nothing overlaps. A small request does
 // not wait itself.
 std::int64_t RegistrationCosts::break_even(std::uint64_t request, std::uint64_t bytes, bool small) const {
   const double extent = mebibytes(kExtentBytes);
@@ -100,7 +101,7 @@ void RegistrationCosts::learn_fetch(std::uint64_t request, std::uint64_t bytes, 
 
 void RegistrationCosts::learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns,
                                      std::uint64_t cpu_ns) {
-  // Where CPU counts, a dear trial is not made three times: the other way is thriftier in any case.
+  // If CPU time counts, an expensive trial is not repeated three times: the other way saves CPU time in any case.
   learn(bounce_[size_class(request)], bytes, wall_ns, cpu_weight_ >= kThriftyWeight ? 1 : kSlowerCounts);
   if (cpu_ns > 0) learn(bounce_cpu_, bytes, cpu_ns);
   if (request >= kOverlapMin) fade(first_fetch_, kFirstFetchGuess);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tells when a registration has paid for itself: the costs of registering pages with a device, of fetching bytes out of
-// such pages, and of bouncing them. A model, which reads no clock and calls no one: it is told how long requests took,
-// and until then it has first guesses. Thread-safe, without a lock; a measurement that is lost to another does no harm.
+// Says when a registration has paid for itself, from the costs of registering pages with a device, of fetching bytes
+// from registered pages, and of bouncing them. A model that reads no clock and calls nothing: it is given the times of
+// requests, and before that uses first guesses. Thread-safe, without a lock; a measurement that another overwrites does
+// no harm.
 //
-// All costs are nanoseconds; a CPU second is worth as many seconds of waiting as the policy says.
+// All costs are nanoseconds; a CPU second counts as many seconds of waiting as the policy says.
 #pragma once
 
 #include <array>
@@ -25,25 +26,26 @@ struct FileRange {
 
 class RegistrationCosts {
  public:
-  static constexpr std::uint64_t kExtentBytes = std::uint64_t{32} << 20;  // Registered at once.
+  static constexpr std::uint64_t kExtentBytes = std::uint64_t{32} << 20;  // The size of a registration.
 
   explicit RegistrationCosts(double cpu_weight);
 
-  // The time that the request would have saved, had `bytes` of it been registered. A small request goes by itself, on
-  // its caller's thread.
+  // The time that the request would have saved if `bytes` of it had been registered. A small request is moved by
+  // itself, on its caller's thread.
   std::int64_t saving(const FileRange& request, std::uint64_t bytes, bool small) const;
-  // So much an extent must save to be worth its registration, where a request of so many bytes wants `bytes` of it.
+  // The saving from which on an extent is worth its registration, if a request of so many bytes wants `bytes` of it.
   std::int64_t break_even(std::uint64_t request, std::uint64_t bytes, bool small) const;
-  // Takes in how long it took to register a whole extent, alone;
+  // Learns the time of registering a whole extent, alone.
   void learn_registering(std::uint64_t wall_ns);
-  // a large read, or a part of it: registered and fetched, the two overlapped; fetched out of what was registered;
+  // Learns the time of a large read, or of a part of it: registering and fetching, overlapped, and then fetching alone.
   void learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
   void learn_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
-  // or bounced out of the page cache, with the CPUs of all who worked on it (0: not told).
+  // Learns the time of a large read that was bounced out of the page cache, with the CPU time of all threads (0:
+  // unknown).
   void learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns, std::uint64_t cpu_ns);
 
  private:
-  using Cost = std::atomic<std::uint64_t>;  // For a mebibyte.
+  using Cost = std::atomic<std::uint64_t>;  // Nanoseconds for a mebibyte.
 
   double slowness() const;
   double bounce_cost(const FileRange& request) const;
@@ -52,9 +54,9 @@ class RegistrationCosts {
   const std::uint64_t guess_;  // The cost of bouncing.
   // First guesses are of an H200 machine, 2026-11-21.
   static constexpr std::uint64_t kFirstFetchGuess = 30'000;
-  Cost register_{32'000};               // Small folios.
+  Cost register_{32'000};               // With small folios.
   Cost first_fetch_{kFirstFetchGuess};  // The same and the DMA, overlapped.
-  Cost fetch_{19'000};                  // DMA.
+  Cost fetch_{19'000};                  // The DMA alone.
   std::array<Cost, kSizeClasses> bounce_;
   Cost bounce_cpu_;
 };

@@ -70,7 +70,7 @@ void BouncingChannel::start_bounce(std::uint32_t index) {
   (*channel)->submit(part);
 }
 
-// The next of a chunk's bytes that the bouncing channel takes at once: nearly always all of them.
+// The next of a chunk's bytes that the bouncing channel takes together: nearly always all of them.
 Task BouncingChannel::next_part(const Slot& slot) const {
   Task part = slot.task;
   Chunk& chunk = part.chunk;
@@ -85,7 +85,7 @@ Task BouncingChannel::next_part(const Slot& slot) const {
   return part;
 }
 
-// True if the chunk goes on. Else the completion becomes that of the whole chunk.
+// True if the chunk continues. Otherwise the completion becomes that of the whole chunk.
 bool BouncingChannel::takes_next_part(std::uint32_t index, Completion& completion) {
   Slot& slot = slots_[index];
   const bool whole = completion.status.ok() && completion.bytes == completion.size;
@@ -121,8 +121,9 @@ int BouncingChannel::refusal_of(const Slot& slot, const Completion& completion) 
   return terms_.refusal_errno(completion.status);
 }
 
-// If direct I/O into host memory failed, too, it was no refusal of this memory: a drive's read error, say. And a read
-// may end with EIO when it met a buffered write: only if none gets through it is a refusal.
+// Remembers a refusal. If direct I/O into host memory failed as well, it was no refusal of this memory but, for
+// example, a drive's read error. And a read may end with EIO when it met a buffered write: only if no read gets through
+// is that a refusal.
 void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
   const bool as_asked = completion.status.ok() && completion.io_mode == slot.task.chunk.io_mode;
   if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
@@ -131,7 +132,7 @@ void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
   }
 }
 
-// Takes the tasks that could not even start.
+// Completes the tasks that could not even start.
 unsigned BouncingChannel::take_failed(std::span<Completion> completions) {
   unsigned count = 0;
   for (; count < completions.size() && !failed_.empty(); ++count) {
@@ -143,7 +144,7 @@ unsigned BouncingChannel::take_failed(std::span<Completion> completions) {
   return count;
 }
 
-// Completions that the kernel refused go to the other channel instead of into `completions`.
+// Reaps the direct channel. Chunks that the kernel refused go to the other channel instead of into `completions`.
 unsigned BouncingChannel::reap_direct(std::span<Completion> completions, bool wait) {
   const unsigned reaped = direct_->poll(completions, wait);
   unsigned count = 0;
@@ -187,14 +188,14 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
     count += reap_direct(completions.subspan(count), false);
     count += reap_bounced(completions.subspan(count), false);
     if (count > 0 || !wait || is_idle()) break;
-    // Nothing is done yet: wait for one side, and then take in the other's completions, too.
+    // Nothing is done yet: waits for one side, and then takes the other side's completions, too.
     if (!direct_->is_idle()) count += reap_direct(completions, true);
     else if (failed_.empty()) count += reap_bounced(completions, true);
   } while (count == 0);
   return count;
 }
 
-// One of the two has no time limit for the other.
+// False unless exactly one of the channels is busy: neither can wait with a limit for the other.
 bool BouncingChannel::wait_for_storage(std::chrono::steady_clock::time_point deadline) {
   const bool is_bouncing = bounce_ != nullptr && !bounce_->is_idle();
   if (!failed_.empty() || is_bouncing == !direct_->is_idle()) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A direct channel and, beside it, one that bounces what the first cannot have: chunks that are not aligned, that lie
-// in holes, or that the kernel refused. A chunk goes to the second at most once, as a whole: moving the same bytes to
-// the same place again loses nothing.
+// A direct channel together with one that bounces the chunks that the first cannot move: chunks that are not aligned,
+// that lie in holes, or that the kernel refused. A chunk goes to the second at most once, as a whole: moving the same
+// bytes to the same place again loses nothing.
 #pragma once
 
 #include <memory>
@@ -14,25 +14,25 @@
 
 namespace penstock::core {
 
-// The differences of paths that have such channels: which chunks can go directly, and which errors are refusals.
+// The differences between paths that have such channels: which chunks can go directly, and which errors are refusals.
 class DirectTerms {
  public:
   virtual ~DirectTerms() = default;
-  // Why a chunk cannot go directly; none where it can be tried.
+  // The reason why a chunk cannot go directly; none if it can be tried.
   virtual Reason ineligible(const Task& task) = 0;
-  // Makes of the chunk what the direct channel takes.
+  // Changes the chunk into the form that the direct channel takes.
   virtual void make_direct(Task&) const {}
-  // The errno of a refusal, which a bounce may move all the same; 0 for other failures.
+  // The errno of a refusal, after which the chunk may still be bounced; 0 for other failures.
   virtual int refusal_errno(const Status& status) = 0;
-  // Why a chunk is bounced after it was refused.
+  // The reason for which a refused chunk is bounced.
   virtual Reason late_reason() const { return pipeline_reason::refused_late; }
-  // A move that the self-test had proven was refused, and then bounced.
+  // Notes that a move was refused and then bounced, although the self-test had proven it.
   virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
 };
 
 class BouncingChannel final : public Channel, private ChannelHooks {
  public:
-  // `strict`: nothing is bounced. The terms outlive the channel.
+  // With `strict`, nothing is bounced. The terms must outlive the channel.
   BouncingChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct, const ChannelOptions& options,
                   bool strict);
 
@@ -54,10 +54,10 @@ class BouncingChannel final : public Channel, private ChannelHooks {
     Task task;
     Reason bounced = Reason::none;
     int refusal = 0;                  // The errno of the direct attempt.
-    std::uint64_t bounced_bytes = 0;  // For chunks above the bouncing channel's size, in parts.
+    std::uint64_t bounced_bytes = 0;  // For chunks larger than the bouncing channel's, which go in parts.
   };
 
-  struct Failed {  // Neither channel would have it.
+  struct Failed {  // A task that neither channel could start.
     std::uint32_t index = 0;
     Status status;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Copies between a request's memory and host memory of ours, handed to a queue in batches: memory in pieces is a copy
-// for each of them. Used by one thread at a time; allocates nothing once made.
+// Copies between a request's memory and the library's host memory, given to a queue in batches. Memory in pieces needs
+// a copy for each piece. One thread at a time uses it; allocates nothing once made.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ inline Direction direction_of(Op op) { return op == Op::read ? Direction::to_dev
 
 class CopyBatch {
  public:
-  // copies: the most that are queued together, if there are no pieces.
+  // `copies` is the most that are queued together if there are no pieces.
   explicit CopyBatch(std::size_t copies) { copies_.reserve(std::max(copies, kPiecesTogether)); }
 
-  // Page-locked host memory. After a failure some of what was added may be under way.
+  // Adds copies of page-locked host memory. After a failure some that were added may be under way.
   Status add(CopyQueue& queue, Direction direction, const RequestMemory& memory, std::byte* host, std::uint64_t size) {
     Status status;
     memory.each_place(size, [&](std::byte* address, std::uint64_t here) {
@@ -31,7 +31,7 @@ class CopyBatch {
     return status;
   }
 
-  // Queues all copies that were added and are not under way yet.
+  // Queues all copies that were added and not queued yet.
   Status queue_all(CopyQueue& queue, Direction direction) {
     const Status status = copies_.empty() ? success() : queue.copy_many(copies_, direction);
     copies_.clear();
@@ -39,11 +39,11 @@ class CopyBatch {
   }
 
  private:
-  static constexpr std::size_t kPiecesTogether = 128;  // A queue makes so many small copies by one launch.
+  static constexpr std::size_t kPiecesTogether = 128;  // A queue can make this many small copies with one launch.
   std::vector<Copy> copies_;
 };
 
-// One copy from start to end, the shortest way.
+// Makes one copy from start to end, the shortest way.
 inline Status copy_and_wait(CopyQueue& queue, CopyBatch& batch, Op op, const RequestMemory& memory, std::byte* host,
                             std::uint64_t size) {
   const Direction direction = direction_of(op);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The results of each device with each storage: proven, refused and why, or not tried yet. Looking up takes no lock; a
-// new pair's self-test does, so that it runs once. Entries stay as long as the table.
+// The self-test results of each device with each storage: proven, refused and why, or not tried yet. Looking up takes
+// no lock; the self-test of a new pair takes one, so that it runs only once. Entries stay as long as the cache.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@ namespace penstock::core {
 
 class SelfTestCache {
  public:
-  // `test` finds out about a pair that is new.
+  // Returns the result of a pair, which `test` finds out if the pair is new.
   Proof find_or_test(const Device* device, const StorageKey& storage, Op op, const std::function<SelfTest()>& test);
-  // Nothing where the pair was not tested yet.
+  // Nothing if the pair was not tested yet.
   std::optional<Proof> find_proof(const Device* device, const StorageKey& storage, Op op) const;
-  // From now on the pair is refused.
+  // Makes the pair refused from now on.
   void refuse(const Device* device, const StorageKey& storage, Op op, const Proof& why);
 
  private:
@@ -29,14 +29,14 @@ class SelfTestCache {
   struct Pair {
     const Device* device = nullptr;
     StorageKey storage;
-    std::atomic<std::uint64_t> proofs[2] = {};  // By Op; a Proof in one word.
+    std::atomic<std::uint64_t> proofs[2] = {};  // A Proof in one word, by Op.
   };
 
   const Pair* find(const Device* device, const StorageKey& storage) const;
 
   std::array<Pair, kPairsMax> pairs_;
   std::atomic<unsigned> count_{0};
-  Mutex mutex_;  // Guards growth.
+  Mutex mutex_;  // Held while the cache grows.
 };
 
 }  // namespace penstock::core

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For paths that can do no more than run() a chunk from start to end: chunks go one at a time, on the polling thread,
-// so that workers, each with a channel, run them side by side. There is room for one, so that no worker takes a chunk
-// that another could begin.
+// For paths that can only run() a chunk from start to end: chunks go one at a time, on the polling thread, so that
+// workers, each with a channel, run them side by side. It has room for one chunk, so that no worker takes a chunk that
+// another could begin.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace penstock::core {
 
-// For the channels beside one that is sequential.
+// The options of channels beside a sequential one.
 inline ChannelOptions one_at_a_time(ChannelOptions options) {
   options.depth = 1;
   return options;
@@ -23,7 +23,7 @@ class SequentialChannel : public Channel {
   bool has_room() const override { return !task_; }
   bool is_idle() const override { return !task_; }
   void submit(const Task& task) override { task_ = task; }
-  // Moves the chunk, whether it is to wait or not.
+  // Moves the chunk, whether the caller wants to wait or not.
   unsigned poll(std::span<Completion> completions, bool) override {
     if (completions.empty() || !task_) return 0;
     const Task task = *std::exchange(task_, std::nullopt);

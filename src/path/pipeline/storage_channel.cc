@@ -14,35 +14,35 @@
 namespace penstock::core {
 namespace {
 
-constexpr unsigned kRetriesMax = 64;  // Short transfers in a row before a chunk is given up.
+constexpr unsigned kRetriesMax = 64;  // The most short transfers in a row before a chunk fails.
 constexpr std::size_t kFixedFilesMax = 8;
 constexpr std::size_t kKeptMax = 8;
-// Few at a time, as the ring hands on few: else a device runs dry while a burst of completions is looked after. Random
-// reads of 4 KiB, 64 in flight, came to 0.89 of fio's rate with 16, and to 0.98 with 8 (virtio disk, 2026-11-21).
+// Few at a time, as the ring submits few: otherwise a device runs dry while many completions are handled. Random reads
+// of 4 KiB, 64 in flight, reached 0.89 of fio's rate with 16, and 0.98 with 8 (virtio disk, 2026-11-21).
 constexpr std::size_t kReapMax = 8;
-// Bytes that kernels copy at once; see staging_for().
+// The bytes that kernels copy at once; see staging_for().
 constexpr std::uint64_t kWord = 16;
-constexpr std::uint64_t kLongWrite = 64u << 10;  // Shorter ones have the inode's lock for less time than waking takes.
+constexpr std::uint64_t kLongWrite = 64u << 10;  // Shorter ones hold the inode's lock for less time than waking takes.
 
 const char* step_of(Op op) { return op == Op::read ? "read from the file" : "write to the file"; }
 
 Status storage_failure(Op op, int error) {
-  // The kernel could not reach the memory: the caller's pointer, since our own is mapped.
+  // The kernel could not reach the memory: it is the caller's, because the library's own is mapped.
   if (error == EFAULT) return failure(Code::bad_pointer, step_of(op));
   return os_failure(error, step_of(op));
 }
 
-// Errors of a kernel that will not do direct I/O although the alignment it asked for was kept.
+// True for the errors of a kernel that refuses direct I/O although the alignment that it asked for was kept.
 bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
 
 // "Direct I/O collision with buffered writes" in the kernel's log: file systems on iomap answer EIO to a direct read
-// that meets a block whose place is not settled yet. The page cache knows the bytes; where the drive is what failed,
-// it says so again.
+// that meets a block whose place is not settled yet. The page cache has the bytes; if it is the drive that failed, the
+// second read fails, too.
 bool may_be_a_collision(Op op, int error) { return op == Op::read && error == EIO; }
 
-// A page of which this writes a part, directly, may be in the hands of another request that writes the rest through the
-// page cache. The kernel keeps the two apart by the inode's lock, which a write holds for as long as its caller waits
-// and gives up early if no caller does.
+// True if the task writes a part of a page directly. Another request may be writing the rest through the page cache.
+// The kernel keeps the two apart by the inode's lock, which a write holds as long as its caller waits; a write for
+// which no caller waits gives up early.
 bool shares_a_page(const Task& task) {
   return task.op == Op::write && !is_aligned(task.chunk.io_offset | task.chunk.io_size, page_size());
 }
@@ -73,7 +73,7 @@ Result<std::unique_ptr<Channel>> StorageChannel::open(FileIo& io, const ChannelO
   channel->done_.reserve(options.depth);
   channel->fixed_files_.reserve(kFixedFilesMax);
   channel->kept_.reserve(kKeptMax);
-  channel->slots_.resize(options.depth);  // Last: from here on the channel is not idle before all of them are free.
+  channel->slots_.resize(options.depth);  // Last: from here on the channel is idle only when all slots are free.
   for (unsigned i = options.depth; i > 0; --i) channel->free_.push_back(i - 1);
   return std::unique_ptr<Channel>(std::move(channel));
 }
@@ -92,7 +92,7 @@ Status StorageChannel::open_ring() {
   Opened ring = unless_short_of_memory([&] { return io_.open_ring(options_.depth); }, no_room);
   if (!ring.ok()) return ring.status();
   ring_ = std::move(*ring);
-  // Without registration every transfer pins its pages anew: slower, and right all the same.
+  // Without registration every transfer pins its pages again, which is slower but correct.
   if (staged_) (void)ring_->register_memory(block_.data(), block_.size());
   return success();
 }
@@ -109,7 +109,7 @@ void StorageChannel::submit(const Task& task) {
 }
 
 // Returns memory that is as far from a whole word as the device memory is, if storage does not mind and there is room:
-// then the copy between them goes by words.
+// the copy between them then goes by words.
 std::byte* StorageChannel::staging_for(std::uint32_t index, const Task& task) const {
   std::byte* const start = block_.data() + index * options_.chunk_max;
   const bool anywhere = task.chunk.io_mode == IoMode::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
@@ -139,9 +139,9 @@ void StorageChannel::begin(std::uint32_t index) {
   }
 }
 
-// A move that the page cache can do without waiting is a copy by the CPU: it is done here and now, so that the device
-// may start on it while the next chunk is copied. io_uring would do it inside the submission, for all chunks at once,
-// or in a kernel thread. The ring is for moves that wait: direct I/O, and reads of uncached bytes.
+// A move that the page cache can do without waiting is a copy by the CPU. It is done at once, so that the device may
+// start on it while the next chunk is copied: io_uring would do it inside the submission, for all chunks together, or
+// in a kernel thread. The ring is for moves that wait: direct I/O, and reads of uncached bytes.
 void StorageChannel::start_storage(std::uint32_t index) {
   const bool at_once = slots_[index].task.chunk.io_mode == IoMode::buffered || shares_a_page(slots_[index].task);
   if (at_once && move_at_once(index)) return;
@@ -164,7 +164,7 @@ bool StorageChannel::move_at_once(std::uint32_t index) {
   return true;
 }
 
-// Three transfers of what is left of the slot's I/O range, on this thread: bytes, or a negative errno.
+// Three ways to transfer the rest of the slot's I/O range on this thread. They return bytes, or a negative errno.
 std::int32_t StorageChannel::read(const Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   return bytes_or_errno(
@@ -188,14 +188,14 @@ std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
   return bytes_or_errno(written);
 }
 
-// Bytes buffered beside direct ones leave the page cache: their page, written later, would undo what others write.
+// Flushes bytes that are buffered beside direct ones: their page, if written later, would undo what others write.
 void StorageChannel::flush(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   if (!chunk.flush || !slot.status.ok()) return;
   slot.status = io_.flush(slot.fd, chunk.io_offset, chunk.io_size);
 }
 
-// Hands what is left of the chunk's I/O range to the ring.
+// Gives the rest of the chunk's I/O range to the ring.
 void StorageChannel::push(std::uint32_t index) {
   Slot& slot = slots_[index];
   const Chunk& chunk = slot.task.chunk;
@@ -228,7 +228,7 @@ bool StorageChannel::fall_back_to_buffered(Slot& slot, int error) {
   return true;
 }
 
-// Takes in one transfer's result; `again` means that the rest, from slot.moved on, has to be transferred.
+// Takes the result of one transfer. `again` means that the rest, from slot.moved on, has to be transferred.
 StorageChannel::Next StorageChannel::advance(Slot& slot, std::int32_t result) {
   const Chunk& chunk = slot.task.chunk;
   if (result < 0) {
@@ -295,7 +295,7 @@ bool StorageChannel::only_storage_is_busy() const {
   return storing_count_ > 0 && copying_count_ == 0 && gathered_[0].empty() && gathered_[1].empty();
 }
 
-// One round. Blocks, if asked to, on the side that feeds the other: copies when writing, storage when reading.
+// Makes one round. Waits, if asked to, for the side that feeds the other: copies for writes, storage for reads.
 bool StorageChannel::step(bool wait) {
   if (wait && done_.empty() && only_storage_is_busy()) return reap_ring(true);
   const bool stored = reap_ring(false);
@@ -313,7 +313,7 @@ unsigned StorageChannel::poll(std::span<Completion> completions, bool wait) {
     if (!step(wait) && !wait) break;
   }
   copy_all_gathered();
-  // Writes whose copies have just landed are pushed by now: get them going before the caller looks away.
+  // Writes whose copies have just ended are pushed by now: this starts them before the caller turns away.
   if (storing_count_ > 0) (void)ring_->submit();
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {
@@ -335,7 +335,7 @@ Completion StorageChannel::completion_of(const Slot& slot) const {
           .io_mode = slot.task.chunk.io_mode};
 }
 
-// The ring failed us: operations in flight may still write to the slots, so they are never given back.
+// Gives up after the ring has failed: operations in flight may still write to the slots, so the slots are never reused.
 void StorageChannel::break_down(Status status) {
   broken_ = true;
   block_.abandon();
@@ -346,7 +346,7 @@ void StorageChannel::break_down(Status status) {
   }
 }
 
-// No ring and no second thread: the calling thread does the transfer itself.
+// Uses no ring and no second thread: the calling thread makes the transfer itself.
 Completion StorageChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
@@ -383,7 +383,7 @@ void StorageChannel::keep_memory(const Slot& slot) {
   kept_.push_back({token.kept, ring_->register_memory(token.kept, token.kept_bytes).ok()});
 }
 
-// Where some goes, there may be room for what the kernel would not have before.
+// Forgets memory. Once some is gone, there may be room for memory that the kernel refused before.
 void StorageChannel::forget_memory(std::byte* kept) {
   const auto goes = [&](const Kept& known) { return known.memory == kept || !known.is_registered; };
   if (std::erase_if(kept_, goes) > 0 && ring_ != nullptr) ring_->unregister_memory(kept);

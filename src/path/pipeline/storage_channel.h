@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The channel that bounce and host share. A staged chunk travels between storage and a slot of pinned memory by a
-// Ring, and between the slot and the device by a CopyQueue; many slots overlap the two. In place, storage reads and
-// writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached. Small
-// copies are gathered until the channel is polled, or half of its slots are, and go together, with one marker.
+// The channel that the paths bounce and host share. A Ring moves a staged chunk between storage and a slot of pinned
+// memory, and a CopyQueue moves it between the slot and the device; with many slots the two overlap. In place, storage
+// reads and writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached.
+// Small copies are collected until the channel is polled, or until half of its slots have one, and go together with one
+// marker.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,7 @@ namespace penstock::core {
 
 class StorageChannel final : public Channel, private ChannelHooks {
  public:
-  // Staged where options.device is set, in place otherwise.
+  // Staged if options.device is set, in place otherwise.
   static Result<std::unique_ptr<Channel>> open(FileIo& io, const ChannelOptions& options);
   ~StorageChannel() override;
 
@@ -31,12 +32,13 @@ class StorageChannel final : public Channel, private ChannelHooks {
   bool waits_for_storage() const override { return storing_count_ > 0; }
 
  private:
-  enum class Phase : std::uint8_t { free, storing, copying, done };  // Copying: also waiting for others to come along.
+  // A slot that is `copying` may still wait for other copies to go with it.
+  enum class Phase : std::uint8_t { free, storing, copying, done };
 
   struct Slot {
     Phase phase = Phase::free;
     Task task;
-    std::byte* memory = nullptr;  // Storage reads and writes here.
+    std::byte* memory = nullptr;  // The memory that storage reads and writes.
     int fd = -1;
     std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that storage has moved so far.
     unsigned retries = 0;
@@ -50,8 +52,8 @@ class StorageChannel final : public Channel, private ChannelHooks {
   };
 
   struct Kept {
-    std::byte* memory = nullptr;  // As Token::kept.
-    bool is_registered = false;   // With the ring; false where that would not have it.
+    std::byte* memory = nullptr;  // The same as Token::kept.
+    bool is_registered = false;   // It is registered with the ring; false if the ring refused it.
   };
 
   struct Copying {
@@ -106,11 +108,11 @@ class StorageChannel final : public Channel, private ChannelHooks {
   const bool staged_;
   PinnedBlock block_;
   std::unique_ptr<CopyQueue> copies_;
-  std::unique_ptr<Ring> ring_;  // Opened with the first chunk that needs it.
+  std::unique_ptr<Ring> ring_;  // Opened for the first chunk that needs it.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> gathered_[2];  // By Op: slots whose small copies have not been queued yet.
-  CopyBatch batch_;                         // One call's.
+  CopyBatch batch_;                         // The copies of one call.
   std::vector<Copying> copying_;            // Circular, in the order of their copies.
   std::size_t copying_head_ = 0;
   std::size_t copying_count_ = 0;
@@ -121,8 +123,8 @@ class StorageChannel final : public Channel, private ChannelHooks {
   bool broken_ = false;
 };
 
-// After a transfer that ended early: bytes of the I/O range to resume from. Direct transfers resume on a block
-// boundary.
+// The number of bytes of the I/O range after which a transfer that ended early resumes. A direct transfer resumes on a
+// block boundary.
 std::uint64_t resume_at(IoMode io_mode, std::uint64_t moved, std::uint32_t file_align);
 
 }  // namespace penstock::core

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The half of a staged chunk's way that lies between its slot and the device.
+// The part of a staged chunk's way that lies between its slot and the device.
 #include <algorithm>
 
 #include "path/pipeline/storage_channel.h"
@@ -8,12 +8,12 @@
 namespace penstock::core {
 namespace {
 
-// Up to this size copies go together: above, there is little to be saved.
+// Copies up to this size go together; with larger ones there is little to gain.
 constexpr std::uint64_t kSmallCopyMax = 64u << 10;
 
 }  // namespace
 
-// The bytes that are copied between the slot and the device, whichever way the task goes.
+// The bytes that are copied between the slot and the device, in either direction.
 std::byte* StorageChannel::payload_in(const Slot& slot) const {
   return slot.memory + (slot.task.chunk.file_offset - slot.task.chunk.io_offset);
 }
@@ -29,7 +29,7 @@ void StorageChannel::start_copy(std::uint32_t index) {
   if (copied_size(slot) > kSmallCopyMax) return copy_together({&index, 1}, op);
   auto& gathered = gathered_[static_cast<unsigned>(op)];
   gathered.push_back(index);
-  // The device is to start on them while storage goes on with the other half.
+  // The device starts on these while storage continues with the other half.
   if (gathered.size() >= std::max<std::size_t>(slots_.size() / 2, 1)) copy_gathered(op);
 }
 
@@ -45,7 +45,7 @@ void StorageChannel::copy_all_gathered() {
   copy_gathered(Op::write);
 }
 
-// With the marker of the last slot behind them all.
+// Queues the copies of several slots, followed by the marker of the last slot.
 void StorageChannel::copy_together(std::span<const std::uint32_t> slots, Op op) {
   const std::uint32_t marker = slots.back();
   Status status;
@@ -57,7 +57,8 @@ void StorageChannel::copy_together(std::span<const std::uint32_t> slots, Op op) 
   const Status queued = batch_.queue_all(*copies_, direction_of(op));
   if (status.ok()) status = queued;
   if (status.ok()) status = copies_->record(marker);
-  if (!status.ok()) broken_ = true;  // They may be under way with no marker behind them: no slot is safe to use again.
+  // They may be under way with no marker behind them: no slot can be reused safely.
+  if (!status.ok()) broken_ = true;
   for (const std::uint32_t index : slots) {
     if (status.ok()) copying_[(copying_head_ + copying_count_++) % copying_.size()] = {index, marker};
     else finish(index, status);

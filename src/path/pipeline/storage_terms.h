@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Shared by the paths that move bytes by storage's own reads and writes: their verdict, and the alignment they plan
+// For the paths that move bytes by storage's own reads and writes: their verdict, and the alignment that they plan
 // with.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace penstock::core {
 
-// Usable, and whether io_uring is there.
+// A usable verdict, which also says if io_uring is available.
 Verdict usable_with_rings(PathId path, FileIo& io);
-// The direct-I/O alignment to plan with: 1 where it is not wanted, or not to be had in chunks of this size.
+// The direct-I/O alignment to plan with: 1 if direct I/O is not wanted, or impossible in chunks of this size.
 std::uint32_t file_align_for(File& file, IoMode io_mode, std::uint64_t chunk_max);
-// A request by bounce buffers: any memory will do.
+// Prepares a request that goes through bounce buffers, for which any memory will do.
 Prepared prepare_staged(const RoutedRequest& request, IoMode io_mode);
 
 }  // namespace penstock::core
