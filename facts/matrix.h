@@ -84,7 +84,7 @@ struct OfedRelease {
 const OfedRelease* ofed_release(std::string_view version);
 
 // The document in which NVIDIA names a system, found by the system's name in /etc/os-release. Null if no document does.
-const char* system_source(std::string_view pretty_name);  // Null where it is not named.
+const char* system_source(std::string_view pretty_name);
 
 // The versions with which a NIC can register GPU memory by dma-buf.
 constexpr core::KernelVersion kDmaBufKernel{5, 12};

@@ -15,11 +15,11 @@
 namespace penstock::facts {
 namespace {
 
-// The names of the public reasons that the library's own paths would answer with, by a need's code.
+// The public reason that the library's own path would answer with, by the code of a need.
 constexpr struct {
   std::string_view code;
   std::string_view reason;
-  std::string_view of_vendor;  // For the path by NVIDIA's library, if that differs.
+  std::string_view of_vendor;  // The reason of the path by NVIDIA's library, if it is another one.
 } kReasons[] = {{"gpu", "peer_unseen", ""},
                 {"storage", "stack_unseen", ""},
                 {"nvidia_export", "pointer_not_exportable", ""},
@@ -40,7 +40,7 @@ void add_switch(Findings& needs, bool is_on, const char* code, std::string sente
   else needs.push_back(switched_off(code, std::move(sentence), std::move(remedy)));
 }
 
-// The paths that the environment names, and the one that it demands.
+// Judges the setting that names the paths to use, and the one that requires a path.
 void add_named_paths(const Machine& machine, const core::PathRow& row, Findings& needs) {
   const core::Settings& settings = machine.process.cufile.settings;
   const core::Texts& named = settings.texts("penstock.paths");
@@ -55,7 +55,7 @@ void add_named_paths(const Machine& machine, const core::PathRow& row, Findings&
                                "Take PENSTOCK_REQUIRE away."));
 }
 
-// Adds the needs that cuFile's configuration forbids.
+// Adds the needs of a path that cuFile's configuration does not allow.
 void add_cufile(const Machine& machine, const core::PathRow& row, const core::FileSystem* place, Findings& needs) {
   constexpr core::Setting kCompat = "properties.allow_compat_mode";
   constexpr const char* kCode = "cufile_json";
@@ -83,7 +83,7 @@ void add_cufile(const Machine& machine, const core::PathRow& row, const core::Fi
                    fmt::format("Take \"{}\" out of {} in {}.", known.denied_as, known.denied_by, cufile.file)));
 }
 
-// With an error there nothing opens.
+// Adds the settings if they have an error: no session opens then.
 void add_settings(const Machine& machine, Findings& needs) {
   Finding settings = settings_finding(machine);
   if (settings.state == State::fail) needs.push_back(std::move(settings));
@@ -108,7 +108,7 @@ void add_p2pdma(const Machine& machine, std::span<const PeerPair> pairs, const c
   for (const core::Finding& finding : best->findings) needs.push_back(need_of(finding));
   for (const core::Finding& finding : best->write_findings) {
     needs.push_back(need_of(finding));
-    needs.back().state = State::warn;  // Reads may go directly.
+    needs.back().state = State::warn;  // Reads may still go directly.
   }
   if (!best->peer->is_nvidia_gpu()) return;
   const bool is_on = machine.process.exports_gpu_memory();
@@ -157,7 +157,7 @@ void add_bounce(const Machine& machine, Findings& needs) {
   }
 }
 
-// Adds the library's own verdict on this machine, if it knows of something that was not read.
+// Adds the library's own verdict on this machine: it may know of something that no file shows.
 void add_own_verdict(const Machine& machine, PathOutlook& path) {
   if (!machine.probe || !path.is_usable()) return;
   for (const Verdict& one : machine.probe->verdicts) {
@@ -177,7 +177,7 @@ PathOutlook path_outlook(const Machine& machine, const Findings& known, std::spa
     case PENSTOCK_PATH_NVFS: add_nvfs(machine, place, path.needs); break;
     case PENSTOCK_PATH_VENDOR: add_vendor(machine, place, path.needs); break;
     case PENSTOCK_PATH_BOUNCE: add_bounce(machine, path.needs); break;
-    default: break;  // It needs nothing that could be read of a machine.
+    default: break;  // The path needs nothing that the files of a machine could show.
   }
   add_known(known, path.path, path.needs);
   add_named_paths(machine, row, path.needs);
@@ -186,8 +186,8 @@ PathOutlook path_outlook(const Machine& machine, const Findings& known, std::spa
   return path;
 }
 
-// In the order in which they are asked of a file that was opened with O_DIRECT, as programs that want a direct path do:
-// the page cache serves other files, and is behind all paths that go around it.
+// Lists the paths in the order in which a file opened with O_DIRECT is offered to them, as programs that want a direct
+// path open it. The page cache serves files opened without, so it comes behind all paths that go around it.
 std::vector<core::PathRow> rows_in_order() {
   std::vector<core::PathRow> rows;
   for (const core::PathRow& row : core::kPaths) {
@@ -211,8 +211,8 @@ std::ptrdiff_t count_of(const PathOutlook& path, Standing standing) {
   return std::count_if(path.needs.begin(), path.needs.end(), [&](auto& need) { return is_of(need, standing); });
 }
 
-// If a path stands alike in several places, a drive or a server tells more than memory, and of drives the one that is
-// nearest to a device.
+// Compares a path's outlooks in several places. If their standings are equal, one on a drive or a server says more than
+// one in memory, and the drive nearest to a device says most.
 auto rank_of(const PathOutlook& path, const core::FileSystem& place, const PeerPair* nearest) {
   const bool is_nearest = nearest != nullptr && nearest->file_system == &place;
   return std::tuple(path.standing(), !holds_data(place), count_of(path, Standing::closed),

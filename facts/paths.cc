@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Findings that follow from the outlook: direct paths, storage that they may serve, drivers without nvidia-fs's hooks.
+// Makes the findings that follow from the outlook: direct paths, the storage that they may serve, and drivers without
+// nvidia-fs's hooks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ Judgement judge(Findings& findings, const char* code, std::string subject) {
   return {findings, Layer::drivers, code, std::move(subject)};
 }
 
-// The finding about a path's need, if its code is another.
+// The code of the finding about a path's need, if it differs from the need's.
 constexpr std::pair<std::string_view, const char*> kFindingOfNeed[] = {{"peer_unseen", "gpu"},
                                                                        {"gpu_driver", "nvidia_driver"},
                                                                        {"gpu_node", "nvidia_driver"},
@@ -43,7 +44,7 @@ void may_follow_by(const Finding* need, Judgement& row) {
   }
 }
 
-// A machine is made for one way: nvidia-fs where that is loaded, else P2PDMA.
+// True for the direct path that this machine is set up for: by nvidia-fs if that is loaded, else p2pdma.
 bool is_its_way(const Examination& examined, int path) {
   return (path == PENSTOCK_PATH_P2PDMA) != examined.machine.nvidia_fs.is_loaded;
 }
@@ -89,12 +90,12 @@ void judge_path(const Examination& examined, const PathOutlook& path, Findings& 
   row.unknown("it may be tried, and only its self-test decides: " + path.sentence(), path.remedy());
 }
 
-// The storage that no direct path serves.
+// Judges storage that no direct path serves.
 void judge_unserved(const Outlook& place, Judgement& row) {
   const core::FileSystem& one = *place.place;
   const core::Finding* const stop = core::first_stop(one.findings);
   if (stop == nullptr) {
-    row.may_follow("settings");  // Where nothing opens, no path is at fault.
+    row.may_follow("settings");  // If no session opens, the path is not at fault.
     row.may_follow("path");
     return row.not_applicable("no direct path serves it on this machine");
   }
@@ -102,7 +103,7 @@ void judge_unserved(const Outlook& place, Judgement& row) {
   for (const char* const code : {"nvme_tcp", "nfs_tcp"}) {
     if (std::string_view(code) == stop->code()) row.may_follow("transport", point);
   }
-  // Where no storage is better off, that is what closes the path itself.
+  // If no other storage is better off, the same obstacle closes the path itself.
   row.may_follow("path", penstock_path_name(PENSTOCK_PATH_P2PDMA));
   const core::Finding without_place{stop->obstacle, stop->certainty, stop->subject == point ? "" : stop->subject};
   row.not_applicable("no direct path serves it: " + without_place.sentence(), stop->remedy());
@@ -123,7 +124,8 @@ void judge_barred(const Examination& examined, const Outlook& place, const std::
                : "Look at denylist in /etc/cufile.json.");
 }
 
-// Which storage a direct path may serve. Storage that none can serve is no fault of the machine's, unless all is such.
+// Judges which direct path may serve a file system. It is no fault of the machine that a direct path cannot serve some
+// storage, unless it can serve none.
 void judge_place(const Examination& examined, const Outlook& place, Findings& findings) {
   const core::FileSystem& one = *place.place;
   Judgement row = judge(findings, "storage", one.mount.mount_point);
@@ -139,7 +141,7 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   if (best->is_usable()) return row.pass(path + " may serve it");
   if (best->standing() == Standing::off) return row.pass(path + " may serve it, once that is switched on");
   may_follow_by(best->reason(), row);
-  // Where the path itself is in doubt, its own finding has the remedy.
+  // If the path itself is in doubt, its own finding has the remedy.
   const bool is_told = examined.whole.of(best->path).standing() == Standing::unknown;
   row.unknown(fmt::format("only a try tells whether {} may serve it: {}", path, best->sentence()),
               is_told ? "" : best->remedy());
@@ -156,12 +158,12 @@ void judge_hooks_of(const Examination& examined, const std::string& driver, Find
                   found.remedy);
 }
 
-// A folder that the system itself is on need not serve GPUs.
+// The file systems that the operating system lies on need not serve GPUs.
 bool is_of_the_system(const std::string& mount_point) {
   return mount_point == "/" || mount_point == "/boot" || mount_point.starts_with("/boot/");
 }
 
-// "", or the drive of storage that is on one alone.
+// The PCI address of the drive, if the storage is on one drive alone; else "".
 std::string only_drive(const core::BlockDevice& device) {
   if (device.slaves.empty()) return device.pci_address;
   return device.slaves.size() == 1 ? only_drive(device.slaves.front()) : "";
@@ -200,7 +202,7 @@ std::string drive_text(const Machine& machine, const std::string& pci_address) {
 
 void judge_hooks(const Examination& examined, Findings& findings) {
   if (!examined.machine.nvidia_fs.is_loaded) return;
-  std::map<std::string, bool> has_data;  // By driver.
+  std::map<std::string, bool> has_data;  // For each driver: one of its file systems holds data.
   for (const core::FileSystem& one : examined.machine.file_systems) {
     const std::string driver(core::nvidia_fs_driver(one));
     if (driver != "nvme" && driver != "nvme_rdma" && driver != "rpcrdma") continue;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kHidden = "";  // A group that help does not show.
 
-// " --suite" of a command that asks another question with this flag.
+// The flag with which a command asks another question, as " --suite".
 std::string question_of(const CLI::App* app) {
   for (const CLI::Option* option : app->get_options()) {
     if (option->get_required() && option->get_group() == kHidden) return " --" + option->get_lnames().front();
@@ -29,8 +29,8 @@ std::string question_of(const CLI::App* app) {
   return "";
 }
 
-// The help of an option: its value by a name rather than by a type of C++, and behind the sentence what it is without
-// the option and what it cannot be given with.
+// Formats the help of an option. Its value stands by a name, not by a type of C++; behind the sentence stand its value
+// if it is not given, and the options that it cannot be given with.
 class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string name) const override {
@@ -43,7 +43,7 @@ class HelpFormatter final : public CLI::Formatter {
     return " " + option->get_type_name() + (is_list ? " ..." : "");
   }
 
-  // A flag that takes a value only behind "=".
+  // Shows a flag that takes a value only behind "=".
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     const std::string name = CLI::Formatter::make_option_name(option, is_positional);
     const std::size_t brace = name.find('{');
@@ -54,21 +54,21 @@ class HelpFormatter final : public CLI::Formatter {
     std::string text = option->get_description();
     if (option->get_required() && !option->get_positional()) text += "; required";
     if (!option->get_default_str().empty()) text += " [" + option->get_default_str() + "]";
-    std::set<std::string> excluded;  // CLI11 has them in no order.
+    std::set<std::string> excluded;  // Sorted here, because CLI11 gives them in no order.
     for (const CLI::Option* other : option->get_excludes()) excluded.insert(other->get_name());
-    excluded.erase("");  // Of an option that is kept out of the help.
+    excluded.erase("");  // An option that the help does not show has no name here.
     if (!excluded.empty()) text += fmt::format("; not with {}", fmt::join(excluded, ", "));
     return text;
   }
 };
 
-// CLI11 has two empty lines between groups.
+// Takes out one of the two empty lines that CLI11 puts between groups.
 std::string without_double_gaps(std::string text) {
   for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
   return text;
 }
 
-// "penstock bench" where that command's words were wrong.
+// The command whose words were wrong, as "penstock bench".
 std::string name_of_parsed(const CLI::App* app) {
   std::string name = app->get_name();
   while (!app->get_subcommands().empty()) {
@@ -83,7 +83,7 @@ const CLI::App* innermost(const CLI::App* app) {
   return app;
 }
 
-// Returns the options of the command whose words were wrong.
+// The options of the command whose words were wrong.
 std::vector<std::string> option_names(const CLI::App* app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app->get_options()) {
@@ -99,7 +99,7 @@ std::vector<std::string> command_names(const CLI::App* app) {
   return names;
 }
 
-// The first word that nothing takes; an option before what may have been its value.
+// The first word that no option or command takes. An option goes before a word that may have been its value.
 std::string unknown_word_text(const CLI::App* app) {
   const std::vector<std::string> words = app->remaining(true);
   const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
@@ -175,7 +175,7 @@ bool Option::was_given() const { return option_->count() > 0; }
 struct CommandLine::Root {
   CLI::App app;
   std::function<int()> chosen;
-  std::function<int(const std::vector<std::string>&)> reader;  // Takes all words, if it is set.
+  std::function<int(const std::vector<std::string>&)> reader;  // Takes all words, if set.
 };
 
 CommandLine::CommandLine(const std::string& name, const std::string& summary) : root_(std::make_shared<Root>()) {
@@ -247,7 +247,7 @@ CommandLine CommandLine::command(const std::string& name, const std::string& sum
 }
 
 void CommandLine::runs(std::function<int()> action) {
-  // A pointer: the root must not own itself.
+  // A pointer, because the root must not own itself.
   app_->callback([root = root_.get(), action = std::move(action)] { root->chosen = action; });
 }
 
@@ -280,7 +280,7 @@ int CommandLine::run(const std::vector<std::string>& words) {
     print("{}", Text(without_double_gaps(text.str())));
     return exit_code;
   } catch (const CLI::Error& error) {
-    // A word that nothing takes may be what is missing elsewhere: "model lod".
+    // A word that nothing takes may be a misspelt command: "model lod".
     const std::string what = app_->remaining(true).empty() ? error.what() : unknown_word_text(app_);
     throw Failure(fmt::format("{}{} '{} --help'", what, what.ends_with('?') ? " See" : "; see", name_of_parsed(app_)),
                   kUsage);

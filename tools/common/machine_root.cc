@@ -39,7 +39,7 @@ facts::Variables variables_of(const std::vector<std::string>& words) {
           fmt::format("--env {}: expected NAME=VALUE, the name beginning with PENSTOCK_ or CUFILE_", printable(word)),
           kUsage);
     }
-    // A name with a slip in it would answer as if nothing were set.
+    // A misspelt name would get the answer for no setting at all.
     const std::string name = word.substr(0, equals), near = facts::nearest_setting(name);
     if (!near.empty() && near != name) {
       throw Failure(fmt::format("--env {}: did you mean {}?", printable(name), near), kUsage);

@@ -11,10 +11,11 @@
 
 namespace penstock::tools {
 
-// A captured machine's directory, or "" for this machine. Throws a Failure with exit code 2 where it is none.
+// Opens the directory of a captured machine, or with "" this machine. Throws a Failure with exit code 2 if the
+// directory holds none.
 core::Root open_machine_root(const std::string& directory);
-// Parses words NAME=VALUE, and sets them in this process, so that the sessions it opens say what they do of a captured
-// machine. Throws a Failure with exit code 2 for another word.
+// Parses words of the form NAME=VALUE, and sets them in this process, so that the sessions that it opens answer as
+// those of a captured machine do. Throws a Failure with exit code 2 for any other word.
 facts::Variables variables_of(const std::vector<std::string>& words);
 
 }  // namespace penstock::tools

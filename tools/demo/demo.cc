@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock bench --every-path: weights-like data from device memory to a file and back, verified, by every path this
-// machine has.
+// penstock bench --every-path: moves data like a model's weights from device memory to a file and back, and verifies
+// it, by every path that this machine has.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ namespace penstock::tools {
 namespace {
 
 constexpr std::uint64_t kStep = std::uint64_t{256} << 20;    // One request of the transfer.
-constexpr std::uint64_t kHostStep = std::uint64_t{8} << 20;  // Content is made and compared in such pieces.
+constexpr std::uint64_t kHostStep = std::uint64_t{8} << 20;  // Content is made and compared in pieces of this size.
 constexpr std::uint64_t kSpare = std::uint64_t{16} << 20;    // Left free on the file system.
 constexpr std::uint64_t kSmallBlock = 4096;
 constexpr double kLatencySeconds = 0.25;
@@ -47,15 +47,16 @@ struct DemoSettings {
   bool json = false;
 };
 
-// A path that is forced.
+// A path, and the settings that force it.
 struct DemoVariant {
   std::string path;
   std::string how;  // "io_uring, O_DIRECT"; "" if there is only one way.
   SessionSettings session;
   bool host_memory = false;
   bool can_write = true;
-  int reason = 0;         // Why the best path before this one is refused here: a transfer would report it,
-  int refused_path = -1;  // were this way not forced. -1: no path before it is refused.
+  // The reason why the best path before this one is refused: a transfer would report it if this path were not forced.
+  int reason = 0;
+  int refused_path = -1;  // The path that is refused; -1: no path before this one is refused.
 };
 
 struct MissingVariant {
@@ -76,7 +77,7 @@ class Finder {
     if (!has_direct_io_) found_.missing.push_back({"O_DIRECT", "", "this file cannot do direct I/O", ""});
   }
 
-  // better: the verdict that stands in the way of a better path, if there is one.
+  // `better` is the verdict that refuses a better path, if there is one.
   void add(const Verdict& read, const Verdict& write, const Verdict* better, bool host_memory) {
     if (read.usable == 0) return miss(read.path_name(), read);
     if (write.usable == 0) miss(std::string(read.path_name()) + " write", write);
@@ -98,7 +99,7 @@ class Finder {
     found_.missing.push_back({what, verdict.reason_name(), verdict.sentence(), verdict.remedy()});
   }
 
-  // Storage can be reached with and without io_uring, through the page cache and around it.
+  // Adds the path's variants: with and without io_uring, through the page cache and around it.
   void add_variants(DemoVariant way, const Verdict& verdict) {
     const bool has_ring =
         verdict.reason != PENSTOCK_REASON_IO_URING_FORBIDDEN && verdict.reason != PENSTOCK_REASON_IO_URING_OFF;
@@ -119,8 +120,8 @@ class Finder {
   DemoWays found_;
 };
 
-// Every path that the file and a device allow, to be forced one at a time, and why the others are missing here. Asks a
-// session with the library's own settings.
+// Finds every path that the file and a device allow, to be forced one at a time, and the reasons why others are
+// missing. Asks a session that has the library's own settings.
 DemoWays find_ways(const File& file, unsigned gpu) {
   Finder finder(require(file.info(), "demo file"));
   const Arena host = Arena::on_host(4096);
@@ -130,7 +131,7 @@ DemoWays find_ways(const File& file, unsigned gpu) {
     const auto writes = require(file.explain({PENSTOCK_WRITE, gpu, base}), "explain");
     const Verdict* better = nullptr;
     for (std::size_t i = 0; i < reads.size() && i < writes.size(); ++i) {
-      // The host path is asked about host memory, the others about the device's.
+      // The verdict of the host path is that on host memory, those of all others are on device memory.
       if (reads[i].path != PENSTOCK_PATH_NULL && (reads[i].path == PENSTOCK_PATH_HOST) == host_memory) {
         finder.add(reads[i], writes[i], better, host_memory);
       }
@@ -155,8 +156,8 @@ void check_space(const DemoSettings& settings) {
                             settings.folder, format_size(settings.size + kSpare), format_size(available)));
 }
 
-// One way, there and back: fills device memory with content of its own, so that no earlier way's bytes can pass for
-// this one's, writes it out, spoils the memory, reads it in and compares.
+// One variant, to the file and back: fills device memory with content of its own, so that no earlier variant's bytes
+// can pass for it, writes it out, overwrites the memory, reads it in and compares.
 class Trip {
  public:
   Trip(const DemoSettings& settings, const DemoVariant& way, int fd, std::uint64_t seed)
@@ -168,7 +169,7 @@ class Trip {
 
   std::vector<DemoRow> run() {
     std::vector<DemoRow> rows;
-    // Every way starts without the pages of the one before.
+    // Every variant starts without cached pages of the one before.
     posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
     each_piece([&](std::uint64_t at, std::span<std::byte> bytes) {
       content_.fill(bytes, at);
@@ -234,7 +235,7 @@ class Trip {
     return row;
   }
 
-  // A path that cannot write still has something to read.
+  // Writes the content for a path that cannot write, so that it has something to read.
   void write_by_any_path() {
     Session session = open_session({});
     const File file = require(session.file(fd_), "demo file");
@@ -321,7 +322,7 @@ Json json_of(const DemoSettings& settings, const Json& device, const std::vector
   return json;
 }
 
-// Space first, so that the first way does not pay for it.
+// Allocates the space first, so that the first variant does not pay for it.
 void lay_out(const NewFile& file, std::uint64_t size) {
   if (ftruncate(file.fd(), static_cast<off_t>(size)) != 0) fail_errno(file.path(), "set the file's size");
   if (fallocate(file.fd(), 0, 0, static_cast<off_t>(size)) != 0 && errno != EOPNOTSUPP && errno != EINTR) {
