@@ -15,15 +15,15 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// Between two times that storage is told to begin: each looks for all pages of the file that are to be written.
+// The bytes written between two starts of a flush. Each start looks for all pages of the file that are to be written.
 constexpr std::uint64_t kFlushBytes = 8u << 20;
 
-// Errors that the next attempt may not meet.
+// True for errors that may be gone at the next attempt.
 bool passes(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN || error == EINTR;
 }
 
-// True where a buffered write locks the whole inode. Lustre locks ranges, and block devices have no such lock.
+// True if a buffered write locks the whole inode. Lustre locks ranges, and block devices have no such lock.
 bool has_one_writer(std::uint64_t magic) {
   return magic == EXT4_SUPER_MAGIC || magic == XFS_SUPER_MAGIC || magic == BTRFS_SUPER_MAGIC ||
          magic == F2FS_SUPER_MAGIC || magic == TMPFS_MAGIC;
@@ -33,7 +33,7 @@ bool has_one_writer(std::uint64_t magic) {
 
 File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
     : descriptors_(storage), hints_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
-      // Where direct I/O is a buffered copy all the same (tmpfs, ext4 with data=journal), O_DIRECT means nothing.
+      // If direct I/O is a buffered copy all the same (tmpfs, ext4 with data=journal), O_DIRECT means nothing.
       own_io_mode_(facts.opened_direct() && facts.can_do_direct() ? IoMode::direct : IoMode::buffered),
       takes_turns_(facts.type == FileType::regular && has_one_writer(facts.file_system_magic)) {}
 
@@ -47,7 +47,8 @@ void File::close_second() {
   if (second >= 0 && is_ours(second)) ::close(second);
 }
 
-// The second descriptor is opened again when it is needed; being an open file of its own, it would be in the way.
+// Closes the second descriptor first, because an open file of its own would be in the way; it is opened again when
+// needed.
 void File::release_blocks_behind_end() {
   if (!blocks_behind_end_.load(std::memory_order_relaxed) || !has_its_descriptors()) return;
   close_second();
@@ -91,7 +92,7 @@ Result<int> File::open_second() {
   }
   int expected = -1;
   if (second_.compare_exchange_strong(expected, opened->get(), std::memory_order_acq_rel)) return opened->release();
-  return expected;  // Another thread was first; ours closes.
+  return expected;  // Another thread was first; this one's is closed.
 }
 
 bool File::is_resident(std::uint64_t offset, std::uint64_t size) {
@@ -99,7 +100,7 @@ bool File::is_resident(std::uint64_t offset, std::uint64_t size) {
   return fd.ok() && hints_.is_resident(*fd, offset, size);
 }
 
-// The user's own shares its position with ours.
+// The user's own descriptor shares its position with own_, so the second one is used.
 bool File::is_data(std::uint64_t offset, std::uint64_t size) {
   const Result<int> fd = second_descriptor();
   return !fd.ok() || hints_.is_data(*fd, offset, size);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file's own pages in the page cache, as memory of this process: mapped once, for a device's DMA engine to fetch
-// from, or to put into. No CPU touches the mapping, so that a file cut short under it ends nothing with SIGBUS.
+// A file's own pages in the page cache, as memory of this process. They are mapped once, so that a device's DMA engine
+// can fetch bytes from them or put bytes there. No CPU touches the mapping, so a file that is cut under it causes no
+// SIGBUS.
 //
-// PageWatch tells afterwards whether a mapping's pages were the file's all the while. The kernel takes a page out of
+// PageWatch shows afterwards whether a mapping's pages were the file's all the time. The kernel takes a page out of
 // every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and puts
-// it back into ours only when a CPU touches it, which none does. So a page that is still there was never away. While it
-// tries to move a page within memory, to make room for a huge one, the kernel notes that in its place.
+// it back only when a CPU touches it, which none does. So a page that is still there was never away. While the kernel
+// tries to move a page within memory, to make room for a huge one, it notes that in the page's place.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ namespace penstock::core {
 
 class PageMapping {
  public:
-  // Offset and size are multiples of the page, on hugetlbfs of its page. Pages that are not in the page cache are read
-  // in.
+  // Offset and size are multiples of the page size, on hugetlbfs of its page size. Pages that are not in the page cache
+  // are read.
   static Result<PageMapping> open(int fd, std::uint64_t offset, std::size_t size, bool writable);
   PageMapping() = default;
   PageMapping(PageMapping&& other) noexcept { swap(other); }
@@ -33,7 +34,7 @@ class PageMapping {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // Leaves it mapped for ever.
+  // Leaves the memory mapped for ever.
   void abandon() { data_ = nullptr; }
 
  private:
@@ -49,12 +50,12 @@ class PageMapping {
 // Thread-safe.
 class PageWatch {
  public:
-  // Fails where the kernel does not show a process its own page table (/proc/self/pagemap).
+  // Fails if the kernel does not show a process its own page table (/proc/self/pagemap).
   static Result<PageWatch> open();
   enum class Presence : std::uint8_t { there, moving, gone };
   // Returns the state of the first page that is not there, or `there`.
   Presence look(const std::byte* memory, std::size_t size) const;
-  // Waits for pages that are just being moved, 20 ms at most.
+  // Waits, at most 20 ms, for pages that are being moved at this moment.
   bool are_present(const std::byte* memory, std::size_t size) const;
 
  private:
@@ -63,7 +64,7 @@ class PageWatch {
   Presence read_entries(std::uint64_t begin, std::uint64_t end) const;
 
   UniqueFd pagemap_;
-  bool scans_;  // The kernel looks through a range by itself, from Linux 6.7 on.
+  bool scans_;  // The kernel can search a range by itself, since Linux 6.7.
 };
 
 }  // namespace penstock::core

@@ -36,7 +36,7 @@ namespace penstock::core {
 namespace {
 
 constexpr std::uint32_t kStatxDirectAlign = 0x2000;  // STATX_DIOALIGN, Linux 6.1.
-constexpr std::uint32_t kMemoryAlignMax = 4096;      // The alignment that the bounce buffers promise.
+constexpr std::uint32_t kMemoryAlignMax = 4096;      // The alignment of the bounce buffers.
 constexpr std::uint32_t kOffsetAlignMax = 64u << 10;
 constexpr std::uint32_t kAssumedAlign = 4096;
 constexpr long kCachestat = 451;  // The same number on every architecture, Linux 6.5.
@@ -51,7 +51,8 @@ struct Cachestat {
   std::uint64_t cached, dirty, writeback, evicted, recently_evicted;  // Pages.
 };
 
-// Memory file systems take O_DIRECT since 6.6 and copy all the same; /proc and /sys are made up as they are read.
+// True for memory file systems, which accept O_DIRECT since 6.6 and copy all the same, and for /proc and /sys, whose
+// bytes are made when they are read.
 bool lives_in_memory(std::uint64_t magic) {
   return magic == TMPFS_MAGIC || magic == RAMFS_MAGIC || magic == HUGETLBFS_MAGIC || magic == PROC_SUPER_MAGIC ||
          magic == SYSFS_MAGIC;
@@ -97,7 +98,7 @@ std::uint64_t pages_of(std::uint64_t offset, std::uint64_t size, std::uint64_t p
   return (align_up(offset + size, page) - align_down(offset, page)) / page;
 }
 
-// Nearly all: a few evicted pages are cheaper to fetch through the cache than everything is around it.
+// True for nearly all pages: a few evicted pages are cheaper to fetch through the cache than everything is around it.
 bool nearly_all(std::uint64_t cached, std::uint64_t pages) { return cached >= pages - pages / 8; }
 
 bool is_at_end(int fd, off_t offset) {
@@ -123,8 +124,8 @@ Result<Scratch> make_nameless_scratch(const UniqueFd& folder) {
   return Scratch(std::move(file));
 }
 
-// The name cannot be guessed, so that it is not taken yet; O_EXCL follows no link. With O_NOFOLLOW or O_TMPFILE among
-// its flags NVIDIA's library would refuse the descriptor.
+// Makes a file whose name cannot be guessed, so that nobody has taken it; O_EXCL follows no link. NVIDIA's library
+// would refuse a descriptor with O_NOFOLLOW or O_TMPFILE among its flags.
 Result<Scratch> make_named_scratch(UniqueFd folder) {
   std::uint64_t random[2];
   if (::getrandom(random, sizeof random, 0) != sizeof random) return os_failure(errno, kScratchStep);
@@ -134,7 +135,7 @@ Result<Scratch> make_named_scratch(UniqueFd folder) {
   UniqueFd file(::openat(folder.get(), name, kFlags, S_IRUSR | S_IWUSR));
   if (!file.valid()) {
     const int error = errno;
-    // A file system may make the file, and then refuse it O_DIRECT.
+    // A file system may create the file and then refuse O_DIRECT.
     if (error != EEXIST) ::unlinkat(folder.get(), name, 0);
     return os_failure(error, kScratchStep);
   }
@@ -146,15 +147,15 @@ bool is_overlay(int fd) {
   return ::fstatfs(fd, &file_system) == 0 && file_system.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
-// hugetlbfs, whose pages are the file: in memory where they were ever given to it.
+// For hugetlbfs, whose pages are the file: true if all pages were ever given to it.
 bool has_all_its_pages(int fd) {
   struct stat status {};
   constexpr off_t kBlock = 512;
   return ::fstat(fd, &status) == 0 && status.st_blocks * kBlock >= status.st_size;
 }
 
-// Through a mapping, which finds the pages also where they belong to another file system's inode (overlayfs). For a
-// file that is neither ours nor writable for us the kernel calls every page resident.
+// Asks through a mapping, which finds pages even if they belong to another file system's inode (overlayfs). For a file
+// that this user neither owns nor may write, the kernel reports every page as resident.
 bool is_resident_by_mincore(int fd, std::uint64_t offset, std::uint64_t size, std::uint64_t page) {
   constexpr std::size_t kPagesMax = 4096;
   unsigned char present[kPagesMax];
@@ -220,8 +221,8 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
   return opened;
 }
 
-// Where its layers lie on several file systems, overlayfs gives a file another device and number when it is written to
-// for the first time: it moves to the upper layer.
+// overlayfs, if its layers lie on several file systems, gives a file another device and number when it is first written
+// to, because the file moves to the upper layer.
 bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) {
   struct stat status;  // Not zeroed first: it is asked for every request.
   if (::fstat(fd, &status) != 0) return false;
@@ -267,7 +268,7 @@ Result<std::size_t> PosixStorage::read_cached(int fd, void* memory, std::size_t 
   const ssize_t got =
       without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
   if (got >= 0) return static_cast<std::size_t>(got);
-  // File systems that cannot tell (overlayfs, NFS) say so with EOPNOTSUPP.
+  // File systems that cannot say it (overlayfs, NFS) answer EOPNOTSUPP.
   const bool is_told = errno != EOPNOTSUPP && !is_call_missing(errno);
   return os_failure(is_told ? errno : EAGAIN, "read from the page cache");
 }
@@ -281,7 +282,7 @@ Result<std::size_t> PosixStorage::write(int fd, const void* memory, std::size_t 
   return static_cast<std::size_t>(put);
 }
 
-// overlayfs keeps no pages of its own, and passes on what flushes a whole file alone.
+// overlayfs keeps no pages of its own, and only passes on calls that flush a whole file.
 Status PosixStorage::flush(int fd, std::uint64_t offset, std::uint64_t size) {
   constexpr unsigned kWriteAndWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   const auto flushed = without_interrupts([&]() -> ssize_t {
@@ -298,7 +299,7 @@ Status PosixStorage::sync(int fd) { return ::fsync(fd) == 0 ? success() : os_fai
 
 bool PosixStorage::is_same_open_file(int first, int second) {
   const auto self = ::getpid();
-  return ::syscall(SYS_kcmp, self, self, KCMP_FILE, first, second) <= 0;  // Negative: not told.
+  return ::syscall(SYS_kcmp, self, self, KCMP_FILE, first, second) <= 0;  // Negative: the kernel does not say.
 }
 
 bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size) {
@@ -319,19 +320,20 @@ bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size)
 
 void PosixStorage::mark_changed(int fd) {
   const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, {.tv_sec = 0, .tv_nsec = UTIME_NOW}};
-  // A user who may write to another user's file, and no more, can set both times or none.
+  // A user who may only write to another user's file can set both times or none.
   if (::futimens(fd, times) != 0 && errno == EPERM) (void)::futimens(fd, nullptr);
 }
 
 bool PosixStorage::is_data(int fd, std::uint64_t offset, std::uint64_t size) {
   const off_t hole = ::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE);
-  if (hole < 0) return errno != ENXIO;  // ENXIO: past the end. Else nothing is known, and the file system fills none.
+  // ENXIO: past the end. With any other error nothing is known, and the file system fills no holes.
+  if (hole < 0) return errno != ENXIO;
   return static_cast<std::uint64_t>(hole) >= offset + size || is_at_end(fd, hole);
 }
 
-// Only where it was found to help. Besides copying, a buffered write costs ext4 0.18 CPU seconds a GB where it reserves
-// block by block and 0.10 where they are there (Linux 6.18), all of it with the inode's lock held. Memory file systems
-// would fill the pages with zeros first, and btrfs would turn compression off.
+// Done only where it was found to help. A buffered write costs ext4, besides copying, 0.18 CPU seconds a GB if it
+// reserves block by block and 0.10 if the blocks are there (Linux 6.18), all of it with the inode's lock held. Memory
+// file systems would first fill the pages with zeros, and btrfs would turn compression off.
 bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size) {
   struct stat status {};
   struct statfs file_system {};
@@ -346,11 +348,12 @@ bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size)
   return ::fstat(fd, &status) == 0 && status.st_blocks > blocks_before;
 }
 
-// ext4 lets go of such blocks when the file is cut, and in no other way. A lease, had by an open file that no other
-// stands beside, keeps others from opening it meanwhile; were one to try, the kernel would send a signal: SIGURG, which
-// does no harm, in place of SIGIO, which ends a program.
+// ext4 releases such blocks when the file is cut, and in no other way. A lease, which needs that no other open file of
+// it exists, keeps others from opening the file meanwhile. If one tries, the kernel sends a signal: SIGURG, which does
+// no harm, instead of SIGIO, which would end the program.
 bool PosixStorage::release_blocks_behind_end(int fd) {
-  if (::fcntl(fd, F_GETLEASE) != F_UNLCK || ::fcntl(fd, F_GETOWN) != 0) return false;  // The program has its own ideas.
+  // The program uses these itself.
+  if (::fcntl(fd, F_GETLEASE) != F_UNLCK || ::fcntl(fd, F_GETOWN) != 0) return false;
   const int signal_before = ::fcntl(fd, F_GETSIG);
   if (::fcntl(fd, F_SETSIG, SIGURG) != 0) return false;
   const bool alone = ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
@@ -381,8 +384,8 @@ Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
   if (io_uring_error_.load(std::memory_order_relaxed) == 0) {
     Result<std::unique_ptr<Ring>> ring = UringRing::open(depth);
     if (ring.ok()) return ring;
-    // Seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit: kept for the verdicts. Want of
-    // descriptors passes, and is this one ring's affair.
+    // The cause may be seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit; it is kept for the
+    // verdicts. A lack of descriptors is temporary, and concerns only this ring.
     const int error = ring.status().code;
     if (error != EMFILE && error != ENFILE) io_uring_error_.store(error, std::memory_order_relaxed);
   }

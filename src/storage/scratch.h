@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file of our own on a user's storage, for a self-test to write to. Where it has a name, it loses it with this
-// object. Made by Storage::open_scratch().
+// A file of the library's own on a user's storage, to which a self-test writes. If it has a name, the name is removed
+// with this object. Storage::open_scratch() makes it.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace penstock::core {
 
 enum class ScratchKind {
-  nameless,  // No other process can open it, and nothing is ever left of it.
+  nameless,  // No other process can open it, and nothing of it is ever left.
   named,     // For code that opens it a second time, by its name.
 };
 
@@ -20,24 +20,24 @@ class Scratch {
  public:
   Scratch() = default;
   explicit Scratch(UniqueFd file) : file_(std::move(file)) {}
-  // Named so, in that folder, and to be taken off it.
+  // The file's name in that folder is to be removed.
   Scratch(UniqueFd file, UniqueFd folder, std::string name)
       : file_(std::move(file)), folder_(std::move(folder)), name_(std::move(name)) {}
   Scratch(Scratch&&) = default;
   Scratch& operator=(Scratch&&) = delete;
   ~Scratch() {
-    file_.reset();  // First: NFS renames a file that is removed while it is open.
+    file_.reset();  // Closed first, because NFS renames a file that is removed while it is open.
     if (folder_.valid()) ::unlinkat(folder_.get(), name_.c_str(), 0);
   }
 
   int get() const { return file_.get(); }
   bool valid() const { return file_.valid(); }
-  // Never closes it; the name goes all the same.
+  // Never closes the file; its name is removed all the same.
   void leave_open() { (void)file_.release(); }
 
  private:
   UniqueFd file_;
-  UniqueFd folder_;  // Invalid where there is no name.
+  UniqueFd folder_;  // Invalid if there is no name.
   std::string name_;
 };
 

@@ -17,16 +17,17 @@
 namespace penstock::core {
 namespace {
 
-// Operations that wait for submit(), at most. Each system call, and each knock at the device, costs as much as an
-// operation; but a device with few operations idles while others wait. With 16 in flight, two at once came to 0.97 of
-// fio's rate for its CPU time, and eight to 0.84 for 0.83 of it (random reads of 4 KiB, virtio disk, 2026-11-25).
+// The most operations that wait for submit(). Each system call, and each notice to the device, costs as much as an
+// operation; but a device with few operations idles while others wait. With 16 in flight, two at once reached 0.97 of
+// fio's rate for its CPU time, and eight 0.84 for 0.83 of it (random reads of 4 KiB, virtio disk, 2026-11-25).
 constexpr unsigned kSubmitMin = 2;
 constexpr unsigned kSubmitMax = 8;
 constexpr unsigned kFileSlots = 16;
-constexpr int kStallsMax = 10'000;  // Times a submission may be refused for want of kernel memory, yielding between.
+// Times that a submission may be refused for lack of kernel memory; the thread yields in between.
+constexpr int kStallsMax = 10'000;
 
-// Set-up flags, best first. A kernel that does not know one answers EINVAL, and the next row is tried.
-// Rings pass from thread to thread, so nothing that binds one to its first thread is asked for.
+// Set-up flags, best first. A kernel that does not know one answers EINVAL, and the next row is tried. Rings pass from
+// thread to thread, so no flag binds a ring to its first thread.
 constexpr unsigned kSetUpFlags[] = {
     IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,  // Linux 5.19
     0,
@@ -43,9 +44,9 @@ int set_up(io_uring& ring, unsigned depth) {
   return result;
 }
 
-// Besides asking to come again, io_uring gives up on an operation when the thread that submitted it has ended
-// (ECANCELED, or EFAULT for want of its memory map). All of them are tried once more without it; a true fault shows
-// again.
+// True if the operation may be tried again. The kernel may ask for that, or give up on an operation when the thread
+// that submitted it has ended (ECANCELED, or EFAULT because its memory map is gone). All of these are tried once more;
+// a real fault shows again.
 bool is_for_another_try(int result) {
   return result == -EAGAIN || result == -EINTR || result == -ECANCELED || result == -EFAULT;
 }
@@ -88,16 +89,15 @@ UringRing::~UringRing() {
   while (in_flight_ > 0) {
     if (!reap(left, true).ok()) break;
   }
-  // The kernel lets go of a ring some time after this; we take back its files now, so that their file systems can be
-  // unmounted, and its memory, so that the next ring does not pin its own beside it.
+  // The kernel releases a ring some time after this. Its files are taken back now, so that their file systems can be
+  // unmounted, and its memory, so that the next ring does not pin its own in addition.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
   if (region_room_ != 0) drop_memory();
-  if (!owns_its_descriptor()) ring_->ring_fd = -1;  // So that the end of the ring closes no descriptor of others.
+  if (!owns_its_descriptor()) ring_->ring_fd = -1;  // Keeps the end of the ring from closing a descriptor of others.
   ::io_uring_queue_exit(ring_.get());
 }
 
-// False where the program closed it by its number (closefrom). Without /proc nothing is known, and it is taken for
-// ours.
+// False if the program closed it by its number (closefrom). Without /proc nothing is known, and it counts as ours.
 bool UringRing::owns_its_descriptor() const {
   char name[32], target[32];
   std::snprintf(name, sizeof name, "/proc/self/fd/%d", ring_->ring_fd);
@@ -106,7 +106,7 @@ bool UringRing::owns_its_descriptor() const {
   return std::string_view(target, static_cast<std::size_t>(length)) == "anon_inode:[io_uring]";
 }
 
-// The number of the registered memory that the operation's lies in, or -1.
+// The number of the registered memory in which the operation's memory lies, or -1.
 int UringRing::fixed_memory(const RingOp& op) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(op.memory);
   for (unsigned i = 0; i < region_room_; ++i) {
@@ -134,18 +134,18 @@ void UringRing::push(const RingOp& op) {
   if (op.fixed_file >= 0) entry->flags |= IOSQE_FIXED_FILE;
   entry->user_data = index;
   ++in_flight_;
-  // A failure is told by the next call.
+  // The next call reports a failure.
   if (++unsubmitted_ >= submit_max_) (void)submit();
 }
 
 Status UringRing::submit() { return submit_and_wait(0); }
 
-// By one system call. Where not all can be submitted, the kernel does not wait.
+// Submits and waits by one system call. If not all can be submitted, the kernel does not wait.
 Status UringRing::submit_and_wait(unsigned least) {
   while (unsubmitted_ > 0) {
     const int result = ::io_uring_submit_and_wait(ring_.get(), least);
     if (result == -EINTR) continue;
-    // The kernel is short of memory or of completion space: the remaining operations go out with the next reap.
+    // The kernel is short of memory or of completion space: the remaining operations are submitted with the next reap.
     if (result == -EAGAIN || result == -EBUSY || result == 0) return success();
     if (result < 0) return os_failure(-result, "submit to io_uring");
     unsubmitted_ -= std::min(static_cast<unsigned>(result), unsubmitted_);
@@ -175,7 +175,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
     }
     if (count > 0 || !wait) return count;
     if (unsubmitted_ > 0) {
-      // Waiting now could be for ever: nothing may have reached the kernel yet.
+      // Waiting now could last for ever, because nothing may have reached the kernel yet.
       if (++stalls > kStallsMax) return os_failure(EAGAIN, "submit to io_uring");
       ::sched_yield();
       continue;
@@ -185,7 +185,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
   }
 }
 
-// Before Linux 5.11 a limit is an operation of its own, with a completion that was not asked for.
+// Before Linux 5.11 a time limit is an operation of its own, with a completion that nobody asked for.
 bool UringRing::wait_until(std::chrono::steady_clock::time_point deadline) {
   if ((ring_->features & IORING_FEAT_EXT_ARG) == 0 || !submit().ok() || unsubmitted_ > 0) return false;
   const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
@@ -206,7 +206,7 @@ Status UringRing::register_memory(void* memory, std::size_t size) {
   if (region_room_ == 0 && ::io_uring_register_buffers_sparse(ring_.get(), kRegionsMax) == 0)
     region_room_ = kRegionsMax;
   int result;
-  if (region_room_ == 0) {  // Before Linux 5.19: one, for good.
+  if (region_room_ == 0) {  // Before Linux 5.19 there is one, for good.
     result = ::io_uring_register_buffers(ring_.get(), &vector, 1);
     if (result == 0) region_room_ = 1;
   } else {
@@ -234,7 +234,7 @@ void UringRing::unregister_memory(void* memory) {
   else *place = {};
 }
 
-// All of it. A signal may interrupt the kernel while it waits for operations under way.
+// Unregisters all memory. A signal may interrupt the kernel while it waits for operations under way.
 void UringRing::drop_memory() {
   while (::io_uring_unregister_buffers(ring_.get()) == -EINTR) {
   }

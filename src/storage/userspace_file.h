@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam to a file whose file system lives in user space: its own calls move the bytes, and the kernel knows nothing
-// of it. cufile/ has one over the call-backs of CUfileFSOps_t. Called by several threads at once, one chunk each.
+// The seam to a file whose file system lives in user space: the file system's own calls move the bytes, and the kernel
+// knows nothing of it. cufile/ implements it with the callbacks of CUfileFSOps_t. Several threads call it at once, each
+// for one chunk.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@ namespace penstock::core {
 class UserspaceFile {
  public:
   virtual ~UserspaceFile() = default;
-  // One transfer between the file and host memory, possibly short; 0 from a read is the end of the file. Fails with
-  // unsupported where the file system has no such call.
+  // Makes one transfer between the file and host memory, possibly a short one; 0 from a read is the end of the file.
+  // Fails with unsupported if the file system has no such call.
   virtual Result<std::size_t> move(Op op, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
 };
 
