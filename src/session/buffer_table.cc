@@ -5,16 +5,16 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kNever = 0;    // The entry was never used: a search ends here.
-constexpr std::uint64_t kRemoved = 1;  // It was: a search goes on. No buffer lives at address 1.
+constexpr std::uint64_t kNever = 0;    // The entry was never used, so a search ends here.
+constexpr std::uint64_t kRemoved = 1;  // The entry was used, so a search continues. No buffer lies at address 1.
 constexpr std::size_t kFirstCapacity = 256;
 
 std::size_t hash(std::uint64_t base) { return static_cast<std::size_t>((base >> 4) * 0x9e3779b97f4a7c15u >> 20); }
 
 }  // namespace
 
-// A little seqlock: the version is odd while a writer is inside. Fields are atomics, so that a reader who comes too
-// early reads something old or new, and looks again.
+// A small seqlock: the version is odd while a writer is inside. Fields are atomics, so that a reader that comes too
+// early reads old or new values, and looks again.
 struct BufferTable::Entry {
   std::atomic<std::uint32_t> version{0};
   std::atomic<std::uint64_t> base{kNever};
@@ -54,7 +54,7 @@ struct BufferTable::Entry {
 
 struct BufferTable::Table {
   explicit Table(std::size_t capacity) : entries(capacity) {}
-  std::vector<Entry> entries;  // A power of two; at most half of it in use, removed ones included.
+  std::vector<Entry> entries;  // A power of two; at most half of them are in use, counting removed ones.
   std::size_t used = 0;
 };
 
@@ -65,7 +65,7 @@ BufferTable::BufferTable() {
 
 BufferTable::~BufferTable() = default;
 
-// The entry that holds the base, or the one where it would go.
+// The entry that holds the base, or the one into which it would go.
 BufferTable::Entry* BufferTable::place_for(Table& table, std::uint64_t base) const {
   const std::size_t mask = table.entries.size() - 1;
   Entry* removed = nullptr;
@@ -114,8 +114,8 @@ Status BufferTable::remove(std::uint64_t base) {
   return success();
 }
 
-// Doubles the table, or sweeps the removed entries out of it when they are most of it: so registering and
-// deregistering for ever stays within one table, and old tables add up to no more than the current one.
+// Doubles the table, or cleans it of removed entries if these are the most of it: so registering and deregistering for
+// ever stays within one table, and all old tables together are no larger than the current one.
 void BufferTable::make_room() {
   Table* table = current_.load();
   std::vector<Buffer> live;

@@ -16,7 +16,7 @@ struct Word {
   T value;
 };
 
-// The table of settings takes no other words.
+// Finds the meaning of a word; the table of settings accepts no other words.
 template <typename T, std::size_t N>
 T meaning_of(const std::string& text, const Word<T> (&words)[N]) {
   for (const Word<T>& word : words) {
@@ -35,7 +35,7 @@ constexpr Word<VendorUse> kVendorWords[] = {
 constexpr Word<NvfsUse> kNvfsWords[] = {{"off", NvfsUse::off}, {"on", NvfsUse::on}, {"standin", NvfsUse::stand_in}};
 constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
 
-// All that move bytes, for every file.
+// True for "auto", which means all paths that move bytes for every file.
 bool means_all(const Texts& paths) { return paths.size() == 1 && paths.front() == "auto"; }
 
 std::vector<PathId> paths_of(const Settings& settings) {
@@ -50,7 +50,7 @@ std::vector<PathId> paths_of(const Settings& settings) {
   return paths;
 }
 
-// "auto" names none: whatever there is.
+// The devices that are named; none for "auto", which means all that there are.
 ProviderList devices_of(const Settings& settings) {
   ProviderList devices;
   for (const std::string& name : settings.texts("penstock.device")) {
@@ -78,8 +78,8 @@ const char* policy_name(Policy policy) {
 
 }  // namespace
 
-// Where nothing but time counts, many threads are the quickest way to read a file once (on an H200 machine 51 GB/s, and
-// 47 while registering).
+// If only time counts, many threads are the quickest way to read a file once (on an H200 machine 51 GB/s, and 47 while
+// registering).
 PathSettings path_settings(const Config& config) {
   return {.require = config.require,
           .paths_named = config.paths_said,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Things that callers know by a number: files. A number is never given out twice, so one that was deregistered, or
-// never existed, is told from a live one without touching memory that is gone. Pinning and unpinning take no lock;
-// removing waits for the pins. The thread with the only pin may hold the thing: then others wait before they pin it.
+// Objects that callers know by a number, such as files. A number is never used twice, so a deregistered one, and one
+// that never existed, can be recognized without touching memory that is gone. Pinning and unpinning take no lock;
+// removing waits for the pins. The thread with the only pin may hold the object: others then wait before they pin it.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ class HandleTable {
     return number(index, state);
   }
 
-  // Null when there is no such thing (any more). A pinned thing stays until it is unpinned.
+  // Pins an object, which stays until it is unpinned. Null if there is no such object (any more).
   T* pin(std::uint64_t handle) {
     Entry* slot = find(handle);
     if (slot == nullptr) return nullptr;
@@ -62,7 +62,8 @@ class HandleTable {
     }
   }
 
-  // For who has it pinned: true where nobody else has, and until let_go() nobody else gets to.
+  // Called by a thread that has pinned the object. True if no other thread has; then no other gets a pin until
+  // let_go().
   bool hold(std::uint64_t handle) {
     Entry* slot = find(handle);
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
@@ -83,7 +84,7 @@ class HandleTable {
     if ((before & kLive) == 0) slot->state.notify_all();
   }
 
-  // From here on nobody can pin it; null when somebody else was first. `finish` must follow.
+  // From here on nobody can pin the object; null if another thread was first. Call finish() afterwards.
   T* retire(std::uint64_t handle) {
     Entry* slot = find(handle);
     if (slot == nullptr) return nullptr;
@@ -94,7 +95,7 @@ class HandleTable {
     return slot->value.load(std::memory_order_relaxed);
   }
 
-  // After retire: waits until nobody has it pinned, and hands it back.
+  // Called after retire(): waits until nobody has the object pinned, and returns it.
   std::unique_ptr<T> finish(std::uint64_t handle) {
     Entry* slot = find(handle);
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
@@ -109,7 +110,7 @@ class HandleTable {
     return value;
   }
 
-  // The numbers of all live things, at some moment.
+  // The numbers of all live objects at some moment.
   std::vector<std::uint64_t> handles() {
     const MutexLock lock(mutex_);
     std::vector<std::uint64_t> live;
@@ -136,7 +137,7 @@ class HandleTable {
   static std::uint64_t number(std::uint32_t index, std::uint64_t state) {
     return generation(state) << 32 | (index + 1);
   }
-  // With room for every number of it among the free ones, since letting go must not lack memory.
+  // Reserves room among the free numbers for every number of the block, since letting go must not need memory.
   void add_block(std::uint32_t block) REQUIRES(mutex_) {
     free_.reserve((block + 1) * kBlock);
     blocks_[block].store(new Entry[kBlock], std::memory_order_release);
@@ -150,7 +151,7 @@ class HandleTable {
   }
 
   std::array<std::atomic<Entry*>, kCountMax / kBlock> blocks_{};
-  Mutex mutex_;  // For registration alone.
+  Mutex mutex_;  // Held for registration only.
   std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
   std::uint32_t used_ GUARDED_BY(mutex_) = 0;
 };

@@ -11,12 +11,12 @@ Result<std::uint64_t> UserDescriptors::add(int fd, const File& file,
   const FileFacts facts = file.facts();
   const int own = file.own_descriptor();
   const MutexLock lock(mutex_);
-  // A number that the user closed and the kernel gave out again is not the same descriptor.
+  // A number that the user closed and the kernel reused is not the same descriptor.
   const auto same = [&](const Known& known) {
     return known.fd == fd && known.is_of(facts) && descriptors_.is_same_open_file(known.own, own);
   };
   if (std::any_of(all_.begin(), all_.end(), same)) return failure(Code::already_registered, "register the file");
-  // First, since there may be no memory for it.
+  // Done first, because there may be no memory for it.
   if (all_.size() == all_.capacity()) all_.reserve(std::max<std::size_t>(2 * all_.size(), 16));
   const Result<std::uint64_t> handle = insert();
   if (handle.ok()) all_.push_back({fd, *handle, own, facts.file_system_device, facts.inode});

@@ -54,7 +54,7 @@ bool find(void* library, Call& call, const char* name) {
   return call != nullptr;
 }
 
-// Its own symbols before ours, which may be in the global scope. Sanitizers cannot have that.
+// Binds the library's own symbols before ours, which may be in the global scope. Sanitizers do not allow this.
 int load_flags() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return RTLD_NOW | RTLD_LOCAL;
@@ -63,7 +63,7 @@ int load_flags() {
 #endif
 }
 
-// False where the file never had a name, has lost it to another file, or has none that this process can look up.
+// False if the file never had a name, has lost it to another file, or has a name that this process cannot look up.
 bool is_what_its_name_says(int fd) {
   char link[32];
   char name[PATH_MAX];
@@ -77,7 +77,7 @@ bool is_what_its_name_says(int fd) {
          named.st_ino == file.st_ino;
 }
 
-// Nothing where it does not come back.
+// Nothing if the call does not return.
 std::optional<VendorError> open_driver(VendorError (*open)(), std::chrono::milliseconds patience) {
   VendorError answer{};
   const bool came_back = ForeignCall::run(patience, [&answer, open](ForeignCall& call) {
@@ -89,7 +89,7 @@ std::optional<VendorError> open_driver(VendorError (*open)(), std::chrono::milli
   return came_back ? std::optional(answer) : std::nullopt;
 }
 
-// Nothing of ours is touched between the two: function and arguments are on the thread's own stack by then.
+// Between the two, nothing of this library is touched: function and arguments are on the thread's own stack by then.
 template <typename Foreign, typename... Arguments>
 auto call_outside(ForeignCall* call, Foreign foreign, Arguments... arguments) {
   if (call != nullptr) call->go_out();
@@ -181,16 +181,16 @@ Reason vendor_outlook(const VendorRules& rules) {
 
 std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std::chrono::milliseconds patience,
                                                    Proof& why_not) {
-  // One more than the count of forks at the first load; 0: nothing was loaded.
+  // The count of forks at the first load plus one; 0: nothing was loaded.
   static std::atomic<std::uint32_t> loaded_after{0};
-  // Never destroyed: nothing of the library's is called at exit.
+  // Never destroyed, because nothing of the library is called at exit.
   static Mutex& mutex = *new Mutex;
   static auto& open_ones = *new std::map<std::string, std::weak_ptr<VendorLibrary>>;
   static auto& given_up = *new std::set<std::string>;
 
   why_not = {look_at_vendor_file(path)};
   if (why_not.reason != Reason::none) return nullptr;
-  // Before the lock, which some other thread may have held as the process forked.
+  // Checked before the lock, which another thread may have held when the process forked.
   const std::uint32_t generation = fork_count() + 1;
   if (const std::uint32_t first = loaded_after.load(); first != 0 && first != generation) {
     why_not = {vendor_reason::refused, ECHILD};
@@ -214,7 +214,7 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
   }
   const std::optional<VendorError> opened = open_driver(calls.open_driver, patience);
   if (!opened) given_up.insert(path);
-  // The code that opened it already closes it, too.
+  // Other code that opened it will also close it.
   const bool owns_driver = opened && opened->error == 0;
   if (!owns_driver && (!opened || opened->error != kAlreadyOpen)) {
     why_not = {vendor_reason::refused, opened ? opened->error : ETIMEDOUT};
@@ -234,7 +234,7 @@ VendorLibrary::~VendorLibrary() {
 
 Result<void*> VendorLibrary::register_file(int fd, ForeignCall* call) {
   if (is_given_up()) return os_failure(ETIMEDOUT, kStep);
-  // It opens the file a second time, by its name, and takes whatever that is by then for the file.
+  // The library opens the file again by its name, and takes whatever has the name then for the file.
   if (!is_what_its_name_says(fd)) return os_failure(kNoSuchName, kStep);
   VendorDescriptor descriptor{};
   descriptor.kind = kDescriptorKind;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NVIDIA's own libcufile.so.0, loaded by an absolute path and called through pointers. It has the SONAME and the
-// symbols of ours, so it is never loaded by name, its own calls bind to itself first, and a file that turns out to be
-// ours is refused. One for a process and path, shared by sessions; its driver is open while it lives. Never unloaded:
-// threads of its own may run in it. Thread-safe.
+// NVIDIA's own libcufile.so.0, loaded by an absolute path and called through pointers. It has the same SONAME and
+// symbols as Penstock's library, so it is never loaded by name, its own calls bind to itself first, and a file that
+// turns out to be Penstock's is refused. There is one for each path in a process, shared by sessions; its driver is
+// open as long as it lives. It is never unloaded, because threads of its own may run in it. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,33 +18,32 @@
 
 namespace penstock::core {
 
-// The first of the CUDA toolkit's usual places that has the library, newest toolkit first, as an absolute path of this
-// process, or "". `root` is where they are looked for.
+// The absolute path of the library in the first of the CUDA toolkit's usual places that has it, newest toolkit first;
+// or "". `root` is where the places are looked for.
 std::string find_vendor_library(const std::string& root);
 
-// The file that the rules name, or that is found.
+// The file that the rules name, or else the one that is found.
 std::string vendor_file(const VendorRules& rules);
 
-// Without loading it: vendor_library_missing, vendor_is_ourselves where it is the file that holds this code, or none.
+// Judges the file without loading it: vendor_library_missing, vendor_is_ourselves if the file holds this code, or none.
 Reason look_at_vendor_file(const std::string& path);
 
-// Without loading it, too: judges if it may be direct on this machine, or why not.
+// Judges, also without loading the library, if it may be direct on this machine, or why not.
 Reason vendor_outlook(const VendorRules& rules);
 
 class VendorLibrary {
  public:
-  // Null, and why: vendor_library_missing, vendor_is_ourselves, vendor_incomplete, or vendor_refused with the number
-  // of its error where its driver does not open. ETIMEDOUT where that takes longer than `patience`, ECHILD in a process
-  // that was forked after the library had been loaded.
+  // Null if it fails, and why: vendor_library_missing, vendor_is_ourselves, vendor_incomplete, or vendor_refused with
+  // the number of its error if its driver does not open. ETIMEDOUT if that takes longer than `patience`, ECHILD in a
+  // process that was forked after the library had been loaded.
   static std::shared_ptr<VendorLibrary> open(const std::string& path, std::chrono::milliseconds patience,
                                              Proof& why_not);
   ~VendorLibrary();
   VendorLibrary(const VendorLibrary&) = delete;
   VendorLibrary& operator=(const VendorLibrary&) = delete;
 
-  // Failures carry an errno, or a number of the library's own from 5001 on, both as of the operating system. The caller
-  // has the memory's device entered (Device::run_inside).
-  // `call`: told when the library is entered and left.
+  // Failures carry an errno, or from 5001 on a number of the library's own, both in the operating system's domain. The
+  // caller has entered the memory's device (Device::run_inside). `call` is told when the library is entered and left.
   Result<void*> register_file(int fd, ForeignCall* call = nullptr);
   void deregister_file(void* handle);
   Result<std::size_t> read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset,
@@ -52,7 +51,7 @@ class VendorLibrary {
   Result<std::size_t> write(void* handle, const std::byte* memory, std::size_t size, std::uint64_t offset,
                             ForeignCall* call = nullptr);
 
-  // One of its calls never came back: from now on no file can be registered, and what is open stays open.
+  // One of its calls never returned: from now on no file can be registered, and open files stay open.
   void give_up() { is_given_up_.store(true); }
   bool is_given_up() const { return is_given_up_.load(); }
 

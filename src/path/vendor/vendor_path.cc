@@ -35,7 +35,8 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
     NvidiaFsMover mover(*library_, *memory.device, rules_.patience, rules_.root);
     return run_self_test(storage_, mover, *memory.device, file, rules_.scratch);
   });
-  if (library_->is_given_up()) return refuse(vendor_reason::refused, ETIMEDOUT);  // In this test, or in another.
+  // A call was given up, in this test or in another.
+  if (library_->is_given_up()) return refuse(vendor_reason::refused, ETIMEDOUT);
   if (proof.reason == Reason::none && !file.facts().suits_nvidia_fs()) return refuse(pipeline_reason::small_blocks);
   const bool is_fit = proof.reason == Reason::none || (proof.reason == vendor_reason::not_direct && may_be_copied());
   if (!is_fit) return refuse(proof.reason, proof.error);
@@ -45,7 +46,8 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable(PathId::vendor, proof.reason);
 }
 
-// A proof for a storage need not hold for each of its files: the library refuses files without a name.
+// Tests one file: a proof for a storage need not hold for each of its files, because the library refuses files without
+// a name.
 Proof VendorPath::file_proof(File& file, Device& device) {
   Result<void*> handle = nullptr;
   if (const Result<void*>* known = known_handle_of(file)) {
@@ -69,7 +71,7 @@ Proof VendorPath::library_proof() {
   return library_proof_;
 }
 
-// Foreign code comes last, and only where it could be of use.
+// Opens the library last, and only if it could be of use, because its code is foreign.
 Proof VendorPath::open_library() {
   const Reason outlook = vendor_outlook(rules_);
   const bool is_forced = outlook == vendor_reason::nvidia_fs_missing && rules_.use == VendorUse::force;
@@ -79,7 +81,7 @@ Proof VendorPath::open_library() {
   return library_ != nullptr ? Proof{} : why_not;
 }
 
-// The room for the bytes runs out for bounce, too.
+// A lack of space for the bytes is no refusal, because a bounce would meet it, too.
 int VendorPath::refusal_errno(const Status& status) {
   if (status.ok() || status.is(Code::device_lost)) return 0;
   if (status.domain != Domain::os) return EPROTO;  // Its answer made no sense.
@@ -97,7 +99,7 @@ void VendorPath::refuse_late(const Device* device, File& file, Op op, int error)
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
 
-// The bounced part's. It is pinned when something is first bounced, if ever.
+// The bytes of the bounced part. They are pinned when something is first bounced, if ever.
 std::uint64_t VendorPath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.chunk_max;
 }
@@ -159,7 +161,7 @@ std::unique_ptr<Path> make_vendor_path(const PathEnvironment& environment) {
   return std::make_unique<VendorPath>(environment.storage, rules_of(environment.settings));
 }
 
-// Forcing it makes it no direct path.
+// Forcing the path does not make it direct.
 Reason vendor_outlook(const PathSettings& settings) { return vendor_outlook(rules_of(settings)); }
 
 }  // namespace penstock::core

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NVIDIA's library and its kernel module nvidia-fs move the bytes, where these two serve the file's storage directly.
-// A self-test has to show that, by nvidia-fs's own counters: in its compatibility mode that library copies by the CPU
-// like ours, only slower. Docs: docs/reference/direct.md.
+// NVIDIA's library and its kernel module nvidia-fs move the bytes, if the two serve the file's storage directly. A
+// self-test must show that by nvidia-fs's own counters: in its compatibility mode the library copies by the CPU as the
+// bounce path does, only slower. Docs: docs/reference/direct.md.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class VendorPath final : public Path, private DirectTerms {
   ~VendorPath() override;
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  // Any alignment is the library's own affair.
+  // The library handles any alignment itself.
   Prepared shape(const RoutedRequest& request) override {
     return {.limits = {.chunk_max = request.chunk_max, .staged = false}};
   }
@@ -31,11 +31,11 @@ class VendorPath final : public Path, private DirectTerms {
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override;
 
-  // For its channels, which exist once a verdict was "usable".
+  // For its channels, which exist only after a usable verdict.
   VendorLibrary& library() { return *library_; }
-  // Registers a file once; a refusal is that file's alone, and stays. Takes no lock for a file that is known.
+  // Registers a file once; a refusal concerns only that file, and stays. Takes no lock for a known file.
   Result<void*> handle_of(File& file);
-  // Buffered where the path is forced, and not direct.
+  // Buffered if the path is forced although it is not direct.
   IoMode io_mode_of(const Device* device, File& file, Op op) const;
 
  private:
@@ -53,11 +53,11 @@ class VendorPath final : public Path, private DirectTerms {
   const VendorRules rules_;
   SelfTestCache pairs_;
   Mutex library_mutex_;
-  std::atomic<bool> is_library_known_{false};  // The members below are set, and stay.
+  std::atomic<bool> is_library_known_{false};  // The members below are set, and do not change any more.
   Proof library_proof_;
   std::shared_ptr<VendorLibrary> library_;
   Mutex handles_mutex_;
-  // Files' handles, whose addresses are in the files' slots; or why the library refuses them.
+  // The files' handles, or the reasons why the library refuses them. The files' slots have their addresses.
   std::list<Result<void*>> handles_ GUARDED_BY(handles_mutex_);
 };
 

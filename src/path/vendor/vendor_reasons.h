@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why NVIDIA's library does not serve.
+// The reasons why NVIDIA's library does not serve.
 #pragma once
 
 #include "core/reason.h"

@@ -12,12 +12,12 @@ namespace penstock::core {
 
 struct VendorRules {
   VendorUse use = VendorUse::automatic;
-  bool strict = false;    // Nothing is bounced, and nothing that is not direct is taken.
-  bool direct_io = true;  // False: configuration wants none, and the path refuses.
+  bool strict = false;    // Nothing is bounced, and no file that is not direct is served.
+  bool direct_io = true;  // False if the configuration wants no direct I/O: the path then refuses.
   std::string library;    // An absolute path; "": the CUDA toolkit's usual places.
   std::string scratch;    // A path that self-tests of its storage may overwrite, or empty.
-  // For its driver to open, and for each request of a self-test. Users' requests are waited for to their end: their
-  // bytes may still arrive.
+  // The time that its driver may take to open, and each request of a self-test. Users' requests are waited for to their
+  // end, because their bytes may still arrive.
   std::chrono::milliseconds patience{20'000};
   std::string root = "/";  // /proc and the toolkit are looked for here.
 };
