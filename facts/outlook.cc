@@ -241,6 +241,23 @@ const Finding* PathOutlook::reason() const {
   return found == needs.end() ? nullptr : &*found;
 }
 
+const Finding* PathOutlook::doubt() const {
+  const auto found = std::find_if(needs.begin(), needs.end(), [](auto& one) { return is_of(one, Standing::unknown); });
+  return standing() != Standing::off || found == needs.end() ? nullptr : &*found;
+}
+
+std::string PathOutlook::sentence() const {
+  if (reason() == nullptr) return "";
+  if (doubt() == nullptr) return reason()->sentence;
+  return fmt::format("{}; in doubt once it is on: {}", reason()->sentence, doubt()->sentence);
+}
+
+std::string PathOutlook::remedy() const {
+  if (reason() == nullptr) return "";
+  if (doubt() == nullptr || doubt()->remedy.empty()) return reason()->remedy;
+  return fmt::format("First: {} Then: {}", doubt()->remedy, reason()->remedy);
+}
+
 std::string PathOutlook::reason_name() const {
   const Finding* const first = reason();
   if (first == nullptr) return penstock_reason_name(PENSTOCK_REASON_NONE);

@@ -34,9 +34,11 @@ struct PathOutlook {
   bool is_once_set() const;
   // The first need that gives the path its standing. For a usable path, the need that makes it slower, or null.
   const Finding* reason() const;
-  // The sentence and the remedy of reason(), or "".
-  std::string sentence() const { return reason() == nullptr ? "" : reason()->sentence; }
-  std::string remedy() const { return reason() == nullptr ? "" : reason()->remedy; }
+  // The first thing that stays in doubt once a path that is off is switched on; null if there is none.
+  const Finding* doubt() const;
+  // The sentence and the remedy of reason(), and of doubt(), without which a switch would be bad counsel; or "".
+  std::string sentence() const;
+  std::string remedy() const;
   // The public name of the reason (docs/reference/reasons.md), or if it has none the code of the need; "none" if there
   // is no reason.
   std::string reason_name() const;

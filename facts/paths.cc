@@ -63,17 +63,6 @@ void judge_closed_path(const Examination& examined, const PathOutlook& path, Jud
   row.fail(sentence, path.remedy());
 }
 
-// The switch comes first, and what would be in doubt once it is on.
-void judge_switched_off(const PathOutlook& path, Judgement& row) {
-  std::string sentence = "off: " + path.sentence();
-  for (const Finding& need : path.needs) {
-    if (need.state != State::unknown) continue;
-    may_follow_by(&need, row);
-    sentence += "; in doubt once it is on: " + need.sentence;
-  }
-  row.warn(std::move(sentence), path.remedy());
-}
-
 void judge_path(const Examination& examined, const PathOutlook& path, Findings& findings) {
   Judgement row = judge(findings, "path", penstock_path_name(path.path));
   if (examined.machine.peers().empty() && !path.is_usable()) {
@@ -81,7 +70,9 @@ void judge_path(const Examination& examined, const PathOutlook& path, Findings& 
   }
   switch (path.standing()) {
     case Standing::closed: return judge_closed_path(examined, path, row);
-    case Standing::off: return judge_switched_off(path, row);
+    case Standing::off:
+      may_follow_by(path.doubt(), row);
+      return row.warn("off: " + path.sentence(), path.remedy());
     case Standing::usable:
       return row.pass("nothing is known against it; its self-test decides, when a program uses it");
     case Standing::unknown: break;
@@ -139,8 +130,12 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   };
   if (std::any_of(best->needs.begin(), best->needs.end(), is_cufiles)) return judge_barred(examined, place, path, row);
   if (best->is_usable()) return row.pass(path + " may serve it");
-  if (best->standing() == Standing::off) return row.pass(path + " may serve it, once that is switched on");
-  may_follow_by(best->reason(), row);
+  may_follow_by(best->standing() == Standing::off ? best->doubt() : best->reason(), row);
+  if (best->is_once_set()) return row.pass(path + " may serve it, once that is switched on");
+  if (best->standing() == Standing::off) {
+    return row.unknown(fmt::format("{} might serve it, once that is switched on; in doubt then: {}", path,
+                                   best->doubt()->sentence));
+  }
   // If the path itself is in doubt, its own finding has the remedy.
   const bool is_told = examined.whole.of(best->path).standing() == Standing::unknown;
   row.unknown(fmt::format("only a try tells whether {} may serve it: {}", path, best->sentence()),
