@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock odirect` on whatever file system this is, and on one of memory.
+// `penstock check --try` on whatever file system this is, and on one of memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>

@@ -97,11 +97,11 @@ constexpr const char* kExamples =
     "  penstock explain --fix /data/checkpoint --size 64G --written    filled with zeros, too: no extents to convert\n"
     "  penstock explain --fix sparse.img --json                        an existing file: its holes are filled\n"
     "An existing file keeps every byte and is never made shorter. No other program may have it open. A program that\n"
-    "opens it meanwhile has to wait, and prepare stops to let it in. After a failure the file has the size it had,\n"
+    "opens it meanwhile has to wait, and the command stops for it. After a failure the file has the size it had,\n"
     "unless the message tells another, and holes that were filled stay filled. If --written is killed while it writes\n"
     "zeros (kill -9, or Ctrl-C where the disk does not answer within a second), an existing file may be longer than\n"
-    "before, with zeros at its end: run prepare again.\n"
-    "Exit code: 0 prepared, 1 failed, 2 wrong usage, 77 if preparing cannot make direct writes possible on this file\n"
+    "before, with zeros at its end: run the command again.\n"
+    "Exit code: 0 fixed, 1 failed, 2 wrong usage, 77 if no preparation makes direct writes possible on this file\n"
     "system.";
 
 struct PrepareSettings {
