@@ -177,13 +177,10 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
 TEST_F(Tool, ExplainAnswersAsIfAVariableWereSet) {
   make("data", 5000);
 
-  const Finished plain = run({"explain", "data", "--json"});
   const Finished asked = run({"explain", "data", "--json", "--env", "PENSTOCK_PATHS=null"});
   const Finished set = run({"explain", "data", "--json"}, [] { setenv("PENSTOCK_PATHS", "null", 1); });
-
   EXPECT_EQ(asked.out, set.out);
-  EXPECT_EQ(asked.exit_code, set.exit_code);
-  EXPECT_NE(asked.out, plain.out);
+  EXPECT_NE(asked.out, run({"explain", "data", "--json"}).out);
   EXPECT_EQ(run({"explain", "data", "--env", "PENSTOCK_PATHZ=null"}).exit_code, 2);
 }
 

@@ -110,7 +110,9 @@ std::string direct_text(const DirectAnswer& answer, const DirectQuestion& questi
   }
   if (answer.routes.empty()) page.row("devices", "none that offers its memory to a drive");
   if (!answer.routes.empty() && answer.routes[0].peer.empty()) page.row("", "there is none here");
-  if (!answer.notes.empty()) page.section("storage: what no look at the file shows, and who can tell it");
+  if (!answer.notes.empty())
+    page.section(
+        "storage: what no look at the file shows, by sections of NVIDIA's O_DIRECT guide, and who can tell it");
   print_notes(answer.notes, page);
   return page.text();
 }

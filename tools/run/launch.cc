@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "base/unique_fd.h"
 #include "tools/common/failure.h"
@@ -27,15 +28,16 @@ constexpr const char* kName = "libcufile.so.0";
 fs::path beside_the_tool() {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  std::set<std::string> places;
   for (const char* way : {PENSTOCK_CUFILE_FROM_BIN, "../lib"}) {
     const fs::path library = (folder / way / kName).lexically_normal();
     if (!error && fs::exists(library, error)) return library;
+    places.insert(library.parent_path().string());
   }
   throw Failure(fmt::format(
-      "there is no {} in {} or {}, where it is installed: install the package penstock-cufile, or name the file with "
-      "--library; `python -m penstock run` has that of a wheel",
-      kName, (folder / PENSTOCK_CUFILE_FROM_BIN).lexically_normal().string(),
-      (folder / "../lib").lexically_normal().string()));
+      "cannot find Penstock's {}, which this tool expects in {}: install the package penstock-cufile, or name the file "
+      "with --library; `python -m penstock run` has that of a wheel",
+      kName, fmt::join(places, " or ")));
 }
 
 // True if the file, a program for this machine, asks for the dynamic loader. Nothing if it is no program but a script.
