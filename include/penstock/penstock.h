@@ -34,12 +34,12 @@
 extern "C" {
 #endif
 
-/* Before 1.0 each minor version may break programs, and has a SONAME of its own (libpenstock.so.0.1). */
+/* Before 1.0 each minor version may break programs, and has a SONAME of its own (libpenstock.so.0.2). */
 #define PENSTOCK_VERSION_MAJOR 0
-#define PENSTOCK_VERSION_MINOR 1
+#define PENSTOCK_VERSION_MINOR 2
 #define PENSTOCK_VERSION_PATCH 0
 
-const char* penstock_version(void); /* of the library that is loaded: "0.1.0" */
+const char* penstock_version(void); /* of the library that is loaded: "0.2.0" */
 
 /* ---- Status ------------------------------------------------------------------------------------------------- */
 
