@@ -37,7 +37,7 @@ T& need(penstock::Result<T>& result) {
   return *result;
 }
 void need(const penstock::Status& status) {
-  if (!status) give_up(status.message());
+  if (!status.ok()) give_up(status.message());
 }
 
 struct Fixture {

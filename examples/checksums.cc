@@ -31,7 +31,7 @@ static penstock::Status write(penstock::Session& session, const penstock::Device
   auto file = session.create(part.name.c_str(), 0666, PENSTOCK_CREATE_REPLACE | PENSTOCK_CREATE_DIRECT);
   if (!file) return file.error();
   const penstock::Outcome outcome = file->write(memory.data() + part.offset, part.size, 0);
-  return outcome ? file->publish() : outcome.status;
+  return outcome.ok() ? file->publish() : outcome.status;
 }
 
 static penstock::Status read(penstock::Session& session, const penstock::DeviceMemory& memory, const Part& part) {
@@ -56,14 +56,14 @@ int main(int argument_count, char** arguments) {
   auto memory = session->allocate(0, size);
   if (!memory) return failed(memory.error().message());
   auto status = memory->upload(0, std::vector<char>(payload, 42).data(), payload);
-  if (status) status = session->crc32c(memory->data(), payload, kPieceBytes, sums.data());
-  if (status) status = memory->upload(payload, sums.data(), size - payload);
-  for (const Part& part : parts) status = status ? write(*session, *memory, part) : status;
+  if (status.ok()) status = session->crc32c(memory->data(), payload, kPieceBytes, sums.data());
+  if (status.ok()) status = memory->upload(payload, sums.data(), size - payload);
+  for (const Part& part : parts) status = status.ok() ? write(*session, *memory, part) : status;
 
-  for (const Part& part : parts) status = status ? read(*session, *memory, part) : status;
-  if (status) status = memory->download(payload, written.data(), size - payload);
-  if (status) status = session->crc32c(memory->data(), payload, kPieceBytes, sums.data());
-  if (!status) return failed(status.message());
+  for (const Part& part : parts) status = status.ok() ? read(*session, *memory, part) : status;
+  if (status.ok()) status = memory->download(payload, written.data(), size - payload);
+  if (status.ok()) status = session->crc32c(memory->data(), payload, kPieceBytes, sums.data());
+  if (!status.ok()) return failed(status.message());
   if (sums != written) return failed(name + ": a checksum is wrong");
   std::printf("%zu checksums are right\n", sums.size());
 }

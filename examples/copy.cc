@@ -28,14 +28,14 @@ static int copy(const penstock::File& from, const penstock::File& to, const pens
   while (true) {
     const auto at = static_cast<std::int64_t>(done);
     const penstock::Outcome read = from.read(window.data(), window.size(), at);
-    if (!read) return failed(read.status.message());
+    if (!read.ok()) return failed(read.status.message());
     if (read.report.bytes == 0) break;
     const penstock::Outcome written = to.write(window.data(), read.report.bytes, at);
-    if (!written) return failed(written.status.message());
+    if (!written.ok()) return failed(written.status.message());
     done += read.report.bytes;
     path = read.report.path_name();
   }
-  if (const auto status = to.publish(); !status) return failed(status.message());
+  if (const auto status = to.publish(); !status.ok()) return failed(status.message());
   std::printf("%llu bytes, read by path %s\n", static_cast<unsigned long long>(done), path.c_str());
   return 0;
 }

@@ -40,11 +40,11 @@ static int read_all(penstock::Queue& queue, const penstock::File& file, const pe
   const auto start = [&](unsigned slot) {
     const auto status = submit(queue, file, memory, slot, next);
     next += kRequestBytes;
-    in_flight += status ? 1 : 0;
+    in_flight += status.ok() ? 1 : 0;
     return status;
   };
   for (unsigned slot = 0; slot < kDepth && next < size; ++slot) {
-    if (const auto status = start(slot); !status) return failed(status.message());
+    if (const auto status = start(slot); !status.ok()) return failed(status.message());
   }
   while (in_flight > 0) {
     penstock::Completion done;
@@ -54,7 +54,7 @@ static int read_all(penstock::Queue& queue, const penstock::File& file, const pe
     if (done.status.code != 0) return failed(penstock::Status(done.status).message());
     bytes += done.report.bytes;  // A program would use this piece of memory now.
     if (next >= size) continue;
-    if (const auto status = start(static_cast<unsigned>(done.cookie)); !status) return failed(status.message());
+    if (const auto status = start(static_cast<unsigned>(done.cookie)); !status.ok()) return failed(status.message());
   }
   std::printf("%llu bytes, up to %u reads in flight\n", static_cast<unsigned long long>(bytes), kDepth);
   return 0;

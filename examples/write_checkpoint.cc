@@ -21,7 +21,7 @@ static penstock::Result<penstock::DeviceMemory> make_weights(penstock::Session& 
   auto weights = session.allocate(0, size);
   if (!weights) return weights;
   const std::vector<char> content(size, 42);
-  if (const auto status = weights->upload(0, content.data(), size); !status) return status;
+  if (const auto status = weights->upload(0, content.data(), size); !status.ok()) return status;
   return weights;
 }
 
@@ -31,8 +31,8 @@ static int save(penstock::Session& session, const penstock::DeviceMemory& weight
   auto file = session.create(name, 0666, PENSTOCK_CREATE_REPLACE | PENSTOCK_CREATE_DIRECT);
   if (!file) return failed(file.error().message());
   const penstock::Outcome outcome = file->write(weights.data(), weights.size(), 0);
-  if (!outcome) return failed(outcome.status.message());
-  if (const auto status = file->publish(); !status) return failed(status.message());
+  if (!outcome.ok()) return failed(outcome.status.message());
+  if (const auto status = file->publish(); !status.ok()) return failed(status.message());
   std::printf("%llu bytes by path %s, %llu of them around the page cache\n",
               static_cast<unsigned long long>(outcome.report.bytes), outcome.report.path_name(),
               static_cast<unsigned long long>(outcome.report.direct_bytes));

@@ -5,7 +5,7 @@
 //   auto file = session->file(fd);
 //   if (!file) return report(file.error().message());
 //   const penstock::Outcome outcome = file->read(device_pointer, size, 0);
-//   if (!outcome) return report(outcome.status.message());   // The step, the cause, the remedy.
+//   if (!outcome.ok()) return report(outcome.status.message());   // The step, the cause, the remedy.
 //   use(outcome.report.bytes, outcome.report.path_name(), outcome.report.reason_name());
 //
 // Every call returns a Result, an Outcome or a Status; nothing throws but std::bad_alloc. Objects may be destroyed in
@@ -53,7 +53,8 @@ class [[nodiscard]] Status {
   Status() = default;
   Status(penstock_status raw) : raw_(raw) {}
 
-  explicit operator bool() const { return raw_.code == 0; }
+  // There is no conversion to bool: who reads `if (status)` cannot see whether it asks for success or for an error.
+  bool ok() const { return raw_.code == 0; }
   const penstock_status& raw() const { return raw_; }
   bool is(penstock_code code) const { return raw_.domain == PENSTOCK_DOMAIN_PENSTOCK && raw_.code == code; }
   bool is_errno(int error_number) const { return raw_.domain == PENSTOCK_DOMAIN_OS && raw_.code == error_number; }
@@ -120,7 +121,7 @@ struct Report : Sized<penstock_report> {
 struct Outcome {
   Status status;
   Report report;
-  explicit operator bool() const { return static_cast<bool>(status); }
+  bool ok() const { return status.ok(); }
 };
 
 struct Verdict : Sized<penstock_verdict> {
@@ -166,7 +167,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
   Result<FileInfo> info() const {
     FileInfo info;
     const Status status = penstock_file_get(raw(), &info);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return info;
   }
 
@@ -189,14 +190,14 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
   Result<StripeInfo> stripe_info() const {
     StripeInfo info;
     const Status status = penstock_stripe_get(raw(), &info);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return info;
   }
   // The member's own handle, which belongs to this one; *name: its file.
   Result<penstock_file*> member(unsigned number, const char** name = nullptr) const {
     penstock_file* member = nullptr;
     const Status status = penstock_stripe_member(raw(), number, name, &member);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return member;
   }
 
@@ -220,7 +221,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
     std::uint32_t count = 0;
     const Status status =
         penstock_explain(&asked, verdicts.data(), static_cast<std::uint32_t>(verdicts.size()), &count);
-    if (!status) return status;
+    if (!status.ok()) return status;
     verdicts.resize(count);
     return verdicts;
   }
@@ -233,7 +234,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
       status = penstock_plan(&asked, text, capacity, &length);
       return length;
     });
-    if (!status) return status;
+    if (!status.ok()) return status;
     return plan;
   }
   // How many threads would move it, and how their number was chosen.
@@ -241,7 +242,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
     const Request asked = dry(run, size, file_offset);
     Choice choice;
     const Status status = penstock_choose(&asked, &choice);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return choice;
   }
 
@@ -328,21 +329,21 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
                         std::int64_t timeout_ns = kForever) {
     std::uint32_t count = 0;
     const Status status = penstock_queue_reap(raw(), completions, capacity, least, timeout_ns, &count);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return count;
   }
   // Cancels requests with this cookie that have not begun. Returns how many.
   Result<unsigned> cancel(std::uint64_t cookie) {
     std::uint32_t canceled = 0;
     const Status status = penstock_queue_cancel(raw(), cookie, &canceled);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return canceled;
   }
   // A descriptor that is readable while there is something to reap. It belongs to the queue: neither read nor close it.
   Result<int> eventfd() {
     int fd = -1;
     const Status status = penstock_queue_eventfd(raw(), &fd);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return fd;
   }
 };
@@ -353,18 +354,19 @@ class Config : public Owned<penstock_config, penstock_config_destroy> {
   Config() : Owned(create()) {}
   // A setting that is refused stops nothing here: Session::open() fails with the status of the first one.
   Config& set(const char* name, const std::string& value) & {
-    if (refused_) refused_ = Status(penstock_config_set(raw(), name, value.c_str()));
+    if (status_.ok()) status_ = Status(penstock_config_set(raw(), name, value.c_str()));
     return *this;
   }
   Config&& set(const char* name, const std::string& value) && { return std::move(set(name, value)); }
-  const Status& refused() const { return refused_; }
+  // The first refusal; ok where every setting was taken.
+  const Status& status() const { return status_; }
 
  private:
   static penstock_config* create() {
     penstock_config* config = nullptr;
     return penstock_config_create(&config).code == 0 ? config : nullptr;
   }
-  Status refused_;
+  Status status_;
 };
 
 class Session : public Owned<penstock_session, penstock_session_close> {
@@ -373,13 +375,13 @@ class Session : public Owned<penstock_session, penstock_session_close> {
 
   static Result<Session> open() { return open_raw(nullptr); }
   static Result<Session> open(const Config& config) {
-    return config.refused() ? open_raw(config.raw()) : Result<Session>(config.refused());
+    return config.status().ok() ? open_raw(config.raw()) : Result<Session>(config.status());
   }
 
   Result<SessionInfo> info() const {
     SessionInfo info;
     const Status status = penstock_session_get(raw(), &info);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return info;
   }
   // A setting's value in this session; *source: who set it.
@@ -390,19 +392,19 @@ class Session : public Owned<penstock_session, penstock_session_close> {
       status = penstock_session_setting(raw(), name, text, capacity, &length, source);
       return length;
     });
-    if (!status) return status;
+    if (!status.ok()) return status;
     return value;
   }
   Result<SessionReference> reference() const {
     penstock_session* reference = nullptr;
     const Status status = penstock_session_reference(raw(), &reference);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return SessionReference(reference);
   }
   Result<DeviceInfo> device(unsigned ordinal) const {
     DeviceInfo info;
     const Status status = penstock_device_get(raw(), ordinal, &info);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return info;
   }
   Result<DeviceMemory> allocate(unsigned ordinal, std::uint64_t size) {
@@ -410,7 +412,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     if (!session) return session.error();
     void* memory = nullptr;
     const Status status = penstock_device_alloc(raw(), ordinal, size, &memory);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return DeviceMemory(std::move(*session), ordinal, memory, size);
   }
   // CRC32C of each `piece_bytes` of memory, of the host or of a device; `sums` has room for one of each.
@@ -424,21 +426,21 @@ class Session : public Owned<penstock_session, penstock_session_close> {
   Result<File> file(int fd) const {
     penstock_file* file = nullptr;
     const Status status = penstock_file_register(raw(), fd, &file);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return File(file);
   }
   // The file appears under its name when it is published. flags: of penstock_create_flag.
   Result<File> create(const char* name, unsigned mode = 0666, unsigned flags = 0) const {
     penstock_file* file = nullptr;
     const Status status = penstock_file_create(raw(), name, mode, flags, &file);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return File(file);
   }
   // One object in files on several drives: of its manifest, for reading.
   Result<File> stripe(const char* manifest) const {
     penstock_file* file = nullptr;
     const Status status = penstock_stripe_open(raw(), manifest, 0, &file);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return File(file);
   }
   // A new one, a member in each folder; it appears under the manifest's name when it is published.
@@ -455,14 +457,14 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     options.flags = flags;
     penstock_file* file = nullptr;
     const Status status = penstock_stripe_create(raw(), manifest, &options, &file);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return File(file);
   }
   Result<Buffer> buffer(const void* base, std::uint64_t size) {
     Result<SessionReference> session = reference();
     if (!session) return session.error();
     const Status status = penstock_buffer_register(raw(), base, size);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return Buffer(std::move(*session), base);
   }
 
@@ -477,7 +479,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
   Result<Verdict> outlook(int path) const {
     Verdict verdict;
     const Status status = penstock_path_outlook(raw(), path, &verdict);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return verdict;
   }
   Result<std::vector<Counter>> counters() const {
@@ -485,7 +487,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     for (;;) {
       std::uint32_t count = 0;
       const Status status = penstock_counters(raw(), rows.data(), static_cast<std::uint32_t>(rows.size()), &count);
-      if (!status) return status;
+      if (!status.ok()) return status;
       const bool fits = count <= rows.size();
       rows.resize(count);
       if (fits) return rows;
@@ -496,7 +498,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
   static Result<Session> open_raw(const penstock_config* config) {
     penstock_session* session = nullptr;
     const Status status = penstock_session_open(config, &session);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return Session(session);
   }
   Result<Queue> queue(penstock_queue_mode mode, unsigned depth, std::uint64_t request_bytes_max) const {
@@ -506,7 +508,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     options.request_bytes_max = request_bytes_max;
     penstock_queue* queue = nullptr;
     const Status status = penstock_queue_open(raw(), &options, &queue);
-    if (!status) return status;
+    if (!status.ok()) return status;
     return Queue(queue);
   }
 };

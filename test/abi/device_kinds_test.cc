@@ -61,12 +61,12 @@ TEST(DeviceKindsTest, AFileIsReadIntoMemoryOfEveryKind) {
     auto memory = session->allocate(ordinal, kSize);
     ASSERT_TRUE(memory) << memory.error().message();
     const Outcome outcome = file->read(memory->data(), kSize, 0);
-    ASSERT_TRUE(outcome) << outcome.status.message();
+    ASSERT_TRUE(outcome.ok()) << outcome.status.message();
     EXPECT_EQ(
         outcome.report.bytes_by_path[PENSTOCK_PATH_BOUNCE] + outcome.report.bytes_by_path[PENSTOCK_PATH_PAGECACHE],
         kSize);
     std::vector<std::byte> arrived(kSize);
-    ASSERT_TRUE(memory->download(0, arrived.data(), arrived.size()));
+    ASSERT_TRUE(memory->download(0, arrived.data(), arrived.size()).ok());
     EXPECT_EQ(arrived, bytes) << ordinal;
   }
   ::close(fd);

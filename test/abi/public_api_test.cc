@@ -55,7 +55,7 @@ TEST_F(PublicApiTest, ATransferTellsItsPathAndWhyNoBetterOne) {
 
   const Outcome outcome = file->write(memory->data(), 1 << 20, 0);
 
-  ASSERT_TRUE(outcome) << outcome.status.message();
+  ASSERT_TRUE(outcome.ok()) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, 1u << 20);
   EXPECT_EQ(outcome.report.bytes_by_path[PENSTOCK_PATH_BOUNCE], 1u << 20);
   EXPECT_EQ(outcome.report.direct_bytes + outcome.report.cached_bytes, 1u << 20);
@@ -73,23 +73,23 @@ TEST_F(PublicApiTest, ChecksumsOfADevicesMemoryAreThoseOfTheBytes) {
   auto memory = session->allocate(0, 1 << 20);
   std::string bytes(300'000, '\0');
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 >> 3);
-  ASSERT_TRUE(memory->upload(7, bytes.data(), bytes.size()));
+  ASSERT_TRUE(memory->upload(7, bytes.data(), bytes.size()).ok());
 
   std::uint32_t on_device[3] = {}, on_host[3] = {}, of_all = 0;
-  ASSERT_TRUE(session->crc32c(memory->data() + 7, bytes.size(), 131072, on_device));
-  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), 131072, on_host));
-  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), bytes.size(), &of_all));
+  ASSERT_TRUE(session->crc32c(memory->data() + 7, bytes.size(), 131072, on_device).ok());
+  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), 131072, on_host).ok());
+  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), bytes.size(), &of_all).ok());
 
   EXPECT_EQ(std::memcmp(on_device, on_host, sizeof on_host), 0);
   const std::uint32_t two = penstock_crc32c_combine(on_host[0], on_host[1], 131072);
   EXPECT_EQ(penstock_crc32c_combine(two, on_host[2], bytes.size() - 262144), of_all);
   const iovec pieces[] = {{memory->data() + 7, 131072}, {nullptr, 0}, {bytes.data() + 131072, 131072}};
   std::uint32_t of_pieces[] = {1, 1, 1}, known = 0;
-  ASSERT_TRUE(session->crc32c(pieces, 3, of_pieces));
+  ASSERT_TRUE(session->crc32c(pieces, 3, of_pieces).ok());
   EXPECT_EQ(of_pieces[0], on_host[0]);
   EXPECT_EQ(of_pieces[1], 0u);
   EXPECT_EQ(of_pieces[2], on_host[1]);
-  ASSERT_TRUE(session->crc32c("123456789", 9, 9, &known));
+  ASSERT_TRUE(session->crc32c("123456789", 9, 9, &known).ok());
   EXPECT_EQ(known, 0xe3069283u);
 }
 
@@ -98,18 +98,18 @@ TEST_F(PublicApiTest, ChecksumsOfNothingAreNoneAndOfNonsenseAnError) {
   std::uint32_t sum = 5;
   const char byte = 1;
 
-  EXPECT_TRUE(session->crc32c(nullptr, 0, 0, nullptr));
-  EXPECT_FALSE(session->crc32c(nullptr, 1, 1, &sum));
-  EXPECT_FALSE(session->crc32c(&byte, 1, 0, &sum));
-  EXPECT_FALSE(session->crc32c(&byte, 1, 1, nullptr));
-  EXPECT_FALSE(session->crc32c(&byte, UINT64_MAX, 1 << 20, &sum));
+  EXPECT_TRUE(session->crc32c(nullptr, 0, 0, nullptr).ok());
+  EXPECT_FALSE(session->crc32c(nullptr, 1, 1, &sum).ok());
+  EXPECT_FALSE(session->crc32c(&byte, 1, 0, &sum).ok());
+  EXPECT_FALSE(session->crc32c(&byte, 1, 1, nullptr).ok());
+  EXPECT_FALSE(session->crc32c(&byte, UINT64_MAX, 1 << 20, &sum).ok());
   char other = 1;
   const iovec nowhere{nullptr, 1}, endless{&other, SIZE_MAX}, right{&other, 1};
-  EXPECT_TRUE(session->crc32c(nullptr, 0, nullptr));
-  EXPECT_FALSE(session->crc32c(nullptr, 1, &sum));
-  EXPECT_FALSE(session->crc32c(&nowhere, 1, &sum));
-  EXPECT_FALSE(session->crc32c(&endless, 1, &sum));
-  EXPECT_FALSE(session->crc32c(&right, 1, nullptr));
+  EXPECT_TRUE(session->crc32c(nullptr, 0, nullptr).ok());
+  EXPECT_FALSE(session->crc32c(nullptr, 1, &sum).ok());
+  EXPECT_FALSE(session->crc32c(&nowhere, 1, &sum).ok());
+  EXPECT_FALSE(session->crc32c(&endless, 1, &sum).ok());
+  EXPECT_FALSE(session->crc32c(&right, 1, nullptr).ok());
   EXPECT_EQ(sum, 5u);
 }
 
@@ -165,7 +165,7 @@ TEST_F(PublicApiTest, ARequiredPathIsTakenThoughABetterOneIsListed) {
 
   const Outcome outcome = file->write(memory->data(), 4096, 0);
 
-  EXPECT_TRUE(outcome) << outcome.status.message();
+  EXPECT_TRUE(outcome.ok()) << outcome.status.message();
   EXPECT_STREQ(outcome.report.path_name(), "null");
 }
 
@@ -186,7 +186,7 @@ TEST_F(PublicApiTest, ABadSettingIsRefusedWithNameValueAndExpectation) {
 
   const auto refused = Session::open(bad);
 
-  EXPECT_TRUE(unknown.refused().is(PENSTOCK_BAD_SETTING)) << unknown.refused().message();
+  EXPECT_TRUE(unknown.status().is(PENSTOCK_BAD_SETTING)) << unknown.status().message();
   ASSERT_FALSE(refused);
   EXPECT_TRUE(refused.error().is(PENSTOCK_BAD_SETTING));
   EXPECT_NE(refused.error().message().find("bounce_mib=many"), std::string::npos) << refused.error().message();
@@ -339,7 +339,7 @@ TEST_F(PublicApiTest, AQueueMovesWhatItIsGiven) {
   for (std::uint64_t i = 0; i < 200; ++i) {
     Request request = file->request(PENSTOCK_WRITE, memory->data(), 4096, static_cast<std::int64_t>(i * 4096));
     request.cookie = i;
-    ASSERT_TRUE(queue->submit(request));
+    ASSERT_TRUE(queue->submit(request).ok());
   }
 
   Completion completions[200];
@@ -374,7 +374,7 @@ TEST_F(PublicApiTest, FourGibibytesTakeNoMoreMemoryThanTheBounceBuffers) {
   std::uint64_t moved = 0;
   while (moved < kSize) {
     const Outcome outcome = file->read(memory->data(), memory->size(), static_cast<std::int64_t>(moved));
-    ASSERT_TRUE(outcome) << outcome.status.message();
+    ASSERT_TRUE(outcome.ok()) << outcome.status.message();
     ASSERT_EQ(outcome.report.bytes, memory->size());
     moved += outcome.report.bytes;
   }
@@ -397,7 +397,7 @@ TEST_F(PublicApiTest, OneRequestFarAboveTwoGibibytes) {
 
   const Outcome outcome = file->read(memory->data(), kSize, 1);
 
-  ASSERT_TRUE(outcome) << outcome.status.message();
+  ASSERT_TRUE(outcome.ok()) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, kSize);
   EXPECT_EQ(std::memcmp(memory->data() + 2, "first", 5), 0);
   EXPECT_EQ(std::memcmp(memory->data() + kSize - 4, "last", 4), 0);
@@ -411,14 +411,14 @@ int move_without_io_uring(int fd) {
   auto memory = session->allocate(0, 32 << 20);
   std::memset(memory->data(), 'u', memory->size());
   const Outcome outcome = file->write(memory->data(), memory->size(), 0);
-  if (!outcome || outcome.report.bytes != memory->size()) return 1;
+  if (!outcome.ok() || outcome.report.bytes != memory->size()) return 1;
   const auto verdicts = file->explain();
   const auto is_bounce = [](const auto& verdict) { return verdict.path == PENSTOCK_PATH_BOUNCE; };
   const auto bounce = std::find_if(verdicts->begin(), verdicts->end(), is_bounce);
   if (bounce == verdicts->end() || bounce->usable != 1) return 2;
   if (bounce->reason != PENSTOCK_REASON_IO_URING_FORBIDDEN || bounce->detail != EPERM) return 2;
   auto queue = session->polled_queue(4, 4096);
-  if (!queue->submit(file->request(PENSTOCK_READ, memory->data(), 4096, 0))) return 3;
+  if (!queue->submit(file->request(PENSTOCK_READ, memory->data(), 4096, 0)).ok()) return 3;
   Completion completion;
   return *queue->reap(&completion, 1, 1) == 1 && completion.status.code == 0 ? 0 : 4;
 }
@@ -456,7 +456,7 @@ TEST_F(PublicApiTest, ThreadsRunOnTheCpusThatTheUserNamedAlsoForHostMemory) {
   ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(memory.size())), 0);
   std::vector<std::string> cpus;
   for (int i = 0; i < 1000 && (cpus.size() < 2 || cpus != std::vector<std::string>(2, std::to_string(cpu))); ++i) {
-    ASSERT_TRUE(file->read(memory.data(), memory.size(), 0));  // Until both have come to help.
+    ASSERT_TRUE(file->read(memory.data(), memory.size(), 0).ok());  // Until both have come to help.
     cpus = cpus_of_threads("penstock-work");
   }
   EXPECT_EQ(cpus, std::vector<std::string>(2, std::to_string(cpu)));

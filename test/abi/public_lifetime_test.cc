@@ -87,7 +87,7 @@ TEST_F(PublicLifetimeTest, WhatAQueueHadDoneIsStillReapedAfterItsSession) {
   auto file = session->file(fd_);
   auto queue = session->polled_queue(4, 4096);
   ASSERT_TRUE(file && queue);
-  ASSERT_TRUE(queue->submit(file->request(PENSTOCK_READ, memory_.data(), 4096, 0)));
+  ASSERT_TRUE(queue->submit(file->request(PENSTOCK_READ, memory_.data(), 4096, 0)).ok());
 
   session.reset();
 
@@ -118,7 +118,7 @@ TEST_F(PublicLifetimeTest, ClosingBesideReadsLetsThemEndAndRefusesTheRest) {
       for (;;) {
         const penstock::Outcome outcome = file->read(memory_.data(), kSize, 0);
         ++begun;
-        if (outcome && outcome.report.bytes == kSize) continue;
+        if (outcome.ok() && outcome.report.bytes == kSize) continue;
         if (!outcome.status.is(PENSTOCK_CLOSED)) has_failed = true;
         return;
       }
@@ -151,7 +151,7 @@ TEST_F(PublicLifetimeTest, InAForkedChildEveryCallAnswersClosed) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
 
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  EXPECT_TRUE(file->read(memory_.data(), 10, 0));
+  EXPECT_TRUE(file->read(memory_.data(), 10, 0).ok());
 }
 
 }  // namespace

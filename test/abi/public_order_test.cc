@@ -66,7 +66,7 @@ class Objects {
       Queue& queue = i < kRequests ? *threaded_ : *polled_;
       const void* const base = i % 2 == 0 ? static_cast<void*>(memory_->data()) : own_->data();
       const auto op = i % kRequests < 2 ? PENSTOCK_READ : PENSTOCK_WRITE;
-      EXPECT_TRUE(queue.submit(file_->request(op, base, kPart, i * kPart, i * kPart)));
+      EXPECT_TRUE(queue.submit(file_->request(op, base, kPart, i * kPart, i * kPart)).ok());
     }
   }
   void destroy(unsigned which) {
@@ -146,7 +146,7 @@ TEST_P(PublicOrderTest, RequestsIntoMemoryThatWasFreedAreReapedAsDone) {
   auto memory = session_->allocate(0, kRequests * kSize);
   ASSERT_TRUE(queue && memory);
   for (unsigned i = 0; i < kRequests; ++i) {
-    ASSERT_TRUE(queue->submit(file_.request(PENSTOCK_READ, memory->data(), kSize, 0, static_cast<long>(i * kSize))));
+    ASSERT_TRUE(queue->submit(file_.request(PENSTOCK_READ, memory->data(), kSize, 0, static_cast<long>(i * kSize))).ok());
   }
 
   { const DeviceMemory freed = std::move(*memory); }
@@ -164,7 +164,7 @@ TEST_P(PublicOrderTest, VectorsIntoMemoryThatIsFreedAreWaitedFor) {
   Request request = file_.request(PENSTOCK_READ, nullptr, 0, 0);
   request.vectors = pieces.data();
   request.vector_count = pieces.size();
-  ASSERT_TRUE(queue->submit(request));
+  ASSERT_TRUE(queue->submit(request).ok());
 
   { const DeviceMemory freed = std::move(*memory); }
 

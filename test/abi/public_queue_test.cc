@@ -70,7 +70,7 @@ class PublicQueueTest : public testing::Test {
 };
 
 TEST_F(PublicQueueTest, RequestsAreCarriedOutWithoutTheirCaller) {
-  ASSERT_TRUE(queue_.submit(read_of(5000, 10, 7)));
+  ASSERT_TRUE(queue_.submit(read_of(5000, 10, 7)).ok());
 
   ASSERT_TRUE(is_readable(-1));
   const Completion done = reap_one();
@@ -84,7 +84,7 @@ TEST_F(PublicQueueTest, RequestsAreCarriedOutWithoutTheirCaller) {
 TEST_F(PublicQueueTest, RequestsWithoutBytesEndAlsoWhereEveryThreadSleeps) {
   for (std::uint64_t cookie = 1; cookie <= 3; ++cookie) {
     penstock::give_time_to_go_wrong();  // In which threads that have nothing to do go to sleep.
-    ASSERT_TRUE(queue_.submit(read_of(0, 10, cookie)));
+    ASSERT_TRUE(queue_.submit(read_of(0, 10, cookie)).ok());
 
     ASSERT_TRUE(is_readable(120'000));
     const Completion done = reap_one();
@@ -97,7 +97,7 @@ TEST_F(PublicQueueTest, RequestsWithoutBytesEndAlsoWhereEveryThreadSleeps) {
 
 TEST_F(PublicQueueTest, ItsDescriptorIsReadableOnlyWhileThereIsSomethingToReap) {
   EXPECT_FALSE(is_readable(0));
-  ASSERT_TRUE(queue_.submit(read_of(100, 0, 1)));
+  ASSERT_TRUE(queue_.submit(read_of(100, 0, 1)).ok());
   EXPECT_TRUE(is_readable(-1));
   EXPECT_TRUE(is_readable(0));
 
@@ -134,7 +134,7 @@ TEST_F(PublicQueueTest, AFullQueueSaysWhatIsFullAndWhatMakesRoom) {
   ASSERT_TRUE(threaded && polled);
   for (Queue* queue : {&*threaded, &*polled}) {
     const Request request = read_of(4096, 0, 1);
-    ASSERT_TRUE(queue->submit(request) && queue->submit(request));
+    ASSERT_TRUE(queue->submit(request).ok() && queue->submit(request).ok());
 
     const penstock::Status status = queue->submit(request);
 
@@ -148,7 +148,7 @@ TEST_F(PublicQueueTest, AFullQueueSaysWhatIsFullAndWhatMakesRoom) {
 TEST_F(PublicQueueTest, WhatIsRefusedComesAsACompletion) {
   Request request = read_of(100, 0, 3);
   request.file_offset = -1;
-  ASSERT_TRUE(queue_.submit(request));
+  ASSERT_TRUE(queue_.submit(request).ok());
 
   const Completion done = reap_one();
 
@@ -160,7 +160,7 @@ TEST_F(PublicQueueTest, WhatIsRefusedComesAsACompletion) {
 TEST_F(PublicQueueTest, ADeadlineThatHasPassedEndsARequestBeforeItBegins) {
   Request request = read_of(100, 0, 4);
   request.deadline_ns = 1;
-  ASSERT_TRUE(queue_.submit(request));
+  ASSERT_TRUE(queue_.submit(request).ok());
 
   const Completion done = reap_one();
 
@@ -169,7 +169,7 @@ TEST_F(PublicQueueTest, ADeadlineThatHasPassedEndsARequestBeforeItBegins) {
 }
 
 TEST_F(PublicQueueTest, EveryRequestIsReapedOnceWhetherCanceledOrNot) {
-  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(queue_.submit(read_of(kSize, 0, i % 2)));
+  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(queue_.submit(read_of(kSize, 0, i % 2)).ok());
 
   const auto canceled = queue_.cancel(1);
 
@@ -193,7 +193,7 @@ TEST_F(PublicQueueTest, OneRangeOfTheFileGoesToSeveralPiecesOfMemory) {
   Request request = file_.request(PENSTOCK_READ, nullptr, 0, 333);
   request.vectors = pieces.data();
   request.vector_count = 3;
-  ASSERT_TRUE(queue_.submit(request));
+  ASSERT_TRUE(queue_.submit(request).ok());
   pieces.assign(3, {nullptr, 0});
 
   const Completion done = reap_one();
@@ -241,7 +241,7 @@ TEST_F(PublicQueueTest, APolledQueueSaysWhatItCannotDoWithoutThreads) {
 }
 
 TEST_F(PublicQueueTest, WhatWasSubmittedIsCarriedOutAndReapedThoughItsSessionCloses) {
-  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(queue_.submit(read_of(kSize, 0, i)));
+  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(queue_.submit(read_of(kSize, 0, i)).ok());
 
   session_.reset();
 
@@ -275,18 +275,18 @@ class PublishTest : public PublicQueueTest {
 TEST_F(PublishTest, AFileAppearsUnderItsNameWhenItIsPublished) {
   auto file = session_->create(name_.c_str(), 0640, PENSTOCK_CREATE_DIRECT);
   ASSERT_TRUE(file) << file.error().message();
-  ASSERT_TRUE(file->write(content_.data(), kSize, 0));
+  ASSERT_TRUE(file->write(content_.data(), kSize, 0).ok());
   EXPECT_EQ(size_of_published(), std::nullopt);
 
   const penstock::Status status = file->publish();
 
-  EXPECT_TRUE(status) << status.message();
+  EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(size_of_published(), kSize);
 }
 
 TEST_F(PublishTest, WhatIsNotPublishedLeavesNothing) {
   auto file = session_->create(name_.c_str());
-  ASSERT_TRUE(file && file->write(content_.data(), 1000, 0));
+  ASSERT_TRUE(file && file->write(content_.data(), 1000, 0).ok());
 
   *file = File(nullptr);
 
@@ -294,20 +294,20 @@ TEST_F(PublishTest, WhatIsNotPublishedLeavesNothing) {
 }
 
 TEST_F(PublishTest, ASecondFileReplacesTheFirstOnlyWhereThatWasWanted) {
-  ASSERT_TRUE(session_->create(name_.c_str())->publish());
+  ASSERT_TRUE(session_->create(name_.c_str())->publish().ok());
   auto kept = session_->create(name_.c_str()),
        replacing = session_->create(name_.c_str(), 0600, PENSTOCK_CREATE_REPLACE);
-  ASSERT_TRUE(kept && replacing && replacing->write(content_.data(), 77, 0));
+  ASSERT_TRUE(kept && replacing && replacing->write(content_.data(), 77, 0).ok());
 
   EXPECT_TRUE(kept->publish().is_errno(EEXIST));
-  EXPECT_TRUE(replacing->publish());
+  EXPECT_TRUE(replacing->publish().ok());
 
   EXPECT_EQ(size_of_published(), 77u);
 }
 
 TEST_F(PublishTest, AFileThatWasRegisteredCannotBePublishedButSynced) {
   EXPECT_TRUE(file_.publish().is(PENSTOCK_INVALID_ARGUMENT));
-  EXPECT_TRUE(file_.sync());
+  EXPECT_TRUE(file_.sync().ok());
 }
 
 TEST_F(PublishTest, AFlagThatIsNoneIsRefused) {

@@ -73,7 +73,7 @@ class PublicStreamTest : public testing::Test {
 TEST_F(PublicStreamTest, AReadComesBeforeWhatIsOnTheStreamAfterIt) {
   std::string back(kSize, '\0');
 
-  ASSERT_TRUE(read(kSize - 100, 100, 0));
+  ASSERT_TRUE(read(kSize - 100, 100, 0).ok());
   ASSERT_EQ(driver("cuMemcpyDtoHAsync_v2", static_cast<void*>(back.data()), buffer_, kSize, stream_), 0);
   synchronize();
 
@@ -86,7 +86,7 @@ TEST_F(PublicStreamTest, AReadComesBeforeWhatIsOnTheStreamAfterIt) {
 
 TEST_F(PublicStreamTest, AWriteComesAfterWhatWasOnTheStreamBeforeIt) {
   ASSERT_EQ(driver("cuMemsetD8Async", buffer_, static_cast<unsigned char>('z'), std::size_t{5000}, stream_), 0);
-  ASSERT_TRUE(write(5000, 7));
+  ASSERT_TRUE(write(5000, 7).ok());
   synchronize();
 
   std::string written(5000, '\0');
@@ -96,7 +96,7 @@ TEST_F(PublicStreamTest, AWriteComesAfterWhatWasOnTheStreamBeforeIt) {
 }
 
 TEST_F(PublicStreamTest, AReadOfNothingIsOverWithTheCall) {
-  ASSERT_TRUE(read(0, 0, 0));
+  ASSERT_TRUE(read(0, 0, 0).ok());
 
   EXPECT_EQ(result_.done, 1);
   EXPECT_EQ(result_.report.bytes, 0u);
@@ -116,7 +116,7 @@ TEST_F(PublicStreamTest, ACopyThatReachesBeyondPageLockedMemoryIsRefusedWhereNot
 }
 
 TEST_F(PublicStreamTest, WhatCannotBeIsToldInTheResult) {
-  ASSERT_TRUE(read(100, -1, 0));
+  ASSERT_TRUE(read(100, -1, 0).ok());
   synchronize();
 
   EXPECT_EQ(result_.done, 1);

@@ -65,11 +65,11 @@ class PublicStripeTest : public testing::Test {
       step = std::min(step, kSize - at);
       const Outcome outcome =
           file.write(content_.data(), step, static_cast<std::int64_t>(at), static_cast<std::int64_t>(at));
-      ASSERT_TRUE(outcome) << outcome.status.message();
+      ASSERT_TRUE(outcome.ok()) << outcome.status.message();
       ASSERT_EQ(outcome.report.bytes, step);
     }
     const penstock::Status status = file.publish();
-    ASSERT_TRUE(status) << status.message();
+    ASSERT_TRUE(status.ok()) << status.message();
   }
   File opened() {
     auto file = session_->stripe(name().c_str());
@@ -98,7 +98,7 @@ TEST_F(PublicStripeTest, EveryRangeComesBackAsItWasWritten) {
     const std::uint64_t at = random() % kSize,
                         size = i == 0 ? kSize : random() % (random() % 2 == 0 ? 2 * kStripe : kSize);
     const Outcome outcome = file.read(found.data(), size, static_cast<std::int64_t>(at));
-    ASSERT_TRUE(outcome) << outcome.status.message();
+    ASSERT_TRUE(outcome.ok()) << outcome.status.message();
     const std::uint64_t expected = std::min(size, kSize - at);
     ASSERT_EQ(outcome.report.bytes, expected) << "a read ends where the object does";
     ASSERT_EQ(std::accumulate(std::begin(outcome.report.bytes_by_path), std::end(outcome.report.bytes_by_path), 0ull),
@@ -114,12 +114,12 @@ TEST_F(PublicStripeTest, DeviceMemoryIsBouncedAndTheReportSumsAllMembers) {
   auto memory = session_->allocate(0, kSize);
   ASSERT_TRUE(memory);
   const Outcome outcome = opened().read(memory->data(), kSize, 0);
-  ASSERT_TRUE(outcome) << outcome.status.message();
+  ASSERT_TRUE(outcome.ok()) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, kSize);
   EXPECT_EQ(outcome.report.bytes_by_path[PENSTOCK_PATH_BOUNCE] + outcome.report.bytes_by_path[PENSTOCK_PATH_PAGECACHE],
             kSize);
   std::vector<char> found(kSize);
-  ASSERT_TRUE(memory->download(0, found.data(), kSize));
+  ASSERT_TRUE(memory->download(0, found.data(), kSize).ok());
   EXPECT_TRUE(found == content_);
 }
 
@@ -140,7 +140,7 @@ TEST_F(PublicStripeTest, PiecesOfMemoryThatMeetNoStripesAreFilledInTheirOrder) {
   request.vector_count = static_cast<std::uint32_t>(pieces.size());
   penstock::Report report;
   const penstock::Status status = penstock_transfer(&request, &report);
-  ASSERT_TRUE(status) << status.message();
+  ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_GT(report.bytes, 100 * kStripe);
   EXPECT_TRUE(std::equal(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(report.bytes), content_.begin()));
 }
@@ -196,7 +196,7 @@ TEST_F(PublicStripeTest, BeforeItIsPublishedThereIsNothingAndARefusedReplacement
   ASSERT_FALSE(twice);
   EXPECT_TRUE(twice.error().is_errno(EEXIST)) << twice.error().message();
   const File other = created(PENSTOCK_CREATE_REPLACE | PENSTOCK_CREATE_DIRECT);
-  EXPECT_TRUE(other.publish());
+  EXPECT_TRUE(other.publish().ok());
   for (const std::string& drive : drives_) EXPECT_EQ(std::distance(fs::directory_iterator(drive), {}), 1);
 }
 
@@ -210,7 +210,7 @@ TEST_F(PublicStripeTest, AQueueHasManyRequestsOfItInFlight) {
   for (std::uint64_t i = 0; i < 64; ++i) {
     const auto at = static_cast<std::int64_t>(i * each);
     penstock::Request request = file.request(PENSTOCK_READ, found.data(), std::min(each, kSize - i * each), at, at);
-    ASSERT_TRUE(queue->submit(request));
+    ASSERT_TRUE(queue->submit(request).ok());
   }
   std::uint64_t bytes = 0;
   for (int left = 64; left > 0; --left) {
@@ -230,7 +230,7 @@ TEST_F(PublicStripeTest, AnObjectThatIsDeregisteredWithRequestsInTheQueueEndsThe
   std::vector<char> found(kSize);
   {
     const File file = opened();
-    for (int i = 0; i < 64; ++i) ASSERT_TRUE(queue->submit(file.request(PENSTOCK_READ, found.data(), kSize, 0)));
+    for (int i = 0; i < 64; ++i) ASSERT_TRUE(queue->submit(file.request(PENSTOCK_READ, found.data(), kSize, 0)).ok());
   }
   for (int left = 64; left > 0; --left) {
     penstock::Completion done;
@@ -252,7 +252,7 @@ TEST_F(PublicStripeTest, WhatTakesNoStripedObjectSaysThatItsMembersDo) {
   ASSERT_TRUE(first);
   penstock::Request request = file.request(PENSTOCK_READ, &byte, 1, 0);
   request.file = *first;
-  EXPECT_TRUE(queue->submit(request));
+  EXPECT_TRUE(queue->submit(request).ok());
   penstock::Completion done;
   ASSERT_TRUE(queue->reap(&done, 1, 1));
   EXPECT_EQ(done.status.code, 0);

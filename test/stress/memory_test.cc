@@ -122,7 +122,7 @@ class MemoryTest : public testing::Test {
     Config config;
     config.set("device", "host").set("paths", paths).set("require", require != nullptr ? require : "");
     config.set("bounce_mib", std::to_string(bounce_bytes / kMebibyte)).set("workers", "3");
-    ASSERT_TRUE(config.refused()) << config.refused().message();
+    ASSERT_TRUE(config.status().ok()) << config.status().message();
     ASSERT_EQ(penstock_session_open(config.raw(), &session_).code, 0);
     direct_.reset(::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
     ASSERT_EQ(penstock_file_register(session_, fd_.get(), &file_).code, 0);

@@ -150,7 +150,7 @@ void StressTest::SetUp() {
   config.set("device", "host").set("bounce_mib", "24").set("workers", "3");
   if (setting().paths != nullptr) config.set("paths", setting().paths);
   if (setting().required) config.set("require", setting().paths);
-  ASSERT_TRUE(config.refused()) << config.refused().message();
+  ASSERT_TRUE(config.status().ok()) << config.status().message();
   const penstock_status status = penstock_session_open(config.raw(), &session_);
   ASSERT_EQ(status.code, 0) << status.step;
   Random random(seed);

@@ -39,7 +39,7 @@ class Failure : public std::runtime_error {
 }
 
 inline void require(const Status& status, const std::string& subject) {
-  if (!status) fail(subject, status);
+  if (!status.ok()) fail(subject, status);
 }
 
 template <typename T>

@@ -168,7 +168,7 @@ bool Worker::start(unsigned slot) {
 void Worker::finish(const Completion& done, std::uint64_t now) {
   const Flight& flight = flights_[done.cookie];
   const Extent& extent = flight.extent;
-  if (const Status status(done.status); !status) {
+  if (const Status status(done.status); !status.ok()) {
     throw Failure(fmt::format("{}: at offset {}: {}", part_.paths[extent.file], extent.offset, status.message()));
   }
   if (done.report.bytes != extent.size) {
