@@ -39,7 +39,7 @@ static int read_into_device(penstock_session* session, int fd) {
     result = read_file(file, memory, info.size);
     penstock_device_free(session, 0, memory);
   }
-  penstock_file_deregister(file);
+  penstock_file_close(file);
   return result;
 }
 

@@ -35,7 +35,7 @@ static int explain(penstock_session* session, int fd) {
   uint32_t count = 0;
   const int result = is_error(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count));
   for (uint32_t i = 0; i < count; ++i) print(&verdicts[i]);
-  penstock_file_deregister(request.file);
+  penstock_file_close(request.file);
   return result;
 }
 

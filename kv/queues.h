@@ -16,7 +16,7 @@ namespace penstock::kv {
 
 struct Library {
   decltype(&penstock_file_register) file_register = nullptr;
-  decltype(&penstock_file_deregister) file_deregister = nullptr;
+  decltype(&penstock_file_close) file_close = nullptr;
   decltype(&penstock_file_sync) file_sync = nullptr;
   decltype(&penstock_transfer) transfer = nullptr;
   decltype(&penstock_queue_open) queue_open = nullptr;

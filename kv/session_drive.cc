@@ -96,7 +96,7 @@ Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_dir
 }
 
 SessionDrive::~SessionDrive() {
-  library_.file_deregister(slab_);
+  library_.file_close(slab_);
   if (!in_memory_.empty()) munmap(const_cast<std::byte*>(in_memory_.data()), in_memory_.size());
 }
 

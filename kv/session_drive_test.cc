@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kSlab = 32 << 20;
 constexpr std::uint64_t kExtent = 4 << 20;
 constexpr std::size_t kChunk = 100'000;
-constexpr Library kLibrary = {penstock_file_register, penstock_file_deregister, penstock_file_sync,
-                              penstock_transfer,      penstock_queue_open,      penstock_queue_close,
-                              penstock_queue_submit,  penstock_queue_reap,      penstock_crc32c_vector};
+constexpr Library kLibrary = {penstock_file_register, penstock_file_close, penstock_file_sync,
+                              penstock_transfer,      penstock_queue_open, penstock_queue_close,
+                              penstock_queue_submit,  penstock_queue_reap, penstock_crc32c_vector};
 
 class SessionDriveTest : public testing::Test {
  protected:
@@ -45,7 +45,7 @@ class SessionDriveTest : public testing::Test {
     EXPECT_EQ(penstock_config_set(config, "device", "host").code, 0);
     penstock_session* session = nullptr;
     EXPECT_EQ(penstock_session_open(config, &session).code, 0);
-    penstock_config_destroy(config);
+    penstock_config_close(config);
     return session;
   }
   core::Result<std::unique_ptr<SessionDrive>> drive(SessionDrive::Role role) const {

@@ -19,7 +19,7 @@ extern "C" {
 penstock_status penstock_cufile_session(penstock_session** session);
 
 /* A handle of the file behind a CUfileHandle_t. Fails with PENSTOCK_NOT_REGISTERED where cufile_handle is no such
- * handle. penstock_file_deregister() gives the new handle back; cuFile's stays registered. Once cuFile's is
+ * handle. penstock_file_close() gives the new handle back; cuFile's stays registered. Once cuFile's is
  * deregistered, requests by the new one fail with PENSTOCK_NOT_REGISTERED. */
 penstock_status penstock_cufile_file(const void* cufile_handle, penstock_file** file);
 

@@ -193,7 +193,7 @@ typedef struct penstock_report {
 typedef struct penstock_config penstock_config;
 
 penstock_status penstock_config_create(penstock_config** config);
-void penstock_config_destroy(penstock_config* config);
+void penstock_config_close(penstock_config* config);
 /* Name and value are texts, as in the environment: ("paths", "p2pdma,bounce"), ("bounce_mib", "512"). Fails with
  * PENSTOCK_BAD_SETTING for a name that no setting has, and for a value that the setting does not take. */
 penstock_status penstock_config_set(penstock_config* config, const char* name, const char* value);
@@ -295,7 +295,7 @@ typedef struct penstock_file_info {
 /* The session makes a descriptor of its own; the program may close the one that it passed at any time. */
 penstock_status penstock_file_register(penstock_session* session, int fd, penstock_file** file);
 /* Waits for the file's transfers that are under way. */
-void penstock_file_deregister(penstock_file* file);
+void penstock_file_close(penstock_file* file);
 penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info);
 
 typedef enum penstock_create_flag {
@@ -333,7 +333,7 @@ penstock_status penstock_buffer_deregister(penstock_session* session, const void
 /* One object in a file on each of several drives, stripe after stripe, without md or LVM. A manifest, a small file
  * (docs/reference/stripe-format.md), says which files these are. It is a penstock_file: penstock_read(), _write() and
  * _transfer() and threaded queues move a range of it to or from all members at once, and the report sums the bytes by
- * path. penstock_file_get(), _advise(), _sync() and _deregister() are as of any file. Streams,
+ * path. penstock_file_get(), _advise(), _sync() and _close() are as of any file. Streams,
  * polled queues and dry runs take no striped object (PENSTOCK_UNSUPPORTED): they take its members. */
 typedef struct penstock_stripe_options {
   uint32_t struct_size;

@@ -160,7 +160,7 @@ struct DryRun {
 
 // A file registered by Session::file(), or one that Session::create() made and publish() gives its name. The descriptor
 // that was registered stays the program's to close.
-class File : public Owned<penstock_file, penstock_file_deregister> {
+class File : public Owned<penstock_file, penstock_file_close> {
  public:
   explicit File(penstock_file* file) : Owned(file) {}
 
@@ -349,7 +349,7 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
 };
 
 // Settings by name; what is not set comes from the environment, or is the default.
-class Config : public Owned<penstock_config, penstock_config_destroy> {
+class Config : public Owned<penstock_config, penstock_config_close> {
  public:
   Config() : Owned(create()) {}
   // A setting that is refused stops nothing here: Session::open() fails with the status of the first one.

@@ -22,7 +22,7 @@ namespace penstock::python {
   CALL(reason_sentence)                                                                                               \
   CALL(reason_remedy)                                                                                                 \
   CALL(config_create)                                                                                                 \
-  CALL(config_destroy)                                                                                                \
+  CALL(config_close)                                                                                                  \
   CALL(config_set)                                                                                                    \
   CALL(setting_count)                                                                                                 \
   CALL(setting_get)                                                                                                   \
@@ -31,9 +31,8 @@ namespace penstock::python {
   CALL(session_reference)                                                                                             \
   CALL(session_get)                                                                                                   \
   CALL(session_setting)                                                                                               \
-  CALL(device_get)                                                                                                    \
-  CALL(device_alloc) CALL(device_free) CALL(device_upload) CALL(device_download) CALL(file_register)                  \
-      CALL(file_deregister) CALL(file_get) CALL(file_create) CALL(file_publish) CALL(file_sync) CALL(buffer_register) \
+  CALL(device_get) CALL(device_alloc) CALL(device_free) CALL(device_upload) CALL(device_download) CALL(file_register) \
+      CALL(file_close) CALL(file_get) CALL(file_create) CALL(file_publish) CALL(file_sync) CALL(buffer_register)      \
           CALL(buffer_deregister) CALL(read) CALL(write) CALL(transfer) CALL(queue_open) CALL(queue_close)            \
               CALL(queue_submit) CALL(queue_reap) CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_read)            \
                   CALL(stream_write) CALL(explain) CALL(path_outlook) CALL(counters) CALL(crc32c) CALL(crc32c_vector) \
@@ -47,7 +46,7 @@ struct Engine {
   decltype(&penstock_cufile_session) cufile_session = nullptr;
   CUfileError_t (*cufile_driver_open)() = nullptr;
   CUfileError_t (*cufile_driver_close)() = nullptr;
-  std::string library;  // The library's file.
+  std::string library;  // The file it is in.
 
   bool is_cufile() const { return cufile_session != nullptr; }
 };

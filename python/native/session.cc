@@ -49,7 +49,7 @@ SessionHandle::~SessionHandle() {
 void SessionHandle::open_own(const nb::dict& settings) {
   penstock_config* config = nullptr;
   check(engine_.config_create(&config));
-  const std::unique_ptr<penstock_config, decltype(engine_.config_destroy)> owner(config, engine_.config_destroy);
+  const std::unique_ptr<penstock_config, decltype(engine_.config_close)> owner(config, engine_.config_close);
   for (const auto& [name, value] : settings) {
     const auto text = nb::cast<std::string>(nb::str(nb::handle(value)));
     check(engine_.config_set(config, nb::cast<std::string>(name).c_str(), text.c_str()));

@@ -46,7 +46,7 @@ class FileHandle {
  public:
   FileHandle(std::shared_ptr<SessionHandle> session, penstock_file* raw) : session_(std::move(session)), raw_(raw) {}
   ~FileHandle() {
-    if (!is_ending()) session_->engine().file_deregister(raw_);
+    if (!is_ending()) session_->engine().file_close(raw_);
   }
   FileHandle(const FileHandle&) = delete;
   FileHandle& operator=(const FileHandle&) = delete;

@@ -166,7 +166,7 @@ penstock_status penstock_file_advise(penstock_file* file, uint32_t advice) {
   });
 }
 
-void penstock_file_deregister(penstock_file* file) {
+void penstock_file_close(penstock_file* file) {
   return core::boundary(
       [&] {
         if (file == nullptr) return;

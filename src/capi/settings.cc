@@ -56,7 +56,7 @@ penstock_status penstock_config_create(penstock_config** config) {
   });
 }
 
-void penstock_config_destroy(penstock_config* config) { delete config; }
+void penstock_config_close(penstock_config* config) { delete config; }
 
 penstock_status penstock_config_set(penstock_config* config, const char* name, const char* value) {
   constexpr const char* kStep = "change the configuration";

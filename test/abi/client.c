@@ -34,7 +34,7 @@ static penstock_session* open_session(void) {
   check(penstock_config_set(config, "device", "host"), "set the device");
   penstock_session* session = NULL;
   check(penstock_session_open(config, &session), "open the session");
-  penstock_config_destroy(config);
+  penstock_config_close(config);
   return session;
 }
 
@@ -126,7 +126,7 @@ int main(int argument_count, char** arguments) {
   check(penstock_counters(session, counters, 16, &count), "count");
   expect(count == 1 && counters[0].write_bytes == kBytes, "what was moved, counted");
   check(penstock_device_free(session, 0, memory), "free");
-  penstock_file_deregister(file);
+  penstock_file_close(file);
   penstock_session_close(session);
   close(fd);
   return 0;

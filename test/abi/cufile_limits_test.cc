@@ -153,7 +153,7 @@ TEST_F(CanceledThreadTest, CanceledInPenstocksOwnCallsItLosesNothing) {
   });
 
   penstock_queue_close(queue);
-  penstock_file_deregister(file);
+  penstock_file_close(file);
   expect_nothing_was_lost();
   ::close(fd);
 }

@@ -258,9 +258,9 @@ TEST_F(PublicApiTest, NullArgumentsAreErrors) {
   EXPECT_EQ(penstock_counters(nullptr, nullptr, 0, &count).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(count, 0u);
   penstock_session_close(nullptr);
-  penstock_file_deregister(nullptr);
+  penstock_file_close(nullptr);
   penstock_queue_close(nullptr);
-  penstock_config_destroy(nullptr);
+  penstock_config_close(nullptr);
 }
 
 TEST_F(PublicApiTest, NamesOfWhatThereIsNotAreUnknown) {

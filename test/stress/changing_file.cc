@@ -79,7 +79,7 @@ std::shared_ptr<ChangingFile> ChangingFile::create(penstock_session* session, co
 
 ChangingFile::~ChangingFile() {
   for (penstock_file* const handle : handles_) {
-    penstock_file_deregister(handle);
+    penstock_file_close(handle);
   }
 }
 

@@ -280,7 +280,7 @@ TEST_F(MemoryTest, WhatIsRegisteredOfFilesStaysWithinItsBound) {
   EXPECT_LE(peak.registered, kLimit);
   EXPECT_GT(peak.registered, 0u);
   EXPECT_GT(moved_by_pagecache_.load(), file_bytes_);
-  penstock_file_deregister(std::exchange(file_, nullptr));
+  penstock_file_close(std::exchange(file_, nullptr));
   EXPECT_EQ(look(name_).registered, 0u);
 }
 

@@ -290,7 +290,7 @@ StressTest::Answer StressTest::perform(const Read& read, const UniqueFd& own, pe
   if (answer.status.code != 0) return answer;
   answer.status = penstock_read(file, memory.base(), read.size, offset, static_cast<std::int64_t>(read.shift), &told);
   answer.bytes = told.bytes;
-  if (own.valid()) penstock_file_deregister(file);
+  if (own.valid()) penstock_file_close(file);
   return answer;
 }
 

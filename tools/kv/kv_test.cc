@@ -26,9 +26,9 @@ using nlohmann::json;
 constexpr std::uint64_t kExtent = 1 << 20;
 constexpr std::uint64_t kSlab = 8 * kExtent;
 constexpr std::size_t kChunk = 100'000;
-constexpr kv::Library kLibrary = {penstock_file_register, penstock_file_deregister, penstock_file_sync,
-                                  penstock_transfer,      penstock_queue_open,      penstock_queue_close,
-                                  penstock_queue_submit,  penstock_queue_reap,      penstock_crc32c_vector};
+constexpr kv::Library kLibrary = {penstock_file_register, penstock_file_close, penstock_file_sync,
+                                  penstock_transfer,      penstock_queue_open, penstock_queue_close,
+                                  penstock_queue_submit,  penstock_queue_reap, penstock_crc32c_vector};
 
 class KvTool : public Tool {
  protected:
@@ -37,7 +37,7 @@ class KvTool : public Tool {
     EXPECT_EQ(penstock_config_create(&config).code, 0);
     EXPECT_EQ(penstock_config_set(config, "device", "host").code, 0);
     EXPECT_EQ(penstock_session_open(config, &session_).code, 0);
-    penstock_config_destroy(config);
+    penstock_config_close(config);
   }
   ~KvTool() override {
     end();
