@@ -8,8 +8,8 @@
  * that the library returns are in English and live as long as the process, where nothing else is said.
  *
  * Threads: all functions may be called from several threads at once, with two exceptions. A penstock_config belongs to
- * one thread at a time. And no thread may use a handle while another gives it back, or after that. The functions that
- * give a handle back are named close, destroy or deregister, and do nothing with NULL.
+ * one thread at a time. And no thread may use a handle while another closes it, or after that. Every handle is given
+ * back by the function named close, which does nothing with NULL.
  *
  * Structures may grow at their ends in later versions. Each begins with struct_size. Set it to sizeof the structure and
  * every member that you do not need to zero, also in structures that the library fills in; where struct_size is not
@@ -17,8 +17,8 @@
  * that is older than the program fails with PENSTOCK_UNSUPPORTED where a member that it does not know is not zero, and
  * fills such members with zeros. A newer library takes members that the program does not have as zero.
  *
- * Handles may be given back in any order: a handle keeps memory alive, but no work, and a call that gives a file,
- * device memory or a buffer back waits for the requests into it. Once the session is closed, calls on its handles fail
+ * Handles may be closed in any order: a handle keeps memory alive, but no work, and a call that gives a file, device
+ * memory or a buffer back waits for the requests into it. Once the session is closed, calls on its handles fail
  * with PENSTOCK_CLOSED where nothing else is said. So do a forked child's on its parent's handles.
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -322,12 +322,16 @@ typedef enum penstock_advice {
 /* To be called before the file's first request. advice: of penstock_advice. */
 penstock_status penstock_file_advise(penstock_file* file, uint32_t advice);
 
+typedef struct penstock_buffer penstock_buffer;
+
 /* Optional. Requests whose base is exactly `base` do not ask the driver what the memory is, and must stay within `size`
- * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin host memory, up to 1 GiB each: deregister it before it is freed,
- * remapped, or its pages are given back (madvise), since bytes would go to and come from the pages of before. */
-penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size);
-/* Waits for the requests into it that queues were given. */
-penstock_status penstock_buffer_deregister(penstock_session* session, const void* base);
+ * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin host memory, up to 1 GiB each: close the buffer before its
+ * memory is freed, remapped, or its pages are given back (madvise), since bytes would go to and come from the pages of
+ * before. Fails with PENSTOCK_ALREADY_REGISTERED where the session has a buffer with this base. */
+penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size,
+                                         penstock_buffer** buffer);
+/* Waits for the requests into it that queues were given. The memory stays the program's. */
+void penstock_buffer_close(penstock_buffer* buffer);
 
 /* ---- Striped objects ---------------------------------------------------------------------------------------- */
 /* One object in a file on each of several drives, stripe after stripe, without md or LVM. A manifest, a small file

@@ -132,17 +132,18 @@ struct Verdict : Sized<penstock_verdict> {
 };
 
 // A handle of penstock.h, which is given back when its owner is destroyed.
-template <typename Handle, void (*give_back)(Handle*)>
+template <typename Handle, void (*close)(Handle*)>
 class Owned {
  public:
   explicit Owned(Handle* handle = nullptr) : handle_(handle) {}
   Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Owned& operator=(Owned&& other) noexcept {
-    std::swap(handle_, other.handle_);
+    Owned taken(std::move(other));  // What this had is given back here, and not when the other goes.
+    std::swap(handle_, taken.handle_);
     return *this;
   }
   ~Owned() {
-    if (handle_ != nullptr) give_back(handle_);
+    if (handle_ != nullptr) close(handle_);
   }
   Handle* raw() const { return handle_; }
 
@@ -260,25 +261,7 @@ class Session;
 using SessionReference = Owned<penstock_session, penstock_session_close>;
 
 // Memory that is registered. The memory itself stays the program's, and may be freed when this is destroyed.
-class Buffer {
- public:
-  Buffer(Buffer&& other) noexcept : session_(std::move(other.session_)), base_(std::exchange(other.base_, nullptr)) {}
-  Buffer& operator=(Buffer&& other) noexcept {
-    Buffer taken(std::move(other));  // What it had ends here, as its memory may soon.
-    std::swap(session_, taken.session_);
-    std::swap(base_, taken.base_);
-    return *this;
-  }
-  ~Buffer() {
-    if (base_ != nullptr) (void)penstock_buffer_deregister(session_.raw(), base_);
-  }
-
- private:
-  friend class Session;
-  Buffer(SessionReference session, const void* base) : session_(std::move(session)), base_(base) {}
-  SessionReference session_;
-  const void* base_;
-};
+using Buffer = Owned<penstock_buffer, penstock_buffer_close>;
 
 // Memory of a device. Destroy it before its session is closed: otherwise it stays allocated until the process ends.
 class DeviceMemory {
@@ -287,10 +270,11 @@ class DeviceMemory {
       : session_(std::move(other.session_)), ordinal_(other.ordinal_), data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)) {}
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {
-    std::swap(session_, other.session_);
-    std::swap(ordinal_, other.ordinal_);
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
+    DeviceMemory taken(std::move(other));
+    std::swap(session_, taken.session_);
+    std::swap(ordinal_, taken.ordinal_);
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
     return *this;
   }
   ~DeviceMemory() {
@@ -461,11 +445,10 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     return File(file);
   }
   Result<Buffer> buffer(const void* base, std::uint64_t size) {
-    Result<SessionReference> session = reference();
-    if (!session) return session.error();
-    const Status status = penstock_buffer_register(raw(), base, size);
+    penstock_buffer* buffer = nullptr;
+    const Status status = penstock_buffer_register(raw(), base, size, &buffer);
     if (!status.ok()) return status;
-    return Buffer(std::move(*session), base);
+    return Buffer(buffer);
   }
 
   // Its requests are carried out by the library's threads.

@@ -22,6 +22,11 @@ struct penstock_session {
   bool owns = true;  // Else it belongs to cuFile's driver, which closes it.
 };
 
+struct penstock_buffer {
+  std::shared_ptr<penstock::core::GuardedSession> guarded;
+  const void* base = nullptr;
+};
+
 // A file that has no name yet.
 struct UnpublishedFile {
   penstock::core::Mutex mutex;

@@ -188,16 +188,30 @@ uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t secon
 
 // ---- Buffers -------------------------------------------------------------------------------------------------------
 
-penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size) {
-  return session_call("register the buffer", session,
-                      [&](const GuardedSession::Use& use) { return use->register_buffer(base, size); });
+penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size,
+                                         penstock_buffer** buffer) {
+  constexpr const char* kStep = "register the buffer";
+  if (buffer != nullptr) *buffer = nullptr;
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (buffer == nullptr) return failure(Code::invalid_argument, kStep);
+    auto handle = std::make_unique<penstock_buffer>(penstock_buffer{session->guarded, base});
+    const Status status = use->register_buffer(base, size);
+    if (status.ok()) *buffer = handle.release();
+    return status;
+  });
 }
 
-penstock_status penstock_buffer_deregister(penstock_session* session, const void* base) {
-  return session_call("deregister the buffer", session, [&](const GuardedSession::Use& use) -> Status {
-    session->guarded->queues().wait_for(use->buffer_at(base));
-    return use->deregister_buffer(base);
-  });
+void penstock_buffer_close(penstock_buffer* buffer) {
+  return core::boundary(
+      [&] {
+        if (buffer == nullptr) return;
+        if (const GuardedSession::Use use(*buffer->guarded); use) {
+          buffer->guarded->queues().wait_for(use->buffer_at(buffer->base));
+          (void)use->deregister_buffer(buffer->base);
+        }
+        delete buffer;
+      },
+      [] {});
 }
 
 }  // extern "C"
