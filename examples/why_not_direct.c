@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <penstock/penstock.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static int is_error(penstock_status status) {
@@ -30,11 +31,12 @@ static int explain(penstock_session* session, int fd) {
   penstock_request request = {.struct_size = sizeof request, .op = PENSTOCK_READ};
   if (is_error(penstock_file_register(session, fd, &request.file))) return 1;
   /* No memory is named, so the answer is about memory of device 0. In an array the first struct_size counts for all. */
-  penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
-  verdicts[0].struct_size = sizeof verdicts[0];
-  uint32_t count = 0;
-  const int result = is_error(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count));
+  uint32_t count = penstock_path_count();
+  penstock_verdict* verdicts = calloc(count, sizeof *verdicts);
+  if (verdicts != NULL) verdicts[0].struct_size = sizeof verdicts[0];
+  const int result = is_error(penstock_explain(&request, verdicts, count, &count));
   for (uint32_t i = 0; i < count; ++i) print(&verdicts[i]);
+  free(verdicts);
   penstock_file_close(request.file);
   return result;
 }

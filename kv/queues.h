@@ -24,6 +24,8 @@ struct Library {
   decltype(&penstock_queue_submit) queue_submit = nullptr;
   decltype(&penstock_queue_reap) queue_reap = nullptr;
   decltype(&penstock_crc32c_vector) crc32c_vector = nullptr;
+  decltype(&penstock_path_count) path_count = nullptr;
+  decltype(&penstock_report_bytes) report_bytes = nullptr;
 };
 
 core::Status status_of(const penstock_status& status);

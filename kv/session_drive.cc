@@ -102,7 +102,7 @@ SessionDrive::~SessionDrive() {
 
 std::vector<std::uint64_t> SessionDrive::bytes_by_path() const {
   const core::MutexLock lock(mutex_);
-  return {std::begin(bytes_by_path_), std::end(bytes_by_path_)};
+  return bytes_by_path_;
 }
 
 std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) {
@@ -111,8 +111,8 @@ std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) 
   const auto ended = [&](std::size_t i, const penstock_status& status, const penstock_report& report) {
     moved[i] = {status_of(status), report.bytes};
     const core::MutexLock lock(mutex_);
-    for (std::size_t path = 0; path < std::size(bytes_by_path_); ++path)
-      bytes_by_path_[path] += report.bytes_by_path[path];
+    for (std::size_t path = 0; path < bytes_by_path_.size(); ++path)
+      bytes_by_path_[path] += library_.report_bytes(&report, static_cast<std::int32_t>(path));
   };
   // To copy a chunk or two takes less time than to wake another thread.
   const std::size_t by_caller_most = role_ == Role::memory ? kByCallerMost : 0;

@@ -48,7 +48,8 @@ class SessionDrive final : public Drive {
 
  private:
   SessionDrive(const Library& library, penstock_session* session, std::string folder, Role role)
-      : library_(library), session_(session), folder_(std::move(folder)), role_(role), queues_(library, session) {}
+      : library_(library), session_(session), folder_(std::move(folder)), role_(role), queues_(library, session),
+        bytes_by_path_(library.path_count()) {}
 
   core::Status open_memory(std::uint64_t slab_bytes);
   core::Status open_files(Role role, std::uint64_t slab_bytes, bool is_direct);
@@ -64,7 +65,7 @@ class SessionDrive final : public Drive {
   Queues queues_;
 
   mutable core::Mutex mutex_;
-  std::uint64_t bytes_by_path_[PENSTOCK_PATH_ROOM] GUARDED_BY(mutex_) = {};
+  std::vector<std::uint64_t> bytes_by_path_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::kv

@@ -109,8 +109,6 @@ typedef enum penstock_path {
   PENSTOCK_PATH_NVFS = 7       /* the module nvidia-fs, called without NVIDIA's library */
 } penstock_path;
 
-#define PENSTOCK_PATH_ROOM 16 /* how many paths a report has room for; no version has more */
-
 uint32_t penstock_path_count(void);              /* the paths' numbers are 0 to count - 1 */
 const char* penstock_path_name(int32_t path);    /* "p2pdma", ...; "unknown" for any other number */
 int32_t penstock_path_by_name(const char* name); /* -1 for any other name */
@@ -175,16 +173,20 @@ typedef struct penstock_verdict {
 /* What one transfer did. */
 typedef struct penstock_report {
   uint32_t struct_size;
-  int32_t path;                               /* penstock_path that was chosen for the request */
-  int32_t reason;                             /* penstock_reason: why refused_path was not chosen, or NONE */
-  int32_t refused_path;                       /* the best penstock_path that refused; -1: `path` is the best one */
-  int32_t path_reason;                        /* penstock_reason: why `path` is slower than it could be, or NONE */
-  int32_t bounced_reason;                     /* penstock_reason: why `path` left bytes to the bounce path, or NONE */
-  uint64_t bytes;                             /* moved, counted from the request's start up to the first gap */
-  uint64_t direct_bytes;                      /* of bytes: moved around the page cache, by direct I/O */
-  uint64_t cached_bytes;                      /* of bytes: the rest, moved through the page cache */
-  uint64_t bytes_by_path[PENSTOCK_PATH_ROOM]; /* of bytes: by penstock_path; their sum is bytes */
+  int32_t path;           /* penstock_path that was chosen for the request */
+  int32_t reason;         /* penstock_reason: why refused_path was not chosen, or NONE */
+  int32_t refused_path;   /* the best penstock_path that refused; -1: `path` is the best one */
+  int32_t path_reason;    /* penstock_reason: why `path` is slower than it could be, or NONE */
+  int32_t bounced_reason; /* penstock_reason: why `path` left bytes to the bounce path, or NONE */
+  uint64_t bytes;         /* moved, counted from the request's start up to the first gap */
+  uint64_t direct_bytes;  /* of bytes: moved around the page cache, by direct I/O */
+  uint64_t cached_bytes;  /* of bytes: the rest, moved through the page cache */
+  uint64_t bounced_bytes; /* of bytes: moved by the bounce path, since `path` left them to it; 0 where it is `path` */
 } penstock_report;
+
+/* How many of report->bytes went by this penstock_path. The sum over all paths is report->bytes. 0 for a number that is
+ * no path's, and where struct_size is not set. */
+uint64_t penstock_report_bytes(const penstock_report* report, int32_t path);
 
 /* ---- Settings ----------------------------------------------------------------------------------------------- */
 

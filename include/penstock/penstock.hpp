@@ -115,6 +115,7 @@ using StripeInfo = Sized<penstock_stripe_info>;
 struct Report : Sized<penstock_report> {
   const char* path_name() const { return penstock_path_name(path); }
   const char* reason_name() const { return penstock_reason_name(reason); }
+  std::uint64_t bytes_by(int path_number) const { return penstock_report_bytes(this, path_number); }
 };
 
 // How a transfer ended. The report tells how many bytes were moved, also when the status is an error.

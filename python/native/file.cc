@@ -160,7 +160,7 @@ nb::list File::explain(penstock_op op, nb::handle object, std::int64_t offset, s
     request.size = size_in(memory, size, 0);
     request.device = 0;
   }
-  std::vector<penstock_verdict> verdicts(PENSTOCK_PATH_ROOM);
+  std::vector<penstock_verdict> verdicts(file->engine().path_count());
   for (penstock_verdict& verdict : verdicts) verdict.struct_size = sizeof verdict;
   std::uint32_t count = 0;
   penstock_status status{};

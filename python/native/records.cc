@@ -127,7 +127,8 @@ nb::dict RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, 
   const std::deque<Run> runs = runs_of(ranges, into.data(), into.data() + room, gap);
   std::vector<penstock_request> requests;
   for (const Run& run : runs) requests.push_back(request_of(run, files_[run.file]->raw()));
-  std::uint64_t bytes_by_path[PENSTOCK_PATH_ROOM] = {};
+  const Engine& engine = session_->engine();
+  std::vector<std::uint64_t> bytes_by_path(engine.path_count());
   penstock_status failure{};
   bool is_short = false;
   {
@@ -136,15 +137,16 @@ nb::dict RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, 
     const core::Status begun = queues_->run(requests, [&](std::size_t i, const auto& status, const auto& report) {
       if (failure.code == 0) failure = status;
       is_short = is_short || (status.code == 0 && report.bytes != runs[i].bytes);
-      for (std::size_t path = 0; path < PENSTOCK_PATH_ROOM; ++path) bytes_by_path[path] += report.bytes_by_path[path];
+      for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
+        bytes_by_path[path] += engine.report_bytes(&report, static_cast<std::int32_t>(path));
+      }
     });
     if (!begun.ok()) failure = raw(begun);
   }
   check(failure);
   if (is_short) raise_value_error("a file ended before a record did: it was cut since the index was made");
   nb::dict told;
-  const Engine& engine = session_->engine();
-  for (std::uint32_t path = 0; path < engine.path_count(); ++path) {
+  for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
     if (bytes_by_path[path] > 0) told[engine.path_name(static_cast<std::int32_t>(path))] = bytes_by_path[path];
   }
   return told;

@@ -23,9 +23,9 @@ std::optional<std::string> reason_of(std::int32_t reason) {
 
 nb::dict bytes_by_path(const Report& report) {
   nb::dict told;
-  for (std::uint32_t path = 0; path < std::uint32_t{PENSTOCK_PATH_ROOM}; ++path) {
-    if (report.raw.bytes_by_path[path] == 0) continue;
-    told[engine().path_name(static_cast<std::int32_t>(path))] = report.raw.bytes_by_path[path];
+  const auto count = static_cast<std::int32_t>(engine().path_count());
+  for (std::int32_t path = 0; path < count; ++path) {
+    if (const auto bytes = engine().report_bytes(&report.raw, path)) told[engine().path_name(path)] = bytes;
   }
   return told;
 }

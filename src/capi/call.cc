@@ -11,10 +11,9 @@ namespace penstock::core {
 penstock_report to_public(const Report& report) {
   penstock_report out{};
   out.bytes = report.bytes;
-  out.bytes_by_path[static_cast<unsigned>(report.path)] = report.bytes - report.bounced_bytes;
-  out.bytes_by_path[PENSTOCK_PATH_BOUNCE] += report.bounced_bytes;
   out.direct_bytes = report.direct_bytes;
   out.cached_bytes = traits_of(report.path).pretends ? 0 : report.bytes - report.direct_bytes;
+  out.bounced_bytes = report.path == PathId::bounce ? 0 : report.bounced_bytes;
   out.path = static_cast<std::int32_t>(report.path);
   out.reason = static_cast<std::int32_t>(report.reason);
   out.refused_path = report.refused;

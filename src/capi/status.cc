@@ -82,7 +82,6 @@ const char* penstock_device_kind_sentence(uint32_t number) {
 
 }  // extern "C"
 
-static_assert(core::kPathCount <= PENSTOCK_PATH_ROOM);
 static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
 static_assert(PENSTOCK_PATH_USERSPACE == static_cast<int>(core::PathId::userspace));
 static_assert(PENSTOCK_PATH_NVFS == static_cast<int>(core::PathId::nvfs));

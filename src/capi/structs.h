@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kFirstSize = 0;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_verdict> = 24;
 template <>
-inline constexpr std::uint32_t kFirstSize<penstock_report> = 176;
+inline constexpr std::uint32_t kFirstSize<penstock_report> = 56;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_setting> = 48;
 template <>
@@ -35,9 +35,9 @@ inline constexpr std::uint32_t kFirstSize<penstock_request> = 80;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_queue_options> = 24;
 template <>
-inline constexpr std::uint32_t kFirstSize<penstock_completion> = 208;
+inline constexpr std::uint32_t kFirstSize<penstock_completion> = 88;
 template <>
-inline constexpr std::uint32_t kFirstSize<penstock_stream_result> = 200;
+inline constexpr std::uint32_t kFirstSize<penstock_stream_result> = 80;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_choice> = 40;
 template <>

@@ -55,14 +55,15 @@ static void look_around(penstock_session* session) {
 
 static void dry_run(penstock_file* file) {
   penstock_request request = {.struct_size = sizeof request, .op = PENSTOCK_READ, .file = file, .size = kBytes};
-  penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
-  memset(verdicts, 0, sizeof verdicts);
+  uint32_t count = penstock_path_count();
+  penstock_verdict* const verdicts = calloc(count, sizeof *verdicts);
+  expect(verdicts != NULL, "memory for the verdicts");
   verdicts[0].struct_size = sizeof verdicts[0];
-  uint32_t count = 0;
-  check(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count), "explain");
+  check(penstock_explain(&request, verdicts, count, &count), "explain");
   uint32_t bounce = 0;  // Later libraries know more paths, before it and behind.
   while (bounce < count && verdicts[bounce].path != PENSTOCK_PATH_BOUNCE) ++bounce;
   expect(count >= 5 && bounce < count && verdicts[bounce].usable == 1, "verdicts, of bounce that it is usable");
+  free(verdicts);
   penstock_choice choice = {.struct_size = sizeof choice};
   check(penstock_choose(&request, &choice), "choose");
   expect(choice.path == PENSTOCK_PATH_BOUNCE && choice.threads >= 1, "the bounce path chosen");
@@ -73,7 +74,8 @@ static void move(penstock_file* file, char* memory) {
   check(penstock_file_get(file, &info), "look at the file");
   penstock_report report = {.struct_size = sizeof report};
   check(penstock_write(file, memory, kBytes, 0, 0, &report), "write");
-  expect(report.bytes == kBytes && report.bytes_by_path[report.path] == kBytes, "all bytes written by one path");
+  expect(report.bytes == kBytes && penstock_report_bytes(&report, report.path) == kBytes,
+         "all bytes written by one path");
   check(penstock_read(file, memory, kBytes, 10, 0, &report), "read");
   expect(report.bytes == kBytes - 10, "a read up to the file's end");
 }

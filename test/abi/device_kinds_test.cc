@@ -62,9 +62,7 @@ TEST(DeviceKindsTest, AFileIsReadIntoMemoryOfEveryKind) {
     ASSERT_TRUE(memory) << memory.error().message();
     const Outcome outcome = file->read(memory->data(), kSize, 0);
     ASSERT_TRUE(outcome.ok()) << outcome.status.message();
-    EXPECT_EQ(
-        outcome.report.bytes_by_path[PENSTOCK_PATH_BOUNCE] + outcome.report.bytes_by_path[PENSTOCK_PATH_PAGECACHE],
-        kSize);
+    EXPECT_EQ(outcome.report.bytes_by(PENSTOCK_PATH_BOUNCE) + outcome.report.bytes_by(PENSTOCK_PATH_PAGECACHE), kSize);
     std::vector<std::byte> arrived(kSize);
     ASSERT_TRUE(memory->download(0, arrived.data(), arrived.size()).ok());
     EXPECT_EQ(arrived, bytes) << ordinal;

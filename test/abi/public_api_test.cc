@@ -57,7 +57,7 @@ TEST_F(PublicApiTest, ATransferTellsItsPathAndWhyNoBetterOne) {
 
   ASSERT_TRUE(outcome.ok()) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, 1u << 20);
-  EXPECT_EQ(outcome.report.bytes_by_path[PENSTOCK_PATH_BOUNCE], 1u << 20);
+  EXPECT_EQ(outcome.report.bytes_by(PENSTOCK_PATH_BOUNCE), 1u << 20);
   EXPECT_EQ(outcome.report.direct_bytes + outcome.report.cached_bytes, 1u << 20);
   EXPECT_STREQ(outcome.report.path_name(), "bounce");
   EXPECT_STREQ(outcome.report.reason_name(), "stand_in");

@@ -80,7 +80,7 @@ TEST_F(PublicStreamTest, AReadComesBeforeWhatIsOnTheStreamAfterIt) {
   EXPECT_EQ(result_.done, 1);
   EXPECT_EQ(result_.status.code, 0);
   EXPECT_EQ(result_.report.bytes, kSize - 100);
-  EXPECT_EQ(result_.report.bytes_by_path[PENSTOCK_PATH_BOUNCE], kSize - 100);
+  EXPECT_EQ(penstock_report_bytes(&result_.report, PENSTOCK_PATH_BOUNCE), kSize - 100);
   EXPECT_TRUE(back.compare(0, kSize - 100, content_, 100) == 0);
 }
 

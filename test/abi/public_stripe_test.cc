@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -101,8 +100,10 @@ TEST_F(PublicStripeTest, EveryRangeComesBackAsItWasWritten) {
     ASSERT_TRUE(outcome.ok()) << outcome.status.message();
     const std::uint64_t expected = std::min(size, kSize - at);
     ASSERT_EQ(outcome.report.bytes, expected) << "a read ends where the object does";
-    ASSERT_EQ(std::accumulate(std::begin(outcome.report.bytes_by_path), std::end(outcome.report.bytes_by_path), 0ull),
-              expected);
+    std::uint64_t by_paths = 0;
+    for (unsigned path = 0; path < penstock_path_count(); ++path)
+      by_paths += outcome.report.bytes_by(static_cast<int>(path));
+    ASSERT_EQ(by_paths, expected);
     ASSERT_TRUE(std::equal(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(expected),
                            content_.begin() + static_cast<std::ptrdiff_t>(at)))
         << at << " " << size;
@@ -116,8 +117,7 @@ TEST_F(PublicStripeTest, DeviceMemoryIsBouncedAndTheReportSumsAllMembers) {
   const Outcome outcome = opened().read(memory->data(), kSize, 0);
   ASSERT_TRUE(outcome.ok()) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, kSize);
-  EXPECT_EQ(outcome.report.bytes_by_path[PENSTOCK_PATH_BOUNCE] + outcome.report.bytes_by_path[PENSTOCK_PATH_PAGECACHE],
-            kSize);
+  EXPECT_EQ(outcome.report.bytes_by(PENSTOCK_PATH_BOUNCE) + outcome.report.bytes_by(PENSTOCK_PATH_PAGECACHE), kSize);
   std::vector<char> found(kSize);
   ASSERT_TRUE(memory->download(0, found.data(), kSize).ok());
   EXPECT_TRUE(found == content_);

@@ -223,7 +223,7 @@ static void do_word(Fixture* fixture, const char* word, unsigned seed) {
 static void print_moved(const char* name, const penstock_counter* counters, unsigned count, int is_write) {
   printf(", \"%s\": {", name);
   const char* between = "";
-  for (int path = 0; path < PENSTOCK_PATH_ROOM; ++path) {
+  for (int path = 0; path < (int)penstock_path_count(); ++path) {
     const char* inner = NULL;
     for (unsigned i = 0; i < count; ++i) {
       const uint64_t bytes = is_write ? counters[i].write_bytes : counters[i].read_bytes;

@@ -154,7 +154,7 @@ class MemoryTest : public testing::Test {
       Report report;
       const auto call = is_write ? penstock_write(file, memory, size, static_cast<int64_t>(offset), 0, &report)
                                  : penstock_read(file, memory, size, static_cast<int64_t>(offset), 0, &report);
-      moved_by_pagecache_.fetch_add(report.bytes_by_path[PENSTOCK_PATH_PAGECACHE]);
+      moved_by_pagecache_.fetch_add(penstock_report_bytes(&report, PENSTOCK_PATH_PAGECACHE));
       ASSERT_EQ(call.code, 0) << call.step;
       SessionInfo info;
       ASSERT_EQ(penstock_session_get(session_, &info).code, 0);
@@ -253,9 +253,9 @@ TEST_F(MemoryTest, WhatIsRegisteredOfFilesStaysWithinItsBound) {
   if (HasFatalFailure()) return;
   Request request;
   request.file = file_;
-  Verdict verdicts[PENSTOCK_PATH_ROOM];
+  std::vector<Verdict> verdicts(penstock_path_count());
   std::uint32_t count = 0;
-  ASSERT_EQ(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count).code, 0);
+  ASSERT_EQ(penstock_explain(&request, verdicts.data(), penstock_path_count(), &count).code, 0);
   for (unsigned i = 0; i < count; ++i) {
     if (verdicts[i].path == PENSTOCK_PATH_PAGECACHE && verdicts[i].usable == 0) {
       GTEST_SKIP() << "pagecache: " << penstock_reason_sentence(verdicts[i].reason);
@@ -269,7 +269,7 @@ TEST_F(MemoryTest, WhatIsRegisteredOfFilesStaysWithinItsBound) {
       for (std::uint64_t offset = 0; offset + size <= kRounds * file_bytes_; offset += size) {
         Report report;
         (void)penstock_read(file_, memory, size, static_cast<std::int64_t>(offset % file_bytes_), 0, &report);
-        moved_by_pagecache_.fetch_add(report.bytes_by_path[PENSTOCK_PATH_PAGECACHE]);
+        moved_by_pagecache_.fetch_add(penstock_report_bytes(&report, PENSTOCK_PATH_PAGECACHE));
       }
       (void)penstock_device_free(session_, 0, memory);
     };

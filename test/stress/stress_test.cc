@@ -164,9 +164,9 @@ void StressTest::SetUp() {
   Request request;
   request.file = slots_[0].current->handle(false);
   request.base = memory.base();
-  Verdict verdicts[PENSTOCK_PATH_ROOM];
+  std::vector<Verdict> verdicts(penstock_path_count());
   std::uint32_t count = 0;
-  ASSERT_EQ(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count).code, 0);
+  ASSERT_EQ(penstock_explain(&request, verdicts.data(), penstock_path_count(), &count).code, 0);
   for (unsigned i = 0; i < count; ++i) {
     if (verdicts[i].path != setting().path || verdicts[i].usable != 0) continue;
     GTEST_SKIP() << penstock_path_name(setting().path) << ": " << penstock_reason_sentence(verdicts[i].reason);

@@ -152,8 +152,8 @@ class TransferLayer {
  private:
   std::uint64_t direct_bytes(const Report& report) const {
     std::uint64_t bytes = 0;
-    for (int path = 0; path < static_cast<int>(std::size(report.bytes_by_path)); ++path) {
-      if (facts::is_direct_path(path)) bytes += report.bytes_by_path[path];
+    for (int path = 0; path < static_cast<int>(penstock_path_count()); ++path) {
+      if (facts::is_direct_path(path)) bytes += report.bytes_by(path);
     }
     return bytes;
   }

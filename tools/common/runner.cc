@@ -277,7 +277,9 @@ std::uint64_t slot_size_for(std::uint64_t bytes) { return (bytes + kSlotAlign - 
 void Tally::add(const penstock_report& report, std::uint64_t latency) {
   ++operations;
   bytes += report.bytes;
-  for (std::size_t i = 0; i < bytes_by_path.size(); ++i) bytes_by_path[i] += report.bytes_by_path[i];
+  for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
+    bytes_by_path[path] += penstock_report_bytes(&report, static_cast<int>(path));
+  }
   direct_bytes += report.direct_bytes;
   cached_bytes += report.cached_bytes;
   Chosen& way = chosen[{report.path, report.reason}];

@@ -4,7 +4,6 @@
 // carries a request out. The loop reads the clock once per submission and once per harvest, and allocates nothing.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -44,7 +43,7 @@ class BlockMap {
 struct Tally {
   std::uint64_t operations = 0;
   std::uint64_t bytes = 0;
-  std::array<std::uint64_t, PENSTOCK_PATH_ROOM> bytes_by_path{};
+  std::vector<std::uint64_t> bytes_by_path = std::vector<std::uint64_t>(penstock_path_count());
   std::uint64_t direct_bytes = 0;
   std::uint64_t cached_bytes = 0;
   struct Chosen {

@@ -213,7 +213,7 @@ class Trip {
   }
 
   std::uint64_t bytes_elsewhere(const penstock_report& report) const {
-    return report.bytes - report.bytes_by_path[penstock_path_by_name(way_.path.c_str())];
+    return report.bytes - penstock_report_bytes(&report, penstock_path_by_name(way_.path.c_str()));
   }
 
   std::string name() const { return way_.how.empty() ? way_.path : fmt::format("{} ({})", way_.path, way_.how); }

@@ -69,7 +69,7 @@ Text full_table(const SuiteFound& found) {
 
 std::string path_text(const Tally& tally) {
   std::string text;
-  for (int path = 0; path < PENSTOCK_PATH_ROOM; ++path) {
+  for (int path = 0; path < static_cast<int>(penstock_path_count()); ++path) {
     const std::uint64_t bytes = tally.bytes_by_path[static_cast<std::size_t>(path)];
     if (bytes == 0) continue;
     text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", penstock_path_name(path),
@@ -117,7 +117,7 @@ Json way_json(const SuiteFound& found, const SuiteRow& row, std::size_t index) {
 Json row_json(const SuiteFound& found, const SuiteRow& row) {
   Json ways = Json::array(), paths = Json::object();
   for (std::size_t i = 0; i < row.ways.size(); ++i) ways.push_back(way_json(found, row, i));
-  for (int path = 0; path < PENSTOCK_PATH_ROOM; ++path) {
+  for (int path = 0; path < static_cast<int>(penstock_path_count()); ++path) {
     const std::uint64_t bytes = row.tally.bytes_by_path[static_cast<std::size_t>(path)];
     if (bytes > 0) paths[penstock_path_name(path)] = bytes;
   }
