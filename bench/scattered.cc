@@ -63,13 +63,13 @@ void move_all(const Fixture& fixture, penstock_op op, const std::vector<iovec>& 
   while (next < kAll || in_flight > 0) {
     for (; next < kAll && in_flight < kDepth; next += chunk_bytes, ++in_flight) {
       penstock::Request request = fixture.file.request(op, nullptr, 0, static_cast<std::int64_t>(next));
-      request.vectors = &pieces[next / chunk_bytes * each];
-      request.vector_count = static_cast<std::uint32_t>(each);
+      request.pieces = &pieces[next / chunk_bytes * each];
+      request.piece_count = static_cast<std::uint32_t>(each);
       if (each == 1) {
-        request.base = request.vectors->iov_base;
+        request.base = request.pieces->iov_base;
         request.size = chunk_bytes;
-        request.vectors = nullptr;
-        request.vector_count = 0;
+        request.pieces = nullptr;
+        request.piece_count = 0;
       }
       need(fixture.queue.submit(request));
     }

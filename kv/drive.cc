@@ -15,8 +15,8 @@ penstock_request slab_request(penstock_op op, std::uint64_t offset, std::span<co
     request.base = pieces[0].iov_base;
     request.size = pieces[0].iov_len;
   } else {
-    request.vectors = pieces.data();
-    request.vector_count = static_cast<std::uint32_t>(pieces.size());
+    request.pieces = pieces.data();
+    request.piece_count = static_cast<std::uint32_t>(pieces.size());
   }
   return request;
 }

@@ -105,8 +105,8 @@ class FakeDrive final : public Drive {
 
  private:
   static std::vector<iovec> pieces_of(const penstock_request& request) {
-    if (request.vectors == nullptr) return {{request.base, request.size}};
-    return {request.vectors, request.vectors + request.vector_count};
+    if (request.pieces == nullptr) return {{request.base, request.size}};
+    return {request.pieces, request.pieces + request.piece_count};
   }
   void write(std::uint64_t offset, std::span<const iovec> pieces, Moved& moved) {
     const std::uint64_t bytes = bytes_of(pieces);

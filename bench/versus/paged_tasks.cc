@@ -90,8 +90,8 @@ void move_chunks(Fixture& fixture, const Task& task, const Pages& pages, const H
       request.op = task.write ? PENSTOCK_WRITE : PENSTOCK_READ;
       request.file = file;
       request.file_offset = static_cast<std::int64_t>(next * task.block);
-      request.vectors = pages.vectors(next * pieces);
-      request.vector_count = static_cast<std::uint32_t>(pieces);
+      request.pieces = pages.vectors(next * pieces);
+      request.piece_count = static_cast<std::uint32_t>(pieces);
       queue.submit(request);
     }
   }

@@ -407,8 +407,8 @@ typedef struct penstock_request {
   int64_t buffer_offset;
   /* Vectored requests move one range of the file to or from several pieces of memory, 1024 at most. They leave base,
    * size and buffer_offset zero. The array is read when the request is submitted, and not needed after. */
-  const struct iovec* vectors;
-  uint32_t vector_count;
+  const struct iovec* pieces;
+  uint32_t piece_count;
   uint32_t device;      /* for dry runs with base NULL: the ordinal of the device whose memory is meant; else 0 */
   uint64_t cookie;      /* a number of the program's, which comes back in the completion */
   uint64_t deadline_ns; /* by CLOCK_MONOTONIC; if it has not begun by then it ends with PENSTOCK_TIMED_OUT; 0: none */

@@ -132,8 +132,8 @@ Report File::transfer_pieces(penstock_op op, nb::handle objects, std::int64_t of
   request.op = op;
   request.file = file->raw();
   request.file_offset = offset;
-  request.vectors = pieces.data();
-  request.vector_count = static_cast<std::uint32_t>(pieces.size());
+  request.pieces = pieces.data();
+  request.piece_count = static_cast<std::uint32_t>(pieces.size());
   Report report = empty_report();
   penstock_status status{};
   {

@@ -97,8 +97,8 @@ penstock_request request_of(const Run& run, penstock_file* file) {
     request.base = run.pieces[0].iov_base;
     request.size = run.pieces[0].iov_len;
   } else {
-    request.vectors = run.pieces.data();
-    request.vector_count = static_cast<std::uint32_t>(run.pieces.size());
+    request.pieces = run.pieces.data();
+    request.piece_count = static_cast<std::uint32_t>(run.pieces.size());
   }
   return request;
 }

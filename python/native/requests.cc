@@ -197,8 +197,8 @@ void Requests::pump() {
       raw.base = request.pieces.front().iov_base;
       raw.size = request.pieces.front().iov_len;
     } else {
-      raw.vectors = request.pieces.data();
-      raw.vector_count = static_cast<std::uint32_t>(request.pieces.size());
+      raw.pieces = request.pieces.data();
+      raw.piece_count = static_cast<std::uint32_t>(request.pieces.size());
     }
     const penstock_status status = session_->engine().queue_submit(queue_, &raw, 1, nullptr);
     if (status.code != 0) {

@@ -59,14 +59,14 @@ Result<QueuedRequest> queued_request(const penstock_request& request) {
   const bool names_both = request.base != nullptr || request.size != 0 || request.buffer_offset != 0;
   if (request.device != 0)
     return failure(Code::invalid_argument, "make a request that names a device, as only dry runs may");
-  if ((request.vectors == nullptr) != (request.vector_count == 0)) {
-    return failure(Code::invalid_argument, "make a request of which vectors and vector_count disagree");
+  if ((request.pieces == nullptr) != (request.piece_count == 0)) {
+    return failure(Code::invalid_argument, "make a request of which pieces and piece_count disagree");
   }
-  if (request.vectors != nullptr && names_both) {
-    return failure(Code::invalid_argument, "make a request with vectors and also a base, size or buffer_offset");
+  if (request.pieces != nullptr && names_both) {
+    return failure(Code::invalid_argument, "make a request with pieces and also a base, size or buffer_offset");
   }
   const Striped* const striped = request.file->striped == nullptr ? nullptr : request.file->striped->set.get();
-  return QueuedRequest{*raw, {request.vectors, request.vector_count}, striped, request.cookie, deadline_of(request)};
+  return QueuedRequest{*raw, {request.pieces, request.piece_count}, striped, request.cookie, deadline_of(request)};
 }
 
 }  // namespace penstock::core

@@ -88,7 +88,7 @@ class Polled final : public QueueMode {
       return failure(Code::unsupported, "submit a request on a striped object to a polled queue; use its members");
     }
     if (!request.pieces.empty())
-      return failure(Code::unsupported, "submit vectors to a polled queue, which takes none");
+      return failure(Code::unsupported, "submit pieces of memory to a polled queue, which takes none");
     if (has_passed(request.deadline)) return failure(Code::timed_out, "begin the request");
     return queue_->submit(request.raw, request.cookie);
   }

@@ -162,8 +162,8 @@ TEST_P(PublicOrderTest, VectorsIntoMemoryThatIsFreedAreWaitedFor) {
   ASSERT_TRUE(queue && memory);
   const std::array<iovec, 2> pieces = {iovec{memory->data() + kSize / 2, kSize / 2}, iovec{memory->data(), kSize / 2}};
   Request request = file_.request(PENSTOCK_READ, nullptr, 0, 0);
-  request.vectors = pieces.data();
-  request.vector_count = pieces.size();
+  request.pieces = pieces.data();
+  request.piece_count = pieces.size();
   ASSERT_TRUE(queue->submit(request).ok());
 
   { const DeviceMemory freed = std::move(*memory); }

@@ -95,8 +95,8 @@ TEST_F(PublicPointersTest, RequestsOnMemoryThatIsNotThereAreAnswered) {
   for (const Range& bad : bad_) {
     const iovec pieces[] = {{bad.begin, bad.size}};
     penstock::Request request = file->request(PENSTOCK_READ, nullptr, 0, 0);
-    request.vectors = pieces;
-    request.vector_count = 1;
+    request.pieces = pieces;
+    request.piece_count = 1;
     EXPECT_TRUE(file->read(bad.begin, bad.size, 0).status.is(PENSTOCK_BAD_POINTER));
     EXPECT_TRUE(Status(penstock_transfer(&request, nullptr)).is(PENSTOCK_BAD_POINTER));
   }

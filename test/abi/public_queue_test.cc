@@ -191,8 +191,8 @@ TEST_F(PublicQueueTest, OneRangeOfTheFileGoesToSeveralPiecesOfMemory) {
   for (char* each : {memory_.data() + 500'000, memory_.data(), memory_.data() + 200'000})
     pieces.push_back({each, 7001});
   Request request = file_.request(PENSTOCK_READ, nullptr, 0, 333);
-  request.vectors = pieces.data();
-  request.vector_count = 3;
+  request.pieces = pieces.data();
+  request.piece_count = 3;
   ASSERT_TRUE(queue_.submit(request).ok());
   pieces.assign(3, {nullptr, 0});
 
@@ -208,8 +208,8 @@ TEST_F(PublicQueueTest, OneRangeOfTheFileGoesToSeveralPiecesOfMemory) {
 TEST_F(PublicQueueTest, VectorsBesideABaseAreRefused) {
   const iovec piece{memory_.data(), 10};
   Request request = read_of(100, 0, 1);
-  request.vectors = &piece;
-  request.vector_count = 1;
+  request.pieces = &piece;
+  request.piece_count = 1;
 
   EXPECT_TRUE(queue_.submit(request).is(PENSTOCK_INVALID_ARGUMENT));
 }
@@ -217,8 +217,8 @@ TEST_F(PublicQueueTest, VectorsBesideABaseAreRefused) {
 TEST_F(PublicQueueTest, ATransferTakesVectorsAsWell) {
   iovec pieces[] = {{memory_.data(), 100}, {nullptr, 0}, {memory_.data() + 5000, 50}};
   Request request = file_.request(PENSTOCK_READ, nullptr, 0, static_cast<std::int64_t>(kSize - 120));
-  request.vectors = pieces;
-  request.vector_count = 3;
+  request.pieces = pieces;
+  request.piece_count = 3;
   penstock::Report report;
 
   EXPECT_EQ(penstock_transfer(&request, &report).code, 0);
@@ -232,8 +232,8 @@ TEST_F(PublicQueueTest, APolledQueueSaysWhatItCannotDoWithoutThreads) {
   ASSERT_TRUE(polled);
   iovec piece{memory_.data(), 10};
   Request request = file_.request(PENSTOCK_READ, nullptr, 0, 0);
-  request.vectors = &piece;
-  request.vector_count = 1;
+  request.pieces = &piece;
+  request.piece_count = 1;
 
   EXPECT_TRUE(polled->submit(request).is(PENSTOCK_UNSUPPORTED));
   EXPECT_TRUE(polled->eventfd().error().is(PENSTOCK_UNSUPPORTED));

@@ -136,8 +136,8 @@ TEST_F(PublicStripeTest, PiecesOfMemoryThatMeetNoStripesAreFilledInTheirOrder) {
   penstock::Request request;
   request.op = PENSTOCK_READ;
   request.file = file.raw();
-  request.vectors = pieces.data();
-  request.vector_count = static_cast<std::uint32_t>(pieces.size());
+  request.pieces = pieces.data();
+  request.piece_count = static_cast<std::uint32_t>(pieces.size());
   penstock::Report report;
   const penstock::Status status = penstock_transfer(&request, &report);
   ASSERT_TRUE(status.ok()) << status.message();
