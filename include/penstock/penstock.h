@@ -28,6 +28,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #ifdef __cplusplus
@@ -387,21 +388,20 @@ uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t secon
 
 /* ---- Transfers ---------------------------------------------------------------------------------------------- */
 
-/* Move `size` bytes between the file, from file_offset on, and memory, from base + buffer_offset on. A read that meets
- * the end of the file succeeds with fewer bytes: report->bytes tells how many were moved, also after an error. report
- * may be NULL. */
-penstock_status penstock_read(penstock_file* file, void* base, uint64_t size, int64_t file_offset,
-                              int64_t buffer_offset, penstock_report* report);
-penstock_status penstock_write(penstock_file* file, const void* base, uint64_t size, int64_t file_offset,
-                               int64_t buffer_offset, penstock_report* report);
-
 typedef enum penstock_op { PENSTOCK_READ = 0, PENSTOCK_WRITE = 1 } penstock_op;
 
+typedef enum penstock_request_flag {
+  PENSTOCK_REQUEST_REQUIRES_PATH = 1 /* required_path alone may serve it: else it ends with PENSTOCK_PATH_REFUSED */
+} penstock_request_flag;
+
+/* One request, for every call that moves, queues or judges one: `size` bytes between the file, from file_offset on, and
+ * memory, from base + buffer_offset on. A call that cannot do what a member asks for fails with PENSTOCK_UNSUPPORTED,
+ * and ignores none but those that it is said to ignore. */
 typedef struct penstock_request {
   uint32_t struct_size;
   int32_t op; /* penstock_op */
   penstock_file* file;
-  void* base;
+  void* base; /* a write only reads it */
   uint64_t size;
   int64_t file_offset;
   int64_t buffer_offset;
@@ -409,13 +409,44 @@ typedef struct penstock_request {
    * size and buffer_offset zero. The array is read when the request is submitted, and not needed after. */
   const struct iovec* pieces;
   uint32_t piece_count;
-  uint32_t device;      /* for dry runs with base NULL: the ordinal of the device whose memory is meant; else 0 */
-  uint64_t cookie;      /* a number of the program's, which comes back in the completion */
-  uint64_t deadline_ns; /* by CLOCK_MONOTONIC; if it has not begun by then it ends with PENSTOCK_TIMED_OUT; 0: none */
+  uint32_t device;       /* for dry runs with base NULL: the ordinal of the device whose memory is meant; else 0 */
+  uint64_t cookie;       /* a number of the program's, which comes back in the completion of a queue */
+  uint64_t deadline_ns;  /* by CLOCK_MONOTONIC; if it has not begun by then it ends with PENSTOCK_TIMED_OUT; 0: none */
+  uint32_t flags;        /* of penstock_request_flag */
+  int32_t required_path; /* penstock_path, with PENSTOCK_REQUEST_REQUIRES_PATH; else 0 */
+  void* stream;          /* for penstock_stream_submit(): a CUstream or cudaStream_t; else NULL */
 } penstock_request;
 
-/* As penstock_read() or penstock_write(), also for vectored requests. It begins at once: its deadline is ignored. */
+/* Moves the request's bytes, and returns when that is over. A read that meets the end of the file succeeds with fewer
+ * bytes: report->bytes tells how many were moved, also after an error. report may be NULL. The cookie is ignored. */
 penstock_status penstock_transfer(const penstock_request* request, penstock_report* report);
+
+/* A request for one piece of memory, whose other members are zero. */
+static inline penstock_request penstock_request_of(penstock_op op, penstock_file* file, const void* base, uint64_t size,
+                                                   int64_t file_offset, int64_t buffer_offset) {
+  penstock_request request;
+  memset(&request, 0, sizeof request);
+  request.struct_size = sizeof request;
+  request.op = op;
+  request.file = file;
+  request.base = (void*)base;
+  request.size = size;
+  request.file_offset = file_offset;
+  request.buffer_offset = buffer_offset;
+  return request;
+}
+
+/* These two are penstock_transfer() of such a request, for short. */
+static inline penstock_status penstock_read(penstock_file* file, void* base, uint64_t size, int64_t file_offset,
+                                            int64_t buffer_offset, penstock_report* report) {
+  const penstock_request request = penstock_request_of(PENSTOCK_READ, file, base, size, file_offset, buffer_offset);
+  return penstock_transfer(&request, report);
+}
+static inline penstock_status penstock_write(penstock_file* file, const void* base, uint64_t size, int64_t file_offset,
+                                             int64_t buffer_offset, penstock_report* report) {
+  const penstock_request request = penstock_request_of(PENSTOCK_WRITE, file, base, size, file_offset, buffer_offset);
+  return penstock_transfer(&request, report);
+}
 
 /* ---- Queues: many requests in flight ------------------------------------------------------------------------ */
 
@@ -478,21 +509,19 @@ typedef struct penstock_stream_result {
   penstock_report report; /* the last member, since it may grow; the library sets its struct_size */
 } penstock_stream_result;
 
-/* As penstock_read() and penstock_write(), in the order of a CUDA stream (a CUstream or cudaStream_t): the request
- * begins after all work that is on the stream now, and ends before work that is put on it later begins. The call
- * returns at once. The result is filled in when the request ends, and must live until then. If the call fails, nothing
- * on the stream will use the result. */
-penstock_status penstock_stream_read(void* stream, penstock_file* file, void* base, uint64_t size, int64_t file_offset,
-                                     int64_t buffer_offset, penstock_stream_result* result);
-penstock_status penstock_stream_write(void* stream, penstock_file* file, const void* base, uint64_t size,
-                                      int64_t file_offset, int64_t buffer_offset, penstock_stream_result* result);
+/* The request in the order of the CUDA stream that it names (NULL: the default one): it begins after all work that is
+ * on the stream now, and ends before work that is put on it later begins. The call returns at once. The result is
+ * filled in when the request ends, and must live until then. If the call fails, nothing on the stream will use the
+ * result. Such a request has one piece of memory, no deadline and no required path; its cookie is ignored. */
+penstock_status penstock_stream_submit(const penstock_request* request, penstock_stream_result* result);
 
 /* ---- Dry runs ----------------------------------------------------------------------------------------------- */
 
 /* What the library would do with a request. A dry run moves, registers and pins nothing. With base NULL the request is
- * taken to be for aligned memory of request->device. Vectors, cookie and deadline are ignored. */
+ * taken to be for aligned memory of request->device. Pieces, cookie, deadline and stream are ignored. */
 
-/* The verdict of every path, in order of preference; size and offsets do not matter. Writes `capacity` verdicts at
+/* The verdict of every path, in order of preference, whichever the request requires; size and offsets do not matter.
+ * Writes `capacity` verdicts at
  * most, which may be 0. *count: how many there are. */
 penstock_status penstock_explain(const penstock_request* request, penstock_verdict* verdicts, uint32_t capacity,
                                  uint32_t* count);

@@ -111,9 +111,8 @@ Report File::transfer(penstock_op op, nb::handle object, std::int64_t offset, st
   {
     const NoGil no_gil;
     wait_for_order(memory);
-    status = op == PENSTOCK_READ
-                 ? file->engine().read(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw)
-                 : file->engine().write(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw);
+    const penstock_request request = penstock_request_of(op, file->raw(), memory.data(), bytes, offset, buffer_offset);
+    status = file->engine().transfer(&request, &report.raw);
   }
   return finished(status, report, name_);
 }

@@ -142,8 +142,9 @@ void Ranges::read(Range& range) {
   }
   range.is_other_file = !is_as_it_was(opened.fd, opened.identity);
   if (range.is_other_file) return;
-  range.status = opened.file->engine().read(opened.file->raw(), range.memory.data(), range.memory.size(), range.offset,
-                                            0, &range.report.raw);
+  const penstock_request request =
+      penstock_request_of(PENSTOCK_READ, opened.file->raw(), range.memory.data(), range.memory.size(), range.offset, 0);
+  range.status = opened.file->engine().transfer(&request, &range.report.raw);
   range.is_other_file = !is_as_it_was(opened.fd, opened.identity);
 }
 

@@ -163,12 +163,10 @@ void Requests::start_on_stream(Request& request) {
   penstock_stream_result* const result = request.stream_result.get();
   result->struct_size = sizeof *result;
   const iovec& piece = request.pieces.front();
-  void* const order = reinterpret_cast<void*>(static_cast<std::uintptr_t>(request.order.stream));
-  const Engine& engine = session_->engine();
-  const penstock_status status =
-      request.op == PENSTOCK_READ
-          ? engine.stream_read(order, request.file->raw(), piece.iov_base, piece.iov_len, request.offset, 0, result)
-          : engine.stream_write(order, request.file->raw(), piece.iov_base, piece.iov_len, request.offset, 0, result);
+  penstock_request on_stream =
+      penstock_request_of(request.op, request.file->raw(), piece.iov_base, piece.iov_len, request.offset, 0);
+  on_stream.stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(request.order.stream));
+  const penstock_status status = session_->engine().stream_submit(&on_stream, result);
   request.state = State::queued;
   ++on_streams_;
   if (status.code == 0) return;

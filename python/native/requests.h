@@ -3,7 +3,7 @@
 // The requests of a session that are under way, one for each penstock.Future.
 //
 // Two kinds. Most go through one queue of the library, whose threads carry them out; they can be canceled before they
-// begin and may have a deadline. Requests in the order of a CUDA stream go by penstock_stream_read() and _write(). One
+// begin and may have a deadline. Requests in the order of a CUDA stream go by penstock_stream_submit(). One
 // thread of Python's calls reap() again and again; the library's own threads never call Python.
 //
 // A read with a deadline goes to memory of ours and is copied when it is there in time. When the deadline passes first

@@ -37,11 +37,23 @@ TimePoint deadline_of(const penstock_request& request) {
   return TimePoint(std::chrono::nanoseconds(request.deadline_ns));
 }
 
+Status set_required(const penstock_request& request, RawRequest& raw) {
+  constexpr std::uint32_t kKnown = PENSTOCK_REQUEST_REQUIRES_PATH;
+  if ((request.flags & ~kKnown) != 0) return failure(Code::unsupported, "understand all flags of the request");
+  const bool is_path = request.required_path >= 0 && request.required_path < static_cast<int>(kPathCount);
+  if (request.flags == 0 || !is_path) return failure(Code::invalid_argument, "find the path that the request requires");
+  raw.required = static_cast<PathId>(request.required_path);
+  return success();
+}
+
 Result<RawRequest> any_request(const penstock_request& request) {
   const Result<Op> op = op_of(request.op);
   if (!op.ok()) return op.status();
   if (request.file == nullptr) return failure(Code::invalid_argument, "find the file of the request");
-  return RawRequest{*op, request.file->id, request.base, request.size, request.file_offset, request.buffer_offset};
+  RawRequest raw{*op, request.file->id, request.base, request.size, request.file_offset, request.buffer_offset};
+  if (request.flags == 0 && request.required_path == 0) return raw;
+  if (const Status status = set_required(request, raw); !status.ok()) return status;
+  return raw;
 }
 
 }  // namespace
@@ -59,6 +71,8 @@ Result<QueuedRequest> queued_request(const penstock_request& request) {
   const bool names_both = request.base != nullptr || request.size != 0 || request.buffer_offset != 0;
   if (request.device != 0)
     return failure(Code::invalid_argument, "make a request that names a device, as only dry runs may");
+  if (request.stream != nullptr)
+    return failure(Code::unsupported, "keep the order of the request's stream; submit it to that");
   if ((request.pieces == nullptr) != (request.piece_count == 0)) {
     return failure(Code::invalid_argument, "make a request of which pieces and piece_count disagree");
   }

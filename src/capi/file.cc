@@ -78,16 +78,6 @@ penstock_status transfer(penstock_file* file, penstock_report* report, Move move
   });
 }
 
-penstock_status transfer(penstock_file* file, core::RawRequest request, penstock_report* report) {
-  return transfer(file, report, [&](const GuardedSession::Use& use) {
-    if (file->striped != nullptr) {
-      return core::transfer_striped(*use, use.frontends().executor(), *file->striped->set, request);
-    }
-    request.file = file->id;
-    return core::transfer(*use, request);
-  });
-}
-
 // Calls look(file) for the file, or for each member of a striped object until one fails.
 template <typename Look>
 Status each_file(const penstock_file& file, Look look) {
@@ -198,22 +188,13 @@ penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info)
   });
 }
 
-penstock_status penstock_read(penstock_file* file, void* base, uint64_t size, int64_t file_offset,
-                              int64_t buffer_offset, penstock_report* report) {
-  return transfer(file, {core::Op::read, 0, base, size, file_offset, buffer_offset}, report);
-}
-
-penstock_status penstock_write(penstock_file* file, const void* base, uint64_t size, int64_t file_offset,
-                               int64_t buffer_offset, penstock_report* report) {
-  return transfer(file, {core::Op::write, 0, base, size, file_offset, buffer_offset}, report);
-}
-
 penstock_status penstock_transfer(const penstock_request* request, penstock_report* report) {
   penstock_request said{};
   if (const Status status = core::read_struct(request, said); !status.ok()) return core::to_public(status);
   const core::Result<core::QueuedRequest> sane = core::queued_request(said);
   if (!sane.ok()) return core::to_public(sane.status());
-  return transfer(said.file, report, [&](const GuardedSession::Use& use) {
+  return transfer(said.file, report, [&](const GuardedSession::Use& use) -> core::Outcome {
+    if (core::has_passed(sane->deadline)) return {failure(Code::timed_out, "begin the request"), {}};
     if (sane->striped != nullptr) {
       return core::transfer_striped(*use, use.frontends().executor(), *sane->striped, sane->raw, sane->pieces);
     }

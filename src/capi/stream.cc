@@ -2,6 +2,7 @@
 
 // The C API's requests in the order of CUDA streams.
 #include <atomic>
+#include <utility>
 
 #include "capi/call.h"
 #include "frontend/streams.h"
@@ -24,38 +25,44 @@ void deliver(void* result, const core::RawRequest&, const core::Outcome& outcome
   std::atomic_ref<std::int32_t>(given->done).store(1, std::memory_order_release);
 }
 
-penstock_status submit(core::Op op, void* stream, penstock_file* file, void* base, std::uint64_t size,
-                       std::int64_t file_offset, std::int64_t buffer_offset, penstock_stream_result* result) {
-  return session_call("use the stream", file, [&](const GuardedSession::Use& use) -> Status {
-    if (const Status status = core::check_struct(result); !status.ok()) return status;
-    if (base == nullptr) return failure(Code::invalid_argument, "use the stream");
-    if (file->striped != nullptr)
-      return failure(Code::unsupported, "use a striped object on a stream; use its members");
-    core::write_struct(result, {});
-    const core::StreamParameters parameters{.op = op,
-                                            .file = file->id,
-                                            .base = base,
-                                            .size = &size,
-                                            .file_offset = &file_offset,
-                                            .buffer_offset = &buffer_offset,
-                                            .result = result,
-                                            .fixed = true};
-    return use.frontends().streams().submit(stream, parameters, {.deliver = &deliver});
-  });
+// Streams keep no deadline and take one piece of memory, by the path that serves it.
+Status check_plain(const core::QueuedRequest& request) {
+  const char* const what = request.striped != nullptr              ? "use a striped object on a stream; use its members"
+                           : !request.pieces.empty()               ? "use pieces of memory on a stream"
+                           : request.deadline != core::kNoDeadline ? "keep the deadline of a request on a stream"
+                           : request.raw.required.has_value()      ? "require a path of a request on a stream"
+                                                                   : nullptr;
+  return what == nullptr ? core::success() : failure(Code::unsupported, what);
+}
+
+Status submit(const GuardedSession::Use& use, penstock_request& said, penstock_stream_result* result) {
+  if (const Status status = core::check_struct(result); !status.ok()) return status;
+  void* const stream = std::exchange(said.stream, nullptr);
+  const core::Result<core::QueuedRequest> sane = core::queued_request(said);
+  if (!sane.ok()) return sane.status();
+  if (const Status status = check_plain(*sane); !status.ok()) return status;
+  if (said.base == nullptr) return failure(Code::invalid_argument, "use the stream");
+  core::write_struct(result, {});
+  const core::StreamParameters parameters{.op = sane->raw.op,
+                                          .file = sane->raw.file,
+                                          .base = said.base,
+                                          .size = &said.size,
+                                          .file_offset = &said.file_offset,
+                                          .buffer_offset = &said.buffer_offset,
+                                          .result = result,
+                                          .fixed = true};
+  return use.frontends().streams().submit(stream, parameters, {.deliver = &deliver});
 }
 
 }  // namespace
 
 extern "C" {
 
-penstock_status penstock_stream_read(void* stream, penstock_file* file, void* base, uint64_t size, int64_t file_offset,
-                                     int64_t buffer_offset, penstock_stream_result* result) {
-  return submit(core::Op::read, stream, file, base, size, file_offset, buffer_offset, result);
-}
-
-penstock_status penstock_stream_write(void* stream, penstock_file* file, const void* base, uint64_t size,
-                                      int64_t file_offset, int64_t buffer_offset, penstock_stream_result* result) {
-  return submit(core::Op::write, stream, file, const_cast<void*>(base), size, file_offset, buffer_offset, result);
+penstock_status penstock_stream_submit(const penstock_request* request, penstock_stream_result* result) {
+  penstock_request said{};
+  if (const Status status = core::read_struct(request, said); !status.ok()) return core::to_public(status);
+  return session_call("use the stream", said.file,
+                      [&](const GuardedSession::Use& use) { return submit(use, said, result); });
 }
 
 }  // extern "C"

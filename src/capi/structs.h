@@ -31,7 +31,7 @@ inline constexpr std::uint32_t kFirstSize<penstock_device_info> = 168;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_file_info> = 72;
 template <>
-inline constexpr std::uint32_t kFirstSize<penstock_request> = 80;
+inline constexpr std::uint32_t kFirstSize<penstock_request> = 96;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_queue_options> = 24;
 template <>

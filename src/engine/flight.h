@@ -26,7 +26,8 @@ class Flight {
 
   // Admission, the router and the path fill these in before cut().
   RoutedRequest request;
-  bool staged = false;  // Its bytes go through memory that the caller owns and no direct path knows.
+  std::optional<PathId> required;  // Any other path refuses this one request.
+  bool staged = false;             // Its bytes go through memory that the caller owns and no direct path knows.
   Path* path = nullptr;
   Prepared prepared;
   Report report;

@@ -45,6 +45,7 @@ Status Router::choose(Flight& flight) const {
       continue;
     }
     if (rules_.require && *rules_.require != verdict.path) continue;
+    if (flight.required && *flight.required != verdict.path) continue;
     // The report keeps path and reason of the whole way.
     const bool by_itself = !flight.staged || stages_by_itself(traits_of(verdict.path));
     flight.path = by_itself ? path.get() : staging_path_.get();

@@ -9,6 +9,7 @@ namespace penstock::core {
 Status admit(Session& session, const RawRequest& request, File* file, Flight& flight) {
   if (const Status status = session.admit(request, file, flight.request); !status.ok()) return status;
   flight.staged = request.staging != nullptr;
+  flight.required = request.required;
   if (const Status status = session.engine().router().choose(flight); !status.ok()) return status;
   if (!flight.staged) return success();
   // The pointer may have become invalid since the stream was given it.
@@ -42,7 +43,7 @@ bool admit_together(Session& session, RawRequest request, std::span<const Memory
 Status RouteCache::admit(Session& session, const RawRequest& request, File* file, Flight& flight) {
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const bool is_like = bytes_ > offset && request.size <= bytes_ - offset && request.file == file_ &&
-                       request.base == base_ && request.op == op_;
+                       request.base == base_ && request.op == op_ && request.required == required_;
   if (is_like && changes_ == session.buffer_changes()) {
     flight.request.facts = facts_;
     flight.request.prefer_cached = prefer_cached_;
@@ -62,6 +63,7 @@ Status RouteCache::admit(Session& session, const RawRequest& request, File* file
   bytes_ = buffer.iov_len;
   changes_ = changes;
   op_ = request.op;
+  required_ = request.required;
   prefer_cached_ = flight.request.prefer_cached;
   path_ = flight.path;
   facts_ = flight.request.facts;

@@ -4,8 +4,10 @@
 // path. Every front end admits its requests here.
 #pragma once
 
+#include <optional>
 #include <span>
 
+#include "core/paths.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -36,6 +38,7 @@ class RouteCache {
   std::uint64_t changes_ = 0;  // The session's buffer_changes() when the route was found.
   // The route.
   Op op_ = Op::read;
+  std::optional<PathId> required_;
   bool prefer_cached_ = false;
   Path* path_ = nullptr;
   PointerFacts facts_;

@@ -14,6 +14,7 @@ Status look_at(Session& session, const RawRequest& request, const PointerFacts& 
   Flight flight;
   Status status = session.check(request, file, flight.request);
   flight.request.facts = memory;
+  flight.required = request.required;
   if (status.ok()) status = session.engine().router().choose(flight);
   if (status.ok()) look(flight);
   if (file != nullptr) session.unpin_file(request.file);

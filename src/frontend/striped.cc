@@ -109,7 +109,8 @@ void StripedJob::share_out(std::span<const MemoryPiece> pieces) {
       share.request = {.op = request.op,
                        .file = striped_->files[member],
                        .base = rest.address(),
-                       .file_offset = static_cast<std::int64_t>(layout.offset_in_member(at))};
+                       .file_offset = static_cast<std::int64_t>(layout.offset_in_member(at)),
+                       .required = request.required};
     }
     rest.each_place(size, [&](std::byte* address, std::uint64_t bytes) { share.memory.push_back({address, bytes}); });
     share.request.size += size;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct RawRequest {
   std::byte* staging = nullptr;
   // The facts of the memory, if the caller knows them and the device must not be asked.
   const PointerFacts* memory = nullptr;
+  std::optional<PathId> required;  // Any other path refuses, as where the session requires it.
 };
 
 // A front end that has requests under way on its own account. Both calls come on any thread.

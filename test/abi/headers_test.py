@@ -39,7 +39,7 @@ class Face:
         self.enumerators = dict(re.findall(r"(PENSTOCK_\w+) = (\d+)", text))
         self.defines = dict(re.findall(r"#define (PENSTOCK_\w*ROOM) (\d+)", text))
         self.functions = {}
-        for result, name, rest in re.findall(r"^([a-z][\w ]*[ *])(penstock_\w+)(\(.*?\));", text, re.M | re.S):
+        for result, name, rest in re.findall(r"^((?!static)[a-z][\w ]*[ *])(penstock_\w+)(\([^{}]*?\));", text, re.M):
             self.functions[name] = one_line(result + name + rest)
         self.structs = {}
         for name, body in STRUCT.findall(text):

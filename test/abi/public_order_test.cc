@@ -146,7 +146,8 @@ TEST_P(PublicOrderTest, RequestsIntoMemoryThatWasFreedAreReapedAsDone) {
   auto memory = session_->allocate(0, kRequests * kSize);
   ASSERT_TRUE(queue && memory);
   for (unsigned i = 0; i < kRequests; ++i) {
-    ASSERT_TRUE(queue->submit(file_.request(PENSTOCK_READ, memory->data(), kSize, 0, static_cast<long>(i * kSize))).ok());
+    ASSERT_TRUE(
+        queue->submit(file_.request(PENSTOCK_READ, memory->data(), kSize, 0, static_cast<long>(i * kSize))).ok());
   }
 
   { const DeviceMemory freed = std::move(*memory); }
@@ -179,7 +180,9 @@ TEST_P(PublicOrderTest, MemoryMayGoWhileAStreamHasRequestsIntoIt) {
     auto memory = session_->allocate(0, kSize);
     ASSERT_TRUE(memory);
     penstock::Sized<penstock_stream_result> result;
-    ASSERT_EQ(penstock_stream_read(stream, file_.raw(), memory->data(), kSize, 0, 0, &result).code, 0);
+    Request request = file_.request(PENSTOCK_READ, memory->data(), kSize, 0);
+    request.stream = stream;
+    ASSERT_EQ(penstock_stream_submit(&request, &result).code, 0);
 
     { const DeviceMemory freed = std::move(*memory); }
 

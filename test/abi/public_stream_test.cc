@@ -51,11 +51,18 @@ class PublicStreamTest : public testing::Test {
     ::close(fd_);
   }
 
+  penstock::Request request(penstock_op op, std::uint64_t size, std::int64_t file_offset,
+                            std::int64_t buffer_offset = 0) const {
+    penstock::Request request = file_.request(op, buffer(), size, file_offset, buffer_offset);
+    request.stream = stream_;
+    return request;
+  }
+  penstock::Status submit(const penstock::Request& request) { return penstock_stream_submit(&request, &result_); }
   penstock::Status read(std::uint64_t size, std::int64_t file_offset, std::int64_t buffer_offset) {
-    return penstock_stream_read(stream_, file_.raw(), buffer(), size, file_offset, buffer_offset, &result_);
+    return submit(request(PENSTOCK_READ, size, file_offset, buffer_offset));
   }
   penstock::Status write(std::uint64_t size, std::int64_t file_offset) {
-    return penstock_stream_write(stream_, file_.raw(), buffer(), size, file_offset, 0, &result_);
+    return submit(request(PENSTOCK_WRITE, size, file_offset));
   }
   void* buffer() const { return reinterpret_cast<void*>(buffer_); }
   void synchronize() { ASSERT_EQ(driver("cuStreamSynchronize", stream_), 0); }
@@ -121,6 +128,33 @@ TEST_F(PublicStreamTest, WhatCannotBeIsToldInTheResult) {
 
   EXPECT_EQ(result_.done, 1);
   EXPECT_EQ(result_.status.code, PENSTOCK_NEGATIVE_OFFSET);
+}
+
+TEST_F(PublicStreamTest, WhatAStreamCannotDoIsRefusedAndNotIgnored) {
+  penstock::Request late = request(PENSTOCK_READ, 100, 0), bound = late, odd = late, scattered = late;
+  late.deadline_ns = 1;
+  bound.flags = PENSTOCK_REQUEST_REQUIRES_PATH;
+  odd.op = 7;
+  const iovec piece{buffer(), 100};
+  scattered.base = nullptr;
+  scattered.size = 0;
+  scattered.pieces = &piece;
+  scattered.piece_count = 1;
+
+  EXPECT_TRUE(submit(late).is(PENSTOCK_UNSUPPORTED));
+  EXPECT_TRUE(submit(bound).is(PENSTOCK_UNSUPPORTED));
+  EXPECT_TRUE(submit(scattered).is(PENSTOCK_UNSUPPORTED));
+  EXPECT_TRUE(submit(odd).is(PENSTOCK_INVALID_ARGUMENT));
+  EXPECT_EQ(result_.done, 0);
+}
+
+TEST_F(PublicStreamTest, ARequestThatNamesAStreamGoesByNoOtherCall) {
+  const penstock::Request named = request(PENSTOCK_READ, 100, 0);
+  auto queue = session_->queue(1);
+  ASSERT_TRUE(queue);
+
+  EXPECT_EQ(penstock_transfer(&named, nullptr).code, PENSTOCK_UNSUPPORTED);
+  EXPECT_TRUE(queue->submit(named).is(PENSTOCK_UNSUPPORTED));
 }
 
 TEST_F(PublicStreamTest, AResultWhoseSizeIsNotSetIsRefusedBeforeTheStreamHearsOfIt) {
