@@ -4,7 +4,8 @@
 # The libraries are made in src/capi and src/cufile, which gives them their names and versions.
 include(CMakePackageConfigHelpers)
 
-install(FILES include/penstock/penstock.h include/penstock/penstock.hpp
+install(FILES include/penstock/checksums.h include/penstock/cufile_session.h include/penstock/device_memory.h
+              include/penstock/penstock.h include/penstock/penstock.hpp include/penstock/stripes.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock)
 if(TARGET penstock_tool)
   set(PENSTOCK_PROGRAMS penstock_tool)

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <fcntl.h>
+#include <penstock/device_memory.h>
 #include <penstock/penstock.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "penstock/checksums.h"
 #include "penstock/penstock.h"
 
 namespace penstock::kv {

@@ -15,6 +15,7 @@
 #include "kv/host_tier.h"
 #include "kv/store.h"
 #include "kv/test_chunks.h"
+#include "penstock/device_memory.h"
 
 namespace penstock::kv {
 namespace {

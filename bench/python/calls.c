@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "penstock/device_memory.h"
 #include "penstock/penstock.h"
 
 enum { kSize = 4096, kCalls = 20000, kRounds = 9 };

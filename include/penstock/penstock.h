@@ -265,14 +265,6 @@ typedef struct penstock_device_info {
 } penstock_device_info;
 
 penstock_status penstock_device_get(penstock_session* session, uint32_t ordinal, penstock_device_info* info);
-/* Memory of a device, for programs that have no other way to allocate it. Free it before the session is closed. */
-penstock_status penstock_device_alloc(penstock_session* session, uint32_t ordinal, uint64_t size, void** memory);
-/* Waits for the requests into it that queues and streams were given. Their completions can be reaped as before. */
-penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal, void* memory);
-/* Copy between device memory and host memory, and return when the copy is done. */
-penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host, uint64_t size);
-penstock_status penstock_device_download(penstock_session* session, void* host, const void* device_memory,
-                                         uint64_t size);
 
 /* ---- Files and buffers -------------------------------------------------------------------------------------- */
 
@@ -335,56 +327,6 @@ penstock_status penstock_buffer_register(penstock_session* session, const void* 
                                          penstock_buffer** buffer);
 /* Waits for the requests into it that queues were given. The memory stays the program's. */
 void penstock_buffer_close(penstock_buffer* buffer);
-
-/* ---- Striped objects ---------------------------------------------------------------------------------------- */
-/* One object in a file on each of several drives, stripe after stripe, without md or LVM. A manifest, a small file
- * (docs/reference/stripe-format.md), says which files these are. It is a penstock_file: penstock_read(), _write() and
- * _transfer() and threaded queues move a range of it to or from all members at once, and the report sums the bytes by
- * path. penstock_file_get(), _advise(), _sync() and _close() are as of any file. Streams,
- * polled queues and dry runs take no striped object (PENSTOCK_UNSUPPORTED): they take its members. */
-typedef struct penstock_stripe_options {
-  uint32_t struct_size;
-  uint32_t folder_count;      /* 1 to 32 */
-  const char* const* folders; /* where the members are made: each on a drive of its own, as a rule */
-  uint64_t size;              /* of the object, which stays so */
-  uint64_t stripe_bytes;      /* a multiple of 65536 up to 1 GiB */
-  uint32_t mode;              /* as of open(2), less the umask */
-  uint32_t flags;             /* of penstock_create_flag */
-} penstock_stripe_options;
-
-typedef struct penstock_stripe_info {
-  uint32_t struct_size;
-  uint32_t member_count;
-  uint64_t size;
-  uint64_t stripe_bytes;
-  const char* object; /* its number, 32 hexadecimal digits; lives as long as the handle */
-} penstock_stripe_info;
-
-/* Opens the object of a manifest for reading. Fails with PENSTOCK_BAD_STRIPE where the manifest is torn, or a member is
- * missing, cut off or another object's; the sentence names it. flags: 0. */
-penstock_status penstock_stripe_open(penstock_session* session, const char* manifest, uint32_t flags,
-                                     penstock_file** file);
-/* Creates an object for writing, with room for all of its bytes. As with penstock_file_create(), it appears when
- * penstock_file_publish() is called: the manifest's name last, in one step. The members of an object that it replaces
- * are removed then. */
-penstock_status penstock_stripe_create(penstock_session* session, const char* manifest,
-                                       const penstock_stripe_options* options, penstock_file** file);
-penstock_status penstock_stripe_get(penstock_file* file, penstock_stripe_info* info);
-/* A member, by its number from 0 on: a file of its own, whose name and handle live as long as the object's handle. Do
- * not deregister it. name and member may be NULL. */
-penstock_status penstock_stripe_member(penstock_file* file, uint32_t number, const char** name, penstock_file** member);
-
-/* ---- Checksums ----------------------------------------------------------------------------------------------- */
-/* CRC32C (RFC 3720, appendix B.4) of each `piece_bytes` of memory, the last of what is left; `sums` has room for all.
- * A device makes those of its memory, where it can. No stream is waited for: what writes the memory is to be over. Fail
- * with PENSTOCK_BAD_POINTER where memory is named that cannot be read, or written where the sums go. */
-penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
-                                uint32_t* sums);
-/* The same of pieces wherever they lie: sums[i] is that of pieces[i]. A device looks at all of its pieces together. */
-penstock_status penstock_crc32c_vector(penstock_session* session, const struct iovec* pieces, uint32_t count,
-                                       uint32_t* sums);
-/* Of two pieces of memory together: `second` is the checksum of the second_bytes behind the first. */
-uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
 
 /* ---- Transfers ---------------------------------------------------------------------------------------------- */
 

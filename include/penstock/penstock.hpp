@@ -28,7 +28,10 @@
 #include <variant>
 #include <vector>
 
+#include "penstock/checksums.h"
+#include "penstock/device_memory.h"
 #include "penstock/penstock.h"
+#include "penstock/stripes.h"
 
 namespace penstock {
 

@@ -8,27 +8,30 @@
 #include <string>
 
 #include "cufile.h"
+#include "penstock/checksums.h"
 #include "penstock/cufile_session.h"
+#include "penstock/device_memory.h"
+#include "penstock/stripes.h"
 
 namespace penstock::python {
 
-#define PENSTOCK_PYTHON_CALLS(CALL)                                                                                \
-  CALL(version)                                                                                                    \
-  CALL(status_message)                                                                                             \
-  CALL(status_driver)                                                                                              \
-  CALL(path_count)                                                                                                 \
-  CALL(path_name)                                                                                                  \
-  CALL(report_bytes)                                                                                               \
-  CALL(reason_name)                                                                                                \
-  CALL(reason_sentence) CALL(reason_remedy) CALL(config_create) CALL(config_close) CALL(config_set)                \
-      CALL(setting_count) CALL(setting_get) CALL(session_open) CALL(session_close) CALL(session_reference)         \
-          CALL(session_get) CALL(session_setting) CALL(device_get) CALL(device_alloc) CALL(device_free)            \
-              CALL(device_upload) CALL(device_download) CALL(file_register) CALL(file_close) CALL(file_get)        \
-                  CALL(file_create) CALL(file_publish) CALL(file_sync) CALL(transfer) CALL(queue_open)             \
-                      CALL(queue_close) CALL(queue_submit) CALL(queue_reap) CALL(queue_cancel) CALL(queue_eventfd) \
-                          CALL(stream_submit) CALL(explain) CALL(path_outlook) CALL(counters) CALL(crc32c)         \
-                              CALL(crc32c_vector) CALL(file_advise) CALL(stripe_open) CALL(stripe_create)          \
-                                  CALL(stripe_get) CALL(stripe_member)
+#define PENSTOCK_PYTHON_CALLS(CALL)                                                                                    \
+  CALL(version)                                                                                                        \
+  CALL(status_message)                                                                                                 \
+  CALL(status_driver)                                                                                                  \
+  CALL(path_count)                                                                                                     \
+  CALL(path_name)                                                                                                      \
+  CALL(report_bytes)                                                                                                   \
+  CALL(reason_name)                                                                                                    \
+  CALL(reason_sentence)                                                                                                \
+  CALL(reason_remedy) CALL(config_create) CALL(config_close) CALL(config_set) CALL(setting_count) CALL(setting_get)    \
+      CALL(session_open) CALL(session_close) CALL(session_reference) CALL(session_get) CALL(session_setting)           \
+          CALL(device_get) CALL(device_alloc) CALL(device_free) CALL(device_upload) CALL(device_download)              \
+              CALL(file_register) CALL(file_close) CALL(file_get) CALL(file_create) CALL(file_publish) CALL(file_sync) \
+                  CALL(transfer) CALL(queue_open) CALL(queue_close) CALL(queue_submit) CALL(queue_reap)                \
+                      CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_submit) CALL(explain) CALL(path_outlook)      \
+                          CALL(counters) CALL(crc32c) CALL(crc32c_vector) CALL(file_advise) CALL(stripe_open)          \
+                              CALL(stripe_create) CALL(stripe_get) CALL(stripe_member)
 
 struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;

@@ -8,6 +8,8 @@
 #include "base/reachable_memory.h"
 #include "capi/call.h"
 #include "checksum/crc32c.h"
+#include "penstock/checksums.h"
+#include "penstock/device_memory.h"
 
 namespace core = penstock::core;
 

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "penstock/penstock.h"
+#include "penstock/stripes.h"
 
 namespace penstock::core {
 

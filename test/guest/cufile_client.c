@@ -26,6 +26,7 @@
 
 #include "cufile.h"
 #include "penstock/cufile_session.h"
+#include "penstock/device_memory.h"
 
 enum { kEntries = 8, kBlock = 4096, kCountersMax = 256 };
 static const size_t kFileMax = 64u << 20;
