@@ -11,6 +11,9 @@
  * one thread at a time. And no thread may use a handle while another closes it, or after that. Every handle is given
  * back by the function named close, which does nothing with NULL.
  *
+ * What is marked [experimental] may change or go in any version, its number included, and then without a new SONAME. A
+ * program that stores or compares such a path or reason does so by the name that the library gives it.
+ *
  * Structures may grow at their ends in later versions. Each begins with struct_size. Set it to sizeof the structure and
  * every member that you do not need to zero, also in structures that the library fills in; where struct_size is not
  * set, calls fail with PENSTOCK_INVALID_ARGUMENT. In an array, the first element's struct_size holds for all. A library
@@ -78,7 +81,7 @@ typedef enum penstock_code {
   PENSTOCK_DESCRIPTOR_LOST = 24,   /* the program closed a descriptor that the library had opened */
   PENSTOCK_CANCELED = 25,          /* canceled before it began */
   PENSTOCK_TIMED_OUT = 26,         /* its deadline passed before it began */
-  PENSTOCK_BAD_STRIPE = 27         /* a striped object's manifest, or one of its members, is not what it should be */
+  PENSTOCK_BAD_STRIPE = 27         /* [experimental] a striped object's manifest or member is not what it should be */
 } penstock_code;
 
 /* code 0 is success in every domain. step tells what failed, as a verb phrase: "read the file into the buffer". */
@@ -107,7 +110,7 @@ typedef enum penstock_path {
   PENSTOCK_PATH_HOST = 4,      /* storage straight into host memory; no device takes part */
   PENSTOCK_PATH_NULL = 5,      /* moves no bytes, to measure what the library itself costs; only where it is named */
   PENSTOCK_PATH_USERSPACE = 6, /* the calls of a file system in user space, for files registered with such calls */
-  PENSTOCK_PATH_NVFS = 7       /* the module nvidia-fs, called without NVIDIA's library */
+  PENSTOCK_PATH_NVFS = 7       /* [experimental] the module nvidia-fs, called without NVIDIA's library */
 } penstock_path;
 
 uint32_t penstock_path_count(void);              /* the paths' numbers are 0 to count - 1 */
@@ -135,7 +138,7 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_SELF_TEST_NO_ROOM = 163,      /* there was no device memory for the self-test */
   PENSTOCK_REASON_NO_SCRATCH = 164,             /* writes could not be tried: no scratch file can be made */
   PENSTOCK_REASON_REFUSED_LATE = 165,           /* the kernel refused an earlier request; the detail is its errno */
-  PENSTOCK_REASON_SMALL_BLOCKS = 166,           /* blocks below 4096 bytes, which nvidia-fs cannot do */
+  PENSTOCK_REASON_SMALL_BLOCKS = 166,           /* [experimental] blocks below 4096 bytes, which nvidia-fs cannot do */
   PENSTOCK_REASON_EXTENT_NOT_REGISTERED = 168,  /* the bytes were not registered with the GPU */
   PENSTOCK_REASON_PAGES_REPLACED = 169,         /* the file's pages left the page cache during the transfer */
   PENSTOCK_REASON_NO_PAGE_REGISTRATION = 170,   /* a file's pages cannot be registered; the detail is an errno or 0 */
@@ -144,15 +147,15 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_REGISTRATION_CACHE_OFF = 173, /* settings switch the registration cache or the page cache off */
   PENSTOCK_REASON_READS_ONLY = 174,             /* the path cannot write to this file */
   PENSTOCK_REASON_READ_ONCE = 175,              /* the program said that it reads the file once */
-  PENSTOCK_REASON_VENDOR_LIBRARY_MISSING = 176, /* NVIDIA's library cannot be found */
-  PENSTOCK_REASON_VENDOR_IS_OURSELVES = 177,    /* the file named as NVIDIA's library is Penstock's */
-  PENSTOCK_REASON_VENDOR_INCOMPLETE = 178,      /* NVIDIA's library could not be loaded, or lacks a call */
-  PENSTOCK_REASON_NVIDIA_FS_MISSING = 179,      /* nvidia-fs is not loaded, or has no storage driver */
-  PENSTOCK_REASON_VENDOR_REFUSED = 180,         /* NVIDIA's library refused; the detail is an errno or its number */
-  PENSTOCK_REASON_VENDOR_NOT_DIRECT = 181,      /* NVIDIA's library moves the file's bytes by the CPU */
-  PENSTOCK_REASON_VENDOR_OFF = 182,             /* settings switch NVIDIA's library off */
-  PENSTOCK_REASON_NVFS_MISSING = 192,           /* 192 to 207: of the path nvfs. nvidia-fs is not loaded */
-  PENSTOCK_REASON_NVFS_VERSION = 193            /* its version is not known; the detail: 2.25.6 is 2025006 */
+  PENSTOCK_REASON_VENDOR_LIBRARY_MISSING = 176, /* [experimental] NVIDIA's library cannot be found */
+  PENSTOCK_REASON_VENDOR_IS_OURSELVES = 177,    /* [experimental] the file named as NVIDIA's library is Penstock's */
+  PENSTOCK_REASON_VENDOR_INCOMPLETE = 178, /* [experimental] NVIDIA's library could not be loaded, or lacks a call */
+  PENSTOCK_REASON_NVIDIA_FS_MISSING = 179, /* [experimental] nvidia-fs is not loaded, or has no storage driver */
+  PENSTOCK_REASON_VENDOR_REFUSED = 180,    /* [experimental] NVIDIA's library refused; the detail: its error */
+  PENSTOCK_REASON_VENDOR_NOT_DIRECT = 181, /* [experimental] NVIDIA's library moves the file's bytes by the CPU */
+  PENSTOCK_REASON_VENDOR_OFF = 182,        /* [experimental] settings switch NVIDIA's library off */
+  PENSTOCK_REASON_NVFS_MISSING = 192,      /* [experimental] 192 to 207: of the path nvfs. nvidia-fs is not loaded */
+  PENSTOCK_REASON_NVFS_VERSION = 193       /* [experimental] its version is not known; the detail: 2.25.6 is 2025006 */
 } penstock_reason;
 
 uint32_t penstock_reason_count(void);                 /* the largest number in use, and one */
