@@ -20,9 +20,11 @@
 #error "penstock.hpp needs C++17 (-std=c++17); penstock.h does for C and older C++"
 #endif
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -104,8 +106,6 @@ struct Sized : T {
   Sized() : T{} { this->struct_size = sizeof(T); }
 };
 
-using Request = Sized<penstock_request>;
-using Completion = Sized<penstock_completion>;
 using QueueOptions = Sized<penstock_queue_options>;
 using Choice = Sized<penstock_choice>;
 using Counter = Sized<penstock_counter>;
@@ -116,6 +116,11 @@ using Setting = Sized<penstock_setting>;
 using StripeInfo = Sized<penstock_stripe_info>;
 
 struct Report : Sized<penstock_report> {
+  Report() = default;
+  Report(const penstock_report& raw) {
+    static_cast<penstock_report&>(*this) = raw;
+    struct_size = sizeof raw;
+  }
   const char* path_name() const { return penstock_path_name(path); }
   const char* reason_name() const { return penstock_reason_name(reason); }
   std::uint64_t bytes_by(int path_number) const { return penstock_report_bytes(this, path_number); }
@@ -127,6 +132,35 @@ struct Outcome {
   Report report;
   bool ok() const { return status.ok(); }
 };
+
+// One request, made by File::request(). Its other members may be set as in C.
+struct Request : Sized<penstock_request> {
+  // This path alone may serve it: else it ends with PENSTOCK_PATH_REFUSED.
+  Request& require(penstock_path path) {
+    flags |= PENSTOCK_REQUEST_REQUIRES_PATH;
+    required_path = path;
+    return *this;
+  }
+  // If it has not begun by then it ends with PENSTOCK_TIMED_OUT.
+  Request& begin_before(std::chrono::steady_clock::time_point deadline) {
+    const auto since_boot = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch());
+    deadline_ns = since_boot.count() > 0 ? static_cast<std::uint64_t>(since_boot.count()) : 1;
+    return *this;
+  }
+};
+static_assert(sizeof(Request) == sizeof(penstock_request), "an array of one is an array of the other");
+
+struct Completion : Sized<penstock_completion> {
+  Outcome outcome() const { return {status, report}; }
+};
+static_assert(sizeof(Completion) == sizeof(penstock_completion), "an array of one is an array of the other");
+
+// Moves the request's bytes, and returns when that is over.
+inline Outcome transfer(const Request& request) {
+  Outcome outcome;
+  outcome.status = penstock_transfer(&request, &outcome.report);
+  return outcome;
+}
 
 struct Verdict : Sized<penstock_verdict> {
   const char* path_name() const { return penstock_path_name(path); }
@@ -153,6 +187,30 @@ class Owned {
 
  private:
   Handle* handle_;
+};
+
+// A request in the order of a CUDA stream, made by File::submit(). One that is destroyed before its request has ended
+// leaves a few bytes to the library for good, as the stream may still write to them.
+class OnStream {
+ public:
+  OnStream(OnStream&&) noexcept = default;
+  OnStream& operator=(OnStream&& other) noexcept {
+    OnStream taken(std::move(other));
+    std::swap(result_, taken.result_);
+    return *this;
+  }
+  ~OnStream() {
+    if (result_ != nullptr && !is_done()) (void)result_.release();
+  }
+  // True once the request has ended; work that is put on the stream behind it begins only then.
+  bool is_done() const { return __atomic_load_n(&result_->done, __ATOMIC_ACQUIRE) != 0; }
+  // Of a request that is done.
+  Outcome outcome() const { return {result_->status, result_->report}; }
+
+ private:
+  friend class File;
+  OnStream() = default;
+  std::unique_ptr<Sized<penstock_stream_result>> result_ = std::make_unique<Sized<penstock_stream_result>>();
 };
 
 // What a dry run is asked about: a read or write of a file, with the memory at `base`, or if that is null with aligned
@@ -210,13 +268,29 @@ class File : public Owned<penstock_file, penstock_file_close> {
   Request request(penstock_op op, const void* base, std::uint64_t size, std::int64_t file_offset,
                   std::int64_t buffer_offset = 0) const {
     Request request;
+    static_cast<penstock_request&>(request) = penstock_request_of(op, raw(), base, size, file_offset, buffer_offset);
+    return request;
+  }
+  // For one range of the file and several pieces of memory. The array is read when the request is submitted.
+  Request vectored_request(penstock_op op, const iovec* pieces, std::uint32_t count, std::int64_t file_offset) const {
+    Request request;
     request.op = op;
     request.file = raw();
-    request.base = const_cast<void*>(base);
-    request.size = size;
+    request.pieces = pieces;
+    request.piece_count = count;
     request.file_offset = file_offset;
-    request.buffer_offset = buffer_offset;
     return request;
+  }
+
+  // In the order of a CUDA stream (a CUstream or cudaStream_t; null: the default one): begins after all work that is on
+  // it now, and ends before work that is put on it later begins. Returns at once.
+  static Result<OnStream> submit(Request request, void* stream) {
+    OnStream on_stream;
+    request.stream = stream;
+    const Status status = penstock_stream_submit(&request, on_stream.result_.get());
+    if (status.ok()) return on_stream;
+    on_stream.result_.reset();
+    return status;
   }
 
   // The verdict of every path, best first.
@@ -311,6 +385,11 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
   explicit Queue(penstock_queue* queue) : Owned(queue) {}
 
   Status submit(const penstock_request& request) { return penstock_queue_submit(raw(), &request, 1, nullptr); }
+  // Several at once, which costs less for each: up to the first that is refused, of which the status is. *submitted
+  // (may be null): how many were taken.
+  Status submit(const Request* requests, std::uint32_t count, std::uint32_t* submitted = nullptr) {
+    return penstock_queue_submit(raw(), requests, count, submitted);
+  }
   // Waits until there are `least` completions, or as many as there are requests not reaped, or until `timeout_ns` have
   // passed. Returns how many it wrote, `capacity` at most.
   Result<unsigned> reap(Completion* completions, unsigned capacity, unsigned least,
@@ -499,5 +578,23 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     return Queue(queue);
   }
 };
+
+// ---- What the library knows, without a session
+
+inline const char* version() { return penstock_version(); }  // Of the library that is loaded.
+
+inline Result<std::vector<Setting>> settings() {
+  std::vector<Setting> all(penstock_setting_count());
+  for (std::uint32_t i = 0; i < all.size(); ++i) {
+    const Status status = penstock_setting_get(i, &all[i]);
+    if (!status.ok()) return status;
+  }
+  return all;
+}
+
+// Of two pieces of memory together: `second` is the checksum of the second_bytes behind the first.
+inline std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  return penstock_crc32c_combine(first, second, second_bytes);
+}
 
 }  // namespace penstock

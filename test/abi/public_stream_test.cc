@@ -130,6 +130,18 @@ TEST_F(PublicStreamTest, WhatCannotBeIsToldInTheResult) {
   EXPECT_EQ(result_.status.code, PENSTOCK_NEGATIVE_OFFSET);
 }
 
+TEST_F(PublicStreamTest, ARequestOnAStreamIsAnObjectThatMayGoBeforeItsEnd) {
+  auto first = File::submit(file_.request(PENSTOCK_READ, buffer(), kSize, 0), stream_);
+  auto refused = File::submit(file_.request(PENSTOCK_READ, nullptr, kSize, 0), stream_);
+  ASSERT_TRUE(first) << first.error().message();
+  { const auto gone = File::submit(file_.request(PENSTOCK_READ, buffer(), kSize, 0), stream_); }
+  synchronize();
+
+  EXPECT_TRUE(first->is_done());
+  EXPECT_EQ(first->outcome().report.bytes, kSize);
+  EXPECT_TRUE(refused.error().is(PENSTOCK_INVALID_ARGUMENT));
+}
+
 TEST_F(PublicStreamTest, WhatAStreamCannotDoIsRefusedAndNotIgnored) {
   penstock::Request late = request(PENSTOCK_READ, 100, 0), bound = late, odd = late, scattered = late;
   late.deadline_ns = 1;
