@@ -129,6 +129,8 @@ class Headers(unittest.TestCase):
             *((CXX, "c++98", "c++", name) for name in plain),
             (CXX, "c++17", "c++", "penstock.hpp"),
             (CXX, "c++20", "c++", "penstock.hpp"),
+            (CXX, "c++17", "c++", "futures.hpp"),
+            (CXX, "c++20", "c++", "futures.hpp"),
         ):
             source = f"#include <penstock/{header}>\n"
             flags = [f"-std={standard}", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", "-fsyntax-only"]
