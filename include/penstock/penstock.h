@@ -113,9 +113,10 @@ typedef enum penstock_path {
   PENSTOCK_PATH_NVFS = 7       /* [experimental] the module nvidia-fs, called without NVIDIA's library */
 } penstock_path;
 
-uint32_t penstock_path_count(void);              /* the paths' numbers are 0 to count - 1 */
-const char* penstock_path_name(int32_t path);    /* "p2pdma", ...; "unknown" for any other number */
-int32_t penstock_path_by_name(const char* name); /* -1 for any other name */
+uint32_t penstock_path_count(void);           /* the paths' numbers are 0 to count - 1 */
+const char* penstock_path_name(int32_t path); /* "p2pdma", ...; "unknown" for any other number */
+/* Fails with PENSTOCK_INVALID_ARGUMENT where the library knows no path of this name. */
+penstock_status penstock_path_by_name(const char* name, int32_t* path);
 
 /* Why a path was refused, or is slower than it could be. Numbers and names are stable. Not every number between the
  * first and the last is in use. docs/reference/reasons.md explains each. */

@@ -583,6 +583,13 @@ class Session : public Owned<penstock_session, penstock_session_close> {
 
 inline const char* version() { return penstock_version(); }  // Of the library that is loaded.
 
+inline Result<int> path_by_name(const std::string& name) {
+  std::int32_t path = 0;
+  const Status status = penstock_path_by_name(name.c_str(), &path);
+  if (!status.ok()) return status;
+  return path;
+}
+
 inline Result<std::vector<Setting>> settings() {
   std::vector<Setting> all(penstock_setting_count());
   for (std::uint32_t i = 0; i < all.size(); ++i) {

@@ -51,9 +51,11 @@ const char* penstock_path_name(int32_t path) {
   return is_path(path) ? core::path_name(static_cast<core::PathId>(path)) : "unknown";
 }
 
-int32_t penstock_path_by_name(const char* name) {
-  const std::optional<core::PathId> path = name != nullptr ? core::path_named(name) : std::nullopt;
-  return path ? static_cast<int>(*path) : -1;
+penstock_status penstock_path_by_name(const char* name, int32_t* path) {
+  const std::optional<core::PathId> found = name != nullptr ? core::path_named(name) : std::nullopt;
+  if (!found || path == nullptr) return core::to_public(core::failure(core::Code::invalid_argument, "find the path"));
+  *path = static_cast<int32_t>(*found);
+  return core::to_public(core::success());
 }
 
 uint32_t penstock_reason_count(void) { return core::kReasonCount; }

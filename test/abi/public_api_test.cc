@@ -266,8 +266,9 @@ TEST_F(PublicApiTest, NullArgumentsAreErrors) {
 TEST_F(PublicApiTest, NamesOfWhatThereIsNotAreUnknown) {
   EXPECT_STREQ(penstock_path_name(99), "unknown");
   EXPECT_STREQ(penstock_reason_name(-1), "unknown");
-  EXPECT_EQ(penstock_path_by_name("p2pdma"), PENSTOCK_PATH_P2PDMA);
-  EXPECT_EQ(penstock_path_by_name(nullptr), -1);
+  EXPECT_EQ(*penstock::path_by_name("p2pdma"), PENSTOCK_PATH_P2PDMA);
+  EXPECT_TRUE(penstock::path_by_name("fastest").error().is(PENSTOCK_INVALID_ARGUMENT));
+  EXPECT_EQ(penstock_path_by_name(nullptr, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(penstock_device_kind_name(penstock_device_kind_count()), nullptr);
 }
 

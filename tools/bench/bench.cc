@@ -41,7 +41,7 @@ constexpr const char* kExamples =
 int judge(const BenchOutcome& outcome) {
   const std::string& required = outcome.settings.require;
   if (required.empty()) return kSuccess;
-  const std::uint64_t others = bytes_not_by(outcome.measured.result.tally, penstock_path_by_name(required.c_str()));
+  const std::uint64_t others = bytes_not_by(outcome.measured.result.tally, *path_by_name(required));
   if (others == 0) return kSuccess;
   print_error("penstock: --require {}: {} travelled by another path\n", required, format_size(others));
   return kFailed;

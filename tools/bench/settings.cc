@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "facts/environment.h"
-#include "penstock/penstock.h"
+#include "penstock/penstock.hpp"
 #include "tools/common/failure.h"
 #include "tools/common/units.h"
 
@@ -119,7 +119,7 @@ void check_settings(const BenchSettings& settings) {
     throw Failure(fmt::format("--interval {}: expected seconds, 0.01 or more", settings.interval), kUsage);
   }
   if (settings.create && !settings.is_write()) throw Failure("--create goes with --rw write or randwrite", kUsage);
-  if (!settings.require.empty() && penstock_path_by_name(settings.require.c_str()) < 0) {
+  if (!settings.require.empty() && !path_by_name(settings.require)) {
     throw Failure(fmt::format("--require: there is no path '{}'", settings.require), kUsage);
   }
   if (settings.size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) - settings.offset) {

@@ -54,15 +54,15 @@ struct CheckSettings {
 Requirement require_of(const CheckSettings& settings, const facts::Examination& examined) {
   if (settings.require.empty()) return {};
   if (settings.require == "gpu") return {"gpu", can_use_gpu(examined.machine)};
-  const int path = penstock_path_by_name(settings.require.c_str());
-  const auto is_it = [&](const facts::PathOutlook& one) { return one.path == path; };
+  const auto path = path_by_name(settings.require);
+  const auto is_it = [&](const facts::PathOutlook& one) { return path && one.path == *path; };
   const auto& paths = examined.whole.paths;
   if (std::none_of(paths.begin(), paths.end(), is_it)) {
     std::vector<std::string> known = {"gpu"};
     for (const facts::PathOutlook& one : paths) known.emplace_back(penstock_path_name(one.path));
     throw Failure(fmt::format("--require {}: expected {}", settings.require, fmt::join(known, ", ")), kUsage);
   }
-  return {settings.require, examined.whole.may_use(path)};
+  return {settings.require, examined.whole.may_use(*path)};
 }
 
 // Makes a transfer in each folder, and tries direct I/O there under all conditions that may keep it from being direct.

@@ -213,7 +213,7 @@ class Trip {
   }
 
   std::uint64_t bytes_elsewhere(const penstock_report& report) const {
-    return report.bytes - penstock_report_bytes(&report, penstock_path_by_name(way_.path.c_str()));
+    return report.bytes - penstock_report_bytes(&report, *path_by_name(way_.path));
   }
 
   std::string name() const { return way_.how.empty() ? way_.path : fmt::format("{} ({})", way_.path, way_.how); }
@@ -306,7 +306,7 @@ Json json_of(const DemoSettings& settings, const Json& device, const std::vector
              const std::vector<MissingVariant>& missing) {
   Json json = {{"size", settings.size}, {"device", device}, {"rows", Json::array()}, {"missing", Json::array()}};
   for (const DemoRow& row : rows) {
-    Json entry = path_json(penstock_path_by_name(row.way->path.c_str()), row.way->reason, row.way->refused_path);
+    Json entry = path_json(*path_by_name(row.way->path), row.way->reason, row.way->refused_path);
     entry.update({{"how", row.way->how},
                   {"operation", row.operation},
                   {"gb_per_s", row.gb_per_s},

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "facts/environment.h"
-#include "penstock/penstock.h"
+#include "penstock/penstock.hpp"
 #include "tools/common/failure.h"
 #include "tools/common/nearest.h"
 #include "tools/common/page.h"
@@ -159,9 +159,9 @@ bool add_list(Page& page, std::string_view word) {
 }
 
 bool add_path(Page& page, std::string_view word) {
-  const int path = penstock_path_by_name(std::string(word).c_str());
-  if (path < 0) return false;
-  page.wrap(fmt::format("{} (a path): ", word), path_sentence(path));
+  const auto path = path_by_name(std::string(word));
+  if (!path) return false;
+  page.wrap(fmt::format("{} (a path): ", word), path_sentence(*path));
   page.wrap("  ",
             "'penstock check' says what it needs and what this machine lacks, 'penstock explain FILE' the same "
             "for a file.");

@@ -18,7 +18,7 @@
 #include <sstream>
 
 #include "base/unique_fd.h"
-#include "penstock/penstock.h"
+#include "penstock/penstock.hpp"
 #include "tools/common/failure.h"
 #include "tools/common/machine_root.h"
 #include "tools/common/page.h"
@@ -136,8 +136,8 @@ void add_files(DirectShare& job) {
 
 // Counts only bytes whose way the library knows: the path userspace leaves that to the file system.
 bool is_counted(const std::string& name) {
-  const int path = penstock_path_by_name(name.c_str());
-  return path != PENSTOCK_PATH_NULL && path != PENSTOCK_PATH_USERSPACE;
+  const auto path = path_by_name(name);
+  return !path || (*path != PENSTOCK_PATH_NULL && *path != PENSTOCK_PATH_USERSPACE);
 }
 
 void add_sums(DirectShare& job) {
