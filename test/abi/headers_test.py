@@ -51,8 +51,7 @@ def oldest_header():
     """Of the SONAME: headers/0.2 for libpenstock.so.0.2."""
     dynamic = subprocess.run(["readelf", "-d", LIBRARY], check=True, capture_output=True, text=True).stdout
     version = re.search(r"SONAME.*\[libpenstock\.so\.([\d.]+)\]", dynamic)[1]
-    frozen = HERE / "headers" / version
-    return frozen if frozen.exists() else Path(INCLUDE)  # Until the version is what it is to be.
+    return HERE / "headers" / version
 
 
 def widened(text):
