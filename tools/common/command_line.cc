@@ -110,7 +110,7 @@ std::string unknown_word_text(const CLI::App* app) {
   }
   const std::string word = words.empty() ? "" : words.front();
   const std::vector<std::string> commands = command_names(innermost(app));
-  if (commands.empty()) return fmt::format("'{}' is one word too many: this takes options alone, each before its value", word);
+  if (commands.empty()) return fmt::format("'{}' is one word too many: a value stands behind its option", word);
   return fmt::format("there is no command '{}'{}", word, proposal(word, commands));
 }
 
