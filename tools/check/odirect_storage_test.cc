@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The answers of `penstock check --try` and `penstock explain` about storage on captured machines, beyond those of a try:
-// pages of test/fixtures/storage, which PENSTOCK_REGENERATE=1 writes anew for people to judge.
+// The answers of `penstock check --try` and `penstock explain` about storage on captured machines, beyond those of a
+// try: pages of test/fixtures/storage, which PENSTOCK_REGENERATE=1 writes anew for people to judge.
 #include <nlohmann/json.hpp>
 #include <regex>
 
