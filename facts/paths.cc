@@ -70,9 +70,7 @@ void judge_path(const Examination& examined, const PathOutlook& path, Findings& 
   }
   switch (path.standing()) {
     case Standing::closed: return judge_closed_path(examined, path, row);
-    case Standing::off:
-      may_follow_by(path.doubt(), row);
-      return row.warn("off: " + path.sentence(), path.remedy());
+    case Standing::off: may_follow_by(path.doubt(), row); return row.warn("off: " + path.sentence(), path.remedy());
     case Standing::usable:
       return row.pass("nothing is known against it; its self-test decides, when a program uses it");
     case Standing::unknown: break;
@@ -133,8 +131,8 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   may_follow_by(best->standing() == Standing::off ? best->doubt() : best->reason(), row);
   if (best->is_once_set()) return row.pass(path + " may serve it, once that is switched on");
   if (best->standing() == Standing::off) {
-    return row.unknown(fmt::format("{} might serve it, once that is switched on; in doubt then: {}", path,
-                                   best->doubt()->sentence));
+    return row.unknown(
+        fmt::format("{} might serve it, once that is switched on; in doubt then: {}", path, best->doubt()->sentence));
   }
   // If the path itself is in doubt, its own finding has the remedy.
   const bool is_told = examined.whole.of(best->path).standing() == Standing::unknown;
