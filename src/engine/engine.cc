@@ -71,11 +71,10 @@ Outcome Engine::move(Flight& flight) {
     flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
     if (small && flight.request.size < 2 * kBriefShareMin) move_small(flight, (*pools)->small);
     else move_shared(flight, **pools);
-    if (flight.request.op == Op::write) flight.request.file->note_written(flight.report.bytes);
   } else {
     flight.fail(pools.status());
   }
-  count(flight.report, flight.request.op);
+  finish(flight);
   return flight.outcome();
 }
 
@@ -108,6 +107,12 @@ void Engine::warm_up(Device& device) {
   const Result<Pools*> pools = pools_for(*path, &device);
   if (!pools.ok()) return;
   if (const ChannelPool::Loan channel = (*pools)->small.try_borrow()) (*channel).hooks().warm_up();
+}
+
+void Engine::finish(const Flight& flight) {
+  const RoutedRequest& request = flight.request;
+  if (request.op == Op::write) request.file->note_written(flight.report.bytes);
+  count(flight.report, request.op);
 }
 
 void Engine::count(const Report& report, Op op) {

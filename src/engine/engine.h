@@ -45,7 +45,10 @@ class Engine {
   std::optional<Outcome> read_cached(Flight& flight);
   // Opens what the first small request with the device's memory would need, assuming that it takes the usual path.
   void warm_up(Device& device);
-  // Counts the bytes of a request. Whoever moved it calls this once; move() does so itself.
+  // Ends a request: counts its bytes, and tells its file of a write. Whoever moved it calls this once; move() does so
+  // itself.
+  void finish(const Flight& flight);
+  // Counts bytes that a stream took by itself.
   void count(const Report& report, Op op);
   // Which threads would move the request, and how it would be cut: one line for each of the first `lines_max` chunks.
   // Nothing is moved.

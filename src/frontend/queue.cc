@@ -184,7 +184,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   pending.cookie = cookie;
   pending.began = file->usage() != nullptr ? file->usage()->begin() : 0;
   dispatch(**own, index);
-  if (!flight.is_under_way()) complete(index);  // It moves no bytes.
+  if (!flight.is_under_way()) complete(index, request.size > 0);  // The file ends before it, or it asks for nothing.
   latest_blocks_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
@@ -260,11 +260,11 @@ void Queue::dispatch(OwnChannel& own, std::uint32_t index) {
   }
 }
 
-void Queue::complete(std::uint32_t index) {
+void Queue::complete(std::uint32_t index, bool asks_for_bytes) {
   const Pending& pending = pending_[index];
   const Flight& flight = pending.flight;
   const RoutedRequest& request = flight.request;
-  if (request.size > 0) session_->engine().count(flight.report, request.op);
+  if (asks_for_bytes) session_->engine().finish(flight);
   if (FileUsage* const usage = request.file->usage()) {
     usage->end(request.op, flight.report.bytes, !flight.progress().status().ok(), pending.began);
   }
@@ -276,7 +276,7 @@ void Queue::take_in(OwnChannel& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
   Flight& flight = pending_[index].flight;
   flight.on_completion(completion);
-  if (!flight.is_under_way()) complete(index);
+  if (!flight.is_under_way()) complete(index, true);
   else if (flight.has_next()) dispatch(own, index);
 }
 

@@ -200,6 +200,40 @@ TEST_F(SessionTest, StorageBeginsWithAFileThatIsFlushedLaterWhileMoreIsWritten) 
   EXPECT_EQ(storage_->flushes_started, 1u);
 }
 
+TEST_F(SessionTest, StorageBeginsWithAFileThatIsFlushedLaterWhileAQueueWrites) {
+  Session& session = open(std::make_unique<FakeStorage>());
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  ASSERT_TRUE(session.advise_flushed_later(file).ok());
+  void* const from = memory(1 << 20);
+  auto queue = std::move(Queue::open(session, 9, 1 << 20).value());
+
+  for (std::uint64_t i = 0; i < 9; ++i) ASSERT_TRUE(queue->submit({Op::write, file, from, 1 << 20, 0, 0}, i).ok());
+  QueueCompletion done[9];
+  ASSERT_EQ(queue->reap(done, 9), 9u);
+
+  EXPECT_EQ(storage_->flushes_started, 1u);
+}
+
+// A call counted it, and a queue did not.
+TEST_F(SessionTest, AReadBehindTheFilesEndIsCountedByACallAndByAQueue) {
+  Session& session = open(std::make_unique<FakeStorage>());
+  storage_->open_flags = O_RDWR | O_DIRECT;
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  alignas(4096) static char to[4096];
+  const RawRequest behind{Op::read, file, to, sizeof to, 2 << 20, 0};
+  const auto counted = [&] { return session.counters().total(PathId::host, Reason::host_memory, Op::read).operations; };
+
+  ASSERT_TRUE(transfer(session, behind).status.ok());
+  EXPECT_EQ(counted(), 1u);
+
+  auto queue = std::move(Queue::open(session, 1, 4096).value());
+  ASSERT_TRUE(queue->submit(behind, 7).ok());
+  QueueCompletion done;
+  ASSERT_EQ(queue->reap({&done, 1}, 1), 1u);
+  EXPECT_EQ(done.report.bytes, 0u);
+  EXPECT_EQ(counted(), 2u);
+}
+
 // To wait for the file it looked again and again, and asked every client at each look.
 TEST_F(SessionTest, DeregisteringAFileAsksClientsOnceAndWaitsForThoseWhoHaveItPinned) {
   class CountingClient final : public Client {
