@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "cufile.h"
-#include "cufile/driver.h"
-#include "cufile/errors.h"
+#include "cufile/entry_points.h"
 #include "cufile/stats.h"
 
 namespace core = penstock::core;
@@ -21,10 +20,10 @@ namespace {
 
 using core::CufileDriver;
 using core::CufileOperation;
+using core::entry_points::driver;
+using core::entry_points::ok;
+using core::entry_points::refuse;
 
-CufileDriver& driver() { return CufileDriver::instance(); }
-CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
-CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
 std::uint64_t number_of(void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
 
 // A batch that stays while it is looked at.

@@ -10,8 +10,7 @@
 #include <climits>
 #include <cstdint>
 
-#include "cufile/driver.h"
-#include "cufile/errors.h"
+#include "cufile/entry_points.h"
 #include "cufile/stats.h"
 #include "cufile/userspace_file.h"
 #include "frontend/call.h"
@@ -24,21 +23,15 @@ namespace {
 using core::CufileDriver;
 using core::CufileOperation;
 using core::CufileStats;
+using core::entry_points::driver;
+using core::entry_points::fail;
+using core::entry_points::ok;
+using core::entry_points::refuse;
 
 constexpr int kVersion = 1150;  // cuFile 1.15, whose contract this is.
 constexpr auto kCudaInvalidValue = static_cast<CUresult>(1);
 
-CufileDriver& driver() { return CufileDriver::instance(); }
-
-CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
-CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
-
 std::uint64_t file_of(CUfileHandle_t handle) { return reinterpret_cast<std::uintptr_t>(handle); }
-
-ssize_t fail(int error_number) {
-  errno = error_number;
-  return -1;
-}
 
 // Returns NVIDIA's answer to ranges that no file and no memory has, or 0 if the session is to be asked.
 int range_error(size_t size, off_t file_offset, off_t buffer_offset) {

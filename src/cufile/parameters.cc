@@ -5,8 +5,7 @@
 #include <climits>
 #include <cstring>
 
-#include "cufile/driver.h"
-#include "cufile/errors.h"
+#include "cufile/entry_points.h"
 
 namespace core = penstock::core;
 
@@ -14,10 +13,9 @@ namespace {
 
 using core::Setting;
 using core::SettingKind;
+using core::entry_points::driver;
+using core::entry_points::ok;
 
-core::CufileDriver& driver() { return core::CufileDriver::instance(); }
-
-CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
 CUfileError_t invalid() { return core::cufile_error(CU_FILE_INVALID_VALUE); }
 
 CUfileError_t set(std::optional<Setting> setting, core::Value value) {

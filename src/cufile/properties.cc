@@ -4,14 +4,13 @@
 #include <limits>
 
 #include "cufile/config.h"
-#include "cufile/driver.h"
-#include "cufile/errors.h"
+#include "cufile/entry_points.h"
 
 namespace core = penstock::core;
 
 namespace {
 
-core::CufileDriver& driver() { return core::CufileDriver::instance(); }
+using core::entry_points::driver;
 
 core::Value number(std::size_t value) {
   constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -5,8 +5,7 @@
 #include <cstring>
 
 #include "cufile.h"
-#include "cufile/driver.h"
-#include "cufile/errors.h"
+#include "cufile/entry_points.h"
 #include "cufile/stats.h"
 
 namespace core = penstock::core;
@@ -18,9 +17,8 @@ using core::CufileOperation;
 using core::CufileStats;
 using core::CufileTotals;
 using core::Op;
-
-CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
-CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
+using core::entry_points::ok;
+using core::entry_points::refuse;
 
 constexpr std::uint64_t microseconds(std::uint64_t nanoseconds) { return nanoseconds / 1000; }
 

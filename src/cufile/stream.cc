@@ -6,8 +6,7 @@
 #include <limits>
 
 #include "cufile.h"
-#include "cufile/driver.h"
-#include "cufile/errors.h"
+#include "cufile/entry_points.h"
 #include "cufile/stats.h"
 #include "frontend/streams.h"
 
@@ -16,10 +15,9 @@ namespace core = penstock::core;
 namespace {
 
 using core::CufileDriver;
+using core::entry_points::driver;
 
 constexpr std::uint64_t kSizeMax = std::numeric_limits<std::int64_t>::max();
-
-CufileDriver& driver() { return CufileDriver::instance(); }
 
 CUfileError_t to_error(const core::Status& status) {
   if (status.is(core::Code::unsupported)) return core::cufile_error(CU_FILE_ASYNC_NOT_SUPPORTED);

@@ -7,8 +7,7 @@
 
 #include "base/new_file.h"
 #include "cufile.h"
-#include "cufile/driver.h"
-#include "cufile/errors.h"
+#include "cufile/entry_points.h"
 #include "topology/pci_device.h"
 
 namespace core = penstock::core;
@@ -16,6 +15,8 @@ namespace core = penstock::core;
 namespace {
 
 using core::CufileDriver;
+using core::entry_points::ok;
+using core::entry_points::refuse;
 
 constexpr int kTopologyFormat = 1;
 #if defined(__aarch64__)
@@ -23,9 +24,6 @@ constexpr int kSettable = CU_FILE_P2P_FLAG_C2C;
 #else
 constexpr int kSettable = CU_FILE_P2P_FLAG_PCI_P2PDMA;
 #endif
-
-CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
-CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
 
 // By file system or device kind. They belong to the process: flags may be set before the driver opens.
 std::array<std::atomic<int>, CU_FILE_MAX_TARGET_TYPES> p2p_flags{};

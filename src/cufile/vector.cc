@@ -6,15 +6,13 @@
 #include <limits>
 
 #include "cufile.h"
+#include "cufile/entry_points.h"
 
 namespace {
 
-constexpr size_t kPiecesMax = 1024;  // IOV_MAX of Linux.
+using penstock::core::entry_points::fail;
 
-ssize_t fail(int error_number) {
-  errno = error_number;
-  return -1;
-}
+constexpr size_t kPiecesMax = 1024;  // IOV_MAX of Linux.
 
 // Everything is looked at before anything moves.
 bool are_sane(const CUfileIOVec_t* iov, size_t count) {
