@@ -26,7 +26,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kOdirectExamples =
     "Examples:\n"
     "  penstock odirect /mnt/nvme0\n"
     "  penstock odirect /mnt/nvme0 --json\n"
@@ -194,7 +194,7 @@ void add_odirect(CommandLine& command) {
       .option("--root", settings->root, "Say of FOLDER on the captured machine in DIR what no try shows; try nothing")
       .value_name("DIR");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kOdirectExamples);
   command.runs([settings] { return run_odirect(*settings); });
 }
 

@@ -16,7 +16,7 @@ namespace {
 using core::PciDevice;
 
 // The most that a table for people shows; JSON has all.
-constexpr std::size_t kGpusInATable = 8, kDrivesInATable = 32;
+constexpr std::size_t kGpusShown = 8, kDrivesShown = 32;
 
 std::vector<const PciDevice*> drives_of(const facts::Machine& machine) {
   std::vector<const PciDevice*> drives;
@@ -45,8 +45,8 @@ void print_placement(Page& page, const facts::Machine& machine) {
   if (drives.empty() || gpus.empty()) return;
   page.section("Drives and GPUs: switch (below one PCIe switch), host_bridge, node (NUMA), or apart");
   const std::size_t all_drives = drives.size(), all_gpus = gpus.size();
-  drives.resize(std::min(drives.size(), kDrivesInATable));
-  gpus.resize(std::min(gpus.size(), kGpusInATable));
+  drives.resize(std::min(drives.size(), kDrivesShown));
+  gpus.resize(std::min(gpus.size(), kGpusShown));
   std::vector<std::string> columns = {"  drive", "PCIe link"};
   for (const PciDevice* gpu : gpus) columns.push_back(gpu->address.substr(gpu->address.find(':') + 1));
   Table table(columns);

@@ -14,7 +14,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kTopologyExamples =
     "Examples:\n"
     "  penstock topology              what hangs where, how far apart, and who had best read from which drive\n"
     "  penstock topology --root DIR   of a machine that scripts/capture-machine captured\n"
@@ -64,7 +64,7 @@ void add_topology(CommandLine& command) {
   auto settings = std::make_shared<Settings>();
   command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kTopologyExamples);
   command.runs([settings] { return draw_topology(open_machine_root(settings->root), settings->json); });
 }
 

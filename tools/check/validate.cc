@@ -21,7 +21,7 @@ namespace {
 
 using facts::Layer;
 
-constexpr const char* kExamples =
+constexpr const char* kValidateExamples =
     "Examples:\n"
     "  penstock validate                         drivers, peer access and fabric of this machine\n"
     "  penstock validate /mnt/nvme0 /mnt/nfs     these, and one real transfer in each folder\n"
@@ -87,7 +87,7 @@ void add_validate(CommandLine& command) {
   command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
   command.option("--gpu", settings->gpu, "The GPU whose memory takes part in layer 3").default_shown();
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kValidateExamples);
   command.runs([settings] { return run_validate(*settings); });
 }
 

@@ -44,7 +44,7 @@ constexpr std::uint64_t kTurnMost = std::uint64_t{512} << 20;
 // A turn takes at most this fraction of the free space, and two files exist at a time.
 constexpr std::uint64_t kRoomPart = 8;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_from(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 void write_all(const NewFile& file, std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
@@ -86,7 +86,7 @@ class Writer {
     const Clock::time_point start = Clock::now();
     if (variant_.session == nullptr) write_by_itself(target, size);
     else write_by_library(target, size, tally);
-    return seconds_since(start);
+    return seconds_from(start);
   }
 
  private:

@@ -31,7 +31,7 @@ namespace {
 using facts::need;
 using facts::State;
 
-constexpr const char* kExamples =
+constexpr const char* kInstallCheckExamples =
     "Examples:\n"
     "  gds_install_check                     this machine\n"
     "  gds_install_check --root captured/    a machine captured with scripts/capture-machine\n"
@@ -168,7 +168,7 @@ void add_gds_install_check(CommandLine& command) {
   auto settings = std::make_shared<InstallCheckSettings>();
   command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kInstallCheckExamples);
   command.runs([settings] { return run_check(settings->root, settings->json); });
 }
 

@@ -91,7 +91,7 @@ GdsioGroup& group_for_target(GdsioSettings& settings) {
 
 enum class Level : std::uint8_t { everywhere, global, job };  // The sections of a job file in which a key may stand.
 
-struct Option {
+struct GdsioOption {
   char flag;
   bool takes_value;
   Level level;
@@ -109,7 +109,7 @@ void set_switch(GdsioSettings& settings, Text value) {
   settings.*member = truth_of(value);
 }
 
-const Option kOptions[] = {
+const GdsioOption kOptions[] = {
     {'f', true, Level::job, "filename", "FILE",
      "The file; may be repeated, each with -d, -n and -w of its own behind it",
      [](GdsioSettings& settings, Text value) { group_for_target(settings).file = value; }},
@@ -165,8 +165,8 @@ const Option kOptions[] = {
      set_switch<&GdsioSettings::refill>},
 };
 
-const Option* option_of(int flag) {
-  for (const Option& option : kOptions) {
+const GdsioOption* option_of(int flag) {
+  for (const GdsioOption& option : kOptions) {
     if (option.flag == flag) return &option;
   }
   return nullptr;
@@ -271,7 +271,7 @@ class JobReader {
   void set(std::string_view key, const std::string& value) {
     if (place_ == Level::everywhere) misuse("there is a key before the first section");
     if (key == "name") return;
-    for (const Option& option : kOptions) {
+    for (const GdsioOption& option : kOptions) {
       if (!lists(option.keys, key)) continue;
       if (option.level == Level::global && place_ == Level::job) {
         misuse(fmt::format("'{}' holds for all jobs, so it belongs to [global]", key));
@@ -299,7 +299,7 @@ GdsioSettings parse_flags(int argc, char** argv, bool& wants_help) {
   GdsioSettings settings;
   settings.groups.emplace_back();
   std::string flags = ":hBS";
-  for (const Option& option : kOptions) {
+  for (const GdsioOption& option : kOptions) {
     flags += option.flag;
     if (option.takes_value) flags += ':';
   }
@@ -319,7 +319,7 @@ GdsioSettings parse_flags(int argc, char** argv, bool& wants_help) {
       throw Failure(fmt::format("-{} is not served: NVIDIA does not say what it means", static_cast<char>(flag)),
                     kNotApplicable);
     }
-    const Option* option = option_of(flag);
+    const GdsioOption* option = option_of(flag);
     if (option == nullptr) continue;
     try {
       option->apply(settings, option->takes_value ? optarg : "1");
@@ -339,7 +339,7 @@ std::string gdsio_help() {
       "       gdsio JOBFILE [--json]\n\n"
       "  -h, --help       Print this help\n"
       "      --json       Print JSON\n";
-  for (const Option& option : kOptions) {
+  for (const GdsioOption& option : kOptions) {
     text += fmt::format("  -{} {:<13} {}\n", option.flag, option.metavar, option.help);
   }
   text +=

@@ -18,7 +18,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCompactExamples =
     "Examples:\n"
     "  penstock kv compact /mnt/nvme0/kv\n"
     "  penstock kv compact /mnt/nvme0/kv --verify    reads every chunk, and drops those that are damaged\n"
@@ -129,7 +129,7 @@ void add_kv_compact(CommandLine& command) {
   command.option("FOLDER", settings->folder, "A folder with stores").required();
   command.flag("--verify", settings->verify, "Read every chunk, and drop those that are damaged");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kCompactExamples);
   command.runs([settings] { return compact(*settings); });
 }
 

@@ -16,7 +16,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kInspectExamples =
     "Examples:\n"
     "  penstock kv inspect /mnt/nvme0/kv\n"
     "  penstock kv inspect /mnt/nvme0/kv --json --chunks    every chunk, with its size and where it lies\n"
@@ -112,7 +112,7 @@ void add_kv_inspect(CommandLine& command) {
   command.option("FOLDER", settings->folder, "A folder with stores").required();
   command.flag("--chunks", settings->chunks, "List every chunk, too");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kInspectExamples);
   command.runs([settings] { return inspect(*settings); });
 }
 

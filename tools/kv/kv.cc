@@ -11,7 +11,7 @@ Add add_kv_bench, add_kv_compact, add_kv_inspect, add_kv_verify;
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kKvExamples =
     "Examples:\n"
     "  penstock kv inspect /mnt/nvme0/kv    how many chunks each store has, and who writes it\n"
     "  penstock kv verify /mnt/nvme0/kv     reads them all\n"
@@ -38,7 +38,7 @@ void add_kv(CommandLine& command) {
     CommandLine line = command.command(one.name, one.summary);
     one.add(line);
   }
-  command.footer(kExamples);
+  command.footer(kKvExamples);
 }
 
 }  // namespace penstock::tools

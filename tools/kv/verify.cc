@@ -21,7 +21,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kVerifyExamples =
     "Examples:\n"
     "  penstock kv verify /mnt/nvme0/kv\n"
     "  penstock kv verify /mnt/nvme0/kv --json\n"
@@ -182,7 +182,7 @@ void add_kv_verify(CommandLine& command) {
   auto settings = std::make_shared<VerifySettings>();
   command.option("FOLDER", settings->folder, "A folder with stores").required();
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kVerifyExamples);
   command.runs([settings] { return verify(*settings); });
 }
 
