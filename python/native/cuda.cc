@@ -25,7 +25,7 @@ struct Driver {
   bool complete = false;
 };
 
-Driver load() {
+Driver load_driver() {
   Driver driver;
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return driver;
@@ -43,7 +43,7 @@ Driver load() {
 const Driver* driver() {
   static const Driver* known = nullptr;
   if (known != nullptr) return known;
-  const Driver found = load();
+  const Driver found = load_driver();
   if (!found.complete) return nullptr;
   static const Driver complete = found;
   known = &complete;

@@ -61,7 +61,7 @@ void check_version(const Engine& engine) {
          "x. Install a package and a library of one version.");
 }
 
-std::unique_ptr<Engine> load() {
+std::unique_ptr<Engine> load_engine() {
   auto engine = std::make_unique<Engine>();
   void* const cufile = mapped_cufile();
   void* const library = cufile != nullptr ? cufile : open_own();
@@ -86,7 +86,7 @@ std::unique_ptr<Engine> load() {
 void set_library_folder(const std::string& folder) { own_library() = folder + "/" + PENSTOCK_SONAME; }
 
 const Engine& engine() {
-  if (loaded() == nullptr) loaded() = load();
+  if (loaded() == nullptr) loaded() = load_engine();
   return *loaded();
 }
 
