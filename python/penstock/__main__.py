@@ -32,8 +32,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; run ends as the pr
 
 
 def parse(words: list[str]) -> argparse.Namespace:
+    missing = "" if launcher.has_tool() else f"\n\nThe command penstock is not here: {launcher.WHERE}."
     parser = terminal.Parser("python -m penstock", description="File data into and out of GPU memory.",
-                             epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+                             epilog=EPILOG + missing, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=penstock.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="devices, paths with reason and remedy, settings")

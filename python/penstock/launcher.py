@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """The command `penstock` from Python: `run` with the libcufile of this package, however Penstock was installed, and
-what to do where the package came without the command, as `pip install .` makes it.
+what to do where the package came without the command, as pip makes it where CLI11 or fmt is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ __all__ = ["TOOLS", "check_root", "checked_machine", "checked_paths", "has_tool"
 # What the command has, and `python -m penstock` has not.
 TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help", "kv", "serve",
          "settings", "stats")
-WHERE = "a release's wheel and Debian's package have it, and `cmake --install` of the sources"
+WHERE = ("`pip install .` of the sources builds it where CLI11 and fmt are (Debian: libcli11-dev, libfmt-dev), and a "
+         "release's wheel and Debian's package have it")
 NOT_FOUND, NOT_STARTED = 127, 126
 
 

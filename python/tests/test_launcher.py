@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""`python -m penstock` where the command penstock is not installed, as `pip install .` leaves it: what is advertised
-works, and what is not here is said to be elsewhere."""
+"""`python -m penstock` where the command penstock is not installed, as pip leaves it without CLI11 or fmt: what is
+advertised works, and what is not here is said with the way to it."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def test_a_report_is_what_the_library_tells_of_itself(tmp_path):
 def test_what_the_command_alone_can_do_is_said_with_the_way_to_it(option):
     done = run_without_the_command("run", option, "true")
     assert done.returncode == 1 and done.stdout == ""
-    assert f"run {option}: this option is of the command penstock, which is not here: a release's wheel" in done.stderr
+    assert f"run {option}: this option is of the command penstock, which is not here: `pip install .`" in done.stderr
 
 
 def test_programs_that_cannot_be_run_are_told_as_the_command_tells_them(tmp_path):
@@ -64,7 +64,16 @@ def test_commands_of_the_tool_are_said_to_be_there(monkeypatch, capsys, is_here)
         assert main([command, "x"]) == 2
         told = capsys.readouterr().err
         assert f"penstock: {command}: the command penstock has it, and python -m penstock has not: " in told
-        assert (f"`/usr/bin/penstock {command}`" if is_here else "which is not here: a release's wheel") in told
+        assert (f"`/usr/bin/penstock {command}`" if is_here else "which is not here: `pip install .` of the sources "
+                "builds it where CLI11 and fmt are (Debian: libcli11-dev, libfmt-dev)") in told
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_the_help_tells_how_to_get_the_command_where_it_is_not_here(monkeypatch, capsys, is_here):
+    monkeypatch.setattr(launcher, "has_tool", lambda: is_here)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert ("The command penstock is not here: `pip install .`" in capsys.readouterr().out) == (not is_here)
 
 
 def test_of_paths_the_command_has_the_word_where_it_is_here(monkeypatch, tmp_path):

@@ -182,7 +182,7 @@ def test_run_is_the_command_of_that_name_with_the_library_of_the_package():
 def test_run_without_the_command_says_where_to_get_it(monkeypatch):
     monkeypatch.setattr(metadata, "files", lambda _: None)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(FileNotFoundError, match="neither part of this package nor on PATH: a release's wheel"):
+    with pytest.raises(FileNotFoundError, match="neither part of this package nor on PATH: `pip install .`"):
         launcher.tool()
 
 
