@@ -27,8 +27,8 @@ command -v patchelf >/dev/null || skip "patchelf is missing: no wheel for other 
 rm -rf "$work"
 mkdir -p "$work/tests"
 serve_from_the_tests_build "${sources[0]}"
-wheel=$("${sources[0]}/scripts/make_wheel" --python "$python" "${options[@]}" "$work" -Ccmake.build-type=Debug \
-  -Ccmake.define.PENSTOCK_DEVELOPER=ON -Cbuild-dir="$build" 2>"$work/log") || fail "$(tail -n 40 "$work/log")"
+wheel=$("${sources[0]}/scripts/make_wheel" --python "$python" "${options[@]}" "$work" "${preset[@]}" \
+  -Cbuild-dir="$build" 2>"$work/log") || fail "$(tail -n 40 "$work/log")"
 [[ $wheel == *-manylinux_2_*.whl ]] || fail "$wheel has no tag of a C library"
 
 # All of the package, and nothing else.

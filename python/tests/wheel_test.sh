@@ -32,8 +32,8 @@ done
 
 build_wheel() {
   rm -f "$work"/dist/*.whl
-  "$python" -m pip wheel -v --no-build-isolation --no-deps --no-index -w "$work/dist" -Ccmake.build-type=Debug \
-    -Ccmake.define.PENSTOCK_DEVELOPER=ON -Cbuild-dir="$build" "$@" "${sources[0]}" >"$work/log" 2>&1 ||
+  "$python" -m pip wheel -v --no-build-isolation --no-deps --no-index -w "$work/dist" "${preset[@]}" \
+    -Cbuild-dir="$build" "$@" "${sources[0]}" >"$work/log" 2>&1 ||
     fail "the wheel: $(tail -n 40 "$work/log")"
   rm -rf "$work/venv"
   "$python" -m venv --without-pip "$work/venv"
