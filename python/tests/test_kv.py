@@ -300,7 +300,7 @@ def test_a_drive_that_became_slow_is_left_alone_for_a_while(make, tmp_path):
         health.add(MIB, seconds)
         assert not health.is_slow
     health.add(MIB, 9)
-    assert health.is_slow and "4 writes in a row took over 10 times as long" in health.told
+    assert health.is_slow and "4 writes in a row took over 10 times as long" in health.reason
     now[0] += 31
     assert not health.is_slow
     store = make([tmp_path / "a", tmp_path / "b"])

@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock import kv
 from penstock.kv.limits import Budget
-from penstock.kv.store import _tell_again_and_again
+from penstock.kv.store import _commit_repeatedly
 
 MIB = 1 << 20
 CHUNK = 100_000
@@ -116,7 +116,7 @@ class ClosedJustThen(threading.Event):
 def test_a_store_that_is_closed_while_its_thread_commits_has_not_failed(make):
     store = make(commit_s=3600)
     put(store, 1)
-    _tell_again_and_again(weakref.ref(store), ClosedJustThen(store), 0.01)
+    _commit_repeatedly(weakref.ref(store), ClosedJustThen(store), 0.01)
     assert store.failure is None
 
 
@@ -127,5 +127,5 @@ def test_what_a_commit_of_the_thread_fails_with_is_kept(make, monkeypatch):
     monkeypatch.setattr(ended, "wait", lambda seconds: next(turns))
     failure = penstock.ClosedError("the session was closed before the store")
     monkeypatch.setattr(store._drives[0], "commit", lambda: (_ for _ in ()).throw(failure))
-    _tell_again_and_again(weakref.ref(store), ended, 0.01)
+    _commit_repeatedly(weakref.ref(store), ended, 0.01)
     assert store.failure is failure

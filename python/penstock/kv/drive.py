@@ -107,12 +107,12 @@ class Drive:
         self.bytes_under_way += nbytes
         began = time.perf_counter()
         try:
-            told, failure = self.own.put(b"".join(names), pieces, costs, stream)
+            outcomes, failure = self.own.put(b"".join(names), pieces, costs, stream)
         finally:
             self.bytes_under_way -= nbytes
-        if not self._has_host and all(outcome == Outcome.DONE for outcome in told):
+        if not self._has_host and all(outcome == Outcome.DONE for outcome in outcomes):
             self.health.add(nbytes, time.perf_counter() - began)
-        return told, failure
+        return outcomes, failure
 
     def commit(self) -> None:
         if self.own is not None and self.budget is not None:
@@ -136,7 +136,7 @@ class Drive:
         return state
 
     def refresh(self) -> None:
-        """Looks for what the others have told, and for new ones."""
+        """Looks for what the others have committed, and for new ones."""
         with contextlib.suppress(FileNotFoundError):
             for number in os.listdir(self.folder):
                 if number == self._own_number or number in self.others or not number.isdecimal():

@@ -29,7 +29,7 @@ class Health:
         self._usual: dict[int, float] = {}
         self._slow_ones = 0
         self._until = 0.0
-        self.told = ""  #: Why it was last taken for slow.
+        self.reason = ""  #: Why it was last taken for slow.
 
     def add(self, nbytes: int, seconds: float) -> None:
         if nbytes <= 0:
@@ -44,7 +44,7 @@ class Health:
             return
         self._slow_ones = 0
         self._until = self._clock() + _PAUSE_S
-        self.told = (f"{_IN_A_ROW} writes in a row took over {_SLOWER:.0f} times as long as is usual for so many bytes "
+        self.reason = (f"{_IN_A_ROW} writes in a row took over {_SLOWER:.0f} times as long as is usual for so many bytes "
                      f"({1e-9 / now:.3f} GB/s, usually {1e-9 / usual:.3f}): nothing is put there for {_PAUSE_S:.0f} s")
 
     @property

@@ -77,7 +77,7 @@ def exposition(drives: list[dict[str, Any]], missed: int) -> str:
     missed: keys that were got and are in no folder.
     """
     lines: list[str] = []
-    for family, kind, told in _FAMILIES:
+    for family, kind, help_text in _FAMILIES:
         sums: dict[tuple[tuple[str, str], ...], float] = {}
         for sub_store in drives:
             for labels, value in _samples(family, sub_store):
@@ -86,7 +86,7 @@ def exposition(drives: list[dict[str, Any]], missed: int) -> str:
         if family == "penstock_kv_requests_total":
             sums[("folder", ""), ("call", "get"), ("outcome", "miss")] = missed
         if sums:
-            lines += [f"# HELP {family} {told}", f"# TYPE {family} {kind}"]
+            lines += [f"# HELP {family} {help_text}", f"# TYPE {family} {kind}"]
         for key, total in sums.items():
             labels_text = ",".join(f'{name}="{_escaped(value)}"' for name, value in key)
             lines.append(f"{family}{{{labels_text}}} {total}")

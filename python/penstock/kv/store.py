@@ -96,7 +96,7 @@ class Store:
             self.close()
             raise
         _stores.add(self)
-        threading.Thread(target=_tell_again_and_again, args=(weakref.ref(self), self._ended, commit_s),
+        threading.Thread(target=_commit_repeatedly, args=(weakref.ref(self), self._ended, commit_s),
                          name="penstock-kv", daemon=True).start()
 
     # ---- Chunks ----
@@ -128,11 +128,11 @@ class Store:
             drive = self._drives[number]
             if drive.health.is_slow:  # And so are all others.
                 drive.refused["slow"] += len(which)
-                told, failure = bytes([Outcome.SLOW]) * len(which), None
+                result, failure = bytes([Outcome.SLOW]) * len(which), None
             else:
-                told, failure = drive.put([names[i] for i in which], [pieces[i] for i in which],
+                result, failure = drive.put([names[i] for i in which], [pieces[i] for i in which],
                                           [seconds[i] for i in which] if seconds else [], stream)
-            self._take(outcomes, which, told, failure)
+            self._take(outcomes, which, result, failure)
 
         self._at_once(put_some, groups)
         return outcomes
@@ -154,8 +154,8 @@ class Store:
         self._missed += len(names) - sum(map(len, groups.values()))
 
         def get_some(store: _native.KvStore, which: list[int]) -> None:
-            told, failure = store.get(b"".join(names[i] for i in which), [pieces[i] for i in which], stream, seconds)
-            self._take(outcomes, which, told, failure)
+            result, failure = store.get(b"".join(names[i] for i in which), [pieces[i] for i in which], stream, seconds)
+            self._take(outcomes, which, result, failure)
 
         self._at_once(get_some, groups)
         return outcomes
@@ -177,9 +177,9 @@ class Store:
         names = self._namer.chunks(keys)
         first = self._drives[0]
         if first.own is not None:  # Mostly it has all of them, or is the only one.
-            told = first.own.lookup(b"".join(names))
-            if b"\0" not in told or (len(self._drives) == 1 and not first.others):
-                return [each == 1 for each in told]
+            present = first.own.lookup(b"".join(names))
+            if b"\0" not in present or (len(self._drives) == 1 and not first.others):
+                return [each == 1 for each in present]
         there = {i for which in self._by_store(names).values() for i in which}
         return [i in there for i in range(len(names))]
 
@@ -244,7 +244,7 @@ class Store:
         names = _native.distance_names()
         drives = [{"folder": str(drive.folder), "distance": names[drive.distance], **drive.state_of(store),
                    "written_today_bytes": drive.budget.written if drive.budget and store is drive.own else 0,
-                   "slow": drive.health.told if drive.health.is_slow else None}
+                   "slow": drive.health.reason if drive.health.is_slow else None}
                   for drive in self._drives for store in drive.all()]
         total = _sum_of(drives)
         total.setdefault("gets", {})["miss"] = total.get("gets", {}).get("miss", 0) + self._missed
@@ -283,9 +283,9 @@ class Store:
         if failure is not None:
             self.failure = failure
 
-    def _take(self, outcomes: list[Outcome], which: list[int], told: bytes, failure: Exception | None) -> None:
+    def _take(self, outcomes: list[Outcome], which: list[int], result: bytes, failure: Exception | None) -> None:
         self._keep(failure)
-        for i, outcome in zip(which, told, strict=True):
+        for i, outcome in zip(which, result, strict=True):
             outcomes[i] = Outcome(outcome)
 
     def _executor(self) -> ThreadPoolExecutor:
@@ -325,21 +325,21 @@ class Store:
             for store in drive.all():
                 if not missing:
                     return groups
-                told = store.lookup(b"".join([names[i] for i in missing]))
-                if 1 in told:
-                    groups[store] = [i for i, there in zip(missing, told, strict=True) if there]
-                missing = [i for i, there in zip(missing, told, strict=True) if not there]
+                present = store.lookup(b"".join([names[i] for i in missing]))
+                if 1 in present:
+                    groups[store] = [i for i, there in zip(missing, present, strict=True) if there]
+                missing = [i for i, there in zip(missing, present, strict=True) if not there]
         return groups
 
     def _of_own(self, call: str, keys: Sequence[Key]) -> list[bool]:
         names = self._namer.chunks(keys)
-        told = [False] * len(names)
+        results = [False] * len(names)
         for drive in self._drives:
             if drive.own is None:
                 raise ValueError(f"the store was opened with read_only=True: it cannot {call}")
             answers = getattr(drive.own, call)(b"".join(names))
-            told = [before or bool(now) for before, now in zip(told, answers, strict=True)]
-        return told
+            results = [before or bool(now) for before, now in zip(results, answers, strict=True)]
+        return results
 
 
 def _pieces(memory: Any) -> list[Any]:
@@ -364,7 +364,7 @@ def _sum_of(states: list[dict[str, Any]]) -> dict[str, Any]:
     return total
 
 
-def _tell_again_and_again(store: weakref.ref[Store], ended: threading.Event, every_s: float) -> None:
+def _commit_repeatedly(store: weakref.ref[Store], ended: threading.Event, every_s: float) -> None:
     while not ended.wait(every_s):
         kept = store()
         if kept is None:
