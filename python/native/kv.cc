@@ -40,24 +40,24 @@ kv::Name name_in(const nb::bytes& key) {
 
 template <typename Ask>
 nb::bytes answers(const nb::bytes& keys, const Ask& ask) {
-  std::string told;
-  for (const kv::Name& key : names_in(keys)) told += ask(key) ? '\1' : '\0';
-  return nb::bytes(told.data(), told.size());
+  std::string flags;
+  for (const kv::Name& key : names_in(keys)) flags += ask(key) ? '\1' : '\0';
+  return nb::bytes(flags.data(), flags.size());
 }
 
 template <std::size_t count>
 nb::dict counts_by_outcome(const std::uint64_t (&counts)[count]) {
-  nb::dict told;
-  for (std::size_t i = 0; i < count; ++i) told[kOutcomeNames[i]] = counts[i];
-  return told;
+  nb::dict by_name;
+  for (std::size_t i = 0; i < count; ++i) by_name[kOutcomeNames[i]] = counts[i];
+  return by_name;
 }
 
 // Adds the users' puts and gets in place of the drive's, and the facts of memory.
-void tell_tier(nb::dict& told, const kv::TierState& tier, const kv::State& memory) {
-  told["put_bytes"] = tier.put_bytes;
-  told["got_bytes"] = tier.got_bytes;
-  told["puts"] = counts_by_outcome(tier.puts);
-  told["gets"] = counts_by_outcome(tier.gets);
+void add_tier(nb::dict& fields, const kv::TierState& tier, const kv::State& memory) {
+  fields["put_bytes"] = tier.put_bytes;
+  fields["got_bytes"] = tier.got_bytes;
+  fields["puts"] = counts_by_outcome(tier.puts);
+  fields["gets"] = counts_by_outcome(tier.gets);
   nb::dict host;
   host["chunks"] = memory.chunks;
   host["used_bytes"] = memory.used_bytes;
@@ -69,7 +69,7 @@ void tell_tier(nb::dict& told, const kv::TierState& tier, const kv::State& memor
   host["not_written"] = counts_by_outcome(tier.not_written);
   host["got_from_host"] = tier.got_from_memory;
   host["got_from_drive"] = tier.got_from_drive;
-  told["host"] = host;
+  fields["host"] = host;
 }
 
 }  // namespace
@@ -206,12 +206,12 @@ nb::bytes KvStore::lookup(const nb::bytes& keys) const {
 nb::bytes KvStore::erase(const nb::bytes& keys) {
   check_is_writer();
   const std::vector<kv::Name> names = names_in(keys);
-  std::string told;
+  std::string flags;
   check(carry_out([&] {  // It may wait for the end of a write.
-    for (const kv::Name& key : names) told += by_writer([&](auto& writer) { return writer.erase(key); }) ? '\1' : '\0';
+    for (const kv::Name& key : names) flags += by_writer([&](auto& writer) { return writer.erase(key); }) ? '\1' : '\0';
     return core::success();
   }));
-  return nb::bytes(told.data(), told.size());
+  return nb::bytes(flags.data(), flags.size());
 }
 
 nb::bytes KvStore::touch(const nb::bytes& keys) {
@@ -279,27 +279,27 @@ void KvStore::leave_lease() {
 nb::dict KvStore::state() const {
   check_is_own();
   const kv::State state = store_ != nullptr ? store_->state() : follower_->state();
-  nb::dict told;
-  told["chunks"] = state.chunks;
-  told["used_bytes"] = state.used_bytes;
-  told["capacity_bytes"] = state.bytes;
-  told["uncommitted"] = state.uncommitted;
-  told["dropped_at_start"] = state.dropped_at_start;
-  told["evicted"] = state.counts.evicted;
-  told["commits"] = state.counts.commits;
-  told["put_bytes"] = state.counts.put_bytes;
-  told["got_bytes"] = state.counts.get_bytes;
-  told["puts"] = counts_by_outcome(state.counts.puts);
-  told["gets"] = counts_by_outcome(state.counts.gets);
+  nb::dict fields;
+  fields["chunks"] = state.chunks;
+  fields["used_bytes"] = state.used_bytes;
+  fields["capacity_bytes"] = state.bytes;
+  fields["uncommitted"] = state.uncommitted;
+  fields["dropped_at_start"] = state.dropped_at_start;
+  fields["evicted"] = state.counts.evicted;
+  fields["commits"] = state.counts.commits;
+  fields["put_bytes"] = state.counts.put_bytes;
+  fields["got_bytes"] = state.counts.get_bytes;
+  fields["puts"] = counts_by_outcome(state.counts.puts);
+  fields["gets"] = counts_by_outcome(state.counts.gets);
   nb::dict paths;
   const std::vector<std::uint64_t> bytes = drive_->bytes_by_path();
   for (std::uint32_t path = 0; path < session_->engine().path_count(); ++path) {
     if (bytes[path] > 0) paths[session_->engine().path_name(static_cast<std::int32_t>(path))] = bytes[path];
   }
-  told["bytes_by_path"] = paths;
-  if (tier_ != nullptr) tell_tier(told, tier_->state(), host_store_->state());
-  told["gets"]["late"] = late_.load();
-  return told;
+  fields["bytes_by_path"] = paths;
+  if (tier_ != nullptr) add_tier(fields, tier_->state(), host_store_->state());
+  fields["gets"]["late"] = late_.load();
+  return fields;
 }
 
 nb::object KvStore::failure() const {

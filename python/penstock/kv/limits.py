@@ -44,8 +44,9 @@ class Health:
             return
         self._slow_ones = 0
         self._until = self._clock() + _PAUSE_S
-        self.reason = (f"{_IN_A_ROW} writes in a row took over {_SLOWER:.0f} times as long as is usual for so many bytes "
-                     f"({1e-9 / now:.3f} GB/s, usually {1e-9 / usual:.3f}): nothing is put there for {_PAUSE_S:.0f} s")
+        self.reason = (f"{_IN_A_ROW} writes in a row took over {_SLOWER:.0f} times as long as is usual for so many "
+                       f"bytes ({1e-9 / now:.3f} GB/s, usually {1e-9 / usual:.3f}): nothing is put there for "
+                       f"{_PAUSE_S:.0f} s")
 
     @property
     def is_slow(self) -> bool:
