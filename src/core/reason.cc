@@ -18,7 +18,7 @@ constexpr ReasonText kTexts[] = {
     {"io_uring_off", "io_uring is switched off by configuration, so preadv2 and pwritev2 stand in",
      "unset PENSTOCK_IO_URING"},
     {"denied", "the configuration's denylist names this file's mount, file system, device or driver",
-     "take it off the denylist section of cufile.json"},
+     "take its entry out of the section denylist of cufile.json"},
     {"on_stream", "a request on a stream goes through pinned memory that the stream reads and writes",
      "use cuFileRead and cuFileWrite, or a batch"},
     {"direct_io_off", "direct I/O is switched off by configuration", "unset PENSTOCK_DIRECT_IO"},

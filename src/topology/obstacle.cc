@@ -82,7 +82,7 @@ constexpr ObstacleText kTexts[] = {
     {Obstacle::route_unseen, "route_unseen", "the PCIe route between device and drive cannot be seen",
      "let the self-test decide; give a container the host's /sys", corrupted},
     {Obstacle::virtual_machine, "virtual_machine",
-     "what a virtual machine shows of the bus need not be how the devices are connected",
+     "a virtual machine may show another bus than the one that connects the devices",
      "let the self-test decide; pass both devices through with their switch", corrupted},
 
     {Obstacle::nvme_multipath, "nvme_multipath", "only recent kernels pass device pages through NVMe multipath",
@@ -124,7 +124,7 @@ constexpr ObstacleText kTexts[] = {
     {Obstacle::fuse, "fuse", "a file system in user space refuses device pages", kPlainDrive, refused},
     {Obstacle::data_journal, "data_journal", "journaled data goes through the page cache, even with direct I/O",
      "mount ext4 with data=ordered, or take the attribute off the file: chattr -j", copied},
-    {Obstacle::checksums, "checksums", "btrfs has the CPU copy writes that it computes checksums of",
+    {Obstacle::checksums, "checksums", "btrfs computes checksums of writes, so the CPU copies them",
      "make the file in a folder with chattr +C, or mount with nodatacow; reads are direct in any case", copied},
     {Obstacle::overlay, "overlay", "it cannot be seen from here which layer of the overlay holds the file",
      "mount a volume (a host folder) into the container for the data", refused},

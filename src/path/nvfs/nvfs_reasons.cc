@@ -9,7 +9,7 @@ constexpr ReasonText kTexts[] = {
     {"nvfs_missing", "the module nvidia-fs is not loaded", "install it and load it: modprobe nvidia-fs"},
     {"nvfs_version", "this version of the module nvidia-fs is not known, or has errors that no caller can avoid",
      "use a version from 2.20 to 2.28, but not 2.25.6"},
-    {"nvfs_stand_in", "what calls itself nvidia-fs is a stand-in for tests, which moves bytes by the CPU",
+    {"nvfs_stand_in", "the module called nvidia-fs is a stand-in for tests, which moves bytes by the CPU",
      "load NVIDIA's module; tests set PENSTOCK_NVFS=standin"},
     {"nvfs_node", "no device node of nvidia-fs can be opened",
      "give this user or container /dev/nvidia-fs*, to read and write"},
@@ -20,18 +20,20 @@ constexpr ReasonText kTexts[] = {
      "see docs/reference/direct.md for what the errno means here; ENOMEM: the GPU's BAR1 is used up"},
     {"nvfs_refused", "nvidia-fs refused a request",
      "see docs/reference/direct.md for what the errno means here, and the kernel's log"},
-    {"nvfs_not_direct", "bytes went through nvidia-fs's host memory: the storage driver of this file does not ask it",
+    {"nvfs_not_direct",
+     "bytes went through host memory of nvidia-fs: the storage driver of this file does not call nvidia-fs",
      "use a storage driver made for nvidia-fs for this drive, and no device mapper, loop device or RAID without it"},
     {"nvfs_not_counted", "nvidia-fs did not count the requests of the self-test",
-     "see whether /proc/driver/nvidia-fs/stats grows under a request, or is reset by somebody"},
-    {"nvfs_identity", "the file is another one to nvidia-fs than to us: its inode or device differs",
+     "check that /proc/driver/nvidia-fs/stats grows during a request, and that no program resets it"},
+    {"nvfs_identity", "nvidia-fs and Penstock see different inode or device numbers for the file",
      "use ext4 or XFS; Btrfs subvolumes, and overlayfs with layers on several file systems, show other numbers than "
      "the kernel has"},
     {"nvfs_simulated", "usable, but moved by a stand-in for nvidia-fs, in a test: this proves no DMA",
      "unset PENSTOCK_NVFS outside of tests"},
     {"nvfs_off",
-     "that Penstock itself calls nvidia-fs is experimental, and off: it was not yet run beside NVIDIA's module",
-     "see with scripts/prove-direct whether it works here, then set PENSTOCK_NVFS=on"},
+     "Penstock's own calls of nvidia-fs are experimental and switched off: they were not yet run beside NVIDIA's "
+     "module",
+     "run scripts/prove-direct to see if it works here, then set PENSTOCK_NVFS=on"},
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ constexpr ReasonText kTexts[] = {
     {"extent_not_registered",
      "these bytes were not registered with the GPU: not in the page cache, not worth it so far, or so few that the CPU "
      "is quicker",
-     "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_REGISTRATION_CACHE_MIB bounds how much is registered"},
+     "set PENSTOCK_POLICY=cpu to register sooner; PENSTOCK_REGISTRATION_CACHE_MIB limits how much is registered"},
     {"pages_replaced", "pages of the file left the page cache, or were replaced there, during the transfer", ""},
     {"no_page_registration",
      "the GPU's driver cannot register a file's pages, or the kernel does not show the process its own pages",
@@ -24,7 +24,7 @@ constexpr ReasonText kTexts[] = {
      "the page-cache path writes only to files in memory (tmpfs, hugetlbfs), within their size, and by descriptors "
      "that may read, too",
      "give the file its size first (ftruncate), and open it for reading and writing"},
-    {"read_once", "the program said that it reads the file once, and then registering its pages does not pay",
+    {"read_once", "the program said that it reads the file once, so registering its pages does not pay",
      "leave that out (once=True, PENSTOCK_ADVICE_READ_ONCE) for a file that is read again"},
 };
 
