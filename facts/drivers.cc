@@ -46,7 +46,7 @@ void judge_gpus(const Machine& machine, Findings& rows) {
     row.by(generation->source);
     const std::string named = fmt::format("{}, {}", which, generation->name);
     if (driver && *driver < generation->driver) {
-      row.fail(fmt::format("{}: driver {} is older than {}, the first branch for them", named,
+      row.fail(fmt::format("{}: driver {} is older than {}, the first branch that supports them", named,
                            machine.nvidia.version_text, generation->driver[0]),
                fmt::format("Install NVIDIA's driver {} or later.", generation->driver[0]));
     } else if (driver && generation->needs_open_modules && !machine.nvidia.is_open) {
@@ -79,7 +79,7 @@ void judge_modules(const Machine& machine, Findings& rows) {
   if (driver.is_open) return row.pass("NVIDIA's open kernel modules");
   const auto nvidia_fs = nvidia_fs_of(machine);
   if (nvidia_fs && nvidia_fs->number < kOpenModulesGds) {
-    return row.pass(fmt::format("the proprietary kernel modules, which nvidia-fs {} goes with", nvidia_fs->text));
+    return row.pass(fmt::format("the proprietary kernel modules, with which nvidia-fs {} works", nvidia_fs->text));
   }
   bool has_choice = true;
   for (const core::PciDevice* gpu : machine.nvidia_gpus()) {
@@ -88,7 +88,7 @@ void judge_modules(const Machine& machine, Findings& rows) {
   }
   row.fail(
       "the proprietary kernel modules: nvidia-fs from 2.17.5 on, P2PDMA and registration by dma-buf need the open ones",
-      has_choice ? kOpenModules : "These GPUs have no open kernel modules; nvidia-fs before 2.17.5 goes with them.");
+      has_choice ? kOpenModules : "Use nvidia-fs before 2.17.5: these GPUs have no open kernel modules.");
 }
 
 void judge_cuda(const Machine& machine, Findings& rows) {
@@ -100,7 +100,7 @@ void judge_cuda(const Machine& machine, Findings& rows) {
   const int number = told > 0 ? told : known == nullptr ? 0 : known->number;
   row.by(kCudaOfGdsSource);
   if (number == 0 || number < kCudaOfGds) {
-    return row.fail(fmt::format("driver {} runs no CUDA with GPUDirect Storage, which begins with 11.4",
+    return row.fail(fmt::format("driver {} supports no CUDA with GPUDirect Storage, which begins with CUDA 11.4",
                                 machine.nvidia.version_text),
                     "Install NVIDIA's driver 470.42 or later.");
   }
@@ -115,22 +115,22 @@ void judge_cuda(const Machine& machine, Findings& rows) {
 void judge_system(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "system");
   const std::string& name = machine.platform.distribution;
-  if (name.empty()) return row.unknown("nothing tells which distribution this is");
+  if (name.empty()) return row.unknown("the distribution is unknown");
   if (const char* const source = system_source(name)) {
     row.by(source);
     return row.pass(name + ", which NVIDIA names for GPUDirect Storage");
   }
   row.by(kNvidiaFsKernelSource);
-  row.unknown(name + " is not among those that NVIDIA names for nvidia-fs; P2PDMA asks for a kernel alone");
+  row.unknown(name + " is not among the systems that NVIDIA names for nvidia-fs; P2PDMA needs only the right kernel");
 }
 
 void judge_kernel(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "kernel");
   const core::Platform& platform = machine.platform;
-  if (platform.kernel.major == 0) return row.unknown("nothing tells the kernel's version");
+  if (platform.kernel.major == 0) return row.unknown("the kernel's version is unknown");
   row.by(kNvidiaFsKernelSource);
   if (platform.kernel < kNvidiaFsKernel) {
-    return row.fail(fmt::format("Linux {}: nvidia-fs begins with 4.15", platform.kernel_release),
+    return row.fail(fmt::format("Linux {} is too old: nvidia-fs needs 4.15 or later", platform.kernel_release),
                     "Boot Linux 4.15 or later, 6.2 or later for P2PDMA.");
   }
   row.pass(fmt::format("Linux {}, new enough for nvidia-fs (4.15); what P2PDMA needs is in the row kernel_p2pdma",
@@ -149,7 +149,7 @@ void judge_kernel_p2pdma(const Machine& machine, Findings& rows) {
     return row.fail(stop->sentence(), stop->remedy());
   }
   if (!findings.empty()) return row.unknown(findings.front().sentence(), findings.front().remedy());
-  row.pass("the kernel was built with CONFIG_PCI_P2PDMA, and its version is right for that");
+  row.pass("the kernel was built with CONFIG_PCI_P2PDMA, and its version supports device pages");
 }
 
 void judge_iommu(const Machine& machine, Findings& rows) {
@@ -160,11 +160,11 @@ void judge_iommu(const Machine& machine, Findings& rows) {
     case core::IommuMode::off: return row.pass("no IOMMU is in use");
     case core::IommuMode::passthrough: return row.pass("the IOMMU passes addresses through");
     case core::IommuMode::translating:
-      return row.fail("the IOMMU gives devices addresses of their own, and bytes between them may go wrong",
-                      "Boot with iommu=pt, or with it off in the firmware.");
+      return row.fail("the IOMMU translates the addresses of devices, and bytes between them may be corrupted",
+                      "Boot with iommu=pt, or switch the IOMMU off in the firmware.");
     case core::IommuMode::unknown: break;
   }
-  row.unknown("nothing tells how the IOMMU is set", "Look at /sys/kernel/iommu_groups/*/type as root.");
+  row.unknown("the mode of the IOMMU is unknown", "Look at /sys/kernel/iommu_groups/*/type as root.");
 }
 
 // Judges the drivers of NVIDIA's NICs. The kernel's own drivers have no version, in contrast to OFED's and DOCA's.
@@ -173,7 +173,7 @@ void judge_ofed(const Machine& machine, Findings& rows) {
   const core::KernelModule* const module = machine.evidence.module("mlx5_core");
   const bool is_at_work = std::any_of(machine.rdma.begin(), machine.rdma.end(),
                                       [](const core::RdmaDevice& one) { return one.name.starts_with("mlx5"); });
-  if (module == nullptr && is_at_work) return row.not_applicable("nothing tells which release of mlx5_core this is");
+  if (module == nullptr && is_at_work) return row.not_applicable("the release of mlx5_core is unknown");
   if (module == nullptr) return row.not_applicable("no driver of NVIDIA's NICs (mlx5_core) is loaded");
   const std::string& version = module->version;
   if (version.empty() || machine.platform.kernel_release.starts_with(version)) {
@@ -182,7 +182,7 @@ void judge_ofed(const Machine& machine, Findings& rows) {
   const OfedRelease* const known = ofed_release(version);
   if (known == nullptr) {
     row.by(kNvidiaFsKernelSource);
-    return row.unknown(fmt::format("NVIDIA's drivers {} are not among those that it names", version));
+    return row.unknown(fmt::format("MLNX_OFED or DOCA {} is not among the releases that NVIDIA names", version));
   }
   row.by(known->source);
   const bool has_nvme_of = std::any_of(machine.controllers.begin(), machine.controllers.end(),
@@ -227,7 +227,7 @@ Finding settings_finding(const Machine& machine) {
   const Process& process = machine.process;
   if (!process.error.empty()) {
     return need("settings", State::fail, "no session opens with these settings: " + process.error,
-                "Correct what it names; 'penstock settings' lists them all.");
+                "Correct the setting that it names; 'penstock settings' lists all.");
   }
   if (process.cufile.must_refuse) {
     const auto& notes = process.cufile.notes;
@@ -238,7 +238,7 @@ Finding settings_finding(const Machine& machine) {
                     (error == notes.end() ? process.cufile.file : core::describe(*error)),
                 "Correct that in " + process.cufile.file + "; 'penstock check' shows all that is wrong there.");
   }
-  if (machine.probe) return need("settings", State::pass, "the environment's and cuFile's make sense");
+  if (machine.probe) return need("settings", State::pass, "the settings of the environment and of cuFile are valid");
   if (process.cufile.file.empty()) return need("settings", State::not_applicable, "there is no cufile.json");
   return need("settings", State::pass, process.cufile.file + " makes sense");
 }

@@ -34,13 +34,13 @@ std::string interface_of(const RdmaPort& port) { return port.interfaces.empty() 
 void judge_port(const RdmaDevice& device, const RdmaPort& port, Findings& rows) {
   Judgement row = judge(rows, "rdma_port", name_of(device, port));
   if (!port.interfaces.empty()) row.at(port.interfaces.front().name);
-  if (port.state.empty()) return row.unknown("the port tells no state");
+  if (port.state.empty()) return row.unknown("the port's state is unknown");
   const std::string link = fmt::format("{}{}{}", port.link_layer, port.rate.empty() ? "" : ", ", port.rate);
   const char* const by_whom = device.is_software ? "; made by software: the CPU does all of its work" : "";
   if (port.is_active()) return row.pass(fmt::format("active: {}{}", link, by_whom));
   const std::string remedy =
       port.is_ethernet() ? fmt::format("Connect it and bring its interface up: ip link set {} up.", interface_of(port))
-                         : "Connect it, and see that a subnet manager runs in its network.";
+                         : "Connect it, and make sure that a subnet manager runs in its network.";
   row.fail(fmt::format("the port is not active but {} ({})", port.state, link), remedy);
 }
 
@@ -52,11 +52,11 @@ void judge_gids(const RdmaDevice& device, const RdmaPort& port, Findings& rows) 
                                 port.roce_v2_gids == 1 ? "" : "s", port.routed_gids));
   }
   if (port.roce_v2_gids > 0) {
-    return row.fail("the port's GIDs of RoCE v2 are of its own link alone: it has no IP address to be reached by",
+    return row.fail("the port's GIDs of RoCE v2 are link-local: it has no IP address at which others could reach it",
                     fmt::format("Give its interface one: ip addr add ADDRESS/LENGTH dev {}.", interface_of(port)));
   }
-  if (port.gids > 0 && port.typed_gids == 0) return row.unknown("the port has GIDs, and does not tell their types");
-  row.fail(port.gids == 0 ? "the port has no GID: nobody can be reached through it"
+  if (port.gids > 0 && port.typed_gids == 0) return row.unknown("the port has GIDs, but their types are unknown");
+  row.fail(port.gids == 0 ? "the port has no GID: no other host can be reached through it"
                           : "the port has no GID of RoCE v2: it cannot be reached through a router",
            "Give its interface an IP address, and set RoCE v2 as its mode (cma_roce_mode -m 2).");
 }
@@ -65,22 +65,22 @@ void judge_mtu(const RdmaDevice& device, const RdmaPort& port, Findings& rows) {
   const std::string subject = name_of(device, port);
   if (port.interfaces.empty()) {
     return judge(rows, "rdma_mtu", subject)
-        .unknown("nothing tells which network interface the port has", "Ask the device: ibv_devinfo -v.");
+        .unknown("the port's network interface is unknown", "Ask the device: ibv_devinfo -v.");
   }
   for (const core::NetworkInterface& interface : port.interfaces) {
     Judgement row = judge(rows, "rdma_mtu", subject);
     row.by("Linux, include/rdma/ib_addr.h: the MTU of RoCE follows from the interface's");
     const unsigned mtu = core::rdma_mtu_on(interface.mtu);
     if (interface.mtu == 0) {
-      row.unknown(fmt::format("{} tells no MTU", interface.name), "Ask the device: ibv_devinfo -v.");
+      row.unknown(fmt::format("the MTU of {} is unknown", interface.name), "Ask the device: ibv_devinfo -v.");
     } else if (mtu < core::kRdmaMtuMost) {
-      row.fail(
-          fmt::format("RDMA packets take {} bytes of at most {}: {} has an MTU of {}", mtu, core::kRdmaMtuMost,
-                      interface.name, interface.mtu),
-          fmt::format("Set it to 9000: ip link set {} mtu 9000, and the same on switch and target.", interface.name));
+      row.fail(fmt::format("RDMA packets carry {} bytes and could carry {}: {} has an MTU of {}", mtu,
+                           core::kRdmaMtuMost, interface.name, interface.mtu),
+               fmt::format("Set the MTU to 9000: ip link set {} mtu 9000, and the same on switch and target.",
+                           interface.name));
     } else {
-      row.pass(fmt::format("RDMA packets take {} bytes on {} (MTU {}), as far as the device can", mtu, interface.name,
-                           interface.mtu));
+      row.pass(fmt::format("RDMA packets carry {} bytes on {} (MTU {}), the most that the device can", mtu,
+                           interface.name, interface.mtu));
     }
   }
 }
@@ -89,8 +89,9 @@ void judge_mtu(const RdmaDevice& device, const RdmaPort& port, Findings& rows) {
 void judge_ecn(const core::NetworkInterface& interface, Judgement row) {
   row.by("NVIDIA MLNX_OFED documentation, Explicit Congestion Notification");
   if (!interface.ecn) {
-    return row.unknown(fmt::format("{}'s driver shows no file that tells whether ECN is on", interface.name),
-                       "Ask the switch, and on the host: mlnx_qos -i " + interface.name + ".");
+    return row.unknown(
+        fmt::format("the driver of {} shows no file for ECN, so it is unknown whether ECN is on", interface.name),
+        "Ask the switch, and on the host: mlnx_qos -i " + interface.name + ".");
   }
   if (*interface.ecn) return row.pass("RoCE's congestion control is on for a priority of " + interface.name);
   row.fail("RoCE's congestion control is off for all priorities of " + interface.name,
@@ -103,8 +104,8 @@ void judge_flow_control(const core::NetworkInterface& interface, Judgement row) 
   const auto& priorities = interface.flow_control.priorities;
   if (!priorities) {
     return row.unknown(
-        fmt::format("nothing tells of {}'s priority flow control: {}", name, interface.flow_control.why_unknown),
-        fmt::format("Ask: dcb pfc show dev {}, or mlnx_qos -i {}.", name, name));
+        fmt::format("the priority flow control of {} is unknown: {}", name, interface.flow_control.why_unknown),
+        fmt::format("Look at it: dcb pfc show dev {}, or mlnx_qos -i {}.", name, name));
   }
   std::vector<unsigned> on;
   for (unsigned priority = 0; priority < 8; ++priority) {
@@ -132,9 +133,11 @@ void judge_devices(const Machine& machine, Findings& rows) {
       judge_port(device, port, rows);
       if (!port.is_ethernet()) {
         judge(rows, "rdma_mtu", name_of(device, port))
-            .unknown("the kernel tells the MTU of an InfiniBand port to verbs alone, in no file and not over netlink",
-                     fmt::format("Ask the device: ibv_devinfo -d {} -i {} (active_mtu should be 4096).", device.name,
-                                 port.number));
+            .unknown(
+                "the MTU of an InfiniBand port is unknown: the kernel reports it through verbs only, in no file and "
+                "not over netlink",
+                fmt::format("Ask the device: ibv_devinfo -d {} -i {} (active_mtu should be 4096).", device.name,
+                            port.number));
         continue;
       }
       judge_gids(device, port, rows);
@@ -156,8 +159,9 @@ bool is_of_software(const Machine& machine) {
 void judge_registration(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "gpu_memory_registration");
   if (!machine.has_gpu()) return row.not_applicable("there is no NVIDIA GPU");
-  if (machine.rdma.empty()) return row.not_applicable("there is no RDMA device that could take it");
-  if (is_of_software(machine)) return row.not_applicable("RDMA is made by software here, which takes no GPU memory");
+  if (machine.rdma.empty()) return row.not_applicable("there is no RDMA device that could register GPU memory");
+  if (is_of_software(machine))
+    return row.not_applicable("RDMA is made by software here, which cannot register GPU memory");
   row.may_follow("nvidia_driver");
   row.may_follow("kernel_modules");
   const core::KernelModule* const peermem = machine.evidence.module("nvidia_peermem");
@@ -170,9 +174,9 @@ void judge_registration(const Machine& machine, Findings& rows) {
       "Install the driver's open kernel modules on Linux 5.12 or later, or load nvidia-peermem: modprobe "
       "nvidia-peermem.";
   if (driver.is_open && *version >= kDmaBufDriver && machine.platform.kernel >= kDmaBufKernel) {
-    return row.pass("by dma-buf, as far as kernel and driver tell; no registration was tried");
+    return row.pass("by dma-buf, which kernel and driver support; no registration was tried");
   }
-  row.fail("neither nvidia-peermem is loaded nor do kernel and driver have dma-buf", remedy);
+  row.fail("nvidia-peermem is not loaded, and kernel and driver do not support dma-buf", remedy);
 }
 
 // ---- Remote storage
@@ -195,12 +199,12 @@ void judge_transport(const Machine& machine, Judgement row, const std::string& t
   if (transport == "fc") return row.pass("Fibre Channel" + to);
   if (transport == "virtio") return row.pass("virtio" + to + ": the host of this virtual machine serves it");
   const std::string by_cpu = through_the_cpu(transport);
-  if (by_cpu.empty()) return row.unknown("nothing tells the transport" + to);
+  if (by_cpu.empty()) return row.unknown("the transport is unknown" + to);
   if (machine.rdma.empty()) {
     return row.pass(
         fmt::format("{}{}: the CPU moves every byte; there is no RDMA device here for anything better", by_cpu, to));
   }
-  row.fail(fmt::format("{}{}, where the RDMA device {} is in this machine: no byte goes directly", by_cpu, to,
+  row.fail(fmt::format("{}{}, although this machine has the RDMA device {}: no byte goes directly", by_cpu, to,
                        machine.rdma.front().name),
            remedy);
 }
@@ -225,7 +229,7 @@ void judge_controllers(const Machine& machine, Findings& rows) {
       Judgement row = judge(rows, "nvme_target", one.name);
       if (one.transport == NvmeTransport::rdma && !has_active_port(machine)) row.may_follow("rdma_port");
       row.fail(fmt::format("the controller is not live but {}{}", one.state, to_target(one)),
-               "See that the target and the network answer: nvme list-subsys, dmesg | grep nvme.");
+               "Check that the target and the network answer: nvme list-subsys, dmesg | grep nvme.");
     }
     judge_transport(machine, judge(rows, "transport", one.name), core::nvme_transport_name(one.transport),
                     to_target(one), kConnectByRdma);
@@ -243,7 +247,7 @@ void judge_stack(const Machine& machine, const core::BlockDevice& device, const 
   if (device.is_iscsi()) {
     to += fmt::format(" (iSCSI{}{})", device.iscsi_target.empty() ? "" : ", ", device.iscsi_target);
     const bool has_engine = transport != "tcp" && transport != "rdma" && transport != "unknown";
-    if (has_engine) return row.pass(fmt::format("TCP by the engine of the adapter ({}){}", transport, to));
+    if (has_engine) return row.pass(fmt::format("TCP, carried out by the adapter ({}){}", transport, to));
   }
   for (const core::NvmeController& one : machine.controllers) {
     if (device.disk.starts_with(one.name + "n")) row.may_follow("transport", one.name);
@@ -269,12 +273,13 @@ void judge_mounts(const Machine& machine, Findings& rows) {
     Judgement row = judge(rows, "transport", one.mount.mount_point);
     const std::string &transport = machine.places[i].transport, &client = machine.places[i].client;
     if (transport == "tcp" && one.mount.super_option("proto") == "rdma") {
-      row.fail("it was mounted for RDMA, and its bytes go over TCP", "Unmount all of the server's, and mount again.");
+      row.fail("it was mounted for RDMA, and its bytes go over TCP",
+               "Unmount all file systems of this server, and mount them again.");
       continue;
     }
     const std::string to =
         fmt::format(" ({} of {}{}{})", one.mount.type, one.mount.source, client.empty() ? "" : ", by ", client);
-    if (transport.empty()) row.unknown("nothing tells the transport" + to, ask_of_server(one.mount.type));
+    if (transport.empty()) row.unknown("the transport is unknown" + to, ask_of_server(one.mount.type));
     else judge_transport(machine, row, transport, to, kMountByRdma);
   }
 }

@@ -80,10 +80,11 @@ TEST(ValidateFabricTest, AFaultOfAPortFailsItsOwnRowAlone) {
   const Fault faults[] = {
       {"rdma_port", "DOWN", [](core::RdmaPort& port) { port.state = "DOWN"; }},
       {"roce_v2_gid", "no GID of RoCE v2", [](core::RdmaPort& port) { port.roce_v2_gids = port.routed_gids = 0; }},
-      {"roce_v2_gid", "of its own link alone", [](core::RdmaPort& port) { port.routed_gids = 0; }},
+      {"roce_v2_gid", "are link-local", [](core::RdmaPort& port) { port.routed_gids = 0; }},
       {"roce_v2_gid",
        "no GID:", [](core::RdmaPort& port) { port.routed_gids = port.roce_v2_gids = port.gids = port.typed_gids = 0; }},
-      {"rdma_mtu", "1024 bytes of at most 4096: eth4", [](core::RdmaPort& port) { port.interfaces[0].mtu = 1500; }},
+      {"rdma_mtu", "1024 bytes and could carry 4096: eth4",
+       [](core::RdmaPort& port) { port.interfaces[0].mtu = 1500; }},
       {"ecn", "off for all priorities of eth4", [](core::RdmaPort& port) { port.interfaces[0].ecn = false; }}};
   for (const Fault& fault : faults) {
     Machine machine = right_machine();
@@ -161,7 +162,7 @@ TEST(ValidateFabricTest, APortOfInfiniBandHasNoRowsOfEthernet) {
 
   for (const Finding& row : judged(machine)) EXPECT_NE(std::string_view(row.code), "roce_v2_gid");
   EXPECT_EQ(row_of(machine, "rdma_mtu").state, State::unknown);
-  EXPECT_NE(row_of(machine, "rdma_mtu").sentence.find("to verbs alone"), std::string::npos);
+  EXPECT_NE(row_of(machine, "rdma_mtu").sentence.find("through verbs only"), std::string::npos);
   EXPECT_NE(row_of(machine, "rdma_mtu").remedy.find("ibv_devinfo -d mlx5_0 -i 1"), std::string::npos);
 }
 
@@ -207,7 +208,8 @@ TEST(ValidateFabricTest, TcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
 
   const Finding with_device = row_of(machine, "transport");
   EXPECT_EQ(with_device.state, State::fail);
-  EXPECT_NE(with_device.sentence.find("TCP to traddr=10.0.0.1, where the RDMA device mlx5_0"), std::string::npos)
+  EXPECT_NE(with_device.sentence.find("TCP to traddr=10.0.0.1, although this machine has the RDMA device mlx5_0"),
+            std::string::npos)
       << with_device.sentence;
   machine.rdma.clear();
   const Finding without = row_of(machine, "transport");

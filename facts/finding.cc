@@ -23,12 +23,19 @@ const Finding* failed_row(const Findings& rows, const FindingName& name, const F
 
 }  // namespace
 
+std::string as_sentence(std::string remedy) {
+  if (remedy.empty()) return remedy;
+  if (remedy.front() >= 'a' && remedy.front() <= 'z') remedy.front() += 'A' - 'a';
+  if (!remedy.ends_with('.')) remedy += '.';
+  return remedy;
+}
+
 Finding need(const char* code, State state, std::string sentence, std::string remedy) {
   Finding one;
   one.code = code;
   one.state = state;
   one.sentence = std::move(sentence);
-  one.remedy = std::move(remedy);
+  one.remedy = as_sentence(std::move(remedy));
   return one;
 }
 

@@ -64,6 +64,8 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
+// A remedy as a sentence, with a capital and a full stop: the library's own begin in lower case and have none.
+std::string as_sentence(std::string remedy);
 // Makes a finding about a need of a path.
 Finding need(const char* code, State state, std::string sentence, std::string remedy = "");
 // Makes a finding about a setting that keeps a path off.

@@ -50,8 +50,7 @@ class Judgement {
   void add(State state, std::string sentence, std::string remedy) {
     row_.state = state;
     row_.sentence = std::move(sentence);
-    row_.remedy = std::move(remedy);
-    if (!row_.remedy.empty() && row_.remedy[0] >= 'a' && row_.remedy[0] <= 'z') row_.remedy[0] += 'A' - 'a';
+    row_.remedy = as_sentence(std::move(remedy));
     rows_.push_back(std::move(row_));
   }
 

@@ -59,20 +59,20 @@ void judge_link(const Machine& machine, const PciDevice& device, Findings& rows)
   const char* const kind = device.is_gpu() ? "GPU" : device.is_nvme() ? "drive" : "NIC";
   Judgement row(rows, Layer::fabric, "pcie_link", fmt::format("{} {}", kind, device.address));
   row.at(device.is_nvme() ? drive_text(machine, device.address) : adapter_text(machine, device.address));
-  if (device.current_link.width == 0 || device.max_link.width == 0) return row.unknown("it tells nothing of its link");
+  if (device.current_link.width == 0 || device.max_link.width == 0) return row.unknown("its link is unknown");
   const core::PciLink most = most_of(machine, device);
   const std::string now = text_of(device.current_link);
   const std::string by_slot = is_below(most, device.max_link)
                                   ? fmt::format(" (the device could do {}, its slot cannot)", text_of(device.max_link))
                                   : "";
-  if (!is_below(device.current_link, most)) return row.pass(now + ", as much as it can here" + by_slot);
+  if (!is_below(device.current_link, most)) return row.pass(now + ", the most that it can do here" + by_slot);
   const std::string sentence = fmt::format("{} of {}{}", now, text_of(most), by_slot);
   const bool is_slow_alone = device.current_link.width >= most.width;
   if (device.is_gpu() && is_slow_alone) {
     return row.unknown(sentence + ": GPUs slow their link down while they idle",
                        "Look again under load: nvidia-smi -q -d PERFORMANCE, or run a transfer.");
   }
-  row.fail(sentence, "Seat the device anew, look for errors of its slot (dmesg | grep -i pcie), and see the firmware.");
+  row.fail(sentence, "Reseat the device, look for errors of its slot (dmesg | grep -i pcie), and check the firmware.");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ Finding need_of(const core::Finding& finding) {
 }
 
 Finding need_locked_memory(const Machine& machine) {
-  const char* remedy = "Raise it where speed matters: ulimit -l 524288, or LimitMEMLOCK=512M of a service.";
+  const char* remedy = "Raise the limit where speed matters: ulimit -l 524288, or LimitMEMLOCK=512M of a service.";
   if (!machine.locked_memory) return need("locked_memory", State::unknown, "the limit cannot be read", remedy);
   const std::string limit = bytes_text(machine.locked_memory->soft_bytes);
   if (machine.locked_memory->is_exempt) {
@@ -83,7 +83,7 @@ Finding need_locked_memory(const Machine& machine) {
 Finding need_device(const Machine& machine) {
   if (machine.probe && machine.probe->device_kind.empty()) {
     return need("device", State::fail, "a session cannot open: " + machine.probe->device_reason,
-                "Correct what it names.");
+                "Correct the setting or device that it names.");
   }
   Finding driver = need_driver(machine);
   driver.code = "device";
@@ -116,8 +116,10 @@ Finding need_registration(const Machine& machine, std::string_view module) {
   if (has_name(machine.hooked_drivers, module) || machine.evidence.has_hook(hook_of(module))) {
     return need(
         kCode, State::unknown,
-        fmt::format("{} has not registered with nvidia-fs yet; it has its hooks, and does when that is opened", module),
-        "See which do while a program has it open: cat /proc/driver/nvidia-fs/modules.");
+        fmt::format(
+            "{} has hooks for nvidia-fs and has not registered yet; it registers when a program opens nvidia-fs",
+            module),
+        "Look while a program has nvidia-fs open: cat /proc/driver/nvidia-fs/modules.");
   }
   // No known kernel has a SCSI driver with the hooks.
   if (machine.evidence.has_symbols != core::Tristate::yes && module != "scsi_mod") {
@@ -126,8 +128,8 @@ Finding need_registration(const Machine& machine, std::string_view module) {
                 "Look as root: grep register_nvfs /proc/kallsyms.");
   }
   return need(kCode, State::fail,
-              fmt::format("the driver {} is not registered with nvidia-fs, and has none of its hooks", module),
-              "Use a storage driver made for it, from MLNX_OFED or Ubuntu's nvidia kernel.");
+              fmt::format("the driver {} is not registered with nvidia-fs, and has no hooks for it", module),
+              "Use a storage driver made for nvidia-fs, from MLNX_OFED or Ubuntu's nvidia kernel.");
 }
 
 namespace {
@@ -146,13 +148,14 @@ Finding need_type(const core::FileSystem& storage, const StorageKind& kind, int 
   const core::Mount& mount = storage.mount;
   if (!core::nvidia_fs_takes(storage)) {
     return need(kCode, State::fail,
-                fmt::format("{} on {} is nothing that nvidia-fs takes", mount.type, storage.stack->text()),
+                fmt::format("nvidia-fs does not support {} on {}", mount.type, storage.stack->text()),
                 "Put the data on ext4 or XFS straight on the drive.");
   }
   if (path == PENSTOCK_PATH_VENDOR && storage.stack && mount.type == "ext4" &&
       !mount.has_super_option(core::kOrderedData)) {
-    return need("ext4_ordered", State::fail, "ext4 does not show data=ordered, for which cuFile looks: it copies",
-                "Mount it with data=ordered, also where that is the default.");
+    return need("ext4_ordered", State::fail,
+                "ext4 does not show data=ordered, which NVIDIA's library looks for: it copies",
+                "Mount it with data=ordered, even if that is the default.");
   }
   return need(kCode, State::pass, fmt::format("{} at {}", kind.name, mount.mount_point));
 }
@@ -164,7 +167,8 @@ Findings needs_of_storage(const Machine& machine, const core::FileSystem& storag
   if (kind == nullptr) return {no_kind_known(storage)};
   Findings needs = {need_registration(machine, kind->module), need_type(storage, *kind, path)};
   if (machine.place_of(storage).has_small_blocks) {
-    needs.push_back(need("small_blocks", State::fail, "its blocks are below 4 KiB, where nvidia-fs corrupts bytes",
+    needs.push_back(need("small_blocks", State::fail,
+                         "its blocks are smaller than 4 KiB, with which nvidia-fs corrupts bytes",
                          "Make the file system anew with blocks of 4 KiB (mkfs -b 4096)."));
   }
   const bool is_translated = std::string_view(kind->module) == "nvme" &&
@@ -172,8 +176,8 @@ Findings needs_of_storage(const Machine& machine, const core::FileSystem& storag
                              machine.platform.architecture == "x86_64";
   if (is_translated) {
     needs.push_back(need("iommu_translating", State::fail,
-                         "the IOMMU gives devices addresses of their own, and bytes between them may go wrong",
-                         "Boot with iommu=pt, or with it off in the firmware."));
+                         "the IOMMU translates the addresses of devices, and bytes between them may be corrupted",
+                         "Boot with iommu=pt, or switch the IOMMU off in the firmware."));
   }
   return needs;
 }
@@ -185,14 +189,15 @@ Finding need_nvidia_fs_version(const Machine& machine) {
   switch (version ? core::standing_of(*version) : core::NvidiaFsStanding::unknown) {
     case core::NvidiaFsStanding::known: return need("nvidia_fs_version", State::pass, text, "");
     case core::NvidiaFsStanding::aged:
-      return need("nvidia_fs_version", State::unknown, text + ": corrupts lists of memory of 4 GiB and more",
+      return need("nvidia_fs_version", State::unknown, text + ": it corrupts lists of memory of 4 GiB and more",
                   "Use 2.20.5 or later.");
     case core::NvidiaFsStanding::stand_in:
       return need("nvidia_fs_version", State::unknown, text + ": a stand-in for tests, which proves no DMA",
                   "Load NVIDIA's module.");
     case core::NvidiaFsStanding::unknown: break;
   }
-  return need("nvidia_fs_version", State::fail, text + " is not known here, or has errors that no caller can avoid",
+  return need("nvidia_fs_version", State::fail,
+              text + " is unknown to Penstock, or has errors that no caller can avoid",
               "Use a version from 2.20 to 2.28, but not 2.25.6.");
 }
 

@@ -27,7 +27,7 @@ void judge_version(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "nvidia_fs");
   if (!machine.nvidia_fs.is_loaded) return row.not_applicable("nvidia-fs is not loaded");
   const auto found = nvidia_fs_of(machine);
-  if (!found) return row.unknown("nvidia-fs is loaded, and tells no version");
+  if (!found) return row.unknown("nvidia-fs is loaded, but its version is unknown");
   if (const NvidiaFsFault* const fault = fault_of_nvidia_fs(found->number, found->has_patch)) {
     row.by(fault->source);
     row.closes(kByNvidiaFs);
@@ -85,25 +85,25 @@ void judge_task_switch(const Machine& machine, Findings& rows) {
   row.closes(kByNvidiaFs);
   const std::string beside = fmt::format("nvidia-fs {} beside Linux {}", found->text, release);
   const Tristate has_change = has_task_switch_change(release);
-  if (has_change == Tristate::no) return row.pass(beside + ", which has no task switch that stops it");
+  if (has_change == Tristate::no) return row.pass(beside + ", in which no task switch stops the machine");
   const std::string change = fmt::format("the change \"{}\"", kTaskSwitchChange);
   const std::string_view remedy =
       "Boot a kernel without that change (Linux before 6.9, 6.12 before 6.12.95, 6.18 before "
       "6.18.38), or use an nvidia-fs that NVIDIA says goes with it.";
   if (is_before(kTaskSwitchNvidiaFs, found->number, found->has_patch)) {
     return row.unknown(
-        fmt::format("{}: up to {} a task switch in a request stops a kernel with {}; of later versions "
-                    "nothing is known",
+        fmt::format("{}: up to version {} a task switch during a request stops a machine whose kernel has {}; nothing "
+                    "is known of later versions",
                     beside, full_text(kTaskSwitchNvidiaFs), change));
   }
   if (was_stopped_by_task_switch(release)) {
-    return row.fail(
-        fmt::format("{}: the kernel has {}, and a task switch in a request stops the machine", beside, change),
-        std::string(remedy));
+    return row.fail(fmt::format("{}: the kernel has {}, with which a task switch during a request stops the machine",
+                                beside, change),
+                    std::string(remedy));
   }
   row.unknown(
-      fmt::format("{}: {} {}, with which a task switch in a request stops the machine", beside,
-                  has_change == Tristate::yes ? "such a kernel has" : "nothing tells whether the kernel has", change),
+      fmt::format("{}: {} {}, with which a task switch during a request stops the machine", beside,
+                  has_change == Tristate::yes ? "such a kernel has" : "it is unknown whether the kernel has", change),
       std::string(remedy));
 }
 

@@ -81,7 +81,7 @@ void print_file(const ExplainSettings& settings, const FileInfo& info, const Pla
   if (behind_end >= kBehindEndMin) {
     print("  behind its end: {} allocated and not used, as a large write that was killed leaves it\n",
           format_size(behind_end));
-    print("    remedy: truncate --size={} FILE, while nobody writes to it\n", info.size);
+    print("    remedy: Cut it off while no program writes to it: truncate --size={} FILE.\n", info.size);
   }
   print("  descriptor: {}\n", mode_text(info));
   print("  direct I/O: {}\n", alignment_text(info));
@@ -105,7 +105,7 @@ void print_verdicts(const ExplainSettings& settings, const Explanation& told) {
         settings.is_write ? "from" : "into", settings.memory);
   for (const Verdict& verdict : told.verdicts) {
     print("  {:<10} {}{}\n", verdict.path_name(), verdict.usable != 0 ? "usable" : "refused", reason_text(verdict));
-    if (verdict.remedy()[0] != '\0') print("  {:<10} remedy: {}\n", "", verdict.remedy());
+    if (verdict.remedy()[0] != '\0') print("  {:<10} remedy: {}\n", "", facts::as_sentence(verdict.remedy()));
   }
   const Verdict* best = told.chosen();
   print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");

@@ -75,7 +75,9 @@ void print_findings(Page& page, const core::Findings& findings, const char* inde
   for (const core::Finding& one : findings) {
     const char* doubt = one.certainty == core::Certainty::possible ? "?" : "";
     page.wrap(fmt::format("{}{:<26} ", indent, std::string(one.code()) + doubt), one.sentence());
-    if (told.insert(one.code()).second) page.wrap(fmt::format("{}{:<26} -> ", indent, ""), one.remedy());
+    if (told.insert(one.code()).second) {
+      page.wrap(fmt::format("{}{:<26} -> ", indent, ""), facts::as_sentence(one.remedy()));
+    }
   }
 }
 

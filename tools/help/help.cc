@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "facts/environment.h"
+#include "facts/finding.h"
 #include "penstock/penstock.hpp"
 #include "tools/common/failure.h"
 #include "tools/common/nearest.h"
@@ -51,8 +52,9 @@ const char* path_sentence(int path) {
     case PENSTOCK_PATH_VENDOR: return "NVIDIA's library moves the bytes, where its module nvidia-fs serves the file";
     case PENSTOCK_PATH_BOUNCE: return "storage to pinned host memory to the GPU, overlapped";
     case PENSTOCK_PATH_HOST: return "storage straight into host memory; no GPU takes part";
-    case PENSTOCK_PATH_NULL: return "moves no bytes, to measure what the library itself costs; only where it is named";
-    default: return "the own calls of a file system in user space";
+    case PENSTOCK_PATH_NULL:
+      return "moves no bytes, to measure what the library itself costs; taken only if it is named";
+    default: return "the file system in user space moves the bytes by its own calls";
   }
 }
 
@@ -85,15 +87,16 @@ struct Word {
   const char* sentence;
 };
 constexpr Word kWords[] = {
-    {"binds", "the part of the way that the whole is as slow as: to make another part quicker gains nothing"},
+    {"binds",
+     "to be the slowest part of the way, which sets the speed of the whole: making another part quicker gains nothing"},
     {"cold", "not in the page cache: the drive has to be read"},
     {"warm", "in the page cache: no drive takes part"},
-    {"plain", "as a program does it that reads or writes by read(2) or write(2), without this library"},
+    {"plain", "the way of a program that calls read(2) or write(2) itself, without this library"},
     {"turns",
-     "what is compared is measured by turns, one after another and again, so that what else the machine does "
-     "meets all alike; the range is from the slowest turn to the fastest"},
+     "things to be compared are measured one after another, again and again, so that whatever else the machine does "
+     "affects all alike; the range is from the slowest turn to the fastest"},
     {"interval",
-     "the rate lies within it with a probability of 95 %, by how much the measured stretches of time "
+     "the rate lies within this range with a probability of 95 %, judged by how much the measured stretches of time "
      "differ"},
     {"blended", "some bytes came from the page cache and the others from the drive: the rate is that of neither"},
     {"link",
@@ -104,8 +107,8 @@ constexpr Word kWords[] = {
      "its way"},
     {"buffered", "through the page cache, with a copy by the CPU"},
     {"O_DIRECT",
-     "the flag of open(2) for I/O around the page cache; a file system may take it, and copy all the same, "
-     "which 'penstock check --try FOLDER' tries"},
+     "the flag of open(2) for I/O around the page cache; a file system may accept it and copy all the same; 'penstock "
+     "check --try FOLDER' tries that"},
     {"stand-in", "host memory in the place of a GPU's, where there is none: bytes travel, but over no link"},
     {"BAR1", "the window through which other PCIe devices reach a GPU's memory"},
     {"page-cache", "the kernel's copy of files in memory"},
@@ -133,7 +136,7 @@ constexpr Word kWords[] = {
     {"peer page", "a page of a GPU's memory that the kernel knows as a target of P2PDMA"},
     {"ACS", "PCIe Access Control Services: where they redirect, bytes between two devices take the way by the CPU"},
     {"IOMMU",
-     "the unit that translates the addresses of DMA; where it does, some direct transfers are lost in silence"},
+     "the unit that can translate the addresses of DMA; if it does, some direct transfers are lost without an error"},
 };
 
 bool add_word(Page& page, std::string_view word) {
@@ -174,7 +177,7 @@ bool add_reason(Page& page, std::string_view word) {
     if (word.empty() || word != penstock_reason_name(reason)) continue;
     page.wrap(fmt::format("{} (a reason): ", word), penstock_reason_sentence(reason));
     const std::string_view remedy = penstock_reason_remedy(reason);
-    if (!remedy.empty()) page.wrap("  -> ", remedy);
+    if (!remedy.empty()) page.wrap("  -> ", facts::as_sentence(std::string(remedy)));
     return true;
   }
   return false;

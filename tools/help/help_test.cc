@@ -17,7 +17,7 @@ class HelpTest : public Tool {
 TEST_F(HelpTest, AReasonIsExplainedWithWhatToDo) {
   const std::string text = told("stand_in");
   EXPECT_EQ(text.find("stand_in (a reason): the device is host memory standing in for a GPU\n"), 0u) << text;
-  EXPECT_NE(text.find("-> run 'penstock check'"), std::string::npos) << text;
+  EXPECT_NE(text.find("-> Run 'penstock check'"), std::string::npos) << text;
 }
 
 TEST_F(HelpTest, APathAVariableAndErrorsAreExplained) {

@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "base/unique_fd.h"
+#include "facts/finding.h"
 #include "penstock/penstock.hpp"
 #include "tools/common/failure.h"
 #include "tools/common/machine_root.h"
@@ -171,8 +172,8 @@ std::string sums_text(const DirectShare& job) {
     if (sum.bytes == 0) continue;
     const char* const verb = op == Op::read ? "read" : "written";
     if (!job.has_direct_bytes) {
-      text +=
-          fmt::format("{} {}; its library is too old to count what of it was direct. ", format_size(sum.bytes), verb);
+      text += fmt::format("{} {}; its library is too old to count how much of it was direct. ", format_size(sum.bytes),
+                          verb);
       continue;
     }
     text += fmt::format("{} {}: {:.1f} % by O_DIRECT, {} through the page cache. ", format_size(sum.bytes), verb,
@@ -237,7 +238,7 @@ std::string job_text(const DirectShare& job) {
   for (const FileInUse& file : job.files) {
     if (file.obstacle.empty()) continue;
     below.wrap("", fmt::format("{}: {}", file.path, file.obstacle));
-    below.wrap("  -> ", file.remedy);
+    below.wrap("  -> ", facts::as_sentence(file.remedy));
   }
   return text + below.text();
 }

@@ -30,7 +30,7 @@ TEST(DirectShareTest, WhatStandsInTheWayOfAFileIsToldWithItsRemedy) {
   job.files.push_back({"/data/a", 4096, 0, 1, "the file is compressed", "copy it"});
   job.files.push_back({"/data/b\x1b[2J", 4096, 1, 1, "", ""});
   const std::string text = job_text(job);
-  EXPECT_NE(text.find("/data/a: the file is compressed\n  -> copy it\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("/data/a: the file is compressed\n  -> Copy it.\n"), std::string::npos) << text;
   EXPECT_NE(text.find("both"), std::string::npos) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
