@@ -55,7 +55,7 @@ constexpr NetworkNote kNetworkNotes[] = {
      "GPFS's page pool, which is memory of its own beside the page cache; all else goes through the pool and is "
      "flushed. The pool shows in no count of the kernel",
      "mmdiag --iohist; mmlsconfig pagepool", "IBM Storage Scale, Considerations for the use of direct I/O (O_DIRECT)"},
-    {"gpfs", "server", "whether servers are reached by RDMA (verbs) is GPFS's to say",
+    {"gpfs", "server", "whether servers are reached by RDMA (verbs) is a setting of GPFS",
      "mmlsconfig verbsRdma; mmdiag --network", "IBM Storage Scale, mmchconfig"},
     {"gpfs", "inline", "data of files that fit lies in their inodes (data-in-inode), and is copied with these",
      "mmlsfs DEVICE -i (size of inodes)", "IBM Storage Scale, Use of disk storage and file structure"},

@@ -56,7 +56,7 @@ StoredResult read_result(const std::string& file) {
   const Json json = text.size() > kSizeMost ? Json() : Json::parse(text, nullptr, false);
   const Json& result = at(json, "result");
   if (json.is_discarded() || !result.is_object()) {
-    throw Failure(file + ": is no result of 'penstock bench --json', of which one is compared", kUsage);
+    throw Failure(file + ": it is no result of 'penstock bench --json', and --compare takes two of these", kUsage);
   }
   StoredResult stored;
   stored.file = file;
@@ -73,7 +73,7 @@ StoredResult read_result(const std::string& file) {
 // A line for each setting that differs and changes what is measured: "block_size: 4096 against 1048576".
 std::vector<std::string> differences_of(const StoredResult& a, const StoredResult& b) {
   std::vector<std::string> all;
-  if (a.is_with_fsync != b.is_with_fsync) all.emplace_back("one rate has its fsync in it, the other has none");
+  if (a.is_with_fsync != b.is_with_fsync) all.emplace_back("one rate includes fsync, the other does not");
   for (const char* name : {"rw", "file", "file_system", "block_size", "offset", "size", "threads", "depth",
                            "descriptor", "memory", "registered", "verify", "warm", "drop_cache", "environment"}) {
     const auto text = [](const Json& value) { return value.dump(-1, ' ', true, Json::error_handler_t::replace); };
@@ -171,7 +171,7 @@ void check_sides(const BenchSettings& settings) {
   if (settings.pairs == 1) throw Failure("--pairs 1: --compare needs 2 or more, to tell chance", kUsage);
   for (const std::string& words : settings.compare) {
     if (variant_of(settings, words).is_write() && settings.create) {
-      throw Failure("--compare writes to a file that is there: leave --create out, and give --overwrite", kUsage);
+      throw Failure("--compare writes to an existing file: leave --create out, and give --overwrite", kUsage);
     }
   }
 }
@@ -223,7 +223,9 @@ int compare_results(const BenchSettings& settings) {
   print("{}", table.text());
   for (const std::string& difference : differences) print("different settings: {}\n", difference);
   print_ratio(a.file, b.file, ratio);
-  print("Each file is one run: what changes from run to run is in neither interval. In turns, --compare sees it.\n");
+  print(
+      "Each file is one run: changes from run to run are in neither interval. With two settings, --compare sees "
+      "them.\n");
   return kSuccess;
 }
 

@@ -84,7 +84,7 @@ void print_latency(const Tally& tally, unsigned depth) {
       "max {:.1f} us\n",
       told.least, told.mean, told.p50, told.p90, told.p99, told.p99_9, told.most);
   if (depth > 1)
-    print("  with {} requests in flight for each thread, this has their waiting for each other in it\n", depth);
+    print("  with {} requests in flight for each thread, this includes their waiting for each other\n", depth);
 }
 
 void print_histogram(const Tally& tally) {

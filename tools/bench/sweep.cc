@@ -23,7 +23,7 @@ std::vector<Axis> axes_of(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     Axis axis = axis_of(word);
     const bool is_again = std::any_of(axes.begin(), axes.end(), [&](const Axis& one) { return one.name == axis.name; });
-    if (is_again) throw Failure(fmt::format("--sweep: {} is there twice", axis.name), kUsage);
+    if (is_again) throw Failure(fmt::format("--sweep: {} is given twice", axis.name), kUsage);
     cells *= axis.values.size();
     axes.push_back(std::move(axis));
     if (cells > kCellsMost) {

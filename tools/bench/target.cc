@@ -70,7 +70,7 @@ void make_room_for_descriptors(std::size_t files) {
 
 Target open_to_read_all(const BenchSettings& settings, const std::vector<std::string>& paths, int direct) {
   if (settings.size > 0 || settings.offset > 0) {
-    throw Failure("--size and --offset are of one FILE; several are read as a whole", kUsage);
+    throw Failure("--size and --offset need a single FILE; several files are read as a whole", kUsage);
   }
   make_room_for_descriptors(paths.size());
   Target target;
@@ -86,7 +86,7 @@ Target open_to_read_all(const BenchSettings& settings, const std::vector<std::st
 
 Target open_to_write(const BenchSettings& settings, const std::vector<std::string>& paths, int direct) {
   if (paths.size() > 1 || paths != settings.files) {
-    throw Failure(settings.label() + ": several files are only read; name one that may be written", kUsage);
+    throw Failure(settings.label() + ": several files can only be read; name the one to write to", kUsage);
   }
   Target target;
   const bool is_new = !exists(paths[0]);
@@ -100,7 +100,8 @@ Target open_to_write(const BenchSettings& settings, const std::vector<std::strin
 // Gives the file the size of the object that the manifest stands for.
 void as_stripe(const BenchSettings& settings, OpenFile& file) {
   if (settings.drop_cache) {
-    throw Failure(file.path + ": --drop-cache is of files; name the object's members, or use --direct", kUsage);
+    throw Failure(file.path + ": --drop-cache does not work on a striped object; name its members, or use --direct",
+                  kUsage);
   }
   file.size = stripe_note(open_session({}), file.path).info.size;
 }

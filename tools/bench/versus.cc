@@ -59,7 +59,7 @@ std::uint64_t size_of(const BenchSettings& settings) {
   const std::uint64_t size = settings.size > 0 ? settings.size : std::min(all, kSizeMax);
   if (size < kSizeMin || (is_there && size > all)) {
     throw Failure(
-        fmt::format("{}: --versus needs at least {} bytes of it, and no more than it has", settings.label(), kSizeMin),
+        fmt::format("{}: --versus needs at least {} bytes, and --size within the file", settings.label(), kSizeMin),
         kUsage);
   }
   return size;

@@ -77,7 +77,7 @@ Tries try_folders(const CheckSettings& settings) {
 int run_check(const CheckSettings& settings) {
   if (!settings.deepspeed.empty()) check_deepspeed(settings.deepspeed, settings.json);
   if (settings.tries != !settings.folders.empty()) {
-    throw Failure(settings.tries ? "--try: name a folder to try, of each file system"
+    throw Failure(settings.tries ? "--try: expected a FOLDER, one on each file system to try"
                                  : fmt::format("FOLDER {}: expected with --try, which moves bytes in it; to ask how a "
                                                "file is read, run 'penstock explain FILE'",
                                                settings.folders.front()),

@@ -78,7 +78,7 @@ Told unaligned(const std::string& folder, std::uint64_t offset, std::uint64_t si
   const core::DirectFile facts = scratch.facts();
   std::string note;
   if (facts.direct_offset_align > 0) {
-    note = fmt::format("told: offsets and sizes by {} bytes, memory by {}", facts.direct_offset_align,
+    note = fmt::format("reported: offsets and sizes by {} bytes, memory by {}", facts.direct_offset_align,
                        facts.direct_memory_align);
   }
   Told told = told_of(scratch.move({false, offset, size, memory_offset}), size, note);

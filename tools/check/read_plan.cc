@@ -85,7 +85,7 @@ void fill(const model::Machine& machine, const std::vector<BusEnd>& ends, ReadPl
   const auto all = static_cast<std::size_t>(std::count_if(ends.begin(), ends.end(), is_end));
   plan.left_out = static_cast<unsigned>(all - gpus.size() - drives.size());
   if (gpus.empty() || drives.empty())
-    throw model::InputError("the kernel tells no link of " + std::string(gpus.empty() ? "a GPU" : "a drive"));
+    throw model::InputError("the kernel reports no link of " + std::string(gpus.empty() ? "a GPU" : "a drive"));
   model::Workload workload;
   std::vector<model::Stream> striped;
   std::vector<std::string> every_drive;

@@ -38,9 +38,9 @@ void add_notes(Page& page, const ReadPlan& plan) {
                           crossings, plan.reads.size()));
   }
   if (plan.left_out > 0) {
-    page.wrap("  ", fmt::format(
-                        "Left out: {} of which the kernel does not tell the link, or that are more than 256 of a kind.",
-                        plan.left_out));
+    page.wrap("  ",
+              fmt::format("Left out: {} whose link the kernel does not report, or beyond the first 256 of a kind.",
+                          plan.left_out));
   }
   if (!plan.idle.empty()) {
     page.wrap(

@@ -145,7 +145,7 @@ class TransferLayer {
     } catch (const Failure& failure) {
       if (interrupted()) throw;
       row.fail(failure.what(),
-               "See that the folder is there and can be written to, and try 'penstock bench --every-path --dir'.");
+               "Make sure that the folder exists and can be written to, and try 'penstock bench --every-path --dir'.");
     }
   }
 
@@ -190,8 +190,9 @@ void judge_transfers(const std::vector<std::string>& folders, unsigned gpu, fact
       return std::string_view(one.code) == "settings" && one.sentence.ends_with(failure.what());
     };
     if (std::any_of(rows.begin(), rows.end(), says_it)) row.may_follow("settings");
-    return row.fail(failure.what(),
-                    "Correct what it names; 'penstock check' shows the GPUs and the settings in force.");
+    return row.fail(
+        failure.what(),
+        "Correct the setting or device that it names; 'penstock check' shows the GPUs and the settings in force.");
   }
   for (const std::string& folder : folders) layer->judge(folder);
 }

@@ -20,7 +20,7 @@ std::string sentence_of_refusal(const core::Status& refusal) {
     return "a session's statistics are of another format; read them with the penstock command of that version";
   }
   if (refusal.is(core::Code::bad_setting))
-    return "what looks like a session's statistics makes no sense, or is no such thing";
+    return "a file that looks like a session's statistics is damaged, or is something else";
   return core::describe(refusal);
 }
 

@@ -77,7 +77,7 @@ class Notes {
     if (device.is_buffered) add_loop(device);
     if (const core::BlockLayer* const layer = core::block_layer(device)) add_layer(device, *layer);
     else if (device.kind == core::BlockKind::dm && device.dm_type.empty()) {
-      add("transforms", device.name + " is made by device mapper, and /sys does not tell of which target",
+      add("transforms", device.name + " is made by device mapper, and /sys does not show its target",
           "as root: dmsetup table " + (device.dm_name.empty() ? device.name : device.dm_name));
     }
     for (const BlockDevice& below : device.slaves) add_stack(below);
@@ -100,7 +100,7 @@ class Notes {
   void add_transport(const Mount& mount) {
     const std::string transport = core::network_transport(root_, mount);
     const core::VastClient vast = core::vast_client(root_, mount);
-    std::string text = transport.empty() ? "nothing here tells the transport in use" : transport + " is in use";
+    std::string text = transport.empty() ? "the transport in use is not shown here" : transport + " is in use";
     if (transport == "rdma") text += ", so both ends have it";
     if (vast.is_loaded) text += "; this end is " + core::text_of(vast);
     add("server", text);
@@ -143,7 +143,7 @@ class Notes {
 
   void add_threshold(const std::string& file, const char* text, const char* ask, const char* source) {
     const auto bytes = root_.read_number(file);
-    const std::string size = bytes ? fmt::format("{} bytes", *bytes) : "a threshold that is not to be read here";
+    const std::string size = bytes ? fmt::format("{} bytes", *bytes) : "a threshold that cannot be read here";
     add("inline", fmt::format(fmt::runtime(text), size), ask, source);
   }
 
@@ -156,7 +156,7 @@ class Notes {
       has_checksums = has_checksums || root_.read_line(folder + "/checksums") == "1";
     }
     add("inline",
-        most < 0 ? std::string("how small a request has to be to travel within its message is not to be read here")
+        most < 0 ? std::string("how small a request has to be to travel within its message cannot be read here")
                  : fmt::format("requests of up to {} bytes travel within their message (short I/O)", most),
         "lctl get_param osc.*.short_io_bytes (0: none)", "Lustre, osc.*.short_io_bytes");
     if (has_checksums) {
@@ -206,7 +206,7 @@ class Notes {
     const std::string all = root_.read("/proc/drbd").value_or(std::string());
     const auto words = core::split(core::value_of(all, number, ':'), ' ');
     const auto has = [&](std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
-    const char* text = "is replicated over the network, by a protocol that is not to be read here";
+    const char* text = "is replicated over the network, by a protocol that cannot be read here";
     if (has("C")) text = "is replicated over the network by protocol C: a write ends when both drives have it (RPO 0)";
     if (has("B")) text = "is replicated over the network by protocol B: a write is lost if both ends fail at once";
     if (has("A")) text = "is replicated over the network by protocol A: what was on its way is lost with this end";

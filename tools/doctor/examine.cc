@@ -213,7 +213,7 @@ class Diagnosis {
   std::vector<Attempt> attempts_ = attempts_on_settings();
   Examination& found_;
   Probe meter_;
-  Progress progress_{"doctor"};
+  Progress progress_{"explain --measure"};
   unsigned turns_ = 0;
 };
 
@@ -286,9 +286,8 @@ Examination examine_load(const ExamineSettings& settings) {
   found.survey = look_over(files_of(settings.words), session, settings.gpu);
   if (!found.survey.is_residency_known) {
     found.notes.push_back(
-        "the kernel does not tell what of these files is cached: they count as not cached, and what was read to "
-        "measure "
-        "stays in the page cache");
+        "the kernel does not report how much of these files is cached: they count as not cached, and bytes read for "
+        "the measurement stay in the page cache");
   }
   if (found.survey.allocated < found.survey.bytes / 10 * 9) {
     found.notes.push_back(

@@ -31,7 +31,7 @@ const char* path_name(const Examination& found) {
 // Says which part binds, and by which figures.
 std::string binds_text(const Examination& found) {
   const char* const whole = found.is_mostly_cold() ? "cold" : "warm";
-  const std::string all = fmt::format("all of the way gives {}", rate_text(found, whole));
+  const std::string all = fmt::format("the whole way gives {}", rate_text(found, whole));
   switch (found.prognosis.binds) {
     case Binds::drive:
       return fmt::format("{}: it gives {}; {}.",
@@ -45,7 +45,7 @@ std::string binds_text(const Examination& found) {
                          found.survey.cpu_limit, all);
     case Binds::settings: return fmt::format("The settings of the environment bind; {}.", all);
     case Binds::unknown:
-      return fmt::format("What binds cannot be told: the {} gives {}; {}, each turn another part of it.",
+      return fmt::format("What binds is unknown: the {} gives {}; {}, each turn another part of it.",
                          found.is_mostly_cold() ? "drive" : "page cache",
                          rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all);
     case Binds::path: break;
@@ -101,7 +101,7 @@ std::string heading_of_changes(const Examination& found) {
   if (!told.changes.empty()) return "What would make it quicker";
   if (told.is_brief) return "It takes so little time that no change is looked for";
   if (told.doubts.empty()) return "Nothing that was tried would make it quicker";
-  return "Nothing can be told of what would make it quicker: " +
+  return "It is unknown what would make it quicker: " +
          (is_shared(found.others) ? shared_text(found.others)
                                   : "the turns differ too much; --time 10 measures for longer");
 }

@@ -185,7 +185,7 @@ std::vector<Attempt> attempts_on(const ExamineSettings& settings, bool can_be_di
 
 // Each variant has a session of its own: the library adapts to new files in a way that is wrong for others.
 void measure(Examination& found, const ExamineSettings& settings, const Session& session) {
-  Progress progress("doctor");
+  Progress progress("explain --measure");
   unsigned turns = 0;
   const bool can_be_direct = found.survey.places[0].told.info.direct_offset_align > 0;
   const std::vector<Attempt> attempts = attempts_on(settings, can_be_direct);

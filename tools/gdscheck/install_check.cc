@@ -96,7 +96,7 @@ facts::Finding need_configuration(const core::LoadedSettings& cufile) {
   for (const core::Note& note : cufile.notes) {
     if (note.severity != core::Severity::error) continue;
     return need("cufile_json", cufile.must_refuse ? State::fail : State::unknown, core::describe(note),
-                "Correct what it names; 'penstock check' lists the rest.");
+                "Correct the setting that it names; 'penstock check' lists the rest.");
   }
   return need("cufile_json", State::pass, file);
 }

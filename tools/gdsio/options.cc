@@ -391,7 +391,7 @@ GdsioSettings parse_gdsio(std::vector<std::string> words, bool& wants_help) {
   // With a job file, only --json may be given.
   const bool is_alone = argc - optind == 1 && argc == (settings.json ? 3 : 2);
   const char* const file = argv[static_cast<std::size_t>(optind)];
-  if (!is_alone) misuse(fmt::format("'{}': a job file takes no flags beside it", file));
+  if (!is_alone) misuse(fmt::format("'{}': only --json may stand beside a job file", file));
   GdsioSettings job = parse_gdsio_job(read_job_file(file), file);
   job.json = settings.json;
   return job;

@@ -90,7 +90,7 @@ TEST(GdsioOptionsTest, WhatIsWrongIsRefusedBeforeAnythingHappens) {
       {{"-f", "a", "--nonsense"}, "there is no option --nonsense"},
       {{"-f", "a", "-w"}, "-w needs a value"},
       {{"/no/such/job"}, "cannot open the job file"},
-      {{"-f", "a", "jobs"}, "takes no flags"},
+      {{"-f", "a", "jobs"}, "only --json may stand beside a job file"},
   };
   for (const auto& [words, sentence] : cases) {
     const std::string found = refusal([&words = words] { (void)flags(words); });

@@ -178,7 +178,7 @@ void print_report(const BenchSettings& settings, const Sums& sums, const Replay&
   page.row("puts", puts);
   page.row("get or compute",
            sums.foretold == 0
-               ? std::string("no get was foretold")
+               ? std::string("no get was forecast")
                : fmt::format("right in {:.1f} % of {} cases; the others lost {} of {}",
                              100 * share_of(sums.right, sums.foretold), sums.foretold, format_duration(sums.lost),
                              format_duration(std::accumulate(sums.with.begin(), sums.with.end(), 0.0))));

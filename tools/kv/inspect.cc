@@ -72,7 +72,7 @@ void print_stores(const std::vector<SurveyedStore>& stores) {
   for (const SurveyedStore& store : stores) {
     if (!store.problem.empty()) print("{}: {}\n", store.folder, store.problem);
     else if (!store.is_closed && !store.writer) {
-      print("{}: its last writer did not end in order; the next one looks at every header\n", store.folder);
+      print("{}: its last writer did not close it; the next one reads every header\n", store.folder);
     }
     if (store.torn_bytes > 0) print("{}: the last {} bytes of its journal are torn\n", store.folder, store.torn_bytes);
     if (store.misplaced > 0) print("{}: {} chunks cannot be where its journal says\n", store.folder, store.misplaced);

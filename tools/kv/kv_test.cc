@@ -130,7 +130,7 @@ TEST_F(KvTool, InspectListsChunksAndTheWriterAndDoesNotDisturbIt) {
   EXPECT_EQ(keys.size(), 5u);
   EXPECT_TRUE(store.commit().ok());
   end();
-  EXPECT_NE(run({"kv", "inspect", "kv"}).out.find("did not end in order"), std::string::npos);
+  EXPECT_NE(run({"kv", "inspect", "kv"}).out.find("its last writer did not close it"), std::string::npos);
 }
 
 TEST_F(KvTool, VerifyNamesWhatIsDamagedAndChangesNothing) {

@@ -62,13 +62,13 @@ std::optional<int> writer_of(const std::string& folder) {
 std::string problem_of_shape(const SurveyedStore& store) {
   if (store.extent_bytes <= kv::kHeaderBytes || store.extent_bytes % kv::kSlotAlign != 0 ||
       store.capacity_bytes < store.extent_bytes || store.capacity_bytes / store.extent_bytes > kExtentsMost) {
-    return fmt::format("its journal tells of {} bytes in extents of {}, which no store has; remove the folder",
+    return fmt::format("its journal names {} bytes in extents of {}, which no store has; remove the folder",
                        store.capacity_bytes, store.extent_bytes);
   }
   struct stat facts {};
   if (stat((store.folder + "/slab").c_str(), &facts) != 0) return "its slab cannot be looked at";
   if (static_cast<std::uint64_t>(facts.st_size) < store.capacity_bytes) {
-    return fmt::format("its slab has {} bytes and its journal tells of {}: it was cut; its next writer makes it whole",
+    return fmt::format("its slab has {} bytes and its journal names {}: it was cut; its next writer restores its size",
                        facts.st_size, store.capacity_bytes);
   }
   return "";

@@ -119,7 +119,7 @@ const ProcessSeen* loaded_process(const Account& account) {
 // The reason why no process had Penstock's library; unknown if no process was seen with its libraries.
 std::string why_not_in_place(const Account& account) {
   if (!account.out_of_reach.empty()) return account.out_of_reach;
-  if (had(account, Maker::other)) return "another's libcufile was there, and Penstock's not: LD_PRELOAD was dropped";
+  if (had(account, Maker::other)) return "another libcufile was loaded, and Penstock's was not: LD_PRELOAD was dropped";
   if (const ProcessSeen* const process = loaded_process(account)) {
     return fmt::format("LD_PRELOAD was dropped: process {} ({}) had its libraries, and not Penstock's", process->pid,
                        process->command);
@@ -129,7 +129,7 @@ std::string why_not_in_place(const Account& account) {
 }
 
 std::string why_not(const Account& account) {
-  return is_in_place(account) ? "Penstock's libcufile was in place, and none of its calls came"
+  return is_in_place(account) ? "Penstock's libcufile was in place, and the program did not call it"
                               : why_not_in_place(account);
 }
 
@@ -180,8 +180,8 @@ std::string silent_text(const Account& account) {
     const bool is_silent = has_session(process) && !account.reports.contains(process.pid);
     if (!is_silent && !process.is_running) continue;
     text += fmt::format("penstock run: process {} ({}) {}", process.pid, process.command,
-                        process.is_running ? fmt::format("goes on, and what it tells at its end is lost: set "
-                                                         "PENSTOCK_REPORT=FILE for that, or see 'penstock stats {}'",
+                        process.is_running ? fmt::format("still runs, and its report at its end is lost: set "
+                                                         "PENSTOCK_REPORT=FILE to get it, or see 'penstock stats {}'",
                                                          process.pid)
                                            : "had a session open and wrote no report: a signal ended it, or _exit");
     const SessionSeen sums = sums_of(process);

@@ -23,7 +23,7 @@ TEST(AccountTest, WhoReadsWithoutCuFileIsToldWithWhatAndWhatWouldUseIt) {
   EXPECT_EQ(
       account_text(account_of("python3")),
       "penstock run: nothing went through cuFile: python3 reads with mmap, read()\n"
-      "  why       Penstock's libcufile was in place, and none of its calls came\n"
+      "  why       Penstock's libcufile was in place, and the program did not call it\n"
       "  read      100 MiB by read() and its like; 0 B came from storage, by whatever calls\n"
       "  files           4 GiB  mapped          /data/model.safetensors\n"
       "  instead   a loader that calls cuFile: torch.cuda.gds, KvikIO, fastsafetensors, NIXL, DeepSpeed, LMCache, "
@@ -44,7 +44,8 @@ TEST(AccountTest, AnothersLibraryAloneIsWhyNothingCameToOurs) {
   Account account = account_of("python3");
   account.processes[0].libraries = {{"/usr/lib/libcufile.so.0", Maker::other}};
 
-  EXPECT_TRUE(has(account_text(account), "another's libcufile was there, and Penstock's not: LD_PRELOAD was dropped"));
+  EXPECT_TRUE(
+      has(account_text(account), "another libcufile was loaded, and Penstock's was not: LD_PRELOAD was dropped"));
   EXPECT_TRUE(has(account_text(account), "had /usr/lib/libcufile.so.0 mapped, which is another's"));
 }
 
