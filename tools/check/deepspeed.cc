@@ -61,7 +61,7 @@ std::string python_with_package() {
 void check_deepspeed(const std::string& file, bool json) {
   Words words = {python_with_package(), "-P", "-m", "penstock", "check", "--deepspeed=" + file};
   if (json) words.emplace_back("--json");
-  tell_new_name("penstock", "check --deepspeed", "python -m penstock check --deepspeed");
+  report_new_name("penstock", "check --deepspeed", "python -m penstock check --deepspeed");
   sigset_t none;
   sigemptyset(&none);
   // The thread in which this program reads its signals ends with exec().

@@ -123,10 +123,10 @@ void warn_of_misspelt_settings(const Program& program) {
   }
 }
 
-void tell_of_old_name(const Program& program, const Command& command) {
+void report_old_name(const Program& program, const Command& command) {
   const std::string new_words =
       command.verb == nullptr ? command.replaced_by : fmt::format("{} {} {}", program.name, command.verb, command.flag);
-  tell_new_name(program.name, command.name, new_words);
+  report_new_name(program.name, command.name, new_words);
 }
 
 // Replaces this process by the program that took over what was a command here in the last release.
@@ -138,7 +138,7 @@ void tell_of_old_name(const Program& program, const Command& command) {
                               program.name, command.name, command.replaced_by, command.replaced_by),
                   kNotApplicable);
   }
-  tell_of_old_name(program, command);
+  report_old_name(program, command);
   words.erase(command_word(words));
   words.insert(words.begin(), path);
   std::vector<char*> argv;
@@ -165,7 +165,7 @@ int run_words(const Program& program, const Words& words) {
   const Command* const asked = command_of(program, words);
   if (asked == nullptr && !words[0].starts_with('-')) refuse_command(program, words[0]);
   if (asked != nullptr && asked->add == nullptr) run_instead(program, *asked, words);
-  if (asked != nullptr && asked->is_old_name()) tell_of_old_name(program, *asked);
+  if (asked != nullptr && asked->is_old_name()) report_old_name(program, *asked);
   CommandLine line(program.name, program.summary);
   bool json = false;
   const Option version = line.version(
@@ -217,14 +217,14 @@ int run_by_name(const Program& program, std::string_view name, Words words) {
     if (face != nullptr) words.erase(words.begin());
   }
   const Command* const command = command_of(program, words);
-  if (command == nullptr || !command->tells_misspelt_settings) warn_of_misspelt_settings(program);
+  if (command == nullptr || !command->reports_misspelt_settings) warn_of_misspelt_settings(program);
   if (face == nullptr) return run(program.name, words, [&] { return run_words(program, words); });
   return run(face->name, words, [&] { return run_face(*face, words); });
 }
 
 }  // namespace
 
-void tell_new_name(const char* program, const char* words, const std::string& now) {
+void report_new_name(const char* program, const char* words, const std::string& now) {
   print_error("{}: '{} {}' is now '{}'; the old name goes with the next release\n", program, program, words, now);
 }
 

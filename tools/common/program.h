@@ -23,7 +23,7 @@ struct Command {
   // Set if this is a name of the last release: the new words for it. The command still works, unlisted, and names them
   // on stderr.
   const char* replaced_by = nullptr;
-  bool tells_misspelt_settings = false;  // It warns of misspelt settings itself, so that run_program() need not.
+  bool reports_misspelt_settings = false;  // It warns of misspelt settings itself, so that run_program() need not.
   // Set if this command is a flag of a verb, with options of its own; `name` is its name in the last release.
   const char* verb = nullptr;
   const char* flag = nullptr;
@@ -47,7 +47,7 @@ struct Program {
 };
 
 // Prints one line on stderr, after the program's name, if words of the last release were used: `now` replaces them.
-void tell_new_name(const char* program, const char* words, const std::string& now);
+void report_new_name(const char* program, const char* words, const std::string& now);
 
 // Does all that main() has to do.
 int run_program(const Program& program, int argc, char** argv);

@@ -66,7 +66,7 @@ struct MissingVariant {
   std::string remedy;
 };
 
-struct DemoWays {
+struct DemoVariants {
   std::vector<DemoVariant> ways;
   std::vector<MissingVariant> missing;
 };
@@ -92,7 +92,7 @@ class Finder {
     found_.ways.push_back(way);
   }
 
-  DemoWays found() && { return std::move(found_); }
+  DemoVariants found() && { return std::move(found_); }
 
  private:
   void miss(const std::string& what, const Verdict& verdict) {
@@ -117,12 +117,12 @@ class Finder {
   }
 
   bool has_direct_io_;
-  DemoWays found_;
+  DemoVariants found_;
 };
 
 // Finds every path that the file and a device allow, to be forced one at a time, and the reasons why others are
 // missing. Asks a session that has the library's own settings.
-DemoWays find_ways(const File& file, unsigned gpu) {
+DemoVariants find_variants(const File& file, unsigned gpu) {
   Finder finder(require(file.info(), "demo file"));
   const Arena host = Arena::on_host(4096);
   for (const bool host_memory : {false, true}) {
@@ -341,7 +341,7 @@ int run_demo(const DemoSettings& settings) {
     file.emplace(path, 0, true);
   }
   lay_out(*file, settings.size);
-  const DemoWays found = find_ways(require(session.file(file->fd()), "demo file"), settings.gpu);
+  const DemoVariants found = find_variants(require(session.file(file->fd()), "demo file"), settings.gpu);
   if (!settings.json) {
     print(
         "demo: {} of data like weights (bfloat16, normal) from device memory to a file in {} and back, by each "

@@ -85,8 +85,8 @@ TEST_F(AttemptTest, APartIsAtLeastAsQuickAsTheWholeThatItIsPartOf) {
 
 TEST_F(AttemptTest, MoreWaysThanFitShareTheTime) {
   EXPECT_EQ(seconds_each(2, 3), 2);
-  EXPECT_EQ(seconds_each(2, kWaysInFull), 2);
-  EXPECT_EQ(seconds_each(2, 2 * kWaysInFull), 1);
+  EXPECT_EQ(seconds_each(2, kVariantsInFull), 2);
+  EXPECT_EQ(seconds_each(2, 2 * kVariantsInFull), 1);
 }
 
 }  // namespace

@@ -139,12 +139,12 @@ class Diagnosis {
     std::vector<Session> sessions;
     sessions.reserve(attempts_.size() + 2);  // Reserved because variants point to the sessions.
     std::vector<Variant> variants;
-    const auto add_way = [&](Session session, Into into, unsigned threads) {
+    const auto add_variant = [&](Session session, Into into, unsigned threads) {
       variants.push_back({&sessions.emplace_back(std::move(session)), into, threads});
     };
-    add_way(open_part(source.direct_io), Into::host, 1);
-    add_way(Attempt{}.open(source.whole_direct_io), Into::device, 1);
-    for (const Attempt& each : attempts_) add_way(each.open(source.whole_direct_io), Into::device, each.threads);
+    add_variant(open_part(source.direct_io), Into::host, 1);
+    add_variant(Attempt{}.open(source.whole_direct_io), Into::device, 1);
+    for (const Attempt& each : attempts_) add_variant(each.open(source.whole_direct_io), Into::device, each.threads);
     if (source.is_as_programs_read_it) variants.push_back({nullptr});
     const double all = 2.0 * static_cast<double>(variants.size()) * kTurns;
     std::vector<Rate> rates = meter_.measure(variants, source.pieces, source.is_cold,
@@ -298,7 +298,7 @@ Examination examine_load(const ExamineSettings& settings) {
   const OtherPrograms others;
   Diagnosis(settings, found, session).run();
   found.others = others.share();
-  found.prognosis = predict(load_of(found, settings), speeds_of(found), found.trials, found.bounds);
+  found.forecast = predict(load_of(found, settings), speeds_of(found), found.trials, found.bounds);
   return found;
 }
 

@@ -26,7 +26,7 @@ struct Examination {
   std::vector<Stage> stages;
   std::vector<Trial> trials;
   std::vector<Bound> bounds;
-  Forecast prognosis;
+  Forecast forecast;
   double others = 0;                // The part of the processors that other programs had meanwhile.
   std::optional<Ratio> of_part;     // The same as in Load.
   std::vector<std::string> causes;  // Causes that are easily overlooked and slow the whole way down.
@@ -35,7 +35,7 @@ struct Examination {
 
   const Rate* rate(const char* name) const;  // Null if it was not measured.
   double speed(const char* name) const;      // 0 if it was not measured.
-  bool is_mostly_cold() const { return prognosis.cold_seconds > prognosis.seconds / 2; }
+  bool is_mostly_cold() const { return forecast.cold_seconds > forecast.seconds / 2; }
 };
 
 struct ExamineSettings {

@@ -48,7 +48,7 @@ Arena memory_of(const Session* session, const Session& otherwise, Into where, un
 
 class Probe {
  public:
-  // `seconds` is the time for each variant, for up to kWaysInFull of them; more variants share the time of so many.
+  // `seconds` is the time for each variant, for up to kVariantsInFull of them; more variants share the time of so many.
   Probe(const Survey& survey, const Session& session, unsigned gpu, double seconds)
       : survey_(survey), session_(session), gpu_(gpu), seconds_(seconds) {}
 
@@ -71,9 +71,9 @@ class Probe {
 };
 
 constexpr unsigned kTurns = 6;
-constexpr std::size_t kWaysInFull = 8;
+constexpr std::size_t kVariantsInFull = 8;
 inline double seconds_each(double seconds, std::size_t variants) {
-  return variants <= kWaysInFull ? seconds : seconds * kWaysInFull / static_cast<double>(variants);
+  return variants <= kVariantsInFull ? seconds : seconds * kVariantsInFull / static_cast<double>(variants);
 }
 
 }  // namespace penstock::tools

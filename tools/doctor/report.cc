@@ -32,7 +32,7 @@ const char* path_name(const Examination& found) {
 std::string binds_text(const Examination& found) {
   const char* const whole = found.is_mostly_cold() ? "cold" : "warm";
   const std::string all = fmt::format("the whole way gives {}", rate_text(found, whole));
-  switch (found.prognosis.binds) {
+  switch (found.forecast.binds) {
     case Binds::drive:
       return fmt::format("{}: it gives {}; {}.",
                          found.is_decoded ? "Reading and decoding what the drive gives binds" : "The drive binds",
@@ -71,7 +71,7 @@ std::string title_of(const Examination& found, const ExamineSettings& settings) 
 }
 
 void print_verdict(Page& page, const Examination& found) {
-  const Forecast& told = found.prognosis;
+  const Forecast& told = found.forecast;
   const bool is_save = found.saved > 0;
   page.wrap("", fmt::format("{} takes {} by Penstock. {}", is_save ? "Saving it, flushed to the drive," : "Loading it",
                             format_duration(told.seconds), binds_text(found)));
@@ -97,7 +97,7 @@ void print_causes(Page& page, const Examination& found) {
 }
 
 std::string heading_of_changes(const Examination& found) {
-  const Forecast& told = found.prognosis;
+  const Forecast& told = found.forecast;
   if (!told.changes.empty()) return "What would make it quicker";
   if (told.is_brief) return "It takes so little time that no change is looked for";
   if (told.doubts.empty()) return "Nothing that was tried would make it quicker";
@@ -107,7 +107,7 @@ std::string heading_of_changes(const Examination& found) {
 }
 
 void print_changes(Page& page, const Examination& found) {
-  const Forecast& told = found.prognosis;
+  const Forecast& told = found.forecast;
   page.section(heading_of_changes(found));
   for (const ForecastChange& each : told.changes) {
     const std::string takes = (each.is_bound ? "at best " : "") + format_duration(each.seconds);
@@ -197,7 +197,7 @@ Json place_json(const Place& place) {
 }
 
 Json forecast_json(const Examination& found) {
-  const Forecast& told = found.prognosis;
+  const Forecast& told = found.forecast;
   return {{"seconds", told.seconds},
           {"plain_seconds", told.plain_seconds > 0 ? Json(told.plain_seconds) : Json()},
           {"cold_seconds", told.cold_seconds},
@@ -225,7 +225,7 @@ Text examination_text(const Examination& found, const ExamineSettings& settings)
 
 Json examination_json(const Examination& found) {
   const Survey& survey = found.survey;
-  const Forecast& told = found.prognosis;
+  const Forecast& told = found.forecast;
   Json json = {{"schema", 1},
                {"files", Json::array()},
                {"bytes", survey.bytes},

@@ -245,7 +245,7 @@ Examination examine_save(const ExamineSettings& settings) {
                   .of_part = found.of_part};
   const Speeds speeds{found.speed("drive"),      0, 0, found.speed("link"), found.speed("cold"), 0,
                       found.speed("plain_cold"), 0};
-  found.prognosis = predict(load, speeds, found.trials, found.bounds);
+  found.forecast = predict(load, speeds, found.trials, found.bounds);
   return found;
 }
 

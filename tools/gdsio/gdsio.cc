@@ -167,7 +167,7 @@ class Run {
       const int how = is_new ? O_CREAT | O_EXCL : S_ISBLK(facts.st_mode) ? O_EXCL : 0;
       OpenFile file = open_file(path, O_RDWR | how | direct);
       if (is_new) created_.add(path);
-      else if (S_ISREG(facts.st_mode) && facts.st_size > 0) tell_of_overwriting(path);
+      else if (S_ISREG(facts.st_mode) && facts.st_size > 0) report_overwriting(path);
       return file;
     } catch (const DirectRefused&) {
       if (is_new) created_.add(path);  // The kernel creates the file before it refuses to open it.
@@ -176,8 +176,8 @@ class Run {
   }
 
   // Warns because some guides call -I 1 a read.
-  void tell_of_overwriting(const std::string& path) {
-    if (std::exchange(told_of_overwriting_, true)) return;
+  void report_overwriting(const std::string& path) {
+    if (std::exchange(has_reported_overwriting_, true)) return;
     print_error("gdsio: {} is written over: -I 1 and 3 write, 0 and 2 read\n", path);
   }
 
@@ -265,16 +265,16 @@ class Run {
   std::deque<CufileFile> files_;  // A deque, because their addresses must not change.
   std::vector<Share> shares_;
   std::uint64_t data_bytes_ = 0;
-  bool told_of_overwriting_ = false;
+  bool has_reported_overwriting_ = false;
 };
 
-void tell_what_does_not_count(const GdsioSettings& settings) {
+void report_what_does_not_count(const GdsioSettings& settings) {
   if (settings.wants_nvlinks) print_error("gdsio: -p is without effect: there are no copies between GPUs\n");
   if (settings.verify && settings.seconds > 0) print_error("gdsio: -V is ignored with -T\n");
 }
 
 // Says which path served a request for -x 0: users take the number for that of the GPU's path, and -x 1 for the CPU's.
-void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutcome>& outcomes) {
+void report_what_served(const GdsioSettings& settings, const std::vector<GdsioOutcome>& outcomes) {
   if (settings.transfer != TransferType::gpu_direct || settings.on_host()) return;
   for (const GdsioOutcome& outcome : outcomes) {
     for (const Counter& row : outcome.ways) {
@@ -303,7 +303,7 @@ void print_outcome(const GdsioSettings& settings, const GdsioOutcome& outcome) {
 }
 
 int run_gdsio(const GdsioSettings& settings) {
-  tell_what_does_not_count(settings);
+  report_what_does_not_count(settings);
   Run run(settings);
   std::vector<GdsioOutcome> outcomes;
   std::vector<bool> directions(1, settings.is_write);
@@ -315,7 +315,7 @@ int run_gdsio(const GdsioSettings& settings) {
     if (outcomes.back().result.was_interrupted) return kFailed;
   }
   run.keep_files();
-  tell_what_served(settings, outcomes);
+  report_what_served(settings, outcomes);
   if (!settings.json) {
     print("{}", Text(device_text(settings, run.machinery())));
     return kSuccess;

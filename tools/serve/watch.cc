@@ -158,7 +158,7 @@ void Watch::look() {
     pages_ = pages;
     last_end_ = Clock::now();
   }
-  tell_what_is_hidden(view.processes);
+  report_what_is_hidden(view.processes);
   write_files(pages);
 }
 
@@ -179,8 +179,8 @@ void Watch::write(const std::string& path, const std::string& text, std::uint64_
     print_error("penstock serve: {}: {}; it is tried again at each look\n", path, core::describe(status));
 }
 
-void Watch::tell_what_is_hidden(const core::LookResult& processes) {
-  if (processes.hidden == 0 || std::exchange(has_told_hidden_, true)) return;
+void Watch::report_what_is_hidden(const core::LookResult& processes) {
+  if (processes.hidden == 0 || std::exchange(has_reported_hidden_, true)) return;
   print_error("penstock serve: {}; what they move is not counted, of {} processes in all\n",
               hidden_text(processes.hidden, own_rights()), processes.hidden + processes.looked_at);
 }

@@ -53,7 +53,7 @@ class Watch {
   core::LookResult count_processes(unsigned& segments_refused);
   void write_files(const Pages& pages);
   void write(const std::string& path, const std::string& text, std::uint64_t& errors);
-  void tell_what_is_hidden(const core::LookResult& processes);
+  void report_what_is_hidden(const core::LookResult& processes);
 
   const WatchSettings settings_;
   // Only the thread uses this, down to mutex_.
@@ -64,7 +64,7 @@ class Watch {
   std::uint64_t textfile_errors_ = 0;
   std::uint64_t feature_file_errors_ = 0;
   std::string last_complaint_;
-  bool has_told_hidden_ = false;
+  bool has_reported_hidden_ = false;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
