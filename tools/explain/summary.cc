@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/environment.h"
+#include "facts/finding.h"
 #include "settings/settings.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
@@ -65,7 +66,7 @@ void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
     page.wrap(fmt::format("  not {}: ", each.paths),
               fmt::format("{} [{}]", each.verdict->sentence(), each.verdict->reason_name()));
     const std::string remedy = each.verdict->remedy();
-    if (!remedy.empty() && told.insert(remedy).second) page.wrap("    -> ", remedy);
+    if (!remedy.empty() && told.insert(remedy).second) page.wrap("    -> ", facts::as_sentence(remedy));
   }
 }
 
@@ -89,7 +90,7 @@ class Hindrances {
       if (std::any_of(told.begin(), told.end(), says_it)) continue;
       const std::string of = counts ? fmt::format("{} of them: ", files) : "";
       page.wrap("  O_DIRECT: ", fmt::format("{}{} [{}]", of, finding.sentence(), code));
-      page.wrap("    -> ", finding.remedy());
+      page.wrap("    -> ", facts::as_sentence(finding.remedy()));
     }
   }
 
