@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -19,7 +20,7 @@ class MemoryRoomTest : public testing::Test {
     root_ = ::mkdtemp(name);
     for (const char* folder : {"/proc", "/sys", "/sys/fs", "/sys/fs/cgroup"}) ::mkdir((root_ + folder).c_str(), 0700);
   }
-  ~MemoryRoomTest() override { (void)std::system(("rm -r " + root_).c_str()); }
+  ~MemoryRoomTest() override { std::filesystem::remove_all(root_); }
   void write(const char* name, const char* text) { std::ofstream(root_ + name) << text; }
   MemoryRoom room() { return memory_room(root_.c_str()); }
 

@@ -216,8 +216,8 @@ class Fixture {
     return std::next(files_.begin(), kind % static_cast<std::ptrdiff_t>(files_.size()))->first;
   }
   char* choose_base() {
-    const std::uint32_t at = decisions_.number<std::uint32_t>() % kMemoryBytes;
-    const std::uint32_t even = at / 4096 * 4096;
+    const std::size_t at = decisions_.number<std::uint32_t>() % kMemoryBytes;
+    const std::size_t even = at / 4096 * 4096;
     switch (decisions_.below(12)) {
       default: return host_.begin + even;
       case 4: return host_.begin + at;
