@@ -106,8 +106,14 @@ class MemoryTest : public testing::Test {
     fd_.reset(::mkostemp(name_.data(), O_CLOEXEC));
   }
   ~MemoryTest() override {
-    if (session_ != nullptr) penstock_session_close(session_);
+    close();
     ::unlink(name_.c_str());
+  }
+
+  void close() {
+    penstock_file_close(std::exchange(file_, nullptr));
+    penstock_file_close(std::exchange(direct_file_, nullptr));
+    penstock_session_close(std::exchange(session_, nullptr));
   }
 
   void open(std::uint64_t bounce_bytes, const char* paths, const char* require, std::uint64_t file_bytes) {
@@ -239,7 +245,7 @@ TEST_F(MemoryTest, RingsStayWithinTheirBound) {
     }
     // What was looked for was there to be seen.
     EXPECT_GT(peak.bounce - before_.bounce, limit / 4);
-    penstock_session_close(std::exchange(session_, nullptr));
+    close();
     EXPECT_EQ(look(name_).bounce, before_.bounce);
     // The kernel takes a closed io_uring apart at its leisure.
     EXPECT_TRUE(wait_until([&] { return look(name_).pinned == before_.pinned; }));
