@@ -396,7 +396,7 @@ TEST(CheckTest, AHostileTreeIsReportedAndMovesNoCursor) {
 TEST(CheckTest, ItEndsWithAVerdictAndWhatToChangeFirst) {
   const std::string text = check(root_of("dgx-h100")).text;
   const std::size_t verdict = text.find(
-      "\nVerdict\n  files reach device memory by vendor, if its self-test passes\n  for p2pdma: install NVIDIA's");
+      "\nVerdict\n  files reach device memory by vendor, if its self-test passes\n  for p2pdma: Install NVIDIA's");
   EXPECT_NE(verdict, std::string::npos) << text;
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }

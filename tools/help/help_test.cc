@@ -32,7 +32,7 @@ TEST_F(HelpTest, APathAVariableAndErrorsAreExplained) {
 }
 
 TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
-  EXPECT_EQ(told("binds").find("binds: the part of the way that the whole is as slow as"), 0u);
+  EXPECT_EQ(told("binds").find("binds: to be the slowest part of the way"), 0u);
   EXPECT_EQ(told("page cache").find("page cache: the kernel's copy of files"), 0u);
   EXPECT_EQ(told("host_bridge").find("host_bridge: both devices"), 0u);
   EXPECT_EQ(run({"help", "bindss"}).exit_code, 2);
