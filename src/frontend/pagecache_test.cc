@@ -208,7 +208,9 @@ TEST_F(PagecacheTest, OfASettledFileNoPageIsReadThatWasCutOff) {
 
   (void)read_queued(*queue, 4096);
   (void)read_queued(*queue, 128u << 10);
-  EXPECT_GE(session_->counters().total(PathId::bounce, pagecache_reason::pages_replaced, Op::read).bytes, 4096u);
+  // On a slow machine the file may have settled anew by then, and its new pages have been registered.
+  EXPECT_TRUE(session_->counters().total(PathId::bounce, pagecache_reason::pages_replaced, Op::read).bytes >= 4096u ||
+              has_settled());
   const Outcome again = read(0, kSize);
   expect_content(again, content_, again.report.path);
 }
