@@ -16,7 +16,7 @@ namespace {
 
 using core::Setting;
 
-constexpr const char* kCode = "cufile_json";
+constexpr const char* kCufileCode = "cufile_json";
 
 std::string section_of(Setting setting) {
   const std::string_view key = setting.key();
@@ -26,7 +26,7 @@ std::string section_of(Setting setting) {
 std::string subject_of(const Place& place) { return place.denied_by + " " + place.denied_as; }
 
 void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
-  Judgement row(rows, Layer::drivers, kCode, std::string(setting.key()));
+  Judgement row(rows, Layer::drivers, kCufileCode, std::string(setting.key()));
   const std::string place = machine.process.origin_of(setting);
   const std::string sentence =
       fmt::format("it is true in {}, and should be false: every byte goes through host memory", place);
@@ -41,7 +41,7 @@ void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
 void judge_denial(const Machine& machine, const Place& denied, const std::string& places, Findings& rows) {
   const std::size_t dot = denied.denied_by.rfind('.');
   const std::string& file = machine.process.cufile.file;
-  Judgement(rows, Layer::drivers, kCode, subject_of(denied))
+  Judgement(rows, Layer::drivers, kCufileCode, subject_of(denied))
       .fail(fmt::format("it stands in {}, and should not: it bars {} from direct paths", file, places),
             fmt::format("Take \"{}\" out of \"{}\" in section \"{}\" of {}.", denied.denied_as,
                         denied.denied_by.substr(dot + 1), denied.denied_by.substr(0, dot), file));
@@ -51,9 +51,9 @@ void judge_denial(const Machine& machine, const Place& denied, const std::string
 
 std::optional<FindingName> barred_by(const Examination& examined, const core::FileSystem& one) {
   const std::vector<Setting> forcing = examined.machine.process.forcing_host_memory();
-  if (!forcing.empty()) return FindingName{kCode, std::string(forcing.front().key())};
+  if (!forcing.empty()) return FindingName{kCufileCode, std::string(forcing.front().key())};
   const Place& place = examined.machine.place_of(one);
-  return place.denied_by.empty() ? std::nullopt : std::optional(FindingName{kCode, subject_of(place)});
+  return place.denied_by.empty() ? std::nullopt : std::optional(FindingName{kCufileCode, subject_of(place)});
 }
 
 void judge_cufile(const Examination& examined, Findings& rows) {
@@ -76,7 +76,8 @@ void judge_cufile(const Examination& examined, Findings& rows) {
   }
   for (const auto& [place, points] : barred) judge_denial(machine, *place, points, rows);
   if (rows.size() > before || cufile.file.empty()) return;
-  Judgement(rows, Layer::drivers, kCode, "").pass("nothing in " + cufile.file + " forbids a direct path that there is");
+  Judgement(rows, Layer::drivers, kCufileCode, "")
+      .pass("nothing in " + cufile.file + " forbids a direct path that there is");
 }
 
 }  // namespace penstock::facts

@@ -44,7 +44,7 @@ std::string driver_of(const Object& node) {
 }
 
 Node::Told read_told(const Object& node, const std::string& path) {
-  const std::string name = std::string(kFeaturePrefix) + "-path-" + path;
+  const std::string name = fmt::format("{}-path-{}", kFeaturePrefix, path);
   const std::string word = label_of(node, name + "-standing");
   for (const Standing standing : {Standing::usable, Standing::off, Standing::unknown, Standing::closed}) {
     if (facts::standing_name(standing) == word) return {standing, label_of(node, name + "-reason")};

@@ -11,7 +11,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr const char* kStep = "make checksums";
+constexpr const char* kMakeChecksums = "make checksums";
 constexpr std::size_t kBlocksMax = 16384;  // The most for one launch, which so covers 1 GiB.
 constexpr std::size_t kBlocksBytes = kBlocksMax * sizeof(ChecksumBlock);
 constexpr std::size_t kCopyBytes = 1u << 20;
@@ -49,7 +49,7 @@ class Checksums::Work {
       // The driver keeps page-locked memory mapped.
       const bool is_known = facts_.kind == MemoryKind::registered_host && is_inside(piece);
       if (!is_known && !is_reachable(piece.data(), piece.size(), Access::read))
-        return failure(Code::bad_pointer, kStep);
+        return failure(Code::bad_pointer, kMakeChecksums);
       sum = crc32c(piece);
       return success();
     }

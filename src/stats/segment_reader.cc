@@ -42,7 +42,7 @@ std::uint64_t memory_of(const StatsSnapshot& snapshot) {
 }  // namespace
 
 Descriptor descriptor_of(int folder, const char* name) {
-  static const std::string wanted = std::string("/memfd:") + kStatsName + " (deleted)";
+  static const std::string wanted = std::string("/memfd:").append(kStatsName).append(" (deleted)");
   char target[64];
   const ssize_t size = ::readlinkat(folder, name, target, sizeof target);
   if (size < 0 && (errno == EACCES || errno == EPERM)) return Descriptor::forbidden;

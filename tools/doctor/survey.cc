@@ -271,7 +271,8 @@ std::vector<std::string> without_members(const std::vector<std::string>& files) 
   std::set<Identity> members;
   for (const std::string& file : files) {
     if (!is_striped(file)) continue;
-    for (const OpenFile& member : Source(file).files()) members.insert(identity_of(member));
+    const Source object(file);
+    for (const OpenFile& member : object.files()) members.insert(identity_of(member));
   }
   if (members.empty()) return files;
   std::vector<std::string> rest;
