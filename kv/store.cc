@@ -13,6 +13,12 @@
 namespace penstock::kv {
 namespace {
 
+// The entry, or null if there is none or its payload is not in its slot yet.
+template <typename AnyEntry>
+AnyEntry* if_ready(AnyEntry* entry) {
+  return entry != nullptr && entry->is_ready ? entry : nullptr;
+}
+
 using core::MutexLock;
 using core::Result;
 using core::Status;
@@ -167,14 +173,9 @@ void Store::put(std::span<Request> requests) {
   for (const Request& request : requests) ++counts_.puts[static_cast<unsigned>(request.outcome)];
 }
 
-Entry* Store::ready_entry(const Name& key) {
-  Entry* const entry = index_.find(key);
-  return entry != nullptr && entry->is_ready ? entry : nullptr;
-}
-
 const Chunk* Store::find(const Name& key) const {
-  const Entry* const entry = index_.find(key);
-  return entry != nullptr && entry->is_ready ? &entry->chunk : nullptr;
+  const Entry* const entry = if_ready(index_.find(key));
+  return entry != nullptr ? &entry->chunk : nullptr;
 }
 
 void Store::begin_get(const Chunk& chunk) {
@@ -209,7 +210,7 @@ std::span<const std::byte> Store::Mapping::payload() const {
 std::optional<Store::Mapping> Store::map_chunk(const Name& key) {
   PENSTOCK_INVARIANT(!drive_.in_memory().empty());
   const MutexLock lock(mutex_);
-  const Entry* const entry = ready_entry(key);
+  const Entry* const entry = if_ready(index_.find(key));
   if (entry == nullptr) return std::nullopt;
   begin_get(entry->chunk);
   return Mapping(this, entry->chunk);
@@ -233,7 +234,7 @@ void Store::evict(Entry& entry) {
 
 bool Store::erase(const Name& key) {
   const MutexLock lock(mutex_);
-  Entry* const entry = ready_entry(key);
+  Entry* const entry = if_ready(index_.find(key));
   if (entry == nullptr) return false;
   evict(*entry);
   return true;
@@ -241,7 +242,7 @@ bool Store::erase(const Name& key) {
 
 bool Store::touch(const Name& key) {
   const MutexLock lock(mutex_);
-  Entry* const entry = ready_entry(key);
+  Entry* const entry = if_ready(index_.find(key));
   if (entry == nullptr) return false;
   index_.touch(*entry);
   return true;
@@ -249,7 +250,7 @@ bool Store::touch(const Name& key) {
 
 bool Store::pin(const Name& key) {
   const MutexLock lock(mutex_);
-  Entry* const entry = ready_entry(key);
+  Entry* const entry = if_ready(index_.find(key));
   if (entry == nullptr) return false;
   index_.update(*entry, [](Entry& pinned) { ++pinned.pins; });
   return true;

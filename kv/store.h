@@ -97,8 +97,6 @@ class Store final : public Reader {
   core::Status load() NO_THREAD_SAFETY_ANALYSIS;
   core::Status drop_mismatches(std::vector<Chunk>& chunks);
   core::Status rewrite_journal(bool is_closed) REQUIRES(commit_mutex_) EXCLUDES(mutex_);
-  // Returns the chunk's entry, where its bytes are in its slot; else null.
-  Entry* ready_entry(const Name& key) REQUIRES(mutex_);
   const Chunk* find(const Name& key) const override REQUIRES(mutex_);
   void begin_get(const Chunk& chunk) override REQUIRES(mutex_);
   void end_get(Request& request) override REQUIRES(mutex_);
