@@ -233,7 +233,7 @@ Standing PathOutlook::standing() const {
   return Standing::usable;
 }
 
-bool PathOutlook::is_once_set() const { return standing() == Standing::off && count_of(*this, Standing::unknown) == 0; }
+bool PathOutlook::is_once_set() const { return standing() == Standing::off && doubt() == nullptr; }
 
 const Finding* PathOutlook::reason() const {
   const Standing now = standing();

@@ -128,12 +128,13 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   };
   if (std::any_of(best->needs.begin(), best->needs.end(), is_cufiles)) return judge_barred(examined, place, path, row);
   if (best->is_usable()) return row.pass(path + " may serve it");
-  may_follow_by(best->standing() == Standing::off ? best->doubt() : best->reason(), row);
   if (best->is_once_set()) return row.pass(path + " may serve it, once that is switched on");
-  if (best->standing() == Standing::off) {
+  if (const Finding* const doubt = best->doubt()) {
+    may_follow_by(doubt, row);
     return row.unknown(
-        fmt::format("{} might serve it, once that is switched on; in doubt then: {}", path, best->doubt()->sentence));
+        fmt::format("{} might serve it, once that is switched on; in doubt then: {}", path, doubt->sentence));
   }
+  may_follow_by(best->reason(), row);
   // If the path itself is in doubt, its own finding has the remedy.
   const bool is_told = examined.whole.of(best->path).standing() == Standing::unknown;
   row.unknown(fmt::format("only a try tells whether {} may serve it: {}", path, best->sentence()),
