@@ -85,8 +85,9 @@ int run_check(const CheckSettings& settings) {
   }
   const core::Root root = open_machine_root(settings.root);
   if (settings.draws_topology) return draw_topology(root, settings.json);
-  const facts::Examination examined =
-      facts::examine(facts::read_machine(root, settings.root, variables_of(settings.variables)));
+  const facts::Variables variables = variables_of(settings.variables);
+  if (settings.root.empty()) set_variables(variables);
+  const facts::Examination examined = facts::examine(facts::read_machine(root, settings.root, variables));
   const bool usable = examined.whole.may_use(PENSTOCK_PATH_BOUNCE);
   const Requirement required = require_of(settings, examined);
   const Tries tries = try_folders(settings);

@@ -45,9 +45,12 @@ facts::Variables variables_of(const std::vector<std::string>& words) {
       throw Failure(fmt::format("--env {}: did you mean {}?", printable(name), near), kUsage);
     }
     variables.emplace_back(word.substr(0, equals), word.substr(equals + 1));
-    setenv(name.c_str(), variables.back().second.c_str(), 1);
   }
   return variables;
+}
+
+void set_variables(const facts::Variables& variables) {
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
 }
 
 }  // namespace penstock::tools

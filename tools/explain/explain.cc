@@ -118,7 +118,7 @@ int explain_many(const Options& options, const std::vector<std::string>& files) 
 
 int explain_all(const Options& options) {
   if (!options.root.empty()) return explain_captured(options, options.files);
-  (void)variables_of(options.variables);
+  set_variables(variables_of(options.variables));
   return explain_many(options, files_of(options.files));
 }
 
