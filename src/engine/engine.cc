@@ -174,7 +174,7 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
 
 // Moves the middle with the help of other threads, if they are available and worth it.
 void Engine::move_shared(Flight& flight, Pools& pools) {
-  const ActiveTransfer mover(active_transfers_);
+  const ActiveTransfer counted(active_transfers_);
   const std::uint64_t brief = brief_chunk(flight);
   if (brief > 0) {
     flight.cut(brief);
