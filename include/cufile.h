@@ -3,11 +3,11 @@
  *
  * Written from published facts: NVIDIA's API reference, the cuda-python bindings and layouts measured on machines.
  * Statistics have the layout of cuFile 1.15 to 1.18. P2P flags, GPU bounce-buffer slabs, topology export, cuFileReadv
- * and cuFileWritev are of later versions and stand in this header too.
+ * and cuFileWritev came with later versions; this header has them too.
  *
  * Conventions: functions return CUfileError_t by value (err 0 is success; err 5011 carries a CUresult in cu_err).
- * cuFileRead and cuFileWrite return bytes, or -1 with errno set: to a system error, or to a CUfileOpError (5001 and
- * above). All sizes and offsets are bytes where nothing else is said.
+ * cuFileRead and cuFileWrite return the number of bytes, or -1 with errno set to a system error or a CUfileOpError
+ * (5001 and above). Sizes and offsets are in bytes unless noted.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -29,7 +29,7 @@
 #endif
 #endif
 #ifndef PENSTOCK_CUFILE_HAS_CUDA
-/* No CUDA toolkit at build time: types of the same size. */
+/* Stand-ins of the same size, so that no CUDA toolkit is needed at build time. */
 typedef int CUresult;
 typedef struct CUstream_st* CUstream;
 #define CUDA_SUCCESS 0
@@ -180,7 +180,7 @@ typedef struct cufileRDMAInfo {
   const char* desc_str;
 } cufileRDMAInfo_t;
 
-/* What a file system in user space provides; each may be NULL. */
+/* Callbacks of a file system in user space; each may be NULL. */
 typedef struct CUfileFSOps {
   const char* (*fs_type)(const void* handle);
   int (*getRDMADeviceList)(const void* handle, sockaddr_t** hostaddrs);
@@ -424,7 +424,7 @@ typedef struct CUfileStatsLevel3 {
 
 /* Opens the driver, or counts one more user of it. Optional: the first registration or transfer opens it too. */
 CUfileError_t cuFileDriverOpen(void);
-/* Counts one user less; the last one waits for transfers under way and drops every handle and buffer. */
+/* Counts one user less. The last close waits for transfers in flight and drops every handle and buffer. */
 CUfileError_t cuFileDriverClose_v2(void);
 CUfileError_t cuFileDriverClose(void);
 #define cuFileDriverClose cuFileDriverClose_v2
@@ -445,35 +445,37 @@ CUfileError_t cuFileBufRegister(const void* bufPtr_base, size_t length, int flag
 CUfileError_t cuFileBufDeregister(const void* bufPtr_base);
 ssize_t cuFileRead(CUfileHandle_t fh, void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset);
 ssize_t cuFileWrite(CUfileHandle_t fh, const void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset);
-/* One contiguous range of the file, scattered over or gathered from iovcnt pieces of memory in order. flags must be 0.
+/* Reads one contiguous range of the file into iovcnt pieces of memory, or writes it from them, in order. flags must be
+ * 0.
  */
 ssize_t cuFileReadv(CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t iovcnt, off_t file_offset, unsigned flags);
 ssize_t cuFileWritev(CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t iovcnt, off_t file_offset, unsigned flags);
 
 /* ---- Batches -------------------------------------------------------------------------------------------------- */
 
-/* Room for `nr` entries that are not reaped. */
+/* Creates a batch that holds up to `nr` entries that were not reaped. */
 CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr);
 /* Starts all entries or none; the parameters are copied. */
 CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CUfileIOParams_t* iocbp,
                                   unsigned int flags);
-/* *nr: room in `iocbp`, then how many events were written. Waits for min_nr of them, or as many as are outstanding, no
- * longer than `timeout` (NULL: as long as it takes). Each entry is reported once. */
+/* *nr: in, the capacity of `iocbp`; out, the number of events written. Waits up to `timeout` (NULL: no limit) for
+ * min_nr events, or for all outstanding ones if they are fewer. Each entry is reported once. */
 CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min_nr, unsigned* nr,
                                      CUfileIOEvents_t* iocbp, struct timespec* timeout);
 CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp);
-/* Cancels what has not begun and waits for the rest. */
+/* Cancels the entries that have not begun, and waits for the others. */
 void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp);
 
 /* ---- Streams -------------------------------------------------------------------------------------------------- */
 
-/* In stream order: the values behind the pointers are read when the stream arrives, *bytes_read_p (bytes, or a negative
- * errno or CUfileOpError) is written before it goes on. All of them must stay valid until then. */
+/* Runs in stream order: the library reads the values behind the pointers when the stream reaches the request, and
+ * writes *bytes_read_p (bytes, or a negative errno or CUfileOpError) before the stream continues. All pointers must
+ * stay valid until then. */
 CUfileError_t cuFileReadAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
                               off_t* bufPtr_offset_p, ssize_t* bytes_read_p, CUstream stream);
 CUfileError_t cuFileWriteAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
                                off_t* bufPtr_offset_p, ssize_t* bytes_written_p, CUstream stream);
-/* Optional. flags: CU_FILE_STREAM_FIXED_...: what may be read at the call already. */
+/* Optional. The flags CU_FILE_STREAM_FIXED_... name the values that the library may read at the call already. */
 CUfileError_t cuFileStreamRegister(CUstream stream, unsigned flags);
 CUfileError_t cuFileStreamDeregister(CUstream stream);
 
@@ -487,7 +489,7 @@ CUfileError_t cuFileSetParameterSizeT(CUFileSizeTConfigParameter_t param, size_t
 CUfileError_t cuFileSetParameterBool(CUFileBoolConfigParameter_t param, bool value);
 CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t param, const char* desc_str);
 CUfileError_t cuFileGetParameterMinMaxValue(CUFileSizeTConfigParameter_t param, size_t* min_value, size_t* max_value);
-/* `len` pairs of a slab's size in KiB and the number of such slabs. */
+/* `len` pairs: the size of a slab in KiB, and the number of such slabs. */
 CUfileError_t cuFileSetParameterPosixPoolSlabArray(const size_t* size_values, const size_t* count_values, int len);
 CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* size_values, size_t* count_values, int len);
 CUfileError_t cuFileSetParameterGpuBounceBufferSlabArray(const size_t* size_values, const size_t* count_values,

@@ -1,5 +1,6 @@
 /* Memory of a device, for programs that have no other way to allocate it: Penstock's own tool, and examples that run
- * without a GPU. A program that has CUDA, or any other runtime, allocates by that; Penstock takes all memory alike.
+ * without a GPU. A program that uses CUDA, or any other runtime, allocates with that; Penstock accepts memory from any
+ * allocator.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -14,7 +15,7 @@ extern "C" {
 
 /* Free it before the session is closed: otherwise it stays allocated until the process ends. */
 penstock_status penstock_device_alloc(penstock_session* session, uint32_t ordinal, uint64_t size, void** memory);
-/* Waits for the requests into it that queues and streams were given. Their completions can be reaped as before. */
+/* Waits for the requests of queues and streams that use the memory. Their completions can still be reaped. */
 penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal, void* memory);
 /* Copy between device memory and host memory, and return when the copy is done. */
 penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host, uint64_t size);

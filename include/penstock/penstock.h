@@ -2,27 +2,29 @@
  *
  * A session owns everything: registered files and buffers, pinned memory, worker threads. The library starts nothing
  * before a session is opened. Register a file descriptor, then read and write between the file and any memory, of a GPU
- * or of the host. Every transfer can report by which path and why not by a better one; penstock_explain() says before.
+ * or of the host. Every transfer can report which path it took and why not a better one; penstock_explain() says so in
+ * advance.
  *
  * Every function that can fail returns a penstock_status. Sizes and offsets are in bytes, times in nanoseconds. Texts
- * that the library returns are in English and live as long as the process, where nothing else is said.
+ * that the library returns are in English and live as long as the process, unless noted.
  *
  * Threads: all functions may be called from several threads at once, with two exceptions. A penstock_config belongs to
- * one thread at a time. And no thread may use a handle while another closes it, or after that. Every handle is given
- * back by the function named close, which does nothing with NULL.
+ * one thread at a time. And no thread may use a handle while another thread closes it, or afterwards. Every handle is
+ * given back by the function named close, which does nothing with NULL.
  *
- * What is marked [experimental] may change or go in any version, its number included, and then without a new SONAME. A
- * program that stores or compares such a path or reason does so by the name that the library gives it.
+ * Anything marked [experimental] may change or disappear in any version, its number included, without a new SONAME. A
+ * program that stores or compares such a path or reason should use its name, which the library returns.
  *
- * Structures may grow at their ends in later versions. Each begins with struct_size. Set it to sizeof the structure and
- * every member that you do not need to zero, also in structures that the library fills in; where struct_size is not
- * set, calls fail with PENSTOCK_INVALID_ARGUMENT. In an array, the first element's struct_size holds for all. A library
- * that is older than the program fails with PENSTOCK_UNSUPPORTED where a member that it does not know is not zero, and
- * fills such members with zeros. A newer library takes members that the program does not have as zero.
+ * Structures may grow at their ends in later versions. Each begins with struct_size. Set it to the size of the
+ * structure, and set every member that you do not need to zero, also in structures that the library fills in. Where
+ * struct_size is not set, calls fail with PENSTOCK_INVALID_ARGUMENT. In an array, the first element's struct_size holds
+ * for all. A library that is older than the program fails with PENSTOCK_UNSUPPORTED where a member that it does not
+ * know is not zero, and fills such members with zeros. A newer library treats members that the program does not have as
+ * zero.
  *
- * Handles may be closed in any order: a handle keeps memory alive, but no work, and a call that gives a file, device
- * memory or a buffer back waits for the requests into it. Once the session is closed, calls on its handles fail
- * with PENSTOCK_CLOSED where nothing else is said. So do a forked child's on its parent's handles.
+ * Handles may be closed in any order: a handle keeps its memory alive, but not its work. A call that closes a file, a
+ * buffer or device memory waits for the requests that use it. Once the session is closed, calls on its handles fail
+ * with PENSTOCK_CLOSED unless noted. So do calls of a forked child on its parent's handles.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -67,8 +69,8 @@ typedef enum penstock_code {
   PENSTOCK_OUT_OF_RANGE = 10,      /* the range runs past the end of the registered buffer */
   PENSTOCK_NO_DEVICE = 11,         /* there is no such device, or its driver cannot be used */
   PENSTOCK_PATH_REFUSED = 12,      /* no path that the settings allow can move the request */
-  PENSTOCK_UNALIGNED_WRITE = 13,   /* unaligned, with O_DIRECT, and the file cannot be opened without */
-  PENSTOCK_NO_PROGRESS = 14,       /* too few bytes were moved, again and again */
+  PENSTOCK_UNALIGNED_WRITE = 13,   /* unaligned, on an O_DIRECT file that cannot be opened without O_DIRECT */
+  PENSTOCK_NO_PROGRESS = 14,       /* repeated short transfers */
   PENSTOCK_OUT_OF_MEMORY = 15,     /* host memory is short */
   PENSTOCK_LIMIT = 16,             /* too much at once: requests in a queue, pinned memory, handles */
   PENSTOCK_CLOSED = 17,            /* the session is closed, or belongs to the parent process */
@@ -76,39 +78,39 @@ typedef enum penstock_code {
   PENSTOCK_DEVICE_LOST = 19,       /* the device, or the GPU's context, went away */
   PENSTOCK_PAST_ALLOCATION = 20,   /* the range runs past the end of the memory's allocation */
   PENSTOCK_BAD_SETTING = 21,       /* an unknown setting, or a value that it does not take */
-  PENSTOCK_DENIED = 22,            /* cufile.json's denylist names the file and allows no other way */
-  PENSTOCK_NO_DIRECT_PATH = 23,    /* cufile.json allows direct paths alone, and there is none */
+  PENSTOCK_DENIED = 22,            /* cufile.json's denylist names the file and allows no fallback */
+  PENSTOCK_NO_DIRECT_PATH = 23,    /* cufile.json allows only direct paths, and none is usable */
   PENSTOCK_DESCRIPTOR_LOST = 24,   /* the program closed a descriptor that the library had opened */
   PENSTOCK_CANCELED = 25,          /* canceled before it began */
   PENSTOCK_TIMED_OUT = 26,         /* its deadline passed before it began */
   PENSTOCK_BAD_STRIPE = 27         /* [experimental] a striped object's manifest or member is not what it should be */
 } penstock_code;
 
-/* code 0 is success in every domain. step tells what failed, as a verb phrase: "read the file into the buffer". */
+/* code 0 is success in every domain. step names what failed, as a verb phrase: "read the file into the buffer". */
 typedef struct penstock_status {
   int16_t domain; /* penstock_domain */
-  int16_t driver; /* in PENSTOCK_DOMAIN_DRIVER: which driver's, for penstock_status_driver(); else 0 */
+  int16_t driver; /* in PENSTOCK_DOMAIN_DRIVER: the driver's number, for penstock_status_driver(); else 0 */
   int32_t code;
   const char* step;
 } penstock_status;
 
-/* Writes one sentence with step, cause and remedy, cut so that it fits into `capacity` bytes with its final zero.
- * Returns the length of the whole sentence, without the zero. 512 bytes are enough for most. */
+/* Writes one sentence with step, cause and remedy, truncated to `capacity` bytes with its final zero. Returns the
+ * length of the whole sentence, without the zero. 512 bytes hold most sentences. */
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity);
 
-/* Which driver the code is from, as a kind of device ("cuda"); "" in the other domains. */
+/* The driver that the code is from, as a kind of device ("cuda"); "" in the other domains. */
 const char* penstock_status_driver(penstock_status status);
 
 /* ---- Paths and reasons -------------------------------------------------------------------------------------- */
 
-/* The ways that bytes can travel. Numbers are stable; later versions of the library may add paths. */
+/* The ways to move bytes. Numbers are stable; later versions may add paths. */
 typedef enum penstock_path {
   PENSTOCK_PATH_P2PDMA = 0,    /* the drive's DMA engine reaches device memory; no CPU, no host memory */
   PENSTOCK_PATH_PAGECACHE = 1, /* the GPU's DMA engine reads the file's pages in the page cache, and writes to some */
   PENSTOCK_PATH_VENDOR = 2,    /* NVIDIA's library, where nvidia-fs serves the file system */
   PENSTOCK_PATH_BOUNCE = 3,    /* storage to pinned host memory to device, overlapped */
-  PENSTOCK_PATH_HOST = 4,      /* storage straight into host memory; no device takes part */
-  PENSTOCK_PATH_NULL = 5,      /* moves no bytes, to measure what the library itself costs; only where it is named */
+  PENSTOCK_PATH_HOST = 4,      /* storage straight into host memory; no device is involved */
+  PENSTOCK_PATH_NULL = 5,      /* moves no bytes, to measure the library's own cost; used only where settings name it */
   PENSTOCK_PATH_USERSPACE = 6, /* the calls of a file system in user space, for files registered with such calls */
   PENSTOCK_PATH_NVFS = 7       /* [experimental] the module nvidia-fs, called without NVIDIA's library */
 } penstock_path;
@@ -118,8 +120,8 @@ const char* penstock_path_name(int32_t path); /* "p2pdma", ...; "unknown" for an
 /* Fails with PENSTOCK_INVALID_ARGUMENT where the library knows no path of this name. */
 penstock_status penstock_path_by_name(const char* name, int32_t* path);
 
-/* Why a path was refused, or is slower than it could be. Numbers and names are stable. Not every number between the
- * first and the last is in use. docs/reference/reasons.md explains each. */
+/* Why a path was refused, or is slower than it could be. Numbers and names are stable. Some numbers are unused.
+ * docs/reference/reasons.md explains each. */
 typedef enum penstock_reason {
   PENSTOCK_REASON_NONE = 0,                     /* nothing stands in the way */
   PENSTOCK_REASON_NOT_LISTED = 1,               /* the settings do not list the path */
@@ -155,22 +157,22 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_VENDOR_REFUSED = 180,    /* [experimental] NVIDIA's library refused; the detail: its error */
   PENSTOCK_REASON_VENDOR_NOT_DIRECT = 181, /* [experimental] NVIDIA's library moves the file's bytes by the CPU */
   PENSTOCK_REASON_VENDOR_OFF = 182,        /* [experimental] settings switch NVIDIA's library off */
-  PENSTOCK_REASON_NVFS_MISSING = 192,      /* [experimental] 192 to 207: of the path nvfs. nvidia-fs is not loaded */
-  PENSTOCK_REASON_NVFS_VERSION = 193       /* [experimental] its version is not known; the detail: 2.25.6 is 2025006 */
+  PENSTOCK_REASON_NVFS_MISSING = 192,      /* [experimental] 192 to 207: reasons of nvfs. nvidia-fs is not loaded */
+  PENSTOCK_REASON_NVFS_VERSION = 193       /* [experimental] version not supported; detail: 2025006 for 2.25.6 */
 } penstock_reason;
 
-uint32_t penstock_reason_count(void);                 /* the largest number in use, and one */
+uint32_t penstock_reason_count(void);                 /* the largest number in use plus one */
 const char* penstock_reason_name(int32_t reason);     /* "not_listed", ...; "" if not in use; "unknown" beyond count */
 const char* penstock_reason_sentence(int32_t reason); /* what it means, for people */
-const char* penstock_reason_remedy(int32_t reason);   /* what people can do about it; "" where nothing can be done */
+const char* penstock_reason_remedy(int32_t reason);   /* what users can do about it; "" if nothing */
 
-/* What a path answers about a request. */
+/* A path's answer about a request: whether it can serve it, and why not. */
 
 typedef struct penstock_verdict {
   uint32_t struct_size;
   int32_t path;      /* penstock_path */
   int32_t usable;    /* 0 or 1 */
-  int32_t reason;    /* penstock_reason: why it is not usable; of a usable path, why it is slower than it could be */
+  int32_t reason;    /* penstock_reason: why the path is not usable; if it is, why it is slower than it could be */
   int32_t detail;    /* an errno that goes with the reason, a CUfileOpError (5001 and above), a version, or 0 */
   uint32_t reserved; /* 0 */
 } penstock_verdict;
@@ -182,27 +184,27 @@ typedef struct penstock_report {
   int32_t reason;         /* penstock_reason: why refused_path was not chosen, or NONE */
   int32_t refused_path;   /* the best penstock_path that refused; -1: `path` is the best one */
   int32_t path_reason;    /* penstock_reason: why `path` is slower than it could be, or NONE */
-  int32_t bounced_reason; /* penstock_reason: why `path` left bytes to the bounce path, or NONE */
-  uint64_t bytes;         /* moved, counted from the request's start up to the first gap */
-  uint64_t direct_bytes;  /* of bytes: moved around the page cache, by direct I/O */
-  uint64_t cached_bytes;  /* of bytes: the rest, moved through the page cache */
-  uint64_t bounced_bytes; /* of bytes: moved by the bounce path, since `path` left them to it; 0 where it is `path` */
+  int32_t bounced_reason; /* penstock_reason: why bytes fell back to bounce, or NONE */
+  uint64_t bytes;         /* moved without a gap, from the start of the request */
+  uint64_t direct_bytes;  /* the part of bytes moved by direct I/O, around the page cache */
+  uint64_t cached_bytes;  /* the other part, moved through the page cache */
+  uint64_t bounced_bytes; /* the part that fell back to the bounce path; 0 where `path` is bounce */
 } penstock_report;
 
-/* How many of report->bytes went by this penstock_path. The sum over all paths is report->bytes. 0 for a number that is
- * no path's, and where struct_size is not set. */
+/* Returns how many of report->bytes this penstock_path moved. The sum over all paths is report->bytes. Returns 0 for an
+ * unknown path, and where struct_size is not set. */
 uint64_t penstock_report_bytes(const penstock_report* report, int32_t path);
 
 /* ---- Settings ----------------------------------------------------------------------------------------------- */
 
-/* Settings for sessions, by name. A value that is set here takes precedence over the environment variable (PENSTOCK_
- * and the name in capitals), and that over the default. docs/reference/settings.md and `penstock settings` list all. */
+/* Settings for sessions, by name. A value set here overrides the environment variable (PENSTOCK_ and the name in
+ * capitals), which overrides the default. docs/reference/settings.md and `penstock settings` list all. */
 typedef struct penstock_config penstock_config;
 
 penstock_status penstock_config_create(penstock_config** config);
 void penstock_config_close(penstock_config* config);
-/* Name and value are texts, as in the environment: ("paths", "p2pdma,bounce"), ("bounce_mib", "512"). Fails with
- * PENSTOCK_BAD_SETTING for a name that no setting has, and for a value that the setting does not take. */
+/* Name and value are strings, as in the environment: ("paths", "p2pdma,bounce"), ("bounce_mib", "512"). Fails with
+ * PENSTOCK_BAD_SETTING for an unknown name, and for a value that the setting does not accept. */
 penstock_status penstock_config_set(penstock_config* config, const char* name, const char* value);
 
 typedef struct penstock_setting {
@@ -211,7 +213,7 @@ typedef struct penstock_setting {
   const char* name;     /* "bounce_mib" */
   const char* variable; /* "PENSTOCK_BOUNCE_MIB"; "" where there is none */
   const char* initial;  /* the default, for people */
-  const char* takes;    /* which values it takes, for people */
+  const char* takes;    /* the accepted values, for people */
   const char* meaning;  /* what it does, for people */
 } penstock_setting;
 
@@ -223,42 +225,43 @@ penstock_status penstock_setting_get(uint32_t number, penstock_setting* setting)
 
 typedef struct penstock_session penstock_session;
 
-/* config may be NULL: then environment and defaults hold. It is copied: later changes do not reach the session. */
+/* config may be NULL: then the environment and the defaults apply. The call copies it: later changes do not affect the
+ * session. */
 penstock_status penstock_session_open(const penstock_config* config, penstock_session** session);
-/* Waits for all requests that were submitted, then gives back everything but the memory of handles, which are still to
- * be given back. In a forked child this gives back the handle alone. */
+/* Waits for all submitted requests, then frees everything except the memory of handles, which must still be closed. In
+ * a forked child this only frees the handle. */
 void penstock_session_close(penstock_session* session);
 
-/* Makes one more handle of the session, for objects that may outlive it. Closing that handle ends nothing. Once the
- * handle that penstock_session_open() made is closed, calls on this one fail with PENSTOCK_CLOSED. */
+/* Makes one more handle of the session, for objects that may outlive it. Closing that handle does not close the
+ * session. Once the handle from penstock_session_open() is closed, calls on this one fail with PENSTOCK_CLOSED. */
 penstock_status penstock_session_reference(penstock_session* session, penstock_session** reference);
 
 typedef struct penstock_session_info {
   uint32_t struct_size;
   uint32_t device_count;
-  uint64_t pinned_bytes;     /* host memory that is pinned now for bounce buffers, of all devices together */
+  uint64_t pinned_bytes;     /* host memory currently pinned for bounce buffers, summed over all devices */
   const char* device_kinds;  /* "cuda", "host" or "p2pmem", or several with commas between them */
-  const char* device_reason; /* why no GPU can be used; "" otherwise. Both texts live until the handle is closed */
+  const char* device_reason; /* why no GPU can be used, or "". Both strings live until the handle is closed */
 } penstock_session_info;
 
 penstock_status penstock_session_get(penstock_session* session, penstock_session_info* info);
-/* Writes a setting's value in this session, cut so that it fits into `capacity` bytes with its final zero. *length
- * (may be NULL): of the whole value, without the zero. *source (may be NULL): who set it, "default", "environment",
- * "file" (a cufile.json) or "call". Fails with PENSTOCK_BAD_SETTING for a name that no setting has. */
+/* Writes the value that a setting has in this session, truncated to `capacity` bytes with its final zero. *length (may
+ * be NULL): length of the whole value, without the zero. *source (may be NULL): where the value comes from, "default",
+ * "environment", "file" (a cufile.json) or "call". Fails with PENSTOCK_BAD_SETTING for an unknown name. */
 penstock_status penstock_session_setting(penstock_session* session, const char* name, char* value, size_t capacity,
                                          size_t* length, const char** source);
 
 /* ---- Devices ------------------------------------------------------------------------------------------------ */
 
-/* The kinds of devices that this library knows, numbered from 0 to count - 1: their names ("cuda") and what they are,
- * for people ("NVIDIA GPUs"). NULL for any other number. */
+/* The kinds of devices that this library supports, numbered from 0 to count - 1: their names ("cuda") and their
+ * descriptions ("NVIDIA GPUs"). NULL for any other number. */
 uint32_t penstock_device_kind_count(void);
 const char* penstock_device_kind_name(uint32_t number);
 const char* penstock_device_kind_sentence(uint32_t number);
 
 typedef struct penstock_device_info {
   uint32_t struct_size;
-  uint32_t ordinal;  /* its number in the session: 0 to device_count - 1, through all kinds */
+  uint32_t ordinal;  /* its number in the session: 0 to device_count - 1, over all kinds */
   int32_t stand_in;  /* 1: host memory standing in for a GPU */
   uint32_t reserved; /* 0 */
   uint64_t memory_bytes;
@@ -276,60 +279,60 @@ typedef struct penstock_file penstock_file;
 
 typedef struct penstock_file_info {
   uint32_t struct_size;
-  uint32_t device_major; /* of the block device under the file; 0:0 where there is none */
+  uint32_t device_major; /* the block device under the file; 0:0 if none */
   uint32_t device_minor;
   int32_t is_block_device;
   int32_t readable;
   int32_t writable;
   int32_t opened_direct;        /* the program's descriptor has O_DIRECT */
-  uint32_t direct_memory_align; /* what direct I/O asks of addresses, in bytes; 0: the file has no direct I/O */
-  uint32_t direct_offset_align; /* what it asks of offsets and sizes */
+  uint32_t direct_memory_align; /* alignment of addresses for direct I/O, in bytes; 0: no direct I/O on this file */
+  uint32_t direct_offset_align; /* alignment of offsets and sizes for direct I/O */
   uint32_t reserved;            /* 0 */
-  uint64_t size;                /* when it was registered */
+  uint64_t size;                /* the file's size when it was registered */
   uint64_t inode;
-  const char* alignment_source; /* who told the alignment: "statx", "block device", "assumed" or "none" */
+  const char* alignment_source; /* where the alignment comes from: "statx", "block device", "assumed" or "none" */
   const char* file_system;      /* "ext4", ... */
 } penstock_file_info;
 
-/* The session makes a descriptor of its own; the program may close the one that it passed at any time. */
+/* The session duplicates the descriptor: the program may close its own at any time. */
 penstock_status penstock_file_register(penstock_session* session, int fd, penstock_file** file);
-/* Waits for the file's transfers that are under way. */
+/* Waits for the file's transfers that are in flight. */
 void penstock_file_close(penstock_file* file);
 penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info);
 
 typedef enum penstock_create_flag {
-  PENSTOCK_CREATE_REPLACE = 1, /* publishing replaces a file of that name; without this it fails with EEXIST */
+  PENSTOCK_CREATE_REPLACE = 1, /* publishing replaces an existing file; without this flag it fails with EEXIST */
   PENSTOCK_CREATE_DIRECT = 2   /* opens the file with O_DIRECT, if the file system allows it */
 } penstock_create_flag;
 
 /* Creates a file for writing, and registers it. It appears under `name` only when penstock_file_publish() is called.
- * Until then it has no name, or a random one in the same folder if the file system has no files without a name. If it
- * is deregistered before that, it is removed. flags: of penstock_create_flag. mode: as of open(2), less the umask. */
+ * Until then it has no name, or a random one in the same folder if the file system has no unnamed files. If it is
+ * closed before that, it is removed. flags: penstock_create_flag. mode: as for open(2), less the umask. */
 penstock_status penstock_file_create(penstock_session* session, const char* name, uint32_t mode, uint32_t flags,
                                      penstock_file** file);
 /* Flushes the file, gives it its name and flushes the folder, so that a reader finds the old file or all of the new
- * one, also after a power failure. Call it when all writes have ended, and write nothing after. If it fails, it may be
- * called again. Only for files of penstock_file_create(). */
+ * one, also after a power failure. Call it when all writes have ended, and write nothing afterwards. If it fails, it
+ * may be called again. Only for files from penstock_file_create(). */
 penstock_status penstock_file_publish(penstock_file* file);
-/* When this has succeeded, what was written before survives a power failure. */
+/* Once this has succeeded, all earlier writes survive a power failure. */
 penstock_status penstock_file_sync(penstock_file* file);
 
 typedef enum penstock_advice {
-  PENSTOCK_ADVICE_READ_ONCE = 1 /* no byte is read again: what pays with time alone is not done for this file */
+  PENSTOCK_ADVICE_READ_ONCE = 1 /* no byte is read twice: the library registers nothing for later reads */
 } penstock_advice;
 
-/* To be called before the file's first request. advice: of penstock_advice. */
+/* Call it before the file's first request. advice: penstock_advice. */
 penstock_status penstock_file_advise(penstock_file* file, uint32_t advice);
 
 typedef struct penstock_buffer penstock_buffer;
 
-/* Optional. Requests whose base is exactly `base` do not ask the driver what the memory is, and must stay within `size`
- * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin host memory, up to 1 GiB each: close the buffer before its
- * memory is freed, remapped, or its pages are given back (madvise), since bytes would go to and come from the pages of
- * before. Fails with PENSTOCK_ALREADY_REGISTERED where the session has a buffer with this base. */
+/* Optional. Requests with exactly this `base` save a driver call to look the memory up, and must stay within `size`
+ * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin registered host memory, up to 1 GiB each: close the buffer
+ * before its memory is freed or remapped, or its pages are dropped (madvise), since transfers would use the old pages.
+ * Fails with PENSTOCK_ALREADY_REGISTERED where the session has a buffer with this base. */
 penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size,
                                          penstock_buffer** buffer);
-/* Waits for the requests into it that queues were given. The memory stays the program's. */
+/* Waits for the requests of queues that use the buffer. The memory itself is not freed. */
 void penstock_buffer_close(penstock_buffer* buffer);
 
 /* ---- Transfers ---------------------------------------------------------------------------------------------- */
@@ -337,12 +340,12 @@ void penstock_buffer_close(penstock_buffer* buffer);
 typedef enum penstock_op { PENSTOCK_READ = 0, PENSTOCK_WRITE = 1 } penstock_op;
 
 typedef enum penstock_request_flag {
-  PENSTOCK_REQUEST_REQUIRES_PATH = 1 /* required_path alone may serve it: else it ends with PENSTOCK_PATH_REFUSED */
+  PENSTOCK_REQUEST_REQUIRES_PATH = 1 /* only required_path may serve it: else it fails with PENSTOCK_PATH_REFUSED */
 } penstock_request_flag;
 
 /* One request, for every call that moves, queues or judges one: `size` bytes between the file, from file_offset on, and
- * memory, from base + buffer_offset on. A call that cannot do what a member asks for fails with PENSTOCK_UNSUPPORTED,
- * and ignores none but those that it is said to ignore. */
+ * memory, from base + buffer_offset on. A call that does not support a member fails with PENSTOCK_UNSUPPORTED where the
+ * member is set, unless its comment says that it ignores the member. */
 typedef struct penstock_request {
   uint32_t struct_size;
   int32_t op; /* penstock_op */
@@ -355,19 +358,20 @@ typedef struct penstock_request {
    * size and buffer_offset zero. The array is read when the request is submitted, and not needed after. */
   const struct iovec* pieces;
   uint32_t piece_count;
-  uint32_t device;       /* for dry runs with base NULL: the ordinal of the device whose memory is meant; else 0 */
-  uint64_t cookie;       /* a number of the program's, which comes back in the completion of a queue */
-  uint64_t deadline_ns;  /* by CLOCK_MONOTONIC; if it has not begun by then it ends with PENSTOCK_TIMED_OUT; 0: none */
-  uint32_t flags;        /* of penstock_request_flag */
+  uint32_t device; /* for dry runs with base NULL: the ordinal of the device that would hold the memory; else 0 */
+  uint64_t cookie; /* a number that the program chooses; a queue's completion returns it */
+  uint64_t
+      deadline_ns; /* on CLOCK_MONOTONIC; a request that has not begun by then ends with PENSTOCK_TIMED_OUT; 0: none */
+  uint32_t flags;  /* penstock_request_flag */
   int32_t required_path; /* penstock_path, with PENSTOCK_REQUEST_REQUIRES_PATH; else 0 */
   void* stream;          /* for penstock_stream_submit(): a CUstream or cudaStream_t; else NULL */
 } penstock_request;
 
-/* Moves the request's bytes, and returns when that is over. A read that meets the end of the file succeeds with fewer
- * bytes: report->bytes tells how many were moved, also after an error. report may be NULL. The cookie is ignored. */
+/* Moves the request's bytes, and returns when they are moved. A read that reaches the end of the file succeeds with
+ * fewer bytes: report->bytes is how many were moved, also after an error. report may be NULL. The cookie is ignored. */
 penstock_status penstock_transfer(const penstock_request* request, penstock_report* report);
 
-/* A request for one piece of memory, whose other members are zero. */
+/* Returns a request for one piece of memory; its other members are zero. */
 static inline penstock_request penstock_request_of(penstock_op op, penstock_file* file, const void* base, uint64_t size,
                                                    int64_t file_offset, int64_t buffer_offset) {
   penstock_request request;
@@ -382,7 +386,7 @@ static inline penstock_request penstock_request_of(penstock_op op, penstock_file
   return request;
 }
 
-/* These two are penstock_transfer() of such a request, for short. */
+/* Shorthands: both call penstock_transfer() with such a request. */
 static inline penstock_status penstock_read(penstock_file* file, void* base, uint64_t size, int64_t file_offset,
                                             int64_t buffer_offset, penstock_report* report) {
   const penstock_request request = penstock_request_of(PENSTOCK_READ, file, base, size, file_offset, buffer_offset);
@@ -399,23 +403,24 @@ static inline penstock_status penstock_write(penstock_file* file, const void* ba
 typedef struct penstock_queue penstock_queue;
 
 typedef enum penstock_queue_mode {
-  /* The library's threads carry requests out, in any order. */
+  /* The library's threads execute the requests, in any order. */
   PENSTOCK_QUEUE_THREADED = 0,
-  /* The calling thread carries requests out, within its calls: it does what needs no waiting when a request is
-   * submitted, and hands the rest to the kernel at the next reap. This costs the least for each request, and needs no
-   * other thread. A request begins when it is submitted: with a deadline that has passed its submission fails with
-   * PENSTOCK_TIMED_OUT, and it cannot be canceled. Such a queue has no vectored requests and no eventfd. Use it from
-   * one thread: while one waits in a call, calls of others wait as well. By the paths nvfs and vendor, whose calls wait
-   * for storage, it moves one request after the other: a threaded queue has as many under way as there are threads. */
+  /* The calling thread executes the requests, within its calls: on submission it does the work that needs no waiting,
+   * and it hands the rest to the kernel at the next reap. This has the lowest cost per request, and needs no other
+   * thread. A request begins when it is submitted: it cannot be canceled, and if its deadline has passed its submission
+   * fails with PENSTOCK_TIMED_OUT. Such a queue supports neither vectored requests nor an eventfd. Use it from one
+   * thread: while one thread waits in a call, calls of other threads block. On the paths nvfs and vendor, whose calls
+   * wait for storage, it moves one request at a time, where a threaded queue moves one per thread. */
   PENSTOCK_QUEUE_POLLED = 1
 } penstock_queue_mode;
 
 typedef struct penstock_queue_options {
   uint32_t struct_size;
-  int32_t mode;               /* penstock_queue_mode */
-  uint32_t depth;             /* how many requests may be submitted and not reaped: 1 to 4096 */
-  uint32_t reserved;          /* 0 */
-  uint64_t request_bytes_max; /* polled: the largest request, up to 1 GiB; it pins depth times as much. Threaded: 0 */
+  int32_t mode;      /* penstock_queue_mode */
+  uint32_t depth;    /* how many requests may be outstanding (submitted, not reaped): 1 to 4096 */
+  uint32_t reserved; /* 0 */
+  uint64_t
+      request_bytes_max; /* polled: the largest request, up to 1 GiB; the queue pins depth times as much. Threaded: 0 */
 } penstock_queue_options;
 
 typedef struct penstock_completion {
@@ -423,27 +428,27 @@ typedef struct penstock_completion {
   uint32_t reserved; /* 0 */
   uint64_t cookie;
   penstock_status status;
-  penstock_report report; /* the last member, since it may grow; the library sets its struct_size */
+  penstock_report report; /* the last member, since it may grow; the library sets report.struct_size */
 } penstock_completion;
 
 penstock_status penstock_queue_open(penstock_session* session, const penstock_queue_options* options,
                                     penstock_queue** queue);
-/* Waits for the requests that have begun; the others never begin. Completions that were not reaped are lost. */
+/* Waits for the requests that have begun; the others are dropped. Completions that were not reaped are lost. */
 void penstock_queue_close(penstock_queue* queue);
-/* Submits the requests in their order, up to the first that the queue refuses; the status says why, for instance
- * PENSTOCK_LIMIT when `depth` requests are not reaped. *submitted (may be NULL): how many the queue took. Each of these
- * will be reaped once, whether it succeeds or fails. */
+/* Submits the requests in order, up to the first that the queue refuses; the status says why, for instance
+ * PENSTOCK_LIMIT when `depth` requests are outstanding. *submitted (may be NULL): how many the queue accepted. Each
+ * accepted request is reaped once, whether it succeeds or fails. */
 penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* requests, uint32_t count,
                                       uint32_t* submitted);
-/* Waits until there are `least` completions, or as many as there are requests not reaped, or until `timeout_ns` have
- * passed (-1: without a limit). Then writes `capacity` completions at most. *count: how many it wrote. When the time is
- * over the call succeeds with what there is. Works after the session is closed, too. */
+/* Waits for `least` completions, or for all outstanding requests if they are fewer, until `timeout_ns` have passed (-1:
+ * no limit). Then writes `capacity` completions at most. *count: how many it wrote. After the timeout the call succeeds
+ * with the completions it has. It works after the session is closed, too. */
 penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* completions, uint32_t capacity,
                                     uint32_t least, int64_t timeout_ns, uint32_t* count);
 /* Cancels the requests with this cookie that have not begun: they end with PENSTOCK_CANCELED, and are reaped like all
- * others. Requests that have begun go on. *canceled (may be NULL): how many were canceled. */
+ * others. Requests that have begun continue. *canceled (may be NULL): how many were canceled. */
 penstock_status penstock_queue_cancel(penstock_queue* queue, uint64_t cookie, uint32_t* canceled);
-/* A descriptor that poll(2) finds readable while there is something to reap. Neither read nor close it. */
+/* Returns a descriptor that is readable (poll(2)) while there are completions to reap. Neither read nor close it. */
 penstock_status penstock_queue_eventfd(penstock_queue* queue, int* fd);
 
 /* ---- Streams ------------------------------------------------------------------------------------------------ */
@@ -452,54 +457,53 @@ typedef struct penstock_stream_result {
   uint32_t struct_size;
   int32_t done; /* 1 once the request has ended; written after the other members. Read it with acquire order */
   penstock_status status;
-  penstock_report report; /* the last member, since it may grow; the library sets its struct_size */
+  penstock_report report; /* the last member, since it may grow; the library sets report.struct_size */
 } penstock_stream_result;
 
-/* The request in the order of the CUDA stream that it names (NULL: the default one): it begins after all work that is
- * on the stream now, and ends before work that is put on it later begins. The call returns at once. The result is
- * filled in when the request ends, and must live until then. If the call fails, nothing on the stream will use the
- * result. Such a request has one piece of memory, no deadline and no required path; its cookie is ignored. */
+/* Queues the request on the CUDA stream that it names (NULL: the default stream): it begins after all work that is on
+ * the stream now, and ends before any work that is queued later begins. The call returns at once. The library fills in
+ * *result when the request ends; it must live until then. If the call fails, the library does not touch the result
+ * later. Such a request has one piece of memory, no deadline and no required path; its cookie is ignored. */
 penstock_status penstock_stream_submit(const penstock_request* request, penstock_stream_result* result);
 
 /* ---- Dry runs ----------------------------------------------------------------------------------------------- */
 
-/* What the library would do with a request. A dry run moves, registers and pins nothing. With base NULL the request is
- * taken to be for aligned memory of request->device. Pieces, cookie, deadline and stream are ignored. */
+/* Dry runs say what the library would do with a request. They move, register and pin nothing. With base NULL the
+ * request counts as one for aligned memory of request->device. Pieces, cookie, deadline and stream are ignored. */
 
-/* The verdict of every path, in order of preference, whichever the request requires; size and offsets do not matter.
- * Writes `capacity` verdicts at
- * most, which may be 0. *count: how many there are. */
+/* Returns the verdict of every path, in order of preference; the request's required path, size and offsets are ignored.
+ * Writes at most `capacity` verdicts; it may be 0. *count: how many there are. */
 penstock_status penstock_explain(const penstock_request* request, penstock_verdict* verdicts, uint32_t capacity,
                                  uint32_t* count);
 
-/* Writes how the request would be cut into chunks, as text: one line for each of the first 16 chunks, then how many
- * threads would move them and why. The text is cut so that it fits into `capacity` bytes with its final zero. *length
- * (may be NULL): of the whole text, without the zero. */
+/* Writes as text how the request would be split into chunks: one line for each of the first 16 chunks, then how many
+ * threads would move them and why. The text is truncated to `capacity` bytes with its final zero. *length (may be
+ * NULL): length of the whole text, without the zero. */
 penstock_status penstock_plan(const penstock_request* request, char* text, size_t capacity, size_t* length);
 
 /* How the number of threads for a request was chosen. */
 typedef enum penstock_chosen_by {
   PENSTOCK_CHOSEN_BY_SIZE = 0,       /* the request is so small that the calling thread moves it alone */
   PENSTOCK_CHOSEN_BY_RULE = 1,       /* path, operation and settings leave no choice; nothing is measured */
-  PENSTOCK_CHOSEN_AT_FIRST = 2,      /* a first guess: the session has not measured enough of such requests */
-  PENSTOCK_CHOSEN_BY_MEASUREMENT = 3 /* the best that the session measured, by its policy */
+  PENSTOCK_CHOSEN_AT_FIRST = 2,      /* a first guess: the session has measured too few such requests */
+  PENSTOCK_CHOSEN_BY_MEASUREMENT = 3 /* the best value that the session measured, by its policy */
 } penstock_chosen_by;
 
 typedef struct penstock_choice {
   uint32_t struct_size;
   int32_t path;       /* penstock_path */
   int32_t chosen_by;  /* penstock_chosen_by */
-  uint32_t threads;   /* how many move it at most, the calling one included */
-  uint32_t depth;     /* how many chunks each of them has under way at most */
+  uint32_t threads;   /* the most threads that move it, the calling one included */
+  uint32_t depth;     /* the most chunks in flight per thread */
   uint32_t reserved;  /* 0 */
   uint64_t chunk;     /* the largest chunk, in bytes */
-  const char* policy; /* the session's: "throughput", "balanced" or "cpu" */
+  const char* policy; /* the session's policy: "throughput", "balanced" or "cpu" */
 } penstock_choice;
 
 penstock_status penstock_choose(const penstock_request* request, penstock_choice* choice);
 
-/* Whether a path can serve any file at all in this session, by machine and settings alone: not usable where something
- * is certain to stand in its way. */
+/* Says whether a path can serve any file at all in this session, from machine and settings alone: not usable only where
+ * something certainly blocks it. */
 penstock_status penstock_path_outlook(penstock_session* session, int32_t path, penstock_verdict* verdict);
 
 /* ---- Counters ----------------------------------------------------------------------------------------------- */
@@ -516,7 +520,8 @@ typedef struct penstock_counter {
   uint64_t write_operations;
 } penstock_counter;
 
-/* The counters that are not zero. Writes `capacity` of them at most, which may be 0. *count: how many there are. */
+/* Returns the counters that are not zero. Writes at most `capacity` of them; it may be 0. *count: how many there
+ * are. */
 penstock_status penstock_counters(penstock_session* session, penstock_counter* counters, uint32_t capacity,
                                   uint32_t* count);
 
