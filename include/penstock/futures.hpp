@@ -5,12 +5,12 @@
 //   if (!read) return report(read.error().message());
 //   const penstock::Outcome outcome = read->get();
 //
-// There is no thread of its own: whoever waits in get() or run() takes what has ended, for itself and for all others.
-// An event loop watches eventfd(), and calls run(0) when it is readable. Thread-safe, as the queue is; over a polled
-// one, which moves bytes within these calls, it is for one thread.
+// The queue starts no thread: a thread that waits in get() or run() reaps completions for itself and for all other
+// waiters. An event loop watches eventfd(), and calls run(0) when it is readable. Thread-safe over a threaded queue.
+// Over a polled queue, which moves bytes within these calls, only one thread may use it.
 //
-// Objects may be destroyed in any order. A future keeps the queue open. When the last of both goes, the queue waits for
-// the requests that have begun, and callbacks that were not called by then never are.
+// Objects may be destroyed in any order. A future keeps the queue open. When the last object that holds the queue is
+// destroyed, the queue waits for the requests that have begun; callbacks that were not called by then are never called.
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -29,7 +29,7 @@ namespace penstock {
 
 namespace detail {
 
-// What a queue and its futures share.
+// The state that a queue and its futures share.
 class Waiting {
  public:
   using Callback = std::function<void(const Outcome&)>;
@@ -37,7 +37,7 @@ class Waiting {
   explicit Waiting(Queue queue) : queue_(std::move(queue)) {}
   Queue& queue() { return queue_; }
 
-  // Returns the request's number, by which it may be canceled.
+  // Returns the request's number, which cancel() takes.
   Result<std::uint64_t> submit(Request request, Callback callback) {
     {
       const std::lock_guard lock(mutex_);
@@ -51,7 +51,7 @@ class Waiting {
     return status;
   }
 
-  // Returns how many have ended; their callbacks were called, on this thread.
+  // Returns how many requests have ended; it has called their callbacks on this thread.
   Result<unsigned> run(std::int64_t timeout_ns) {
     constexpr unsigned kAtOnce = 16;
     Completion done[kAtOnce];
@@ -62,7 +62,7 @@ class Waiting {
     return count;
   }
 
-  // Runs until is_over(), which callbacks come to make true. One thread of several looks, and the others wait for it.
+  // Runs until is_over(), which a callback makes true. Of several threads one reaps, and the others wait for it.
   template <typename IsOver>
   Status run_until(IsOver is_over) {
     std::unique_lock lock(mutex_);
@@ -78,12 +78,12 @@ class Waiting {
       is_looked_after_ = false;
       changed_.notify_all();
       if (!count) return count.error();
-      // Nothing is left to wait for: a thread in run() has it, and is about to call.
+      // Nothing is left to reap: another thread in run() took the completion, and is about to call the callback.
       if (*count == 0 && !is_over()) changed_.wait(lock);
     }
     return {};
   }
-  // For callbacks: changes what is_over() looks at.
+  // For callbacks: changes the state that is_over() reads.
   template <typename Change>
   void change(Change change) {
     const std::lock_guard lock(mutex_);
@@ -97,7 +97,7 @@ class Waiting {
   }
 
  private:
-  // None for what the queue had been given before.
+  // Empty for requests that the queue already had before it was wrapped.
   Callback take(std::uint64_t cookie) {
     const std::lock_guard lock(mutex_);
     const auto found = callbacks_.find(cookie);
@@ -112,24 +112,24 @@ class Waiting {
   bool is_looked_after_ = false;
   std::uint64_t last_ = 0;
   std::unordered_map<std::uint64_t, Callback> callbacks_;
-  Queue queue_;  // The first to go: no request uses memory from then on.
+  Queue queue_;  // Destroyed first: no request uses memory after that.
 };
 
 }  // namespace detail
 
-// The outcome of a request that an AsyncQueue was given. Thread-safe.
+// The outcome of a request submitted to an AsyncQueue. Thread-safe.
 class Future {
  public:
   bool is_done() const {
     return waiting_->look([this] { return ended_->is_done; });
   }
-  // Waits until the request has ended. May be called more than once, but in no callback.
+  // Waits until the request has ended. May be called more than once, but not from a callback.
   Outcome get() const {
     const Status status = waiting_->run_until([this] { return ended_->is_done; });
     if (!status.ok()) return {status, {}};
     return waiting_->look([this] { return ended_->outcome; });
   }
-  // True if it had not begun: get() returns PENSTOCK_CANCELED then.
+  // Returns true if the request had not begun; get() then returns PENSTOCK_CANCELED.
   bool cancel() const {
     const Result<unsigned> canceled = waiting_->queue().cancel(number_);
     return canceled && *canceled > 0;
@@ -155,13 +155,14 @@ class AsyncQueue {
 
   explicit AsyncQueue(Queue queue) : waiting_(std::make_shared<detail::Waiting>(std::move(queue))) {}
 
-  // The request's cookie does not count. If the queue refuses it, the callback is never called.
+  // The request's cookie is ignored. If the queue refuses the request, the callback is never called.
   Status submit(const Request& request, Callback callback) {
     return waiting_->submit(request, std::move(callback)).error();
   }
   Result<Future> submit(const Request& request) {
     Future future(waiting_);
-    // Those who call this hold the queue and what they share; the callback holds neither, or nothing would ever go.
+    // The caller keeps the queue and the shared state alive; the callback holds neither, since a cycle would never be
+    // freed.
     const auto end = [waiting = waiting_.get(), ended = future.ended_](const Outcome& outcome) {
       waiting->change([&] {
         ended->outcome = outcome;
@@ -173,8 +174,8 @@ class AsyncQueue {
     future.number_ = *number;
     return future;
   }
-  // Waits until a request has ended, or `timeout_ns` have passed. Calls the callbacks of those that have, and returns
-  // how many they were: 0, and at once, where there is none to wait for.
+  // Waits until a request has ended, or `timeout_ns` have passed. Calls the callbacks of the requests that have ended,
+  // and returns their number; returns 0 at once where no request is outstanding.
   Result<unsigned> run(std::int64_t timeout_ns = Queue::kForever) { return waiting_->run(timeout_ns); }
   Result<int> eventfd() { return waiting_->queue().eventfd(); }
 

@@ -1,4 +1,4 @@
-// Penstock for C++17: a header with RAII and result types over penstock.h, whose comments hold here, too.
+// Penstock for C++17: RAII and result types over penstock.h, whose comments apply here, too.
 //
 //   auto session = penstock::Session::open();
 //   if (!session) return report(session.error().message());
@@ -9,9 +9,9 @@
 //   use(outcome.report.bytes, outcome.report.path_name(), outcome.report.reason_name());
 //
 // Every call returns a Result, an Outcome or a Status; nothing throws but std::bad_alloc. Objects may be destroyed in
-// any order. A DeviceMemory or Buffer waits for the requests into it that queues were given. Calls on an object that
-// outlives its session fail with PENSTOCK_CLOSED. Memory of the program's that is no Buffer has to live until the
-// requests into it were reaped, or their queue was destroyed.
+// any order. The destructor of a DeviceMemory or Buffer waits for the requests of queues that use it. Calls on an
+// object that outlives its session fail with PENSTOCK_CLOSED. Any other memory must live until the requests that use it
+// were reaped, or their queue was destroyed.
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -39,7 +39,7 @@ namespace penstock {
 
 namespace detail {
 
-// What `write` has to say: it writes as much as fits into (text, capacity), and returns the length of the whole.
+// Returns the text of `write`, which writes as much as fits into (text, capacity) and returns the whole length.
 template <typename Write>
 std::string whole_text(std::size_t guess, Write write) {
   std::string text(guess, '\0');
@@ -58,12 +58,12 @@ class [[nodiscard]] Status {
   Status() = default;
   Status(penstock_status raw) : raw_(raw) {}
 
-  // There is no conversion to bool: who reads `if (status)` cannot see whether it asks for success or for an error.
+  // There is no conversion to bool: `if (status)` does not show whether it asks for success or for an error.
   bool ok() const { return raw_.code == 0; }
   const penstock_status& raw() const { return raw_; }
   bool is(penstock_code code) const { return raw_.domain == PENSTOCK_DOMAIN_PENSTOCK && raw_.code == code; }
   bool is_errno(int error_number) const { return raw_.domain == PENSTOCK_DOMAIN_OS && raw_.code == error_number; }
-  // "cuda" where raw().code is an error number of CUDA's driver; "" where it is no driver's.
+  // "cuda" where raw().code is an error number of CUDA's driver; "" where it is from no driver.
   const char* driver() const { return penstock_status_driver(raw_); }
   // One sentence: the step, the cause, the remedy.
   std::string message() const {
@@ -126,7 +126,7 @@ struct Report : Sized<penstock_report> {
   std::uint64_t bytes_by(int path_number) const { return penstock_report_bytes(this, path_number); }
 };
 
-// How a transfer ended. The report tells how many bytes were moved, also when the status is an error.
+// How a transfer ended. report.bytes is how many bytes were moved, also when the status is an error.
 struct Outcome {
   Status status;
   Report report;
@@ -135,13 +135,13 @@ struct Outcome {
 
 // One request, made by File::request(). Its other members may be set as in C.
 struct Request : Sized<penstock_request> {
-  // This path alone may serve it: else it ends with PENSTOCK_PATH_REFUSED.
+  // Only this path may serve the request: else it fails with PENSTOCK_PATH_REFUSED.
   Request& require(penstock_path path) {
     flags |= PENSTOCK_REQUEST_REQUIRES_PATH;
     required_path = path;
     return *this;
   }
-  // If it has not begun by then it ends with PENSTOCK_TIMED_OUT.
+  // A request that has not begun by then ends with PENSTOCK_TIMED_OUT.
   Request& begin_before(std::chrono::steady_clock::time_point deadline) {
     const auto since_boot = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch());
     deadline_ns = since_boot.count() > 0 ? static_cast<std::uint64_t>(since_boot.count()) : 1;
@@ -155,7 +155,7 @@ struct Completion : Sized<penstock_completion> {
 };
 static_assert(sizeof(Completion) == sizeof(penstock_completion), "an array of one is an array of the other");
 
-// Moves the request's bytes, and returns when that is over.
+// Moves the request's bytes, and returns when they are moved.
 inline Outcome transfer(const Request& request) {
   Outcome outcome;
   outcome.status = penstock_transfer(&request, &outcome.report);
@@ -169,14 +169,14 @@ struct Verdict : Sized<penstock_verdict> {
   const char* remedy() const { return penstock_reason_remedy(reason); }
 };
 
-// A handle of penstock.h, which is given back when its owner is destroyed.
+// Owns a handle of penstock.h, and closes it when destroyed.
 template <typename Handle, void (*close)(Handle*)>
 class Owned {
  public:
   explicit Owned(Handle* handle = nullptr) : handle_(handle) {}
   Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Owned& operator=(Owned&& other) noexcept {
-    Owned taken(std::move(other));  // What this had is given back here, and not when the other goes.
+    Owned taken(std::move(other));  // Closes the old handle here, not when `other` is destroyed.
     std::swap(handle_, taken.handle_);
     return *this;
   }
@@ -189,8 +189,8 @@ class Owned {
   Handle* handle_;
 };
 
-// A request in the order of a CUDA stream, made by File::submit(). One that is destroyed before its request has ended
-// leaves a few bytes to the library for good, as the stream may still write to them.
+// A request in the order of a CUDA stream, made by File::submit(). Destroying it before its request has ended leaks a
+// few bytes, since the stream may still write to them.
 class OnStream {
  public:
   OnStream(OnStream&&) noexcept = default;
@@ -202,9 +202,9 @@ class OnStream {
   ~OnStream() {
     if (result_ != nullptr && !is_done()) (void)result_.release();
   }
-  // True once the request has ended; work that is put on the stream behind it begins only then.
+  // True once the request has ended; work queued on the stream behind it begins only then.
   bool is_done() const { return __atomic_load_n(&result_->done, __ATOMIC_ACQUIRE) != 0; }
-  // Of a request that is done.
+  // Only for a request that is done.
   Outcome outcome() const { return {result_->status, result_->report}; }
 
  private:
@@ -213,16 +213,16 @@ class OnStream {
   std::unique_ptr<Sized<penstock_stream_result>> result_ = std::make_unique<Sized<penstock_stream_result>>();
 };
 
-// What a dry run is asked about: a read or write of a file, with the memory at `base`, or if that is null with aligned
-// memory of the device that has this ordinal.
+// The request of a dry run: a read or write of a file, with the memory at `base`, or if that is null with aligned
+// memory of the device with this ordinal.
 struct DryRun {
   penstock_op op = PENSTOCK_READ;
   unsigned device = 0;
   const void* base = nullptr;
 };
 
-// A file registered by Session::file(), or one that Session::create() made and publish() gives its name. The descriptor
-// that was registered stays the program's to close.
+// A file registered by Session::file(), or created by Session::create() and named by publish(). The program still
+// closes the descriptor that it registered.
 class File : public Owned<penstock_file, penstock_file_close> {
  public:
   explicit File(penstock_file* file) : Owned(file) {}
@@ -249,14 +249,14 @@ class File : public Owned<penstock_file, penstock_file_close> {
   Status advise(std::uint32_t advice) const { return penstock_file_advise(raw(), advice); }
   Status publish() const { return penstock_file_publish(raw()); }
 
-  // Of a striped object; of any other file they fail with PENSTOCK_UNSUPPORTED_FILE.
+  // For striped objects; on any other file these fail with PENSTOCK_UNSUPPORTED_FILE.
   Result<StripeInfo> stripe_info() const {
     StripeInfo info;
     const Status status = penstock_stripe_get(raw(), &info);
     if (!status.ok()) return status;
     return info;
   }
-  // The member's own handle, which belongs to this one; *name: its file.
+  // Returns the member's handle, which this object owns; *name: the member's file.
   Result<penstock_file*> member(unsigned number, const char** name = nullptr) const {
     penstock_file* member = nullptr;
     const Status status = penstock_stripe_member(raw(), number, name, &member);
@@ -264,7 +264,7 @@ class File : public Owned<penstock_file, penstock_file_close> {
     return member;
   }
 
-  // To be submitted to a queue, or passed to functions of penstock.h.
+  // A request for a queue, or for functions of penstock.h.
   Request request(penstock_op op, const void* base, std::uint64_t size, std::int64_t file_offset,
                   std::int64_t buffer_offset = 0) const {
     Request request;
@@ -282,8 +282,8 @@ class File : public Owned<penstock_file, penstock_file_close> {
     return request;
   }
 
-  // In the order of a CUDA stream (a CUstream or cudaStream_t; null: the default one): begins after all work that is on
-  // it now, and ends before work that is put on it later begins. Returns at once.
+  // Queues the request on a CUDA stream (a CUstream or cudaStream_t; null: the default one): it begins after all work
+  // that is on the stream now, and ends before any work that is queued later begins. Returns at once.
   static Result<OnStream> submit(Request request, void* stream) {
     OnStream on_stream;
     request.stream = stream;
@@ -304,7 +304,7 @@ class File : public Owned<penstock_file, penstock_file_close> {
     verdicts.resize(count);
     return verdicts;
   }
-  // How a request would be cut into chunks, one line each: which of them go direct, and which through the page cache.
+  // How a request would be split into chunks, one line each: which go direct, and which through the page cache.
   Result<std::string> plan(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
     const Request asked = dry(run, size, file_offset);
     Status status;
@@ -316,7 +316,7 @@ class File : public Owned<penstock_file, penstock_file_close> {
     if (!status.ok()) return status;
     return plan;
   }
-  // How many threads would move it, and how their number was chosen.
+  // How many threads would move the request, and how their number was chosen.
   Result<Choice> choose(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
     const Request asked = dry(run, size, file_offset);
     Choice choice;
@@ -335,10 +335,10 @@ class File : public Owned<penstock_file, penstock_file_close> {
 
 class Session;
 
-// One more handle of a session, for what may outlive it. Destroying it closes nothing.
+// One more handle of a session, for objects that may outlive it. Destroying it does not close the session.
 using SessionReference = Owned<penstock_session, penstock_session_close>;
 
-// Memory that is registered. The memory itself stays the program's, and may be freed when this is destroyed.
+// The registration of memory. The program owns the memory itself, and may free it once this is destroyed.
 using Buffer = Owned<penstock_buffer, penstock_buffer_close>;
 
 // Memory of a device. Destroy it before its session is closed: otherwise it stays allocated until the process ends.
@@ -385,13 +385,13 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
   explicit Queue(penstock_queue* queue) : Owned(queue) {}
 
   Status submit(const penstock_request& request) { return penstock_queue_submit(raw(), &request, 1, nullptr); }
-  // Several at once, which costs less for each: up to the first that is refused, of which the status is. *submitted
-  // (may be null): how many were taken.
+  // Submits several requests at once, which costs less for each, up to the first that is refused; the status says why.
+  // *submitted (may be null): how many were accepted.
   Status submit(const Request* requests, std::uint32_t count, std::uint32_t* submitted = nullptr) {
     return penstock_queue_submit(raw(), requests, count, submitted);
   }
-  // Waits until there are `least` completions, or as many as there are requests not reaped, or until `timeout_ns` have
-  // passed. Returns how many it wrote, `capacity` at most.
+  // Waits for `least` completions, or for all outstanding requests if they are fewer, until `timeout_ns` have passed.
+  // Returns how many it wrote, `capacity` at most.
   Result<unsigned> reap(Completion* completions, unsigned capacity, unsigned least,
                         std::int64_t timeout_ns = kForever) {
     std::uint32_t count = 0;
@@ -406,7 +406,8 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
     if (!status.ok()) return status;
     return canceled;
   }
-  // A descriptor that is readable while there is something to reap. It belongs to the queue: neither read nor close it.
+  // Returns a descriptor that is readable while there are completions to reap. It belongs to the queue: neither read
+  // nor close it.
   Result<int> eventfd() {
     int fd = -1;
     const Status status = penstock_queue_eventfd(raw(), &fd);
@@ -415,17 +416,17 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
   }
 };
 
-// Settings by name; what is not set comes from the environment, or is the default.
+// Settings by name; others come from the environment, or have their defaults.
 class Config : public Owned<penstock_config, penstock_config_close> {
  public:
   Config() : Owned(create()) {}
-  // A setting that is refused stops nothing here: Session::open() fails with the status of the first one.
+  // A refused setting does not fail here: Session::open() fails with the status of the first one.
   Config& set(const char* name, const std::string& value) & {
     if (status_.ok()) status_ = Status(penstock_config_set(raw(), name, value.c_str()));
     return *this;
   }
   Config&& set(const char* name, const std::string& value) && { return std::move(set(name, value)); }
-  // The first refusal; ok where every setting was taken.
+  // The first refusal; ok where every setting was accepted.
   const Status& status() const { return status_; }
 
  private:
@@ -451,7 +452,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     if (!status.ok()) return status;
     return info;
   }
-  // A setting's value in this session; *source: who set it.
+  // A setting's value in this session; *source: where the value comes from.
   Result<std::string> setting(const char* name, const char** source = nullptr) const {
     Status status;
     std::string value = detail::whole_text(256, [&](char* text, std::size_t capacity) {
@@ -482,7 +483,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     if (!status.ok()) return status;
     return DeviceMemory(std::move(*session), ordinal, memory, size);
   }
-  // CRC32C of each `piece_bytes` of memory, of the host or of a device; `sums` has room for one of each.
+  // Computes the CRC32C of each `piece_bytes` of host or device memory; `sums` has room for all.
   Status crc32c(const void* memory, std::uint64_t size, std::uint64_t piece_bytes, std::uint32_t* sums) {
     return penstock_crc32c(raw(), memory, size, piece_bytes, sums);
   }
@@ -496,21 +497,21 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     if (!status.ok()) return status;
     return File(file);
   }
-  // The file appears under its name when it is published. flags: of penstock_create_flag.
+  // The file appears under its name when it is published. flags: penstock_create_flag.
   Result<File> create(const char* name, unsigned mode = 0666, unsigned flags = 0) const {
     penstock_file* file = nullptr;
     const Status status = penstock_file_create(raw(), name, mode, flags, &file);
     if (!status.ok()) return status;
     return File(file);
   }
-  // One object in files on several drives: of its manifest, for reading.
+  // Opens a striped object (one object in files on several drives) for reading, by its manifest.
   Result<File> stripe(const char* manifest) const {
     penstock_file* file = nullptr;
     const Status status = penstock_stripe_open(raw(), manifest, 0, &file);
     if (!status.ok()) return status;
     return File(file);
   }
-  // A new one, a member in each folder; it appears under the manifest's name when it is published.
+  // Creates a striped object with a member in each folder; it appears under the manifest's name when it is published.
   Result<File> create_stripe(const char* manifest, const std::vector<std::string>& folders, std::uint64_t size,
                              std::uint64_t stripe_bytes, unsigned mode = 0666, unsigned flags = 0) const {
     std::vector<const char*> names;
@@ -534,14 +535,14 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     return Buffer(buffer);
   }
 
-  // Its requests are carried out by the library's threads.
+  // A queue whose requests the library's threads execute.
   Result<Queue> queue(unsigned depth) const { return queue(PENSTOCK_QUEUE_THREADED, depth, 0); }
-  // Its requests are carried out by the calling thread, within submit() and reap().
+  // A queue whose requests the calling thread executes, within submit() and reap().
   Result<Queue> polled_queue(unsigned depth, std::uint64_t request_bytes_max) const {
     return queue(PENSTOCK_QUEUE_POLLED, depth, request_bytes_max);
   }
 
-  // Whether the path can serve any file at all, by machine and settings alone.
+  // Whether the path can serve any file at all, from machine and settings alone.
   Result<Verdict> outlook(int path) const {
     Verdict verdict;
     const Status status = penstock_path_outlook(raw(), path, &verdict);
@@ -581,7 +582,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
 
 // ---- What the library knows, without a session
 
-inline const char* version() { return penstock_version(); }  // Of the library that is loaded.
+inline const char* version() { return penstock_version(); }  // The version of the loaded library.
 
 inline Result<int> path_by_name(const std::string& name) {
   std::int32_t path = 0;
@@ -599,7 +600,8 @@ inline Result<std::vector<Setting>> settings() {
   return all;
 }
 
-// Of two pieces of memory together: `second` is the checksum of the second_bytes behind the first.
+// Returns the checksum of two adjacent pieces: `second` is the checksum of the second_bytes that follow the first
+// piece.
 inline std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
   return penstock_crc32c_combine(first, second, second_bytes);
 }
