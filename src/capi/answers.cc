@@ -52,13 +52,13 @@ penstock_counter to_public(core::PathId path, core::Reason reason, const core::C
           .write_operations = written.operations};
 }
 
-// The request and memory of a dry run.
+// A dry run's request and memory.
 struct Question {
   core::RawRequest request;
   core::PointerFacts memory;
 };
 
-// Memory that is not named counts as aligned to pages, as every allocation of a device is.
+// A dry run without an address assumes page alignment, which every device allocation has.
 Status find_memory(core::Session& session, std::uint32_t ordinal, Question& question) {
   if (question.request.base != nullptr) {
     question.memory = session.devices().describe(question.request.base);
@@ -68,14 +68,14 @@ Status find_memory(core::Session& session, std::uint32_t ordinal, Question& ques
   if (!device.ok()) return device.status();
   question.memory.kind = core::MemoryKind::device;
   question.memory.device = *device;
-  // The facts of a piece of its memory; the address means nothing.
+  // The facts of a made-up piece of the device's memory; nobody uses the address.
   const std::uintptr_t address = core::page_size();
   if ((*device)->memory().allocates_mapped()) question.memory.base = question.memory.mapped = address;
   question.request.base = reinterpret_cast<const void*>(address);
   return success();
 }
 
-// Calls ask(use, question), where the request makes sense as one.
+// Calls ask(use, question) if the request is valid.
 template <typename Ask>
 penstock_status dry_run(const char* step, const penstock_request* request, Ask ask) {
   penstock_request said{};
@@ -145,7 +145,7 @@ penstock_status penstock_path_outlook(penstock_session* session, int32_t path, p
     if (const Status status = core::check_struct(verdict); !status.ok()) return status;
     const auto id = static_cast<core::PathId>(path);
     core::Verdict found = core::outlook(*use, id);
-    // Where host memory stands in for a GPU, no path takes it that needs the device itself.
+    // Where host memory stands in for a GPU, paths that need a real device are not usable.
     const core::PathTraits& traits = core::traits_of(id);
     const bool needs_gpu = id != core::PathId::p2pdma && (traits.direct || (traits.compat && !traits.posix));
     const bool has_gpu = session->guarded->device_reason().empty();

@@ -13,7 +13,8 @@
 
 namespace penstock::core {
 
-// A thread that was canceled within a call would take a channel, a pin or a lock along. So it is canceled behind it.
+// A thread canceled within a call would leak a channel, a pin or a lock. So cancellation is deferred to the end of the
+// call.
 class HeldCancellation {
  public:
   HeldCancellation() { (void)::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

@@ -21,8 +21,8 @@ inline penstock_status to_public(const Status& status) {
 }
 penstock_report to_public(const Report& report);
 
-// How a request ended, as a structure that ends in its report: the report takes what its caller's version, of this
-// size, has left for it.
+// Fills a structure whose last member is the report: the report gets the bytes that remain of the structure's size in
+// the caller's version.
 template <typename Ended>
 Ended to_public(const Status& status, const Report& report, std::uint32_t struct_size) {
   Ended ended{};
@@ -32,14 +32,14 @@ Ended to_public(const Status& status, const Report& report, std::uint32_t struct
   return ended;
 }
 
-// An exported call that returns a status. `work` does, too.
+// Runs `work`, which returns a Status, as an exported call that returns a status.
 template <typename Work>
 penstock_status status_call(const char* step, Work&& work) {
   const auto no_room = [&] { return failure(Code::out_of_memory, step); };
   return to_public(boundary([&]() -> Status { return work(); }, no_room));
 }
 
-// The same on the session of a handle, with work(session).
+// The same, with the session of a handle: work(session).
 template <typename Handle, typename Work>
 penstock_status session_call(const char* step, Handle* handle, Work&& work) {
   return status_call(step, [&]() -> Status {
@@ -49,7 +49,7 @@ penstock_status session_call(const char* step, Handle* handle, Work&& work) {
   });
 }
 
-// Another number may come to mean something.
+// Later versions may give other numbers a meaning.
 inline Result<Op> op_of(std::int32_t op) {
   if (op == PENSTOCK_READ) return Op::read;
   if (op == PENSTOCK_WRITE) return Op::write;
@@ -59,17 +59,16 @@ inline Result<Op> op_of(std::int32_t op) {
 // Copies as much of a text as fits, with a zero behind. Returns the whole length.
 std::size_t copy_text(std::string_view source, char* text, std::size_t capacity);
 
-// One request that was found to be sane.
+// One request that passed the checks.
 struct QueuedRequest {
   RawRequest raw;
-  std::span<const MemoryPiece> pieces;  // In place of its base and size.
-  const Striped* striped = nullptr;     // In place of its file.
+  std::span<const MemoryPiece> pieces;  // Replaces base and size.
+  const Striped* striped = nullptr;     // Replaces the file.
   std::uint64_t cookie = 0;
   TimePoint deadline = kNoDeadline;
 };
 Result<QueuedRequest> queued_request(const penstock_request& request);
-// For a dry run: operation, file, memory and sizes alone.
-// A striped object is refused: questions about one are asked about its members.
+// For a dry run: only operation, file, memory and sizes. A striped object is refused: dry runs take its members.
 Result<RawRequest> raw_request(const penstock_request& request);
 
 }  // namespace penstock::core

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C API's files, and the transfers that are over when the call returns.
+// The C API's files, and its synchronous transfers.
 #include <fcntl.h>
 #include <sys/sysmacros.h>
 
@@ -54,7 +54,7 @@ Status register_with(const GuardedSession::Use& use, int fd, penstock_file& file
   return registered.status();
 }
 
-// Without O_DIRECT where the file system does not take it.
+// Falls back to no O_DIRECT where the file system refuses it.
 core::Result<std::unique_ptr<core::NewFile>> create_new(const char* name, std::uint32_t mode, bool direct) {
   core::NewFile::Options options{.mode = mode};
   if (direct) options.flags = O_DIRECT;
@@ -64,7 +64,7 @@ core::Result<std::unique_ptr<core::NewFile>> create_new(const char* name, std::u
   return core::NewFile::create(name, options);
 }
 
-// With move(use), which says what came of it.
+// Moves the request by move(use), which returns the outcome.
 template <typename Move>
 penstock_status transfer(penstock_file* file, penstock_report* report, Move move) {
   if (report != nullptr) {
@@ -178,7 +178,7 @@ penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info)
     const core::Result<core::FileFacts> facts = use->file_facts(striped == nullptr ? file->id : striped->set->files[0]);
     if (!facts.ok()) return facts.status();
     penstock_file_info told = to_public(*facts);
-    if (striped != nullptr) {  // Its first member's facts, but for those that no one member has.
+    if (striped != nullptr) {  // Reports the first member's facts, except those that no single member has.
       told.device_major = told.device_minor = 0;
       told.inode = 0;
       told.size = striped->set->layout.size;

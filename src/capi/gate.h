@@ -16,12 +16,12 @@ class Gate {
  public:
   bool enter() {
     std::atomic<std::uint32_t>& inside = shard();
-    inside.fetch_add(1);  // Before looking, so that close() either sees us or is seen by us.
+    inside.fetch_add(1);  // Counted before the check, so that either close() sees us or we see close().
     if (open_.load()) return true;
     leave();
     return false;
   }
-  // On the thread that entered.
+  // Call it on the thread that entered.
   void leave() {
     std::atomic<std::uint32_t>& inside = shard();
     inside.fetch_sub(1);

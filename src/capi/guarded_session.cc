@@ -34,14 +34,14 @@ Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Config& confi
   opened->frontends_ = std::make_unique<Frontends>(*opened->session_);
   opened->checksums_ = std::make_unique<Checksums>(opened->session_->devices(), *placement);
   if (report != nullptr) report->session_opened(opened->session_->counters(), placement_text(*placement));
-  opened->report_ = report;  // Which is to be told of its end from here on.
+  opened->report_ = report;  // From here on the report must learn of the session's end.
   opened->gate_.open();
   return opened;
 }
 
 GuardedSession::~GuardedSession() {
   if (!is_inherited() && !closed_) close();
-  // Their threads, rings and contexts are the parent's.
+  // The threads, rings and contexts of these objects are the parent's.
   (void)checksums_.release();
   (void)frontends_.release();
   (void)session_.release();
@@ -80,7 +80,7 @@ Status GuardedSession::copy(const void* device_memory, const HostRange& host, Co
   if (facts.size != 0 && host.size > facts.size - skipped) return failure(Code::past_allocation, kStep);
   const PointerFacts other = session_->devices().describe(host.begin);
   const std::uint64_t before = reinterpret_cast<std::uintptr_t>(host.begin) - other.base;
-  // A piece that begins in memory that the device knows may reach beyond it.
+  // A piece that begins in device memory may reach beyond its allocation.
   const bool is_known = other.kind != MemoryKind::host && (other.size == 0 || host.size <= other.size - before);
   if (!is_known && !is_reachable(host.begin, host.size, host.access)) return failure(Code::bad_pointer, kStep);
   const MutexLock lock(copies_mutex_);

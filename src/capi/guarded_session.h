@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A session whose users may close it at any time: calls enter and leave it, closing waits for those inside, and later
-// calls are told that it is closed. Handles of the C API share one and keep its memory, not its work; cufile/ has one
-// behind its count of opened drivers.
+// A session whose users may close it at any time: calls enter and leave it, closing waits for the calls inside, and
+// later calls fail as closed. Handles of the C API share one, which keeps its memory but not its work alive; cufile/
+// has one behind its count of driver openings.
 #pragma once
 
 #include <atomic>
@@ -24,17 +24,17 @@ namespace penstock::core {
 
 class GuardedSession {
  public:
-  // `config` is what the face makes of the settings.
+  // The face (capi or cufile) made `config` from the settings.
   static Result<std::shared_ptr<GuardedSession>> open(const Config& config, const Settings& settings);
-  static Result<std::shared_ptr<GuardedSession>> open(const Staged& staged);  // And the environment.
-  // It was closed before, or is a forked child's, which leaves open resources to the parent.
+  static Result<std::shared_ptr<GuardedSession>> open(const Staged& staged);  // From staged values and the environment.
+  // The session was closed before, or this is a forked child, which leaves its resources to the parent.
   ~GuardedSession();
   GuardedSession(const GuardedSession&) = delete;
   GuardedSession& operator=(const GuardedSession&) = delete;
 
-  // Waits for calls inside and for transfers under way. Not twice; not in a forked child.
+  // Waits for calls inside and for transfers in flight. Call it once, and not in a forked child.
   void close();
-  // For a caller that found it closed and must not run ahead of the thread that closes it.
+  // Waits until the closing thread is done, for a caller that found the session closed.
   void wait_closed() const;
   bool is_inherited() const { return fork_count() != forks_; }
 
@@ -58,18 +58,19 @@ class GuardedSession {
     const bool inside_;
   };
 
-  const Settings& settings() const { return settings_; }  // Each one's value, and who said it.
-  // For callers that know it to be open.
+  const Settings& settings() const { return settings_; }  // Each setting's value and its source.
+  // For callers that know that the session is open.
   Session& session() { return *session_; }
   Frontends& frontends() { return *frontends_; }
   const std::string& device_kinds() const { return device_kinds_; }
   const std::string& device_reason() const { return device_reason_; }
 
-  // Blocking copies between device memory, which decides the device, and host memory. For callers that are inside.
+  // Copies between device and host memory, and waits; the device memory decides the device. For callers inside the
+  // gate.
   Status upload(void* device_memory, const void* host, std::uint64_t size);
   Status download(void* host, const void* device_memory, std::uint64_t size);
   Checksums& checksums() { return *checksums_; }
-  // The queues of the session's handles. They may outlive the session, as this does.
+  // The queues of the session's handles; they may outlive the session.
   OpenQueues& queues() { return queues_; }
 
  private:
@@ -88,7 +89,7 @@ class GuardedSession {
   std::atomic<bool> closed_{false};
   Settings settings_;
   std::string device_kinds_;
-  std::string device_reason_;  // Why there is no GPU; empty where there is.
+  std::string device_reason_;  // Why no GPU is usable; empty where one is.
   ProcessReport* report_ = nullptr;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Frontends> frontends_;

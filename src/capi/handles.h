@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C API's opaque types. Each holds the memory of its session, which may long be closed.
+// The C API's opaque types. Each keeps the memory of its session alive, which may already be closed.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct penstock_config {
 
 struct penstock_session {
   std::shared_ptr<penstock::core::GuardedSession> guarded;
-  bool owns = true;  // Else it belongs to cuFile's driver, which closes it.
+  bool owns = true;  // False: cuFile's driver owns and closes it.
 };
 
 struct penstock_buffer {
@@ -27,11 +27,11 @@ struct penstock_buffer {
   const void* base = nullptr;
 };
 
-// A file that has no name yet.
+// A created file without its final name.
 struct UnpublishedFile {
   penstock::core::Mutex mutex;
   std::unique_ptr<penstock::core::NewFile> file PT_GUARDED_BY(mutex);
-  bool replaces = false;  // A file of that name.
+  bool replaces = false;  // Publishing replaces a file of that name.
 };
 
 struct StripedObject;
@@ -39,16 +39,17 @@ struct StripedObject;
 struct penstock_file {
   std::shared_ptr<penstock::core::GuardedSession> guarded;
   std::uint64_t id = 0;
-  bool owns = true;                              // Else it is a cuFile handle's.
-  std::unique_ptr<UnpublishedFile> unpublished;  // If the library created it.
-  std::unique_ptr<StripedObject> striped;        // If it is one: then it has no id of its own.
+  bool owns = true;                              // False: a cuFile handle owns it.
+  std::unique_ptr<UnpublishedFile> unpublished;  // Set if the library created the file.
+  std::unique_ptr<StripedObject> striped;        // Set for a striped object, which has no id of its own.
 };
 
 // An object in several files.
 struct StripedObject {
   std::shared_ptr<penstock::core::Striped> set = std::make_shared<penstock::core::Striped>();
   std::string id;
-  std::vector<penstock_file> members;  // Each with its file registered.
+  std::vector<penstock_file> members;  // The members, each a registered file.
   penstock::core::Mutex mutex;
-  std::unique_ptr<penstock::core::NewStripe> unpublished PT_GUARDED_BY(mutex);  // If it was created.
+  // Set if the library created the object.
+  std::unique_ptr<penstock::core::NewStripe> unpublished PT_GUARDED_BY(mutex);
 };

@@ -23,7 +23,7 @@ void OpenQueues::remove(QueueMode& queue) {
   entries_.erase(entry);
 }
 
-// The lock is let go of while a queue works, so that others can be opened and closed.
+// The lock is released while a queue works, so that others can be opened and closed.
 void OpenQueues::wait_for(const MemoryPiece& memory) {
   if (memory.iov_len == 0) return;
   const MutexLock lock(mutex_);

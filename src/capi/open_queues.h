@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The queues that a session's handles stand for. A call that gives memory back asks them to finish their requests into
-// it first, so that a queue may outlive the memory of requests that were not reaped. Thread-safe.
+// The open queues of a session. A call that frees or deregisters memory first makes them finish the requests that use
+// it, so that a queue may outlive the memory of requests that were not reaped. Thread-safe.
 #pragma once
 
 #include <list>
@@ -16,7 +16,7 @@ class QueueMode;
 class OpenQueues {
  public:
   void add(QueueMode& queue);
-  // Returns when no other thread waits for this queue's requests any more. The caller may destroy it then.
+  // Returns when no other thread waits for this queue's requests. Then the caller may destroy the queue.
   void remove(QueueMode& queue);
   // Returns when no request that was submitted before uses the memory.
   void wait_for(const MemoryPiece& memory);
@@ -24,12 +24,13 @@ class OpenQueues {
  private:
   struct Entry {
     QueueMode* queue = nullptr;
-    unsigned waiting = 0;  // Threads that wait for its requests.
+    unsigned waiting = 0;  // Number of threads that wait for this queue's requests.
   };
 
   Mutex mutex_;
   ConditionVariable changed_;
-  std::list<Entry> entries_ GUARDED_BY(mutex_);  // An entry that a thread waits for stays where it is.
+  // A list, so that an entry keeps its address while a thread waits for it.
+  std::list<Entry> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core

@@ -29,7 +29,7 @@ std::uint64_t now() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
-// With the process's number for each %p, and of the directory that is the process's now.
+// Replaces each %p by the process's PID, and makes the path absolute from the current directory.
 std::string whole_name(const std::string& target) {
   if (target == kStderr) return "";
   std::string name = target;
@@ -38,7 +38,7 @@ std::string whole_name(const std::string& target) {
   return absolute_path(name);
 }
 
-// The path by which the loader found our library: the one that this very function lies in.
+// The path of the library that contains this function, as the loader found it.
 std::string own_library() {
   Dl_info facts{};
   const bool found = ::dladdr(reinterpret_cast<const void*>(&own_library), &facts) != 0 && facts.dli_fname != nullptr;
@@ -79,7 +79,7 @@ void write_to_stderr(std::string_view text) {
   }
 }
 
-// One for each place that was named. A forked child begins anew: a thread of its parent's may hold the mutex.
+// One report for each target. A forked child starts with an empty table: a thread of the parent may hold the mutex.
 struct Reports {
   const std::uint32_t forks = fork_count();
   Mutex mutex;
@@ -95,16 +95,16 @@ void write_at_exit() {
   for (const auto& [target, report] : reports->by_target) report->write_if_open();
 }
 
-// Never destroyed: sessions may close while static objects are.
+// Never destroyed: sessions may close while static objects are destroyed.
 Reports& reports() {
   Reports* known = all_reports.load(std::memory_order_acquire);
   if (known != nullptr && known->forks == fork_count()) return *known;
   auto* const fresh = new Reports;
   if (!all_reports.compare_exchange_strong(known, fresh)) {
-    delete fresh;  // Another thread was first.
+    delete fresh;  // Another thread created the table first.
     return *known;
   }
-  // The child of a process that had asked for it has that from its parent.
+  // A forked child inherits its parent's atexit handler.
   if (known == nullptr) (void)std::atexit(write_at_exit);
   return *fresh;
 }
@@ -170,7 +170,7 @@ UsageReport ProcessReport::report_locked() const {
 }
 
 void ProcessReport::write_locked() {
-  if (::getpid() != pid_) return;  // A child that was made behind the C library's back.
+  if (::getpid() != pid_) return;  // A child made by a raw clone(2), which runs no fork handlers.
   const auto write = [&] {
     mutex_.assume_held();
     const UsageReport report = report_locked();

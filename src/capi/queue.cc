@@ -42,9 +42,9 @@ core::Result<core::QueuedRequest> request_for(const penstock_queue& queue, const
   return core::queued_request(request);
 }
 
-constexpr std::uint32_t kSubmitMax = 16;  // At once: threads may have small stacks.
+constexpr std::uint32_t kSubmitMax = 16;  // Per call: the array is on the stack, which may be small.
 
-// Some of the array's, `max` at most, from `first` on, until one is bad; then its status.
+// Submits up to `max` requests of the array from `first` on, up to the first invalid one, and returns its status.
 template <std::uint32_t max>
 Status submit_some(const penstock_queue& queue, const penstock_request* requests, std::uint32_t first,
                    std::uint32_t count, std::uint32_t& taken) {
@@ -64,7 +64,7 @@ Status submit_some(const penstock_queue& queue, const penstock_request* requests
   return status.ok() ? fault : status;
 }
 
-// Centuries are as good as for ever.
+// A timeout of centuries counts as infinite.
 core::Batch::Deadline deadline_in(std::int64_t timeout_ns) {
   if (timeout_ns < 0 || timeout_ns > INT64_MAX / 2) return std::nullopt;
   return std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
@@ -96,7 +96,7 @@ void penstock_queue_close(penstock_queue* queue) {
   return core::boundary(
       [&] {
         if (queue == nullptr || queue->guarded->is_inherited()) return;
-        const std::shared_ptr<GuardedSession> guarded = queue->guarded;  // Lives until `use` has let go of it.
+        const std::shared_ptr<GuardedSession> guarded = queue->guarded;  // Outlives `use`.
         const GuardedSession::Use use(*guarded);
         if (!use) guarded->wait_closed();
         guarded->queues().remove(*queue->mode);
@@ -110,7 +110,8 @@ penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_requ
   uint32_t taken = 0;
   const penstock_status told = session_call("submit to the queue", queue, [&](const GuardedSession::Use&) -> Status {
     Status status;
-    const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;  // Unused elements are not set to zero.
+    // The small variant saves zeroing unused elements.
+    const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;
     while (taken < count && status.ok()) status = some(*queue, requests, taken, count, taken);
     return status;
   });
@@ -127,7 +128,7 @@ penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* 
     if (queue->guarded->is_inherited()) return failure(Code::closed, kStep);
     if (const Status status = core::check_array(completions, capacity); !status.ok()) return status;
     const GuardedSession::Use use(*queue->guarded);
-    if (!use) queue->guarded->wait_closed();  // Requests that were done by then can still be reaped.
+    if (!use) queue->guarded->wait_closed();  // Requests that ended before can still be reaped.
     *count = queue->mode->reap(completions, capacity, least, deadline_in(timeout_ns));
     return success();
   });

@@ -9,7 +9,7 @@
 namespace penstock::core {
 namespace {
 
-// After so many completions others may have come, which then need no call of their own: larger rows cost less.
+// After so many completions more may have arrived, which this call can return as well: larger batches cost less.
 constexpr std::uint32_t kLookAgainAfter = 16;
 
 struct Taken {
@@ -27,7 +27,7 @@ class Threaded final : public QueueMode {
  public:
   Threaded(Executor& executor, std::uint32_t depth) : batch_(executor, depth) {}
 
-  // All at once, so that threads are woken once; one by one where there is no room for all.
+  // Submits all at once, so that threads are woken once; one by one where there is no room for all.
   Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override {
     const auto count = static_cast<std::uint32_t>(requests.size());
     const Status status = batch_.submit(count, &entry_of, requests.data());
@@ -107,9 +107,9 @@ class Polled final : public QueueMode {
     return taken.count;
   }
 
-  // All have begun.
+  // All requests have begun.
   std::uint32_t cancel(std::uint64_t) override { return 0; }
-  // Requests do not remember where their memory was: the queue finishes them all.
+  // The queue does not know the memory of its requests: it finishes them all.
   void wait_for(const MemoryPiece&) override { queue_->finish(); }
   Result<int> event_fd() override {
     return failure(Code::unsupported, "watch a polled queue by a descriptor, which it lacks");

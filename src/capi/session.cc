@@ -36,7 +36,8 @@ penstock_device_info to_public(const core::DeviceFacts& facts) {
   return info;
 }
 
-// Returns no bytes if the address belongs to no device; all bytes behind it, if the allocation's size is not known.
+// Returns an empty piece if the address belongs to no device, and a piece without an end if the allocation's size is
+// unknown.
 core::MemoryPiece allocation_of(core::DeviceSet& devices, void* memory) {
   const core::PointerFacts facts = devices.describe(memory);
   if (!facts.needs_device()) return {memory, 0};

@@ -21,7 +21,7 @@ using core::Status;
 using core::status_call;
 using core::success;
 
-// Texts of one row, with zeros behind them.
+// The strings of one row, zero-terminated.
 struct Texts {
   std::string name, variable, initial, takes, meaning;
 };
@@ -39,7 +39,7 @@ std::vector<Texts> texts_of_own() {
 }
 
 const std::vector<Texts>& own_settings() {
-  static const auto* const all = new std::vector<Texts>(texts_of_own());  // Callers keep its texts for ever.
+  static const auto* const all = new std::vector<Texts>(texts_of_own());  // Never freed: callers keep the strings.
   return *all;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C API's words: versions, statuses, paths, reasons and kinds of devices.
+// The C API's names: versions, statuses, paths, reasons and kinds of devices.
 #include "capi/call.h"
 #include "device/providers.h"
 #include "path/reasons.h"
 
 namespace core = penstock::core;
 
-// penstock.h is taken as it is by those who compile against it, so that it has the version as well.
+// penstock.h is installed unchanged, so it repeats the version; it must match the project's.
 static_assert(PENSTOCK_VERSION_MAJOR == PENSTOCK_PROJECT_MAJOR && PENSTOCK_VERSION_MINOR == PENSTOCK_PROJECT_MINOR &&
                   PENSTOCK_VERSION_PATCH == PENSTOCK_PROJECT_PATCH,
               "include/penstock/penstock.h has another version than project() in CMakeLists.txt: set it there, too");

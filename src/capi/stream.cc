@@ -17,7 +17,7 @@ using core::GuardedSession;
 using core::session_call;
 using core::Status;
 
-// `done` comes last, for who looks at it meanwhile.
+// `done` is written last, since the program may poll it.
 void deliver(void* result, const core::RawRequest&, const core::Outcome& outcome) {
   auto* const given = static_cast<penstock_stream_result*>(result);
   core::write_struct(given,
@@ -25,7 +25,7 @@ void deliver(void* result, const core::RawRequest&, const core::Outcome& outcome
   std::atomic_ref<std::int32_t>(given->done).store(1, std::memory_order_release);
 }
 
-// Streams keep no deadline and take one piece of memory, by the path that serves it.
+// Requests on streams support no deadline, no pieces and no required path.
 Status check_plain(const core::QueuedRequest& request) {
   const char* const what = request.striped != nullptr              ? "use a striped object on a stream; use its members"
                            : !request.pieces.empty()               ? "use pieces of memory on a stream"

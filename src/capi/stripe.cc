@@ -17,7 +17,7 @@ using core::session_call;
 using core::Status;
 using core::success;
 
-// Gives back what was registered, unless all was.
+// Deregisters the members, unless all were registered.
 class Registering {
  public:
   Registering(const GuardedSession::Use& use, penstock_session* session, const core::Manifest& manifest)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How structures cross the boundary: by the size that the caller says at their beginning, which may be that of an older
-// or newer version than ours.
+// Copies structures across the API boundary by their struct_size, which may be that of an older or newer version than
+// ours.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-// The size that a structure began with in this SONAME: nothing shorter was ever compiled. Never changes once released.
+// The smallest size of a structure in this SONAME: that of its first release, so it never changes.
 template <typename T>
 inline constexpr std::uint32_t kFirstSize = 0;
 template <>
@@ -49,7 +49,7 @@ inline constexpr std::uint32_t kFirstSize<penstock_stripe_options> = 40;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_stripe_info> = 32;
 
-// A larger size is not believed: it comes from memory that was never set.
+// A larger size is an error: it comes from uninitialized memory.
 inline constexpr std::uint32_t kStructSizeMax = 64u << 10;
 
 template <typename T>
@@ -64,13 +64,13 @@ Status check_struct(const T* given) {
   return failure(Code::invalid_argument, "use a structure whose struct_size is not set");
 }
 
-// Checks an array to be filled in; if there is no room in it, nothing is looked at.
+// Checks an array to be filled in; an array of no elements passes unchecked.
 template <typename T>
 Status check_array(const T* given, std::uint32_t capacity) {
   return capacity > 0 ? check_struct(given) : success();
 }
 
-// The element of an array that the caller's version has laid out, and that was checked.
+// An element of a checked array, by the element size of the caller's version.
 template <typename T>
 T* element(T* array, std::uint32_t index) {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
@@ -97,7 +97,7 @@ Status read_struct(const T* given, T& known) {
   return read_element(given, 0, known);
 }
 
-// Writes into the element of an array that was checked, so far as there is room; the caller's further fields are zero.
+// Writes into an element of a checked array as much as fits; further fields of the caller become zero.
 template <typename T>
 void write_element(T* array, std::uint32_t index, T value) {
   const std::uint32_t size = array->struct_size;

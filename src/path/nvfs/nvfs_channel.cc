@@ -51,8 +51,8 @@ Completion NvfsChannel::run(const Task& task) {
           .bounced = move.bounced};
 }
 
-// In place: the payload is all that is moved, on a block's boundary of memory that is registered. A read there would
-// fill the file's last block behind its end, in memory that is not ours.
+// A chunk moves in place only if its payload is all that is moved, block-aligned in registered memory. A read of the
+// file's last block would also overwrite the user's memory past the file's end.
 Status NvfsChannel::choose_memory(Move& move) {
   const Task& task = move.task;
   const Chunk& chunk = task.chunk;
@@ -95,8 +95,8 @@ Status NvfsChannel::move_piece(Move& move) {
   }
   const NvfsAnswer answer = group_of(move).run(request);
   if (!answer.status.ok()) return answer.status;
-  // Nothing was written, and no error told: the driver below does not ask the module. The file may hold the shadow
-  // buffer's bytes by now; the bounce that follows writes the right ones.
+  // The module wrote nothing and returned no error: the storage driver does not call the module. The file may contain
+  // the shadow buffer's bytes now; the bounce that follows writes the right ones.
   if (is_write && answer.bytes == 0) return os_failure(EREMOTEIO, kStep);
   move.is_over = answer.bytes == 0;
   if (!is_write && !move.is_over) {
@@ -105,18 +105,18 @@ Status NvfsChannel::move_piece(Move& move) {
   return move.is_over ? success() : advance(move, request.size, answer.bytes);
 }
 
-// Takes in the bytes of a read.
+// Accounts for the bytes of a read.
 Status NvfsChannel::take_in(Move& move, const NvfsAnswer& answer) {
   Status status = answer.hole_count > 0 ? repair(move, answer) : success();
-  // All further work of the device is to see the bytes that other devices have written.
+  // Later work on the device must see the bytes that other devices wrote.
   if (status.ok() && answer.hole_bytes < answer.bytes) status = device_.settle_peer_writes();
   if (status.ok() && !move.in_place) status = copy_out(move, answer.bytes);
   const bool is_copied = !move.in_place || answer.hole_count > 0;
   return is_copied ? finish_copying(status) : status;
 }
 
-// The kernel has left these bytes in the shadow buffer: a CPU moved them there, and the device fetches them. Where the
-// file has data there, its driver does not go by the module, and no byte of it is to be sent that way again.
+// The kernel left these bytes in the shadow buffer, where a CPU put them: copy them to the device. If the file has data
+// there, its driver bypasses the module, and this file must not use the path again.
 Status NvfsChannel::repair(Move& move, const NvfsAnswer& answer) {
   if (strict_) return failure(Code::path_refused, kStep);
   move.bounced = path_.take_in_holes(options_.device, *move.task.file, move.task.chunk.io_offset + move.moved, answer,
@@ -131,7 +131,7 @@ Status NvfsChannel::repair(Move& move, const NvfsAnswer& answer) {
   return status;
 }
 
-// The payload of what came, from our memory to the user's.
+// Copies the payload from our memory to the user's.
 Status NvfsChannel::copy_out(const Move& move, std::uint64_t bytes) {
   const std::uint64_t begin = std::max(move.moved, move.skipped());
   const std::uint64_t end = std::min(move.moved + bytes, move.end());
@@ -145,7 +145,7 @@ Status NvfsChannel::copy_out(const Move& move, std::uint64_t bytes) {
   return status;
 }
 
-// A write's chunk is not widened.
+// A write's chunk is never widened to whole blocks.
 Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
   std::byte* to = own_->data();
   Status status;
@@ -156,8 +156,8 @@ Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
   return finish_copying(status);
 }
 
-// Also where not all could be queued: the memory is not used again before the queued copies have ended. If waiting
-// fails, it is not safe to use again.
+// Waits even if not all copies could be queued: the memory must not be reused before the queued ones end. If waiting
+// fails, the memory can never be reused.
 Status NvfsChannel::finish_copying(const Status& queued) {
   Status status = copies_->record(0);
   if (status.ok()) status = copies_->wait(0, true);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Chunks by the module nvidia-fs: READ and WRITE where the chunk lies in a registered buffer on a block's boundary,
-// else to and from memory of the channel's own, with a copy on the device behind or before. A chunk goes in pieces,
-// each one request, in whose call its thread waits. The BouncingChannel around it takes care of refused chunks.
+// Chunks by the module nvidia-fs: READ and WRITE in place where the chunk is block-aligned in a registered buffer, else
+// through the channel's own device memory, with a copy on the device after or before. A chunk is split into pieces of
+// one request each; the thread waits in each call. The BouncingChannel around it handles refused chunks.
 //
-// Blocks that did not go by DMA (a file's holes) are in host memory when a read is over: they are copied to the device
-// from there, and the chunk says so.
+// Blocks that DMA did not move (a file's holes) are in host memory after a read: the channel copies them to the device,
+// and the chunk reports it.
 #pragma once
 
 #include <memory>
@@ -19,29 +19,29 @@ class NvfsPath;
 
 class NvfsChannel final : public SequentialChannel {
  public:
-  static constexpr std::uint64_t kPieceMax = 2u << 20;  // Through memory of our own.
-  static constexpr unsigned kRetriesMax = 8;            // Short transfers in a row.
+  static constexpr std::uint64_t kPieceMax = 2u << 20;  // Piece size through the channel's own memory.
+  static constexpr unsigned kRetriesMax = 8;            // Consecutive short transfers.
 
   static Result<std::unique_ptr<Channel>> open(NvfsPath& path, const ChannelOptions& options, bool strict);
-  // Pinned host bytes.
+  // Pinned host bytes of one channel.
   static std::uint64_t shadow_bytes(const ChannelOptions& options);
 
   Completion run(const Task& task) override;
   bool is_broken() const override { return is_broken_; }
 
  private:
-  // A chunk under way.
+  // A chunk in flight.
   struct Move {
     std::uint64_t skipped() const { return task.chunk.file_offset - task.chunk.io_offset; }
     std::uint64_t end() const { return skipped() + task.chunk.size; }
     std::byte* place() const { return task.memory.address() + moved; }  // In place.
 
     const Task& task;
-    std::uint64_t moved = 0;  // Bytes of the chunk's I/O range.
+    std::uint64_t moved = 0;  // Bytes moved of the chunk's I/O range.
     bool is_over = false;
     unsigned retries = 0;
     Reason bounced = Reason::none;
-    NvfsBuffers::Loan in_place;  // Empty: by way of `own_`.
+    NvfsBuffers::Loan in_place;  // Empty: the chunk goes through `own_`.
   };
 
   NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool strict);
@@ -63,7 +63,7 @@ class NvfsChannel final : public SequentialChannel {
   const ChannelOptions options_;
   const bool strict_;
   std::unique_ptr<CopyQueue> copies_;
-  std::unique_ptr<OwnMemory> own_;  // From the first chunk on that needs it.
+  std::unique_ptr<OwnMemory> own_;  // Created for the first chunk that needs it.
   bool is_broken_ = false;
 };
 

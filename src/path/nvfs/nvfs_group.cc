@@ -26,8 +26,7 @@ Number load(const Number& number) {
   return std::atomic_ref<Number>(const_cast<Number&>(number)).load(std::memory_order_acquire);
 }
 
-// After these errors the module's state is as it was before the request. After any other, in answer to a request that
-// we have checked, it is in doubt.
+// These errors leave the module's state unchanged. After any other error of a checked request the state is in doubt.
 bool leaves_it_ready(int error) {
   switch (error) {
     case EBUSY:
@@ -65,8 +64,8 @@ Status NvfsGroup::map(std::uint64_t shadow_bytes) {
   void* const page = ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return failure(Code::out_of_memory, kMapStep);
   fence_bytes_ = page_size();
-  fence_ = new (page) nvfs::Fence{};  // Touched, so that it is there.
-  // A child must not share it, and it must not move; neither is vital.
+  fence_ = new (page) nvfs::Fence{};  // Written, so that the page is present.
+  // A child should not share the page, and it should not move; a failure is harmless.
   (void)::madvise(page, fence_bytes_, MADV_DONTFORK);
   int error = 0;
   shadow_ = module_->kernel().map(module_->node(), shadow_bytes, error);
@@ -75,7 +74,7 @@ Status NvfsGroup::map(std::uint64_t shadow_bytes) {
   return tie();
 }
 
-// Once: a second try on the same shadow buffer would find it dead.
+// Only once: a failed MAP leaves the shadow buffer unusable.
 Status NvfsGroup::tie() {
   nvfs::Argument argument;
   argument.put(nvfs::MapArgument{.gpu_bytes = static_cast<std::int64_t>(range_.bytes),
@@ -94,7 +93,7 @@ Status NvfsGroup::tie() {
 }
 
 NvfsGroup::~NvfsGroup() {
-  if (module_->is_inherited()) return;  // Neither is mapped in a child.
+  if (module_->is_inherited()) return;  // A forked child has neither mapping.
   if (shadow_ != nullptr) module_->kernel().unmap(shadow_, shadow_bytes_);
   if (fence_ != nullptr) ::munmap(fence_, fence_bytes_);
 }
@@ -144,7 +143,7 @@ std::int64_t NvfsGroup::ask(const NvfsRequest& request) {
   const std::int64_t told = argument.get<nvfs::IoArgument>().result;
   if (result == 0) return told;
   if (result != -nvfs::kFailed) return result;
-  return told < 0 ? told : -EPROTO;  // The answer itself was lost.
+  return told < 0 ? told : -EPROTO;  // The module's answer was lost.
 }
 
 NvfsAnswer NvfsGroup::run(const NvfsRequest& request) {
@@ -171,7 +170,7 @@ NvfsAnswer NvfsGroup::answer_of(std::int64_t result) {
   return answer;
 }
 
-// False where what the page says cannot be.
+// Returns false if the page's contents are impossible.
 bool NvfsGroup::take_holes(NvfsAnswer& answer) {
   if (load(fence_->state) != nvfs::kSparse) return true;
   const std::uint32_t count = load(fence_->hole_count);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One mapping of the module nvidia-fs, and all that may be asked of it. The module trusts its caller: a second request
-// while one is under way, a mapping made twice, a shadow buffer given back under a request, sizes that it does not
-// check end in lost memory, dead mappings or an assertion of the kernel. This class makes such calls impossible:
+// One mapping of the module nvidia-fs, and the only requests that we make of it. The module trusts its caller: a second
+// request while one is in flight, a second MAP, a shadow buffer unmapped during a request, or a bad size leaks memory,
+// breaks mappings or trips a kernel assertion. This class makes such calls impossible:
 //
-// - it is mapped once, with sizes of its own making, and given back by its end;
-// - every request is one that its call waits for: an asynchronous one holds neither its file nor, when its process
-//   ends, its pin, and what such a call answers is not the module's own judgement;
+// - it maps once, with sizes that it computes, and unmaps in its destructor;
+// - every request is synchronous: an asynchronous one holds neither its file nor, when its process ends, its pin, and
+//   its call does not return the module's own result;
 // - requests are checked against file blocks, GPU pages and the shadow buffer before the module sees them;
-// - one request at a time: a second one, of whatever thread, fails here with EBUSY and does no harm;
-// - after anything that leaves the module's own state in doubt it is broken, and asks no more.
+// - one request at a time: a second one, from any thread, fails here with EBUSY and does no harm;
+// - after an error that leaves the module's state in doubt the group is broken, and sends no more requests.
 //
-// For one request at a time, of any thread.
+// Any thread may use it, one request at a time.
 #pragma once
 
 #include <memory>
@@ -22,14 +22,14 @@
 
 namespace penstock::core {
 
-// Whole GPU pages.
+// A range of whole GPU pages.
 struct GpuRange {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t pci = 0;  // The same as MapArgument::gpu_pci; 0: unknown.
 };
 
-// A file by the facts that the module compares: a descriptor with O_DIRECT, and its file.
+// A file as the module identifies it: a descriptor with O_DIRECT, and the inode facts that it compares.
 struct NvfsFile {
   int fd = -1;
   std::uint64_t inode = 0;
@@ -43,37 +43,37 @@ struct NvfsRequest {
   Op op = Op::read;
   NvfsFile file;
   std::uint64_t file_offset = 0;
-  std::uint64_t gpu_offset = 0;  // From the range's begin on.
+  std::uint64_t gpu_offset = 0;  // Relative to the range's begin.
   std::uint64_t size = 0;        // At most fit().
 };
 
-// Bytes of a read that went no further than host memory.
+// Bytes of a read that are still in host memory.
 struct NvfsHole {
-  std::uint64_t offset = 0;  // From the request's begin on.
+  std::uint64_t offset = 0;  // Relative to the request's begin.
   std::uint64_t bytes = 0;
-  const std::byte* seen = nullptr;  // Where they are, until the next request.
+  const std::byte* seen = nullptr;  // The bytes; valid until the next request.
 };
 
 struct NvfsAnswer {
   Status status;
-  std::uint64_t bytes = 0;  // Bytes of the request, holes included.
+  std::uint64_t bytes = 0;  // Bytes moved, holes included.
   unsigned hole_count = 0;  // See hole().
   std::uint64_t hole_bytes = 0;
 };
 
 class NvfsGroup {
  public:
-  // `shadow_bytes`: whole GPU pages, up to nvfs::kShadowMax. Fails with the module's errno; do not try again lightly
-  // then (NvfsModule::note_failed_map).
+  // `shadow_bytes`: whole GPU pages, up to nvfs::kShadowMax. Fails with the module's errno; each failed try leaks
+  // kernel memory (NvfsModule::note_failed_map).
   static Result<std::unique_ptr<NvfsGroup>> open(std::shared_ptr<NvfsModule> module, const GpuRange& range,
                                                  std::uint64_t shadow_bytes);
   ~NvfsGroup();
   NvfsGroup(const NvfsGroup&) = delete;
   NvfsGroup& operator=(const NvfsGroup&) = delete;
 
-  // So much of what begins at an offset of the range can be asked for at once.
+  // Returns how many of `size` bytes from gpu_offset on one request can move.
   std::uint64_t fit(std::uint64_t gpu_offset, std::uint64_t size) const;
-  // Runs the request from start to end, in the call: requests side by side need several threads, each with a group.
+  // Runs the request synchronously. Parallel requests need several threads, each with a group.
   NvfsAnswer run(const NvfsRequest& request);
   bool is_broken() const { return state_.load(std::memory_order_relaxed) == State::broken; }
   // A hole of the last answer, whose hole_count is larger than `index`.
@@ -102,7 +102,7 @@ class NvfsGroup {
   nvfs::Fence* fence_ = nullptr;
   std::size_t fence_bytes_ = 0;
   std::atomic<State> state_{State::ready};
-  NvfsRequest request_;  // Under way, or the last.
+  NvfsRequest request_;  // The request in flight, or the last one.
 };
 
 }  // namespace penstock::core

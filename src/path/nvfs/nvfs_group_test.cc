@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kPage = nvfs::kGpuPage, kBlock = nvfs::kBlock;
 
-// A mapping of the memory, with the smallest shadow buffer but where a test wants another.
+// A mapping of the memory, with the smallest shadow buffer by default.
 class NvfsGroupTest : public NvfsTest {
  protected:
   void SetUp() override {
@@ -58,18 +58,17 @@ TEST_F(NvfsGroupTest, MovesBytesBothWaysAndTellsHowMany) {
 
 TEST_F(NvfsGroupTest, WhatCannotBeAskedNeverReachesTheModule) {
   const std::uint64_t end = kMemoryBytes;
-  const NvfsRequest refused[] = {
-      request(Op::read, 0, 0, 0),           // Nothing.
-      request(Op::read, 512, 0, kBlock),    // No file block,
-      request(Op::read, 0, 100, kBlock),    // nor one of the memory,
-      request(Op::read, 0, 0, 100),         // nor a whole one.
-      request(Op::read, 0, 0, 2 * kPage),   // More than the shadow buffer.
-      request(Op::read, 0, kBlock, kPage),  // Over the end of a GPU page that it does not begin.
-      request(Op::read, 0, end, kBlock),    // Behind the memory,
-      request(Op::read, 0, end - kBlock, kPage),
-      request(Op::write, UINT64_MAX - kBlock + 1, 0, kBlock),  // and behind all files.
-      {Op::read, {.fd = direct_, .inode = 0}, 0, 0, kBlock},
-      {Op::read, {.fd = -1, .inode = 7}, 0, 0, kBlock}};
+  const NvfsRequest refused[] = {request(Op::read, 0, 0, 0),           // Nothing.
+                                 request(Op::read, 512, 0, kBlock),    // File offset is not block-aligned.
+                                 request(Op::read, 0, 100, kBlock),    // Memory offset is not block-aligned.
+                                 request(Op::read, 0, 0, 100),         // Size is not a multiple of a block.
+                                 request(Op::read, 0, 0, 2 * kPage),   // Larger than the shadow buffer.
+                                 request(Op::read, 0, kBlock, kPage),  // Crosses a GPU page that it begins within.
+                                 request(Op::read, 0, end, kBlock),    // Past the end of the memory.
+                                 request(Op::read, 0, end - kBlock, kPage),
+                                 request(Op::write, UINT64_MAX - kBlock + 1, 0, kBlock),  // File offset overflows.
+                                 {Op::read, {.fd = direct_, .inode = 0}, 0, 0, kBlock},
+                                 {Op::read, {.fd = -1, .inode = 7}, 0, 0, kBlock}};
   for (const NvfsRequest& one : refused) EXPECT_TRUE(group_->run(one).status.is(Code::invalid_argument));
   EXPECT_TRUE(module_->requests.empty());
   EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kPage)).status.ok());
@@ -122,7 +121,7 @@ TEST_F(NvfsGroupTest, ErrorsAreTheModulesOwnAndMostLeaveItReady) {
   }
 }
 
-// Its call answers that nothing went, though the file has other bytes by then.
+// The call returns 0 bytes, although the file has changed.
 TEST_F(NvfsGroupTest, AWriteThatTheFileSystemFinishedByItselfIsNotTakenForMoved) {
   module_->is_hooked = [](std::uint64_t) { return false; };
   fill_memory('w');
@@ -151,7 +150,7 @@ TEST_F(NvfsGroupTest, AMapThatFailsIsMadeOnceAndCounted) {
   for (unsigned i = 0; i < NvfsModule::kFailedMapsMax + 3; ++i) {
     EXPECT_TRUE(NvfsGroup::open(opened_, range(), kPage).status().is_errno(ENOMEM));
   }
-  EXPECT_EQ(module_->maps_made, NvfsModule::kFailedMapsMax + 1);  // And the one that went well.
+  EXPECT_EQ(module_->maps_made, NvfsModule::kFailedMapsMax + 1);  // Plus the one that succeeded.
   EXPECT_EQ(module_->mappings, 0u);
 }
 
