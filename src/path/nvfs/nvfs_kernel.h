@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam to the module nvidia-fs: nodes, mappings, calls and what it tells of itself. Numbers are the kernel's: 0 or
-// more, or a negative errno. test/fakes/fake_nvfs.h is another module. Thread-safe.
+// The seam to the module nvidia-fs: nodes, mappings, ioctls and its files in /proc and /sys. Results are as of the
+// kernel: 0 or more, or a negative errno. test/fakes/fake_nvfs.h is the stand-in. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ class NvfsKernel {
   // A descriptor of node `number`.
   virtual int open_node(unsigned number) = 0;
   virtual void close_node(int fd) = 0;
-  // A shadow buffer; null, and why in `error`. It takes that much memory at once, which cannot be swapped out.
+  // Maps a shadow buffer; null on failure, with the errno in `error`. The kernel allocates all of its memory at once,
+  // unswappable.
   virtual std::byte* map(int fd, std::uint64_t bytes, int& error) = 0;
   virtual void unmap(std::byte* shadow, std::uint64_t bytes) = 0;
   virtual int control(int fd, unsigned long call, nvfs::Argument& argument) = 0;
@@ -25,7 +26,7 @@ class NvfsKernel {
   virtual std::string text(const char* file) = 0;
 };
 
-// `root` is where /proc and /sys are looked for.
+// `root` is the directory that contains /proc and /sys.
 std::unique_ptr<NvfsKernel> real_nvfs_kernel(const std::string& root);
 
 }  // namespace penstock::core

@@ -23,7 +23,7 @@ std::uint64_t pci_number(const char* address) {
 
 }  // namespace
 
-// NVIDIA's driver hands out no less than a GPU page, so the rest of one is the same process's.
+// NVIDIA's driver allocates whole GPU pages, so the rest of a page belongs to the same process.
 std::optional<GpuRange> gpu_range_of(const DeviceFacts& device, std::uint64_t base, std::uint64_t size) {
   if (base == 0 || size == 0 || size > UINT64_MAX - base - kGpuPage) return std::nullopt;
   const std::uint64_t begin = align_down(base, kGpuPage), end = align_up(base + size, kGpuPage);
@@ -71,7 +71,7 @@ void NvfsBuffers::remove(std::uint64_t base) {
   }
 }
 
-// Lets no thread take it from now on; its memory is unmapped, here or by the thread that has taken it.
+// Closes the place to new requests and unmaps its memory, or leaves that to the thread that uses it.
 void NvfsBuffers::close(Place& place) {
   const auto end = std::chrono::steady_clock::now() + kDeregisterPatience;
   for (;;) {
@@ -120,7 +120,7 @@ NvfsBuffers::Loan NvfsBuffers::borrow(const std::shared_ptr<NvfsModule>& module,
         loan.buffers_ = this;
         loan.entry_ = i;
         loan.place_ = j;
-        // The buffer may have become another one before the place was ours.
+        // The entry may have been reused for another buffer before we took the place.
         const bool is_still = holds(entry, device, address, size);
         if (is_still && (place.group != nullptr || make(module, entry, place))) {
           loan.group_ = place.group.get();
@@ -148,7 +148,7 @@ bool NvfsBuffers::make(const std::shared_ptr<NvfsModule>& module, Entry& entry, 
     return true;
   }
   shadow_bytes_.fetch_sub(kShadowBytes);
-  entry.is_refused.store(true);  // BAR1 is used up, say: buffers that are mapped stay of use.
+  entry.is_refused.store(true);  // For instance BAR1 is exhausted; buffers that are mapped already still work.
   return false;
 }
 
@@ -172,7 +172,8 @@ Result<std::unique_ptr<OwnMemory>> OwnMemory::open(std::shared_ptr<NvfsModule> m
   constexpr const char* kStep = "map device memory of our own through nvidia-fs";
   bytes = align_up(bytes, kGpuPage);
   std::unique_ptr<OwnMemory> own(new OwnMemory(device));
-  const Result<void*> memory = device.memory().allocate(bytes + kGpuPage);  // It has whole pages in it then.
+  // One GPU page more, so that it contains enough whole ones.
+  const Result<void*> memory = device.memory().allocate(bytes + kGpuPage);
   if (!memory.ok()) return failure(Code::out_of_memory, kStep);
   own->memory_ = *memory;
   const std::uint64_t begin = align_up(reinterpret_cast<std::uintptr_t>(*memory), kGpuPage);
@@ -184,7 +185,7 @@ Result<std::unique_ptr<OwnMemory>> OwnMemory::open(std::shared_ptr<NvfsModule> m
   return own;
 }
 
-// First the mapping.
+// The mapping must go before the memory.
 OwnMemory::~OwnMemory() {
   group_.reset();
   if (memory_ != nullptr) device_.memory().release(memory_);

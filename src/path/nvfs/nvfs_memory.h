@@ -2,11 +2,11 @@
 
 // GPU memory that is mapped through nvidia-fs, and lent to one request at a time.
 //
-// Which memory is mapped where it lies? Only what the program has registered, and says when it is done with: a mapping
-// outlives a cudaFree unnoticed (the module pins for good, and tells nobody), and would move bytes into memory that the
-// program has no more. Everything else goes through memory of a channel's own (OwnMemory), which is mapped once, and a
-// copy on the GPU, at some hundred times the drive's speed; no CPU touches a byte either way. It also takes memory that
-// the module itself would not pin: managed memory, pools, virtual memory without the flag.
+// Only registered buffers are mapped in place, since the program says when it is done with them. A mapping survives a
+// cudaFree unnoticed (the module pins for good, without a callback), and would then move bytes into memory that the
+// program has freed. Everything else goes through a channel's own device memory (OwnMemory), which is mapped once, and
+// a copy on the GPU, at about a hundred times the drive's speed; no CPU touches a byte either way. This also serves
+// memory that the module cannot pin: managed memory, pools, virtual memory without the flag.
 #pragma once
 
 #include <array>
@@ -21,21 +21,20 @@
 
 namespace penstock::core {
 
-// The whole GPU pages that hold the memory. Nothing where they would reach beyond it, and who lies there is not the
-// same driver's.
+// The whole GPU pages that contain the memory; nothing where the rest of a page may belong to another allocation.
 std::optional<GpuRange> gpu_range_of(const DeviceFacts& device, std::uint64_t base, std::uint64_t size);
 
-// Registered buffers, each with a few mappings of the same range, made when they are first needed. Taking and giving
-// back takes no lock.
+// Registered buffers, each with a few mappings of the same range, created when first needed. Borrowing and returning a
+// mapping takes no lock.
 class NvfsBuffers {
  public:
   static constexpr unsigned kBuffersMax = 256;
-  static constexpr unsigned kGroupsPerBuffer = 4;                 // Requests at a time: a group has one.
+  static constexpr unsigned kGroupsPerBuffer = 4;                 // Parallel requests per buffer, one per group.
   static constexpr std::uint64_t kShadowBytes = 2u << 20;         // Of each.
-  static constexpr std::uint64_t kShadowBytesMax = 256u << 20;    // Of all: it is memory that cannot be swapped out.
-  static constexpr std::chrono::seconds kDeregisterPatience{10};  // For requests under way.
+  static constexpr std::uint64_t kShadowBytesMax = 256u << 20;    // Limit over all buffers: it is unswappable memory.
+  static constexpr std::chrono::seconds kDeregisterPatience{10};  // How long remove() waits for requests in flight.
 
-  // A mapping on loan; gives itself back.
+  // A borrowed mapping; the destructor returns it.
   class Loan {
    public:
     Loan() = default;
@@ -64,28 +63,28 @@ class NvfsBuffers {
   };
 
   ~NvfsBuffers();
-  // Cheap: nothing is mapped yet. Buffers beyond kBuffersMax go the other way.
+  // Cheap: nothing is mapped yet. Buffers beyond kBuffersMax use OwnMemory.
   void add(const Device& device, std::uint64_t base, std::uint64_t size);
-  // After this the program may free the memory: nothing of it is mapped. Where a request is still under way after
-  // kDeregisterPatience, it is unmapped with that request's end.
+  // After this the program may free the memory: nothing of it is mapped. If a request is still in flight after
+  // kDeregisterPatience, its end unmaps the memory.
   void remove(std::uint64_t base);
-  // Lends from a buffer that holds the memory. Empty if none does, all its mappings are lent, or none can be made.
+  // Borrows a mapping of the buffer that contains the memory. Empty if there is no such buffer, all its mappings are in
+  // use, or none can be made.
   Loan borrow(const std::shared_ptr<NvfsModule>& module, const Device& device, std::uint64_t address,
               std::uint64_t size);
 
  private:
-  // A place goes from empty (no mapping) or idle to busy and back; closed when its buffer goes, orphan where that came
-  // while it was busy.
+  // A place goes from empty (no mapping) or idle to busy and back. remove() makes it closed, or orphan if it was busy.
   enum class State : std::uint8_t { empty, idle, busy, closed, orphan };
   struct Place {
     std::atomic<State> state{State::closed};
-    std::unique_ptr<NvfsGroup> group;  // Belongs to the thread that made it busy.
+    std::unique_ptr<NvfsGroup> group;  // Owned by the thread that set the state to busy.
   };
   struct Entry {
     std::atomic<std::uint64_t> base{0};
     std::atomic<std::uint64_t> end{0};  // 0: none.
     std::atomic<const Device*> device{nullptr};
-    std::atomic<bool> is_refused{false};  // It could not be mapped: not tried again.
+    std::atomic<bool> is_refused{false};  // A MAP failed: not tried again.
     std::array<Place, kGroupsPerBuffer> places;
   };
 
@@ -96,12 +95,12 @@ class NvfsBuffers {
   void drop(Place& place);
 
   std::array<Entry, kBuffersMax> entries_;
-  std::atomic<unsigned> count_{0};  // Entries ever used.
+  std::atomic<unsigned> count_{0};  // High-water mark of used entries.
   std::atomic<std::uint64_t> shadow_bytes_{0};
-  Mutex mutex_;  // For add() and remove().
+  Mutex mutex_;  // Serializes add() and remove().
 };
 
-// Device memory of our own, mapped once, for bytes on their way. Used by one thread at a time.
+// A channel's own device memory, mapped once, through which bytes pass. Used by one thread at a time.
 class OwnMemory {
  public:
   static Result<std::unique_ptr<OwnMemory>> open(std::shared_ptr<NvfsModule> module, Device& device,

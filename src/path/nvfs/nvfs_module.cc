@@ -14,7 +14,7 @@
 namespace penstock::core {
 namespace {
 
-// "2.28.4" of /sys, else "version: 2.28" of /proc.
+// Reads "2.28.4" from /sys, else "version: 2.28" from /proc.
 std::optional<NvidiaFsVersion> read_version(NvfsKernel& kernel) {
   if (const auto version = parse_nvidia_fs_version(kernel.text(nvfs::kModuleVersionFile))) return version;
   const std::string text = kernel.text(nvfs::kVersionFile);
@@ -26,7 +26,7 @@ std::string text_of(const NvidiaFsVersion& version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
 }
 
-// Writes to the log, once for each module that is opened, also for one that is refused.
+// Logs the version, once for each opening, also if it is refused.
 void tell(const NvidiaFsVersion& version) {
   if (standing_of(version) == NvidiaFsStanding::stand_in) {
     log(LogLevel::warn, "nvidia-fs " + text_of(version) + " is a stand-in for tests: what it moves is simulated");
@@ -83,7 +83,7 @@ Proof NvfsModule::open_nodes() {
   return nodes_.empty() ? Proof{nvfs_reason::node, error} : Proof{};
 }
 
-// Drivers are listed while a node is open. One that is says nothing of the driver of a certain file.
+// The module lists its drivers only while a node is open. The list does not say which driver serves which file.
 bool NvfsModule::has_driver() {
   const std::string text = kernel_->text(nvfs::kModulesFile);
   std::string_view rest = text;

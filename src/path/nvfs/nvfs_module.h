@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The module nvidia-fs, opened: its version is known to us, its nodes are open, and a storage driver has registered
-// with it. Shared by what is mapped through it, and closed with the last. Thread-safe.
+// The opened module nvidia-fs: we support its version, its nodes are open, and a storage driver has registered with it.
+// All mappings share it; the last one closes it. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@
 
 namespace penstock::core {
 
-// Judges if we may call it, or why not. Pure.
+// Returns whether we may call this version, or why not. Pure.
 Proof judge_nvidia_fs(const NvidiaFsVersion& version, NvfsUse use);
 
 class NvfsModule {
  public:
-  // Reads files alone and opens nothing: none where it may serve.
+  // Only reads files and opens no node. Returns Proof none where the module may serve.
   static Proof look(NvfsKernel& kernel, NvfsUse use);
-  // Null, and why.
+  // Null on failure, with the reason in why_not.
   static std::shared_ptr<NvfsModule> open(std::shared_ptr<NvfsKernel> kernel, NvfsUse use, Proof& why_not);
   ~NvfsModule();
   NvfsModule(const NvfsModule&) = delete;
@@ -32,18 +32,18 @@ class NvfsModule {
   NvfsKernel& kernel() { return *kernel_; }
   const NvidiaFsVersion& version() const { return version_; }
   bool is_stand_in() const { return standing_of(version_) == NvidiaFsStanding::stand_in; }
-  // One of the nodes, in turn.
+  // Returns the nodes in turn.
   int node() { return nodes_[next_.fetch_add(1, std::memory_order_relaxed) % nodes_.size()]; }
-  // In a child of fork() nothing is mapped, and what would be undone is the parent's.
+  // True in a forked child: nothing is mapped there, and the resources are the parent's.
   bool is_inherited() const { return fork_count() != forks_; }
 
-  // A MAP that fails leaves the shadow buffer's pages in the kernel for good. So there is an end to trying.
+  // A failed MAP leaks the shadow buffer's pages in the kernel for good, so tries are limited.
   static constexpr unsigned kFailedMapsMax = 8;
   void note_failed_map(int error) {
     map_error_.store(error, std::memory_order_relaxed);
     failed_maps_.fetch_add(1, std::memory_order_relaxed);
   }
-  // The errno of the last of too many; 0: it may be tried.
+  // The errno of the last failure once there were too many; 0: MAP may be tried.
   int map_refusal() const {
     return failed_maps_.load(std::memory_order_relaxed) < kFailedMapsMax ? 0 : map_error_.load();
   }

@@ -22,7 +22,7 @@ TEST(NvfsVersionTest, AnUnknownOneIsRefusedWithItsNumberAndAStandInUnlessAllowed
   EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, NvfsUse::stand_in).reason, Reason::none);
 }
 
-// A reason's number is its place in this table, so rows are only added at its end.
+// A reason's number is its position in this table, so rows are only appended.
 TEST(NvfsReasonTest, WhatToolsKnowByNumberIsNamedSo) {
   EXPECT_STREQ(nvfs_reasons().texts[4].name, "nvfs_no_driver");
   EXPECT_STREQ(nvfs_reasons().texts[12].name, "nvfs_off");
@@ -62,7 +62,7 @@ TEST_F(NvfsModuleTest, WhatIsMissingIsToldByItsName) {
   EXPECT_EQ(open().reason, nvfs_reason::node);
   EXPECT_EQ(open().error, EACCES);
   kernel_->node_error = 0;
-  kernel_->modules = "";  // wekafsio alone, which is always listed.
+  kernel_->modules = "";  // Only wekafsio, which is always listed.
   EXPECT_EQ(open().reason, nvfs_reason::no_driver);
   kernel_->version = "4.0.0";
   EXPECT_EQ(open().error, 4'000'000);

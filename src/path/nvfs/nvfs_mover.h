@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bytes of a self-test by the module nvidia-fs, in the smallest mapping. A read with a single block that did not go
-// by DMA fails, and where the module counts requests, ours have to be among them.
+// Moves a self-test's bytes by the module nvidia-fs, through the smallest mapping. A read fails if DMA missed a single
+// block, or if the module counts requests and ours are not among them.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace penstock::core {
 
 class NvfsMover final : public SelfTestMover {
  public:
-  // A write that does not go by DMA overwrites the file with other bytes, and says nothing: reads tell first.
+  // A write without DMA silently overwrites the file with wrong bytes, so the self-test reads first.
   NvfsMover(std::shared_ptr<NvfsModule> module, DeviceSet& devices)
       : SelfTestMover({.reads_first = true, .block_min = nvfs::kBlock}), module_(std::move(module)), devices_(devices) {
   }

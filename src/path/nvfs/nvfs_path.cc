@@ -14,7 +14,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uintptr_t kOtherIdentity = 1;  // In a file's slot: the module knows it by other numbers.
+constexpr std::uintptr_t kOtherIdentity = 1;  // A file's slot value: the module identifies the file by other numbers.
 
 }  // namespace
 
@@ -39,7 +39,7 @@ Verdict NvfsPath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable(PathId::nvfs, module_->is_stand_in() ? nvfs_reason::simulated : Reason::none);
 }
 
-// Once in a process: for who lacks the module, a file of /proc that is not there.
+// Read once per process; without the module this costs one failed open in /proc.
 Proof NvfsPath::module_proof() {
   if (!is_module_known_.load(std::memory_order_acquire)) {
     const MutexLock lock(module_mutex_);
@@ -81,8 +81,8 @@ Reason NvfsPath::take_in_holes(const Device* device, File& file, std::uint64_t f
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
 
-// Plans for memory of our own: reads may be widened, and addresses do not matter. Each chunk is looked at later: it may
-// need no such memory.
+// Plans for the channel's own memory: reads may be widened, and addresses need no alignment. The channel decides for
+// each chunk whether it goes in place.
 Prepared NvfsPath::shape(const RoutedRequest& request) {
   const auto block = static_cast<std::uint32_t>(nvfs::kBlock);
   const std::uint32_t align = std::max(request.file->direct_offset_align(), block);
@@ -92,7 +92,7 @@ Prepared NvfsPath::shape(const RoutedRequest& request) {
           .file_align = chunk_max % align == 0 ? align : 1, .memory_align = 1, .chunk_max = chunk_max, .staged = true}};
 }
 
-// Shadow buffers, and the bounced part, which is pinned when something is first bounced, if ever.
+// Shadow buffers plus the bounce slots, which are pinned only when something first falls back.
 std::uint64_t NvfsPath::channel_bytes(const ChannelOptions& options) const {
   return NvfsChannel::shadow_bytes(options) + (rules_.strict ? 0 : options.chunk_max);
 }
@@ -117,7 +117,7 @@ Reason NvfsPath::ineligible(const Task& task) {
   return task.chunk.io_mode == IoMode::direct ? Reason::none : reason_of(Obstacle::misaligned);
 }
 
-// The room for the bytes runs out for bounce, too.
+// A full disk fails bounce, too.
 int NvfsPath::refusal_errno(const Status& status) {
   if (status.is(Code::out_of_memory)) return ENOMEM;
   if (status.is(Code::no_progress)) return EIO;
@@ -130,7 +130,7 @@ int NvfsPath::refusal_errno(const Status& status) {
   }
 }
 
-// A wait that was interrupted and memory that was short say nothing of the next request.
+// An interrupted wait or a shortage of memory does not mean that the next request fails.
 void NvfsPath::refuse_late(const Device* device, File& file, Op op, int error) {
   switch (error) {
     case EINTR:

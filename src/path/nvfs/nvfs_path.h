@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // EXPERIMENTAL: not yet run beside NVIDIA's module. The drive's or adapter's DMA engine moves bytes to and from
-// ordinary device memory, as of cudaMalloc, by the kernel module nvidia-fs, which is called here without NVIDIA's
-// library. A self-test has to show that it does, and every read tells of blocks that went another way. Docs:
-// docs/reference/direct.md.
+// ordinary device memory, as of cudaMalloc, by the kernel module nvidia-fs, called without NVIDIA's library. A
+// self-test must prove it first, and every read reports blocks that DMA did not move. Docs: docs/reference/direct.md.
 #pragma once
 
 #include <atomic>
@@ -20,10 +19,10 @@
 namespace penstock::core {
 
 struct NvfsRules {
-  bool strict = false;    // Nothing is bounced.
-  bool direct_io = true;  // False: configuration wants none, and the path refuses.
+  bool strict = false;    // No fallback to bounce.
+  bool direct_io = true;  // False: settings forbid direct I/O, and the path refuses.
   NvfsUse use = NvfsUse::on;
-  std::string scratch;  // A path that self-tests of its storage may overwrite, or empty.
+  std::string scratch;  // A file that self-tests may overwrite, or empty.
 };
 
 class NvfsPath final : public Path, public PathHooks, private DirectTerms {
@@ -40,10 +39,11 @@ class NvfsPath final : public Path, public PathHooks, private DirectTerms {
   void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) override;
   void remove_buffer(std::uint64_t base) override { buffers_.remove(base); }
 
-  // For its channels, which exist once a verdict was "usable".
+  // For the path's channels, which exist only after a usable verdict.
   const std::shared_ptr<NvfsModule>& module() const { return module_; }
   NvfsBuffers& buffers() { return buffers_; }
-  // Judges a read's holes: they are the file's own, or the module was not asked. Then the pair is refused, both ways.
+  // Judges a read's holes: either the file has holes there, or its driver bypassed the module. In the latter case the
+  // path refuses this device and file, for reads and writes.
   Reason take_in_holes(const Device* device, File& file, std::uint64_t file_offset, const NvfsAnswer& answer,
                        const NvfsGroup& group);
 
@@ -62,7 +62,7 @@ class NvfsPath final : public Path, public PathHooks, private DirectTerms {
   const NvfsRules rules_;
   SelfTestCache pairs_;
   Mutex module_mutex_;
-  std::atomic<bool> is_module_known_{false};  // The members below are set, and stay.
+  std::atomic<bool> is_module_known_{false};  // True once the members below are set; they never change after.
   Proof module_proof_;
   std::shared_ptr<NvfsModule> module_;
   NvfsBuffers buffers_;

@@ -103,7 +103,7 @@ TEST_F(NvfsPathTest, WhereTheModuleCountsNothingItsListOfHolesIsTheProof) {
   EXPECT_TRUE(judge().usable) << "it counts nothing unless rw_stats_enabled is set";
 }
 
-// The module calls 4096 bytes direct even if smaller blocks are holes, whose zeros stay in its shadow buffer.
+// The module reports 4096 bytes as direct even if smaller blocks are holes, whose zeros stay in its shadow buffer.
 TEST_F(NvfsPathTest, AFileSystemWithBlocksBelow4096IsRefusedByNameAndNeverAsked) {
   module_->block_size = 1024;
   module_->is_hole = [](std::uint64_t offset) { return offset / 1024 % 4 == 1; };
@@ -172,7 +172,7 @@ TEST_F(NvfsPathTest, AMappingSharedByRequestsIsMadeAsOftenAsRequestsRunBesideEac
   EXPECT_EQ(module_->maps_made, before + 1);
   const std::unique_ptr<Channel> other = channel();
   bool is_first = true;
-  module_->drive = [&] {  // A second request while the first is under way.
+  module_->drive = [&] {  // A second request while the first is in flight.
     if (!std::exchange(is_first, false)) return;
     EXPECT_TRUE(other->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0))).status.ok());
   };
@@ -268,7 +268,7 @@ TEST_F(NvfsPathTest, AWriteThatWasNotAskedForIsBouncedAndTheFileHasTheRightBytes
   EXPECT_FALSE(judge(Op::write).usable);
 }
 
-// A process that ends then leaves a file that is freed under its request, and memory that stays pinned.
+// A process that exits with a request in flight would leave a freed file under it, and memory pinned for good.
 TEST_F(NvfsPathTest, NothingIsUnderWayWhenTheCallsHaveReturned) {
   register_memory();
   be_tested();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why the module nvidia-fs does not serve, called by ourselves.
+// Reasons why the module nvidia-fs does not serve when we call it ourselves.
 #pragma once
 
 #include "core/reason.h"
