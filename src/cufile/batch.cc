@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // cuFile's batches: checks in the order that NVIDIA's library makes them, and translation. Entries are copied, so the
-// caller's array may go when the submission returns.
+// caller may free its array when the submission returns.
 #include "frontend/batch.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using core::entry_points::refuse;
 
 std::uint64_t number_of(void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
 
-// A batch that stays while it is looked at.
+// Keeps a batch alive during a call.
 class PinnedBatch {
  public:
   PinnedBatch(core::Frontends& frontends, CUfileBatchHandle_t handle)
@@ -58,7 +58,7 @@ struct Submission {
   }
 };
 
-// Neighbours are mostly of one file, which is looked for once.
+// Neighbouring entries mostly name the same file, so it is looked up once.
 bool are_sane(core::Session& session, std::span<const CUfileIOParams_t> entries) {
   const CUfileIOParams_t* before = nullptr;
   for (const CUfileIOParams_t& one : entries) {
@@ -91,7 +91,7 @@ CUfileStatus_t state_of(const core::BatchEvent& event) {
   return event.outcome.status.ok() ? CUFILE_COMPLETE : CUFILE_FAILED;
 }
 
-// Bytes; or the negative of an errno or a CUfileOpError, in the unsigned field.
+// The number of bytes, or a negative errno or CUfileOpError cast to the unsigned field.
 size_t result_of(const core::BatchEvent& event) {
   if (event.outcome.status.ok()) return event.outcome.report.bytes;
   return static_cast<size_t>(-static_cast<ssize_t>(core::cufile_errno(event.outcome.status)));
@@ -104,7 +104,7 @@ void count(core::Session& session, const core::BatchEvent& event) {
   core::count_batch_complete(session, bytes[0], bytes[1], all_ok, event.entry.began);
 }
 
-// The caller's array for events, as it is filled.
+// Fills the caller's array of events.
 struct Events {
   core::Session& session;
   CUfileIOEvents_t* next;

@@ -32,7 +32,7 @@ bool allows_posix(const Settings& settings) {
   return is_posix_alone(settings) || settings.is_on("properties.allow_compat_mode");
 }
 
-// True if a path may move bytes to or from a device's memory, as far as the machine itself shows.
+// True if the machine's facts allow a path that moves bytes to or from a device's memory.
 bool has_gpu_path(const Config& config) {
   const PathSettings paths = path_settings(config);
   const auto serves_gpus = [&](PathId path) { return outlook_of(path, paths) == Reason::none; };

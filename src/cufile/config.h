@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Turns cuFile's configuration into a session's, and a session's into cuFile's own structures. The settings know
-// nothing of sessions, and a session nothing of cuFile: they meet here.
+// Turns cuFile's configuration into a session's, and a session's into cuFile's own structures. Settings do not depend
+// on sessions, nor sessions on cuFile: only this file uses both.
 #pragma once
 
 #include "cufile.h"
@@ -10,7 +10,7 @@
 
 namespace penstock::core {
 
-// One of Penstock's own settings goes before the key that asks for the same; paths are used only if both allow them.
+// A setting of Penstock's overrides the cuFile key with the same effect; a path is used only if both allow it.
 Result<Config> config_from(const Settings& settings);
 
 // True if streams may be used at all.

@@ -40,7 +40,7 @@ TEST_F(CufileConfigTest, CompatibilityModeChoosesThePaths) {
   set("penstock.paths", Texts{"p2pdma", "pagecache", "vendor", "bounce", "host"});
   set("properties.allow_compat_mode", false);
   EXPECT_TRUE(config_from(settings).status().is(Code::no_direct_path));
-  set("properties.force_compat_mode", true);  // Comes first, as in NVIDIA's library.
+  set("properties.force_compat_mode", true);  // NVIDIA's library checks this setting first.
   EXPECT_EQ(paths(), "bounce host");
   set("properties.allow_compat_mode", true);
   EXPECT_EQ(paths(), "bounce host");

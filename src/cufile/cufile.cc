@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's entry points: checks in the order that NVIDIA's library makes them, and translation. The session gives each
-// call its meaning.
+// cuFile's entry points: checks in the order that NVIDIA's library makes them, and translation. The session does the
+// work.
 #include "cufile.h"
 
 #include <fcntl.h>
@@ -28,12 +28,12 @@ using core::entry_points::fail;
 using core::entry_points::ok;
 using core::entry_points::refuse;
 
-constexpr int kVersion = 1150;  // cuFile 1.15, whose contract this is.
+constexpr int kVersion = 1150;  // Compatible with cuFile 1.15.
 constexpr auto kCudaInvalidValue = static_cast<CUresult>(1);
 
 std::uint64_t file_of(CUfileHandle_t handle) { return reinterpret_cast<std::uintptr_t>(handle); }
 
-// Returns NVIDIA's answer to ranges that no file and no memory has, or 0 if the session is to be asked.
+// Returns NVIDIA's error for impossible ranges, or 0 if the session must decide.
 int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
   if (file_offset < 0) return CU_FILE_INVALID_VALUE;
   if (size == 0) return 0;
@@ -42,7 +42,7 @@ int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
   return file_offset > SSIZE_MAX - static_cast<ssize_t>(size) ? CU_FILE_INVALID_VALUE : 0;
 }
 
-// Needs no boundary for want of memory: it ends in the transfers, which let go of their files first.
+// Needs no boundary() against bad_alloc: transfers have their own, which first unpins the files.
 ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset,
                  off_t buffer_offset) {
   const core::HeldCancellation held;
@@ -52,8 +52,8 @@ ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t si
     return fail(error_number);
   };
   if (handle == nullptr || base == nullptr) return refuse_transfer(EINVAL);
-  // While the driver is closed there are no handles, nor are there the parent's in a forked child. Before it was ever
-  // open this cannot have been one.
+  // While the driver is closed no handle is valid, nor is a parent's handle in a forked child. Before the first opening
+  // there were none at all.
   if (!use) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
   const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
   if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {
@@ -77,7 +77,7 @@ extern "C" {
 
 // ---- Driver --------------------------------------------------------------------------------------------------------
 
-// The one call that programs make before their streams are busy.
+// Programs make this call before their streams are busy, so it warms the streams up.
 CUfileError_t cuFileDriverOpen(void) {
   return core::cufile_call([&] {
     const core::Status opened = driver().open();
@@ -92,7 +92,7 @@ CUfileError_t cuFileDriverClose_v2(void) {
   return core::cufile_call([] { return driver().close() ? ok() : refuse(CU_FILE_DRIVER_NOT_INITIALIZED); });
 }
 
-// The name that programs built before cuFile 1.4 use.
+// The symbol for programs built before cuFile 1.4.
 #undef cuFileDriverClose
 CUfileError_t cuFileDriverClose(void) { return cuFileDriverClose_v2(); }
 
@@ -110,7 +110,7 @@ CUfileError_t cuFileGetVersion(int* version) {
 
 CUfileError_t cuFileHandleRegister(CUfileHandle_t* fh, CUfileDescr_t* descr) {
   return core::cufile_call([&] {
-    // Asked before the driver opens files of its own, which may be given this number.
+    // Checked before the driver opens its own files, which may get this descriptor number.
     const bool by_number = descr != nullptr && descr->type == CU_FILE_HANDLE_TYPE_OPAQUE_FD;
     const bool closed = by_number && ::fcntl(descr->handle.fd, F_GETFD) < 0;
     core::Status opened;

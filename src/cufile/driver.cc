@@ -64,7 +64,7 @@ CufileDriver& CufileDriver::instance() {
   if (driver->forks_ == fork_count()) return *driver;
   auto* const fresh = new CufileDriver(driver);
   if (current.compare_exchange_strong(driver, fresh)) return *fresh;
-  delete fresh;  // Another thread of the child's was first.
+  delete fresh;  // Another thread of the child installed its driver first.
   return *driver;
 }
 
@@ -77,7 +77,7 @@ CufileDriver::CufileDriver(CufileDriver* parents) {
   parents->mutex_.unlock();
 }
 
-// Opens the session on a thread of its own, because it needs more stack than some callers have.
+// Opens the session on a new thread, because it needs more stack than some callers have.
 Status CufileDriver::open_session_locked() {
   struct Opening {
     CufileDriver& driver;
@@ -88,7 +88,7 @@ Status CufileDriver::open_session_locked() {
       [](void* argument) {
         CufileDriver& driver = static_cast<Opening*>(argument)->driver;
         Status& status = static_cast<Opening*>(argument)->status;
-        driver.mutex_.assume_held();  // The thread that waits for this one holds it.
+        driver.mutex_.assume_held();  // The calling thread holds the mutex and waits for this one.
         const auto out_of_memory = [] { return failure(Code::out_of_memory, "open the driver"); };
         const auto try_open = [&] {
           driver.mutex_.assume_held();
@@ -100,8 +100,8 @@ Status CufileDriver::open_session_locked() {
         unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
       },
       &opening);
-  // The streams are warmed up before the program makes them busy. Requests try again for anything that cannot be had
-  // now.
+  // The streams are warmed up before the program makes them busy. Whatever fails now is tried again by the first
+  // request.
   if (opening.status.ok()) unless_short_of_memory([&] { guarded_->frontends().warm_up(); }, [] {});
   return opening.status;
 }

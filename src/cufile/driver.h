@@ -25,7 +25,7 @@ class CufileDriver {
   bool close();   // Removes a user; false if there is none.
   long use_count();
 
-  // cuFile's streams. While the driver is closed it remembers them for its next opening, in any context.
+  // Registers a cuFile stream, of any context. While the driver is closed it keeps the stream for its next opening.
   Status register_stream(void* stream, unsigned flags);
   Status deregister_stream(void* stream);
 
@@ -51,19 +51,18 @@ class CufileDriver {
     const bool inside_;
   };
 
-  // The settings in force while the driver is open, and otherwise those of the last time that it was. While it is
-  // closed, ask parameter().
+  // The settings in force while the driver is open; while it is closed, those of the last opening (see parameter()).
   Settings settings();
   bool is_on(Setting setting);
   std::int64_t number(Setting setting);
-  // The settings with which the driver would open, or runs.
+  // The current settings, or those of the next opening.
   Settings settings_to_come();
   // The notes made when the settings were read, also if the driver did not open because of one.
   std::vector<Note> notes();
   // Changes settings that are in force. False while the driver is closed.
   bool change(const Staged& values);
 
-  // The value with which the driver would open, or runs. A staged value is returned as it was set.
+  // A setting's current value, or that of the next opening. A staged value is returned unchanged.
   Value parameter(Setting setting);
   // Keeps values for the driver's next opening. False, with nothing changed, if it is open.
   bool stage_parameters(const Staged& values);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The sources of cuFile's entry points share this: the driver that they ask, and their shortest answers.
+// Helpers of cuFile's entry points: the driver, and how calls fail.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ inline CufileDriver& driver() { return CufileDriver::instance(); }
 inline CUfileError_t ok() { return cufile_error(CU_FILE_SUCCESS); }
 inline CUfileError_t refuse(CUfileOpError error) { return cufile_error(error); }
 
-// The answer of a call that reads or writes and names an errno.
+// Fails a read or write call: sets errno and returns -1.
 inline ssize_t fail(int error_number) {
   errno = error_number;
   return -1;

@@ -36,7 +36,7 @@ CUfileOpError number_of(Code code) {
     case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // The same as for EBADF.
     case Code::canceled:
     case Code::timed_out:
-    case Code::bad_stripe: break;  // No call of cuFile's asks for these.
+    case Code::bad_stripe: break;  // No cuFile call can fail with these.
   }
   return CU_FILE_INTERNAL_ERROR;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The only place that knows cuFile's numbers for the core's failures.
+// The only place that maps the core's failures to cuFile's numbers.
 #pragma once
 
 #include "base/status.h"
@@ -15,7 +15,7 @@ CUfileError_t cufile_error(const Status& status);
 // For cuFileRead and cuFileWrite: the errno beside -1, which is a system error or a CUfileOpError.
 int cufile_errno(const Status& status);
 
-// An exported call that returns CUfileError_t.
+// Runs `call` as an exported call that returns CUfileError_t.
 template <typename Call>
 CUfileError_t cufile_call(Call&& call) {
   return boundary(std::forward<Call>(call), [] { return cufile_error(CU_FILE_NOMEM_ERROR); });

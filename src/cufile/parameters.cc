@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's parameters: settings by number. They are set while the driver is closed and hold for its next opening; asked
-// for, they are what is in force, or would be.
+// cuFile's parameters: settings by number. They are set while the driver is closed and apply at its next opening; a get
+// returns the current value, or that of the next opening.
 #include <climits>
 #include <cstring>
 
@@ -31,7 +31,7 @@ CUfileError_t get(std::optional<Setting> setting, Out* out) {
   return ok();
 }
 
-// NVIDIA's answer for a number that was never set, before the library was ever open: it has two from the start.
+// NVIDIA's result for a number that was never set, before the first opening: only two have values from the start.
 std::size_t unread(Setting setting) {
   if (setting == Setting("execution.max_io_queue_depth")) return 128;
   return setting == Setting("execution.min_io_threshold_size_kb") ? 1024 : 0;
@@ -115,7 +115,7 @@ CUfileError_t cuFileGetParameterString(CUFileStringConfigParameter_t param, char
     if (!setting || desc_str == nullptr || len <= 0) return invalid();
     const core::Value held = driver().parameter(*setting);
     const std::string& text = std::get<std::string>(held);
-    // The log's path is the one text that need not be there. An empty variable is one.
+    // Only the log's path may be missing. An empty variable counts as missing.
     const bool is_path = param == CUFILE_PARAM_ENV_LOGFILE_PATH;
     if (is_path && text.empty() && core::process_environment("CUFILE_LOGFILE_PATH") == nullptr) return invalid();
     if (text.size() + 1 > static_cast<std::size_t>(len)) return invalid();

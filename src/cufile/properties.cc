@@ -19,16 +19,17 @@ core::Value number(std::size_t value) {
 
 bool fits(core::Setting setting, const core::Value& value) { return core::range_fault(setting.row(), value).empty(); }
 
-// In force at once while the driver is open; otherwise for its next opening.
+// Applies at once while the driver is open, else at its next opening.
 CUfileError_t set(const core::Staged& values) {
   const bool done = driver().change(values) || driver().stage_parameters(values) || driver().change(values);
   return core::cufile_error(done ? CU_FILE_SUCCESS : CU_FILE_DRIVER_NOT_INITIALIZED);
 }
 
-// As NVIDIA's: these two open the driver.
+// These two setters open the driver, as in NVIDIA's library.
 CUfileError_t set_opening(core::Setting setting, std::size_t size) {
   core::Status opened;
-  // Not inside while it is set: the driver may be closing, which waits for calls that are inside.
+  // Leaves the gate before it sets the value: a thread that closes the driver holds its lock and waits for calls inside
+  // the gate.
   if (const core::CufileDriver::Use use(driver(), opened); !use) return core::cufile_error(opened);
   if (size > static_cast<std::size_t>(setting.row().high)) return core::cufile_error(CU_FILE_INVALID_VALUE);
   const core::Value value = number(size);
@@ -66,7 +67,7 @@ CUfileError_t cuFileDriverSetMaxDirectIOSize(size_t max_direct_io_size) {
   });
 }
 
-// These two bound a GPU cache and BAR mappings, of which Penstock has none: they are accepted, and reported back.
+// These two limit a GPU cache and BAR mappings, which Penstock does not have: values are accepted and returned.
 CUfileError_t cuFileDriverSetMaxCacheSize(size_t max_cache_size) {
   return core::cufile_call([&] { return set_opening("properties.max_device_cache_size_kb", max_cache_size); });
 }

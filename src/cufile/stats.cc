@@ -16,7 +16,7 @@ CufileWay way_of(const Report& report) {
   return path.nvidia_fs ? CufileWay::nvfs : CufileWay::p2p;
 }
 
-// The ordinal of the GPU whose memory it is; -1 for host memory.
+// The ordinal of the GPU that owns the memory; -1 for host memory.
 int gpu_of(Session& session, const PointerFacts& memory) {
   if (memory.device == nullptr) return -1;
   const DeviceFacts& gpu = memory.device->facts();

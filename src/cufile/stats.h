@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // cuFile's statistics: the counting in cufile.cc, batch.cc and stream.cc, and the state behind cuFileSetStatsLevel,
-// which outlives the driver. The numbers lie in the session's segment (stats/cufile_counters.h), so that gds_stats can
-// read them; with level 0 nothing is counted and no clock is asked.
+// which outlives the driver. The counters are in the session's segment (stats/cufile_counters.h), so that gds_stats can
+// read them; with level 0 nothing is counted and no clock is read.
 //
 //   const std::uint64_t began = stats_clock(session);
 //   const Outcome outcome = transfer(session, request);
@@ -44,7 +44,7 @@ class CufileStats {
   static CufileStats& instance();
 
   // Called when the driver has opened this session and its gate. If the level is above 0, counting begins; a level that
-  // the program chose goes before the configured one.
+  // the program set overrides the configured one.
   void session_opened(Session& session, unsigned configured_level);
 
   // The session is null if the driver is closed.

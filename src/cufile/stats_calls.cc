@@ -22,7 +22,7 @@ using core::entry_points::refuse;
 
 constexpr std::uint64_t microseconds(std::uint64_t nanoseconds) { return nanoseconds / 1000; }
 
-// How many a second, over all the time that was counted.
+// The rate per second over the counted time.
 std::uint64_t rate(std::uint64_t sum, const CufileTotals& totals) {
   if (totals.elapsed_ns == 0) return 0;
   return static_cast<std::uint64_t>(static_cast<double>(sum) * 1e9 / static_cast<double>(totals.elapsed_ns));

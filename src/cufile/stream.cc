@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's calls on CUDA streams, refused as NVIDIA's library does (1.15.1). When and how the bytes move is the
-// business of frontend/streams.h.
+// cuFile's calls on CUDA streams, refused as NVIDIA's library does (1.15.1). frontend/streams.h moves the bytes.
 #include <cerrno>
 #include <limits>
 
@@ -24,7 +23,7 @@ CUfileError_t to_error(const core::Status& status) {
   return core::cufile_error(status);
 }
 
-// Bytes, or a negative number: a system error or a CUfileOpError, as there is no errno to put it in.
+// The number of bytes, or a negative errno or CUfileOpError, since a stream's result has no errno.
 std::int64_t result_word(const core::RawRequest& request, const core::Outcome& outcome) {
   const core::Status& status = outcome.status;
   if (status.ok()) return static_cast<std::int64_t>(outcome.report.bytes);
@@ -41,7 +40,7 @@ void deliver(void* result, const core::RawRequest& request, const core::Outcome&
 
 constexpr core::StreamHooks kHooks = {deliver, core::stats_clock, core::count_transfer};
 
-// The result says so as well, where there is one.
+// Also writes the error to the result, if there is one.
 CUfileError_t refuse(ssize_t* result) {
   if (result != nullptr) *result = -EINVAL;
   return core::cufile_error(CU_FILE_INVALID_VALUE);

@@ -25,7 +25,7 @@ constexpr int kSettable = CU_FILE_P2P_FLAG_C2C;
 constexpr int kSettable = CU_FILE_P2P_FLAG_PCI_P2PDMA;
 #endif
 
-// By file system or device kind. They belong to the process: flags may be set before the driver opens.
+// Indexed by file system or device kind. Global: programs may set flags before the driver opens.
 std::array<std::atomic<int>, CU_FILE_MAX_TARGET_TYPES> p2p_flags{};
 
 bool is_target(CUfileDriverStatusFlags_t target) { return target >= 0 && target < CU_FILE_MAX_TARGET_TYPES; }
@@ -41,7 +41,7 @@ nlohmann::json describe(const core::PciDevice& device) {
           {"driver", device.driver},       {"host_bridge", device.host_bridge}, {"bridges", device.bridges}};
 }
 
-// GPUs, drives and network cards, and how near each is to each GPU.
+// Lists GPUs, drives and network cards, with their PCIe distance to each GPU.
 std::string topology_text(const std::vector<core::PciDevice>& devices) {
   nlohmann::json list = nlohmann::json::array();
   for (const core::PciDevice& device : devices) {

@@ -10,7 +10,7 @@
 
 namespace penstock::core {
 
-// `handle` is the file system's own name for the file; the table of callbacks belongs to the caller. Callbacks may call
+// `handle` is the file system's own handle of the file; the caller owns the table of callbacks. Callbacks may call
 // cuFile, but must not close its driver. Fails with unsupported if there is no table.
 Result<std::unique_ptr<UserspaceFile>> userspace_file(const void* handle, const CUfileFSOps_t* calls);
 

@@ -14,7 +14,7 @@ using penstock::core::entry_points::fail;
 
 constexpr size_t kPiecesMax = 1024;  // IOV_MAX of Linux.
 
-// Everything is looked at before anything moves.
+// All pieces are checked before any byte moves.
 bool are_sane(const CUfileIOVec_t* iov, size_t count) {
   if (count > kPiecesMax || (iov == nullptr && count > 0)) return false;
   size_t sum = 0;
@@ -26,7 +26,7 @@ bool are_sane(const CUfileIOVec_t* iov, size_t count) {
   return true;
 }
 
-// Stops at the first piece that comes out short; an error behind the first bytes is a short count.
+// Stops at the first short transfer; an error after the first bytes becomes a short count.
 template <typename Move>
 ssize_t move_pieces(CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t count, off_t file_offset, unsigned flags,
                     Move move) {

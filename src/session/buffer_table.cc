@@ -13,8 +13,8 @@ std::size_t hash(std::uint64_t base) { return static_cast<std::size_t>((base >> 
 
 }  // namespace
 
-// A small seqlock: the version is odd while a writer is inside. Fields are atomics, so that a reader that comes too
-// early reads old or new values, and looks again.
+// A small seqlock: the version is odd while a writer is inside. Fields are atomics, so that a reader beside a writer
+// reads old or new values, and retries.
 struct BufferTable::Entry {
   std::atomic<std::uint32_t> version{0};
   std::atomic<std::uint64_t> base{kNever};
@@ -65,7 +65,7 @@ BufferTable::BufferTable() {
 
 BufferTable::~BufferTable() = default;
 
-// The entry that holds the base, or the one into which it would go.
+// The entry of the base, or the free one for it.
 BufferTable::Entry* BufferTable::place_for(Table& table, std::uint64_t base) const {
   const std::size_t mask = table.entries.size() - 1;
   Entry* removed = nullptr;
@@ -114,8 +114,8 @@ Status BufferTable::remove(std::uint64_t base) {
   return success();
 }
 
-// Doubles the table, or cleans it of removed entries if these are the most of it: so registering and deregistering for
-// ever stays within one table, and all old tables together are no larger than the current one.
+// Doubles the table, or sweeps out removed entries if most are removed. So endless registering and deregistering stays
+// within one table, and all old tables together are no larger than the current one.
 void BufferTable::make_room() {
   Table* table = current_.load();
   std::vector<Buffer> live;

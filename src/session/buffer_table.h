@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Registered buffers by exact base address, with the facts of their memory. Looking one up takes no lock and writes
-// nothing; registering and deregistering take a mutex.
+// Registered buffers by exact base address, with the facts of their memory. A lookup takes no lock and writes nothing;
+// registering and deregistering take a mutex.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class BufferTable {
   Status insert(const Buffer& buffer);
   Status remove(std::uint64_t base);
   std::optional<Buffer> find(std::uint64_t base) const;
-  // The result of find() stays valid as long as this number is the same.
+  // The result of find() stays valid while this number is unchanged.
   std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
 
  private:
@@ -41,7 +41,7 @@ class BufferTable {
 
   std::atomic<Table*> current_;
   Mutex mutex_;
-  // All tables that ever were, because a reader may still be in an old one.
+  // Also all old tables, because a reader may still use one.
   std::vector<std::unique_ptr<Table>> tables_ GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> changes_{0};
   std::atomic<std::uint32_t> rebuilds_{0};  // Odd while the table is swept.

@@ -50,7 +50,7 @@ std::vector<PathId> paths_of(const Settings& settings) {
   return paths;
 }
 
-// The devices that are named; none for "auto", which means all that there are.
+// The named devices; empty for "auto", which means all devices.
 ProviderList devices_of(const Settings& settings) {
   ProviderList devices;
   for (const std::string& name : settings.texts("penstock.device")) {
@@ -59,7 +59,7 @@ ProviderList devices_of(const Settings& settings) {
   return devices;
 }
 
-// The seconds of waiting that a CPU second is worth.
+// How many seconds of waiting one CPU second is worth.
 double cpu_weight(Policy policy) {
   switch (policy) {
     case Policy::throughput: return 0.02;

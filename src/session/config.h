@@ -29,38 +29,38 @@ struct Config {
   std::uint64_t bounce_bytes = std::uint64_t{256} << 20;  // The most pinned host memory for each device.
   std::uint64_t chunk_bytes = std::uint64_t{4} << 20;     // The most bytes of one storage operation of a large request.
   unsigned workers = 0;                                   // Threads for large requests.
-  ProviderList devices;                                   // In this order; empty: all that there are.
+  ProviderList devices;                                   // In this order; empty: all devices.
   std::vector<PathId> paths;                              // Best first.
   bool paths_said = false;                                // The user named the paths.
-  std::optional<PathId> require;                          // Any other path refuses.
+  std::optional<PathId> require;                          // All other paths refuse.
   DirectIo direct_io = DirectIo::automatic;
   Policy policy = Policy::balanced;
   std::uint64_t registration_cache_bytes = 0;  // The most bytes in the page cache that are registered with devices.
   bool register_at_once = false;  // Pages are registered at once, whatever that costs, and requests wait for it.
   bool io_uring = true;
-  bool nvidia_export = false;  // Experimental: our own GPU memory for p2pdma.
+  bool nvidia_export = false;  // Experimental: exports our own GPU memory for p2pdma.
   // The most bytes of one storage operation of any request; 64 KiB or more.
   std::uint64_t operation_max = UINT64_MAX;
   unsigned threads_max = UINT_MAX;       // The most threads for one request, counting its caller's; 1 or more.
   std::uint64_t share_min = 0;           // The least bytes for each of these threads.
-  bool cached_unaligned_writes = false;  // Through the page cache as a whole, not their ends alone.
+  bool cached_unaligned_writes = false;  // Unaligned writes go wholly through the page cache, not only their ends.
   Placement placement;                   // The user's placement of threads and pinned memory: see placement_on().
   bool streams = true;                   // Requests on users' streams are served.
-  bool stream_words = true;              // Streams may be held by a wait for a value, where the device can.
+  bool stream_words = true;              // Streams may wait for a value in memory, where the device supports it.
   VendorUse vendor = VendorUse::automatic;
-  std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
+  std::string vendor_library;  // NVIDIA's library: an absolute path, or empty for the usual places.
   NvfsUse nvfs = NvfsUse::off;
-  std::shared_ptr<NvfsKernel> nvfs_kernel;  // In tests, in place of the kernel's.
-  std::string scratch;                      // A path that self-tests of its storage may overwrite, or empty.
-  std::string root = "/";                   // Paths look for /proc and /sys here. Tests have machines of their own.
+  std::shared_ptr<NvfsKernel> nvfs_kernel;  // Set by tests: a stand-in for the kernel module.
+  std::string scratch;                      // A file that self-tests may overwrite, or empty.
+  std::string root = "/";                   // The root of /proc and /sys; tests use captured machines.
   Denylist denylist;
-  Usage* usage = nullptr;  // Files are counted here for a report; null: nowhere. Outlives the session.
+  Usage* usage = nullptr;  // Counts files for a report; null: no report. Outlives the session.
 };
 
-// The parts of it that paths and the engine go by.
+// The part of the configuration that paths and the engine use.
 PathSettings path_settings(const Config& config);
 EngineRules engine_rules(const Config& config);
-// True if there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends them.
+// True if there are spare CPUs and the policy allows threads to spin for microseconds before they sleep.
 bool looks_out(const Config& config);
 
 Config make_config(const Settings& settings);

@@ -71,7 +71,7 @@ TEST_F(ConfigTest, AutoOverAListOfPathsIsWhatSayingNothingIs) {
 TEST_F(ConfigTest, EveryWordThatTheTableTakesMeansSomething) {
   for (const SettingRow& row : kPenstockRows) {
     any_word(row.words, [&](std::string_view word) {
-      (void)make({{row.key.substr(kOwnSection.size()), word}});  // Aborts at a word without a meaning.
+      (void)make({{row.key.substr(kOwnSection.size()), word}});  // Aborts if a word of the table has no meaning.
       return false;
     });
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Files that the configuration bars from direct paths: by their mount, its file system, the block devices under it or
-// their drivers. Asked once for each file, when it is registered; the session then lets no direct path see it.
+// Files that the configuration excludes from direct paths: by their mount, its file system, the block devices under it
+// or their drivers. Checked once for each file, when it is registered; direct paths refuse a denied file.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,9 @@ namespace penstock::core {
 // The mount through which a descriptor was opened; nothing if /proc does not show it.
 std::optional<int> mount_id_of(const Root& root, int fd);
 
-// Denies also if the mount or the devices that a list names cannot be found out: they might be the named ones.
+// Also denies if the mount or the devices cannot be determined: they might be the listed ones.
 bool denies(const Denylist& list, const Root& root, const FileFacts& file, std::optional<int> mount_id);
-// Asks the same about a file of this machine.
+// The same for a file on this machine.
 bool denies(const Denylist& list, const FileFacts& file, int fd);
 
 }  // namespace penstock::core

@@ -35,7 +35,7 @@ TEST(DenylistTest, AFileIsDeniedByMountFileSystemDeviceOrDriver) {
                               {.drivers = {"nvme_rdma"}}, {.mounts = {""}},          {.devices = {"", "/"}}};
   for (const Denylist& list : denying) {
     EXPECT_TRUE(denies(list, machine, file, 27));
-    EXPECT_TRUE(denies(list, machine, file, std::nullopt));  // Found by its device number.
+    EXPECT_TRUE(denies(list, machine, file, std::nullopt));  // The mount is found by its device number.
   }
   for (const Denylist& list : passing) EXPECT_FALSE(denies(list, machine, file, 27));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Objects that callers know by a number, such as files. A number is never used twice, so a deregistered one, and one
-// that never existed, can be recognized without touching memory that is gone. Pinning and unpinning take no lock;
-// removing waits for the pins. The thread with the only pin may hold the object: others then wait before they pin it.
+// Objects that callers know by a number, such as files. A number is never reused, so a stale or invented one is
+// recognized without touching freed memory. Pinning and unpinning take no lock; removing waits for the pins. A thread
+// with the only pin may hold the object exclusively: others then wait before they pin it.
 #pragma once
 
 #include <array>
@@ -62,8 +62,7 @@ class HandleTable {
     }
   }
 
-  // Called by a thread that has pinned the object. True if no other thread has; then no other gets a pin until
-  // let_go().
+  // Call it with a pin on the object. Returns true if no other thread has a pin; then no other gets one until let_go().
   bool hold(std::uint64_t handle) {
     Entry* slot = find(handle);
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
@@ -84,7 +83,7 @@ class HandleTable {
     if ((before & kLive) == 0) slot->state.notify_all();
   }
 
-  // From here on nobody can pin the object; null if another thread was first. Call finish() afterwards.
+  // Lets nobody pin the object any more; returns null if another thread retired it first. Call finish() afterwards.
   T* retire(std::uint64_t handle) {
     Entry* slot = find(handle);
     if (slot == nullptr) return nullptr;
@@ -95,7 +94,7 @@ class HandleTable {
     return slot->value.load(std::memory_order_relaxed);
   }
 
-  // Called after retire(): waits until nobody has the object pinned, and returns it.
+  // Call it after retire(): waits until nobody has the object pinned, and returns it.
   std::unique_ptr<T> finish(std::uint64_t handle) {
     Entry* slot = find(handle);
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
@@ -110,7 +109,7 @@ class HandleTable {
     return value;
   }
 
-  // The numbers of all live objects at some moment.
+  // A snapshot of the numbers of all live objects.
   std::vector<std::uint64_t> handles() {
     const MutexLock lock(mutex_);
     std::vector<std::uint64_t> live;
@@ -137,7 +136,7 @@ class HandleTable {
   static std::uint64_t number(std::uint32_t index, std::uint64_t state) {
     return generation(state) << 32 | (index + 1);
   }
-  // Reserves room among the free numbers for every number of the block, since letting go must not need memory.
+  // Reserves room in the free list for every number of the block, since freeing must not allocate.
   void add_block(std::uint32_t block) REQUIRES(mutex_) {
     free_.reserve((block + 1) * kBlock);
     blocks_[block].store(new Entry[kBlock], std::memory_order_release);

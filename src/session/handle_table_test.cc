@@ -59,7 +59,7 @@ TEST(HandleTableTest, RemovingWaitsForThoseWhoHaveItPinned) {
     removed = true;
   });
 
-  while (table.pin(handle) != nullptr) table.unpin(handle);  // Until retire has happened.
+  while (table.pin(handle) != nullptr) table.unpin(handle);  // Loops until the object is retired.
   give_time_to_go_wrong();
   EXPECT_FALSE(removed);
   table.unpin(handle);

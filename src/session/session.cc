@@ -82,7 +82,7 @@ Status Session::deregister_file(std::uint64_t handle) {
     const MutexLock lock(clients_mutex_);
     for (Client* client : clients_) client->forget_file(*retired);
   }
-  // Calls under way end by themselves. Then the descriptors close.
+  // finish() waits for calls in flight; then the descriptors close.
   const std::unique_ptr<File> file = files_.finish(handle);
   engine_->forget_file(*file);
   release_blocks_of_idle(*file);
@@ -100,7 +100,7 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
   if (base == nullptr || size == 0) return failure(Code::invalid_argument, "register the buffer");
   if (size > UINT64_MAX - address) return failure(Code::past_allocation, "register the buffer");
   PointerFacts memory = devices_->describe(base);
-  // Only the kernel knows the ranges of host memory: it says so when a request gets there.
+  // Only the kernel knows the ranges of host memory: it fails the request itself.
   if (memory.needs_device() && memory.size != 0 && address + size > memory.base + memory.size) {
     return failure(Code::past_allocation, "register the buffer");
   }
@@ -170,7 +170,7 @@ Status Session::advise(std::uint64_t handle, void (File::*note)()) {
 
 // ---- Requests ------------------------------------------------------------------------------------------------------
 
-// A registered base bounds the request by its registration; any other address by its allocation, where that is known.
+// A registered base limits the request to its registration; any other address to its allocation, where that is known.
 Status Session::find_memory(const RawRequest& request, PointerFacts& memory) const {
   const auto base = reinterpret_cast<std::uintptr_t>(request.base);
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
@@ -182,7 +182,7 @@ Status Session::find_memory(const RawRequest& request, PointerFacts& memory) con
     if (offset > buffer->size || request.size > buffer->size - offset) return failure(Code::out_of_range, step);
     memory = buffer->memory;
   } else {
-    // The allocation is that of the base, not of whatever lies at base + offset.
+    // Describes the base: base + offset may be in another allocation.
     memory = request.memory != nullptr ? *request.memory : devices_->describe(request.base);
     const std::uint64_t end = memory.base + memory.size;
     if (memory.size != 0 && base + offset + request.size > end) return failure(Code::past_allocation, step);
@@ -202,7 +202,7 @@ Status Session::check(const RawRequest& request, File* file, RoutedRequest& chec
   }
   if (request.op == Op::read && !file->facts().readable()) return failure(Code::not_readable, step);
   if (request.op == Op::write && !file->facts().writable()) return failure(Code::not_writable, step);
-  // A number only: a later step sees if there is memory.
+  // Only a number here: a later step checks whether memory is mapped there.
   const std::uintptr_t address =
       reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
   checked.op = request.op;
@@ -227,7 +227,8 @@ bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::spa
     request.base = piece.iov_base;
     request.size = piece.iov_len;
     if (!find_memory(request, facts).ok() || facts.kind != memory.kind || facts.device != memory.device) return false;
-    if ((facts.mapped != 0) != (memory.mapped != 0)) return false;  // Some may have a more direct path than others.
+    // Mapped pieces may have a more direct path than others.
+    if ((facts.mapped != 0) != (memory.mapped != 0)) return false;
   }
   return true;
 }
@@ -238,7 +239,7 @@ void Session::release_blocks(std::uint64_t file_handle, File& file) {
   files_.let_go(file_handle);
 }
 
-// Releases the blocks of a file that is idle just now. Other registrations of the same open file are not told of it.
+// Releases the blocks of a file without requests in flight and without other registrations of the same open file.
 void Session::release_blocks_of_idle(File& file) {
   descriptors_.when_alone(file, [&] { file.release_blocks_behind_end(); });
 }

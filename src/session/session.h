@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The open files, buffers, devices and storage, and the engine that moves requests between them. It owns, and does not
-// move; frontend/ has the ways to ask. capi/ and tests make one from a Config and the two seams to the outside world.
-// Thread-safe.
+// The open files, buffers, devices and storage, and the engine that moves requests between them. It owns them but moves
+// no bytes; frontend/ has the calls, queues and streams. capi/ and tests make one from a Config and the two seams to
+// the outside world. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -21,41 +21,41 @@
 
 namespace penstock::core {
 
-// One request as callers state it, before anything about it is known to be sane.
+// One request from a caller, before any check.
 struct RawRequest {
   Op op = Op::read;
   std::uint64_t file = 0;      // The number that register_file returned.
-  const void* base = nullptr;  // Memory; a registered buffer's base, or any address.
+  const void* base = nullptr;  // A registered buffer's base, or any address.
   std::uint64_t size = 0;
   std::int64_t file_offset = 0;
   std::int64_t buffer_offset = 0;
-  // If not null: pinned host memory of `size` bytes, between which and the file the bytes are moved, while the caller
-  // copies between it and the buffer. For device memory alone.
+  // If not null: pinned host memory of `size` bytes. The request moves bytes between it and the file; the caller copies
+  // between it and the buffer. Only for device memory.
   std::byte* staging = nullptr;
-  // The facts of the memory, if the caller knows them and the device must not be asked.
+  // The facts of the memory, if the caller has them and the driver must not be called.
   const PointerFacts* memory = nullptr;
-  std::optional<PathId> required;  // Any other path refuses, as where the session requires it.
+  std::optional<PathId> required;  // All other paths refuse, as with Config::require.
 };
 
-// A front end that has requests under way on its own account. Both calls come on any thread.
+// A front end that has its own requests in flight. The session calls it on any thread.
 class Client {
  public:
   virtual ~Client() = default;
-  // The file is being deregistered, perhaps by the very thread that should bring its requests to their end: they are
-  // brought there here. Nothing of the file's is kept after. It is asked once: so a request that has the file pinned
-  // must be seen here, or end by itself.
+  // The file is being deregistered, perhaps by the thread that has to complete its requests: so complete them here, and
+  // keep nothing of the file afterwards. Called once: a request that has the file pinned must be found here, or end by
+  // itself.
   virtual void forget_file(const File& file) = 0;
-  // Host memory is being deregistered, like a file, and with a request under way that found it registered.
+  // Host memory is being deregistered; a request that found it registered may be in flight.
   virtual void forget_memory(std::byte* /*kept*/) {}
-  // The session ends: waits for what is under way. The client has none from then on.
+  // The session ends: waits for the client's requests in flight; it starts no more.
   virtual void stop() = 0;
 };
 
 class Session {
  public:
   Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices);
-  ~Session();  // stop() comes first.
-  // Stops its clients, whose requests have all been counted then.
+  ~Session();  // Call stop() first.
+  // Stops the clients; all their requests are counted when it returns.
   void stop();
 
   Result<std::uint64_t> register_file(int fd);
@@ -63,35 +63,34 @@ class Session {
   Status deregister_file(std::uint64_t file);
   bool is_file(std::uint64_t file);
   Result<FileFacts> file_facts(std::uint64_t file);
-  // Returns when what was written to the file would survive a loss of power.
+  // Returns when all earlier writes to the file would survive a loss of power.
   Status sync_file(std::uint64_t file);
-  // Before its first request: see note_read_once() and note_flushed_later() of file.h.
+  // Call these before the file's first request: see note_read_once() and note_flushed_later() in file.h.
   Status advise_read_once(std::uint64_t file);
   Status advise_flushed_later(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
-  // The registered memory that begins there, or no bytes.
+  // The registered buffer that begins at `base`, or an empty piece.
   MemoryPiece buffer_at(const void* base) const;
-  // True in a forked child: then every request is refused with `closed`, and the session must be leaked, since its
-  // threads, rings and devices are the parent's.
+  // True in a forked child: every request fails with `closed`, and the session must be leaked, since its threads, rings
+  // and devices are the parent's.
   bool is_inherited() const { return fork_count() != forks_; }
 
   // ---- For front ends
   void add(Client* client);
   void remove(Client* client);
-  // A pinned file stays registered until it is unpinned. Null where there is none.
+  // Pins a file, which then stays registered until it is unpinned. Null if there is no such file.
   File* pin_file(std::uint64_t file) { return files_.pin(file); }
   void unpin_file(std::uint64_t file) { files_.unpin(file); }
-  // Checks if a request on the pinned file (null: none) can be made at all. Fills in its numbers, and not its memory's
-  // facts.
+  // Checks a request on the pinned file (null: no such file). Fills in everything but the facts of its memory.
   Status check(const RawRequest& request, File* file, RoutedRequest& checked) const;
-  // check(), and what its memory is: ready for the router.
+  // check(), plus the facts of the memory: ready for the router.
   Status admit(const RawRequest& request, File* file, RoutedRequest& admitted) const;
-  // True if the pieces, the first of which was admitted, are all in such memory.
+  // True if all pieces are in the same kind of memory as the first, admitted one.
   bool is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const;
-  // While it is the same, the same buffers are registered.
+  // While this number is unchanged, the same buffers are registered.
   std::uint64_t buffer_changes() const { return buffers_.changes(); }
-  // A write came to less than it should: its blocks behind the file's end are given back, unless others use them.
+  // After a short write: releases the preallocated blocks behind the file's end, unless others use them.
   void release_blocks(std::uint64_t file_handle, File& file);
 
   Engine& engine() { return *engine_; }

@@ -11,7 +11,7 @@ Result<std::uint64_t> UserDescriptors::add(int fd, const File& file,
   const FileFacts facts = file.facts();
   const int own = file.own_descriptor();
   const MutexLock lock(mutex_);
-  // A number that the user closed and the kernel reused is not the same descriptor.
+  // A descriptor number that was closed and reused is a different descriptor.
   const auto same = [&](const Known& known) {
     return known.fd == fd && known.is_of(facts) && descriptors_.is_same_open_file(known.own, own);
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The user's descriptors by which files are registered, so that no descriptor is registered twice, and an action on a
-// whole file is done only if no other registration shares its inode. Thread-safe.
+// The user's descriptors of registered files: prevents registering one twice, and allows an action on a whole file only
+// if no other registration shares its inode. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class UserDescriptors {
   // Remembers the descriptor under the handle that insert() gives the file. Fails with already_registered.
   Result<std::uint64_t> add(int fd, const File& file, const std::function<Result<std::uint64_t>()>& insert);
   void remove(std::uint64_t handle);
-  // Calls `work` if the file is registered by this descriptor only; no other is added meanwhile.
+  // Calls `work` if the file has only this registration; no other is added meanwhile.
   void when_alone(const File& file, const std::function<void()>& work);
 
  private:

@@ -28,7 +28,7 @@ bool is_name_letter(char letter) {
          letter == '_';
 }
 
-// Null if the variable is not set, or is empty.
+// The variable's value; null if it is not set or empty.
 const char* said(Environment environment, const char* name) {
   const char* text = environment(name);
   return text != nullptr && text[0] != '\0' ? text : nullptr;
@@ -83,7 +83,7 @@ FileText read_file(const std::string& name) {
   return file;
 }
 
-// The settings if a file cannot be read: it may forbid something, so it cannot be ignored.
+// The result for an unreadable file: it may forbid something, so it must not be ignored.
 LoadedSettings unreadable(const std::string& name, const std::string& fault, bool named_by_user) {
   LoadedSettings loaded;
   loaded.must_refuse = true;
@@ -114,7 +114,7 @@ void report(LoadedSettings& loaded, Severity severity, const char* place, Settin
   loaded.notes.push_back({severity, place, 0, std::string(setting.key()), std::move(sentence)});
 }
 
-// The end of the sentence that refuses a value of the environment or of a call.
+// The end of the message that refuses a value from the environment or a call.
 std::string expectation(const SettingRow& row) { return "expected " + takes_text(row); }
 
 void apply_variable(LoadedSettings& loaded, Environment environment, Setting setting) {
@@ -149,7 +149,7 @@ namespace {
 
 // Sets the defaults that depend on the machine if no value was given.
 void apply_machine(Settings& settings, Environment environment) {
-  // Registered pages cannot be returned to the machine until they are unregistered.
+  // Registered pages stay pinned until they are unregistered.
   constexpr std::uint64_t kCachePart = 4;
   const Setting workers("penstock.workers"), cache("penstock.registration_cache_mib");
   if (!settings.was_set(workers)) {
@@ -179,7 +179,7 @@ bool names_file(std::string_view name) {
 void report_variable(LoadedSettings& loaded, std::string_view name, const char* value) {
   const bool is_cufiles = name.starts_with("CUFILE_");
   const std::optional<Setting> near = names_file(name) ? std::nullopt : variable_near(name);
-  if (!is_cufiles && !near) return;  // It does not belong to the library, but perhaps to the build.
+  if (!is_cufiles && !near) return;  // The variable may belong to the build, not to the library.
   std::string sentence = is_cufiles ? "is not a variable of cuFile" : "is not a variable of Penstock";
   if (near) sentence += std::string("; did you mean ") + near->row().variable + "?";
   else if (names_file(name)) sentence += std::string("; did you mean ") + kFileVariable + "?";

@@ -142,7 +142,7 @@ TEST_F(LoadTest, PenstocksOwnSettingsComeOfFileAndEnvironmentAsAllDo) {
   EXPECT_EQ(loaded.notes[0].key, "penstock.chunk_kib");
 }
 
-// It may have forbidden the way through host memory.
+// The file may have forbidden the fallback through host memory.
 TEST_F(LoadTest, ADefaultFileThatCannotBeReadOrIsNoJsonKeepsTheDriverClosed) {
   write("cufile.json", R"({"properties": {"io_batchsize": 7}, oops)");
 

@@ -11,7 +11,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kNameBytesMax = 96;  // A longer name is no slip.
+constexpr std::size_t kNameBytesMax = 96;  // A longer name is not a typo.
 constexpr std::string_view kCufilePrefix = "CUFILE_";
 constexpr std::string_view kOwnPrefix = "PENSTOCK_";
 
@@ -72,7 +72,7 @@ auto near_key(std::string_view name) {
   return [is_it](const SettingRow& row) { return is_it(row.key) || any_word(row.aliases, is_it); };
 }
 
-// The prefix CUFILE_ does not count, because short names would be near by it alone. Penstock's names are few and short.
+// Compares without the prefix CUFILE_, which alone would make short names near. Penstock's names are few and short.
 auto near_variable(std::string_view name) {
   return [name](const SettingRow& row) {
     const std::string_view variable(row.variable);

@@ -24,7 +24,7 @@ struct NamedSetting {
 std::optional<NamedSetting> setting_named(std::string_view name);
 bool is_section(std::string_view name);
 // The key that an unknown name was probably meant to be: some letters differ, the case of letters, the signs between
-// words, or words are added or missing. A key that forbids something goes before all others.
+// words, or words are added or missing. Among several, a key that forbids something wins.
 std::optional<Setting> setting_near(std::string_view name);
 std::optional<Setting> prohibition_near(std::string_view name);
 // The same for a variable that begins with CUFILE_ or PENSTOCK_; one of PENSTOCK_ may also be a former name.

@@ -23,7 +23,7 @@ struct SettingRow {
   std::int64_t unit = 1;        // A number is a multiple of it.
   bool or_zero = false;         // 0 is accepted as well, whatever `low` is.
   std::string_view words = "";  // The words that a text, or each of a list, may be, separated by blanks; "" for any.
-  std::string_view (*choices)() = nullptr;    // Set if the words come from another table.
+  std::string_view (*choices)() = nullptr;    // Set if another table supplies the words.
   std::string_view form = "a text";           // How to describe a text that is not one of such words.
   bool absolute = false;                      // The text must begin with a slash.
   bool (*takes)(std::string_view) = nullptr;  // True for texts that are accepted without such words; null: all are.
@@ -31,7 +31,7 @@ struct SettingRow {
   const char* former = "";                    // The variable's former name, which has no effect any more.
   std::string_view aliases = "";              // Older keys for the same setting, separated by blanks.
   std::string_view printed = "";              // The name in NVIDIA's gdscheck, if it is not `key`.
-  int parameter = -1;                         // The enumerator in cufile.h; `kind` says of which type.
+  int parameter = -1;                         // The enumerator in cufile.h, of the enum for `kind`; -1: none.
   // It can forbid something: a fallback through host memory, a direct path that lost data, a place, host memory, the
   // page cache. If such a setting were ignored or misread, something that the user forbade would happen unnoticed. So
   // one that is misspelt or wrong keeps the driver closed, also in /etc/cufile.json.

@@ -43,7 +43,7 @@ TEST_F(SessionSettingsTest, ACallComesBeforeTheEnvironmentAndThatBeforeTheDefaul
   EXPECT_STREQ(origin_name(settings.origin("penstock.policy")), "environment");
   EXPECT_EQ(settings.number("penstock.chunk_kib"), 4096);
   EXPECT_STREQ(origin_name(settings.origin("penstock.chunk_kib")), "default");
-  EXPECT_TRUE(settings.is_on("properties.allow_compat_mode"));  // cuFile's are none of its.
+  EXPECT_TRUE(settings.is_on("properties.allow_compat_mode"));  // A session ignores cuFile's keys.
 }
 
 TEST_F(SessionSettingsTest, MoreThreadsAreWorthItWhereCpuTimeDoesNotCount) {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The settings from cufile.json, the environment and calls: a value for every row of the table, and who said it. A
+// The settings from cufile.json, the environment and calls: a value for every row of the table, and its source. A
 // setting that was wrong, unknown or without effect is kept as a note, for the log and for `penstock settings`, `check`
 // and gdscheck to print. Programs of cuFile are served by all three; sessions of penstock.h read no file, and
 // Penstock's own settings alone.
 //
-// Precedence: call over environment over file over default. A value that cannot be understood, in a file or variable
-// that the user named, or is out of range there, is an error, and the driver does not open; in /etc/cufile.json it is
-// reported and the default holds. Settings that may forbid something are stricter (SettingRow::forbids): a file that
-// cannot be read, a key that is misspelt, has no sense or is contradicted keeps the driver closed in either place. A
-// known key in another section than its own is taken as meant. It is reported, like a call's number out of range, an
-// unknown key and a key given twice.
+// Precedence: call over environment over file over default. In a file or variable that the user named, a value that
+// cannot be parsed or is out of range is an error, and the driver does not open; in /etc/cufile.json it is reported and
+// the default holds. Settings that may forbid something are stricter (SettingRow::forbids): a file that cannot be read,
+// a misspelt, invalid or contradictory key keeps the driver closed in either place. A known key in the wrong section
+// still applies, and is reported, like a call's number out of range, an unknown key and a duplicate key.
 //
 // To list a configuration as gdscheck does:
 //   const LoadedSettings loaded = load_settings(process_environment);
@@ -95,7 +94,7 @@ std::optional<Value> parse_value(const SettingRow& row, std::string_view text);
 std::optional<Value> value_of_text(const SettingRow& row, std::string_view text);
 // The severity of a value that is not understood: a note if the setting is not supported, or concerns only the log.
 Severity fault_severity(Setting setting);
-// Says what is wrong with a value, or "".
+// Describes what is wrong with a value; "" if nothing is.
 std::string range_fault(const SettingRow& row, const Value& value);
 // "must be true or false"
 std::string kind_fault(const SettingRow& row);
@@ -119,8 +118,8 @@ struct LoadedSettings {
   std::vector<Note> notes;
   std::string file;  // The file that was read, or "".
 
-  // There is an error in a place that the user named, or in a setting that may forbid something: the driver must not
-  // open.
+  // True if there is an error in a place that the user named, or in a setting that may forbid something: the driver
+  // must not open.
   bool must_refuse = false;
 };
 

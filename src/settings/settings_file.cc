@@ -39,7 +39,7 @@ class Taker {
   }
   bool number_float(double, const std::string&) { return take(std::nullopt); }
   bool string(std::string& value) {
-    // No path, name or word contains a zero, and C code would read another text.
+    // Refuses an embedded zero byte: C code would read a truncated string.
     if (value.find('\0') != std::string::npos) return take(std::nullopt);
     return take(Value(std::move(value)));
   }
@@ -237,11 +237,11 @@ class Taker {
   std::string section_;  // The section of the latest key.
   std::vector<std::size_t> section_ends_;
   std::size_t depth_ = 0;
-  std::size_t passing_over_ = 0;  // Levels of a value that is ignored.
+  std::size_t passing_over_ = 0;  // Nesting depth within an ignored value.
   bool in_list_ = false;
   bool list_fits_ = true;
   std::vector<Value> list_;
-  std::size_t unknown_levels_ = 0;  // Sections around it that the table does not have.
+  std::size_t unknown_levels_ = 0;  // Number of enclosing sections that the table does not have.
   struct Given {
     int line = 0;  // 0: it was not given.
     Standing standing = Standing::own;

@@ -235,7 +235,7 @@ TEST(SettingsFileTest, ANameThatSeveralSectionsHaveOrThatIsOneWordIsNotTakenFrom
   EXPECT_EQ(loaded.settings.text("logging.level"), "ERROR");
 }
 
-// The number of bytes that some advice gives for the entries of a batch.
+// A common piece of advice gives a number of bytes for a batch's number of entries.
 TEST(SettingsFileTest, AMisplacedNumberThatMakesNoSenseIsANoteAndWhatStandsBesideItHolds) {
   const LoadedSettings loaded = parse(R"({"execution": {"max_batch_io_size": 131072, "allow_compat_mode": false}})");
 

@@ -58,7 +58,7 @@ class Setting {
     while (index < kSettingCount && kSettingRows[index].key != key) ++index;
     return index;
   }
-  static void no_such_key();  // Never defined, so that the compiler stops here.
+  static void no_such_key();  // Never defined: an unknown key fails to compile here.
 
   std::size_t index_;
 };

@@ -61,7 +61,7 @@ std::string joined(std::string_view words, std::string_view last) {
   return list;
 }
 
-// The unit, which the end of the key says. cuFile writes KB and MB for KiB and MiB.
+// The unit, from the end of the key. cuFile writes KB and MB for KiB and MiB.
 std::string_view unit_of(std::string_view key) {
   constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
       {"_mib", "MiB"},     {"_mb", "MiB"}, {"_kib", "KiB"}, {"_kb", "KiB"}, {"_msecs", "milliseconds"},
@@ -134,7 +134,7 @@ std::string default_text(const SettingRow& row) {
   return row.initial.empty() ? "none" : std::string(row.initial);
 }
 
-// Never deleted, because they are asked for until the process ends.
+// Never deleted, because they are used until the process ends.
 std::string_view listed_paths() {
   static const auto* const names =
       new std::string(paths_that([](const PathTraits& traits) { return !traits.userspace; }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Says a setting's range and default in words: for messages, `penstock settings` and the manual. All of it follows from
-// the setting's row. Pure.
+// Describes a setting's range and default in words, from its row: for messages, `penstock settings` and the manual.
+// Pure.
 #pragma once
 
 #include <algorithm>

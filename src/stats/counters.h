@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The counters of a session: bytes, operations, sizes and latencies by path and by the reason that no better path was
-// taken, and cuFile's own counts. All of them lie in a segment that other processes can read (layout.h). Every thread
+// The counters of a session: bytes, operations, sizes and latencies by path and by the reason why no better path was
+// taken, and cuFile's own counts. All of them are in a segment that other processes can read (layout.h). Every thread
 // adds to a shard of its own, so counting costs no shared cache line; readers add the shards up. Thread-safe, without
 // locks. A forked child counts nothing: the segment is its parent's.
 #pragma once
@@ -28,9 +28,9 @@ class Counters {
   Counters();
 
   void add(PathId path, Reason reason, Op op, std::uint64_t bytes);
-  // Counts bytes of a path that went by O_DIRECT. add() counts them as well, before or after.
+  // Counts bytes that a path moved by O_DIRECT. Call add() for them as well, before or after.
   void add_direct(PathId path, Op op, std::uint64_t bytes);
-  // Counts the time of a request that was measured. add() counts the request, before or after.
+  // Counts the latency of a measured request. Call add() for it as well, before or after.
   void add_latency(PathId path, Op op, std::uint64_t nanoseconds) const;
   Count total(PathId path, Reason reason, Op op) const;
 
@@ -58,7 +58,7 @@ class Counters {
 
   const std::uint32_t forks_ = fork_count();
   Segment segment_{kStatsName, sizeof(Layout)};
-  mutable CufileCounters cufile_{layout().cufile};  // A const session may still count.
+  mutable CufileCounters cufile_{layout().cufile};  // Mutable: a const session counts, too.
 };
 
 }  // namespace penstock::core

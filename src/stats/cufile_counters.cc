@@ -47,7 +47,7 @@ CufileTotals total_of(const CufileSection& section) {
   if (totals.counting && now > started) totals.elapsed_ns += now - started;
   for (unsigned i = 0; i < 2; ++i) totals.last_batch_bytes[i] = load_shared(section.last_batch_bytes[i]);
   for (unsigned i = 0; i < kCufileGpus; ++i) std::memcpy(totals.uuids[i].data(), section.uuids[i], 16);
-  // Every member is a word that can be added up.
+  // The same memory as an array of words, for summing.
   std::uint64_t words[kSumsWords] = {};
   for (const CufileSection::Shard& shard : section.shards) {
     const auto* const counted = reinterpret_cast<const std::uint64_t*>(&shard.sums);
@@ -82,7 +82,7 @@ void CufileCounters::stop() {
   store_shared(section_.started_ns, std::uint64_t{0});
 }
 
-// Counts that other threads are adding at this moment may survive.
+// Counts that other threads add meanwhile may survive.
 void CufileCounters::reset() {
   for (CufileSection::Shard& shard : section_.shards) {
     auto* const words = reinterpret_cast<std::uint64_t*>(&shard.sums);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The counters of cuFile's statistics, by the levels of cuFile: operations, bytes and times (1), sizes (2), and each
-// GPU (3). cufile/ adds to them and answers cuFileGetStatsL1 and its relatives from them; gds_stats reads the same
-// numbers from outside. Thread-safe, without locks. Knows nothing of cufile.h.
+// GPU (3). cufile/ counts here, and cuFileGetStatsL1 and its relatives return these numbers; gds_stats reads them from
+// another process. Thread-safe, without locks. Does not depend on cufile.h.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ enum class CufileOperation : std::uint8_t {
 };
 constexpr unsigned kCufileOperations = 21;
 
-// The way of a GPU's bytes, in cuFile's terms.
+// How a GPU's bytes moved, in cuFile's terms.
 enum class CufileWay : std::uint8_t { posix, nvfs, p2p };
 
 struct CufileCount {
@@ -82,12 +82,12 @@ static_assert(sizeof(CufileSums) % sizeof(std::uint64_t) == 0);
 
 // The layout in the segment.
 struct CufileSection {
-  std::uint32_t level;      // The level that is counted now; 0 while stopped.
+  std::uint32_t level;      // The current level; 0 while stopped.
   std::uint32_t gpu_count;  // The GPUs of the machine.
   std::uint32_t chosen_level;
   std::uint32_t reserved;
   std::uint64_t started_ns;  // CLOCK_MONOTONIC; 0 while stopped.
-  std::uint64_t counted_ns;  // The time for which it was counted before that.
+  std::uint64_t counted_ns;  // The time counted before started_ns.
   std::uint64_t last_batch_bytes[2];
   std::uint8_t uuids[kCufileGpus][16];  // Zero for a GPU that was not used at level 3.
   struct alignas(64) Shard {
@@ -97,10 +97,10 @@ struct CufileSection {
 
 // The sums over all shards of a section.
 struct CufileTotals {
-  unsigned level = 0;  // The level that was chosen.
+  unsigned level = 0;  // The level that the program or the settings chose.
   bool counting = false;
   unsigned gpu_count = 0;
-  std::uint64_t elapsed_ns = 0;  // The whole time for which it was counted.
+  std::uint64_t elapsed_ns = 0;  // The total counted time.
   std::uint64_t last_batch_bytes[2] = {};
   std::array<std::array<std::uint8_t, 16>, kCufileGpus> uuids{};
   CufileSums sums;
@@ -144,7 +144,7 @@ class CufileCounters {
   void set_gpu_count(unsigned count);
   void name_gpu(int gpu, const std::uint8_t (&uuid)[16]);
 
-  // Each of these counts what the level asks for.
+  // Each of these counts as the level requires.
   void add(CufileOperation operation, bool ok, std::uint64_t times = 1);
   void add_transfer(const CufileTransfer& transfer);
   void add_batch_entry(const CufileTransfer& transfer);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The shared-memory segment of a session's statistics, byte by byte. counters.cc and cufile_counters.cc write it;
-// reader.cc reads the segment of another process, perhaps of another version. Plain numbers only; nothing here checks
-// anything.
+// reader.cc reads the segment of another process, perhaps of another version. Plain numbers only; this header checks
+// nothing.
 //
 // The header says how many paths, reasons and buckets there are and where each part begins, so that a version with more
 // of them needs no new format. Every part is zero as long as nothing was counted.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The limits of a look at other processes' statistics. Any user can hold as many segments, of any form, as they like;
-// the readers, often root, must not spend unlimited time or memory on them. For the tools' readers.
+// Limits for reading other processes' statistics. Any user can hold as many segments, of any form, as they like; the
+// readers, often root, must not spend unlimited time or memory on them. For the tools' readers.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct LookLimits {
   std::chrono::milliseconds time;
 };
 
-// One session of this version is 0.8 MiB to read and some 20 KiB to keep, and a process has one or two.
+// A session of this version has 0.8 MiB to read and about 20 KiB to keep, and a process has one or two sessions.
 constexpr LookLimits kProcessLimits{.processes = 1,
                                     .descriptors = 1 << 18,
                                     .segments = 256,
@@ -40,7 +40,7 @@ class LookBudget {
   explicit LookBudget(const LookLimits& limits, LookBudget* whole = nullptr, const Clock& clock = system_clock())
       : left_(limits), clock_(clock), end_(clock.now() + limits.time), whole_(whole) {}
 
-  // False if less is left.
+  // Returns false if less than `amount` is left.
   bool take(std::uint64_t LookLimits::*what, std::uint64_t amount) {
     if (left_.*what < amount || clock_.now() > end_ || (whole_ != nullptr && !whole_->take(what, amount))) return false;
     left_.*what -= amount;

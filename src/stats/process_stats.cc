@@ -91,7 +91,7 @@ class Look {
   }
 
   void leave_out(const Status& why) {
-    if (why.is_errno(ENOENT)) return;  // It was closed just now.
+    if (why.is_errno(ENOENT)) return;  // The descriptor was closed meanwhile.
     if (why.is(Code::limit)) ++process_.not_read;
     else if (process_.refused++ == 0) process_.refusal = why;
   }
@@ -103,7 +103,7 @@ class Look {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-// Looks at a process, through its folder in /proc.
+// Reads the statistics of a process, through its folder in /proc.
 Result<ProcessStats> look_at(pid_t pid, int folder, SegmentReader& reader, LookBudget budget) {
   UniqueFd fd(::openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const Folder descriptors(fd.valid() ? ::fdopendir(fd.get()) : nullptr);

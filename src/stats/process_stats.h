@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the statistics of running processes: the segments of their open sessions, through /proc/PID/fd. It only looks.
-// The kernel shows segments to the same user and to root. A look has limits, whatever it finds (look_budget.h), and
-// reports what it left out.
+// Finds the statistics of running processes: the segments of their open sessions, through /proc/PID/fd. It only reads.
+// The kernel shows segments to the same user and to root. Reading has fixed limits (look_budget.h), and reports what it
+// left out.
 #pragma once
 
 #include <sys/types.h>
@@ -23,14 +23,14 @@ struct ProcessStats {
   unsigned refused = 0;                 // Segments that could not be read; `refusal` is the reason of the first.
   Status refusal;
   unsigned not_read = 0;      // Segments left out because of a limit.
-  bool is_cut_short = false;  // There are more descriptors than were looked at.
+  bool is_cut_short = false;  // The process has more descriptors than were read.
 };
 
 // Fails with ENOENT if there is no such process, and with EACCES if this user may not look at it. A process without an
 // open session has no statistics.
 Result<ProcessStats> stats_of_process(pid_t pid);
 
-// The settings of a look at all processes.
+// Settings for reading all processes.
 struct LookSettings {
   std::string proc = "/proc";  // The folder where /proc is mounted, perhaps the host's.
   LookLimits process = kProcessLimits;
@@ -41,8 +41,8 @@ struct LookResult {
   unsigned hidden = 0;         // Processes that this user may not look at.
   unsigned not_looked_at = 0;  // Processes that were left out because of a limit, wholly or in part.
 };
-// Calls `visit` for each process that has statistics, with its folder in /proc, which stays that process's even if its
-// number is reused. Keeps nothing. Fails if there is no such /proc.
+// Calls `visit` for each process that has statistics, with its folder in /proc, which refers to that process even if
+// its PID is reused. Keeps nothing. Fails if there is no such /proc.
 using VisitProcess = std::function<void(const ProcessStats& process, int folder)>;
 Result<LookResult> look_at_processes(const LookSettings& settings, const VisitProcess& visit);
 
