@@ -30,7 +30,7 @@
 namespace penstock::core {
 namespace {
 
-// Another process, which does its work, tells that it is done, and then waits until it is ended.
+// A child process that does its work, signals that it is done, and waits until it is killed.
 class Other {
  public:
   explicit Other(const std::function<void()>& work) {
@@ -192,7 +192,7 @@ TEST(ProcessStatsTest, ASegmentWithManyDescriptorsIsReadOnce) {
   const Counters first;
   std::vector<UniqueFd> copies;
   const UniqueFd sparse(make_sparse_segment());
-  // So many would use up all that is read of a process.
+  // Without deduplication so many descriptors would exhaust the budget of a process.
   for (int i = 0; i < 100; ++i) copies.emplace_back(::dup(sparse.get()));
   const Counters last;
 
@@ -246,7 +246,7 @@ TEST(ProcessStatsTest, ALookWhereThereAreNoProcessesFails) {
   EXPECT_TRUE(look_at_processes({.proc = "/nowhere"}, [](const ProcessStats&, int) {}).status().is_errno(ENOENT));
 }
 
-// Its folder of descriptors is open to us; the files behind them are not.
+// We may open its folder of descriptors, but not the files behind them.
 TEST(ProcessStatsTest, AProcessOfOurUserWithMoreCapabilitiesIsNotOursToLookAt) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give capabilities away";
   const Other other([] { new Counters; });

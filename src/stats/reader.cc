@@ -72,7 +72,7 @@ class Reader {
  public:
   Reader(std::span<const std::byte> segment, const Shape& shape) : segment_(segment), shape_(shape) {}
 
-  // False if two counts have one name: a reader that goes by names would take them for one.
+  // False if two counters have the same name: a reader that uses names would confuse them.
   bool has_names_of_their_own() const {
     return are_different(0, shape_.header.paths) && are_different(shape_.header.paths, shape_.header.reasons);
   }

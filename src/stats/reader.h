@@ -33,7 +33,7 @@ struct StatsHistogram {
   std::vector<std::uint64_t> sizes;
   std::vector<std::uint64_t> latencies;  // All zero if nothing was measured.
   std::uint64_t latency_sum = 0;         // Nanoseconds.
-  std::uint64_t direct_bytes = 0;        // Bytes of the path that went around the page cache; see StatsSnapshot.
+  std::uint64_t direct_bytes = 0;        // Bytes that the path moved around the page cache; see StatsSnapshot.
 };
 
 struct StatsSnapshot {
@@ -43,7 +43,7 @@ struct StatsSnapshot {
   std::string library;
   std::vector<StatsRow> rows;
   std::vector<StatsHistogram> histograms;
-  bool has_direct_bytes = false;  // A process of an earlier version does not count them.
+  bool has_direct_bytes = false;  // False for processes of an earlier version, which do not count them.
   CufileTotals cufile;
 };
 

@@ -19,7 +19,7 @@
 namespace penstock::core {
 namespace {
 
-// A segment's bytes, to be spoilt.
+// A copy of a segment's bytes, which tests corrupt.
 class Bytes {
  public:
   explicit Bytes(std::size_t size) : size_(size) {
@@ -223,7 +223,7 @@ TEST_F(ReaderTest, NoBytesCrashIt) {
     Bytes bytes(good->all().size());
     std::memcpy(bytes.data(), good->data(), good->all().size());
     for (std::uint64_t i = random() % 6; i > 0; --i) {
-      // Mostly in the header behind the magic, where it can do harm.
+      // Mostly in the header after the magic, where damage matters.
       const std::uint64_t at = 8 + random() % (random() % 4 == 0 ? good->all().size() - 8 : sizeof(StatsHeader) - 8);
       bytes.data()[at] = static_cast<std::byte>(random() % 3 == 0 ? 0xff : random());
     }

@@ -15,7 +15,7 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "share the statistics with other processes";
-constexpr unsigned kNoExecSeal = 0x8;  // MFD_NOEXEC_SEAL, which Linux 6.3 and later may insist on.
+constexpr unsigned kNoExecSeal = 0x8;  // MFD_NOEXEC_SEAL, which Linux 6.3 and later may require.
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -46,8 +46,8 @@ Status Segment::share(const char* name) {
   inode_ = facts.st_ino;
   void* const memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (memory == MAP_FAILED) return os_failure(errno, kStep);
-  // Readers insist on the first two seals: otherwise shrinking the segment could end them. The third keeps them from
-  // writing, and some kernels do not have it yet.
+  // Readers require the first two seals: otherwise shrinking the segment could crash them. The third prevents them from
+  // writing; older kernels lack it.
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     const int error_number = errno;
     ::munmap(memory, size_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Zeroed memory that other processes of the same user, and root, can read: a memfd, found through /proc/PID/fd. So no
-// file is left however the process ends, no name can be guessed or prepared, and the kernel decides who may look. If no
-// memfd can be had it is plain memory, and sharing() says why.
+// file remains however the process ends, no name can be guessed or prepared, and the kernel decides who may read it. If
+// the kernel refuses a memfd it is plain memory, and sharing() says why.
 #pragma once
 
 #include <sys/types.h>
@@ -31,7 +31,7 @@ class Segment {
   const std::size_t size_;
   std::byte* data_ = nullptr;
   UniqueFd fd_;
-  dev_t device_ = 0;  // The numbers of the memfd: a program may close our descriptor, and its number may be reused.
+  dev_t device_ = 0;  // Identify the memfd: a program may close our descriptor, and its number may be reused.
   ino_t inode_ = 0;
   Status sharing_;
 };

@@ -50,7 +50,7 @@ Descriptor descriptor_of(int folder, const char* name) {
   return is_segment ? Descriptor::segment : Descriptor::other;
 }
 
-// Opens whatever stands behind the name: a file that only looks like a segment, such as a pipe, must not block us.
+// Opens the descriptor without blocking: it may be a pipe that only looks like a segment.
 Result<SegmentReader::Opened> SegmentReader::open(int folder, const char* name, LookBudget& budget) {
   if (!budget.take(&LookLimits::segments, 1)) return failure(Code::limit, kStep);
   RegularFile file = open_regular_file(folder, name);

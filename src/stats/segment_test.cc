@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Our descriptor of a memfd of this name; -1 where there is none.
+// Finds our descriptor of the memfd with this name; -1 if there is none.
 int descriptor_of(const std::string& name) {
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
     std::error_code error;
@@ -68,7 +68,7 @@ TEST(SegmentTest, DoesNotCloseADescriptorThatIsNoLongerItsOwn) {
     const Segment segment("penstock-test", 4096);
     fd = descriptor_of("penstock-test");
     const int other = ::open("/dev/null", O_RDONLY);
-    ASSERT_EQ(::dup2(other, fd), fd);  // A program that closes all descriptors it does not know does this.
+    ASSERT_EQ(::dup2(other, fd), fd);  // As a program does that closes all unknown descriptors.
     ::close(other);
   }
 

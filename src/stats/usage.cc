@@ -13,8 +13,8 @@
 namespace penstock::core {
 namespace {
 
-// The word holds the time since when, in microseconds, and in its lower bits the number of requests. The time wraps
-// after 203 days, longer than any request.
+// The word's lower bits are the number of requests, its upper bits the start time in microseconds. The time wraps after
+// 203 days, longer than any request.
 constexpr unsigned kCountBits = 20;
 constexpr std::uint64_t kCountMask = (std::uint64_t{1} << kCountBits) - 1;
 constexpr std::uint64_t kTimeMask = UINT64_MAX >> kCountBits;
@@ -37,7 +37,7 @@ void BusyTime::begin(Nanoseconds now) {
 void BusyTime::end(Nanoseconds now) {
   const std::uint64_t word = word_.fetch_sub(1, std::memory_order_relaxed);
   if ((word & kCountMask) != 1) return;
-  // The request that began last may have read its clock after us.
+  // Another request may have begun and read its clock after us.
   const std::uint64_t passed = (microseconds(now) - (word >> kCountBits)) & kTimeMask;
   if (passed <= kTimeMask / 2) busy_us_.fetch_add(passed, std::memory_order_relaxed);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The facts of a report (usage_report.h) besides the counters: the files of the requests, how long these took, and for
-// how much of the time any was under way. They are kept only if a report was asked for; otherwise a request finds null
-// in its file. Thread-safe; counting takes no lock and allocates nothing.
+// What a report (usage_report.h) has besides the counters: the files of the requests, their durations, and the time in
+// which any was in flight. Kept only if a report was requested; otherwise File::usage() is null. Thread-safe; counting
+// takes no lock and allocates nothing.
 #pragma once
 
 #include <array>
@@ -19,15 +19,15 @@
 
 namespace penstock::core {
 
-// Adds up the time in which at least one request is under way. One word holds their number and the time since when, so
-// that no thread sees one without the other.
+// Sums the time in which at least one request is in flight. One word holds their number and the start time, so that
+// threads always see both together.
 class BusyTime {
  public:
-  using Nanoseconds = std::uint64_t;  // By a clock that does not go back.
+  using Nanoseconds = std::uint64_t;  // From a monotonic clock.
 
   void begin(Nanoseconds now);
   void end(Nanoseconds now);
-  // The length of all periods that have ended.
+  // The total length of all periods that have ended.
   Nanoseconds total() const { return busy_us_.load(std::memory_order_relaxed) * 1000; }
 
  private:
@@ -40,7 +40,7 @@ struct FileSums {
   struct Sum {
     std::uint64_t bytes = 0;
     std::uint64_t requests = 0;     // Failed ones count, too.
-    std::uint64_t nanoseconds = 0;  // The sum of their durations; requests at the same time all count.
+    std::uint64_t nanoseconds = 0;  // The sum of their durations; concurrent requests all count.
   };
   std::array<Sum, 2> by_op;
   std::uint64_t failed = 0;
@@ -61,7 +61,7 @@ class FileUsage {
   FileSums sums() const;
 
  private:
-  // A thread has one to itself as long as there are few threads, like a shard of the counters.
+  // Few threads share a shard, as in the counters.
   struct alignas(64) Shard {
     FileSums sums;
   };
@@ -76,7 +76,7 @@ class Usage {
   // Files with rows of their own, of a KiB each; all later files share one row.
   static constexpr std::size_t kFilesMax = 1024;
 
-  // The row of a descriptor's file, by the name that the kernel knows. It lives as long as this object.
+  // The row of a descriptor's file, by the kernel's name for it. The row lives as long as this object.
   FileUsage& file_of(int descriptor);
   FileUsage& file_named(const std::string& name);
 

@@ -149,8 +149,7 @@ std::string files_text(const UsageReport& report) {
 
 // ---- For programs --------------------------------------------------------------------------------------------------
 
-// Written as text and not built as a tree: nlohmann's tree allocates memory while it is destroyed, and ends the process
-// if there is none.
+// Writes JSON as text: nlohmann's tree allocates memory in its destructor, and terminates the process if there is none.
 class JsonText {
  public:
   JsonText& open(const char* name, char bracket) {

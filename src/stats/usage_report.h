@@ -29,9 +29,9 @@ struct UsageReport {
 
   std::int64_t pid = 0;
   std::string program;
-  std::string library;            // The file of the library that the program's calls came to.
+  std::string library;            // The file name of the library that the program called.
   std::uint64_t nanoseconds = 0;  // Since the first session opened.
-  std::uint64_t busy_ns = 0;      // The part in which at least one request was under way.
+  std::uint64_t busy_ns = 0;      // The part in which at least one request was in flight.
   unsigned sessions = 0;          // Sessions that were opened.
   unsigned sessions_open = 0;     // Sessions that were still open when the process ended.
   std::string placement;          // Threads and memory of the session that was opened last.
@@ -41,7 +41,7 @@ struct UsageReport {
   std::uint64_t others_opened = 0;
 };
 
-// Adds what was counted, if anything was.
+// Adds all counters that are not zero.
 void add_ways(std::vector<UsageReport::Moved>& ways, const Counters& counters);
 
 std::string report_text(const UsageReport& report);  // Lines, fit for a terminal.

@@ -15,10 +15,10 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// The bytes written between two starts of a flush. Each start looks for all pages of the file that are to be written.
+// Bytes written between two calls that start a flush. Each call searches all dirty pages of the file.
 constexpr std::uint64_t kFlushBytes = 8u << 20;
 
-// True for errors that may be gone at the next attempt.
+// True for errors that may not recur at the next attempt.
 bool passes(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN || error == EINTR;
 }
@@ -33,7 +33,7 @@ bool has_one_writer(std::uint64_t magic) {
 
 File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
     : descriptors_(storage), hints_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
-      // If direct I/O is a buffered copy all the same (tmpfs, ext4 with data=journal), O_DIRECT means nothing.
+      // Where direct I/O is really a buffered copy (tmpfs, ext4 with data=journal), O_DIRECT is ignored.
       own_io_mode_(facts.opened_direct() && facts.can_do_direct() ? IoMode::direct : IoMode::buffered),
       takes_turns_(facts.type == FileType::regular && has_one_writer(facts.file_system_magic)) {}
 
@@ -47,7 +47,7 @@ void File::close_second() {
   if (second >= 0 && is_ours(second)) ::close(second);
 }
 
-// Closes the second descriptor first, because an open file of its own would be in the way; it is opened again when
+// Closes the second descriptor first, because its separate open file would prevent the release; it is reopened when
 // needed.
 void File::release_blocks_behind_end() {
   if (!blocks_behind_end_.load(std::memory_order_relaxed) || !has_its_descriptors()) return;
@@ -92,7 +92,7 @@ Result<int> File::open_second() {
   }
   int expected = -1;
   if (second_.compare_exchange_strong(expected, opened->get(), std::memory_order_acq_rel)) return opened->release();
-  return expected;  // Another thread was first; this one's is closed.
+  return expected;  // Another thread opened it first; ours is closed.
 }
 
 bool File::is_resident(std::uint64_t offset, std::uint64_t size) {

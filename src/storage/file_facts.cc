@@ -12,7 +12,7 @@ struct Magic {
   const char* name;
 };
 
-// linux/magic.h where it has them; else the file system's own source.
+// From linux/magic.h, or from the file system's own source.
 constexpr Magic kMagics[] = {
     {EXT4_SUPER_MAGIC, "ext4"},
     {XFS_SUPER_MAGIC, "xfs"},

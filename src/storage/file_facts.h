@@ -15,15 +15,15 @@ enum class FileType : std::uint8_t { regular, block_device, userspace };
 // The source of the direct-I/O alignment.
 enum class AlignmentSource : std::uint8_t {
   none,          // The file cannot do direct I/O, or its direct I/O would be a copy through the page cache.
-  statx,         // STATX_DIOALIGN, Linux 6.1 and file systems that answer it.
+  statx,         // STATX_DIOALIGN: Linux 6.1, and file systems that support it.
   block_device,  // The logical block size of the device.
-  assumed,       // Neither answered: 4096 bytes, which suits every device in use.
+  assumed,       // Neither is known: 4096 bytes, which suits every device in use.
 };
 
 struct FileFacts {
   FileType type = FileType::regular;
   int open_flags = 0;      // From F_GETFL.
-  std::uint64_t size = 0;  // In bytes, at the time of the look.
+  std::uint64_t size = 0;  // In bytes, when the facts were gathered.
   std::uint64_t inode = 0;
   dev_t file_system_device = 0;           // st_dev.
   dev_t block_device = 0;                 // st_rdev of a block device; otherwise st_dev if that is a block device.
@@ -32,7 +32,7 @@ struct FileFacts {
   std::uint32_t direct_memory_align = 0;  // Bytes; a power of two up to 4096. 0: no direct I/O.
   std::uint32_t direct_offset_align = 0;  // Bytes; a power of two up to 64 KiB. 0: no direct I/O.
   AlignmentSource alignment_source = AlignmentSource::none;
-  bool denied = false;  // The configuration bars direct paths from it.
+  bool denied = false;  // The configuration forbids direct paths for it.
 
   bool readable() const { return (open_flags & O_ACCMODE) != O_WRONLY; }
   bool writable() const { return (open_flags & O_ACCMODE) != O_RDONLY; }

@@ -22,12 +22,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Bits of an entry in /proc/PID/pagemap. A file's page that is marked as swapped, which no mapping has swapped out, is
-// being moved, or its memory has failed.
+// Bits of an entry in /proc/PID/pagemap. A file page is never swapped out; if it is marked as swapped, the kernel is
+// migrating it, or its memory has failed.
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kMoving = std::uint64_t{3} << 61;
 // The same bits in PAGEMAP_SCAN.
 constexpr std::uint64_t kPageIsPresent = 1u << 3, kPageIsMoving = 1u << 4 | 1u << 2;
-// Pages that are moved are back within microseconds, unless the mover loses its CPU (13 ms on a busy machine).
+// The kernel migrates a page within microseconds, unless it is preempted (13 ms on a busy machine).
 constexpr auto kMoveMax = 20ms;
 constexpr auto kLooksApart = 20us;
 
@@ -41,7 +41,7 @@ struct ScanRegion {
 };
 const unsigned long kPagemapScan = _IOWR('f', 16, ScanArgument);
 
-// Looks for the first page that is not there. Negative if the kernel does not know the call.
+// Searches for the first absent page. Negative if the kernel does not have the call.
 int scan_for_absent(int pagemap, std::uint64_t begin, std::uint64_t end, ScanRegion& region) {
   ScanArgument argument{};
   argument.size = sizeof argument;
@@ -82,7 +82,7 @@ PageMapping::~PageMapping() {
 Result<PageWatch> PageWatch::open() {
   UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (!pagemap.valid()) return os_failure(errno, "open /proc/self/pagemap");
-  // The call is tried on the page of this very function, which may or may not be there.
+  // Tries the call on the page of this function; its result does not matter, only that it works.
   const std::uint64_t here = align_down(reinterpret_cast<std::uintptr_t>(&scan_for_absent), page_size());
   ScanRegion ignored{};
   const bool scans = scan_for_absent(pagemap.get(), here, here + page_size(), ignored) >= 0;
@@ -111,7 +111,8 @@ PageWatch::Presence PageWatch::scan(std::uint64_t begin, std::uint64_t end) cons
   const int found = scan_for_absent(pagemap_.get(), begin, end, region);
   if (found == 0) return Presence::there;
   const bool is_moving = found > 0 && (region.categories & kPageIsMoving) == kPageIsMoving;
-  return is_moving ? Presence::moving : Presence::gone;  // If the call failed, nothing is known to be there.
+  // A failed call counts as gone: no page is known to be present.
+  return is_moving ? Presence::moving : Presence::gone;
 }
 
 PageWatch::Presence PageWatch::read_entries(std::uint64_t begin, std::uint64_t end) const {

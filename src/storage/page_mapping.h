@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A file's own pages in the page cache, as memory of this process. They are mapped once, so that a device's DMA engine
-// can fetch bytes from them or put bytes there. No CPU touches the mapping, so a file that is cut under it causes no
-// SIGBUS.
+// can fetch bytes from them or put bytes there. No CPU touches the mapping, so truncating the file causes no SIGBUS.
 //
-// PageWatch shows afterwards whether a mapping's pages were the file's all the time. The kernel takes a page out of
-// every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and puts
-// it back only when a CPU touches it, which none does. So a page that is still there was never away. While the kernel
-// tries to move a page within memory, to make room for a huge one, it notes that in the page's place.
+// PageWatch shows afterwards whether a mapping's pages belonged to the file all the time. The kernel takes a page out
+// of every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and
+// maps it again only when a CPU touches it, which none does. So a page that is still mapped was never removed. While
+// the kernel migrates a page, to make room for a huge one, a migration entry replaces it in the page table.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +20,8 @@ namespace penstock::core {
 
 class PageMapping {
  public:
-  // Offset and size are multiples of the page size, on hugetlbfs of its page size. Pages that are not in the page cache
-  // are read.
+  // Offset and size are multiples of the page size (on hugetlbfs, of its page size). Reads pages that are not in the
+  // page cache.
   static Result<PageMapping> open(int fd, std::uint64_t offset, std::size_t size, bool writable);
   PageMapping() = default;
   PageMapping(PageMapping&& other) noexcept { swap(other); }
@@ -53,9 +52,9 @@ class PageWatch {
   // Fails if the kernel does not show a process its own page table (/proc/self/pagemap).
   static Result<PageWatch> open();
   enum class Presence : std::uint8_t { there, moving, gone };
-  // Returns the state of the first page that is not there, or `there`.
+  // Returns the state of the first absent page, or `there`.
   Presence look(const std::byte* memory, std::size_t size) const;
-  // Waits, at most 20 ms, for pages that are being moved at this moment.
+  // Waits at most 20 ms for pages that the kernel is migrating.
   bool are_present(const std::byte* memory, std::size_t size) const;
 
  private:

@@ -77,7 +77,7 @@ TEST_F(PageMappingTest, WhatIsBehindTheEndOfTheFileIsNotThere) {
   EXPECT_FALSE(watch().are_present(mapping.data(), kSize + 1));
 }
 
-// To the page table's readers a guard looks much like a page that is being moved.
+// In the page table a guard looks much like a page that is being migrated.
 TEST_F(PageMappingTest, AGuardIsNoPageThatIsBeingMoved) {
   constexpr int kGuardInstall = 102;  // MADV_GUARD_INSTALL, of files' mappings since Linux 6.15.
   const PageMapping mapping = map();

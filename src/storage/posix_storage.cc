@@ -51,8 +51,8 @@ struct Cachestat {
   std::uint64_t cached, dirty, writeback, evicted, recently_evicted;  // Pages.
 };
 
-// True for memory file systems, which accept O_DIRECT since 6.6 and copy all the same, and for /proc and /sys, whose
-// bytes are made when they are read.
+// True for memory file systems, which accept O_DIRECT since 6.6 but still copy, and for /proc and /sys, whose bytes are
+// generated on reading.
 bool lives_in_memory(std::uint64_t magic) {
   return magic == TMPFS_MAGIC || magic == RAMFS_MAGIC || magic == HUGETLBFS_MAGIC || magic == PROC_SUPER_MAGIC ||
          magic == SYSFS_MAGIC;
@@ -98,7 +98,8 @@ std::uint64_t pages_of(std::uint64_t offset, std::uint64_t size, std::uint64_t p
   return (align_up(offset + size, page) - align_down(offset, page)) / page;
 }
 
-// True for nearly all pages: a few evicted pages are cheaper to fetch through the cache than everything is around it.
+// True if nearly all pages are cached: fetching a few evicted pages through the cache is cheaper than moving everything
+// around it.
 bool nearly_all(std::uint64_t cached, std::uint64_t pages) { return cached >= pages - pages / 8; }
 
 bool is_at_end(int fd, off_t offset) {
@@ -147,15 +148,15 @@ bool is_overlay(int fd) {
   return ::fstatfs(fd, &file_system) == 0 && file_system.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
-// For hugetlbfs, whose pages are the file: true if all pages were ever given to it.
+// For hugetlbfs, whose pages are the file: true if all of its pages are allocated.
 bool has_all_its_pages(int fd) {
   struct stat status {};
   constexpr off_t kBlock = 512;
   return ::fstat(fd, &status) == 0 && status.st_blocks * kBlock >= status.st_size;
 }
 
-// Asks through a mapping, which finds pages even if they belong to another file system's inode (overlayfs). For a file
-// that this user neither owns nor may write, the kernel reports every page as resident.
+// Uses a mapping, which finds pages even if they belong to another file system's inode (overlayfs). For a file that
+// this user neither owns nor may write, the kernel reports every page as resident.
 bool is_resident_by_mincore(int fd, std::uint64_t offset, std::uint64_t size, std::uint64_t page) {
   constexpr std::size_t kPagesMax = 4096;
   unsigned char present[kPagesMax];
@@ -221,10 +222,10 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
   return opened;
 }
 
-// overlayfs, if its layers lie on several file systems, gives a file another device and number when it is first written
-// to, because the file moves to the upper layer.
+// If its layers are on several file systems, overlayfs changes a file's device and inode number on the first write,
+// because the file moves to the upper layer.
 bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) {
-  struct stat status;  // Not zeroed first: it is asked for every request.
+  struct stat status;  // Not zeroed: this runs for every request.
   if (::fstat(fd, &status) != 0) return false;
   const bool is_regular = S_ISREG(status.st_mode);
   const bool is_its = status.st_dev == facts.file_system_device
@@ -249,7 +250,7 @@ Result<FileStamp> PosixStorage::stamp(int fd) {
   };
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  struct stat status;  // Not zeroed first: it is asked for every request.
+  struct stat status;  // Not zeroed: this runs for every request.
   if (::fstat(fd, &status) != 0) return os_failure(errno, "look at the file");
   return FileStamp{static_cast<std::uint64_t>(status.st_size), nanoseconds_of(status.st_ctim), nanoseconds_of(now)};
 }
@@ -268,7 +269,7 @@ Result<std::size_t> PosixStorage::read_cached(int fd, void* memory, std::size_t 
   const ssize_t got =
       without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
   if (got >= 0) return static_cast<std::size_t>(got);
-  // File systems that cannot say it (overlayfs, NFS) answer EOPNOTSUPP.
+  // File systems without this (overlayfs, NFS) return EOPNOTSUPP.
   const bool is_told = errno != EOPNOTSUPP && !is_call_missing(errno);
   return os_failure(is_told ? errno : EAGAIN, "read from the page cache");
 }
@@ -331,9 +332,9 @@ bool PosixStorage::is_data(int fd, std::uint64_t offset, std::uint64_t size) {
   return static_cast<std::uint64_t>(hole) >= offset + size || is_at_end(fd, hole);
 }
 
-// Done only where it was found to help. A buffered write costs ext4, besides copying, 0.18 CPU seconds a GB if it
-// reserves block by block and 0.10 if the blocks are there (Linux 6.18), all of it with the inode's lock held. Memory
-// file systems would first fill the pages with zeros, and btrfs would turn compression off.
+// Only on file systems where it was measured to help. A buffered write costs ext4, besides copying, 0.18 CPU seconds a
+// GB if it reserves block by block and 0.10 if the blocks are there (Linux 6.18), all of it with the inode's lock held.
+// Memory file systems would first fill the pages with zeros, and btrfs would turn compression off.
 bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size) {
   struct stat status {};
   struct statfs file_system {};
@@ -352,7 +353,7 @@ bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size)
 // it exists, keeps others from opening the file meanwhile. If one tries, the kernel sends a signal: SIGURG, which does
 // no harm, instead of SIGIO, which would end the program.
 bool PosixStorage::release_blocks_behind_end(int fd) {
-  // The program uses these itself.
+  // The program itself uses a lease or an owner.
   if (::fcntl(fd, F_GETLEASE) != F_UNLCK || ::fcntl(fd, F_GETOWN) != 0) return false;
   const int signal_before = ::fcntl(fd, F_GETSIG);
   if (::fcntl(fd, F_SETSIG, SIGURG) != 0) return false;
@@ -384,8 +385,8 @@ Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
   if (io_uring_error_.load(std::memory_order_relaxed) == 0) {
     Result<std::unique_ptr<Ring>> ring = UringRing::open(depth);
     if (ring.ok()) return ring;
-    // The cause may be seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit; it is kept for the
-    // verdicts. A lack of descriptors is temporary, and concerns only this ring.
+    // The cause may be seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit; verdicts report
+    // it. A lack of descriptors is temporary, and affects only this ring.
     const int error = ring.status().code;
     if (error != EMFILE && error != ENFILE) io_uring_error_.store(error, std::memory_order_relaxed);
   }

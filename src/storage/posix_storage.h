@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kernel as Storage: plain positioned system calls, descriptors reopened through /proc/self/fd, io_uring rings
-// where they are allowed.
+// The kernel as Storage: plain positioned system calls, descriptors reopened through /proc/self/fd, io_uring where it
+// is allowed.
 #pragma once
 
 #include <atomic>

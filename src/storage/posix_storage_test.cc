@@ -146,7 +146,7 @@ TEST_F(PosixStorageTest, SwitchedOffIoUringIsOnRecord) {
 
 TEST_F(PosixStorageTest, AFileKeepsWorkingWhenTheUserClosesTheirDescriptor) {
   const std::unique_ptr<File> file = std::move(File::open(storage_, fd_.get()).value());
-  fd_.reset(::open("/dev/null", O_RDONLY));  // Very likely the same number, now something else.
+  fd_.reset(::open("/dev/null", O_RDONLY));  // Very likely reuses the descriptor number for another file.
 
   char text[7];
   EXPECT_EQ(*storage_.read(*file->descriptor(IoMode::buffered), text, 7, 0), 7u);
@@ -203,7 +203,7 @@ TEST_F(PosixStorageTest, BlocksBehindTheEndAreReleasedAndTheFileStaysAsItIs) {
   EXPECT_EQ(::fcntl(fd_.get(), F_GETSIG), 0);
 }
 
-// Another process that has it open may be making it longer at this very moment.
+// Another process that has the file open may be extending it.
 TEST_F(PosixStorageTest, BlocksBehindTheEndStayWhileOthersHaveTheFileOpen) {
   const UniqueFd other(::open(name_.c_str(), O_WRONLY | O_CLOEXEC));
 
@@ -263,7 +263,7 @@ TEST_F(PosixStorageTest, WhereNewerCallsAreForbiddenOlderOnesDo) {
   }
 }
 
-// Nothing stands in for what a file forbids: it forbids the older call as well.
+// A file that forbids the newer call forbids the older one as well, so there is no fallback.
 TEST_F(PosixStorageTest, AWriteThatAFileForbidsIsNoCallThatIsMissing) {
   const UniqueFd sealed(::memfd_create("storage_test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(sealed.get(), 4096), 0);

@@ -30,7 +30,7 @@ class PreadRing final : public Ring {
   std::size_t count_ = 0;
 };
 
-// Says what a transfer came to as rings do: bytes, or a negative errno.
+// Converts a transfer's result to a ring's form: bytes, or a negative errno.
 std::int32_t bytes_or_errno(const Result<std::size_t>& moved);
 // Does one operation on this thread.
 std::int32_t perform(FileIo& io, const RingOp& op);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam for asynchronous storage I/O: push operations, submit them, reap what finished.
+// The seam for asynchronous storage I/O: push operations, submit them, reap completions.
 //
-// UringRing is io_uring; PreadRing does one operation for each reap with preadv2/pwritev2, for kernels and
-// containers that forbid io_uring. A ring is used by one thread at a time, any thread. Transfers may be short; EINTR
-// and EAGAIN never reach the caller.
+// UringRing is io_uring; PreadRing does one operation per reap with preadv2/pwritev2, for kernels and containers that
+// forbid io_uring. Any thread may use a ring, one at a time. Transfers may be short; EINTR and EAGAIN never reach the
+// caller.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct RingOp {
   void* memory = nullptr;
   std::uint32_t size = 0;    // Bytes; never 0.
   std::uint64_t offset = 0;  // In the file, bytes.
-  std::uint32_t tag = 0;     // Comes back in the completion.
+  std::uint32_t tag = 0;     // Returned in the completion.
 };
 
 struct RingCompletion {
@@ -36,20 +36,20 @@ struct RingCompletion {
 class Ring {
  public:
   virtual ~Ring() = default;
-  // Never more than `depth` operations may be pushed and not reaped.
+  // At most `depth` operations may be outstanding (pushed, not reaped).
   virtual void push(const RingOp& op) = 0;
   virtual Status submit() = 0;
-  // Fills up to completions.size() entries; with `wait`, blocks for the first while any operation is in flight.
+  // Fills up to completions.size() entries; with `wait`, blocks until there is one, if any operation is in flight.
   virtual Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) = 0;
-  // Submits, and waits until there is something to reap, or until the deadline. False where the ring has no wait that
-  // ends with a time: then nothing was waited for.
+  // Submits, and waits until there is something to reap, or until the deadline. Returns false at once if the ring
+  // cannot wait with a time limit.
   virtual bool wait_until(std::chrono::steady_clock::time_point /*deadline*/) { return false; }
-  // Optional speed: a failure leaves the ring working without. The kernel keeps the pages that are there now, and moves
-  // bytes to and from these: the memory must stay as it is until it is unregistered, or the ring is gone.
+  // Only for speed: after a failure the ring works without it. The kernel pins the current pages and moves bytes to and
+  // from these: the memory must not be remapped until it is unregistered or the ring is destroyed.
   virtual Status register_memory(void* memory, std::size_t size) = 0;
   virtual void unregister_memory(void* /*memory*/) {}
-  // A number for RingOp::fixed_file, or -1. While registered, the kernel holds the file open: let go of it before
-  // its owner may close it.
+  // Returns a number for RingOp::fixed_file, or -1. While it is registered, the kernel keeps the file open: unregister
+  // it before its owner may close it.
   virtual int register_file(int fd) = 0;
   virtual void unregister_file(int fixed_file) = 0;
 };

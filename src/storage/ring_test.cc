@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The promises of every Ring, asked of io_uring, of its stand-in, and of the fake that other tests rely on.
+// The contract of Ring, tested on io_uring, on its stand-in, and on the fake that other tests use.
 #include "storage/ring.h"
 
 #include <fcntl.h>
@@ -139,7 +139,7 @@ TEST_P(RingTest, RegisteredMemoryAndFilesMoveTheSameBytes) {
   ::munmap(memory, kSize);
 }
 
-// The new pages would not be written to, if the ring still had the old ones.
+// If the ring still had the old pages pinned, it would not write to the new ones.
 TEST_P(RingTest, MemoryThatIsUnregisteredMayChange) {
   constexpr std::size_t kSize = 16384;
   const auto map = [&](void* where, int flags) {
@@ -252,7 +252,7 @@ TEST_P(KernelRingTest, AWaitWithALimitEndsWithItAndWithWhatComesBefore) {
   char byte = 0;
   RingCompletion completion;
   if (GetParam() == Kind::preadv2) {
-    EXPECT_FALSE(ring_->wait_until(in(std::chrono::hours(1))));  // Its operations are over when they are reaped.
+    EXPECT_FALSE(ring_->wait_until(in(std::chrono::hours(1))));  // Its operations run when they are reaped.
     return;
   }
   ring_->push({.op = Op::read, .fd = from.get(), .memory = &byte, .size = 1, .tag = 3});
@@ -270,13 +270,13 @@ TEST_P(KernelRingTest, AWaitWithALimitEndsWithItAndWithWhatComesBefore) {
 
 // ---- io_uring alone ------------------------------------------------------------------------------------------------
 
-// Such is the state after closefrom(3), when another file was given the ring's number.
+// The state after closefrom(3), once another file got the ring's descriptor number.
 TEST(UringRingTest, ARingWhoseDescriptorWasClosedByOthersClosesNobodyElses) {
   PosixStorage storage(true);
   if (storage.io_uring_error() != 0) GTEST_SKIP() << "io_uring is refused here";
   const UniqueFd lowest(::memfd_create("ring_test", MFD_CLOEXEC));
   auto ring = std::move(storage.open_ring(8).value());
-  const int number = lowest.get() + 1;  // The kernel gives the lowest that is free.
+  const int number = lowest.get() + 1;  // The kernel returns the lowest free number.
   char target[32] = "";
   ASSERT_GT(::readlink(("/proc/self/fd/" + std::to_string(number)).c_str(), target, sizeof target - 1), 0);
   ASSERT_STREQ(target, "anon_inode:[io_uring]");

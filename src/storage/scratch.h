@@ -12,7 +12,7 @@
 namespace penstock::core {
 
 enum class ScratchKind {
-  nameless,  // No other process can open it, and nothing of it is ever left.
+  nameless,  // No other process can open it, and it never remains.
   named,     // For code that opens it a second time, by its name.
 };
 
@@ -20,7 +20,7 @@ class Scratch {
  public:
   Scratch() = default;
   explicit Scratch(UniqueFd file) : file_(std::move(file)) {}
-  // The file's name in that folder is to be removed.
+  // The destructor removes this name from the folder.
   Scratch(UniqueFd file, UniqueFd folder, std::string name)
       : file_(std::move(file)), folder_(std::move(folder)), name_(std::move(name)) {}
   Scratch(Scratch&&) = default;
@@ -32,7 +32,7 @@ class Scratch {
 
   int get() const { return file_.get(); }
   bool valid() const { return file_.valid(); }
-  // Never closes the file; its name is removed all the same.
+  // Never closes the file, but still removes its name.
   void leave_open() { (void)file_.release(); }
 
  private:

@@ -17,13 +17,13 @@
 namespace penstock::core {
 namespace {
 
-// The most operations that wait for submit(). Each system call, and each notice to the device, costs as much as an
-// operation; but a device with few operations idles while others wait. With 16 in flight, two at once reached 0.97 of
-// fio's rate for its CPU time, and eight 0.84 for 0.83 of it (random reads of 4 KiB, virtio disk, 2026-11-25).
+// The most operations that wait for submit(). Each system call, and each doorbell of the device, costs as much as an
+// operation; but a device idles while operations wait. With 16 in flight, two at once reached 0.97 of fio's rate for
+// its CPU time, and eight 0.84 for 0.83 of it (random reads of 4 KiB, virtio disk, 2026-11-25).
 constexpr unsigned kSubmitMin = 2;
 constexpr unsigned kSubmitMax = 8;
 constexpr unsigned kFileSlots = 16;
-// Times that a submission may be refused for lack of kernel memory; the thread yields in between.
+// How often a submission may fail for lack of kernel memory; the thread yields in between.
 constexpr int kStallsMax = 10'000;
 
 // Set-up flags, best first. A kernel that does not know one answers EINVAL, and the next row is tried. Rings pass from
@@ -45,8 +45,8 @@ int set_up(io_uring& ring, unsigned depth) {
 }
 
 // True if the operation may be tried again. The kernel may ask for that, or give up on an operation when the thread
-// that submitted it has ended (ECANCELED, or EFAULT because its memory map is gone). All of these are tried once more;
-// a real fault shows again.
+// that submitted it has ended (ECANCELED, or EFAULT because its memory map is gone). All of these are retried once; a
+// real fault fails again.
 bool is_for_another_try(int result) {
   return result == -EAGAIN || result == -EINTR || result == -ECANCELED || result == -EFAULT;
 }
@@ -75,29 +75,30 @@ Result<std::unique_ptr<Ring>> UringRing::open(unsigned depth) {
     ring->ring_.reset();
     return os_failure(-result, "set up io_uring");
   }
-  // A forked child must neither see nor touch what the parent and the kernel share.
+  // A forked child must not map the memory that the parent shares with the kernel.
   (void)::io_uring_ring_dontfork(ring->ring_.get());
-  // Registered files are an optimisation; kernels before 5.19 have no sparse table and do without.
+  // Registered files are an optimisation; kernels before 5.19 have no sparse table and run without.
   ring->files_registered_ = ::io_uring_register_files_sparse(ring->ring_.get(), kFileSlots) == 0;
   return std::unique_ptr<Ring>(std::move(ring));
 }
 
 UringRing::~UringRing() {
   if (ring_ == nullptr) return;
-  // The kernel may still write into memory that goes away after this.
+  // Drains the ring: the kernel may still write into memory that is freed after this.
   RingCompletion left[8];
   while (in_flight_ > 0) {
     if (!reap(left, true).ok()) break;
   }
-  // The kernel releases a ring some time after this. Its files are taken back now, so that their file systems can be
-  // unmounted, and its memory, so that the next ring does not pin its own in addition.
+  // The kernel frees a ring asynchronously. So files are unregistered now, so that their file systems can be unmounted,
+  // and memory, so that the next ring does not pin its own in addition.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
   if (region_room_ != 0) drop_memory();
-  if (!owns_its_descriptor()) ring_->ring_fd = -1;  // Keeps the end of the ring from closing a descriptor of others.
+  // Keeps the ring's destruction from closing somebody else's descriptor.
+  if (!owns_its_descriptor()) ring_->ring_fd = -1;
   ::io_uring_queue_exit(ring_.get());
 }
 
-// False if the program closed it by its number (closefrom). Without /proc nothing is known, and it counts as ours.
+// False if the program closed the descriptor by number (closefrom). Without /proc it counts as ours.
 bool UringRing::owns_its_descriptor() const {
   char name[32], target[32];
   std::snprintf(name, sizeof name, "/proc/self/fd/%d", ring_->ring_fd);
@@ -106,7 +107,7 @@ bool UringRing::owns_its_descriptor() const {
   return std::string_view(target, static_cast<std::size_t>(length)) == "anon_inode:[io_uring]";
 }
 
-// The number of the registered memory in which the operation's memory lies, or -1.
+// The number of the registered memory that contains the operation's memory, or -1.
 int UringRing::fixed_memory(const RingOp& op) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(op.memory);
   for (unsigned i = 0; i < region_room_; ++i) {
@@ -185,7 +186,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
   }
 }
 
-// Before Linux 5.11 a time limit is an operation of its own, with a completion that nobody asked for.
+// Before Linux 5.11 a time limit is a separate operation with an extra completion.
 bool UringRing::wait_until(std::chrono::steady_clock::time_point deadline) {
   if ((ring_->features & IORING_FEAT_EXT_ARG) == 0 || !submit().ok() || unsubmitted_ > 0) return false;
   const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
@@ -206,7 +207,7 @@ Status UringRing::register_memory(void* memory, std::size_t size) {
   if (region_room_ == 0 && ::io_uring_register_buffers_sparse(ring_.get(), kRegionsMax) == 0)
     region_room_ = kRegionsMax;
   int result;
-  if (region_room_ == 0) {  // Before Linux 5.19 there is one, for good.
+  if (region_room_ == 0) {  // Before Linux 5.19 the ring has one table, which cannot be changed.
     result = ::io_uring_register_buffers(ring_.get(), &vector, 1);
     if (result == 0) region_room_ = 1;
   } else {
@@ -220,7 +221,7 @@ Status UringRing::register_memory(void* memory, std::size_t size) {
   return success();
 }
 
-// Operations under way keep the pages until they are done.
+// Operations in flight keep the pages pinned until they end.
 void UringRing::unregister_memory(void* memory) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   const auto is_it = [&](const Region& region) { return region.end != 0 && region.begin == begin; };
@@ -234,7 +235,7 @@ void UringRing::unregister_memory(void* memory) {
   else *place = {};
 }
 
-// Unregisters all memory. A signal may interrupt the kernel while it waits for operations under way.
+// Unregisters all memory. A signal may interrupt the kernel while it waits for operations in flight.
 void UringRing::drop_memory() {
   while (::io_uring_unregister_buffers(ring_.get()) == -EINTR) {
   }

@@ -14,7 +14,7 @@ namespace penstock::core {
 
 class UringRing final : public Ring {
  public:
-  // Fails with the errno that io_uring_setup gave.
+  // Fails with the errno of io_uring_setup.
   static Result<std::unique_ptr<Ring>> open(unsigned depth);
   ~UringRing() override;
 
@@ -42,15 +42,15 @@ class UringRing final : public Ring {
   void drop_memory();
 
   std::unique_ptr<io_uring> ring_;
-  std::vector<RingOp> ops_;            // In flight, by index; the index is the kernel's user_data.
+  std::vector<RingOp> ops_;            // Operations in flight, by index; the index is the kernel's user_data.
   std::vector<std::uint32_t> unused_;  // Indexes of ops_ that are free.
   std::vector<int> files_;             // Registered descriptors by fixed number; -1 where free.
   bool files_registered_ = false;
   const unsigned submit_max_;
   unsigned unsubmitted_ = 0;
-  unsigned in_flight_ = 0;                     // Pushed and not reaped.
-  std::array<Region, kRegionsMax> regions_{};  // By fixed number.
-  unsigned region_room_ = 0;                   // Numbers that the kernel has a table for.
+  unsigned in_flight_ = 0;                     // Number of operations pushed and not reaped.
+  std::array<Region, kRegionsMax> regions_{};  // Registered memory by fixed number.
+  unsigned region_room_ = 0;                   // Size of the kernel's table.
 };
 
 }  // namespace penstock::core

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam to a file whose file system lives in user space: the file system's own calls move the bytes, and the kernel
-// knows nothing of it. cufile/ implements it with the callbacks of CUfileFSOps_t. Several threads call it at once, each
-// for one chunk.
+// The seam to a file whose file system lives in user space: the file system's own calls move the bytes, without the
+// kernel. cufile/ implements it with the callbacks of CUfileFSOps_t. Several threads call it at once, each for one
+// chunk.
 #pragma once
 
 #include <cstddef>
