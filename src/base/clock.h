@@ -2,7 +2,7 @@
 
 // The seam to time, for code that decides by it: where such code would make a test sleep, the test moves a ManualClock
 // (test/fakes). Objects take a clock by reference, which must outlive them. Code that only measures for a report, or
-// waits for a wake-up, asks the kernel itself. The steady path of a small request reads no clock.
+// waits for a wake-up, reads the kernel's clock directly. The steady path of a small request reads no clock.
 #pragma once
 
 #include <chrono>

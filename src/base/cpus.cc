@@ -62,7 +62,7 @@ bool is_of(std::string_view line, std::string_view controller) {
   return false;
 }
 
-// The place of this process in a hierarchy: "/pod/container", or "" at its top and where there is no hierarchy.
+// The cgroup of this process in a hierarchy: "/pod/container"; "" at the top, or if there is no hierarchy.
 std::string cgroup_of(const std::string& root, std::string_view controller) {
   const std::string text = read_small_file(root + "/proc/self/cgroup");
   for (std::size_t start = 0; start < text.size();) {
@@ -88,7 +88,7 @@ void for_each_cgroup(const std::string& root, std::string_view controller, Look 
   }
 }
 
-// The CPUs that all ranks share, as far as can be found out.
+// The CPUs that all ranks share, as far as known.
 CpuSet cpus_of_all(const std::string& root) {
   CpuSet cpus;
   for_each_cgroup(root, "", [&](const std::string& folder) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The process's environment variables: the only place that reads them. Code that needs one is handed an Environment, so
-// that a test can stand in for it.
+// The process's environment variables: the only place that reads them. Code that needs one takes an Environment, so
+// that tests can replace it.
 #pragma once
 
 namespace penstock::core {

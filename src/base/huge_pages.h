@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that the kernel may back with huge pages. A device takes a mebibyte of a huge page as one piece or with one
-// translation; in small pages it is 256 pieces.
+// Memory that the kernel may back with huge pages. In a huge page a mebibyte is one piece or one translation for a
+// device; in small pages it is 256.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Aborts if Penstock itself must be wrong, also in release builds: wrong bytes in a model's weights are worse than a
+// Aborts on an internal error of Penstock, also in release builds: wrong bytes in a model's weights are worse than a
 // crash. Never used for a mistake that a user can make. The sentence before the abort is the only thing that the
 // library ever writes to the standard error stream.
 #pragma once

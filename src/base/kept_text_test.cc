@@ -12,7 +12,7 @@
 namespace penstock::core {
 namespace {
 
-// Each test keeps few texts: they share what the process has, but for the last one, which takes the rest.
+// Each test keeps few texts, since all share the process's limit; only the last one uses it up.
 TEST(KeptTextTest, ATextIsKeptOnceHoweverOftenItIsSaid) {
   std::string text = "use one=1";
   const char* const first = kept_text(text, "full");

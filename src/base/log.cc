@@ -61,7 +61,7 @@ bool begins_as_a_log(int fd) {
   return std::equal(kLineStart.begin(), kLineStart.end(), start + 1, fits);
 }
 
-// Follows no link and opens no pipe or device: the path may lie where others can write.
+// Follows no link and opens no pipe or device: the path may be in a folder that others can write to.
 UniqueFd open_log(const char* path, int flags, struct stat& facts) {
   UniqueFd fd(::open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
   const bool is_file = fd.valid() && ::fstat(fd.get(), &facts) == 0 && S_ISREG(facts.st_mode);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Says by its errno that a system call is missing here. Callers then try another way, and take its result: EPERM may
-// also be the answer to the request itself, and then the other way gives it again.
+// True if an errno means that a system call is missing here. Callers then use another call, and return its result: if
+// EPERM was about the request itself, the other call fails with it again.
 #pragma once
 
 #include <cerrno>
 
 namespace penstock::core {
 
-// A kernel that does not have the call says ENOSYS; a seccomp filter says what it was told to, mostly EPERM.
+// A kernel without the call returns ENOSYS; a seccomp filter returns its configured errno, mostly EPERM.
 inline bool is_call_missing(int error) { return error == ENOSYS || error == EPERM; }
 
 // The same for a call or a flag that a file system may lack.

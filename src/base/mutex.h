@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Mutexes that the compiler knows of. Every lock of src/ is one of these: the standard library's, with attributes by
-// which clang's -Wthread-safety proves that what a mutex guards is touched with that mutex alone. The macros are
-// nothing to other compilers, and the classes cost what the standard's cost. test/lint/clang.py runs clang over the
-// tree.
+// Mutexes that clang can check. Every lock of src/ is one of these: the standard library's, with attributes by which
+// clang's -Wthread-safety proves that what a mutex guards is touched with that mutex alone. For other compilers the
+// macros are empty; the classes cost the same as the standard's. test/lint/clang.py runs clang over the tree.
 //
 //   Mutex mutex_;
-//   int count_ GUARDED_BY(mutex_) = 0;       may be read and written only with the mutex; PT_GUARDED_BY is for the
-//                                            bytes that it points at
-//   void grow_locked() REQUIRES(mutex_);     may be called only with it
-//   void stop() EXCLUDES(mutex_);            only without it, where the call would wait for itself for ever
+//   int count_ GUARDED_BY(mutex_) = 0; may be read and written only with the mutex; PT_GUARDED_BY is for the bytes that
+//   it points to void grow_locked() REQUIRES(mutex_); may be called only with it void stop() EXCLUDES(mutex_); may be
+//   called only without it, because it would deadlock
 //
-// Clang does not look into constructors and destructors, which it takes for the only users of their object. A lambda
-// says for itself which mutex it needs.
+// Clang does not check constructors and destructors, since no other thread uses their object then. A lambda needs its
+// own attribute.
 #pragma once
 
 #include <chrono>
@@ -49,8 +47,8 @@ class CAPABILITY("mutex") Mutex {
   void lock() ACQUIRE() { mutex_.lock(); }
   void unlock() RELEASE() { mutex_.unlock(); }
   bool try_lock() TRY_ACQUIRE(true) { return mutex_.try_lock(); }
-  // Does nothing. It tells clang what clang cannot see, and the reader why: a caller holds the mutex, or no other
-  // thread knows of the guarded members yet.
+  // Does nothing. It tells clang and the reader that the mutex is held, because a caller holds it or no other thread
+  // can reach the guarded members yet.
   void assume_held() const ASSERT_CAPABILITY(this) {}
 
  private:
@@ -84,15 +82,15 @@ class SCOPED_CAPABILITY MutexUnlock {
   Mutex& mutex_;
 };
 
-// Waits for a change that other threads make with the mutex held. A wait may end without cause, so it stands in a loop
-// that checks the condition, where clang sees that the mutex is held.
+// Waits for a change that other threads make with the mutex held. A wait may end spuriously, so call it in a loop that
+// checks the condition, where clang sees that the mutex is held.
 class ConditionVariable {
  public:
   void wait(Mutex& mutex) REQUIRES(mutex) {
     Lent lent(mutex);
     condition_.wait(lent.lock);
   }
-  // False if the time is over.
+  // False after the time limit.
   bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point end) REQUIRES(mutex) {
     Lent lent(mutex);
     return condition_.wait_until(lent.lock, end) == std::cv_status::no_timeout;

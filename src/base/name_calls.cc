@@ -26,7 +26,7 @@ int NameCalls::link_open(int fd, int folder, const char* name) {
 
 int NameCalls::link(int folder, const char* from, const char* name) { return ::linkat(folder, from, folder, name, 0); }
 
-// Without flags it uses the older call, which every kernel and every filter allows.
+// Without flags this uses the older call, which every kernel and every seccomp filter allows.
 int NameCalls::rename(int folder, const char* from, const char* name, unsigned flags) {
   return flags == 0 ? ::renameat(folder, from, folder, name) : ::renameat2(folder, from, folder, name, flags);
 }

@@ -52,7 +52,7 @@ NewFile::NewFile(const Options& options)
       is_flushed_(options.is_flushed) {}
 
 // Some file systems do not remove an open file, or one renamed by a call that they lack; and file systems in user space
-// learn of the closing a moment later. So the name is removed again after closing.
+// see the close a moment later. So the name is removed again after closing.
 NewFile::~NewFile() {
   if (remove_temporary_name()) return;
   fd_.reset();
@@ -151,8 +151,7 @@ Status NewFile::move_to_final_name() {
   return is_missing_in_file_system(errno) ? move_to_held_name() : os_failure(errno, kNameStep);
 }
 
-// Mounts of object stores have neither link nor renameat2. If several writers want the name, one of them gets to hold
-// it.
+// Mounts of object stores have neither link nor renameat2. Of several writers only one can create the placeholder.
 Status NewFile::move_to_held_name() {
   const int folder = folder_fd_.get();
   UniqueFd held(calls_.open(folder, name_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0));
@@ -160,7 +159,7 @@ Status NewFile::move_to_held_name() {
   held.reset();
   if (calls_.rename(folder, temporary_.c_str(), name_.c_str(), 0) != 0) {
     const int error = errno;
-    // A program that may replace a file may have done so meanwhile: its file has bytes, and stays.
+    // Another program may have replaced the placeholder meanwhile: its file has bytes, and stays.
     if (is_empty(folder, name_.c_str())) (void)calls_.unlink(folder, name_.c_str());
     return os_failure(error, kRenameStep);
   }

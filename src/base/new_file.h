@@ -33,7 +33,7 @@ class TemporaryName {
   // Called before the file exists. The descriptor is the folder's, and stays open until the name is gone. During a
   // rename there are two names, of which the file has one.
   virtual void appears(int folder_fd, const std::string& name) = 0;
-  // Called when no file of ours has the name any more.
+  // Called when no file of ours has this name any longer.
   virtual void is_gone(const std::string& name) = 0;
 };
 
@@ -48,8 +48,8 @@ class NewFile {
     NameCalls* calls = nullptr;        // Must outlive the file, too; null: the kernel's calls.
   };
 
-  // Fails if the folder cannot be opened, or if no file can be made or renamed in it. A file that already has the name
-  // is no obstacle yet.
+  // Fails if the folder cannot be opened, or if no file can be made or renamed in it. An existing file with the name is
+  // no error yet.
   static Result<std::unique_ptr<NewFile>> create(const std::string& path, const Options& options);
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -59,8 +59,8 @@ class NewFile {
 
   // Flushes the file, gives it its name, and flushes the folder (if is_flushed). Fails, with nothing changed under the
   // name, if a file with the name exists and must not be replaced, if that is a pipe or a device, which are never
-  // replaced, and for all other obstacles; then it may be called again. If only the folder could not be flushed, the
-  // file has its name all the same (see is_published()), and a second call flushes the folder.
+  // replaced, and for all other errors; then it may be called again. If only the folder could not be flushed, the file
+  // has its name all the same (see is_published()), and a second call flushes the folder.
   Status publish(bool replace);
   bool is_published() const { return is_published_; }
 
@@ -72,7 +72,7 @@ class NewFile {
   Status try_rename();
   Status draw_temporary_name();
   void forget_temporary_name();
-  bool remove_temporary_name();           // False if the name is still there; removing it is tried again at the end.
+  bool remove_temporary_name();           // False if the name still exists; the destructor tries again.
   bool link_to(const std::string& name);  // False, with EEXIST, rather than replace; otherwise errno says why.
   Status give_final_name(bool replace);
   Status move_to_final_name();
@@ -89,8 +89,7 @@ class NewFile {
   bool is_published_ = false;
 };
 
-// Flushes the folder's names to storage. A file system that answers EINVAL cannot be told to: it flushes by itself or
-// never, and that counts as success.
+// Flushes the folder's names to storage. A file system that returns EINVAL does not support it: that counts as success.
 Status flush_folder(int folder_fd, NameCalls& calls = NameCalls::of_kernel());
 
 // Makes or replaces a file with this content, readable for all users.
@@ -100,7 +99,7 @@ Status publish_private_file(const std::string& path, std::string_view content);
 
 // Makes a path absolute, starting at the process's working directory.
 std::string absolute_path(const std::string& path);
-// A file beyond the process's size limit would not only fail: the signal ends the program.
+// Check this first: a write beyond the process's file-size limit kills the program by a signal.
 bool is_within_file_size_limit(std::uint64_t size);
 
 }  // namespace penstock::core

@@ -34,7 +34,7 @@ bool is_open_here(int folder, const char* name) {
   return false;
 }
 
-// An object store's mount, as libfuse has it: removing an open file is a rename there.
+// An object store's mount, as with libfuse: removing an open file is a rename there.
 class Mount final : public NameCalls {
  public:
   int open(int folder, const char* name, int flags, mode_t mode) override {
@@ -65,7 +65,7 @@ class Mount final : public NameCalls {
 
   int link_error = EOPNOTSUPP;
   int renames_left = 1000;
-  int late_removals = 0;  // Refused although the file was closed: the mount has not heard of that yet.
+  int late_removals = 0;  // Removals that fail although the file was closed: the mount has not seen the close yet.
   int folder_error = 0;   // The errno of flushing a folder.
   std::function<void(int folder, const char* name)> before_rename;  // Once.
 

@@ -44,7 +44,7 @@ mode_t mode_of(const std::string& path) {
   return facts.st_mode;
 }
 
-// A folder that goes with all that is in it.
+// A temporary folder, removed with its contents.
 class InFolder : public testing::Test {
  protected:
   InFolder() { EXPECT_NE(::mkdtemp(folder_.data()), nullptr); }

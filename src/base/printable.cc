@@ -10,7 +10,7 @@ namespace {
 
 struct CodePoint {
   std::uint32_t value = 0;
-  std::size_t size = 0;  // Bytes; 0 if they are no UTF-8.
+  std::size_t size = 0;  // Number of bytes; 0 if they are not UTF-8.
 };
 
 constexpr CodePoint kNoText{};

@@ -20,7 +20,7 @@
 namespace penstock::core {
 namespace {
 
-// For so few bytes, looking at each page takes no longer than asking the kernel.
+// Below this size, touching each page takes no longer than the query.
 constexpr std::size_t kFewBytes = 256u << 10;
 
 // From linux/mman.h of 5.14 and linux/fs.h of 6.11.
@@ -46,7 +46,7 @@ constexpr unsigned long kMapsQuery = _IOWR('f', 17, MapsQuery);
 
 void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-// Makes the kernel look at the pages. Returns 0 or an errno.
+// Makes the kernel fault the pages in. Returns 0 or an errno.
 int populate(std::uintptr_t begin, std::uintptr_t end, int advice) {
   int result;
   do result = ::madvise(at(begin), end - begin, advice);
@@ -68,8 +68,8 @@ bool can_read_pages(std::uintptr_t begin, std::uintptr_t end) {
 
 }  // namespace
 
-// EINVAL means that the kernel does not know the advice, forbids the access, or does not look at the mapping because it
-// is a driver's. Memory that can be populated for reading but not for writing is read-only.
+// EINVAL means that the kernel does not know the advice, forbids the access, or skips the mapping because it is a
+// driver's. Memory that can be populated for reading but not for writing is read-only.
 bool are_pages_reachable(std::uintptr_t begin, std::uintptr_t end, Access access) {
   const int error = populate(begin, end, access == Access::read ? kPopulateRead : kPopulateWrite);
   if (error == 0) return true;
@@ -78,7 +78,7 @@ bool are_pages_reachable(std::uintptr_t begin, std::uintptr_t end, Access access
   return can_read_pages(begin, end);
 }
 
-// Pages behind a mapped file's end cannot be used; looking at the last page shows this.
+// Pages behind a mapped file's end are not usable; touching the last page detects this.
 Mapped is_mapped_for(std::uintptr_t begin, std::uintptr_t end, Access access) {
   const UniqueFd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
   if (!maps.valid()) return Mapped::unknown;

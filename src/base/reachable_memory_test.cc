@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that can be used and memory that cannot, asked by each of the ways there are.
+// Usable and unusable memory, checked in each of the two ways.
 #include "base/reachable_memory.h"
 
 #include <gtest/gtest.h>
@@ -34,13 +34,13 @@ class ReachableMemoryTest : public testing::TestWithParam<Way> {
     if (GetParam() == Way::any) return is_reachable(memory, size, access);
     if (GetParam() == Way::pages) return are_pages_reachable(begin / page_ * page_, begin + size, access);
     const Mapped answer = is_mapped_for(begin, begin + size, access);
-    // Before Linux 6.11 the kernel does not tell.
+    // Before Linux 6.11 the kernel has no such query.
     return answer == Mapped::never ? is_reachable(memory, size, access) : answer == Mapped::yes;
   }
   bool can_read(const char* memory, std::size_t size) const { return can(Access::read, memory, size); }
   bool can_write(const char* memory, std::size_t size) const { return can(Access::write, memory, size); }
 
-  static constexpr unsigned kPages = 128;  // More than are looked at one by one.
+  static constexpr unsigned kPages = 128;  // Too many to be touched one by one.
   const std::size_t page_ = page_size();
   char* base_ = nullptr;
 };
@@ -95,7 +95,7 @@ TEST_P(ReachableMemoryTest, AMappedFileEndsWhereTheFileDoes) {
   ::munmap(mapped, kPages * page_);
 }
 
-// Asking leaves untouched memory as it is; looking at it makes pages of it.
+// The query leaves untouched memory alone; touching it allocates pages.
 TEST_P(ReachableMemoryTest, AProcessThatHadNoDescriptorLeftAsksTheKernelAgain) {
   const auto begin = reinterpret_cast<std::uintptr_t>(base_);
   if (GetParam() != Way::any) GTEST_SKIP() << "of the one way that chooses";

@@ -28,7 +28,7 @@ int open_behind_lease(int folder, const char* name, int flags) {
   return ::open(there.c_str(), (flags & ~(O_NOFOLLOW | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY);
 }
 
-// Opens no device or pipe, unless it took the name at this very moment.
+// Opens no device or pipe, except one that takes the name just now.
 int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t mode) {
   const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   if (::fstatat(folder, name, &file.facts, follow) == 0) {

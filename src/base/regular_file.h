@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Opens a file that must be a regular one, whatever lies under its name. Opening a pipe may take for ever, and a device
-// may do something when it is opened.
+// Opens a file only if it is a regular file. Opening a pipe may block for ever, and opening a device may have side
+// effects.
 #pragma once
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 namespace penstock::core {
 
 struct RegularFile {
-  UniqueFd fd;           // It is blocking. -1 if there is an error.
-  struct stat facts {};  // The facts of the file under the name, if known.
+  UniqueFd fd;           // In blocking mode; -1 on error.
+  struct stat facts {};  // The facts of the file with the name, if known.
   // EISDIR for a folder, ELOOP for a link (O_NOFOLLOW), EINVAL for anything else that is no regular file.
   int error = 0;
 };

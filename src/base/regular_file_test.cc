@@ -36,7 +36,7 @@ class RegularFileTest : public testing::Test {
 
 constexpr int kWays[] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_CREAT};
 
-// A test that hangs here has found what it looks for.
+// A hang here is the fault that this test looks for.
 TEST_F(RegularFileTest, APipeIsRefusedAndNotWaitedFor) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   for (const int flags : kWays) {
@@ -91,7 +91,7 @@ TEST_F(RegularFileTest, WhatIsKnownOfItComesWithItsErrno) {
   EXPECT_EQ(open_regular_file(path("none")).error, ENOENT);
 }
 
-// Another process that has the file to itself, and gives it up when it is asked to.
+// A child process that holds a lease on the file, and gives it up when the kernel asks.
 class Lease {
  public:
   explicit Lease(const std::string& path) {
@@ -103,7 +103,7 @@ class Lease {
       (void)!::write(ready[1], &is_held, 1);
       int number = 0;
       if (is_held == 'y') ::sigwait(&signals_, &number);
-      ::_exit(0);  // The lease goes with it.
+      ::_exit(0);  // The lease ends with the process.
     }
     ::close(ready[1]);
     char answer = 'n';

@@ -83,7 +83,7 @@ const char* errno_remedy(int error_number) {
   }
 }
 
-// True if the step itself names cause and remedy, as it does behind a colon for some limits.
+// True if the step itself contains cause and remedy, after a colon, as for some limits.
 bool says_all(const Status& status) {
   const bool names_limit = status.is(Code::limit) && std::strchr(status.step, ':') != nullptr;
   return names_limit || status.is(Code::bad_setting) || status.is(Code::bad_stripe);

@@ -2,9 +2,9 @@
 
 // How the core reports failure: small values, no exceptions, no allocation.
 //
-// A Status names the domain its number belongs to and the step that failed; the sentence for people is made
-// where it is shown (describe() below, cufile/ for cuFile's numbers), never where it happens. Everything here is
-// trivially copyable, so a Status can travel through rings and completions.
+// A Status names the domain its number belongs to and the step that failed; the sentence for people is made where it is
+// shown (describe() below, cufile/ for cuFile's numbers), never where the failure happens. Everything here is trivially
+// copyable, so that completions can contain a Status.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +28,23 @@ enum class Code : std::int32_t {
   unsupported_flags = 6,   // Open flags with which positioned I/O cannot work (O_APPEND, O_PATH).
   not_readable = 7,        // A read on a write-only descriptor.
   not_writable = 8,        // A write on a read-only descriptor.
-  bad_pointer = 9,         // The pointer is no memory that host or device knows.
+  bad_pointer = 9,         // Neither host nor device knows memory at the pointer.
   out_of_range = 10,       // Past the end of a registered buffer.
   no_device = 11,          // No such device, or its driver cannot be used.
   path_refused = 12,       // The path demanded by configuration cannot move this request.
-  unaligned_write = 13,    // It needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
-  no_progress = 14,        // The kernel reported short transfers again and again.
-  out_of_memory = 15,      // Memory for bounce buffers could not be had.
+  unaligned_write = 13,    // The write needs a buffered descriptor beside the O_DIRECT one, and none could be opened.
+  no_progress = 14,        // Repeated short transfers.
+  out_of_memory = 15,      // No memory for bounce buffers.
   limit = 16,              // A named limit is reached (handles, queues, depth).
   closed = 17,             // The session is closed or closing.
   unsupported = 18,        // Not possible on this kernel, device or build.
-  device_lost = 19,        // The device context went away under us.
+  device_lost = 19,        // The device context was destroyed.
   past_allocation = 20,    // Past the end of an allocation.
   bad_setting = 21,        // A configuration value that makes no sense.
-  denied = 22,             // The configuration's denylist names the file and allows no other path.
+  denied = 22,             // The configuration's denylist names the file and allows no fallback.
   no_direct_path = 23,     // The configuration allows only direct paths, and this build has none.
   descriptor_lost = 24,    // The library's own descriptor of the file was closed by others.
-  canceled = 25,           // The program took it back before it began.
+  canceled = 25,           // Canceled before it began.
   timed_out = 26,          // Its deadline passed before it began.
   bad_stripe = 27,         // A striped object's manifest or member is not what it should be.
 };
@@ -52,7 +52,7 @@ enum class Code : std::int32_t {
 enum class Domain : std::uint8_t {
   penstock,  // code is a Code
   os,        // code is an errno
-  driver,    // code is a number of a device driver's own: `driver` says whose
+  driver,    // code is a number of a device driver; `driver` says which
 };
 
 struct [[nodiscard]] Status {

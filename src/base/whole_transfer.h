@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Positioned reads and writes that continue until all bytes are moved. The kernel may move fewer bytes than it was
-// asked for, and a signal may interrupt it; callers that need all bytes use these.
+// Positioned reads and writes that continue until all bytes are moved. The kernel may move fewer bytes than requested,
+// and a signal may interrupt it; callers that need all bytes use these.
 #pragma once
 
 #include <cstddef>

@@ -126,7 +126,7 @@ std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uin
 }
 
 std::uint32_t Crc32cCombiner::operator()(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
-  if (first == 0) return second;  // It is the checksum of no bytes, and no shift changes a zero.
+  if (first == 0) return second;  // 0 is the checksum of no bytes, and stays 0 when shifted.
   if (second_bytes != bytes_) shift_ = shift_of(bytes_ = second_bytes);
   return multiply(shift_, first) ^ second;
 }

@@ -11,7 +11,7 @@
 
 namespace penstock::core {
 
-// Returns the checksum of `bytes` behind others whose checksum is `before`; no bytes have the checksum 0.
+// Returns the checksum of `bytes` appended to bytes with the checksum `before`; the checksum of no bytes is 0.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 // Returns the checksum of two pieces together: `second` is that of the `second_bytes` behind the first.

@@ -25,7 +25,7 @@ constexpr std::uint32_t multiply(std::uint32_t left, std::uint32_t right) {
   return product;
 }
 
-// Returns x^(8 * bytes), the factor for so many bytes more behind a checksum.
+// Returns x^(8 * bytes), the factor that shifts a checksum by so many bytes.
 constexpr std::uint32_t shift_of(std::uint64_t bytes) {
   std::uint32_t power = kOne, square = kOne;
   for (int i = 0; i < 8; ++i) square = times_x(square);

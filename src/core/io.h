@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Two words that every room uses: read or write, and the I/O mode.
+// Two types that every room uses: read or write, and the I/O mode.
 #pragma once
 
 #include <cstdint>

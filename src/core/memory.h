@@ -35,7 +35,7 @@ class RequestMemory {
   bool is_in_pieces() const { return count_ > 0; }
   std::byte* address() const { return address_; }  // The address of the first byte.
 
-  // Makes it begin so many bytes later.
+  // Skips the first `bytes` bytes.
   void skip(std::uint64_t bytes) {
     for (; count_ > 1 && bytes >= rest_of_piece(); --count_) {
       bytes -= rest_of_piece();
@@ -55,7 +55,7 @@ class RequestMemory {
     RequestMemory rest = *this;
     while (size > 0) {
       const std::uint64_t here = count_ > 0 ? std::min(size, rest.rest_of_piece()) : size;
-      if (here == 0) return;  // There are fewer bytes than asked for.
+      if (here == 0) return;  // There are fewer bytes than requested.
       take(rest.address_, here);
       size -= here;
       if (size > 0) rest.skip(here);

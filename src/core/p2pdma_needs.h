@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The versions from which on programs can use P2PDMA with NVIDIA's GPUs: one table for the rooms that read machines
+// The first versions with which programs can use P2PDMA with NVIDIA's GPUs: one table for the rooms that read machines
 // (topology/), call the driver (device/cuda/) and judge clusters (k8s). It judges nothing itself. Pure.
 #pragma once
 

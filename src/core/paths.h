@@ -2,8 +2,8 @@
 
 // Every path that bytes can take, best first: the one table of paths, for configuration, the public interfaces,
 // statistics, tools and documentation. A new path is a row here, and a folder of src/path/ with what path/path.h needs.
-// The place in the table says when a path is tried; its number is public and never changes, and a new one takes the
-// next free number.
+// The order of the table is the order in which paths are tried; its number is public and never changes, and a new one
+// takes the next free number.
 #pragma once
 
 #include <array>
@@ -14,17 +14,17 @@
 
 namespace penstock::core {
 
-// Facts of a path that others may ask for without knowing the path.
+// Facts of a path that other code needs without knowing the path.
 struct PathTraits {
   bool direct = false;       // Its bytes go around the page cache and around host memory.
-  bool compat = false;       // Its bytes do not; it belongs to cuFile's compatibility mode.
-  bool posix = false;        // Its bytes do not; it uses calls that every file system has.
+  bool compat = false;       // Not direct; it belongs to cuFile's compatibility mode.
+  bool posix = false;        // Not direct; it uses only calls that every file system has.
   bool gathers = false;      // It takes memory in pieces like memory in one place.
   bool host_memory = false;  // It serves host memory only.
   bool nvidia_fs = false;    // It uses the kernel module nvidia-fs, whoever calls the module.
   bool blocking = false;     // Its calls wait for storage, so a thread has one of its chunks in flight.
   bool userspace = false;    // It serves only files of file systems in user space. No list of paths names it.
-  bool pretends = false;     // It moves nothing, and serves only if it is named.
+  bool pretends = false;     // It moves nothing, and is used only if it is named.
 
   // True if it is tried when no paths are named.
   constexpr bool by_default() const { return !pretends && !userspace; }
@@ -34,9 +34,9 @@ struct PathTraits {
 // clang-format off
 #define PENSTOCK_PATHS(ROW)                                                                                            \
   ROW(p2pdma, 0, (PathTraits{.direct = true}))                                 /* The drive's DMA to device memory. */ \
-  ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* The device's to the page cache. */   \
+  ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* The device's DMA to the page cache. */   \
   ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true, .nvidia_fs = true, .blocking = true}))  /* Our calls. */   \
-  ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true, .blocking = true})) /* Called by NVIDIA's library. */  \
+  ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true, .blocking = true})) /* Uses NVIDIA's library. */  \
   ROW(bounce, 3, (PathTraits{.compat = true, .posix = true, .gathers = true})) /* Through pinned host memory. */       \
   ROW(host, 4, (PathTraits{.host_memory = true}))                              /* Storage directly to host memory. */  \
   ROW(null, 5, (PathTraits{.pretends = true}))                                 /* Measures the library's own cost. */  \
@@ -62,7 +62,7 @@ inline constexpr PathRow kPaths[] = {
 };
 inline constexpr unsigned kPathCount = std::size(kPaths);
 
-// The places of the rows by path number. This does not compile if a number is not below the count.
+// The row of each path number. This does not compile if a number is not below the count.
 inline constexpr auto kPlaces = [] {
   std::array<std::uint8_t, kPathCount> places{};
   for (unsigned i = 0; i < kPathCount; ++i) places[static_cast<unsigned>(kPaths[i].id)] = static_cast<std::uint8_t>(i);

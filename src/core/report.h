@@ -12,7 +12,7 @@
 namespace penstock::core {
 
 struct Report {
-  std::uint64_t bytes = 0;               // Moved from the request's start on, without a gap.
+  std::uint64_t bytes = 0;               // Bytes moved without a gap, from the start of the request.
   std::uint64_t direct_bytes = 0;        // The part that went by O_DIRECT; the rest went through the page cache.
   std::uint64_t bounced_bytes = 0;       // The part that went by the bounce path although `path` was chosen.
   Reason bounced_reason = Reason::none;  // The reason for bounced_bytes.

@@ -45,7 +45,7 @@ TEST(BuddyAllocatorTest, ASmallPartBreaksUpTheSmallestThatWillDo) {
   EXPECT_EQ(buddy_allocator.take(3), 0u);
 }
 
-// Also where the larger half has larger parts as well.
+// Also if the half that contains it has larger free parts as well.
 TEST(BuddyAllocatorTest, TheSmallestIsFoundWhereverItLies) {
   BuddyAllocator buddy_allocator(4);
   for (std::uint64_t unit = 0; unit < 16; ++unit) ASSERT_EQ(buddy_allocator.take(0), unit);

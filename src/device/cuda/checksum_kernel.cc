@@ -210,8 +210,7 @@ std::string tables() {
   std::vector<std::uint32_t> steps;
   const polynomial::Products products = polynomial::products_of(polynomial::shift_of(kRowBytes));
   for (const auto& row : products.rows) steps.insert(steps.end(), row.begin(), row.end());
-  // A word of the last row is followed by the words to its right, and by the four bytes by which a checksum is shifted
-  // anyway.
+  // A word of the last row has the words to its right after it, and the four bytes by which every checksum is shifted.
   std::array<std::uint32_t, kWords * kChecksumThreads> places{};
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = polynomial::shift_of(4 * (places.size() - i));
   return array("steps", steps) + array("places", places);

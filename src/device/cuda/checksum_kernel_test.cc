@@ -66,7 +66,7 @@ class ChecksumKernelTest : public testing::TestWithParam<const char*> {
   std::unique_ptr<CopyQueue> queue_;
 };
 
-// The bytes before and behind a block are other than zero, so that a kernel that took them in would be found out.
+// The bytes around a block are not zero, so that a kernel that included them would fail.
 TEST_P(ChecksumKernelTest, OfBlocksOfEverySizeAtEveryAlignmentIsTheOneOfTheCpu) {
   std::vector<std::byte> bytes(kRoom);
   std::mt19937 random(5);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The kernel that copies on held streams, as PTX: the driver compiles it for whatever GPU there is, of compute
-// capability 5.2 and later. It takes the device address of a StreamCopy, whose bytes may lie anywhere and be of any
-// number, also none. One thread of a block reads the StreamCopy for all, by plain loads: kernels that begin after the
-// stream was released see what the CPU wrote before. Volatile loads go to the host's memory one after the other, those
-// of all blocks: 2.7 us a block, 100 us for the 32 of a mebibyte (one H100, 2026-11-25).
+// capability 5.2 and later. It takes the device address of a StreamCopy, with any number of bytes (also 0) at any
+// address. One thread of a block reads the StreamCopy for all, by plain loads: kernels that begin after the stream was
+// released see what the CPU wrote before. Volatile loads from host memory are serialized over all blocks: 2.7 us a
+// block, 100 us for the 32 blocks of a mebibyte (one H100, 2026-11-25).
 #pragma once
 
 namespace penstock::core {

@@ -6,8 +6,8 @@ namespace penstock::core {
 
 using namespace cuda;
 
-// Seen on an H100 (driver 580.159.04, 2026-11-25): the handle of cuMemCreate is retained for what cuMemMap has mapped,
-// and for nothing else; memory of cudaMallocAsync has its pool for an attribute.
+// Seen on an H100 (driver 580.159.04, 2026-11-25): cuMemRetainAllocationHandle succeeds only for memory that cuMemMap
+// mapped; memory of cudaMallocAsync has a pool as an attribute.
 Allocation find_allocation_call(const CudaApi& api, const void* pointer) {
   const CudaAllocation found = find_allocation(api, pointer);
   if (found.managed != 0) return Allocation::managed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// By which call memory was allocated, and offering to storage what others allocated.
+// Finds by which call memory was allocated, and offers memory that others allocated to storage.
 #include "device/cuda/cuda_allocation.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ using namespace cuda;
 
 constexpr std::size_t kMiB = 1 << 20;
 
-// Memory as a program's own allocator makes it.
+// Memory from a program's own allocator.
 class CudaAllocationTest : public testing::Test {
  protected:
   void SetUp() override {

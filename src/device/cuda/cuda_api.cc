@@ -35,7 +35,7 @@ void find_required(Loader& loader, CudaApi& api) {
   loader.required(api.cuDeviceGetCount, "cuDeviceGetCount");
   loader.required(api.cuDeviceGet, "cuDeviceGet");
   loader.required(api.cuDeviceGetName, "cuDeviceGetName");
-  // The second version names a MIG instance by its own UUID; the first by that of the whole GPU.
+  // For a MIG instance the second version returns the instance's UUID, the first that of the whole GPU.
   loader.optional(api.cuDeviceGetUuid, "cuDeviceGetUuid_v2");
   if (api.cuDeviceGetUuid == nullptr) loader.required(api.cuDeviceGetUuid, "cuDeviceGetUuid");
   loader.required(api.cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");

@@ -4,8 +4,8 @@
 // without a GPU. In the library only this folder calls the driver; tools and benchmarks, which allocate and copy as a
 // user's program would, load it here, too.
 //
-// Names and numbers are the driver's own, in the versions that the ABI of CUDA 11.4 to 13 shares. A call that the
-// driver may lack is null then; whoever uses such a call can do without it.
+// Names and numbers are the driver's own, in the versions that the ABI of CUDA 11.4 to 13 shares. Calls that the driver
+// lacks are null; code that uses them has a fallback.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +64,7 @@ inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116;
 inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117;
 inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118;
 inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST = 1;  // A bit.
-// At this value and above, the device itself keeps the order.
+// From this value on, the device itself orders the writes.
 inline constexpr int CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100;
 inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0;
 inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100;

@@ -18,20 +18,22 @@ using namespace cuda;
 
 using namespace std::chrono_literals;
 
-constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then another program has the GPU.
-// The looks for a long copy, about twice as long as it takes alone: if it is not over by then, others have the link,
-// and asking would keep a CPU for each. The shorter one takes less time than waking up.
+// Some milliseconds of polling: after that another program has the GPU.
+constexpr unsigned kLooksForOneCopy = 1u << 14;
+// The limit of polls for a long copy is about twice its time alone: if it has not ended by then, other copies use the
+// link, and polling would keep a CPU busy for each. A shorter copy ends sooner than a thread wakes up.
 constexpr std::size_t kLongCopy = 1u << 20;
 constexpr std::size_t kBytesOfLook = 8192;
-constexpr unsigned kLooksForSignal = 1u << 11;  // Some 100 microseconds.
-constexpr unsigned kLooksForEvent = 16;         // Each takes the driver's lock, which others need for their copies.
-constexpr unsigned kLooksToAnError = 256;       // A context that is lost signals nothing: the driver is asked.
-// A copy that is still not over then is looked at between timed sleeps: a timer wakes sooner than the driver's
-// interrupt, and for less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU
-// s/GB by events, and to 48.0 to 48.3 at 0.036 by timed sleeps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9
-// to 45.5 (one H100, 2026-11-25). Four threads that bounced 16 MiB each came to 29.7 to 35.3 GB/s by events, and
-// to 39.5 to 43.8 by timed sleeps; one thread that registered and fetched showed no difference (H100s, 2026-11-26).
-constexpr timespec kSleep{0, 20'000};  // The kernel makes it some 70 us.
+constexpr unsigned kLooksForSignal = 1u << 11;  // About 100 microseconds.
+constexpr unsigned kLooksForEvent = 16;  // Each poll takes the driver's lock, which other threads need to queue copies.
+// A lost context never signals, so the driver is polled after so many polls of the signal.
+constexpr unsigned kLooksToAnError = 256;
+// A copy that has still not ended is polled between timed sleeps: a timer wakes the thread sooner than the driver's
+// interrupt, and for less CPU. Eight threads that fetched 2 MiB each, in pieces, reached 39.0 to 39.8 GB/s at 0.066 CPU
+// s/GB with events, and 48.0 to 48.3 at 0.036 with timed sleeps; 16 that copied a mebibyte, 42.2 to 42.7 and 44.9 to
+// 45.5 (one H100, 2026-11-25). Four threads that bounced 16 MiB each reached 29.7 to 35.3 GB/s with events, and 39.5 to
+// 43.8 with timed sleeps; one thread that registered and fetched showed no difference (H100s, 2026-11-26).
+constexpr timespec kSleep{0, 20'000};  // In practice about 70 us.
 constexpr auto kSleepsFor = 5ms;
 constexpr unsigned kSleepsOfLongWait = 3;
 
@@ -129,7 +131,7 @@ Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
   });
 }
 
-// Held streams keep every kernel waiting, once they are a few.
+// Once a few streams are held, no kernel starts.
 Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
   constexpr const char* kStep = "make checksums on the GPU";
   if (is_any_cuda_stream_busy(api_)) return failure(Code::unsupported, kStep);
@@ -150,8 +152,8 @@ Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
                      kStep);
 }
 
-// Looks so often, then between timed sleeps; where the last such wait was a long one, between timed sleeps from the
-// start, unless it is a short one that is waited for. False where that was not enough: others have the GPU.
+// Polls up to a limit, then between timed sleeps; sleeps from the start if the last long wait took long, unless this
+// copy is short. Returns false if that was not enough: then another program has the GPU.
 template <typename There>
 bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
   if (there()) return true;
@@ -171,8 +173,8 @@ bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
   return is_there;
 }
 
-// Without an event there is one call less to the driver, and the GPU has less to do. A thread that has to sleep after
-// all does it on an event, since the driver's own waiting for a stream keeps the CPU.
+// Without an event there is one driver call less, and less work for the GPU. A thread that must sleep after all waits
+// for an event, since the driver's own wait for a stream spins.
 CUresult CudaCopyQueue::drain(std::size_t bytes) {
   CUresult result = CUDA_ERROR_NOT_READY;
   const auto is_over = [&] {
@@ -193,7 +195,7 @@ Status CudaCopyQueue::record(unsigned marker) {
   return in_context("mark the GPU's progress", [&] { return api_.cuEventRecord(mark.event, stream_); });
 }
 
-// The driver is asked now and then, for a kernel that died signals nothing.
+// Asks the driver now and then, because a kernel that died never signals.
 Result<bool> CudaCopyQueue::signalled(std::uint32_t number) {
   if (signal_->has_come(number)) return true;
   if (++looks_ % kLooksToAnError != 0) return false;
@@ -218,7 +220,7 @@ Result<bool> CudaCopyQueue::reached(unsigned marker) {
   return done;
 }
 
-// A thread that has to sleep after all does it on the marker's event, put behind all that the stream has by now.
+// A thread that must sleep after all waits for the marker's event, recorded behind all current work of the stream.
 Status CudaCopyQueue::wait_for_signal(const Marker& mark, bool spin) {
   const auto has_come = [&] { return signal_->has_come(mark.number); };
   if (await(has_come, spin ? kLooksForOneCopy : kLooksForSignal, spin)) return success();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A stream of ours in one context. CudaDevice opens them. A marker is an event; behind a launch of many small copies it
-// is the number that the kernel signals, and then the driver is not asked. Every call enters the context, which costs
-// about as much as a call itself: callers with several copies give them to one call (copy_many, copy_and_wait).
+// One of our streams in one context. CudaDevice opens them. A marker is an event; after a launch of many small copies
+// it is the number that the kernel signals, and waiting needs no driver call. Every call enters the context, which
+// costs about as much as the call itself: callers with several copies pass them to one call (copy_many, copy_and_wait).
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ class CudaCopyQueue final : public CopyQueue {
 
   Status open(unsigned markers);
   Status copy_on_device(void* to, const void* from, std::size_t size) override;
-  // By one kernel where the copies are small and it can be had.
+  // Uses one kernel if the copies are small and the kernel is available.
   Status copy_many(std::span<const Copy> copies, Direction direction) override;
   Status copy_and_wait(const Copy& copy, Direction direction) override;
   Status checksum(std::span<ChecksumBlock> blocks) override;
@@ -42,7 +42,7 @@ class CudaCopyQueue final : public CopyQueue {
 
   struct Marker {
     cuda::CUevent event = nullptr;
-    std::uint32_t number = 0;  // The signal's; 0: wait for the event.
+    std::uint32_t number = 0;  // The signal's number; 0: wait for the event.
   };
   Marker& marker_at(unsigned marker);
   Status wait_for_signal(const Marker& mark, bool spin);
@@ -51,11 +51,11 @@ class CudaCopyQueue final : public CopyQueue {
   const cuda::CudaApi& api_;
   cuda::CUstream stream_ = nullptr;
   std::vector<Marker> markers_;
-  CudaSignals::Signal* signal_ = nullptr;  // From the first launch on, where there is one left.
+  CudaSignals::Signal* signal_ = nullptr;  // Taken at the first launch, if one is free.
   std::uint32_t sent_ = 0;                 // The number of the last launch with a signal.
-  bool ends_with_signal_ = false;          // Nothing was queued behind it.
-  unsigned looks_ = 0;                     // Looks that found no signal.
-  bool sleeps_first_ = false;              // The last wait that was not for a short copy took long.
+  bool ends_with_signal_ = false;          // Nothing was queued after the signal.
+  unsigned looks_ = 0;                     // Number of polls that found no signal.
+  bool sleeps_first_ = false;              // The last wait for a long copy took long.
 };
 
 }  // namespace penstock::core

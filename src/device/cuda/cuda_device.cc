@@ -21,7 +21,7 @@ using namespace cuda;
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-// Facts that the driver does not tell stay empty: none of them is needed to move bytes.
+// Facts that the driver does not report stay empty: none of them is needed to move bytes.
 DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms& terms) {
   DeviceFacts facts;
   facts.ordinal = static_cast<int>(terms.first_ordinal + ordinal);
@@ -80,7 +80,7 @@ bool CudaDevice::unregister_host(void* memory) {
   return true;
 }
 
-// In this context alone: registered for all of them, it would cost once for each.
+// Registers for this context only: registering for all contexts costs once for each.
 Status CudaDevice::register_pages(const std::byte* memory, std::size_t size, bool writable) {
   constexpr const char* kStep = "register a file's pages with the GPU";
   const ContextScope scope(api(), context_);
@@ -100,7 +100,7 @@ bool CudaDevice::can_register_pages() const {
   return attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
 }
 
-// 0 where the driver does not know it.
+// Returns 0 if the driver does not know the attribute.
 int CudaDevice::attribute(int which) const {
   CUdevice device = 0;
   int value = 0;
@@ -110,7 +110,7 @@ int CudaDevice::attribute(int which) const {
   return is_told ? value : 0;
 }
 
-// Drivers before CUDA 11.3 have neither the attribute nor the call: there is no more to do there.
+// Drivers before CUDA 11.3 have neither the attribute nor the call: nothing can be done there.
 Status CudaDevice::settle_peer_writes() {
   constexpr const char* kStep = "flush what other devices have written to the GPU";
   if (writes_settle_themselves_.load(std::memory_order_relaxed)) return success();
@@ -161,7 +161,7 @@ Result<void*> CudaDevice::allocate(std::size_t size) {
 
 NvidiaExport* CudaDevice::exporter() const { return set_.exporter(*this); }
 
-// Only memory of cuMemCreate: a framework's own pool, say.
+// Accepts only memory of cuMemCreate, for instance a framework's own pool.
 std::uint64_t CudaDevice::offer(const PointerFacts& memory, const void* buffer, std::size_t size) {
   NvidiaExport* const own = exporter();
   if (own == nullptr) return 0;
@@ -237,7 +237,7 @@ PointerFacts CudaDeviceSet::describe(const void* pointer) {
     return facts;
   }
   if (found.type == CU_MEMORYTYPE_HOST) return {MemoryKind::registered_host, nullptr, found.base, found.size};
-  return {};  // Also address space that is reserved and has no memory behind it.
+  return {};  // Also for reserved address space without memory.
 }
 
 NvidiaExport* CudaDeviceSet::exporter(const CudaDevice& device) {
@@ -315,7 +315,7 @@ CudaDevice* CudaDeviceSet::find(const CudaDevice::Context& context) const {
   return nullptr;
 }
 
-// A primary context that the user has reset is dead, and the next one gets a slot of its own.
+// A primary context that the user has reset is dead; the next one gets another slot.
 CudaDevice* CudaDeviceSet::find_primary(unsigned ordinal) const {
   for (const auto& slot : devices_) {
     CudaDevice* const device = slot.load(std::memory_order_acquire);

@@ -4,7 +4,7 @@
 // see only device.h. It prints nothing and makes no call at load or unload time.
 //
 // A CudaDevice is one context of one GPU: the primary context, or one that the user made and that owns the memory at
-// hand. Primary contexts are retained on first use and never released, for at exit it is too late to. Every call first
+// hand. Primary contexts are retained on first use and never released, because at exit it is too late. Every call first
 // checks that its context still lives, since the driver crashes on streams and events of one that is gone; then it is
 // device_lost. Two cases cannot be noticed: a context destroyed during a call; and before CUDA 12.0 one that was
 // destroyed and replaced by another at the same address.
@@ -37,7 +37,7 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   const DeviceFacts& facts() const override { return facts_; }
   // Destroying the queue waits for its copies and releases its stream; the context may be gone by then.
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
-  // In the primary context whichever this is, so that it outlives the user's.
+  // Always in the primary context, so that the registration outlives the user's contexts.
   Status register_host(void* memory, std::size_t size) override;
   bool unregister_host(void* memory) override;
   Status register_pages(const std::byte* memory, std::size_t size, bool writable) override;
@@ -74,7 +74,7 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   DeviceFacts facts_;
   CudaScatter scatter_;
   CudaKernel checksum_kernel_;
-  std::atomic<bool> writes_settle_themselves_{false};  // Set when the driver says so.
+  std::atomic<bool> writes_settle_themselves_{false};  // True if the driver reports that the device orders such writes.
 };
 
 class CudaDeviceSet final : public DeviceSet {
@@ -87,9 +87,9 @@ class CudaDeviceSet final : public DeviceSet {
   unsigned count() const override { return count_; }
   Result<Device*> device(unsigned place) override;
   Device* current() override;
-  // Takes no lock and no memory, except at the first sight of a context. Memory of a user's context comes with the
-  // device bound to it; with the primary one where kContextsMax contexts have been seen. `device` stays null for
-  // device memory only where its GPU's primary context cannot be had.
+  // Takes no lock and no memory, except for a new context. Memory of a user's context gets that context's device, or
+  // the primary one once kContextsMax contexts are known. `device` is null for device memory only if its GPU's primary
+  // context cannot be retained.
   PointerFacts describe(const void* pointer) override;
   Allocation allocation_of(const void* pointer) override;
   Result<StreamHome*> stream_home(void* stream) override { return find_cuda_stream_home(api_, stream); }

@@ -24,7 +24,7 @@ constexpr const char* kFake12 = PENSTOCK_FAKE_CUDA;
 constexpr const char* kFake11 = PENSTOCK_FAKE_CUDA_11;
 constexpr std::size_t kMiB = 1 << 20;
 
-// The calls of an application beside the library, straight to the driver.
+// An application's own calls to the driver, beside the library.
 class Driver {
  public:
   void open(const char* library) { library_ = ::dlopen(library, RTLD_NOW | RTLD_LOCAL); }
@@ -176,7 +176,7 @@ TEST_P(CudaDeviceTest, MemoryOfThePrimaryContextIsKnownByItsKind) {
   char* const pinned = in_primary("cuMemHostAlloc", std::size_t{4096}, 0u);
   char* const stream_ordered = in_primary("cuMemAllocAsync", std::size_t{3000}, in_primary("cuStreamCreate", 1u));
 
-  std::thread([&] {  // Which has no context, like many that read files.
+  std::thread([&] {  // A thread without a context, as many file-reading threads are.
     expect_kind(plain, MemoryKind::device, &device(), 1000);
     expect_kind(managed, MemoryKind::managed, &device(), 5000);
     expect_kind(pinned, MemoryKind::registered_host, nullptr, 4096);
@@ -344,7 +344,7 @@ TEST_P(CudaDeviceTest, TheCallersContextIsLeftAlone) {
   device().unregister_host(host.data());
   EXPECT_EQ(driver_.current(), users);
 
-  std::thread([&] { driver_.destroy_context(users); }).join();  // Which stays current here, and is dead.
+  std::thread([&] { driver_.destroy_context(users); }).join();  // The destroyed context stays current on this thread.
   expect_works(device(), memory);
   EXPECT_EQ(devices_->describe(memory).device, &device());
   EXPECT_EQ(driver_.pop(), users);

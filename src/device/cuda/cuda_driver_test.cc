@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A driver that is missing, is none, or does not start.
+// A driver library that is missing, is another library, or fails to start.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -188,7 +188,7 @@ TEST_P(CudaScatterTest, ManyThreadsMeetTheKernelAtOnce) {
   for (unsigned i = 0; i < 8; ++i) EXPECT_EQ(arrived[i * 16 * 4096 + 77], static_cast<char>(i + 1));
 }
 
-// There are fewer signals than queues: the last ones go by events.
+// There are fewer signals than queues: the last queues use events.
 TEST_P(CudaScatterTest, ManyQueuesLaunchBesideEachOther) {
   constexpr std::size_t kQueues = 70, kPieces = 8, kBytes = 512;
   std::vector<std::unique_ptr<CopyQueue>> queues;
@@ -259,7 +259,7 @@ TEST_P(FakeCudaScatterTest, WithoutTheModuleTheyGoOneByOne) {
   driver("fake_cuda_refuse_modules", 0);
 }
 
-// A kernel of ours would wait with all others, once enough streams are held; and loading it would wait for any.
+// Once enough streams are held, no kernel starts, and loading one would wait for any held stream.
 TEST_P(FakeCudaScatterTest, WhileAStreamMayBeHeldTheyGoOneByOne) {
   CUstream stream = nullptr;
   ASSERT_EQ(driver("cuCtxPushCurrent_v2", static_cast<CudaDevice*>(device_)->context().handle), 0);
@@ -280,7 +280,7 @@ TEST_P(FakeCudaScatterTest, WhileAStreamMayBeHeldTheyGoOneByOne) {
 
 TEST_P(FakeCudaScatterTest, ARefusedLaunchIsMadeUpForByCopies) {
   expect_both_ways(64, 4096, 70);
-  driver("fake_cuda_fail_at", 2);  // The first thing is the device's new content.
+  driver("fake_cuda_fail_at", 2);  // The first call writes the device's new content.
 
   expect_both_ways(64, 4096, 71);
 }

@@ -17,16 +17,16 @@ namespace {
 
 using namespace cuda;
 
-constexpr unsigned kThreads = 256;                  // In a block.
+constexpr unsigned kThreads = 256;                  // Threads of a block.
 constexpr unsigned kBlocksMax = 32;                 // Enough for the link; the rest of the GPU is the user's.
-constexpr std::uint64_t kBytesOfBlock = 16u << 10;  // Four sixteens a thread.
+constexpr std::uint64_t kBytesOfBlock = 16u << 10;  // Four loads of sixteen bytes per thread.
 
 CUstream as_stream(void* handle) { return static_cast<CUstream>(handle); }
 
 // The default stream, and the driver's names for both kinds of it.
 bool is_default(void* stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
 
-// All homes of the process. A forked child starts with none: its parent's contexts are not its own.
+// All homes of the process. A forked child starts with none: the contexts are its parent's.
 class Homes {
  public:
   static Homes& of_process() {
@@ -39,19 +39,19 @@ class Homes {
     return *homes;
   }
 
-  // Nearly every process has none, and is not to pay for the question.
+  // Cheap, since nearly every process has no home.
   static bool is_any_made() { return any_made_.load(std::memory_order_acquire); }
 
-  // Its context is the current one.
+  // `context` is the current one.
   Result<StreamHome*> find_or_add(const CudaApi& api, const CudaContext& context) {
     if (CudaStreamHome* home = find(api, context)) return usable(*home);
-    // Making one loads a module, which may wait for the device: other contexts' homes are found meanwhile.
+    // Creating a home loads a module, which may wait for the device: lookups of other homes do not wait for it.
     const MutexLock making(making_);
     if (CudaStreamHome* home = find(api, context)) return usable(*home);
     any_made_.store(true, std::memory_order_release);
     auto made = std::make_unique<CudaStreamHome>(api, context);
     const MutexLock lock(mutex_);
-    // Homes of contexts that are gone, unless a request got lost there: its memory must stay.
+    // Frees the homes of destroyed contexts, unless a request was lost there: its memory must stay.
     std::erase_if(homes_, [&](const auto& home) { return home->is_of(api) && home->is_gone() && home->is_idle(); });
     homes_.push_back(std::move(made));
     return usable(*homes_.back());
@@ -106,7 +106,7 @@ Status CudaStreamHome::open() {
   return rehearse();
 }
 
-// Before CUDA 12.0 only what was page-locked in the context tells it from a later one.
+// Before CUDA 12.0 only its page-locked memory distinguishes a context from a later one at its address.
 bool CudaStreamHome::is_gone() const {
   if (!is_alive(api_, context_)) return true;
   if (context_.id != 0 || own_block_ == nullptr) return false;
@@ -117,8 +117,8 @@ bool CudaStreamHome::is_gone() const {
   return api_.cuPointerGetAttributes(1, &attribute, &value, pinned) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST;
 }
 
-// Puts everything in place before a stream is held: the driver may load a kernel at its first launch only, and that
-// waits for the device. Nothing here is waited for; the block is kept.
+// Launches everything once before any stream is held: the driver may load a kernel only at its first launch, and
+// loading waits for the device. This does not wait; it keeps the block.
 Status CudaStreamHome::rehearse() {
   constexpr const char* kStep = "try the copy kernel";
   const StreamBlock& block = *own_block_;
@@ -133,7 +133,7 @@ Status CudaStreamHome::rehearse() {
   return launched ? success() : failure(Code::unsupported, kStep);
 }
 
-// By the driver's word alone: the home outlives sessions, and each has ordinals of its own.
+// Asks the driver: the home outlives sessions, and each session has its own ordinals.
 bool CudaStreamHome::reaches(const PointerFacts&, const void* base) const {
   const CudaAllocation found = find_allocation(api_, base);
   if (found.managed != 0) return true;
@@ -167,7 +167,7 @@ Status CudaStreamHome::copy(void* stream, const StreamBlock& block, const Stream
   return in_context("queue a copy on the stream", [&] { return launch(stream, block, what, size_max); });
 }
 
-// Elsewhere nothing is lent (pages_context()), and what is to be copied lies in the block.
+// Without pages_context() no pages are lent, and the bytes are in the block.
 Status CudaStreamHome::copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) {
   if (what.size == 0) return success();
   if (!has_one_address()) return copy(stream, block, what, what.size);
@@ -215,9 +215,9 @@ bool is_any_cuda_stream_busy(const CudaApi& api) {
   return Homes::is_any_made() && Homes::of_process().is_any_busy(api);
 }
 
-// Memory that was mapped needs it: cuMemUnmap() waits for nothing, and the context is lost when a stream comes there.
-// cuMemFree() of anything waits for all streams of its context, and has no part in a capture, which cuCtxSynchronize()
-// would spoil (one H100, driver 580, 2026-11-26).
+// Memory from cuMemMap needs this: cuMemUnmap() does not wait, and a stream that then accesses the memory loses the
+// context. cuMemFree() of any memory waits for all streams of its context, and does not spoil a capture, as
+// cuCtxSynchronize() does (one H100, driver 580, 2026-11-26).
 void finish_cuda_streams(const CudaApi& api, const CudaContext& context) {
   const ContextScope scope(api, context);
   if (!scope.entered()) return;

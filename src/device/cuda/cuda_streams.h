@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Users' streams of the CUDA driver. One home a context, made at the first request on a stream of it: then a small
-// copy kernel is loaded, for the copies of held streams must not take the driver's copy engines (stream_home.h).
+// Users' streams of the CUDA driver. One home per context, created at the first request on one of its streams. It loads
+// a small copy kernel, because copies of held streams must not use the copy engines (stream_home.h).
 #pragma once
 
 #include "device/cuda/cuda_scope.h"
@@ -11,7 +11,7 @@ namespace penstock::core {
 
 class CudaStreamHome final : public StreamHome, private StreamWork {
  public:
-  // Loads what streams will need and tries it on a stream of its own. The context is the current one.
+  // Loads what streams need and tries it on a new stream. The context must be current.
   CudaStreamHome(const cuda::CudaApi& api, const CudaContext& context);
 
   // The status of the constructor: unless ok, this home is of no use.
@@ -23,7 +23,7 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
   bool is_through(void* stream) override;
   Status call(void* stream, void (*function)(void*), void* argument) override;
   Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) override;
-  // By the copy engine, which takes half the time to be told, and the link's whole rate.
+  // Uses the copy engine, whose launch takes half the time, and which reaches the link's full rate.
   Status copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) override;
   Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) override;
   Status write(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) override;
@@ -62,12 +62,12 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
 // True if a stream may still be held for a request of ours, or have one before it.
 bool is_any_cuda_stream_busy(const cuda::CudaApi& api);
 
-// Returns when all streams of the context are through with what they were given.
+// Returns when all streams of the context have done the work queued so far.
 void finish_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
 
 // The home of a stream by its handle; a default stream's is that of the caller's current context. Fails with
-// `unsupported` while the stream's work is being captured, which the call does not spoil, and with the driver's own
-// "invalid context" where a default stream is named without one.
+// `unsupported` while the stream's work is being captured, which the call does not spoil, and with the driver's
+// "invalid context" for a default stream without a current context.
 Result<StreamHome*> find_cuda_stream_home(const cuda::CudaApi& api, void* stream);
 
 }  // namespace penstock::core
