@@ -3,8 +3,7 @@
 // The seam to GPUs: the facts of a pointer, memory the device can reach, and copies on streams of the library's own.
 //
 // Each provider (providers.h) has a folder with its Device and DeviceSet. No other code knows which provider a device
-// has: all that matters is asked here. Paths see these classes only. A Device lives as long as the DeviceSet that gave
-// it out.
+// has. Paths see these classes only. A Device lives as long as its DeviceSet.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +20,13 @@ class Device;
 class StreamHome;
 
 enum class MemoryKind : std::uint8_t {
-  host,             // Pageable host memory, or an address nobody knows: the kernel will tell.
+  host,             // Pageable host memory, or an unknown address, which the kernel will refuse.
   registered_host,  // Page-locked host memory that the device driver knows.
   device,           // Memory of a device, not reachable by the CPU.
   managed,          // Migrates between host and device.
 };
 
-// By which call device memory was allocated, as far as that decides who may map it. Names of the first are CUDA's.
+// The call that allocated device memory, as far as it decides who may map the memory. The first names are CUDA's.
 enum class Allocation : std::uint8_t {
   unknown,
   plain,             // cudaMalloc, cuMemAlloc
@@ -40,8 +39,9 @@ enum class Allocation : std::uint8_t {
 
 struct PointerFacts {
   MemoryKind kind = MemoryKind::host;
-  Device* device = nullptr;  // Its copies reach it. Null for host memory, and where its GPU cannot be used.
-  std::uint64_t base = 0;    // First address of the allocation, of pageable memory: registration; unknown if size is 0.
+  Device* device = nullptr;  // The device that can copy it. Null for host memory, and if its GPU is not usable.
+  // First address of the allocation (pageable memory: of the registration); unknown if size is 0.
+  std::uint64_t base = 0;
   std::uint64_t size = 0;    // Bytes in the allocation; 0 where unknown.
   std::uint64_t mapped = 0;  // The address in this process where storage's DMA engines reach `base`; 0: nowhere.
 
@@ -51,11 +51,11 @@ struct PointerFacts {
 // The terms on which the devices of one provider are opened.
 struct DeviceTerms {
   const char* kind = "";       // The provider's name, a literal.
-  unsigned first_ordinal = 0;  // The first device's; the others have the next.
-  bool export_memory = false;  // Experimental: memory of our own allocation is offered to storage's DMA engines.
+  unsigned first_ordinal = 0;  // The first device's ordinal; the others follow.
+  bool export_memory = false;  // Experimental: exports our own allocations to storage's DMA engines.
 };
 
-// The most devices in one set, if it has several providers': then ordinals stay below.
+// The most devices in a set of several providers: ordinals stay below it.
 inline constexpr unsigned kDevicesMax = 64;
 
 struct DeviceFacts {
@@ -65,7 +65,7 @@ struct DeviceFacts {
   char pci_address[16] = "";  // "0000:17:00.0", lower case; empty for a stand-in.
   std::uint8_t uuid[16] = {};
   std::uint64_t memory_bytes = 0;
-  bool stand_in = false;   // True when this is host memory playing a GPU.
+  bool stand_in = false;   // True if host memory stands in for a GPU.
   bool is_nvidia = false;  // NVIDIA's driver pins its memory for other modules, by pages of 64 KiB.
 };
 
@@ -75,10 +75,10 @@ struct Copy {
   void* device_address = nullptr;
   void* host = nullptr;
   std::size_t size = 0;
-  bool locked = false;  // Host memory that was registered with this very device, and still is: nobody need ask.
+  bool locked = false;  // Host memory known to be registered with this device, so that no driver call is needed.
 };
 
-// Device memory and its CRC32C: up to kBytesMax, which one multiprocessor looks at, wherever they begin.
+// Device memory and its CRC32C: up to kBytesMax, processed by one multiprocessor, at any alignment.
 struct ChecksumBlock {
   static constexpr std::uint32_t kBytesMax = 64u << 10;
   const void* address = nullptr;
@@ -86,9 +86,9 @@ struct ChecksumBlock {
   std::uint32_t sum = 0;
 };
 
-// One stream of the library's own with a fixed number of markers. Used by one thread at a time, any thread; the
-// caller's current CUDA context is left as it was. Copies run in order. Nothing is reported complete, and no host
-// memory may be reused, before a marker recorded after the copy has been reached. Destroying it waits for its copies.
+// One of the library's streams, with a fixed number of markers. Any thread may use it, one at a time; the caller's
+// current CUDA context does not change. Copies run in order. No copy counts as complete, and no host memory may be
+// reused, before a marker recorded after the copy was reached. The destructor waits for all copies.
 class CopyQueue {
  public:
   virtual ~CopyQueue() = default;
@@ -98,18 +98,18 @@ class CopyQueue {
   Status copy_to_host(void* host, const void* device_address, std::size_t size) {
     return copy({const_cast<void*>(device_address), host, size}, Direction::to_host);
   }
-  // Between two places of this device's memory, or of managed memory: by the device, where it can copy by itself.
+  // Copies within this device's memory, or managed memory, by the device; fails if the device cannot.
   virtual Status copy_on_device(void* /*to*/, const void* /*from*/, std::size_t /*size*/) {
     return failure(Code::unsupported, "copy within the device's memory");
   }
-  // Several copies, in any order. Small ones are best given together, in page-locked memory. After a failure some of
-  // them may be under way.
+  // Several copies, in any order. Pass small ones together, in page-locked memory. After a failure some of them may be
+  // in flight.
   virtual Status copy_many(std::span<const Copy> copies, Direction direction) = 0;
   // One copy from start to end, the shortest way. Uses marker 0.
   virtual Status copy_and_wait(const Copy& copy, Direction direction);
-  // The checksum of each block, by the device, in order with the copies. The array is page-locked; its blocks name
-  // memory of this device, by its facts. Fails with `unsupported`, and has queued nothing, where the device cannot do
-  // it, or had better not now: then copy, and let the CPU make them.
+  // Queues the checksum of each block on the device, in order with the copies. The array must be page-locked; its
+  // blocks must be memory of this device. Fails with `unsupported`, without queueing anything, if the device cannot do
+  // it or should not now: then copy, and use the CPU.
   virtual Status checksum(std::span<ChecksumBlock> /*blocks*/) {
     return failure(Code::unsupported, "make checksums on the device");
   }
@@ -117,7 +117,7 @@ class CopyQueue {
   virtual Status record(unsigned marker) = 0;
   // True once everything queued before the marker's last record() is done. Does not block.
   virtual Result<bool> reached(unsigned marker) = 0;
-  // Blocks until it is. `spin` trades CPU for the last microseconds.
+  // Blocks until the marker is reached. `spin` trades CPU for the last microseconds.
   virtual Status wait(unsigned marker, bool spin) = 0;
 
  private:
@@ -132,25 +132,25 @@ inline Status CopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
   return status.ok() ? wait(0, true) : status;
 }
 
-// Behind copies that were just queued, or were not: waits until they are over.
+// Waits for the copies just queued, also if queueing failed in part.
 inline Status finish_copies(CopyQueue& copies, Status queued) {
   if (queued.ok()) queued = copies.record(0);
   return queued.ok() ? copies.wait(0, false) : queued;
 }
 
-// A device's memory: the library allocates some, for tools and tests, and programs offer some of theirs.
+// A device's memory: allocated by the library, for tools and tests, or offered by programs.
 class DeviceMemory {
  public:
   // Freed with release().
   virtual Result<void*> allocate(std::size_t size) = 0;
   virtual void release(void* memory) = 0;
-  // Returns when streams are through with what was queued so far. Does nothing where release() waits for them, as
-  // CUDA's driver does. Not for a thread that a stream waits for.
+  // Waits for all work queued on streams so far; a no-op if release() waits, as CUDA's driver does. Do not call it on a
+  // thread that a stream waits for.
   virtual void finish_streams() {}
   // True if storage's DMA engines reach the memory from allocate() (PointerFacts::mapped).
   virtual bool allocates_mapped() const { return false; }
-  // Offers memory to storage's DMA engines that the program allocated, has registered, and says when it is done with.
-  // Returns its PointerFacts::mapped, or 0 where that cannot be. Undone by withdraw() of the same buffer.
+  // Exports a registered buffer of the program's to storage's DMA engines. Returns its PointerFacts::mapped, or 0 if
+  // that is not possible. withdraw() of the same buffer undoes it.
   virtual std::uint64_t offer(const PointerFacts&, const void* /*buffer*/, std::size_t) { return 0; }
   virtual void withdraw(const void* /*buffer*/) {}
 
@@ -158,19 +158,21 @@ class DeviceMemory {
   ~DeviceMemory() = default;
 };
 
-// Some devices let their DMA engine fetch from pages of a file that are mapped, for copies of this very device (another
-// context's would read the mapping by the CPU). Asked by the page cache's path.
+// For devices whose DMA engine can read mapped file pages, in copies of this device (a copy of another context would
+// read the mapping by the CPU). The page-cache path uses it.
 class DevicePages {
  public:
-  // False where this device's driver knows no such thing.
+  // False if the device's driver does not support it.
   virtual bool can_register_pages() const { return true; }
-  // Also puts bytes into them where the mapping is `writable`. The pages stay in memory.
+  // Pins the pages and registers them with the device, for reading, and also for writing if the mapping is `writable`.
   virtual Status register_pages(const std::byte* memory, std::size_t size, bool writable) = 0;
   // True if unregister_pages() may be called now.
   virtual bool can_unregister_pages() { return true; }
-  // As Device::unregister_host; and while a request of ours on any stream is under way, since that may be reading them.
+  // Like Device::unregister_host; also false while any request of ours on a stream is in flight, since it may be
+  // reading the pages.
   virtual bool unregister_pages(const std::byte* memory) = 0;
-  // Names the streams that reach registered pages where they are mapped (StreamHome::reaches_pages_of); null: none do.
+  // Identifies the streams that reach registered pages at their mapped addresses (StreamHome::reaches_pages_of); null:
+  // none.
   virtual const void* pages_context() const { return nullptr; }
 
  protected:
@@ -180,7 +182,7 @@ class DevicePages {
 // A device as requests use it; memory() and pages() are parts of it.
 class Device {
  public:
-  // Neither is used before the device is made.
+  // The constructor uses neither.
   explicit Device(DeviceMemory* memory, DevicePages* pages = nullptr) : memory_(memory), pages_(pages) {}
   virtual ~Device() = default;
   Device(const Device&) = delete;
@@ -188,19 +190,19 @@ class Device {
 
   virtual const DeviceFacts& facts() const = 0;
   virtual Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) = 0;
-  // Page-locks `size` bytes of mapped host memory for fast copies, on every context of the device. Fails with
-  // already_registered where it is page-locked.
+  // Page-locks `size` bytes of mapped host memory for fast copies, for every context of the device. Fails with
+  // already_registered if the memory is page-locked already.
   virtual Status register_host(void* memory, std::size_t size) = 0;
-  // False where that would have to wait for a stream that a request of ours is on, which may wait for the caller: then
-  // the memory stays page-locked, and must stay mapped.
+  // Returns false if it would have to wait for a stream with a request of ours, which may wait for the caller: then the
+  // memory stays page-locked, and must stay mapped.
   virtual bool unregister_host(void* memory) = 0;
-  // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
-  // our copies, on another stream, find their bytes. Does nothing on devices that know no such thing.
+  // Makes the program's own blocking copies to and from the allocation finish before their calls return, so that our
+  // copies, on another stream, see their bytes. A no-op on other devices.
   virtual void finish_blocking_copies(const void* memory) = 0;
-  // Returns when bytes that other devices have written to its memory over the bus, and say are there, are seen by all
-  // work that it begins from now on. Does nothing on devices that see to it themselves.
+  // Returns when bytes that other devices have written to this device's memory over the bus are visible to all its
+  // later work. A no-op on devices that order such writes themselves.
   virtual Status settle_peer_writes() { return success(); }
-  // Calls `work` with the device's context current, for libraries that go by it; just calls it on devices without
+  // Calls `work` with the device's context current, for libraries that need it; just calls it on devices without
   // contexts.
   virtual Status run_inside(const std::function<void()>& work) {
     work();
@@ -208,7 +210,7 @@ class Device {
   }
 
   DeviceMemory& memory() const { return *memory_; }
-  DevicePages* pages() const { return pages_; }  // Null where it has none.
+  DevicePages* pages() const { return pages_; }  // Null if the device does not support it.
 
  private:
   DeviceMemory* const memory_;
@@ -220,11 +222,11 @@ class DeviceSet {
  public:
   virtual ~DeviceSet() = default;
   virtual unsigned count() const = 0;
-  // The device by its place in the set, which is its ordinal where the set has the first; in its primary context,
+  // The device by its position in the set (its ordinal, if the set's ordinals begin at 0), in its primary context,
   // which is retained on first use. Fails with no_device.
   virtual Result<Device*> device(unsigned place) = 0;
-  // The device of the calling thread's current context; null if it has none, or it cannot be told. May retain the GPU's
-  // primary context besides, as requests do.
+  // The device of the calling thread's current context; null if there is none, or it cannot be determined. May retain
+  // the GPU's primary context, as requests do.
   virtual Device* current() { return nullptr; }
   // Gathers the facts of a pointer. Never fails: memory that no device knows is host memory.
   virtual PointerFacts describe(const void* pointer) = 0;
@@ -232,8 +234,8 @@ class DeviceSet {
   virtual Allocation allocation_of(const void* /*pointer*/) { return Allocation::unknown; }
   // True if requests on users' streams can be served at all.
   virtual bool has_streams() const { return true; }
-  // Where a user's stream runs (stream_home.h), made ready for requests on it. Fails with `unsupported` where that
-  // cannot be, and while the stream is being captured.
+  // The home of a user's stream (stream_home.h), ready for requests. Fails with `unsupported` if the stream cannot be
+  // used, and while it is being captured.
   virtual Result<StreamHome*> stream_home(void* stream) = 0;
 };
 

@@ -71,7 +71,7 @@ void ThreadPlace::stay_near(const std::string& pci_address) {
   asked_ = true;
   current_ = pci_address;
   const CpuSet now = allowed_cpus();
-  // If the thread is elsewhere now, others have moved it.
+  // If the thread's CPUs have changed, something else moved it.
   if (!placed_ || now != placed_at_) allowed_ = now;
   CpuSet wanted = placement_.cpus & allowed_;
   if (placement_.by == Placement::By::device && !pci_address.empty()) wanted = cpus_near(pci_address) & allowed_;

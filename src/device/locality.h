@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The place of a GPU in its machine, and its consequences for memory and threads: bounce buffers lie on the GPU's NUMA
+// The place of a GPU in its machine, and its consequences for memory and threads: bounce buffers are on the GPU's NUMA
 // node, and workers run on that node's CPUs, as far as they are allowed there and unless the user wants it otherwise
 // (placement.h). Uses only /sys and plain system calls. If nothing is known, or a call is refused, nothing is placed.
 //
@@ -31,8 +31,8 @@ Locality locality_of(const std::string& root, const std::string& pci_address);
 // The node for the device's memory (an empty address: no device's), by the user's placement.
 int node_for(const Placement& placement, const std::string& root, const std::string& pci_address);
 
-// Asks the kernel to take the mapping's pages, none of which exists yet, from the node if it has any. A memory policy
-// of the process (numactl) goes before this.
+// Asks the kernel to allocate the mapping's pages (none may exist yet) on the node if possible. A memory policy of the
+// process (numactl) overrides this.
 void prefer_node(void* memory, std::size_t size, int node);
 
 // Keeps one thread near the device that it works for. Only that thread uses it. The thread never runs where it was not
@@ -59,7 +59,7 @@ class ThreadPlace {
   std::string current_;  // The address of the device.
   std::vector<Known> known_;
   bool asked_ = false;
-  bool placed_ = false;  // The thread is where this object put it: on `placed_at_`, out of `allowed_`.
+  bool placed_ = false;  // This object moved the thread: to `placed_at_`, from `allowed_`.
   CpuSet allowed_;
   CpuSet placed_at_;
 };

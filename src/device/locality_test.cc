@@ -31,7 +31,7 @@ class LocalityTest : public testing::Test {
     std::ofstream(folder + "/numa_node") << node << "\n";
     std::ofstream(folder + "/local_cpulist") << cpus << "\n";
   }
-  // In a thread of its own, so that the test's keeps its CPUs.
+  // Runs the body in a new thread, so that the test's thread keeps its CPUs.
   template <typename Body>
   static void in_thread(Body body) {
     std::thread(body).join();

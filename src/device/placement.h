@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The user's wish where a session's threads run and its pinned memory lies: PENSTOCK_PLACEMENT. The default is near the
-// GPU that they work for (locality.h). It may also be nowhere in particular, or on a NUMA node or on CPUs that the user
-// names, for all devices and for host memory. A thread never runs where it was not allowed to, whatever this says.
+// Where the user wants a session's threads to run and its pinned memory to be: PENSTOCK_PLACEMENT. The default is near
+// the GPU that they work for (locality.h). It can also be off, or a NUMA node or CPUs that the user names, for all
+// devices and for host memory. A thread never runs where it was not allowed to, whatever this says.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ bool is_placement(std::string_view text);
 // such node, or none of the CPUs is `allowed`. `root` is "" for the machine itself.
 Result<Placement> placement_on(const std::string& root, const Placement& said, const CpuSet& allowed);
 
-// Says a placement for people: "node:1: pinned memory on NUMA node 1, threads on CPUs 16-31".
+// Describes a placement for people: "node:1: pinned memory on NUMA node 1, threads on CPUs 16-31".
 std::string placement_text(const Placement& placement);
 
 }  // namespace penstock::core

@@ -10,7 +10,7 @@
 namespace penstock::core {
 namespace {
 
-// Two NUMA nodes, of CPUs 0-15,32-47 and 16-31,48-63, and a third that has memory alone.
+// Two NUMA nodes, of CPUs 0-15,32-47 and 16-31,48-63, and a third with memory only.
 class PlacementTest : public testing::Test {
  protected:
   PlacementTest() : root_(testing::TempDir() + "/placement_XXXXXX") {

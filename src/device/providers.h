@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-// The treatment of a provider if the user does not say which devices are wanted.
+// How to treat a provider if the user does not name devices.
 enum class Unasked : std::uint8_t {
   opened,    // Its devices are opened, if there are any.
   stand_in,  // Its devices are opened only if no other provider has any.
@@ -26,19 +26,19 @@ enum class Unasked : std::uint8_t {
 struct Provider {
   static constexpr int kNoDriver = -1;
 
-  const char* name;                 // The users' word for it: in PENSTOCK_DEVICE, and as a device's kind.
+  const char* name;                 // The name for users: in PENSTOCK_DEVICE, and as a device's kind.
   const char* what;                 // A phrase for people that says what its devices are.
   Unasked unasked = Unasked::left;  // See there.
   int driver = kNoDriver;           // The number of its Statuses in Domain::driver: unique, 0 to 255.
   // True if storage's DMA engines may reach memory of its devices, so far as can be told before they are opened.
   bool (*may_map_memory)(const DeviceTerms& terms);
-  // Fails with no_device where there is none, and says why in `why_not`, in a sentence that it may leave empty.
+  // Fails with no_device if there is none, with a sentence in `why_not`, which may be empty.
   Result<std::unique_ptr<DeviceSet>> (*open)(const DeviceTerms& terms, std::string& why_not);
 };
 
-// In the order in which devices are opened and told of.
+// In the order in which devices are opened and listed.
 std::span<const Provider> providers();
-const Provider* provider_named(std::string_view name);  // Null where there is none.
+const Provider* provider_named(std::string_view name);  // Null if there is none.
 
 // Providers as users list them, first device first. Empty: whatever there is.
 using ProviderList = std::vector<const Provider*>;
@@ -51,11 +51,11 @@ bool may_map_memory(const ProviderList& wanted, bool export_memory);
 struct OpenedDevices {
   std::unique_ptr<DeviceSet> devices;
   std::string kinds;       // Names of their providers, with commas between them.
-  std::string why_no_gpu;  // The obstacles to providers that are opened unasked; empty where one was opened.
+  std::string why_no_gpu;  // Why no provider that is opened by default has a device; empty if one was opened.
 };
 
-// All that are wanted, or a failure; no device's ordinal is another's. A single provider's set is given as it is, so
-// that it costs what it costs alone. `all` is the table, but in tests.
+// Opens all wanted devices, or fails; ordinals are unique. A single provider's set is returned unwrapped, so that calls
+// cost nothing extra. `all` is the table, except in tests.
 Result<OpenedDevices> open_devices(const ProviderList& wanted, bool export_memory,
                                    std::span<const Provider> all = providers());
 

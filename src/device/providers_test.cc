@@ -24,7 +24,7 @@ Opened open_none(const DeviceTerms&, std::string& why_not) {
 bool never(const DeviceTerms&) { return false; }
 bool where_told(const DeviceTerms& terms) { return terms.export_memory; }
 
-// Each has two devices, but the one that is missing.
+// Each has two devices, except the missing one.
 constexpr Provider kToys[] = {
     {.name = "toy", .what = "toys", .unasked = Unasked::opened, .may_map_memory = where_told, .open = open_two},
     {.name = "missing", .what = "no toys", .unasked = Unasked::opened, .may_map_memory = never, .open = open_none},
@@ -113,7 +113,7 @@ TEST(ProvidersTest, WhoAsksForOtherDevicesIsToldThatTheyDid) {
   EXPECT_EQ(open({&kShy}).why_no_gpu, "the configuration asks for what is shy");
 }
 
-// The device of a session with one provider is reached without anything in between.
+// A session with one provider calls its devices directly, without a wrapper.
 TEST(ProvidersTest, ASingleProvidersSetIsGivenAsItIs) {
   static DeviceSet* made = nullptr;
   const Provider only{.name = "only",

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam to users' streams: queues work of ours on them, in their order, without waiting for anything.
+// The seam to users' streams: queues our work on them, in stream order, without waiting.
 //
-// A StreamHome is where streams run: one CUDA context, or host memory standing in for it. It outlives sessions
-// and goes with its context, so that what a stream was told to do stays true when the session that told it is gone.
-// Requests on streams (frontend/) see this class only. Nothing that a stream waits for may need the GPU outside of that
-// stream: on an H200 machine a few held streams are enough to hold up every copy and every kernel of the process.
+// A StreamHome is where streams run: one CUDA context, or host memory standing in for it. It outlives sessions and
+// lives as long as its context, so that work queued on a stream stays valid after its session is closed. Requests on
+// streams (frontend/) see this class only. Nothing that a stream waits for may need the GPU outside of that stream: on
+// an H200 machine a few held streams are enough to hold up every copy and every kernel of the process.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ class StreamWork {
  public:
   // Calls function(argument), on a thread of the driver's, which must not call the device.
   virtual Status call(void* stream, void (*function)(void*), void* argument) = 0;
-  // Copies what `what` says when the stream gets there, at most `size_max` bytes.
+  // Copies at most `size_max` bytes as *what says at the time when the stream reaches the copy.
   virtual Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) = 0;
-  // Copies at once: the stream is through with its earlier work, and `what` is known. `what` may lie anywhere, and need
-  // not stay; the bytes that it names, in the block or in registered pages, must.
+  // Copies at once: the stream has done its earlier work, and `what` is final. `what` may be anywhere, and need not
+  // outlive the call; its bytes, in the block or in registered pages, must.
   virtual Status copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) = 0;
-  // Goes on when the word has reached the value: serial numbers, which may wrap.
+  // The stream continues when the word has reached the value. Both are serial numbers, which may wrap.
   virtual Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
   virtual Status write(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
-  // From any thread, without a call to the device: raises the word, which never goes back.
+  // Raises the word, which only grows. Any thread may call it; it makes no call to the device.
   virtual void set(std::uint32_t& word, std::uint32_t value) = 0;
 
  protected:
@@ -39,28 +39,28 @@ class StreamWork {
 
 class StreamHome {
  public:
-  // The work is a part of the home, and not used before it is made.
+  // `work` is a part of the home; the constructor does not use it.
   explicit StreamHome(StreamWork* work) : id_(next_id()), work_(work), memory_(*this) {}
   virtual ~StreamHome() = default;
   StreamHome(const StreamHome&) = delete;
   StreamHome& operator=(const StreamHome&) = delete;
 
-  // Never another home's, also when this one is gone.
+  // Unique: never reused, even after the home is gone.
   std::uint64_t id() const { return id_; }
   // True if a stream can wait for a word and write one. If not, wait() and write() must not be used: a function that
   // waits holds the stream up as well, together with a thread of the driver's and the functions of other streams.
   virtual bool has_words() const = 0;
   // True if copies in the streams of this home reach the memory at `base`.
   virtual bool reaches(const PointerFacts& memory, const void* base) const = 0;
-  // True if they reach the pages of files that are registered with the device, at the addresses where they are mapped.
+  // True if its streams reach file pages that are registered with the device, at their mapped addresses.
   bool reaches_pages_of(const Device& device) const {
     const void* const context = pages_context();
     return context != nullptr && device.pages() != nullptr && context == device.pages()->pages_context();
   }
-  // True if the stream has done all its work, so that it is already where something queued now would find it. False
-  // also if the driver cannot tell.
+  // True if the stream has done all its work, so that work queued now could start at once. False also if the driver
+  // does not say.
   virtual bool is_through(void* stream) = 0;
-  // Waits until the stream is through with what was queued so far.
+  // Waits until the stream has done the work queued so far.
   virtual Status drain(void* stream) = 0;
 
   StreamWork& work() const { return *work_; }
@@ -71,7 +71,7 @@ class StreamHome {
   friend class StreamMemory;
 
   virtual const void* pages_context() const = 0;
-  // Makes mapped memory of ours known to the device, for good. `shift`: its address there, less that here.
+  // Registers mapped memory of ours with the device, for good. `shift`: its device address minus its host address.
   virtual Status pin(void* memory, std::size_t size, std::uint64_t& shift) = 0;
 
   static std::uint64_t next_id() {

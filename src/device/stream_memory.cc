@@ -18,13 +18,15 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "find pinned memory for the stream's request";
-constexpr std::uint64_t kSlabMin = 1u << 20, kSlabMax = 4u << 20, kSlabPart = 64;  // Slabs of staging, by the limit.
-// Words and copies never become staging: all of them take a part of the limit at most, and staging leaves them one.
+// The size of staging slabs depends on the limit.
+constexpr std::uint64_t kSlabMin = 1u << 20, kSlabMax = 4u << 20, kSlabPart = 64;
+// Memory for words and copies never becomes staging: it gets at most a part of the limit, and staging leaves it a
+// minimum.
 constexpr std::uint64_t kBlockSlab = 64u << 10, kBlocksPart = 8, kBlocksLeft = 32;
 constexpr std::size_t kHeaderBytes = 512, kBlocksInSlab = kBlockSlab / kHeaderBytes;
 
-// Never a child's: the device writes to it, whatever a child does. In huge pages, as bounce buffers are, so that the
-// loads of the GPU that read staging need few translations.
+// Not inherited by a forked child, since the device writes to it. In huge pages, like bounce buffers, so that the GPU's
+// loads from staging need few address translations.
 void* map(std::size_t size) {
   void* const memory = map_in_huge_pages(size);
   if (memory != MAP_FAILED) ::madvise(memory, size, MADV_DONTFORK);
@@ -38,7 +40,7 @@ bool StreamBlock::is_acknowledged() const {
   return static_cast<std::int32_t>(seen - to_be_acknowledged) >= 0;
 }
 
-// The context is gone, and what it had page-locked with it.
+// The context is gone, and so are its page locks.
 StreamMemory::~StreamMemory() {
   for (const Slab& slab : slabs_) ::munmap(slab.pinned.memory, slab.pinned.size);
   for (const BlockSlab& slab : block_slabs_) ::munmap(slab.pinned.memory, slab.pinned.size);
@@ -48,8 +50,8 @@ unsigned StreamMemory::order_of(std::uint64_t bytes) {
   return static_cast<unsigned>(std::bit_width((std::max(bytes, kUnit) - 1) / kUnit));
 }
 
-// One thread pins at a time: the next may find that there is enough now. Small requests break up a large one's slab
-// only where nothing more may be pinned.
+// One thread pins at a time: the next may find enough memory then. Small requests split a slab for large ones only if
+// no more may be pinned.
 Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t limit) {
   if (order_of(staging) > BuddyAllocator::kOrderMax) return failure(Code::out_of_memory, kStep);
   const unsigned fitting = order_of(std::max(staging, kSlabMax));
@@ -73,7 +75,7 @@ StreamBlock* StreamMemory::find(std::uint64_t staging, unsigned slab_most) {
   return block;
 }
 
-// From the slab with the smallest free part that will do.
+// Takes it from the slab with the smallest free part that is large enough.
 bool StreamMemory::stage_locked(StreamBlock& block, std::uint64_t staging, unsigned slab_most) {
   if (staging == 0) return true;
   const unsigned order = order_of(staging);
@@ -144,7 +146,7 @@ bool StreamMemory::is_quiet(std::size_t kept) {
 
 std::size_t StreamMemory::block_count_locked() const { return block_slabs_.size() * kBlocksInSlab; }
 
-// By whichever is missing: blocks, or staging for one.
+// Adds what is missing: blocks, or staging.
 Status StreamMemory::grow(std::uint64_t staging, std::uint64_t limit) {
   std::uint64_t used = 0, used_by_blocks = 0;
   bool has_blocks = false;
@@ -155,13 +157,13 @@ Status StreamMemory::grow(std::uint64_t staging, std::uint64_t limit) {
     has_blocks = !free_.empty();
   }
   if (!has_blocks) return add_blocks(limit > used ? limit - used : 0, limit);
-  if (staging == 0) return success();  // Some have come back meanwhile.
+  if (staging == 0) return success();  // Blocks were returned meanwhile.
   used += std::max(limit / kBlocksLeft, used_by_blocks) - used_by_blocks;
   return add_slab(order_of(staging), limit > used ? limit - used : 0, limit);
 }
 
-// Whatever may fail for want of memory comes before it is pinned; and room for all is there before a block is given
-// back, which happens where no memory may be asked for.
+// All host allocations come before the pinning, and the free list has room for every block, since giving a block back
+// must not allocate.
 Status StreamMemory::add_blocks(std::uint64_t room, std::uint64_t limit) {
   static_assert(sizeof(StreamBlock::Header) <= kHeaderBytes);
   BlockSlab slab{{.size = kBlockSlab}, std::vector<StreamBlock>(kBlocksInSlab)};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Blocks of pinned memory that streams and the library share: words to wait for, descriptors of copies, and room to
-// stage file data in, in a few slots. Pinned in slabs, which are kept as long as their home: giving pinned memory back
-// to the driver waits for every stream that is held. Staging is cut as it is asked for, and joins again when it is
-// free; words stay words, since a stream may look at one late.
+// Blocks of pinned memory that streams and the library share: words to wait for, descriptors of copies, and staging for
+// file data, in a few slots. Pinned in slabs, which are kept as long as their home: giving pinned memory back to the
+// driver waits for every stream that is held. Staging is split on demand and merged when freed. Words never become
+// staging, since a stream may read one late.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace penstock::core {
 
 class StreamHome;
 
-// Read by the device when the stream gets to the copy. Addresses are the device's.
+// The device reads it when the stream reaches the copy. Addresses are device addresses.
 struct alignas(32) StreamCopy {
   std::uint64_t to = 0;
   std::uint64_t from = 0;
@@ -31,25 +31,25 @@ class StreamBlock {
  public:
   static constexpr unsigned kSlots = 4;
 
-  // One for each slot. Each starts where `begun` says, and only grows, also from request to request: so a stream that
-  // looks late sees a value that is high enough.
+  // One word per slot. It starts at `begun` and only grows, also across requests, so that a stream that reads it late
+  // sees a value that is high enough.
   std::uint32_t& word(unsigned slot) const { return header_->words[slot].value; }
-  // The word that a stream writes when it needs the block no more.
+  // The word that a stream writes when it no longer needs the block.
   std::uint32_t& acknowledged() const { return header_->acknowledged; }
   StreamCopy& copy(unsigned slot) const { return header_->copies[slot]; }
   // Aligned for direct I/O.
   std::byte* staging() const { return staging_; }
   std::uint64_t staging_bytes() const { return staging_bytes_; }
-  // Where the device sees the words and copies, or the staging.
+  // The device address of an address in the header or the staging.
   std::uint64_t device_address(const void* inside) const {
     const auto address = reinterpret_cast<std::uintptr_t>(inside);
     const bool is_staging = address - reinterpret_cast<std::uintptr_t>(staging_) < staging_bytes_;
     return address + (is_staging ? staging_shift_ : shift_);
   }
 
-  std::uint32_t begun[kSlots] = {};  // By slot: the value that its word ends at.
+  std::uint32_t begun[kSlots] = {};  // By slot: the value at which its word ends.
   std::uint32_t to_be_acknowledged = 0;
-  const void* user = nullptr;  // The latest: for callers that look for lost blocks.
+  const void* user = nullptr;  // The latest user, for callers that search lost blocks.
 
  private:
   friend class StreamMemory;
@@ -80,15 +80,15 @@ class StreamMemory {
   StreamMemory(const StreamMemory&) = delete;
   StreamMemory& operator=(const StreamMemory&) = delete;
 
-  // A block with at least `staging` bytes, where all slabs together stay within `limit`; else Code::out_of_memory.
+  // Takes a block with at least `staging` bytes; fails with Code::out_of_memory if the slabs would exceed `limit`.
   Result<StreamBlock*> take(std::uint64_t staging, std::uint64_t limit);
   void give_back(StreamBlock& block);
-  // Gives it back once its stream has written to_be_acknowledged.
+  // Frees the block once its stream has written to_be_acknowledged.
   void give_back_when_acknowledged(StreamBlock& block);
   std::uint64_t bytes() const;
   // True if no more than `kept` blocks belong to requests. Blocks that wait for a stream belong to none.
   bool is_idle(std::size_t kept) const;
-  // True if, besides, no stream is still to tell that it needs a block no more.
+  // True if, in addition, no stream still has to acknowledge a block.
   bool is_quiet(std::size_t kept);
 
  private:
@@ -126,7 +126,7 @@ class StreamMemory {
   std::vector<StreamBlock*> unacknowledged_ GUARDED_BY(mutex_);
   std::vector<BlockSlab> block_slabs_ GUARDED_BY(mutex_);
   std::vector<Slab> slabs_ GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> free_orders_ GUARDED_BY(mutex_);  // Each slab's free orders, to be looked through.
+  std::vector<std::uint32_t> free_orders_ GUARDED_BY(mutex_);  // Each slab's free orders, for searching.
 };
 
 }  // namespace penstock::core

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kKib = 1024, kMib = 1024 * kKib;
 constexpr std::uint64_t kShift = 0x1000'0000'0000;
 
-// Pins as a device would that sees host memory elsewhere; its streams do nothing.
+// Pins like a device that sees host memory at other addresses; its streams do nothing.
 class PinningHome final : public StreamHome, private StreamWork {
  public:
   PinningHome() : StreamHome(this) {}
@@ -128,7 +128,7 @@ TEST_F(StreamMemoryTest, SmallRequestsBreakALargeSlabWhereNothingElseMayBePinned
   EXPECT_GT(take_all(64 * kKib, 17 * kMib).size(), 200u);
 }
 
-// They never become staging.
+// The memory of blocks never becomes staging.
 TEST_F(StreamMemoryTest, RequestsWithoutStagingLeaveRoomForOthers) {
   constexpr std::uint64_t kLimit = 2 * kMib;
   const std::vector<StreamBlock*> words = take_all(0, kLimit);
@@ -138,7 +138,7 @@ TEST_F(StreamMemoryTest, RequestsWithoutStagingLeaveRoomForOthers) {
   EXPECT_TRUE(memory_.take(kMib, kLimit).ok());
 }
 
-// A stream may look at a word after the request that used it, whose block is another's by then.
+// A stream may read a word after its request has ended and the block belongs to another request.
 TEST_F(StreamMemoryTest, WordsStayWordsWhateverIsStaged) {
   const std::vector<StreamBlock*> first = take_all(4 * kKib, 2 * kMib);
   std::vector<std::uint32_t*> words;

@@ -315,8 +315,8 @@ Status NvidiaExport::ensure_device(std::uint32_t instance) {
 }
 
 // From 6.15 on the kernel hands out free peer pages with no reference. Older drivers take them for used ones, refuse,
-// and never give back the memory (kernel-open/nvidia-uvm/uvm_va_range_device_p2p.c). So these are shown none: their
-// answer to that tells if the machine makes peer pages at all.
+// and never give back the memory (kernel-open/nvidia-uvm/uvm_va_range_device_p2p.c). So they get a request without
+// pages, whose result shows whether the machine supports peer pages at all.
 Status NvidiaExport::ask_for_pages(const Export& made) {
   constexpr const char* kName = "make peer pages of GPU memory";
   constexpr const char* kKernel = "make peer pages with this version of NVIDIA's driver on this kernel";
@@ -377,7 +377,7 @@ void NvidiaExport::forget(Handle memory) {
   static_cast<void>(rm("forget imported GPU memory", NV_ESC_RM_FREE, free));
 }
 
-// Waits for streams without holding the lock: the requests that they wait for look for pieces.
+// Waits for streams without holding the lock, because the requests that they wait for look pieces up.
 void NvidiaExport::release(const Piece& piece) {
   if (is_inherited()) return;
   finish_cuda_streams(api_, setup_.context);

@@ -3,14 +3,14 @@
 // EXPERIMENTAL: written from the driver's published interface, and never yet run on a machine where it works. GPU
 // memory of our own allocation, mapped into the process as pages that storage's DMA engines reach (PCI_P2PDMA), without
 // a kernel module beside NVIDIA's: CUDA allocates and exports it, the driver's resource manager (RM) imports it for us,
-// and its unified memory (UVM) makes pages of it. CudaDevice is to call it for its own allocations; memory that others
-// allocated cannot be had this way.
+// and its unified memory (UVM) makes pages of it. CudaDevice calls it for its own allocations; memory of other
+// allocators needs adopt().
 //
 // It needs an administrator's settings (static BAR1, no write combining), a kernel with CONFIG_PCI_P2PDMA, and a driver
-// whose interface is known here. If anything is missing, the Status names the step that refused. A mapping proves no
-// transfer: its user must test one first, and must not touch the mapping by CPU in earnest, since a GPU that is gone
-// leaves SIGBUS. A forked child loses the mappings; there, everything is refused and nothing is undone, since the
-// objects behind the descriptors belong to the parent.
+// whose interface is known here. If anything is missing, the Status names the step that refused. A mapping does not
+// prove that transfers work: test one first. Do not access the mapping by CPU, since a lost GPU raises SIGBUS. A forked
+// child loses the mappings; there, everything is refused and nothing is undone, since the objects behind the
+// descriptors belong to the parent.
 #pragma once
 
 #include <array>

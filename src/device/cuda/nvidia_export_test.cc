@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NVIDIA's kernel driver is played by fakes/scripted_nvidia.h, the CUDA driver by fakes/fake_cuda. Expected requests
+// fakes/scripted_nvidia.h stands in for NVIDIA's kernel driver, fakes/fake_cuda for the CUDA driver. Expected requests
 // are written as bytes, apart from the structures that make them.
 #include "device/cuda/nvidia_export.h"
 
@@ -108,7 +108,7 @@ TEST_F(NvidiaExportTest, AMappingIsMadeStepByStepAndUndoneInReverse) {
   EXPECT_EQ(kernel_.told(), "unmap, free pages, free object");
   EXPECT_EQ(cuda_things(), 0);
   EXPECT_TRUE(kernel_.objects.empty());
-  export_->release(piece_);  // Is none of its own any more.
+  export_->release(piece_);  // Releases it a second time, when it is no longer an exported piece.
   EXPECT_EQ(kernel_.journal.size(), 3u);
 }
 

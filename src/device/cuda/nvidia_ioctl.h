@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the NVIDIA kernel driver's interface that nvidia_export.cc speaks: numbers and structures of the resource
+// The part of the NVIDIA kernel driver's interface that nvidia_export.cc uses: numbers and structures of the resource
 // manager (RM, /dev/nvidiactl) and of unified memory (UVM, /dev/nvidia-uvm). Nothing else may use it, and it does
 // nothing: the code that makes a request says what it is for.
 //
 // Written down from the facts published as NVIDIA/open-gpu-kernel-modules (MIT licence); the file is named at each
-// group, with the tags at which it was read. The interface is private to a driver version, and nothing promises that it
-// stays.
+// group, with the tags at which it was read. The interface is private to a driver version, and may change at any time.
 //
 // An RM request carries its size, and a size that the driver does not expect is refused. A UVM request does not: the
 // driver reads and writes as many bytes as its own structure has, so requests are made in a block with room to spare.
@@ -19,7 +18,7 @@
 
 namespace penstock::core::nvidia {
 
-using Handle = std::uint32_t;    // An RM object's; 0 is none, and asks RM to choose one where one is made.
+using Handle = std::uint32_t;    // A handle of an RM object; 0 is none, and in a create request lets RM choose one.
 using RmStatus = std::uint32_t;  // 0 is success.
 
 struct Uuid {
@@ -72,8 +71,8 @@ struct RmAlloc {
   Handle client;  // 0 where a client is made.
   Handle parent;
   Handle object;             // In and out.
-  std::uint32_t class_id;    // One of the next ones.
-  std::uint64_t parameters;  // Their address; 0 where the class has none.
+  std::uint32_t class_id;    // One of the class numbers below.
+  std::uint64_t parameters;  // Address of the parameters; 0 if the class has none.
   std::uint32_t parameters_size;
   RmStatus status;
 };
@@ -109,7 +108,7 @@ struct RmDevice {
 };
 static_assert(sizeof(RmDevice) == 56 && offsetof(RmDevice, va_space_size) == 24);
 
-// ctrl/ctrl0000/ctrl0000unix.h at 590.48.01. The export of a descriptor; 515.43.04 had no `gpu_instance` yet.
+// ctrl/ctrl0000/ctrl0000unix.h at 590.48.01. Describes an exported descriptor; 515.43.04 had no `gpu_instance` yet.
 inline constexpr std::uint32_t NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO = 0x3d08;
 struct RmExportInfo {
   std::int32_t fd;
@@ -131,7 +130,7 @@ inline constexpr std::uint8_t kImportedVideoMemory = 1;
 struct RmImport {
   std::int32_t fd;
   Handle parent;
-  Handle objects[kImportObjectsMax];  // The handles that they are to have.
+  Handle objects[kImportObjectsMax];  // The handles that the imported objects get.
   std::uint8_t types[kImportObjectsMax];
   std::uint16_t count;
   std::uint16_t first;
@@ -185,7 +184,7 @@ struct UvmAllocDeviceP2p {
 };
 static_assert(sizeof(UvmAllocDeviceP2p) == 56);
 
-// 575.51.02 has the length; 590.48.01 has not, and answers in its place.
+// 575.51.02 reads a length here; 590.48.01 does not, and writes its status here.
 struct UvmFree {
   std::uint64_t base;
   union {

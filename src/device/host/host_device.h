@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Plain host memory standing in for a GPU, where there is none: for tests, and as the default of the tools there.
+// Host memory that stands in for a GPU, for tests, and by default for tools on machines without one.
 //
 // Its copies land only when a marker behind them is waited for or asked about, never before: code that reuses a
 // buffer too early, or reports bytes that have not arrived, fails its tests here as it would on a GPU.
@@ -32,7 +32,7 @@ class HostDevice : public Device, public DeviceMemory, public DevicePages {
   void release(void* memory) override { pieces_.remove(memory); }
   void finish_streams() override { home_.finish(); }
 
-  // The allocation that holds the pointer; false where it is none of this device's.
+  // Finds the allocation that contains the pointer; false if the device has none.
   bool find(const void* pointer, PointerFacts& facts);
 
  private:

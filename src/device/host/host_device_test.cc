@@ -79,7 +79,7 @@ TEST_F(HostDeviceTest, KnowsItsOwnMemoryAndNoOther) {
   EXPECT_EQ(devices_.describe(memory).kind, MemoryKind::host);
 }
 
-// Whatever it is given gives it the same again, until it is to stop.
+// Work that queues itself again, until it is told to stop.
 struct Steady {
   static void go_on(void* self) {
     auto& steady = *static_cast<Steady*>(self);
@@ -91,7 +91,7 @@ struct Steady {
   std::atomic<bool> shall_stop{false};
 };
 
-// A test that hangs here has found what it looks for.
+// A hang here is the fault that this test looks for.
 TEST_F(HostDeviceTest, WhoWaitsForStreamsWaitsForWhatTheyWereGivenBeforeAndNoMore) {
   Steady steady;
   std::thread producer([&] { Steady::go_on(&steady); });
@@ -102,7 +102,7 @@ TEST_F(HostDeviceTest, WhoWaitsForStreamsWaitsForWhatTheyWereGivenBeforeAndNoMor
 
   steady.shall_stop = true;
   producer.join();
-  // The call that runs now may still have queued one more, which is the last.
+  // The call that runs now may still have queued one more, the last.
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(steady.home.drain(&steady).ok());
 }
 

@@ -93,7 +93,7 @@ void HostStreamHome::finish() {
   for (const auto& [stream, given] : all) wait_until_done(*stream, given);
 }
 
-// Waits for the given amount of work: a stream that is given more all the time is never empty.
+// Waits for the given amount of work: a stream that gets more all the time is never empty.
 void HostStreamHome::wait_until_done(const Stream& stream, std::uint64_t given) {
   ++waiting_;
   while (stream.done < given) progress_.wait(mutex_);

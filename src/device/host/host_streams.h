@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams of the stand-in device: any handle is a stream, the null one too, and each does its work in order, at once,
-// on whatever thread gave it the last thing that it needed.
+// Streams of the stand-in device: any handle is a stream, also null. A stream does its work in order, at once, on the
+// thread whose call made the work ready.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace penstock::core {
 class HostStreamHome final : public StreamHome, public StreamWork {
  public:
   HostStreamHome() : StreamHome(this) {}
-  // The one of the process. Anew in a forked child, which has no thread to go on with the parent's.
+  // The process's home. A forked child gets a new one: it has no thread to continue the parent's work.
   static HostStreamHome& of_process();
 
   bool has_words() const override { return true; }
@@ -33,7 +33,7 @@ class HostStreamHome final : public StreamHome, public StreamWork {
   void set(std::uint32_t& word, std::uint32_t value) override;
   Status drain(void* stream) override;
 
-  // Returns when all streams are through with what was queued so far.
+  // Returns when all streams have done the work queued so far.
   void finish();
   // Files' pages that are registered with the stand-in's devices.
   PinnedPages& pages() { return pages_; }
@@ -43,15 +43,15 @@ class HostStreamHome final : public StreamHome, public StreamWork {
     enum class Kind : std::uint8_t { call, copy, wait, write } kind;
     void (*function)(void*) = nullptr;
     void* argument = nullptr;
-    const StreamCopy* copy = nullptr;  // Null: `known` has it already.
+    const StreamCopy* copy = nullptr;  // Null: the copy is in `known`.
     StreamCopy known;
     std::uint32_t* word = nullptr;
     std::uint32_t value = 0;
   };
   struct Stream {
     std::deque<Work> work;
-    std::uint64_t done = 0;  // Works done since the stream began.
-    bool busy = false;       // Some thread is at it.
+    std::uint64_t done = 0;  // Number of items done since the stream began.
+    bool busy = false;       // A thread is working on the stream.
 
     std::uint64_t given() const { return done + work.size(); }
   };

@@ -61,7 +61,7 @@ Status PinnedPages::fill(Pipe& pipe, const std::byte* memory, std::size_t size) 
   return success();
 }
 
-// Holds registered memory as a driver pins it: the ring moves bytes to and from its pages, whatever is mapped by now.
+// Holds registered memory as a driver pins it: the ring moves bytes to and from these pages, whatever is mapped later.
 Status PinnedPages::hold_for_writing(Held& held, const std::byte* memory) {
   Result<std::unique_ptr<Ring>> ring = UringRing::open(1);
   if (!ring.ok()) return ring.status();

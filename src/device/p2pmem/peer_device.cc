@@ -21,10 +21,9 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kStepBytes = 256u << 10;  // Bytes that are copied at a time.
+constexpr std::size_t kStepBytes = 256u << 10;  // Bytes per copy step.
 constexpr unsigned long kDisplayClass = 0x03;
-// Memory of this size begins and ends on such a boundary, as a GPU's does: nvidia-fs and its stand-in map nothing
-// smaller.
+// Larger allocations are aligned to GPU pages, as on a GPU: nvidia-fs and its stand-in map only whole ones.
 constexpr std::size_t kGpuPage = 64u << 10;
 
 // A number in a small file of /sys, or 0.
@@ -37,7 +36,7 @@ unsigned long long read_number(const std::string& path, int base) {
 
 bool is_gpu(const std::string& directory) { return read_number(directory + "/class", 16) >> 16 == kDisplayClass; }
 
-// MAP_FAILED where it cannot be had.
+// Returns MAP_FAILED if the mapping fails.
 void* map_memory(int fd, std::size_t bytes) {
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   if (bytes < kGpuPage) return ::mmap(nullptr, bytes, kAccess, MAP_SHARED, fd, 0);
@@ -60,8 +59,8 @@ void* map_memory(int fd, std::size_t bytes) {
 
 void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), piece.size); }
 
-// The CPU's own loads and stores would end the process where the memory is gone. So the kernel moves the bytes, to and
-// from a file in memory, and says EFAULT.
+// CPU loads and stores would kill the process if the memory is gone. So the kernel moves the bytes, to and from a file
+// in memory, and returns EFAULT.
 class PeerCopyQueue final : public CopyQueue {
  public:
   PeerCopyQueue(UniqueFd between, unsigned markers) : between_(std::move(between)), markers_(markers) {}
@@ -75,7 +74,7 @@ class PeerCopyQueue final : public CopyQueue {
     }
     return status;
   }
-  // By the kernel, as the others: such a device copies nothing by itself.
+  // The kernel copies, as for the other calls: such a device has no copy engine.
   Status copy_on_device(void* to, const void* from, std::size_t size) override {
     return copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), size);
   }

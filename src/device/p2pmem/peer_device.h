@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Memory of PCIe devices that storage's DMA engines reach without the CPU, offered by the kernel at p2pmem/allocate of
-// the device in /sys: controller memory buffers of NVMe drives, devices made for tests. Never that of a GPU: there the
-// file maps memory that the GPU's own allocator has given to others.
+// the device in /sys: controller memory buffers of NVMe drives, devices made for tests. Never a GPU's: there the file
+// maps memory that the GPU's own allocator has handed out to others.
 //
-// Pieces of it are mapped into the process, so device address and mapped address are one. Where the device's driver
-// is unbound, the mapping is gone and the next access fails with device_lost. Linux 6.2 and later with
+// Its pieces are mapped into the process, so device address and mapped address are the same. If the device's driver is
+// unbound, the mapping disappears and the next access fails with device_lost. Linux 6.2 and later with
 // CONFIG_PCI_P2PDMA; opening the file takes root or a udev rule.
 #pragma once
 
@@ -32,7 +32,7 @@ class PeerDevice final : public Device, public DeviceMemory {
   void release(void* memory) override { pieces_.remove(memory); }
   bool allocates_mapped() const override { return true; }
 
-  // The allocation that holds the pointer; false where it is none of this device's.
+  // Finds the allocation that contains the pointer; false if the device has none.
   bool find(const void* pointer, PointerFacts& facts);
 
  private:
@@ -43,7 +43,7 @@ class PeerDevice final : public Device, public DeviceMemory {
 
 class PeerDeviceSet final : public DeviceSet {
  public:
-  // Fails with no_device where no device offers memory. `pci_devices` is /sys/bus/pci/devices, but in tests.
+  // Fails with no_device if no device offers memory. `pci_devices` is /sys/bus/pci/devices, except in tests.
   static Result<std::unique_ptr<DeviceSet>> open(const DeviceTerms& terms = {},
                                                  const std::string& pci_devices = "/sys/bus/pci/devices");
 

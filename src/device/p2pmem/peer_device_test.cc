@@ -84,7 +84,7 @@ TEST_F(PeerDeviceTest, CopiesMoveEveryByteBothWays) {
   EXPECT_EQ(out, back);
 }
 
-// An unbound driver leaves such a mapping without memory behind.
+// An unbound driver leaves a mapping without memory.
 TEST_F(PeerDeviceTest, MemoryThatIsGoneIsAnErrorAndNoSignal) {
   peers_.add("0000:03:00.0", 1 << 20);
   const auto set = open();

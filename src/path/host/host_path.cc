@@ -19,8 +19,8 @@ Prepared HostPath::shape(const RoutedRequest& request) {
                                .chunk_max = request.chunk_max,
                                .staged = false},
                     .tune_threads = true};
-  // Only a registration shows how large pageable memory is. A queue lives long enough to pay for keeping its pages;
-  // channels of calls are many, and each would have to keep them.
+  // Only a registration gives the size of pageable memory. A queue lives long enough to make pinning its pages
+  // worthwhile; calls have many channels, and each would have to pin them.
   const bool is_kept = request.facts.kind == MemoryKind::host && request.facts.size > 0;
   if (is_kept && request.mode == SubmitMode::queued && request.io_mode == IoMode::direct) {
     prepared.token.kept = reinterpret_cast<std::byte*>(request.facts.base);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Moves bytes between storage and host memory directly: no device takes part, and nothing is staged. Bytes that direct
+// Moves bytes between storage and host memory directly: no device is involved, and nothing is staged. Bytes that direct
 // I/O cannot reach (unaligned ends, unaligned memory) go through the page cache.
 #pragma once
 

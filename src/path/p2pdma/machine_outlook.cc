@@ -58,7 +58,7 @@ class MachineOutlook final : public Outlook {
     if (!facts.ok()) return std::nullopt;
     const MutexLock lock(mutex_);
     if (!read()) return std::nullopt;
-    // The mounts are read each time, because they come and go.
+    // The mounts are read each time, because they change.
     return judge_direct_file(*root_, MountTable::read(*root_), *facts, op);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Says before any byte moves if something certain stands between a device's memory and a file. Finding no obstacle
-// proves nothing; only the self-test does. machine_outlook() looks at the machine; tests have outlooks of their own.
+// Says before any byte moves if there is a certain obstacle between a device's memory and a file. Finding none proves
+// nothing; only the self-test does. machine_outlook() looks at the machine; tests have outlooks of their own.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class Outlook {
   virtual ~Outlook() = default;
   // Each returns Reason::none if it knows of no certain obstacle. May take milliseconds; thread-safe.
   virtual Reason of_device(const DeviceFacts& device) = 0;             // Kernel, driver, BAR.
-  virtual Reason of_file(File& file, Op op) = 0;                       // Mount, file system, how the file is stored.
+  virtual Reason of_file(File& file, Op op) = 0;                       // Mount, file system, storage form of the file.
   virtual Reason of_route(const DeviceFacts& device, File& file) = 0;  // Bus, block devices.
 };
 

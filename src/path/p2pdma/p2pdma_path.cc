@@ -50,8 +50,8 @@ Verdict P2pdmaPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (file.facts().denied) return refuse(Reason::denied);
   const DeviceFacts& device = memory.device->facts();
   if (device.stand_in) return refuse(Reason::stand_in);
-  // Reading the machine takes tens of milliseconds, for which memory that is mapped nowhere gives no cause. But who
-  // asks about a device's memory as such, of no size, is told the cause (penstock_explain).
+  // Reading the machine takes tens of milliseconds, which a request on unmapped memory need not pay. But a question
+  // about the device's memory as such, without a size (penstock_explain), gets the cause.
   if (memory.mapped != 0 || memory.size == 0) {
     if (const Reason reason = device_reason(device); reason != Reason::none) return refuse(reason);
   }
@@ -87,7 +87,7 @@ Reason P2pdmaPath::device_reason(const DeviceFacts& device) {
   return static_cast<Reason>(word - 1);
 }
 
-// Known reasons stand in the file's slot, 16 bits for each Op: one more than the reason, or 0.
+// The file's slot caches reasons, 16 bits for each Op: the reason plus one, or 0.
 Reason P2pdmaPath::file_reason(File& file, Op op) {
   std::atomic<std::uintptr_t>& slot = file.slot(PathId::p2pdma);
   const unsigned shift = 16 * static_cast<unsigned>(op);
@@ -95,7 +95,7 @@ Reason P2pdmaPath::file_reason(File& file, Op op) {
     return static_cast<Reason>(known - 1);
   }
   const Reason reason = outlook_->of_file(file, op);
-  // A file outgrows its inode; nothing else is looked at a second time.
+  // Not cached: a file outgrows its inode. All other reasons are final.
   if (reason != reason_of(Obstacle::inline_data)) {
     slot.fetch_or((static_cast<std::uintptr_t>(reason) + 1) << shift, std::memory_order_relaxed);
   }
@@ -140,7 +140,7 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
 
 Prepared P2pdmaPath::shape(const RoutedRequest& request) {
   const FileFacts& facts = request.file->facts();
-  // Memory on a block's boundary is what the self-test has shown; the kernel itself would take less.
+  // The self-test has proved block-aligned memory; the kernel itself would accept less.
   return {.limits = {.file_align = file_align_for(*request.file, IoMode::direct, request.chunk_max),
                      .memory_align = std::max(facts.direct_memory_align, facts.direct_offset_align),
                      .chunk_max = request.chunk_max,
@@ -148,7 +148,7 @@ Prepared P2pdmaPath::shape(const RoutedRequest& request) {
           .token = {.shift = static_cast<std::int64_t>(request.facts.mapped - request.facts.base)}};
 }
 
-// The bounced part's. It is pinned when something is first bounced, if ever.
+// The memory of the bounced part, pinned only when something first falls back.
 std::uint64_t P2pdmaPath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.depth * options.chunk_max;
 }
@@ -173,7 +173,7 @@ std::unique_ptr<Path> make_p2pdma_path(const PathEnvironment& environment) {
   return std::make_unique<P2pdmaPath>(environment.storage, environment.devices, machine_outlook(settings.root), rules);
 }
 
-// It has nobody to serve unless device memory of some kind is offered to storage.
+// The path serves nothing unless some device memory is offered to storage.
 Reason p2pdma_outlook(const PathSettings& settings) {
   return settings.offers_memory ? Reason::none : reason_of(Obstacle::pointer_not_exportable);
 }

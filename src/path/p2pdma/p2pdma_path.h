@@ -15,11 +15,11 @@
 namespace penstock::core {
 
 struct P2pdmaRules {
-  bool strict = false;    // Nothing is bounced: chunks that cannot go directly fail with path_refused.
+  bool strict = false;    // No fallback: chunks that cannot go directly fail with path_refused.
   bool direct_io = true;  // False if the configuration wants no direct I/O: the path then refuses.
-  // Devices' memory may be offered at all, so a refusal of memory names the call that allocated it.
+  // Device memory may be offered at all, so a refusal names the call that allocated the memory.
   bool explains_memory = false;
-  std::string scratch;  // A path that self-tests of its storage may overwrite, or empty.
+  std::string scratch;  // A file that self-tests may overwrite, or empty.
 };
 
 class P2pdmaPath final : public Path, private DirectTerms {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kAddress = "0000:03:00.0";
 
-// Says what a test wants to hear.
+// Returns the reasons that a test sets.
 class FakeOutlook final : public Outlook {
  public:
   struct Answers {
@@ -165,7 +165,7 @@ TEST_F(P2pdmaTest, MemoryThatIsMappedNowhereIsNotExportable) {
   EXPECT_EQ(path_->judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
 }
 
-// Tells by which call memory was allocated; all else is others'.
+// Reports by which call memory was allocated; all else is forwarded.
 class TellingDevices final : public DeviceSet {
  public:
   TellingDevices(DeviceSet& set, const Allocation& told) : set_(set), told_(told) {}
@@ -270,7 +270,7 @@ TEST_F(P2pdmaTest, HolesAreBouncedSinceTheKernelMakesUpTheirZeros) {
 
 class LateRefusalTest : public P2pdmaTest, public testing::WithParamInterface<int> {};
 
-// In turn, so that some chunks go directly and some do not.
+// Alternates, so that some chunks go directly and some do not.
 TEST_P(LateRefusalTest, IsBouncedOnceCountedAndRemembered) {
   ASSERT_TRUE(judge(Op::read).usable);
   unsigned turn = 0;
@@ -282,7 +282,7 @@ TEST_P(LateRefusalTest, IsBouncedOnceCountedAndRemembered) {
   EXPECT_EQ(bytes.at(pipeline_reason::refused_late), 2 * kChunk);
   EXPECT_EQ(std::memcmp(memory_, storage_.content.data(), 4 * kChunk), 0);
 
-  // Others got through, so reads that end with EIO may have met buffered writes.
+  // Other chunks succeeded, so a read's EIO may come from buffered writes.
   const bool is_refusal = GetParam() != EIO;
   const Verdict verdict = judge(Op::read);
   EXPECT_EQ(verdict.usable, !is_refusal);

@@ -9,7 +9,7 @@
 namespace penstock::core {
 namespace {
 
-// Returns the array in `place`, or makes one of `count`; if threads meet, all get the first one's. Null if memory is
+// Returns the array in `place`, or makes one of `count`; if threads race, all get the first one's. Null if memory is
 // short.
 template <typename T>
 T* find_or_make(std::atomic<T*>& place, std::uint64_t count) {
