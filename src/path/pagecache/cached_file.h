@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file's extents, for the registration cache (registration_cache.h): found by their index without a lock, and held by
+// A file's extents, for the registration cache (registration_cache.h): looked up by index without a lock, and held by
 // channels while bytes are copied from or to them.
 #pragma once
 
@@ -50,7 +50,7 @@ class Extent {
   std::uint64_t begin() const { return registration_->begin; }
   std::uint64_t end() const { return begin() + registration_->mapping.size(); }
   std::byte* at(std::uint64_t file_offset) const { return registration_->mapping.data() + (file_offset - begin()); }
-  // True if its pages are known to be the file's as long as the file's stamp is the same. May also be asked while the
+  // True if its pages are known to be the file's while the file's stamp is unchanged. May also be called while the
   // extent is registered and not held.
   bool is_settled() const { return settled_.load(std::memory_order_relaxed) > 0; }
   bool writable() const { return writable_.load(std::memory_order_relaxed); }
@@ -60,14 +60,14 @@ class Extent {
  private:
   friend class RegistrationCache;
 
-  // Every request writes these, so they lie apart from the members that every request reads.
+  // Every request writes these, so they are on another cache line than the members that every request reads.
   alignas(64) std::atomic<std::uint32_t> users_{0};
-  std::atomic<std::uint64_t> used_at_{0};  // By the cache's clock.
+  std::atomic<std::uint64_t> used_at_{0};  // Time by the cache's clock.
   std::atomic<std::int64_t> saving_{0};
   alignas(64) std::atomic<State> state_{State::none};
   std::atomic<bool> writable_{false};
-  // The change of the file (FileStamp) after which all pages were found to be the file's; negative: after which some
-  // were missing; 0: not checked yet.
+  // The change time of the file (FileStamp) after which all pages were found to be the file's; negative: after which
+  // some were missing; 0: not checked yet.
   std::atomic<std::int64_t> settled_{0};
   Registration* registration_ = nullptr;  // Owned by the cache's list.
 };
@@ -76,9 +76,9 @@ class Extent {
 class CachedFile {
  public:
   struct Terms {
-    bool writable = false;       // Bytes are written to its extents as well.
-    bool only_by_pages = false;  // Nothing else can write to the file.
-    // The time for which a change of the file may not show in its stamps; 0: its stamps show nothing.
+    bool writable = false;       // Extents are also written to.
+    bool only_by_pages = false;  // The file can only be written through its mapped pages.
+    // How long a change may take after it shows in the file's stamp; 0: stamps do not show changes.
     std::chrono::nanoseconds settles_after{};
   };
   CachedFile(File& file, Device& device, const Terms& terms) : file_(file), device_(device), terms_(terms) {}
@@ -86,13 +86,13 @@ class CachedFile {
   File& file() const { return file_; }
   Device& device() const { return device_; }
   const Terms& terms() const { return terms_; }
-  // Null far behind everything that can be registered, and if too much of the file was asked for already.
+  // Returns null for an index beyond the limit, and if too much of the file was requested already.
   Extent* extent(std::uint64_t index);
-  // Null also if no extent near it has been asked for.
+  // Like extent(), but creates nothing: null also if no extent near it was requested.
   Extent* find(std::uint64_t index) const;
   // True if all of the range is registered at this moment.
   bool is_registered(std::uint64_t offset, std::uint64_t size) const;
-  // Visits the extents that have been asked for.
+  // Visits the extents that were requested.
   template <typename Visit>
   void for_each_extent(Visit visit) const;
 
@@ -107,12 +107,12 @@ class CachedFile {
   static Place place_of(std::uint64_t index);
   static std::uint64_t boxes_of(unsigned shelf);
   static std::uint64_t box_size(unsigned shelf) { return std::min(kFirstShelf << shelf, kBox); }
-  // Each shelf has twice the room of the one before, so that small files take little memory; the boxes of a shelf are
-  // made one by one, so that an extent far out in a file takes no more than its neighbours.
+  // Each shelf is twice as large as the one before, so that small files take little memory; the boxes of a shelf are
+  // allocated one by one, so that an extent far into a file takes memory only for its neighbours.
   static constexpr std::uint64_t kFirstShelf = 8;
   static constexpr std::uint64_t kBox = 256;
   static constexpr unsigned kShelves = 20;  // Enough for 256 TiB.
-  // Enough for extents of at most 7 TiB that were asked for; they take 31 MiB.
+  // Enough for 7 TiB of requested extents; they take 31 MiB.
   static constexpr unsigned kBoxesMax = 1000;
 
   File& file_;

@@ -36,7 +36,7 @@ Result<std::unique_ptr<Channel>> PagecacheChannel::open(RegistrationCache& cache
   return std::unique_ptr<Channel>(std::move(channel));
 }
 
-// Closing the queue waits for its copies; only then may extents go.
+// Closing the queue waits for its copies; only then may extents be released.
 PagecacheChannel::~PagecacheChannel() {
   copies_.reset();
   for (Slot& slot : slots_) release_extents(slot);
@@ -68,8 +68,8 @@ void PagecacheChannel::release_extents(Slot& slot) {
   slot.extent_count = 0;
 }
 
-// The file's stamp now, or since the pass over the slots began: asked once for all of a file's. If it cannot be told,
-// the file counts as empty: then nothing is fetched, and the bouncing channel will say why.
+// The file's stamp, read once per pass over the slots for all slots of a file. If reading fails, the file counts as
+// empty: then nothing is fetched, and the bouncing channel reports the error.
 const FileStamp& PagecacheChannel::stamp_of(File& file) {
   if (stamped_ == &file) return stamp_;
   const Result<FileStamp> stamp = file.stamp();
@@ -78,12 +78,12 @@ const FileStamp& PagecacheChannel::stamp_of(File& file) {
   return stamp_;
 }
 
-// Finds the chunk's bytes in the held extents; they end where the file did when they were registered.
+// Finds the chunk's bytes in the held extents; an extent ends where the file ended when it was registered.
 void PagecacheChannel::find_copies(Slot& slot) {
   std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const Chunk& chunk = slot.task.chunk;
   std::uint64_t at = chunk.file_offset;
-  // Nothing behind the file's end, which may lie within a page: the rest of the buffer is not ours to touch.
+  // Copies nothing past the file's end, which may be within a page: the rest of the buffer must not change.
   const std::uint64_t wanted_end = std::min(at + chunk.size, stamp_of(*slot.task.file).size);
   for (unsigned i = 0; i < slot.extent_count; ++i) {
     const Extent& extent = *slot.extents[i];
@@ -95,7 +95,7 @@ void PagecacheChannel::find_copies(Slot& slot) {
   slot.bytes = at - chunk.file_offset;
 }
 
-// Where it fails, nothing is held. A write goes as a whole or not at all.
+// On failure nothing is held. A write moves as a whole or not at all.
 Status PagecacheChannel::start(Slot& slot) {
   std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const std::size_t before = copies.size();
@@ -103,7 +103,7 @@ Status PagecacheChannel::start(Slot& slot) {
   if (held) find_copies(slot);
   if (slot.bytes > 0 && (slot.task.op == Op::read || slot.bytes == slot.task.chunk.size)) return success();
   copies.resize(before);
-  // Where a file has grown behind its last extent, that would stay short for good.
+  // If a file has grown past its last extent, that extent would stay short for good.
   const bool has_grown = held && slot.bytes == 0 && stamp_of(*slot.task.file).size > slot.task.chunk.file_offset;
   Extent* const first = slot.extents[0];
   release_extents(slot);
@@ -111,7 +111,7 @@ Status PagecacheChannel::start(Slot& slot) {
   return stale();
 }
 
-// All copies that were found, with one marker behind them.
+// Launches all found copies, followed by one marker.
 void PagecacheChannel::launch(Op op) {
   auto& [copies, slots] = launches_[static_cast<unsigned>(op)];
   if (slots.empty()) return;
@@ -123,7 +123,7 @@ void PagecacheChannel::launch(Op op) {
   const Status queued = batch_.queue_all(*copies_, direction_of(op));
   if (status.ok()) status = queued;
   if (status.ok()) status = copies_->record(marker);
-  if (!status.ok()) broken_ = true;  // Something may be under way, with no marker behind it: the extents stay held.
+  if (!status.ok()) broken_ = true;  // A copy may be in flight without a marker: the extents stay held.
   for (const std::uint32_t index : slots) {
     slots_[index].marker = marker;
     slots_[index].status = status;
@@ -133,7 +133,7 @@ void PagecacheChannel::launch(Op op) {
   copies.clear();
 }
 
-// The copies are over: finds out how much moved, and if between the right places.
+// After the copies: determines how much moved, and whether the pages were the file's all the time.
 void PagecacheChannel::verify(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t end = chunk.file_offset + slot.bytes;
@@ -145,8 +145,8 @@ void PagecacheChannel::verify(Slot& slot) {
     if (first >= last || cache_.are_of_file(*slot.file, extent, first, last - first, stamp)) continue;
     slot.status = stale();
   }
-  // Shorter by now; or longer than the extents know of. Written bytes behind the end are no part of the file, and would
-  // show if it grew again: they are written once more.
+  // The file may be shorter now, or longer than its extents. Bytes written past the end are not part of the file, and
+  // would appear if it grew again: so the chunk is refused and written again.
   const std::uint64_t file_end = stamp.size;
   if (file_end < end && slot.task.op == Op::write) slot.status = stale();
   else if (file_end < end) slot.bytes = file_end > chunk.file_offset ? file_end - chunk.file_offset : 0;
@@ -159,7 +159,7 @@ void PagecacheChannel::verify(Slot& slot) {
   for (unsigned i = 0; i < count; ++i) cache_.evict(*extents[i]);
 }
 
-// Sets the file's time of change, as a write would; once for all of a pass.
+// Sets the file's change time, as a write would; once per pass.
 void PagecacheChannel::mark_changed(File& file) {
   if (changed_ == &file) return;
   changed_ = &file;
@@ -173,7 +173,7 @@ void PagecacheChannel::submit(const Task& task) {
   slots_[index].begin(task);
   if (!slots_[index].status.ok()) return done_.push_back(index);
   waiting_.push_back(index);
-  // Small ones are launched together, when they are asked about.
+  // Small chunks are launched together, at the next poll.
   if (task.chunk.size > kSmall) fetch_waiting();
 }
 
@@ -215,7 +215,7 @@ bool PagecacheChannel::reap(bool wait) {
   return progress;
 }
 
-// The copies before the marker are over.
+// Completes the slots whose copies are before the marker.
 void PagecacheChannel::land(unsigned marker, Status status) {
   if (!status.ok()) broken_ = true;
   begin_pass();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Chunks whose pages are registered: the device's DMA engine fetches them out of the page cache, or puts them there.
-// Only when it has, and the pages turn out to have been the file's all the while, do they count as moved; else the
-// chunk is refused with ESTALE, and its BouncingChannel bounces it.
+// Chunks whose pages are registered: the device's DMA engine reads them from the page cache, or writes them there. They
+// count as moved only if the pages belonged to the file all the time; else the chunk fails with ESTALE, and its
+// BouncingChannel bounces it.
 #pragma once
 
 #include <vector>
@@ -39,7 +39,7 @@ class PagecacheChannel final : public Channel {
     std::array<Extent*, kExtentsMax> extents{};
     unsigned extent_count = 0;  // Held.
     std::uint64_t bytes = 0;    // Fetched.
-    unsigned marker = 0;        // Behind its copies, and perhaps others'.
+    unsigned marker = 0;        // The marker after its copies, perhaps shared with other slots.
     Status status;
   };
 
@@ -64,7 +64,7 @@ class PagecacheChannel final : public Channel {
   const ChannelOptions options_;
   std::unique_ptr<CopyQueue> copies_;
   std::vector<Slot> slots_;
-  // In the order of their submission: which waits for its extents, then for its copy, then to be taken away.
+  // Slots in submission order: free, then waiting for extents, for the copy, and to be reaped.
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> waiting_;
   std::vector<std::uint32_t> copying_;
@@ -73,16 +73,16 @@ class PagecacheChannel final : public Channel {
     std::byte* pages = nullptr;
     std::uint64_t size = 0;
   };
-  struct Launch {                      // Found, and not begun yet:
+  struct Launch {                      // Copies found but not started:
     std::vector<Found> copies;         // those
     std::vector<std::uint32_t> slots;  // of these.
   };
   Launch launches_[2];  // By Op.
   CopyBatch batch_;
   std::vector<std::uint32_t> done_;
-  const File* stamped_ = nullptr;  // The file whose stamp was taken in this pass,
-  FileStamp stamp_;                // and the stamp.
-  const File* changed_ = nullptr;  // The file whose time of change was set in this pass.
+  const File* stamped_ = nullptr;  // The file whose stamp was read in this pass,
+  FileStamp stamp_;                // and its stamp.
+  const File* changed_ = nullptr;  // The file whose change time was set in this pass.
   bool broken_ = false;
 };
 

@@ -22,27 +22,26 @@ using namespace std::chrono_literals;
 // and 10.4.
 constexpr std::uint64_t kQuickByCpuMax = 16u << 10;
 
-// File systems whose pages are the file, with nothing behind them. Others must hear of a page before it is changed, and
-// refuse to have it registered for that.
+// File systems without backing storage: the pages are the file. Others must be notified before a page changes, so they
+// refuse to register it for writing.
 bool is_memory(std::uint64_t magic) { return magic == TMPFS_MAGIC || magic == HUGETLBFS_MAGIC; }
 
-// It has no write().
+// hugetlbfs has no write().
 bool is_only_by_pages(const FileFacts& facts) { return facts.file_system_magic == HUGETLBFS_MAGIC; }
 
 bool takes_writes(const FileFacts& facts) {
   return is_memory(facts.file_system_magic) && facts.readable() && facts.writable();
 }
 
-// Where every change of a file goes through the very pages that are mapped, or takes them out of the mapping. Not so:
-// network file systems, which look at their server when a file is read; overlayfs, whose file may be replaced under its
-// descriptor; and ZFS, which maps copies.
+// True if every change of a file modifies the mapped pages, or unmaps them. False for network file systems, which check
+// with their server on a read; overlayfs, whose file may be replaced under its descriptor; and ZFS, which maps copies.
 bool changes_show_in_mappings(std::uint64_t magic) {
   return magic == EXT4_SUPER_MAGIC || magic == XFS_SUPER_MAGIC || magic == BTRFS_SUPER_MAGIC ||
          magic == F2FS_SUPER_MAGIC || is_memory(magic);
 }
 
-// How long a change of a file may take after it has shown in the file's stamp: there a direct write is under way
-// meanwhile, which drives are given half a minute for. For other file systems it is not known that all changes show.
+// How long a change may take after it shows in the file's stamp: a direct write may be in flight, for which drives have
+// a timeout of half a minute. For other file systems it is unknown whether the stamp shows all changes.
 std::chrono::nanoseconds settles_after(std::uint64_t magic) {
   return magic == EXT4_SUPER_MAGIC ? 60s : magic == TMPFS_MAGIC ? 1s : 0s;
 }
@@ -94,10 +93,9 @@ bool PagecachePath::can_register(const Device& device) {
   return known.load(std::memory_order_relaxed) == 2;
 }
 
-// A request by itself pays for three system calls where a copy by the CPU has one (8 threads, one 4 KiB read at a time:
-// 437 and 549 thousand a second). In a queue of many, that holds only as long as the file may still be changing: then
-// the look at the page takes a system call that waits for other threads' looks, 3.8 us for each of eight (one H100, 16
-// CPUs, 2026-11-25).
+// A single request makes three system calls where a CPU copy makes one (8 threads, one 4 KiB read at a time: 437 and
+// 549 thousand a second). In a queue this holds only while the file may still be changing: then checking the page takes
+// a system call that waits for other threads' checks, 3.8 us for each of eight (one H100, 16 CPUs, 2026-11-25).
 bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const {
   const bool has_a_choice = op == Op::read || !is_only_by_pages(file.facts());
   return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.registration.at_once;
@@ -109,7 +107,7 @@ Prepared PagecachePath::shape(const RoutedRequest& request) {
   return shaped;
 }
 
-// Some requests have registered first what is not.
+// Some requests must register missing extents first.
 bool PagecachePath::may_have_to_wait(const RoutedRequest& request) const {
   const CachedFile::Terms terms = terms_of(*request.file);
   if (!cache_.at_once(terms, request.op) || !takes_note_of(request, terms)) return false;
@@ -117,8 +115,7 @@ bool PagecachePath::may_have_to_wait(const RoutedRequest& request) const {
   return cached == nullptr || !cached->is_registered(request.file_offset, request.size);
 }
 
-// Where the file's pages are not worth their registration yet, what is registered all the same is fetched from there,
-// and the rest is bounced.
+// While the file's pages are not worth registering, registered extents are still used, and the rest is bounced.
 void PagecachePath::commit(const RoutedRequest& request, Prepared& prepared) {
   const CachedFile::Terms terms = terms_of(*request.file);
   if (!takes_note_of(request, terms)) return;
@@ -131,7 +128,7 @@ void PagecachePath::commit(const RoutedRequest& request, Prepared& prepared) {
   prepared.learns = true;
   prepared.token = {.file_state = &cached};
   if (is_tiny && RegistrationCache::is_settled(cached, range)) return;
-  // No CPU copies it.
+  // No CPU copies the bytes.
   if (request.mode == SubmitMode::alone && cached.is_registered(request.file_offset, request.size))
     prepared.tune_threads = false;
   const auto wanted = cache_.want(cached, range, request.mode);
@@ -150,7 +147,7 @@ bool PagecachePath::takes_note_of(const RoutedRequest& request, const CachedFile
   return (request.op == Op::read || terms.writable) && request.facts.device != nullptr;
 }
 
-// It counts as a small request, whose pages the cache's own thread registers if they are worth it.
+// A stream's request counts as small: the cache's thread registers its pages if they are worth it.
 void PagecachePath::commit_on_stream(CachedFile& cached, const FileRange& range) {
   const bool must = cache_.want(cached, range, SubmitMode::queued) != RegistrationCache::Wanted::no;
   if (!must || cached.is_registered(range.offset, range.size)) return;
@@ -158,7 +155,7 @@ void PagecachePath::commit_on_stream(CachedFile& cached, const FileRange& range)
   cache_.order(cached, first, last);
 }
 
-// Lends from the first extent alone: a caller that wants more asks again.
+// Lends only from the first extent: a caller that wants more calls again.
 std::span<const std::byte> PagecachePath::lend(const RoutedRequest& request) {
   if (request.op == Op::write || is_quicker_by_cpu(*request.file, request.op, request.size)) return {};
   CachedFile* const cached = cache_.find(*request.file, *request.facts.device);
@@ -174,7 +171,7 @@ void PagecachePath::learn(const Timing& timing) {
   else cache_.costs().learn_fetch(request, bytes, wall_ns);
 }
 
-// Only bytes that the file has already can be written to its pages.
+// Only existing bytes of the file can be written through its pages.
 bool PagecachePath::is_within(File& file, const Chunk& chunk) {
   if (!takes_writes(file.facts())) return false;
   const Result<std::uint64_t> size = file.size();
@@ -197,7 +194,7 @@ Reason PagecachePath::ineligible(const Task& task) {
   return Reason::none;
 }
 
-// The bounced part's.
+// The memory of the bounced part.
 std::uint64_t PagecachePath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.depth * options.chunk_max;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them; in files that live
-// in memory alone it writes to them as well. Pages that are not registered (registration_cache.h), all other writes,
-// and all that changed under a transfer are bounced, and counted as such.
+// The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them; on memory file
+// systems it also writes to them. Pages that are not registered (registration_cache.h), all other writes, and pages
+// that changed during a transfer are bounced, and counted as bounced.
 #pragma once
 
 #include "path/pagecache/pagecache_reasons.h"
@@ -15,8 +15,8 @@ namespace penstock::core {
 struct PagecacheRules {
   RegistrationRules registration;
   bool strict = false;       // Requests that are not fetched from the page cache fail with path_refused.
-  bool on_stand_in = false;  // Also where host memory stands in for a GPU.
-  bool page_cache = true;    // False: configuration wants everything around it.
+  bool on_stand_in = false;  // Serves also stand-in devices (host memory as a GPU).
+  bool page_cache = true;    // False: settings forbid the page cache.
 };
 
 class PagecachePath final : public Path, private PathHooks, private DirectTerms {
@@ -37,7 +37,7 @@ class PagecachePath final : public Path, private PathHooks, private DirectTerms 
   void learn(const Timing& timing) override;
   std::span<const std::byte> lend(const RoutedRequest& request) override;
   Reason ineligible(const Task& task) override;
-  // Whatever the file, by the settings; Reason::none where they allow it.
+  // The reason why the settings forbid the path for any file; Reason::none if they allow it.
   Reason refused_by_rules(const Device& device) const;
   bool can_register(const Device& device);
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why the page-cache path does not serve, or did not in the end.
+// Reasons why the page-cache path refuses a request, or bounced it.
 #pragma once
 
 #include "core/reason.h"

@@ -20,23 +20,24 @@ using State = Extent::State;
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kExtent = Extent::kBytes;
-constexpr auto kTidyPause = 1s;          // Between looks at the machine's memory, while something is registered.
-constexpr std::uint64_t kRoomPart = 16;  // One part in so many of the machine's memory must stay available.
+constexpr auto kTidyPause = 1s;          // Interval of memory checks while something is registered.
+constexpr std::uint64_t kRoomPart = 16;  // 1/kRoomPart of the machine's memory must stay available.
 
-// Registering stops the driver for a while. One small request in so many may meet that; larger ones count by bytes.
+// Registering blocks the driver for a while. At most one of so many small requests may be affected; larger ones count
+// by bytes.
 constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
-constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency,
-constexpr std::uint64_t kQueuedPace = 32;                        // unless many are under way.
-// Reads of this size and more have their extents registered as they come: 8 of 16 MiB at a time were up to a tenth
-// slower where the cache's thread registered ahead of them.
+constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Smaller requests are latency-bound,
+constexpr std::uint64_t kQueuedPace = 32;                        // unless many are in flight.
+// Reads of this size and more register their extents themselves: 8 concurrent reads of 16 MiB were up to a tenth slower
+// when the cache's thread registered ahead.
 constexpr std::uint64_t kReadAheadBelow = kExtent / 2;
-constexpr std::uint64_t kEarly = 4;  // Reads of an extent, the first of which tell whether they go on.
-// An extent that could not be had is tried again when it would have saved so many times its price.
+constexpr std::uint64_t kEarly = 4;  // The first 1/kEarly of an extent shows whether reads are sequential.
+// After a failure an extent is tried again once its savings would be so many times its cost.
 constexpr std::int64_t kRetryAfter = 8;
 
 std::atomic<std::uintptr_t>& slot_of(const File& file) { return file.slot(PathId::pagecache); }
 
-// The first in a file's list, which has one for each device.
+// The head of a file's list, which has one entry per device.
 CachedFile* first_of(const File& file) {
   return reinterpret_cast<CachedFile*>(slot_of(file).load(std::memory_order_acquire));
 }
@@ -55,7 +56,7 @@ RegistrationCache::~RegistrationCache() {
   if (started_) ::pthread_join(thread_, nullptr);
   unregister_all(registered_);
   while (const std::unique_ptr<Registration> left = leftovers_.take_oldest()) {
-    // Memory that the driver still has stays mapped for good.
+    // Memory that the driver has not released stays mapped for good.
     if (!left->device->unregister_pages(left->mapping.data())) left->mapping.abandon();
   }
 }
@@ -102,7 +103,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   Missing missing{.all = patient && range.size > 0};
   if (patient) {
     const Result<std::uint64_t> file_end = file.file().size();
-    // Nothing lies behind the end: a write that makes the file longer is bounced as a whole.
+    // There are no pages past the end: a write that extends the file is bounced as a whole.
     if (!file_end.ok() || *file_end <= range.offset || (range.op == Op::write && *file_end < end)) return Wanted::no;
     end = std::min(end, *file_end);
     missing.goes_on = !must && goes_on(file, range);
@@ -111,7 +112,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   if (!find_missing(file, range, end, small, missing)) return Wanted::no;
   if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small(range.size, mode)))
     return missing.all ? Wanted::yes : Wanted::no;
-  // Bytes that must come from storage first are not for mappings, whose page faults are no match for direct I/O.
+  // Bytes that are not in the page cache are not worth mapping: page faults are slower than direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
   const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
   if (!must && !file.file().is_resident(from, bytes)) return Wanted::no;
@@ -120,8 +121,8 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   return missing.some_registered ? Wanted::yes : Wanted::all_anew;
 }
 
-// One of the first reads of an extent, which begins where another has ended: then all of the extent is likely to be
-// read. By what registering costs here, and what bouncing does.
+// True for an early read of an extent that begins where another read ended: then the whole extent is likely to be read.
+// Depends on the costs of registering and bouncing here.
 bool RegistrationCache::goes_on(CachedFile& file, const FileRange& range) {
   if (range.op == Op::write || range.size >= kReadAheadBelow) return false;
   const std::uint64_t end = range.offset + range.size;
@@ -131,7 +132,7 @@ bool RegistrationCache::goes_on(CachedFile& file, const FileRange& range) {
          costs_.saving(range, kExtent, false) >= costs_.break_even(range.size, kExtent, false);
 }
 
-// Not where others would have to give way, nor a file's last extent, which may be growing.
+// Not if it would evict others, and not a file's last extent, which may be growing.
 void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end) {
   const std::uint64_t begin = index * kExtent;
   const bool has_room = registered_bytes() + (kOrdersMax + 1) * kExtent <= rules_.bytes_max;
@@ -141,12 +142,12 @@ void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::
   if (file.file().is_resident(begin, kExtent)) order(file, index, index);
 }
 
-// False where the extents cannot be had: no memory for more of them, or none that lie in the file.
+// Returns false if the extents do not exist: no memory for more, or none within the file.
 bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small,
                                      Missing& missing) {
   const bool must = at_once(file.terms(), range.op);
   for (std::uint64_t index = range.offset / kExtent; index * kExtent < end; ++index) {
-    // Far behind the end there may be room for a great many, of which none is ever needed.
+    // Creates none for small requests: a sparse file may have a great many extents that are never needed.
     if (small && !must && file.find(index) == nullptr) {
       const Result<std::uint64_t> file_end = file.file().size();
       if (!file_end.ok() || *file_end <= index * kExtent) return false;
@@ -200,7 +201,7 @@ void RegistrationCache::order(CachedFile& file, std::uint64_t first, std::uint64
     if (orders_.size() >= kOrdersMax) break;
     Extent* const extent = file.extent(index);
     State expected = State::none;
-    orders_.push_back({&file, extent, index});  // First: there may be no memory for it.
+    orders_.push_back({&file, extent, index});  // First, since it may fail for lack of memory.
     if (!extent->state_.compare_exchange_strong(expected, State::wanted)) orders_.pop_back();
   }
   arrivals_.notify_one();
@@ -211,7 +212,7 @@ void RegistrationCache::settle(Extent& extent, State state) {
   extent.state_.notify_all();
 }
 
-// Drops an order that will not be carried out.
+// Drops an order that will not be executed.
 void RegistrationCache::drop_locked(const Place& place) {
   if (!place.evicts) settle(*place.extent, State::none);
 }
@@ -221,7 +222,7 @@ void RegistrationCache::loop() {
   auto next_look = std::chrono::steady_clock::now() + kTidyPause;
   while (!stopping_) {
     const bool idle = registered_.size() + leftovers_.size() == 0;
-    if (!idle && std::chrono::steady_clock::now() >= next_look) {  // Whatever is ordered meanwhile.
+    if (!idle && std::chrono::steady_clock::now() >= next_look) {  // Even if orders arrived meanwhile.
       tidy_up();
       look_again();
       next_look = std::chrono::steady_clock::now() + kTidyPause;
@@ -251,8 +252,8 @@ void RegistrationCache::fulfil(const Place& place) {
   std::unique_ptr<Registration> registration = register_extent(place);
   const MutexLock lock(mutex_);
   if (registration == nullptr) return settle(*place.extent, State::none);
-  start_locked();                                       // To tidy up,
-  if (registered_.size() == 0) arrivals_.notify_one();  // which begins with the first.
+  start_locked();                                       // Starts the thread that tidies up,
+  if (registered_.size() == 0) arrivals_.notify_one();  // which waits for the first registration.
   registered_.insert(std::move(registration));
   settle(*place.extent, State::registered);
 }
@@ -265,7 +266,7 @@ void RegistrationCache::register_now(CachedFile& file, std::uint64_t index) {
   else extent->wait_while_wanted();
 }
 
-// Unregisters leftovers, and memory that others need more. Lets go of the lock meanwhile.
+// Unregisters leftovers, and extents when memory is short. Releases the lock meanwhile.
 void RegistrationCache::tidy_up() {
   MemoryRoom room;
   {
@@ -286,7 +287,7 @@ void RegistrationCache::tidy_up() {
   unregister_all(evicted);
 }
 
-// Null where it cannot be had.
+// Returns null if it cannot be registered.
 std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& place) {
   Extent& extent = *place.extent;
   const std::uint64_t begin = place.index * kExtent;
@@ -294,7 +295,7 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   if (!fd.ok()) return nullptr;
   const Result<std::uint64_t> size = place.file->file().size();
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, page_size()), kExtent) : 0;
-  // Until it is worth a good deal more, where it cannot be had.
+  // After a failure, not tried again until it is worth much more.
   extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, bytes, false), std::memory_order_relaxed);
   const bool is_there = place.file->terms().only_by_pages || place.file->file().is_resident(begin, bytes);
   if (bytes == 0 || !is_there || !make_room(*place.file->device().pages(), bytes)) return nullptr;
@@ -324,7 +325,7 @@ std::unique_ptr<Registration> RegistrationCache::register_pages(CachedFile& file
   const std::chrono::nanoseconds start = time_.now();
   bool writable = file.terms().writable;
   Result<PageMapping> mapping = PageMapping::open(fd, begin, bytes, writable);
-  if (!mapping.ok() && writable && mapping.status().is_errno(EPERM)) {  // Sealed, as files of memory may be.
+  if (!mapping.ok() && writable && mapping.status().is_errno(EPERM)) {  // The file may be sealed, as memfds are.
     writable = false;
     mapping = PageMapping::open(fd, begin, bytes, writable);
   }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Has extents of files registered with a device, so that its DMA engine fetches them out of the page cache by itself,
-// and puts bytes there where memory is all the storage there is. Large requests register by themselves, between two
-// copies; for small ones the cache's own thread does, which starts with the first extent. Registered bytes never
-// exceed the limit: the extent that was used least recently gives way, as do extents when memory is short. The driver
-// takes its time to register and to unregister, and is called without the lock of the lists. One thread registers at a
-// time; a thread that copies takes no lock at all, and one that lends to a stream none but that of the lists, for a
-// moment.
+// Registers extents of files with a device, so that its DMA engine can read them from the page cache, and on memory
+// file systems also write them. Large requests register their extents themselves, between two copies; for small ones
+// the cache's own thread does it, which starts with the first extent. Registered bytes never exceed the limit: the
+// least recently used extent is evicted, also when memory is short. The driver is slow to register and unregister, and
+// is called without the lock of the lists. One thread registers at a time; a thread that copies takes no lock, and one
+// that lends to a stream takes only the lock of the lists, briefly.
 //
-// When to register is decided by break-even: an extent is bounced until the savings that its registration would have
-// made come to its cost, in time and, by the policy's weight, in CPU; so a program never pays more than about twice the
-// best choice in hindsight. Costs are measured as they occur. Reads of less than half an extent that begin where others
-// end are taken to go on, to all of an extent: the next one is registered by the cache's thread, where there is room.
+// Break-even decides when to register: an extent is bounced until the savings that its registration would have made
+// reach its cost, in time and, by the policy's weight, in CPU; so a program never pays more than about twice the best
+// choice in hindsight. Costs are measured as they occur. Reads of less than half an extent that begin where others end
+// count as sequential: the cache's thread registers the next extent ahead, if there is room.
 #pragma once
 
 #include <pthread.h>
@@ -38,57 +37,57 @@
 namespace penstock::core {
 
 struct RegistrationRules {
-  std::uint64_t bytes_max = 0;  // Bytes of files, registered at any one time.
-  double cpu_weight = 0.1;      // Seconds of waiting that a CPU second is worth.
-  bool at_once = false;         // Whatever it costs.
+  std::uint64_t bytes_max = 0;  // The most file bytes registered at any time.
+  double cpu_weight = 0.1;      // How many seconds of waiting one CPU second is worth.
+  bool at_once = false;         // Registers at once, whatever it costs.
 };
 
 class RegistrationCache {
  public:
-  // Between two extents that small requests have registered, by the clock: registering stops threads that copy. Less
-  // for requests of 512 KiB and more, which are about throughput (they come as many bytes apart as requests of 64 KiB),
-  // and for requests of which many are under way at once.
+  // The least time between two registrations for small requests, since registering blocks threads that copy. Shorter
+  // for requests of 512 KiB and more, which need throughput (the interval counts as many bytes as for requests of 64
+  // KiB), and if many requests are in flight at once.
   static constexpr std::chrono::milliseconds kSmallOrdersApart{16};
   static constexpr std::uint64_t kLooksApart = 1024;  // Requests.
-  // A request that meets an extent that waits for its turn waits as well, a millisecond for each.
+  // A request that needs an extent in this queue waits, up to a millisecond for each entry.
   static constexpr std::size_t kOrdersMax = 4;
 
   explicit RegistrationCache(const RegistrationRules& rules, const Clock& time = system_clock());
   ~RegistrationCache();
 
-  // The errno if a process cannot see its own pages.
+  // The errno if the process cannot read its own page table; else 0.
   int watch_error();
   CachedFile* find_or_make(File& file, Device& device, const CachedFile::Terms& terms);
   CachedFile* find(const File& file, const Device& device) const;
 
-  // Takes note of a request: tells if all of it is registered, or is worth it. Always `no` for small requests, for
-  // which the thread registers extents that are worth it.
+  // Records a request: returns whether all of it is registered, or worth registering. Always `no` for small requests,
+  // for which the thread registers extents.
   enum class Wanted : std::uint8_t { no, yes, all_anew };
   Wanted want(CachedFile& file, const FileRange& range, SubmitMode mode);
-  // True where requests of such a file register what they touch, whatever it costs.
+  // True if requests on such a file register their extents whatever it costs.
   bool at_once(const CachedFile::Terms& terms, Op op) const {
     return rules_.at_once || (op == Op::write && terms.only_by_pages);
   }
-  // True if all of the range is registered, in extents whose pages are known to be the file's as long as it stays
+  // True if the whole range is registered, in extents whose pages are known to be the file's while the file is
   // unchanged.
   static bool is_settled(const CachedFile& file, const FileRange& range);
-  // True for one request in many: so that the way of small ones is found out.
+  // True for one request in many: samples how small requests move.
   bool is_turn_to_look() const { return now() % kLooksApart == 0; }
-  // Has the cache's own thread register them, where they are not, and few wait for it already.
+  // Asks the cache's thread to register these extents, unless they are registered or its queue is full.
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
-  // Registers an extent that is not registered, or waits for who does: here and now.
+  // Registers the extent on this thread, or waits for the thread that does.
   void register_now(CachedFile& file, std::uint64_t index);
-  // True if the range's pages in a held extent were the file's all the while until the stamp was taken. Quick if the
-  // file has not changed for long; waits for pages that are being moved within memory.
+  // True if the range's pages in a held extent belonged to the file all the time until the stamp was taken. Quick if
+  // the file has not changed for long; waits for pages that the kernel is migrating.
   bool are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
                    const FileStamp& stamp) const;
-  // Where the range, of one extent, is mapped, if the file has all of it, and its pages are the file's. They stay while
-  // a request on a stream is under way (Device::unregister_pages). Calls no device.
+  // The mapped bytes of the range, which must be within one extent, if it is within the file and the pages are the
+  // file's. They stay registered while a request on a stream is in flight (Device::unregister_pages). Calls no device.
   std::span<const std::byte> lend(CachedFile& file, const FileRange& range);
-  // The extent's pages are not the file's any more.
+  // Evicts an extent whose pages no longer belong to the file.
   void evict(Extent& extent);
-  // Unregisters all extents of the file, none of which is in flight. Extents that another thread evicts just then may
-  // go a moment later.
+  // Unregisters all extents of the file; none may be in flight. An extent that another thread is evicting may go a
+  // moment later.
   void forget(File& file);
   RegistrationCosts& costs() { return costs_; }
 
@@ -101,15 +100,15 @@ class RegistrationCache {
     CachedFile* file = nullptr;
     Extent* extent = nullptr;
     std::uint64_t index = 0;
-    bool evicts = false;  // An order: to be evicted, and not registered.
+    bool evicts = false;  // The order is to evict, not to register.
   };
   // The extents of a request that are worth registering.
   struct Missing {
     std::uint64_t first = UINT64_MAX;
     std::uint64_t last = 0;
     bool some_registered = false;
-    bool all = true;       // Each is registered, or worth it.
-    bool goes_on = false;  // goes_on() says so of the request.
+    bool all = true;       // Each extent is registered, or worth it.
+    bool goes_on = false;  // The result of goes_on() for the request.
   };
 
   // The same, without waiting.
@@ -145,23 +144,23 @@ class RegistrationCache {
   std::atomic<std::uint64_t> clock_{1};  // Requests.
   std::atomic<std::uint64_t> registered_bytes_{0};
   RegistrationCosts costs_;
-  std::atomic<std::uint64_t> small_order_{0};    // By the clock, the last extent that small requests were worth;
-  std::atomic<std::int64_t> small_order_ns_{0};  // and by time.
+  std::atomic<std::uint64_t> small_order_{0};    // The last registration for small requests, by the cache's clock,
+  std::atomic<std::int64_t> small_order_ns_{0};  // and in real time.
 
-  // One thread registers at a time: two at once take the driver longer, and more of the CPUs. Not taken with the other
-  // lock, nor that one with this.
+  // One thread registers at a time: two at once are slower and use more CPU in the driver. Never held together with
+  // mutex_.
   Mutex driver_turn_;
 
   Mutex mutex_;
   ConditionVariable arrivals_;
-  ConditionVariable put_down_;  // Told when the thread has put down an extent.
+  ConditionVariable put_down_;  // Signalled when the thread has finished an extent.
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool started_ GUARDED_BY(mutex_) = false;
   pthread_t thread_ GUARDED_BY(mutex_) = {};
   std::deque<Place> orders_ GUARDED_BY(mutex_);
   Place in_progress_ GUARDED_BY(mutex_);
   RegistrationList registered_ GUARDED_BY(mutex_);
-  RegistrationList leftovers_ GUARDED_BY(mutex_);  // Could not be unregistered while a stream was held.
+  RegistrationList leftovers_ GUARDED_BY(mutex_);  // Extents that could not be unregistered while a stream was held.
   std::vector<std::unique_ptr<CachedFile>> files_ GUARDED_BY(mutex_);
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// When the cache finds that an extent of a file is worth registering, by costs that it is told.
+// When the cache decides to register an extent, with given costs.
 #include "path/pagecache/registration_cache.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class RegistrationCacheTest : public testing::Test {
     cache_.emplace(RegistrationRules{.bytes_max = 1u << 30, .cpu_weight = cpu_weight});
     return *cache_->find_or_make(*file_, *devices_.device(0).value(), terms);
   }
-  // So often that the first guess is forgotten.
+  // Often enough to outweigh the first guess.
   void teach(bool bounced, std::uint64_t request, std::uint64_t ns_per_mebibyte) {
     for (int i = 0; i < 40; ++i) {
       const std::uint64_t wall_ns = request / kMebibyte * ns_per_mebibyte;
@@ -48,7 +48,7 @@ class RegistrationCacheTest : public testing::Test {
       else cache_->costs().learn_first_fetch(request, request, wall_ns);
     }
   }
-  // Returns the number of the large read of the first extent from which on its registration is worth it.
+  // Returns after how many large reads of the first extent its registration is worth it.
   int reads_until_worth(CachedFile& cached, std::uint64_t size = kExtent) {
     for (int i = 1; i <= 100; ++i) {
       if (cache_->want(cached, {Op::read, 0, size}, SubmitMode::many) != Wanted::no) return i;
@@ -160,16 +160,16 @@ TEST_F(RegistrationCacheTest, AWriteBehindTheEndIsNot) {
 
 // ---- When it is a small request's turn -----------------------------------------------------------------------------
 
-// A real file, since pages are registered: two extents of it, all in the page cache.
+// A real file of two extents, all in the page cache, since its pages are registered.
 class SmallOrdersTest : public testing::Test {
  protected:
-  static constexpr int kWellWorthIt = 400;  // Requests, after which any extent is.
+  static constexpr int kWellWorthIt = 400;  // After so many requests any extent is worth registering.
 
   SmallOrdersTest() {
     const std::string content(2 * kExtent, 'c');
     EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
   }
-  // Makes many small reads of the extent: true if it was registered for them.
+  // Makes many small reads of the extent; returns whether that registered it.
   bool is_registered_by_small_reads(std::uint64_t index, std::uint64_t size = 4096) {
     for (int i = 0; i < kWellWorthIt; ++i) {
       (void)cache_.want(cached_, {Op::read, index * kExtent, size}, SubmitMode::alone);
@@ -245,7 +245,7 @@ class ReadAheadTest : public testing::TestWithParam<double> {
     const std::string content(2 * kExtent, 'c');
     EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
   }
-  // Reads as requests do, which register by themselves the extents that they are told are worth it.
+  // Reads as a request does, which registers the extents that the cache calls worth it.
   void read(std::uint64_t offset, std::uint64_t size = kRead) {
     if (cache_.want(cached_, {Op::read, offset, size}, SubmitMode::many) != Wanted::no) {
       cache_.register_now(cached_, offset / kExtent);

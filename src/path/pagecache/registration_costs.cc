@@ -20,8 +20,8 @@ constexpr std::uint64_t kBounceCpuGuess = 170'000;  // The CPU time of all worke
 constexpr double kWriteGuess = 150'000;             // Writing over a file: one writer at a time.
 constexpr double kSmallGuess = 400;                 // The system call of a small request, whatever its size.
 constexpr double kSmallGuessPerMebibyte = 105'000;  // Its copy.
-// Registering stops the driver for most of a millisecond, and with it all threads that copy. A small part of the small
-// requests meets that.
+// Registering stops the driver for most of a millisecond, and with it all threads that copy. It affects a small part of
+// the small requests.
 constexpr double kStall = 0.02;  // The part of that time for which others wait.
 // From this size on, most of the time overlaps. A smaller request pays for extents that it reads only in part.
 constexpr std::uint64_t kOverlapMin = 4 * RegistrationCosts::kExtentBytes;
@@ -32,8 +32,9 @@ double value_of(const std::atomic<std::uint64_t>& cost) {
   return static_cast<double>(cost.load(std::memory_order_relaxed));
 }
 
-// A cost below the known one is believed at once, down to half of it. A higher cost counts for a quarter, because
-// disturbances make measurements slower; a few of them settle it. No cost counts for more than twice the known one.
+// A measurement below the known cost is adopted at once, down to half of it. A higher one counts for a quarter, because
+// disturbances make measurements slower; a few in a row are adopted. No measurement counts for more than twice the
+// known cost.
 constexpr std::uint64_t kSlowerCounts = 4;
 
 void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns,
@@ -59,7 +60,7 @@ RegistrationCosts::RegistrationCosts(double cpu_weight)
   bounce_cpu_.store(kBounceCpuGuess, std::memory_order_relaxed);
 }
 
-// The ratio of this machine's CPUs to those of the first guesses.
+// How much slower this machine's CPUs are than those of the first guesses.
 double RegistrationCosts::slowness() const { return value_of(bounce_cpu_) / static_cast<double>(kBounceCpuGuess); }
 
 // Requests of similar sizes are bounced at similar costs, which include the number of threads and of other requests.
@@ -78,7 +79,7 @@ std::int64_t RegistrationCosts::saving(const FileRange& request, std::uint64_t b
 
 // A large request's extents are registered while earlier ones are fetched: both together were measured, and the time
 // above the fetch alone is the price. A shorter request pays in full, because nothing overlaps. A small request does
-// not wait itself.
+// not wait for its registration.
 std::int64_t RegistrationCosts::break_even(std::uint64_t request, std::uint64_t bytes, bool small) const {
   const double extent = mebibytes(kExtentBytes);
   const double cost = extent * value_of(register_);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Says when a registration has paid for itself, from the costs of registering pages with a device, of fetching bytes
-// from registered pages, and of bouncing them. A model that reads no clock and calls nothing: it is given the times of
-// requests, and before that uses first guesses. Thread-safe, without a lock; a measurement that another overwrites does
-// no harm.
+// from registered pages, and of bouncing them. A pure model that reads no clock: callers pass the times of requests,
+// and until then it uses first guesses. Thread-safe, without a lock; a measurement that another overwrites does no
+// harm.
 //
 // All costs are nanoseconds; a CPU second counts as many seconds of waiting as the policy says.
 #pragma once
@@ -33,7 +33,7 @@ class RegistrationCosts {
   // The time that the request would have saved if `bytes` of it had been registered. A small request is moved by
   // itself, on its caller's thread.
   std::int64_t saving(const FileRange& request, std::uint64_t bytes, bool small) const;
-  // The saving from which on an extent is worth its registration, if a request of so many bytes wants `bytes` of it.
+  // The saving at which registering an extent is worth it, if a request of `request` bytes uses `bytes` of it.
   std::int64_t break_even(std::uint64_t request, std::uint64_t bytes, bool small) const;
   // Learns the time of registering a whole extent, alone.
   void learn_registering(std::uint64_t wall_ns);
@@ -54,8 +54,8 @@ class RegistrationCosts {
   const std::uint64_t guess_;  // The cost of bouncing.
   // First guesses are of an H200 machine, 2026-11-21.
   static constexpr std::uint64_t kFirstFetchGuess = 30'000;
-  Cost register_{32'000};               // With small folios.
-  Cost first_fetch_{kFirstFetchGuess};  // The same and the DMA, overlapped.
+  Cost register_{32'000};               // Registering, with small folios.
+  Cost first_fetch_{kFirstFetchGuess};  // Registering and DMA, overlapped.
   Cost fetch_{19'000};                  // The DMA alone.
   std::array<Cost, kSizeClasses> bounce_;
   Cost bounce_cpu_;

@@ -13,7 +13,7 @@ constexpr std::uint64_t kMebibytes = kExtent >> 20;
 constexpr std::uint64_t kCpu = kMebibytes * 170'000;  // By the first guess.
 constexpr FileRange kRead{Op::read, 0, kLarge};
 
-// So often that the first guess is forgotten.
+// Often enough to outweigh the first guess.
 template <typename Learn>
 void teach(Learn learn) {
   for (int i = 0; i < 60; ++i) learn();
@@ -94,14 +94,14 @@ TEST(RegistrationCostsTest, WhatIsNotMeasuredTakesTwiceAsLongOnCpusThatTakeTwice
   };
   EXPECT_NEAR(ratio({Op::read, 0, 4096}, 4096, true), 2, 0.01);
   EXPECT_NEAR(ratio({Op::write, 0, 4096}, 4096, true), 2, 0.01);
-  EXPECT_GT(ratio(kWrite, kExtent, false), 2);  // Fetching, which is taken off, takes as long as ever.
+  EXPECT_GT(ratio(kWrite, kExtent, false), 2);  // The fetch time, which is subtracted, is unchanged.
 }
 
 TEST(RegistrationCostsTest, OneDisturbedMeasurementDoesNotUpsetIt) {
   RegistrationCosts costs(0);
   costs.learn_bounce(kLarge, kExtent, kMebibytes * 22'000, kCpu);
   const std::int64_t before = costs.saving(kRead, kExtent, false);
-  costs.learn_bounce(kLarge, kExtent, kMebibytes * 44'000, kCpu);  // Twice what was known.
+  costs.learn_bounce(kLarge, kExtent, kMebibytes * 44'000, kCpu);  // Twice the known cost.
   const std::int64_t after = costs.saving(kRead, kExtent, false);
   EXPECT_GT(after, before);
   EXPECT_LT(after, before + static_cast<std::int64_t>(kMebibytes) * 6'000);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds out if registered pages are still the file's, and unregisters extents that give way or are the file's no more.
+// Checks whether registered pages are still the file's, and unregisters extents that are evicted or no longer the
+// file's.
 #include <algorithm>
 #include <utility>
 
@@ -14,8 +15,8 @@ using Presence = PageWatch::Presence;
 
 }  // namespace
 
-// Once after each change all pages of the extent are looked at, when the change must be over: taking pages away from
-// then on changes the stamp.
+// Checks all pages of the extent once after each change, when the change must have ended: from then on, removing pages
+// changes the stamp.
 PageWatch::Presence RegistrationCache::look_at(const CachedFile& file, Extent& extent, std::uint64_t offset,
                                                std::uint64_t size, const FileStamp& stamp) const {
   const std::chrono::nanoseconds after = file.terms().settles_after;
@@ -47,8 +48,8 @@ bool RegistrationCache::is_settled(const CachedFile& file, const FileRange& rang
   return true;
 }
 
-// A direct write shows in the file's stamp when it begins, and takes pages away when it ends: one that took longer than
-// files take to settle is found out here. Lets go of the lock meanwhile; a file that is looked at is not forgotten.
+// A direct write changes the file's stamp when it begins, and removes pages when it ends: this finds writes that took
+// longer than the settling time. Releases the lock meanwhile; the file is not forgotten while it is checked.
 void RegistrationCache::look_again() {
   for (std::size_t i = 0; i < files_.size() && !stopping_; ++i) {
     CachedFile& file = *files_[i];
@@ -67,9 +68,9 @@ void RegistrationCache::look_again() {
   }
 }
 
-// Pages that are the file's now may be its own no more when the stream copies them. Then they are what it had while the
-// request was under way, as they stay as they were. Nobody waits here for a page that is being moved: staging is soon
-// had, and the caller holds up others.
+// Pages that belong to the file now may be removed from it before the stream copies them. They then still have the
+// bytes of a moment when the request was in flight, since they stay registered. This does not wait for pages that are
+// being migrated: staging is available, and the caller holds up others.
 std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileRange& range) {
   const std::uint64_t index = range.offset / Extent::kBytes;
   Extent* const extent = file.find(index);
@@ -84,7 +85,7 @@ std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileR
   return lent;
 }
 
-// Reserves the bytes. An extent that cannot be unregistered now is not taken out of use for nothing.
+// Reserves the bytes by evicting. If extents cannot be unregistered now, it evicts none.
 bool RegistrationCache::make_room(DevicePages& device, std::uint64_t bytes) {
   if (bytes > rules_.bytes_max) return false;
   for (;;) {
@@ -105,8 +106,9 @@ bool RegistrationCache::make_room(DevicePages& device, std::uint64_t bytes) {
   }
 }
 
-// Null if all are in use. A use is noted in its extent alone, so that it takes no lock: the list learns of it here, as
-// far as it is looked through. An extent that is used meanwhile counts as used at the beginning, so that this ends.
+// Returns null if all are in use. A use is recorded only in its extent, so that it takes no lock; the list is updated
+// here, as far as it is searched. An extent that is used meanwhile keeps its time from the start of the search, so that
+// the search ends.
 std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
   const std::uint64_t present = now();
   for (Registration* each = registered_.oldest(); each != nullptr;) {
@@ -124,7 +126,8 @@ std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
   return nullptr;
 }
 
-// Null where it is in use, or not registered. A thread that holds an extent says so before it looks at its state.
+// Returns null if it is in use, or not registered. A thread first counts itself as a user of the extent, and then
+// checks its state.
 std::unique_ptr<Registration> RegistrationCache::take_unused_locked(Extent& extent) {
   if (extent.state() != State::registered) return nullptr;
   extent.state_.store(State::evicting);
@@ -139,7 +142,7 @@ std::unique_ptr<Registration> RegistrationCache::take_locked(Extent& extent) {
   return taken;
 }
 
-// False where the device cannot let go of it yet: then it still counts.
+// Returns false if the device cannot unregister it yet: its bytes then still count.
 bool RegistrationCache::unregister(std::unique_ptr<Registration> evicted) {
   if (evicted->device->unregister_pages(evicted->mapping.data())) {
     registered_bytes_.fetch_sub(evicted->mapping.size(), std::memory_order_relaxed);
@@ -147,7 +150,7 @@ bool RegistrationCache::unregister(std::unique_ptr<Registration> evicted) {
   }
   const MutexLock lock(mutex_);
   leftovers_.insert(std::move(evicted));
-  arrivals_.notify_one();  // To tidy up.
+  arrivals_.notify_one();  // Wakes the thread, which tidies up.
   return false;
 }
 
@@ -161,11 +164,11 @@ void RegistrationCache::evict(Extent& extent) {
     const MutexLock lock(mutex_);
     evicted = take_unused_locked(extent);
   }
-  // Where another request holds it, that one will find the same.
+  // If another request holds the extent, that request will evict it.
   if (evicted != nullptr) unregister(std::move(evicted));
 }
 
-// By the cache's own thread: a caller that asks for a loan must not call the device.
+// Leaves it to the cache's thread: a caller of lend() must not call the device.
 void RegistrationCache::evict_later(CachedFile& file, std::uint64_t index) {
   const MutexLock lock(mutex_);
   Extent* const extent = file.find(index);

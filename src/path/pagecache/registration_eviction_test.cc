@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The threads that wait for the driver while it registers and unregisters, and the order in which extents give way.
+// Threads that wait while the driver registers and unregisters, and the order of evictions.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -23,8 +23,8 @@ namespace {
 
 using State = Extent::State;
 
-// Writes down what it registers and unregisters, by the letter that the pages are full of, and takes as long over a
-// letter as the test wants.
+// Records what it registers and unregisters, by the letter that fills the pages, and blocks on a letter as long as the
+// test wants.
 class HeldBackDevice final : public Device, private DeviceMemory, private DevicePages {
  public:
   HeldBackDevice() : Device(this, this) {}
@@ -38,7 +38,7 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
     return !keeps_;
   }
 
-  // From now on a call about the letter is held back until another letter is named, or none.
+  // From now on calls for this letter block, until the test names another letter or none.
   void hold_back(char letter) {
     const std::lock_guard lock(mutex_);
     held_back_ = letter;
@@ -50,9 +50,9 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
       return waiting_ > 0;
     });
   }
-  // It will not unregister anything for now.
+  // Refuses to unregister anything while set.
   void keep_all(bool keeps) { keeps_ = keeps; }
-  // The calls that were begun, in that order.
+  // The calls that began, in order.
   std::string registered() { return copy_of(registered_); }
   std::string unregistered() { return copy_of(unregistered_); }
 
@@ -89,7 +89,7 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
   std::string unregistered_;
 };
 
-// Files of one page each, named by the letter that they are full of; each is one extent.
+// Files of one page, each named by the letter that fills it; each is one extent.
 class RegistrationEvictionTest : public testing::Test {
  protected:
   struct OpenFile {
@@ -98,7 +98,7 @@ class RegistrationEvictionTest : public testing::Test {
     CachedFile* cached = nullptr;
   };
 
-  // A cache with room for so many files, and these registered, in this order.
+  // Opens a cache with room for `room` files, and registers these in order.
   void open(std::uint64_t room, const std::string& letters) {
     cache_.emplace(RegistrationRules{.bytes_max = room * page_size()});
     for (const char letter : letters) register_now(letter);
@@ -120,11 +120,11 @@ class RegistrationEvictionTest : public testing::Test {
     return is_registered(letter);
   }
   std::jthread register_beside(char letter) {
-    CachedFile& wanted = file(letter);  // Made here: the table of files is this thread's.
+    CachedFile& wanted = file(letter);  // Created on this thread, which owns the table of files.
     return std::jthread([this, &wanted] { cache_->register_now(wanted, 0); });
   }
   bool is_registered(char letter) { return extent(letter).state() == State::registered; }
-  // Hits an extent as a request does: false if it finds that the extent is not registered.
+  // Uses an extent as a request does; returns false if it is not registered.
   bool hit(char letter) {
     (void)cache_->want(file(letter), {Op::read, 0, page_size()}, SubmitMode::alone);
     if (!extent(letter).hold(cache_->now())) return false;
@@ -312,7 +312,7 @@ TEST_F(RegistrationEvictionTest, APageThatWentIsEvictedAtOnce) {
 
 // ---- Settled files -------------------------------------------------------------------------------------------------
 
-// The end of a direct write that was under way for long does this: the pages go, and the file's stamp stays.
+// As at the end of a long direct write: the pages are removed, and the file's stamp does not change.
 TEST(SettledExtentTest, PagesThatWentWithoutAChangeAreFoundOutInTime) {
   PosixStorage storage{false};
   HostDeviceSet devices;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The extents that are registered with devices, the least recently used first. The registration cache guards it by its
-// lock. The links are in the registrations: nothing is searched or allocated to move one or to take it out.
+// lock. The links are in the registrations: moving or removing one needs no search and no allocation.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace penstock::core {
 
 class Extent;
 
-// Pages of a file that a device has. The thread that evicts it owns it, and needs neither file nor extent any more.
+// File pages registered with a device. The thread that evicts it owns it, and no longer needs the file or the extent.
 struct Registration {
   Extent* extent = nullptr;  // Null once it is evicted.
   DevicePages* device = nullptr;
-  std::uint64_t begin = 0;  // In the file.
+  std::uint64_t begin = 0;  // Offset in the file.
   PageMapping mapping;
   bool writable = false;
-  std::uint64_t used_at = 0;  // The time that the list knows: it sorts by this.
+  std::uint64_t used_at = 0;  // The list's copy of the last use, by which it sorts.
 
  private:
   friend class RegistrationList;
@@ -38,10 +38,10 @@ class RegistrationList {
   ~RegistrationList();
 
   std::size_t size() const { return size_; }
-  Registration* oldest() const { return oldest_; }  // Null where there is none.
+  Registration* oldest() const { return oldest_; }  // Null if the list is empty.
   static Registration* next(const Registration& one) { return one.newer_; }
 
-  // Behind all that were used no later. Quick for what was used of late.
+  // Inserts it in order of use. Fast for recently used ones.
   void insert(std::unique_ptr<Registration> one);
   std::unique_ptr<Registration> take(Registration& one);
   std::unique_ptr<Registration> take_oldest() { return oldest_ == nullptr ? nullptr : take(*oldest_); }
