@@ -25,12 +25,13 @@
 
 namespace penstock::core {
 
-// A path's notes on a request for its own channels; nothing else reads it. Valid while the request's file is open.
+// What a path passes to its own channels about a request; nothing else reads it. Valid while the request's file is
+// open.
 struct Token {
   void* file_state = nullptr;  // The path's own state of the file.
   // The distance from an address in the request's memory to the address at which storage's DMA engines reach it.
   std::int64_t shift = 0;
-  // Wait for work that makes the request ready; shape() sets it if the request would have to wait.
+  // Wait for the work that a request needs first; shape() sets it if the request would have to wait.
   bool wait = false;
   // Host memory around the request's that the program has registered, and will unregister before it frees it; 0 bytes
   // if there is none. Storage may keep its pages until ChannelHooks::forget_memory().
@@ -45,12 +46,12 @@ struct Task {
   RequestMemory memory;  // From the chunk's first payload byte on; in pieces only if the path gathers.
   Token token;
   Chunk chunk;
-  std::uint64_t cookie = 0;  // Comes back in the completion.
+  std::uint64_t cookie = 0;  // Returned in the completion.
 };
 
 struct Completion {
   std::uint64_t cookie = 0;
-  std::uint64_t file_offset = 0;  // The chunk's payload, as it was asked for.
+  std::uint64_t file_offset = 0;  // The chunk's payload, as requested.
   std::uint64_t size = 0;
   std::uint64_t bytes = 0;  // Payload bytes moved, from the chunk's start on; fewer at the file's end.
   Status status;
@@ -96,7 +97,7 @@ class Channel {
   virtual Completion run(const Task& task) = 0;
   // Releases the kernel's references to the file (0: to every file). None of the file's chunks may be in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
-  // True if any of its chunks is with storage: then a thread must poll before the device can get it.
+  // True if storage has any of its chunks: then a thread must poll before the device can copy it.
   virtual bool waits_for_storage() const { return false; }
   // Once this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
@@ -111,8 +112,7 @@ struct ChannelOptions {
   Device* device = nullptr;     // Null for host memory.
   unsigned depth = 1;           // Chunks in flight.
   std::uint64_t chunk_max = 0;  // Bytes; whole pages.
-  // For transfers in place: a move that the kernel will not do directly is an error, and never goes through the page
-  // cache.
+  // For transfers in place: if the kernel refuses direct I/O, the chunk fails; it never goes through the page cache.
   bool direct_only = false;
   // The placement of its pinned memory, which must outlive it; null: near the device.
   const Placement* placement = nullptr;
@@ -122,8 +122,8 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
   return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
 }
 
-// Says who moves a request: its caller's thread alone; a queue, with others; many threads; or a stream, which by itself
-// copies the bytes that it is lent.
+// Who moves a request: its caller's thread alone; a queue, together with others; many threads; or a stream, which
+// copies lent bytes itself.
 enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
 
 // A valid request, as plan, paths and channels see it. It may be used while its file is open.
@@ -132,7 +132,7 @@ struct RoutedRequest : Request {
   RequestMemory memory;        // In pieces only if the path gathers.
   PointerFacts facts;          // The facts of the memory.
   std::uint64_t file_end = 0;  // The end of the file a moment ago; 0: not known.
-  // Chunks that lie in the page cache are taken from there even if they were planned direct.
+  // Chunks in the page cache are read from there even if they were planned direct.
   bool prefer_cached = false;
   SubmitMode mode = SubmitMode::alone;
   IoMode io_mode = IoMode::buffered;  // The use of the page cache, by the configuration and the descriptor.
@@ -146,9 +146,9 @@ struct Prepared {
   Limits limits;                    // The limits of its chunks.
   Token token;                      // For its channels.
   unsigned threads_max = UINT_MAX;  // The most threads that are worth having, counting the caller's.
-  bool tune_threads = false;        // The best number of threads is to be found by trying.
-  bool first_time = false;          // All of it must be made ready first.
-  bool learns = false;              // The time of a large read is to be passed to learn().
+  bool tune_threads = false;        // The tuner should find the best number of threads.
+  bool first_time = false;          // The whole request must be registered first.
+  bool learns = false;              // The caller should pass the time of a large read to learn().
 };
 
 // The times of a large read, or of a part of it.
@@ -161,18 +161,17 @@ struct Timing {
   bool first_time = false;   // The same as in Prepared.
 };
 
-// Further functions of a few paths: the page cache's, which weighs what registering pages saves, and those that map
-// memory that programs register. Thread-safe; it lives as long as its path.
+// Further functions of a few paths: the page cache's, which weighs what registering pages saves, and paths that map
+// memory which programs register. Thread-safe; it lives as long as its path.
 class PathHooks {
  public:
-  // The request will move as it was shaped, or as this changes the shape. Called once for each request; it may register
-  // pages and learn.
+  // The request will move as shaped, or as this changes the shape. Called once per request; it may register pages and
+  // learn.
   virtual void commit(const RoutedRequest&, Prepared&) {}
   virtual void learn(const Timing&) {}
-  // The bytes of a read, or the first of them, if streams of the memory's device reach them without help (it must be a
-  // device for which StreamHome::reaches_pages_of() is true); none otherwise. They stay valid as long as a request on
-  // such a stream is under way, and one must be under way already: later changes of the file do not matter. Calls no
-  // device.
+  // The bytes of a read, or the first of them, if streams of the memory's device reach them directly (it must be a
+  // device for which StreamHome::reaches_pages_of() is true); none otherwise. They stay valid while a request on such a
+  // stream is in flight, and one must be in flight already: later changes of the file do not matter. Calls no device.
   virtual std::span<const std::byte> lend(const RoutedRequest&) { return {}; }
   // A program has registered the memory that contains the buffer, and will unregister it before it frees it.
   virtual void add_buffer(const PointerFacts& /*memory*/, std::uint64_t /*base*/, std::uint64_t /*size*/) {}
@@ -191,12 +190,11 @@ class Path {
   Path& operator=(const Path&) = delete;
 
   // Says if requests between the file and the memory can be served. Changes neither; findings about file, device and
-  // storage are remembered, and may take time when they are made (a self-test on scratch of the library's own).
+  // storage are cached, and the first may take time (a self-test on a scratch file of the library's own).
   virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
   // The part of judge() that is the same for every file.
   virtual bool may_serve(const Device&) { return true; }
-  // How a request with a usable verdict is moved, as far as this can be said without an effect: nothing is registered,
-  // pinned or learned.
+  // How a request with a usable verdict would move. It has no effects: it registers, pins and learns nothing.
   virtual Prepared shape(const RoutedRequest& request) = 0;
   // The pinned host bytes that a channel with these options takes.
   virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;

@@ -21,27 +21,27 @@ enum class VendorUse : std::uint8_t {
 };
 
 enum class NvfsUse : std::uint8_t {
-  off,  // The default until it was run beside NVIDIA's module.
+  off,  // The default until the path has been run with NVIDIA's module.
   on,
   stand_in,  // Also uses a module that stands in for nvidia-fs in tests.
 };
 
-// The part of the configuration that paths go by.
+// The configuration of paths.
 struct PathSettings {
-  std::optional<PathId> require;               // Any other path refuses.
+  std::optional<PathId> require;               // All other paths refuse.
   bool paths_named = false;                    // The user named the paths.
   bool direct_io = true;                       // Direct I/O may be used.
   bool page_cache = true;                      // The page cache may be used.
-  bool offers_memory = false;                  // Devices' memory may be offered to storage.
+  bool offers_memory = false;                  // Device memory may be offered to storage.
   std::uint64_t registration_cache_bytes = 0;  // The most bytes in the page cache that are registered with devices.
   bool register_at_once = false;  // Pages are registered at once, whatever that costs, and requests wait for it.
-  double cpu_weight = 0.1;        // Seconds of waiting that a CPU second of registering is worth.
+  double cpu_weight = 0.1;        // How many seconds of waiting one CPU second of registering is worth.
   VendorUse vendor = VendorUse::automatic;
   std::string vendor_library;  // The file of NVIDIA's library: an absolute path, or empty for the usual places.
   NvfsUse nvfs = NvfsUse::off;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // Replaces the real kernel in tests.
-  std::string scratch;                      // A path that self-tests of its storage may overwrite, or empty.
-  std::string root = "/";                   // /proc, /sys and other makers' libraries are below it.
+  std::string scratch;                      // A file that self-tests may overwrite, or empty.
+  std::string root = "/";                   // The root of /proc, /sys and other makers' libraries.
 };
 
 }  // namespace penstock::core

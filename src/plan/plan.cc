@@ -26,8 +26,8 @@ Plan::Plan(const Request& request, const Limits& limits) : request_(request), li
   chunk_count_ = head_count_ + middle_count_ + tail_count;
 }
 
-// Direct I/O is wanted: the middle is narrowed so that it shares no block of a read, and no page of a write, with other
-// bytes. If no part of the request can be direct, it stays one buffered middle.
+// For direct I/O, narrows the middle so that it shares no block (of a read) and no page (of a write) with other bytes.
+// If no part of the request can be direct, it stays one buffered middle.
 void Plan::cut() {
   if (limits_.staged && request_.op == Op::read) {
     widen_ = true;

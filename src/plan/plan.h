@@ -5,10 +5,10 @@
 //
 // The chunks tile the request: in order, without gap or overlap. With direct I/O, a staged read is widened to whole
 // blocks; everything else is cut into a head, an aligned middle that is direct, and a tail. Heads and tails of reads
-// are shorter than a block. A write's reach to a page's boundary, so that the middle shares no page with other
+// are shorter than a block. Those of writes end at a page boundary, so that the middle shares no page with other
 // writes; they are direct if they are whole blocks, and otherwise go through the page cache byte for byte. So the
-// library never reads, changes and writes back a block; only for less than a block at each end of the request does the
-// kernel do that with a page.
+// library never does a read-modify-write of a block; only the kernel does, with one page at each end, for less than a
+// block.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace penstock::core {
 
 struct Chunk {
   IoMode io_mode = IoMode::buffered;
-  // It must be on storage before it is done, because it could only be written through the page cache.
+  // Flush it before it completes: a direct request had to write it through the page cache.
   bool flush = false;
   std::uint64_t file_offset = 0;    // First payload byte in the file.
   std::uint64_t buffer_offset = 0;  // First payload byte, counted from the request's buffer address.
   std::uint64_t size = 0;           // Payload bytes; never 0.
-  std::uint64_t io_offset = 0;      // The range that storage is asked for: the payload,
+  std::uint64_t io_offset = 0;      // The range of the storage operation: the payload,
   std::uint64_t io_size = 0;        // widened to blocks if a read is staged and direct.
 };
 
@@ -40,8 +40,7 @@ class Plan {
   bool is_head_or_tail(std::uint64_t index) const {
     return index - head_count_ >= middle_count_;
   }  // For a head the difference wraps to a huge number.
-  // The same chunks in the order in which they are moved: turns below middle_count() are the middle's, then come head
-  // and tail.
+  // The same chunks in the order in which they move: turns below middle_count() are the middle, then head and tail.
   std::uint64_t middle_count() const { return middle_count_; }
   Chunk in_turn(std::uint64_t turn) const;  // turn < chunk_count()
 

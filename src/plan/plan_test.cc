@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every small case: all offsets, sizes, alignments, chunk sizes and both operations, checked against what a plan
-// promises rather than against a second planner.
+// Every small case: all offsets, sizes, alignments, chunk sizes and both operations, checked against the plan's
+// contract instead of a second planner.
 #include "plan/plan.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ void expect_obeys(const Chunk& chunk, const Request& request, const Limits& limi
   }
 }
 
-// The middle comes first, then what is left; each chunk once, and in the file's order.
+// The middle comes first, then head and tail; each chunk once, and in the file's order.
 void expect_order(const Plan& plan) {
   std::uint64_t turn = 0;
   for (const bool ends : {false, true}) {
@@ -71,7 +71,7 @@ void expect_order(const Plan& plan) {
   ASSERT_EQ(turn, plan.chunk_count());
 }
 
-// Pages of a write that lie in it whole, and pages whose part of it is whole blocks.
+// Counts whole pages in the write, and pages of which it covers whole blocks.
 std::uint64_t direct_bytes_of_write(const Request& request, const Limits& limits) {
   const std::uint64_t page = std::max(limits.page, limits.file_align);
   const std::uint64_t end = request.file_offset + request.size;

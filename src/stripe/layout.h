@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How an object lies in several files: stripe after stripe, each in the next member, as md's raid0 does it with drives.
-// So what a member holds of a range of the object is one range of its file. Pure arithmetic.
+// How an object is spread over several files: stripe after stripe, each in the next member, like raid0 over drives. So
+// any range of the object covers one contiguous range of each member. Pure arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace penstock::core {
 
 struct StripeLayout {
   static constexpr std::uint32_t kMembersMax = 32;
-  static constexpr std::uint64_t kStripeUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
+  static constexpr std::uint64_t kStripeUnit = 64u << 10;  // A multiple of every direct-I/O alignment.
   static constexpr std::uint64_t kStripeMax = std::uint64_t{1} << 30;
   static constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 60;
 
@@ -30,7 +30,7 @@ struct StripeLayout {
   std::uint64_t offset_in_member(std::uint64_t offset) const {
     return offset / (stripe_bytes * members) * stripe_bytes + offset % stripe_bytes;
   }
-  // Behind it the object goes on in another member.
+  // The end of the stripe, where the next member continues.
   std::uint64_t stripe_end(std::uint64_t offset) const { return (offset / stripe_bytes + 1) * stripe_bytes; }
   // The inverse of both.
   std::uint64_t offset_of(std::uint32_t member, std::uint64_t in_member) const {

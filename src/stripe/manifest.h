@@ -15,12 +15,12 @@
 namespace penstock::core {
 
 constexpr std::size_t kManifestBytesMax = 256u << 10;
-// The trailer's size; it lies behind the member's bytes, at the next multiple of this.
+// The trailer's size; it follows the member's bytes, at the next multiple of this.
 constexpr std::uint64_t kTrailerBytes = 4096;
 constexpr std::size_t kObjectIdDigits = 32;
 
 struct Manifest {
-  std::string id;  // The object's own hexadecimal digits, which no other object has.
+  std::string id;  // The object's unique id, in hexadecimal.
   StripeLayout layout;
   std::vector<std::string> files;  // The absolute paths of the members, in their order.
 };
@@ -31,7 +31,7 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& name);
 // True if a file with this beginning is meant to be a manifest.
 bool is_manifest(std::string_view beginning);
 
-// A text, followed by zeros up to kTrailerBytes.
+// Returns a text padded with zeros to kTrailerBytes.
 std::string trailer_of(const Manifest& manifest, std::uint32_t member);
 std::uint64_t trailer_offset(const Manifest& manifest, std::uint32_t member);
 // Says what is wrong with a member's last block: "it belongs to another object, ...".

@@ -21,7 +21,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kNameBytesMax = 160;  // The manifest's part of the 255 bytes that a member's name may have.
+constexpr std::size_t kNameBytesMax = 160;  // The manifest's share of the 255 bytes of a member's name.
 
 Status errno_at(int error, const std::string& step, const std::string& path) {
   return os_failure(error, kept_text(step + " " + printable(path), "use a file of the striped object"));
@@ -64,7 +64,7 @@ std::string random_id() {
   return id;
 }
 
-// The folder without links and relative parts: every reader of the manifest has to find the same one.
+// Resolves links and relative parts, so that every reader of the manifest finds the same folder.
 Result<std::string> real_folder(const std::string& folder) {
   char* const real = ::realpath(folder.c_str(), nullptr);
   if (real == nullptr) return errno_at(errno, "open the folder", folder);
@@ -73,7 +73,7 @@ Result<std::string> real_folder(const std::string& folder) {
   return is_utf8(path) ? Result<std::string>(path == "/" ? "" : path) : errno_at(EILSEQ, "use the folder", folder);
 }
 
-// Allocates the space at once, so that a full drive shows before the copying.
+// Allocates the space at once, so that a full drive fails before any byte is copied.
 Status lay_out(int fd, std::uint64_t size, const std::string& path) {
   if (::ftruncate(fd, static_cast<off_t>(size)) != 0) return errno_at(errno, "set the size of", path);
   while (::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) {

@@ -23,14 +23,14 @@ struct StripeMembers {
   std::vector<UniqueFd> files;  // Open for reading, one for each member of the manifest.
 };
 
-// Fails with bad_stripe if it is no manifest, or if a member is cut off, missing or another object's; fails with an
-// errno if a file cannot be opened. Both name the file.
+// Fails with bad_stripe if it is no manifest, or if a member is truncated, missing or from another object; fails with
+// an errno if a file cannot be opened. Both name the file.
 Result<StripeMembers> open_members(const std::string& manifest);
 
 class NewStripe {
  public:
   struct Options {
-    std::vector<std::string> folders;  // One for each member, usually on a drive each.
+    std::vector<std::string> folders;  // One for each member, usually on different drives.
     std::uint64_t size = 0;
     std::uint64_t stripe_bytes = 0;
     mode_t mode = 0600;    // The mode of open(2), less the umask.

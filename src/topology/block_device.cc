@@ -74,7 +74,7 @@ std::string_view target_above(std::string_view part) {
   return {};
 }
 
-// Reads one stack. It counts what it has read, so that a tree made to explode stops early.
+// Reads one stack. It limits the number of reads, so that a malicious tree ends early.
 class StackReader {
  public:
   StackReader(const Root& root, const MountTable& mounts) : root_(root), mounts_(mounts) {}
@@ -154,7 +154,8 @@ class StackReader {
     device.dm_name = root_.read_line(directory + "/dm/name");
   }
 
-  // The disk's own folder lies in those of its link: "/sys/devices/platform/host2/session1/target2:0:0/.../block/sda".
+  // The disk's folder is inside the folders of its link:
+  // "/sys/devices/platform/host2/session1/target2:0:0/.../block/sda".
   void read_scsi(const std::string& directory, BlockDevice& device) const {
     for (std::size_t at = 0; at < directory.size() && device.scsi_link.empty();) {
       const std::size_t end = std::min(directory.find('/', at + 1), directory.size());
@@ -168,7 +169,7 @@ class StackReader {
     }
   }
 
-  // Finds the driver in the folder of the session's host, which lies beside that of the session.
+  // Finds the driver in the folder of the session's host, next to that of the session.
   void read_iscsi(const std::string& session, BlockDevice& device) const {
     const std::string host = session.substr(0, session.rfind('/'));
     const std::string number(last_component(host)), name(last_component(session));
@@ -245,7 +246,7 @@ NvmeTransport nvme_transport_by_name(std::string_view name) {
 }
 
 std::string BlockDevice::remote_transport() const {
-  if (kind == BlockKind::rbd) return "tcp";  // The kernel's Ceph client has no other.
+  if (kind == BlockKind::rbd) return "tcp";  // The kernel's Ceph client supports no other transport.
   if (scsi_link == "fc") return scsi_link;
   if (is_iscsi()) {
     if (iscsi_driver == "iscsi_iser") return "rdma";

@@ -2,7 +2,7 @@
 
 // Reads from /sys alone the partition and the disk behind a block device number, and the devices that they are made of.
 //
-// It says what a device is; peer_route.h says if device pages pass it.
+// It describes a device; peer_route.h says if device pages pass it.
 #pragma once
 
 #include <cstdint>

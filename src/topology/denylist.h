@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Storage that a configuration bars from direct paths: a mount point, a file system type, block devices under a mount
-// or their drivers. The session asks about one file (session/denylist.h), the tools about whole file systems.
+// Storage that a configuration excludes from direct paths: a mount point, a file system type, block devices under a
+// mount or their drivers. The session checks one file (session/denylist.h), the tools whole file systems.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,8 @@ struct Denylist {
   bool empty() const { return !asks_for_devices() && mounts.empty() && file_systems.empty(); }
 };
 
-// `stack` are the devices under the mount. If they are not known and the list names devices, this is true: they might
-// be the named ones.
+// `stack` is the devices under the mount. If it is unknown and the list names devices, this returns true: they might be
+// the named ones.
 bool denies(const Denylist& list, const Root& root, const Mount& mount, const std::optional<BlockDevice>& stack);
 
 }  // namespace penstock::core

@@ -54,7 +54,7 @@ bool spans_several_devices(const Root& root, const MountTable& table, const Moun
   return false;
 }
 
-// A file system whose direct I/O is iomap's passes device pages on; one with the older code refuses them.
+// File systems with iomap's direct I/O pass device pages on; those with the older code refuse them.
 Findings local_findings(const Root& root, const MountTable& table, const Mount& mount, Op op) {
   const std::string& type = mount.type;
   const std::string& point = mount.mount_point;
@@ -78,7 +78,7 @@ Findings local_findings(const Root& root, const MountTable& table, const Mount& 
 
 // ---- One file
 
-// Adds the ways of storing that make the CPU work, as attributes and extents show them.
+// Adds findings for storage forms that need the CPU (such as compression), from attributes and extents.
 void add_stored_form(const DirectFile& file, Findings& findings) {
   const FileExtents& extents = file.extents;
   if (extents.encoded_bytes > 0 || file.is_compressed == Tristate::yes) {
@@ -169,13 +169,13 @@ DirectFileReport judge_direct_file(const Root& root, const MountTable& table, co
     const Layer layer = find_layer(root, table, *mount, path, op == Op::write);
     report.mount = layer.mount == nullptr ? *mount : *layer.mount;
     report.findings = mount_findings(root, table, *report.mount, op);
-    // st_dev names the device of plain file systems; btrfs and overlays make numbers up.
+    // On plain file systems st_dev is the device; btrfs and overlays invent numbers.
     const bool is_plain = file.device.major != 0 && layer.mount == mount;
     report.storage = is_plain ? file.device : mount_device(root, table, *report.mount);
   } else if (file.device.major != 0) {
     report.storage = file.device;
   }
-  // btrfs keeps no checksums of a file that it does not copy on write.
+  // btrfs has no checksums for files without copy on write.
   if (file.is_copied_on_write == Tristate::no) drop(report.findings, Obstacle::checksums);
   append(report.findings, file_findings(file, op));
   // These two count only if nothing else explains the copies.

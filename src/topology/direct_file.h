@@ -4,7 +4,7 @@
 //
 // For p2pdma's verdict and `penstock explain`. Facts come from an open descriptor (read_direct_file, on this machine
 // only) or from a path alone (on a captured machine; facts that only the file itself shows are then left out). Judging
-// is pure. It says nothing of devices and queues: pass `storage` on to peer_route().
+// is pure. It does not judge devices and queues: pass `storage` to peer_route().
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ constexpr std::uint64_t kExtentsMax = 64 << 10;
 constexpr std::uint64_t kWholeFile = UINT64_MAX;
 
 struct DirectFile {
-  std::string path;  // Absolute, links resolved; "" if unknown.
+  std::string path;  // Absolute, with links resolved; "" if unknown.
   bool is_block_device = false;
   DeviceNumber device;  // st_dev, or st_rdev of a block device.
   int mount_id = -1;    // The number in mountinfo; -1 if unknown.
@@ -55,23 +55,23 @@ struct DirectFile {
   Tristate takes_direct_io = Tristate::unknown;  // From STATX_DIOALIGN.
   std::uint32_t direct_memory_align = 0;         // 0 if unknown.
   std::uint32_t direct_offset_align = 0;
-  // The errno with which a descriptor with O_DIRECT could not be opened; 0: it could, or unknown.
+  // The errno if opening with O_DIRECT failed; 0: it succeeded, or is unknown.
   int direct_error = 0;
   FileExtents extents;
-  std::uint64_t allocated_behind_end = 0;  // Bytes that were allocated in advance, and that no write has used.
+  std::uint64_t allocated_behind_end = 0;  // Preallocated bytes that no write has used.
 };
 
 // Reads the facts of an open regular file or block device. The extents are those of the range. Nothing is flushed
 // first, so bytes that are only in the page cache count as delayed or as holes. Fails if fstat does.
 Result<DirectFile> read_direct_file(int fd, std::uint64_t offset = 0, std::uint64_t size = kWholeFile);
-// Reads the facts that a captured machine has of a file, or of a block device under /dev, by its absolute path.
+// Reads what a captured machine knows of a file, or of a block device under /dev, by its absolute path.
 DirectFile captured_file(const Root& root, std::string_view path);
 
 struct DirectFileReport {
   std::optional<Mount> mount;  // The mount that holds the bytes: for an overlay that of the layer.
   // For peer_route(); nothing for memory, for network storage, and if it cannot be seen.
   std::optional<DeviceNumber> storage;
-  Findings findings;  // The file system's first, then the file's.
+  Findings findings;  // Findings of the file system, then of the file.
 };
 DirectFileReport judge_direct_file(const Root& root, const MountTable& table, const DirectFile& file, Op op);
 

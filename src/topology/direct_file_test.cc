@@ -47,7 +47,7 @@ TEST(DirectFileTest, AMountTellsWhatHoldsForItsFiles) {
       {"old-driver", "/data/file", "data_journal", "data_journal"},
       {"nfs-tcp", "/models/file", "nfs_tcp", "nfs_tcp"},
       {"nfs-rdma", "/models/file", "nfs_rdma", "nfs_rdma"},
-      {"nfs", "/mnt/models/file", "nfs_rdma", "nfs_rdma"},  // There is no mountstats: by the mount's options.
+      {"nfs", "/mnt/models/file", "nfs_rdma", "nfs_rdma"},  // Without mountstats, from the mount's options.
       {"container-overlay", "/file", "overlay?", "overlay?"},
       {"container-overlay", "/models/file", "", ""},
       {"host-overlay", "/srv/one/file", "", ""},
@@ -111,7 +111,7 @@ TEST(DirectFileTest, AFileCanDifferFromItsMount) {
       {[](DirectFile& file) { file.has_block_map = Tristate::yes; }, "", "block_map"},
       {[](DirectFile& file) { file.takes_direct_io = Tristate::no; }, "no_direct_io", "no_direct_io"},
       {[](DirectFile& file) { file.direct_error = EINVAL; }, "no_direct_descriptor", "no_direct_descriptor"},
-      // One sentence is enough where it explains the other.
+      // A finding that explains another one replaces it.
       {[](DirectFile& file) {
          file.is_encrypted = Tristate::yes;
          file.takes_direct_io = Tristate::no;
@@ -166,7 +166,7 @@ TEST(DirectFileTest, ARequestIsAlignedAndInsideOrSaysSo) {
 
 class OpenFileTest : public testing::Test {
  protected:
-  // A name of its own: tests run at once, each as a process.
+  // A unique name: tests run in parallel, each in a process.
   OpenFileTest() {
     char name[] = "penstock-direct-file-XXXXXX";
     fd_ = UniqueFd(::mkostemp(name, O_CLOEXEC));
@@ -198,7 +198,7 @@ TEST_F(OpenFileTest, HolesAndUnwrittenExtentsAreCounted) {
   EXPECT_EQ(file->extents.unwritten_bytes, 128u << 10);
 }
 
-// A writer leaves such a file when it is killed after it has asked for the blocks of a large write.
+// A writer leaves such a file if it is killed after preallocating a large write.
 TEST_F(OpenFileTest, WhatIsAllocatedBehindTheEndIsCounted) {
   ASSERT_TRUE(fd_.valid());
   ASSERT_EQ(::pwrite(fd_.get(), "abc", 3, 0), 3);

@@ -13,16 +13,17 @@
 namespace penstock::core {
 
 enum class Distance : std::uint8_t {
-  same_switch,  // PciRelation has the same.
+  same_switch,  // As in PciRelation.
   same_host_bridge,
   same_node,  // They share a CPU and its memory, with different host bridges of one socket.
-  unknown,    // One of them is no PCI device, or nothing is known of it.
+  unknown,    // One of them is not a PCI device, or its place is unknown.
   apart,      // The link between two sockets is between them.
 };
 const char* distance_name(Distance distance);
 
 Distance distance_between(const PciDevice& drive, const PciDevice& gpu);
-// Measures from the drive that a path lies on, or the farthest of several (md, LVM). `path` is absolute, without links.
+// Measures from the drive that contains the path, or the farthest of several (md, LVM). `path` is absolute, without
+// links.
 Distance distance_of(const Root& root, std::string_view path, const std::string& gpu_address);
 
 }  // namespace penstock::core

@@ -30,7 +30,7 @@ Ability direct_io_of(const FileSystem& file_system) {
   return {Tristate::unknown, "file_system", "depends on the file system's version and settings"};
 }
 
-// An obstacle to reads decides; one that only stops writes leaves it unknown.
+// An obstacle to reads means no; one that only stops writes means unknown.
 Ability device_pages_of(const Findings& findings, const Findings& write_findings) {
   if (const Finding* stop = first_stop(findings)) return ability(Tristate::no, *stop);
   if (!findings.empty()) return ability(Tristate::unknown, findings.front());

@@ -20,7 +20,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint32_t kSequence = 1;  // Each socket asks one question.
+constexpr std::uint32_t kSequence = 1;  // Each socket sends one request.
 constexpr std::size_t kAnswerBytesMax = 16 << 10;
 constexpr unsigned kPriorities = 8;
 

@@ -4,7 +4,7 @@
 // reports this over netlink and in no file.
 //
 // Asking (RTM_GETDCB, DCB_CMD_IEEE_GET) changes nothing and needs no privilege; the interface must be in this network
-// namespace. A captured machine has no netlink: there the answer is in a file that scripts/capture-machine made,
+// namespace. A captured machine has no netlink: there the result is in a file that scripts/capture-machine made,
 // kFlowControlFolder/INTERFACE, in the words of `dcb pfc show dev INTERFACE prio-pfc`.
 #pragma once
 
@@ -23,7 +23,7 @@ constexpr const char* kFlowControlFolder = "/dcb/";
 struct FlowControl {
   // Bit 3 is set if it is on for priority 3. Nothing if the kernel does not report it.
   std::optional<std::uint8_t> priorities;
-  std::string why_unknown;  // A sentence's end: "the driver tells nothing of it"; "" if it is known.
+  std::string why_unknown;  // The end of a sentence: "the driver tells nothing of it"; "" if it is known.
 };
 
 // Sends one request to the kernel's NETLINK_ROUTE and returns the datagram that answers it; after a failure "", with

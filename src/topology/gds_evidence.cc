@@ -35,7 +35,8 @@ NvfsHook hook_of(std::string_view begin, std::string_view module) {
 std::optional<NvfsHook> hook_in(std::string line) {
   std::replace(line.begin(), line.end(), '\t', ' ');
   const std::vector<std::string_view> words = split(line, ' ');
-  if (words.size() < 3 || words[2].starts_with("__")) return std::nullopt;  // Names that only belong to a function.
+  // Symbols derived from a function, such as __ksymtab entries.
+  if (words.size() < 3 || words[2].starts_with("__")) return std::nullopt;
   std::string_view module = words.size() > 3 ? words[3] : std::string_view();
   if (module.starts_with('[') && module.ends_with(']')) module = module.substr(1, module.size() - 2);
   if (words[2] == kScsiHook) return NvfsHook{"scsi", 1, std::string(module)};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Evidence of GPUDirect Storage in a node's kernel, beyond what platform.h reads: the functions by which storage
-// drivers let nvidia-fs in, the modules that are loaded, the parameters of NVIDIA's driver, and the machine's maker.
+// Evidence of GPUDirect Storage in a node's kernel, beyond what platform.h reads: the functions by which nvidia-fs
+// hooks into storage drivers, the loaded modules, the parameters of NVIDIA's driver, and the machine's maker.
 //
-// For programs that judge nodes. It reads, and judges nothing: a loaded nvidia-fs proves nothing without a hook in the
-// storage driver. Needs no privilege; reading the kernel's symbols takes up to tens of milliseconds.
+// For programs that judge nodes. It only reads, and judges nothing: a loaded nvidia-fs proves nothing without a hook in
+// the storage driver. Needs no privilege; reading the kernel's symbols takes up to tens of milliseconds.
 #pragma once
 
 #include <map>
@@ -27,13 +27,13 @@ struct NvfsHook {
 struct KernelModule {
   std::string name;
   std::string version;   // "" if it shows none.
-  bool is_live = false;  // It has started, and is not being unloaded.
+  bool is_live = false;  // True if it has started, and is not being unloaded.
 };
 
 struct GdsEvidence {
   std::string vendor;                        // The maker of the machine: "Amazon EC2".
   std::string product;                       // "p5.48xlarge"
-  Tristate has_symbols = Tristate::unknown;  // no: the kernel lists none, so missing hooks mean nothing.
+  Tristate has_symbols = Tristate::unknown;  // no: the kernel lists no symbols, so missing hooks mean nothing.
   std::vector<NvfsHook> hooks;
   std::vector<KernelModule> modules;                     // The loaded modules among those that GPUDirect Storage needs.
   std::map<std::string, std::string> driver_parameters;  // The parameters of NVIDIA's driver, by name.

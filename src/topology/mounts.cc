@@ -72,7 +72,7 @@ std::optional<DeviceNumber> device_by_name(const Root& root, const std::string& 
   return parse_device_number(root.read_line("/sys/class/block/" + name + "/dev"));
 }
 
-// "/dev/nvme0n1p2", or "/dev/mapper/NAME" by the name that device mapper knows it under.
+// Resolves "/dev/nvme0n1p2", or "/dev/mapper/NAME" by device mapper's name.
 std::optional<DeviceNumber> device_by_source(const Root& root, std::string_view source) {
   if (!source.starts_with("/dev/")) return std::nullopt;
   const std::string name(last_component(source));
@@ -115,7 +115,7 @@ Layer find_layer_below(const Root& root, const MountTable& table, const Mount& m
   for (const std::string& layer : layers_of(mount, is_write)) {
     if (!layer.starts_with('/')) continue;
     const std::string below = layer + (is_write ? "" : inside);
-    // In a container the layers' paths belong to the host: looked up here, they lead to the overlay itself.
+    // In a container the layers' paths are the host's: looked up here, they lead to the overlay itself.
     const Mount* found = table.find(below);
     if (found == nullptr || found == &mount) continue;
     // A captured machine has no files to look for, so the upper layer is taken.
@@ -185,8 +185,8 @@ MountTable MountTable::parse(std::string_view mountinfo) {
   return MountTable(std::move(mounts));
 }
 
-// With another root, such as the host's in a container, "self" is still this process; the root's own mounts are seen by
-// its init.
+// With another root, such as the host's in a container, "self" is still this process; the root's own mounts are those
+// of its init.
 MountTable MountTable::read(const Root& root) {
   std::optional<std::string> text;
   if (!root.is_machine()) text = root.read("/proc/1/mountinfo", kTextBytesMax);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The mounts that a process sees, from its mountinfo in /proc. Says on which file system a path or a file's st_dev
-// lies.
+// The mounts that a process sees, from its mountinfo in /proc. Finds the file system of a path or of a file's st_dev.
 //
 // Looking up is lexical: resolve links first. A path is looked up as the kernel walks it, so a mount hidden under a
 // later one is never the answer. mount_device() finds the block device under a mount, since btrfs and overlayfs give
@@ -55,7 +54,7 @@ class MountTable {
   const std::vector<Mount>& mounts() const { return mounts_; }
   // Returns the mount that an absolute path is on, or null if none is known. Pointers live as long as the table.
   const Mount* find(std::string_view path) const;
-  // Finds a mount by st_dev: a mount of the whole file system goes before a bind mount of a part.
+  // Finds a mount by st_dev: prefers a mount of the whole file system to a bind mount of a part.
   const Mount* find(DeviceNumber device) const;
   bool is_visible(const Mount& mount) const { return find(mount.mount_point) == &mount; }
 
@@ -67,11 +66,11 @@ class MountTable {
 };
 
 // The block device that holds a mount's files: its own; for btrfs the device that the mount names; for overlayfs that
-// of its upper directory, if that can be seen here.
+// of its upper directory, if it is visible here.
 std::optional<DeviceNumber> mount_device(const Root& root, const MountTable& table, const Mount& mount);
 
 // The place of a file that is on an overlay: the mount below and the path there. A mount of another type is its own
-// layer, with `path`. The mount is null if the layer cannot be seen here, as in most containers. `is_write`: the file
+// layer, with `path`. The mount is null if the layer is not visible here, as in most containers. `is_write`: the file
 // is opened for writing, which copies it into the upper layer.
 struct Layer {
   const Mount* mount = nullptr;

@@ -43,7 +43,7 @@ std::string network_transport(const Root& root, const Mount& mount) {
   if (is_nfs(mount)) return nfs_transport(root, mount);
   if (is_smb(mount)) return mount.has_super_option("rdma") ? "rdma" : "tcp";
   if (mount.type == "lustre") return lustre_transport(mount);
-  if (mount.type == "ceph") return "tcp";  // The kernel's client supports no other.
+  if (mount.type == "ceph") return "tcp";  // The kernel's client supports no other transport.
   if (mount.type == "9p") return std::string(mount.super_option("trans"));
   return mount.type == "virtiofs" ? "virtio" : "";
 }

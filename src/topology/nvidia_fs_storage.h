@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The storage that nvidia-fs and cuFile support, as far as known: for judging a file system in gdscheck, `penstock
-// check` and `penstock-k8s`. Pure; a look proves no path.
+// check` and `penstock-k8s`. Pure; its result does not prove that a path works.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ namespace penstock::core {
 // cuFile looks for these words in an ext4 mount's options; a mount with default options does not show them.
 constexpr std::string_view kOrderedData = "data=ordered";
 
-// nvidia-fs lists this driver as registered whether it is or not. It belongs to WekaFS, which needs no more.
+// nvidia-fs lists this driver as registered whether it is or not. It is WekaFS's, which needs no registration.
 constexpr std::string_view kAlwaysListed = "wekafsio";
 
 bool is_nfs_over_rdma(const FileSystem& storage);

@@ -7,7 +7,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr unsigned kMajor = 2;         // Since 2020. The source says that a change of the interface needs a new one.
+constexpr unsigned kMajor = 2;         // Unchanged since 2020; the module's source changes it only with the interface.
 constexpr unsigned kAgedBelow = 20;    // 2.20.5 repairs memory corruption in lists of 4 GiB and more.
 constexpr unsigned kBrokenMinor = 25;  // In 2.25.6 every request may fail with EFAULT; repaired in 2.25.7.
 constexpr unsigned kBrokenPatch = 6;

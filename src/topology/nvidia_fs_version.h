@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Versions of the kernel module nvidia-fs, and which of them a client may call that knows the module's interface itself
-// (the path nvfs, path/nvfs/nvfs_abi.h) instead of using NVIDIA's library. Pure.
+// Versions of the kernel module nvidia-fs, and which of them the path nvfs may call directly (path/nvfs/nvfs_abi.h),
+// without NVIDIA's library. Pure.
 #pragma once
 
 #include <optional>

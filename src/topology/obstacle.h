@@ -3,8 +3,8 @@
 // The obstacles between device memory and storage: each obstacle to p2pdma with its code, sentence and remedy, in one
 // table. For the paths' verdicts, `penstock check` and `penstock explain`.
 //
-// A Finding is an obstacle met on a machine, a route or a file, with the name of the part that showed it. Findings are
-// told before a byte moves; no findings prove nothing, so a self-test follows. Numbers and codes are stable.
+// A Finding is an obstacle met on a machine, a route or a file, with the name of the part that showed it. Findings come
+// before any byte moves; their absence proves nothing, so a self-test follows. Numbers and codes are stable.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ enum class Obstacle : std::uint8_t {
   memory_closed = 26,
   memory_not_rdma_capable = 27,
   memory_unregistered = 28,
-  // The way between device and drive.
+  // The bus between device and drive.
   root_ports_apart = 30,
   acs_redirect = 31,
   iommu_translating = 32,
@@ -92,7 +92,7 @@ enum class Obstacle : std::uint8_t {
   extending_write = 101,
 };
 
-// The outcome of a transfer that meets the obstacle.
+// What happens to a transfer despite the obstacle.
 enum class Effect : std::uint8_t {
   refused,      // The kernel or the driver refuses: an error, nothing moved.
   copied,       // It succeeds, and the CPU has copied every byte.
@@ -102,7 +102,7 @@ enum class Effect : std::uint8_t {
 };
 const char* effect_name(Effect effect);
 
-// certain: the obstacle is there, with its effect. possible: only a try can show its effect.
+// certain: the obstacle is there, with its effect. possible: only a test transfer shows its effect.
 enum class Certainty : std::uint8_t { possible, certain };
 const char* certainty_name(Certainty certainty);
 
@@ -121,14 +121,14 @@ const ObstacleText& obstacle_text(Obstacle obstacle);
 struct Finding {
   Obstacle obstacle = Obstacle::none;
   Certainty certainty = Certainty::certain;
-  std::string subject;  // The part that showed it: "nvme7n1", "0000:17:00.0", "/scratch"; may be empty.
+  std::string subject;  // The device or mount that has it: "nvme7n1", "0000:17:00.0", "/scratch"; may be empty.
 
   const char* code() const { return obstacle_text(obstacle).code; }
   const char* remedy() const { return obstacle_text(obstacle).remedy; }
   Effect effect() const { return obstacle_text(obstacle).effect; }
   // "nvme7n1: NVMe over TCP moves bytes by the CPU"
   std::string sentence() const;
-  // True if it is certain and no byte would go directly: there is nothing to try.
+  // True if it is certain and no byte would go directly, so that a test is pointless.
   bool stops() const;
   // True if it is certain and the CPU moves bytes although O_DIRECT is asked for, also when they go to host memory.
   bool has_cpu_move_bytes() const;

@@ -31,13 +31,13 @@ PciLink read_link(const Root& root, const std::string& directory, const char* wh
 }
 
 // Says whether a bridge's access control (ACS) sends requests, completions or egress traffic between its devices
-// upstream. The answer is in the extended part of its configuration space; without privilege the kernel gives the first
-// 64 bytes only.
+// upstream. It reads the extended part of its configuration space; without privilege the kernel shows only the first 64
+// bytes.
 Tristate read_acs_redirect(const Root& root, const std::string& directory) {
   constexpr std::size_t kExtendedStart = 0x100;
   constexpr unsigned kAcsCapability = 0x000d;
   constexpr unsigned kRedirectBits = 0x4 | 0x8 | 0x20;
-  constexpr unsigned kCapabilitiesMax = 960;  // No more fit into the space.
+  constexpr unsigned kCapabilitiesMax = 960;  // The configuration space has room for no more.
   const std::string space = root.read(directory + "/config", 4096).value_or(std::string());
   if (space.size() <= 64) return Tristate::unknown;
   const auto word_at = [&](std::size_t at) {
@@ -53,7 +53,7 @@ Tristate read_acs_redirect(const Root& root, const std::string& directory) {
   return Tristate::no;
 }
 
-// Everything above the device in "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0".
+// Reads everything above the device in "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0".
 void read_parents(const Root& root, const std::string& directory, PciDevice& device) {
   const std::string real = root.real_path(directory);
   for (const std::string_view component : split(real, '/')) {
@@ -113,7 +113,7 @@ PciBars read_pci_bars(const Root& root, std::string_view address) {
   std::string_view rest = text;
   PciBars bars{};
   std::size_t bar = 0;
-  // Lines "0x<first> 0x<last> 0x<flags>", one a register.
+  // Lines "0x<first> 0x<last> 0x<flags>", one per register.
   for (std::size_t at = 0; at < kPciBarRegisters; ++at, ++bar) {
     const std::vector<std::string_view> words = split(take_until(rest, '\n'), ' ');
     if (words.size() < 2 || !words[0].starts_with("0x") || !words[1].starts_with("0x")) continue;
@@ -123,7 +123,7 @@ PciBars read_pci_bars(const Root& root, std::string_view address) {
     bars[bar] = *last - *first + 1;
     const bool has_flags = words.size() > 2 && words[2].starts_with("0x");
     if (!has_flags || (parse_number<std::uint64_t>(words[2].substr(2), 16).value_or(0) & kIs64Bit) == 0) continue;
-    (void)take_until(rest, '\n');  // This is the upper half of its address, and no BAR of its own.
+    (void)take_until(rest, '\n');  // This is the upper half of its address, not another BAR.
     ++at;
   }
   return bars;

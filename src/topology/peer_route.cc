@@ -43,7 +43,7 @@ Findings driver_findings(const PeerMachine& machine, const PciDevice& gpu) {
   }
   const auto& nodes = driver.device_nodes;
   if (std::none_of(nodes.begin(), nodes.end(), is_gpu_node)) {
-    // Outside a container they are made when a program first asks for the GPU.
+    // Outside a container they are created when a program first uses the GPU.
     const bool is_shut_out = !machine.platform.container.empty();
     findings.push_back({Obstacle::gpu_node, is_shut_out ? Certainty::certain : Certainty::possible, ""});
   }
@@ -53,8 +53,8 @@ Findings driver_findings(const PeerMachine& machine, const PciDevice& gpu) {
   return findings;
 }
 
-// A GPU's p2pmem shows that the kernel got its pages: the settings were right, whatever they say. It appears only after
-// a program has used the GPU, so its absence says nothing.
+// A GPU's p2pmem proves that the kernel has its pages, so that the settings were right, whatever they are now. It
+// appears only after a program has used the GPU, so its absence says nothing.
 Findings bar_findings(const PeerMachine& machine, const PciDevice& gpu) {
   Findings findings;
   if (gpu.bar_bytes[1] != 0 && gpu.bar_bytes[1] < kLargeBarMin) {
@@ -138,7 +138,7 @@ constexpr std::array<AllowedBridge, 10> kAllowedIntel = {{{0x2020, false},
                                                           {0x3c00, true},
                                                           {0x3c01, true}}};
 
-// The kernel knows a host bridge by the first device on its bus.
+// The kernel identifies a host bridge by the first device on its bus.
 const PciDevice* first_on(const PeerMachine& machine, const std::string& host_bridge) {
   const auto found = std::find_if(machine.pci.begin(), machine.pci.end(), [&](const PciDevice& device) {
     return device.bridges.empty() && device.host_bridge == host_bridge;
@@ -184,8 +184,8 @@ struct Redirect {
   std::string bridge;  // The first bridge that redirects, or may.
 };
 
-// The bridge right above a device, if the kernel has made it redirect, as far as groups show: only then does the device
-// have another IOMMU group than the bridge. This may have been changed since.
+// The bridge right above a device, if its IOMMU group shows that the kernel made it redirect: only then do device and
+// bridge have different groups. The setting may have changed since.
 const PciDevice* isolating_bridge(const PeerMachine& machine, const PciDevice& device) {
   const PciDevice* above = device.bridges.empty() ? nullptr : machine.device(device.bridges.back());
   if (above == nullptr || above->iommu_group < 0 || device.iommu_group < 0) return nullptr;
@@ -194,7 +194,7 @@ const PciDevice* isolating_bridge(const PeerMachine& machine, const PciDevice& d
   return is_isolating ? above : nullptr;
 }
 
-// Looks at the bridges between the two, also at the one above both.
+// Checks the bridges between the two, and the one above both.
 Redirect redirect_between(const PeerMachine& machine, const PciDevice& peer, const PciDevice& drive,
                           std::size_t shared) {
   std::vector<std::string> between(peer.bridges.begin() + static_cast<std::ptrdiff_t>(shared) - 1, peer.bridges.end());
@@ -227,7 +227,7 @@ Findings leg_findings(const PeerMachine& machine, const PciDevice& peer, const B
   const Redirect redirect = shared == 0 ? Redirect{} : redirect_between(machine, peer, *drive, shared);
   if (shared == 0 || redirect.state != Tristate::no) {
     const Tristate routes = processor_routes(machine, peer, *drive);
-    // If the processor routes, redirected traffic still arrives, later: worth reporting if it is certain.
+    // If the processor routes peer traffic, redirected traffic still arrives, but later: reported only if certain.
     const bool is_told = routes != Tristate::yes || redirect.state == Tristate::yes;
     const bool is_certain = routes == Tristate::no && redirect.state != Tristate::unknown;
     const Certainty certainty = is_certain ? Certainty::certain : Certainty::possible;

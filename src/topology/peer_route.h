@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Judges if bytes can go directly between a device's memory and a block device, as far as /proc and /sys show: kernel,
-// device, driver, the way over the bus, and every block device under the storage.
+// device, driver, the route over the bus, and every block device under the storage.
 //
 // For p2pdma's verdict and `penstock check`. Read the machine once, then ask for any number of pairs. It follows the
 // rules of the kernel's P2PDMA code, opens no device and allocates none of a device's memory; only a self-test proves a
@@ -38,12 +38,12 @@ struct PeerMachine {
 };
 PeerMachine read_peer_machine(const Root& root);
 
-// The parts of a route, each by itself; an empty list if nothing stands in the way.
+// The parts of a route, each alone; an empty list if there is no obstacle.
 Findings kernel_findings(const PeerMachine& machine);
 Findings peer_findings(const PeerMachine& machine, std::string_view peer);
-// Judges if the queues accept device pages, leg by leg. Names every leg that does not.
+// Judges for each leg of the stack if its queue accepts device pages. Names every leg that does not.
 Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage);
-// Judges the way over the bus, leg by leg.
+// Judges the route over the bus, for each leg.
 Findings bus_findings(const PeerMachine& machine, std::string_view peer, const BlockDevice& storage);
 
 struct PeerRoute {

@@ -215,7 +215,7 @@ TEST(PeerRoutePartsTest, RedirectionThatCannotBeReadIsToldByGroups) {
   ASSERT_TRUE(stack);
   for (PciDevice& device : machine.pci) device.redirects_peer_traffic = Tristate::unknown;
   EXPECT_EQ(codes_of(bus_findings(machine, "0000:03:00.0", *stack)), "acs_redirect?");
-  // A group with the port above, though each port has its own: seen where switches have no ACS.
+  // A device that shares the group of the port above it, as behind switches without ACS.
   for (PciDevice& device : machine.pci) {
     const PciDevice* above = device.bridges.empty() ? nullptr : machine.device(device.bridges.back());
     if (!device.is_bridge() && above != nullptr) device.iommu_group = above->iommu_group;
@@ -236,7 +236,7 @@ TEST(PeerRoutePartsTest, TheProcessorDecidesBetweenRootPorts) {
     machine.pci[0].vendor = vendor;
     machine.pci[0].device = device;
   };
-  set_bridge(0x8086, 0x2f00);  // Within one host bridge only, which this is.
+  set_bridge(0x8086, 0x2f00);  // The kernel allows it within one host bridge only, as here.
   EXPECT_EQ(codes_of(bus_findings(machine, "0000:03:00.0", *far)), "");
   set_bridge(0x8086, 0x29c0);
   EXPECT_EQ(codes_of(bus_findings(machine, "0000:03:00.0", *far)), "root_ports_apart");

@@ -118,8 +118,7 @@ void read_virtual_machine(const Root& root, Platform& platform) {
   platform.virtual_machine = product.starts_with(vendor) ? product : std::string(trim(vendor + " " + product));
 }
 
-// If there is no /dev to look at, as in a container that has only the host's /proc and /sys, the driver shows the
-// numbers of its GPUs.
+// Without a /dev, as in a container that has only the host's /proc and /sys, the driver shows the numbers of its GPUs.
 std::vector<std::string> nvidia_nodes(const Root& root) {
   std::vector<std::string> nodes;
   for (const std::string& node : root.list("/dev")) {
@@ -243,7 +242,7 @@ NvidiaDriver read_nvidia_driver(const Root& root) {
   driver.is_loaded = !banner.empty() || root.exists("/sys/module/nvidia");
   driver.is_open = banner.find("Open Kernel Module") != std::string::npos;
   driver.version_text = root.read_line("/sys/module/nvidia/version");
-  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.07  Sat Feb ...": the first word that looks like one.
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module 535.161.07 Sat Feb ...": the first word that looks like a version.
   for (const std::string_view word : split(banner, ' ')) {
     if (driver.version_text.empty() && first_two_numbers(word).first >= 100) driver.version_text = std::string(word);
   }

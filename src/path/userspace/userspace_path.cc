@@ -21,7 +21,7 @@ Status call_until_done(UserspaceFile& file, Op op, std::byte* memory, std::uint6
                        std::uint64_t& moved) {
   while (moved < size) {
     const Result<std::size_t> count = file.move(op, memory + moved, size - moved, offset + moved);
-    // If bytes were moved before a signal, they are reported; otherwise the signal is.
+    // Bytes moved before a signal are reported; without any, EINTR is.
     if (!count.ok()) return count.status().is_errno(EINTR) && moved > 0 ? success() : count.status();
     if (*count == 0) return op == Op::read ? success() : failure(Code::no_progress, kStep);
     moved += *count;

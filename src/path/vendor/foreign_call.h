@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A call of another maker's code, on a thread of its own, that may never return: its caller waits for a while and then
-// gives it up. The thread stays in the call; if the call ever returns, the thread stops for good before it touches
-// anything of the library.
+// A call of another maker's code, on its own thread, that may never return: the caller waits for a while and then gives
+// it up. The thread stays in the call; if the call ever returns, the thread stops for good before it touches anything
+// of the library.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ class ForeignCall {
   // Called right after the foreign code. Returns if the caller still waits; the caller then waits to the end.
   void come_back();
 
-  // Runs `work`, which calls these two, inside a thread. False if it was given up while in the foreign code: memory and
-  // descriptors that the foreign code knows must then stay as they are. The library's own code is always waited for.
+  // Runs `work`, which calls these two, inside a thread. Returns false if it was given up in the foreign code: memory
+  // and descriptors that the foreign code uses must then never be freed. The library's own code is always waited for.
   static bool run(std::chrono::milliseconds patience, std::function<void(ForeignCall&)> work);
 
  private:

@@ -12,8 +12,9 @@
 namespace penstock::core {
 namespace {
 
-// The counters are the machine's: others may be at work, too. So a round is some requests of ours and then as long a
-// wait, and ours have to show in the difference; where the wait was not quiet, they have to show in every round.
+// The counters are machine-wide, and other programs may use nvidia-fs, too. So a round is some requests of ours and
+// then an equally long wait, and the difference must show our requests; if other requests came during the wait, every
+// round must show them.
 constexpr unsigned kRequestsOfRound = 8;
 constexpr unsigned kRounds = 3;
 constexpr const char* kStep = "wait for NVIDIA's library in a self-test";
@@ -48,7 +49,7 @@ std::optional<std::uint64_t> NvidiaFsMover::count(Op op) const {
 Result<std::size_t> NvidiaFsMover::move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset) {
   Result<std::size_t> moved = std::size_t{0};
   Status entered;
-  // The handle of a call that is given up stays with its thread.
+  // If the call is given up, the thread keeps its handle.
   const bool came_back = ForeignCall::run(patience_, [&, handle = handle_](ForeignCall& call) {
     entered = device_.run_inside([&] {
       moved = op == Op::read ? library_.read(handle, memory, size, offset, &call)
@@ -97,7 +98,7 @@ Result<std::size_t> NvidiaFsMover::move(Op op, int fd, std::byte* memory, std::s
     }
     const Clock::duration took = Clock::now() - began;
     const std::optional<std::uint64_t> after = count(op);
-    if (!before || !after || *after < *before) return size;  // Nothing is counted, or the counts were reset.
+    if (!before || !after || *after < *before) return size;  // nvidia-fs does not count, or the counters were reset.
     std::this_thread::sleep_for(took);
     const std::uint64_t others = count(op).value_or(*after) - *after;
     if (*after - *before < kRequestsOfRound + others) return size;

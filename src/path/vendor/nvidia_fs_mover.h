@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bytes of a self-test by NVIDIA's library, with nvidia-fs's counters looked at before and after.
+// Moves a self-test's bytes by NVIDIA's library, and compares nvidia-fs's counters before and after.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Moves by the vendor path's channels, and how long files and library live.
+// Transfers by the vendor path's channels, and the lifetime of files and library.
 #include "path/vendor/vendor_channel.h"
 
 #include <sys/wait.h>
@@ -53,7 +53,8 @@ TEST_P(VendorFailureTest, IsBouncedOnceCountedAndRemembered) {
     if (op == Op::write) content_.replace(100, 200'000, 200'000, 'x');
     else EXPECT_EQ(std::memcmp(memory_, content_.data() + 100, 200'000), 0);
     EXPECT_TRUE(file_content() == content_);
-    const bool is_refusal = op == Op::write || GetParam().second != EIO;  // A read may have met a buffered write.
+    // A read's EIO may come from a buffered write.
+    const bool is_refusal = op == Op::write || GetParam().second != EIO;
     EXPECT_EQ(judge(op).detail, is_refusal ? GetParam().second : 0);
     EXPECT_TRUE(judge(op == Op::read ? Op::write : Op::read).usable);
   }
@@ -80,14 +81,15 @@ TEST_F(VendorPathTest, AFullDiskIsNoRefusal) {
   EXPECT_TRUE(judge(Op::write).usable);
 }
 
-// A hang in a self-test, or as its driver opens. When it comes back, it may touch only memory that is out of use.
+// A call that hangs in a self-test, or while its driver opens. When it returns, it may touch only memory that is no
+// longer in use.
 class VendorHangTest : public VendorPathTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(VendorHangTest, IsGivenUpAndNothingOfTheUsersIsEverTouched) {
   patience_ = std::chrono::milliseconds(300);
   make_path();
   behave(GetParam());
-  // All memory of this stand-in for a device is the same: behind what a self-test takes.
+  // This stand-in has only one block of memory: this is behind the part that a self-test uses.
   char* const memory = static_cast<char*>(*device_->memory().allocate(2 << 20)) + (1 << 20);
   std::memset(memory, 'm', kFileBytes);
   for (const Op op : {Op::write, Op::read}) {
@@ -108,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, VendorHangTest,
                          [](const auto& call) { return std::string(call.param); });
 
 TEST_F(VendorPathTest, ARequestThatIsHeldUpIsWaitedForSinceItsBytesMayStillArrive) {
-  patience_ = std::chrono::seconds(2);  // Which a self-test on a busy machine does not take.
+  patience_ = std::chrono::seconds(2);  // Longer than a self-test takes on a busy machine.
   make_path();
   ASSERT_TRUE(judge().usable);
   behave("hang_read");

@@ -63,7 +63,7 @@ int load_flags() {
 #endif
 }
 
-// False if the file never had a name, has lost it to another file, or has a name that this process cannot look up.
+// False if the file never had a name, another file has it now, or this process cannot look it up.
 bool is_what_its_name_says(int fd) {
   char link[32];
   char name[PATH_MAX];
@@ -89,7 +89,7 @@ std::optional<VendorError> open_driver(VendorError (*open)(), std::chrono::milli
   return came_back ? std::optional(answer) : std::nullopt;
 }
 
-// Between the two, nothing of this library is touched: function and arguments are on the thread's own stack by then.
+// Between the two it touches nothing of this library: function and arguments are on the thread's own stack.
 template <typename Foreign, typename... Arguments>
 auto call_outside(ForeignCall* call, Foreign foreign, Arguments... arguments) {
   if (call != nullptr) call->go_out();
@@ -118,7 +118,7 @@ struct VendorLibrary::Calls {
   ssize_t (*write)(void* handle, const void* memory, std::size_t size, off_t file_offset, off_t memory_offset);
 
   bool load(void* library) {
-    // The second close is what programs call since CUDA 11.8: their header renames the first.
+    // Programs call the second close since CUDA 11.8: its header renames the first.
     const bool can_close =
         find(library, close_driver, "cuFileDriverClose_v2") || find(library, close_driver, "cuFileDriverClose");
     return can_close && find(library, open_driver, "cuFileDriverOpen") &&
@@ -138,7 +138,7 @@ std::string find_vendor_library(const std::string& root_directory) {
       folders.push_back(toolkit + "/targets/" + target + "/lib");
     }
   };
-  add_toolkit("/usr/local/cuda");  // A link to the one in use.
+  add_toolkit("/usr/local/cuda");  // The link to the toolkit in use.
   std::vector<std::string> names = root->list("/usr/local");
   std::reverse(names.begin(), names.end());
   for (const std::string& name : names) {
@@ -214,7 +214,7 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
   }
   const std::optional<VendorError> opened = open_driver(calls.open_driver, patience);
   if (!opened) given_up.insert(path);
-  // Other code that opened it will also close it.
+  // If other code opened the driver, it also closes it.
   const bool owns_driver = opened && opened->error == 0;
   if (!owns_driver && (!opened || opened->error != kAlreadyOpen)) {
     why_not = {vendor_reason::refused, opened ? opened->error : ETIMEDOUT};
@@ -234,7 +234,7 @@ VendorLibrary::~VendorLibrary() {
 
 Result<void*> VendorLibrary::register_file(int fd, ForeignCall* call) {
   if (is_given_up()) return os_failure(ETIMEDOUT, kStep);
-  // The library opens the file again by its name, and takes whatever has the name then for the file.
+  // The library reopens the file by its name, and would use any file that has the name by then.
   if (!is_what_its_name_says(fd)) return os_failure(kNoSuchName, kStep);
   VendorDescriptor descriptor{};
   descriptor.kind = kDescriptorKind;

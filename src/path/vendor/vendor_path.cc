@@ -71,7 +71,7 @@ Proof VendorPath::library_proof() {
   return library_proof_;
 }
 
-// Opens the library last, and only if it could be of use, because its code is foreign.
+// Opens the library last, and only if it could serve, because it is foreign code.
 Proof VendorPath::open_library() {
   const Reason outlook = vendor_outlook(rules_);
   const bool is_forced = outlook == vendor_reason::nvidia_fs_missing && rules_.use == VendorUse::force;
@@ -81,10 +81,10 @@ Proof VendorPath::open_library() {
   return library_ != nullptr ? Proof{} : why_not;
 }
 
-// A lack of space for the bytes is no refusal, because a bounce would meet it, too.
+// A full disk is not a refusal, because bounce would fail, too.
 int VendorPath::refusal_errno(const Status& status) {
   if (status.ok() || status.is(Code::device_lost)) return 0;
-  if (status.domain != Domain::os) return EPROTO;  // Its answer made no sense.
+  if (status.domain != Domain::os) return EPROTO;  // The library returned an impossible result.
   switch (status.code) {
     case ENOSPC:
     case EDQUOT:
@@ -99,7 +99,7 @@ void VendorPath::refuse_late(const Device* device, File& file, Op op, int error)
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
 
-// The bytes of the bounced part. They are pinned when something is first bounced, if ever.
+// The memory of the bounced part, pinned only when something first falls back.
 std::uint64_t VendorPath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.chunk_max;
 }

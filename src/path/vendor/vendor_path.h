@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // NVIDIA's library and its kernel module nvidia-fs move the bytes, if the two serve the file's storage directly. A
-// self-test must show that by nvidia-fs's own counters: in its compatibility mode the library copies by the CPU as the
+// self-test must prove it by nvidia-fs's own counters: in its compatibility mode the library copies by the CPU as the
 // bounce path does, only slower. Docs: docs/reference/direct.md.
 #pragma once
 
@@ -33,7 +33,7 @@ class VendorPath final : public Path, private DirectTerms {
 
   // For its channels, which exist only after a usable verdict.
   VendorLibrary& library() { return *library_; }
-  // Registers a file once; a refusal concerns only that file, and stays. Takes no lock for a known file.
+  // Registers a file once; a refusal is final, and concerns only that file. Takes no lock for a known file.
   Result<void*> handle_of(File& file);
   // Buffered if the path is forced although it is not direct.
   IoMode io_mode_of(const Device* device, File& file, Op op) const;
@@ -53,11 +53,11 @@ class VendorPath final : public Path, private DirectTerms {
   const VendorRules rules_;
   SelfTestCache pairs_;
   Mutex library_mutex_;
-  std::atomic<bool> is_library_known_{false};  // The members below are set, and do not change any more.
+  std::atomic<bool> is_library_known_{false};  // True once the members below are set; they never change after.
   Proof library_proof_;
   std::shared_ptr<VendorLibrary> library_;
   Mutex handles_mutex_;
-  // The files' handles, or the reasons why the library refuses them. The files' slots have their addresses.
+  // The files' handles, or the errors with which the library refused them. The files' slots point to them.
   std::list<Result<void*>> handles_ GUARDED_BY(handles_mutex_);
 };
 

@@ -34,7 +34,7 @@ TEST_F(VendorPathTest, CompatibilityModeIsRefusedSinceItHidesASlowerCopy) {
   EXPECT_EQ(judge(Op::write).reason, vendor_reason::not_direct);
 }
 
-// Its library asks the same module, which calls 4096 bytes direct where any of them were.
+// NVIDIA's library uses the same module, which reports 4096 bytes as direct if any of them were.
 TEST_F(VendorPathTest, AFileSystemWithBlocksBelow4096IsRefusedUnlessTheCpuCopies) {
   storage_.block_size = 1024;
   const std::unique_ptr<File> small = std::move(*File::open(storage_, fd_.get()));
@@ -144,7 +144,7 @@ TEST_F(VendorPathTest, AFileWithoutANameIsRefusedAloneWithTheLibrarysNumber) {
   }
 }
 
-// One that is not O_DIRECT is opened a second time by us, without the flag.
+// A descriptor without O_DIRECT is reopened by us, without the flag.
 TEST_F(VendorPathTest, ADescriptorWithOpenFlagsThatTheLibraryTakesNotIsRefusedAlone) {
   for (const int flag : {O_NOFOLLOW, O_NONBLOCK, O_NOATIME}) {
     SCOPED_TRACE(flag);
