@@ -2,9 +2,9 @@
 
 // The kind of this machine: system, kernel, limits, IOMMU, NVIDIA's driver and nvidia-fs, from /proc and /sys.
 //
-// For `penstock check` and for the paths' verdicts. Each reader is one question with its own cost; only
-// kernel_has_p2pdma() is slow (it may read all of /proc/kallsyms, up to tens of milliseconds), so ask it once.
-// Nothing here needs root, loads a driver or opens a device node.
+// For `penstock check` and for the paths' verdicts. Each function has its own cost; only kernel_has_p2pdma() is slow
+// (it may read all of /proc/kallsyms, up to tens of milliseconds), so call it once. Nothing here needs root, loads a
+// driver or opens a device node.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Platform {
   unsigned cpu_count = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t page_bytes = 0;    // 0 if unknown.
-  std::string container;           // "docker", "podman", "kubernetes", "lxc", "other"; "" for none seen.
+  std::string container;           // "docker", "podman", "kubernetes", "lxc", "other"; "" if none was detected.
   std::string container_evidence;  // The sign by which it was found: "/.dockerenv".
   bool is_virtual_machine = false;
   std::string virtual_machine;  // Its maker, if known: "QEMU", "Microsoft Corporation Virtual Machine".
@@ -45,7 +45,7 @@ constexpr std::uint64_t kUnlimited = UINT64_MAX;
 struct LockedMemoryLimit {
   std::uint64_t soft_bytes = 0;
   std::uint64_t hard_bytes = 0;
-  bool is_exempt = false;  // CAP_IPC_LOCK: the limit does not count.
+  bool is_exempt = false;  // CAP_IPC_LOCK: the limit does not apply.
 };
 std::optional<LockedMemoryLimit> read_locked_memory_limit(const Root& root);
 
@@ -56,7 +56,7 @@ enum class IommuMode : std::uint8_t {
   off,          // No unit is in use.
   passthrough,  // Devices see physical addresses.
   translating,  // Devices see addresses of their own.
-  unknown,      // There are units, and nothing shows their mode.
+  unknown,      // There are units, but their mode is unknown.
 };
 const char* iommu_mode_name(IommuMode mode);
 

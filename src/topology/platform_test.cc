@@ -56,7 +56,7 @@ TEST(PlatformTest, WindowsSubsystemIsSeenByItsKernel) {
 TEST(PlatformTest, P2pdmaIsFoundBySymbolsThenByConfiguration) {
   EXPECT_EQ(kernel_has_p2pdma(captured_machine("dgx-h100")), Tristate::yes);
   EXPECT_EQ(kernel_has_p2pdma(captured_machine("cloud-vm")), Tristate::no);
-  // It lists dma_pci_p2pdma_supported, which every kernel has.
+  // The machine lists dma_pci_p2pdma_supported, which every kernel has.
   EXPECT_EQ(kernel_has_p2pdma(captured_machine("firecracker-vm")), Tristate::no);
 
   TestTree tree;
@@ -178,7 +178,7 @@ std::size_t read_everything(const Root& root) {
   return count + read_pci_devices(root).size();
 }
 
-// A machine's files with a part of each overwritten: whatever comes out, something does, and in time.
+// A machine's files with a part of each overwritten: reading must end, with any result.
 TEST(PlatformTest, SpoiledTreesAreReadToTheEnd) {
   for (unsigned seed = 0; seed < 24; ++seed) {
     std::mt19937 random(seed);

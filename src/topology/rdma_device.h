@@ -2,10 +2,10 @@
 
 // The RDMA devices of a machine, from /sys/class/infiniband, and the facts of their network interfaces.
 //
-// For code that judges a fabric. It reads, and judges nothing. The kernel's files do not have the MTU of a port: on
-// Ethernet it follows from the interface's. On InfiniBand it stays unknown: neither /sys nor netlink of RDMA has it
-// (nldev, RDMA_NLDEV_CMD_PORT_GET), and the verbs' QUERY_PORT answers only a process for which the driver has made a
-// context, in a form that each driver defines, which takes resources of the device.
+// For code that judges a fabric. It only reads, and judges nothing. The kernel's files do not contain the MTU of a
+// port: on Ethernet it follows from the interface's. On InfiniBand it stays unknown: neither /sys nor RDMA's netlink
+// reports it (nldev, RDMA_NLDEV_CMD_PORT_GET), and the verbs' QUERY_PORT needs a context, which each driver creates in
+// its own form and which takes resources of the device.
 #pragma once
 
 #include <cstdint>

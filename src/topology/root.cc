@@ -104,7 +104,7 @@ UniqueFd Root::open_by_steps(std::string_view path, int flags) const {
   return UniqueFd(::openat(found->parent(fd_.get()), name, flags | O_NOFOLLOW));
 }
 
-// `refused` says that openat2 itself cannot be used: an old kernel, or a seccomp filter.
+// Sets `refused` if openat2 itself is not usable: an old kernel, or a seccomp filter.
 UniqueFd Root::open_by_kernel(std::string_view path, int flags, bool& refused) const {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags);
@@ -116,7 +116,7 @@ UniqueFd Root::open_by_kernel(std::string_view path, int flags, bool& refused) c
   return UniqueFd(static_cast<int>(fd));
 }
 
-// Looks before it opens, because opening a pipe would wait and opening a device may act.
+// Checks the type before it opens, because opening a pipe may block and opening a device may have side effects.
 UniqueFd Root::open_file(std::string_view path, mode_t type) const {
   const auto open_once = [&](int flags) {
     bool refused = resolver_ == Resolver::steps;

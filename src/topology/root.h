@@ -5,7 +5,7 @@
 // Everything in topology/ reads through a Root, so the same code runs on both. A tree is not trusted: links are
 // resolved inside the root (absolute ones too) and never lead out, only regular files are opened, and sizes, entries,
 // links and depth have limits. A file that is missing, unreadable or absurd reads as absent; only open() can fail. It
-// writes nothing and remembers nothing. Const and thread-safe.
+// writes nothing and caches nothing. Const and thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace penstock::core {
 
 class Root {
  public:
-  // The way in which links are kept inside: by the kernel's openat2 if there is one, else step by step in user space.
+  // How links are kept inside the root: by the kernel's openat2 if it exists, else step by step in user space.
   enum class Resolver : std::uint8_t { kernel, steps };
 
   static constexpr std::size_t kReadBytesMax = 64 << 10;

@@ -13,7 +13,7 @@
 namespace penstock::core {
 namespace {
 
-// Both ways of resolving must answer alike.
+// Both resolvers must give the same results.
 class RootTest : public testing::TestWithParam<Root::Resolver> {
  protected:
   Root root() const { return tree_.root(GetParam()); }
@@ -64,7 +64,7 @@ TEST_P(RootTest, NeverLeavesTheRoot) {
   EXPECT_EQ(root().list("/directory"), std::vector<std::string>());
   EXPECT_EQ(root().real_path("/directory/secret"), "");
   EXPECT_FALSE(root().exists("/absolute"));
-  // Above the root lies the root.
+  // ".." of the root is the root.
   EXPECT_EQ(root().read_line("/climb"), "ours");
 }
 

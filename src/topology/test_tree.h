@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For tests: a throw-away directory that plays a machine's root, and the captured machines.
+// For tests: a temporary directory as a machine's root, and the captured machines.
 #pragma once
 
 #include <gtest/gtest.h>

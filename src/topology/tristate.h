@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A claim that files of /proc and /sys may leave open: yes, no or unknown.
+// A fact that /proc and /sys may not show: yes, no or unknown.
 #pragma once
 
 #include <cstdint>

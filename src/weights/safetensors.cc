@@ -185,7 +185,7 @@ class Taker {
   std::string fault_;
   Place place_ = Place::before;
   bool has_metadata_ = false;
-  SafetensorsTensor tensor_;      // The latest key of the header, and what is known of it.
+  SafetensorsTensor tensor_;      // The current tensor: the latest key of the header and its fields so far.
   std::string key_;               // The latest key of the metadata.
   std::size_t field_ = 0;         // The latest key of the tensor.
   unsigned given_ = 0;            // A bit for each key of the tensor so far.

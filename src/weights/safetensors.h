@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The header of a safetensors file: 8 bytes with its size, little-endian, then JSON that says where each tensor lies in
-// the bytes behind it. Loaders and savers of weights parse it from bytes that they have read, and write it as bytes
+// The header of a safetensors file: 8 bytes with its size, little-endian, then JSON with the place of each tensor in
+// the bytes that follow. Loaders and savers of weights parse it from bytes that they have read, and write it as bytes
 // that they store: nothing here touches a file or the tensors' contents.
 //
 // The parser accepts all that the format allows and nothing else, since headers come from strangers: the tensors that
@@ -23,7 +23,7 @@
 
 namespace penstock::core {
 
-inline constexpr std::size_t kSafetensorsSizeBytes = 8;                   // The header's size, at the file's begin.
+inline constexpr std::size_t kSafetensorsSizeBytes = 8;                   // The size field at the file's begin.
 inline constexpr std::uint64_t kSafetensorsHeaderMin = 2;                 // {}
 inline constexpr std::uint64_t kSafetensorsHeaderMax = 100'000'000;       // Every reader refuses larger ones.
 inline constexpr std::string_view kSafetensorsMetadata = "__metadata__";  // The only key that names no tensor.
@@ -32,8 +32,8 @@ struct SafetensorsTensor {
   std::string name;  // UTF-8; may be empty or hold any character. Quote it in messages with quoted_name().
   Dtype dtype = Dtype::u8;
   std::vector<std::uint64_t> shape;  // Empty: one element.
-  std::uint64_t begin = 0;           // In bytes from the start of the data,
-  std::uint64_t end = 0;             // which is behind the 8 bytes and the header.
+  std::uint64_t begin = 0;           // In bytes from the start of the data:
+  std::uint64_t end = 0;             // the data follows the 8 bytes and the header.
 
   bool operator==(const SafetensorsTensor&) const = default;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that is refused, from any of a call's allocations on: the answer says so, and nothing is thrown.
+// Fails each allocation of a call in turn: the result reports a shortage, and nothing is thrown.
 #include <gtest/gtest.h>
 
 #include <algorithm>
