@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// So many reads of so many bytes on the null path, where nothing is moved: what is left is the library's own cost.
-// Calls of cuFileRead, or a queue of the C API, in rows of 32. For bench/instructions.py, which counts the instructions
-// of two runs that differ in their number of requests.
+// Makes REQUESTS reads of BYTES bytes on the null path, which moves nothing, so that only the library's own cost
+// remains: calls of cuFileRead, or a queue of the C API, 32 requests at a time. For bench/instructions.py, which counts
+// the instructions of two runs that differ in their number of requests.
 //
 //   instructions call|queue BYTES REQUESTS
 #include <fcntl.h>
@@ -85,5 +85,5 @@ int main(int argc, char** argv) {
   const auto read = std::string_view(argv[1]) == "queue" ? read_by_queue : read_by_calls;
   read(handle, memory, size, requests);
   std::fflush(nullptr);
-  ::_exit(0);  // Closing is not counted.
+  ::_exit(0);  // Exits without closing, which is not to be counted.
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Paged blocks: one range of a file read into pieces that lie all over a GPU's memory, and gathered again.
+// Paged blocks: reads one range of a file into pieces scattered over a GPU's memory, and writes it from them.
 //
-//   scattered FILE [ROUNDS]      (FILE: written anew, 1 GiB; lies in the page cache afterwards)
+//   scattered FILE [ROUNDS] (FILE: overwritten, 1 GiB; is in the page cache afterwards)
 //
-// Each row is a size of chunks and of their pieces. By turns, each turn moving 1 GiB, as many chunks at a time as a
-// queue takes: read into pieces; read whole, into memory without gaps; written from pieces; checksums of the pieces,
+// Each row is a size of chunks and of their pieces. Variants take turns of 1 GiB each, with as many chunks in flight as
+// a queue takes: read into pieces; read whole, into memory without gaps; written from pieces; checksums of the pieces,
 // all of a batch by one call; checksums a call for each piece. Rates are medians of the turns, with lowest and highest.
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -47,7 +47,7 @@ struct Fixture {
   std::byte* memory;
 };
 
-// Of all chunks, one behind the other; the pieces' places in memory are shuffled.
+// Returns the pieces of all chunks in order; their places in memory are shuffled.
 std::vector<iovec> pieces_of(std::byte* memory, std::uint64_t piece_bytes) {
   std::vector<iovec> pieces(kAll / piece_bytes);
   for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i] = {memory + i * piece_bytes, piece_bytes};
@@ -55,7 +55,7 @@ std::vector<iovec> pieces_of(std::byte* memory, std::uint64_t piece_bytes) {
   return pieces;
 }
 
-// Chunk after chunk, kDepth of them in flight.
+// Moves all chunks, kDepth of them in flight.
 void move_all(const Fixture& fixture, penstock_op op, const std::vector<iovec>& pieces, std::uint64_t chunk_bytes) {
   const std::size_t each = chunk_bytes / pieces[0].iov_len;
   std::uint64_t next = 0, moved = 0;

@@ -2,9 +2,9 @@
 
 // Penstock's libcufile.so.0 against another one, every line of the table in docs/internals/performance.md, in one run.
 //
-// Each side is a process of its own, told what to do in turns; see versus/contest.h. Needs a GPU, and for NVIDIA's
-// library a udev record of the disk (docs/internals/performance.md). With --stand-in, host memory plays the GPU, and
-// both libraries must be Penstock's: that shows that everything runs, and measures nothing.
+// Each side is a separate process that gets its tasks in turns; see versus/contest.h. Needs a GPU, and for NVIDIA's
+// library a udev record of the disk (docs/internals/performance.md). With --stand-in, host memory stands in for the
+// GPU, and both libraries must be Penstock's: that only checks that everything runs, and measures nothing.
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   Options options;
   add_options(app, options);
   for (int i = 0; i < argc; ++i) options.comparison.command += (i > 0 ? " " : "") + std::string(argv[i]);
-  // Ctrl-C ends the sides; this process then gives up and takes its files away.
+  // Ctrl-C ends the sides; this process then gives up and removes its files.
   std::signal(SIGINT, [](int) { interrupted = 1; });
   try {
     app.parse(argc, argv);

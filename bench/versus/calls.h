@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls of one libcufile.so.0 that are measured, and those beside them where the library is Penstock's. Whoever
-// has the library linked in fills the table himself.
+// The calls of one libcufile.so.0 that are measured, plus Penstock's own calls if the library is Penstock's. A program
+// that links the library fills the table itself.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct Calls {
   decltype(&::cuFileStreamRegister) register_stream;
   decltype(&::cuFileStreamDeregister) deregister_stream;
 
-  // Penstock's own. Null in another library; see is_penstock().
+  // Penstock's own calls; null in another library (see is_penstock()).
   decltype(&::penstock_cufile_session) session;
   decltype(&::penstock_cufile_file) file;
   decltype(&::penstock_device_alloc) device_alloc;
@@ -41,11 +41,11 @@ struct Calls {
   decltype(&::penstock_queue_close) queue_close;
 
   bool is_penstock() const { return session != nullptr; }
-  // Where it is; throws a Failure while its driver is closed. For as long as the process lives.
+  // The session of Penstock's library; throws a Failure while its driver is closed. Lives as long as the process.
   penstock_session* opened_session() const;
 };
 
-// Loads the library for good. Throws a Failure where it cannot be, or lacks a call.
+// Loads the library for good. Throws a Failure if it cannot be loaded, or lacks a call.
 Calls load_calls(const std::string& path);
 
 }  // namespace penstock::versus

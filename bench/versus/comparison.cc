@@ -51,7 +51,7 @@ std::map<std::string, SideSettings> sides_of(const Comparison& comparison) {
   return sides;
 }
 
-// The files of a run; those of ranks are made at the same time.
+// The files of a run; those of ranks are created in parallel.
 class Workplace {
  public:
   Workplace(const Comparison& comparison, const std::vector<Contest>& contests)
@@ -111,7 +111,7 @@ class Workplace {
 Json compare(const Comparison& comparison, bool print_too) {
   const std::vector<Contest> contests = wanted_contests(comparison, Workplace::files(comparison));
   Sides sides(sides_of(comparison));
-  // What cannot be compared at all shows before files are made.
+  // Fails before any file is created if nothing can be compared.
   for (const Entry& entry : contests[0].entries) (void)sides.team(entry.side, contests[0].ranks);
   const Workplace workplace(comparison, contests);
   Json report = {{"command", comparison.command},

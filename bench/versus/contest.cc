@@ -25,8 +25,8 @@ void run_all(const std::vector<Task>& tasks, Team& team) {
   for (const Task& task : tasks) (void)team.run(task);
 }
 
-// Whose turn it is: forwards and backwards by rounds, since who comes after whom matters, and where there are more than
-// two, others begin from round to round.
+// Which entry has this turn: rounds alternate between forwards and backwards, since the order matters; with more than
+// two entries, each round begins with another one.
 std::size_t place_of(std::size_t turn, std::size_t round, std::size_t count) {
   const std::size_t shift = count > 2 ? round / 2 : 0;
   return ((round % 2 == 0 ? turn : count - 1 - turn) + shift) % count;
@@ -107,7 +107,7 @@ Outcome hold(const Contest& contest, Sides& sides, unsigned pairs, const std::fu
   } catch (const Failure& failure) {
     sides.end_all();  // Some may be in the middle of a task.
     if (failure.exit_code() != kFailed) throw;
-    if (interrupted()) throw Failure("interrupted", kInterrupted);  // The sides heard it too.
+    if (interrupted()) throw Failure("interrupted", kInterrupted);  // The sides got the signal, too.
     outcome.failure = failure.what();
     outcome.samples.clear();
   }

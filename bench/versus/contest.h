@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A comparison: entries that take turns at the same work, and the ratios that are read off them. What is compared with
-// what stands in lines.cc.
+// A comparison: entries that take turns at the same work, and the ratios computed from them. lines.cc says what is
+// compared with what.
 #pragma once
 
 #include <functional>
@@ -22,38 +22,38 @@ double value(const Sample& sample, Figure figure);
 
 struct Entry {
   std::string name;
-  std::string side;  // Who does it.
+  std::string side;  // The side that does the work.
   Task task;
-  std::vector<Task> prepare;  // Once, before the turns begin.
-  std::vector<Task> finish;   // Once, after them.
+  std::vector<Task> prepare;  // Tasks to run once before the turns.
+  std::vector<Task> finish;   // Tasks to run once after the turns.
 };
 
-// Of two entries, by name.
+// A ratio of two entries, by name.
 struct Measure {
   std::string ours;
   std::string rival;
   Figure figure;
-  std::optional<double> target;  // None: for information.
-  bool at_least = true;          // Of the target; otherwise at most.
+  std::optional<double> target;  // None: only reported.
+  bool at_least = true;          // True: the ratio must reach the target; false: must not exceed it.
 };
 
 struct Contest {
-  std::string lines;  // Of the table: the letters of those that it measures.
+  std::string lines;  // The letters of the table's lines that it measures.
   std::string title;
-  Figure shown[2];  // Of each entry.
+  Figure shown[2];  // The figures shown for each entry.
   std::vector<Entry> entries;
   std::vector<Measure> measures;
-  unsigned ranks = 1;            // Processes a side, a GPU each.
-  bool fresh_processes = false;  // One for each turn.
-  bool every_gpu = false;        // A process works with the GPUs and files of all ranks.
-  std::string cold_file;         // Leaves the page cache before each turn; "" for none.
+  unsigned ranks = 1;            // Processes per side, each with one GPU.
+  bool fresh_processes = false;  // A new process for each turn.
+  bool every_gpu = false;        // One process uses the GPUs and files of all ranks.
+  std::string cold_file;         // A file dropped from the page cache before each turn; "" for none.
 };
 
-// The sides by name; each starts when it is first needed.
+// The sides by name; each starts when first needed.
 class Sides {
  public:
   explicit Sides(std::map<std::string, SideSettings> settings) : settings_(std::move(settings)) {}
-  // Ends teams of another size.
+  // Returns the side's team; ends its teams of another size.
   Team& team(const std::string& name, unsigned ranks);
   void end(const std::string& name) { teams_.erase(name); }
   void end_all() { teams_.clear(); }
@@ -66,15 +66,15 @@ class Sides {
 
 struct Outcome {
   Contest contest;
-  std::map<std::string, std::vector<Sample>> samples;  // By entry, a pair each.
-  std::string failure;                                 // Why there are none; "" where there are.
+  std::map<std::string, std::vector<Sample>> samples;  // By entry: one sample per pair.
+  std::string failure;                                 // Why there are no samples; "" if there are.
   std::string gpu;
 
-  std::vector<double> ratios(const Measure& measure) const;  // A pair each.
+  std::vector<double> ratios(const Measure& measure) const;  // One ratio per pair.
 };
 
-// One round to warm up, in which bytes are compared, then `pairs` that count; each begins with another entry. What goes
-// wrong is the outcome's failure, unless no contest can be held at all, or none should any more: that is thrown.
+// Runs one warm-up round, which compares bytes, then `pairs` rounds that count; each begins with another entry. An
+// error becomes the outcome's failure; it is thrown only if no further contest can or should run.
 Outcome hold(const Contest& contest, Sides& sides, unsigned pairs, const std::function<bool()>& interrupted);
 
 double median(std::vector<double> values);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file of its own, since cufile.h has numbers of CUDA's as macros where there are no headers of CUDA's.
+// A separate file, since cufile.h defines some CUDA numbers as macros if CUDA's headers are missing.
 #include <cstdint>
 
 #include "bench/versus/failure.h"

@@ -25,7 +25,7 @@ core::UniqueFd opened(const std::string& path, int flags) {
   return core::UniqueFd(::open(path.c_str(), flags | O_CLOEXEC, 0644));
 }
 
-// splitmix64: no two words alike, and quick.
+// splitmix64: fast, and no two words are equal.
 void fill(std::vector<std::uint64_t>& words, std::uint64_t& state) {
   for (std::uint64_t& word : words) {
     std::uint64_t x = state += 0x9e3779b97f4a7c15u;

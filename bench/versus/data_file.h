@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The files that are measured: made of bytes that nobody could guess, brought into the page cache or out of it, and
-// taken away again where they were made here.
+// The measured files: filled with unpredictable bytes, loaded into the page cache or dropped from it, and removed at
+// the end if they were created here.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace penstock::versus {
 
 class DataFile {
  public:
-  // Makes the file where there is none, and takes it away at the end. One that is there is only read; it must have
+  // Creates the file if it does not exist, and then removes it at the end. An existing file is only read, and must have
   // `size` bytes. Either way it is in the page cache and on storage afterwards.
   DataFile(std::string path, std::uint64_t size);
   ~DataFile();
@@ -24,7 +24,7 @@ class DataFile {
   bool made_ = false;
 };
 
-// A name for a file that does not exist yet; whatever stands there at the end is taken away.
+// A name for a file that does not exist yet; a file of that name is removed at the end.
 class ScratchFile {
  public:
   explicit ScratchFile(std::string path);
@@ -37,7 +37,7 @@ class ScratchFile {
   const std::string path_;
 };
 
-// Asks the kernel to forget the file's pages; says on stderr where it kept more than a few. The file must be clean.
+// Asks the kernel to drop the file's pages, and warns on stderr if more than a few remain. The file must be clean.
 void drop_from_cache(const std::string& path);
 
 }  // namespace penstock::versus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a comparison gives up: one sentence, and the exit code that goes with it. Caught in main().
+// The exception that ends a comparison: one sentence and an exit code. main() catches it.
 #pragma once
 
 #include <cerrno>
@@ -12,8 +12,8 @@ namespace penstock::versus {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-constexpr int kInterrupted = 130;   // As a shell has it.
-constexpr int kNotApplicable = 77;  // This machine, as it is, cannot run the comparison at all.
+constexpr int kInterrupted = 130;   // The shell's code for SIGINT.
+constexpr int kNotApplicable = 77;  // This machine cannot run the comparison.
 
 class Failure : public std::runtime_error {
  public:

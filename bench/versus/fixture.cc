@@ -18,10 +18,10 @@ namespace penstock::versus {
 namespace {
 
 constexpr std::size_t kPinnedMax = std::size_t{256} << 20;
-constexpr std::size_t kStep = std::size_t{16} << 20;  // Of comparing: what the CPU's caches hold.
-constexpr int kNoUdevRecord = 5027;                   // What NVIDIA's library says then.
+constexpr std::size_t kStep = std::size_t{16} << 20;  // Step of comparing bytes, which fits the CPU's caches.
+constexpr int kNoUdevRecord = 5027;                   // NVIDIA's error for a missing udev record.
 
-// For pread(2) beside the library.
+// Reads with pread(2), without the library.
 void read_exactly(int fd, char* to, std::size_t size, std::uint64_t offset) {
   if (::pread(fd, to, size, static_cast<off_t>(offset)) != static_cast<ssize_t>(size)) {
     throw Failure("the file is shorter than " + std::to_string(offset + size) + " bytes");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the tasks of one side's process have in hand: its library, its GPU, device memory as large as the file, and the
-// clocks. One of them a process.
+// The environment of one side's tasks: its library, its GPU, device memory as large as the file, and the clocks. One
+// per process.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@
 
 namespace penstock::versus {
 
-// Called when everything is ready; returns when the clock may run.
+// Called when everything is ready; returns when the clock may start.
 using Gate = std::function<void()>;
 
-core::UniqueFd open_plainly(const std::string& file);  // To read it without a library.
+core::UniqueFd open_plainly(const std::string& file);  // Opens the file to read it without a library.
 
 double now();
-double cpu_seconds();  // Of this process, user and system.
+double cpu_seconds();  // CPU time of this process, user and system.
 
-// A descriptor and its registration; both end with it.
+// Owns a descriptor and its registration.
 class Handle {
  public:
   Handle(const Calls& calls, const std::string& file, int flags);
@@ -40,7 +40,8 @@ class Handle {
   CUfileHandle_t handle_ = nullptr;
 };
 
-// Device memory registered with the library, as long as it lives. A library that refuses does without; it is said.
+// Registers device memory with the library while it lives. If the library refuses, the tasks run without, and a message
+// says so.
 class Registration {
  public:
   Registration(const Calls& calls, const char* memory, std::size_t size);
@@ -59,22 +60,22 @@ class Fixture {
 
   const Calls& calls() const { return calls_; }
   Gpu& gpu() const { return gpu_; }
-  char* memory() const { return memory_; }  // Of the device.
+  char* memory() const { return memory_; }  // Device memory.
   char* pinned() const { return pinned_; }
   std::size_t pinned_size() const { return pinned_size_; }
-  const Sample& driver_open() const { return driver_open_; }  // What it took to open the library's driver.
+  const Sample& driver_open() const { return driver_open_; }  // The time that opening the library's driver took.
 
-  // Handles that stay open from task to task, by file.
+  // Keeps a file's handle open between tasks.
   void keep(const std::string& file, int flags) { kept_.try_emplace(file, calls_, file, flags); }
   void let_go(const std::string& file) { kept_.erase(file); }
   const Handle* kept(const std::string& file) const;
 
-  // Fills the first bytes of device memory: with what the file has; with something else; or compares them with it.
+  // Fills the first bytes of device memory: with the file's bytes, or with other bytes; or compares them with the file.
   void load(const std::string& file, std::size_t size);
   void spoil(std::size_t size);
   void compare(const std::string& file, std::size_t size) const;
   void compare(const std::string& file, std::size_t size, const Gpu& gpu, const char* device) const;
-  // Of one small request.
+  // Compares the bytes of one small request.
   void compare(int fd, std::uint64_t offset, const char* device, std::size_t size) const;
 
  private:
@@ -89,7 +90,7 @@ class Fixture {
   std::map<std::string, Handle> kept_;
 };
 
-// The file of a task, by its kept handle or by a fresh one.
+// The file of a task, with its kept handle or a new one.
 class Opened {
  public:
   Opened(const Fixture& fixture, const std::string& file, int flags) : handle_(fixture.kept(file)) {
@@ -107,14 +108,14 @@ class Stopwatch {
  public:
   explicit Stopwatch(const Gate& gate);
   void stop() { sample_.end = now(); }
-  // Counts the CPU up to here.
+  // Takes the sample; CPU time counts up to here.
   Sample sample(std::uint64_t bytes, std::uint64_t operations);
 
  private:
   Sample sample_;
 };
 
-// Throws where a call moved anything but `wanted` bytes.
+// Throws unless a call moved exactly `wanted` bytes.
 void expect(const Calls& calls, ssize_t moved, std::size_t wanted);
 
 }  // namespace penstock::versus

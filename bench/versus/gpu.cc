@@ -39,7 +39,7 @@ class StandIn final : public Gpu {
   void copy_to_device(char* device, const char* host, std::size_t size, void*) const override {
     std::memcpy(device, host, size);
   }
-  // Deregistering is what waits for a stream of the stand-in.
+  // On the stand-in, deregistering waits for its streams.
   void wait(void* stream) const override {
     const auto handle = static_cast<CUstream>(stream);
     if (calls_.register_stream(handle, 0).err == CU_FILE_SUCCESS) (void)calls_.deregister_stream(handle);
@@ -50,7 +50,7 @@ class StandIn final : public Gpu {
   static void check(const penstock_status& status) {
     if (status.code != 0) throw Failure(std::string("could not ") + status.step);
   }
-  // The driver is opened after this is made, and never closed.
+  // The driver is opened after this object is created, and never closed.
   penstock_session* session() const {
     if (session_ == nullptr) session_ = calls_.opened_session();
     return session_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The memory that both sides move bytes into and out of, and the plain copies they are held against: a GPU by the CUDA
-// driver alone, or host memory that Penstock lets stand in for one, so that everything here runs without a GPU.
+// The memory that both sides transfer to and from, and the plain copies that they are compared with: a GPU, by the CUDA
+// driver alone, or host memory that stands in for one, so that everything here runs without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +16,26 @@ class Gpu {
  public:
   virtual ~Gpu() = default;
   virtual std::string name() const = 0;
-  // Makes the GPU the calling thread's. Before any of the others, on every thread.
+  // Makes the GPU current on the calling thread. Each thread calls this first.
   virtual void enter() const = 0;
-  // Both live as long as the process.
+  // The memory of both lives as long as the process.
   virtual char* allocate(std::size_t size) = 0;
   virtual char* allocate_pinned(std::size_t size) = 0;
   // Blocking.
   virtual void to_device(char* device, const char* host, std::size_t size) const = 0;
   virtual void to_host(char* host, const char* device, std::size_t size) const = 0;
-  // In stream order; null is not one of them.
+  // Opens a stream; never null.
   virtual void* open_stream() const = 0;
   virtual void close_stream(void* stream) const = 0;
   virtual void copy_to_device(char* device, const char* host, std::size_t size, void* stream) const = 0;
   virtual void wait(void* stream) const = 0;
-  // Another GPU of the machine. Of stand-ins there is one.
+  // Another GPU of the machine; there is only one stand-in.
   virtual std::unique_ptr<Gpu> other(unsigned ordinal) const = 0;
 };
 
-// The first GPU that the driver shows. Throws a Failure of kNotApplicable where there is none.
+// Opens the driver's first GPU. Throws a Failure with kNotApplicable if there is none.
 std::unique_ptr<Gpu> open_cuda();
-// Memory of `calls`' session, whose driver is open. Throws where it is not Penstock's.
+// Opens memory of the session of `calls`, whose driver must be open. Throws if the library is not Penstock's.
 std::unique_ptr<Gpu> open_stand_in(const Calls& calls);
 
 }  // namespace penstock::versus

@@ -70,7 +70,7 @@ Contest first_read(const Files& files, const Effort& effort) {
   return contest;
 }
 
-// Not in the table of targets: as programs read that do not ask for all at once.
+// Not in the table of targets: reads in blocks, as programs do that do not read a file at once.
 Contest first_read_by(const Files& files, const Effort& effort, std::uint64_t block) {
   block = std::min(block, effort.size);
   Contest contest{.lines = "p",
@@ -113,7 +113,7 @@ Contest latency(const Files& files, const Effort& effort, const char* ours, std:
     contest.entries.push_back(warm ? kept(entry(side, task)) : entry(side, task));
   }
   contest.measures = {at_most(ours, kRival, Figure::p50_us, 0.65), at_most(ours, kRival, Figure::p99_us, 0.80)};
-  if (ours != std::string(kDefault)) return contest;  // The short comparison is of two libraries alone.
+  if (ours != std::string(kDefault)) return contest;  // The short comparison only has the two libraries.
   Task copies = task;
   copies.what = "latency copies";
   contest.entries.push_back({"pread and copy", ours, copies, {}, {}});
@@ -141,7 +141,7 @@ Contest small_threads(const Files& files, const Effort& effort) {
   Task task = whole("threads", files.data, effort.size);
   task.block = kSmall;
   task.threads = 8;
-  task.depth = 32;  // Of the queues; the others spread their reads over as many slots.
+  task.depth = 32;  // Depth of the queues; the others spread their reads over as many slots.
   task.seconds = effort.seconds;
   Task queues = task, copies = task;
   queues.what = "queues";
@@ -181,7 +181,7 @@ Contest large_threads(const Files& files, const Effort& effort, unsigned threads
   return contest;
 }
 
-// What no page is registered for: files that are read once, or too small.
+// Reads for which no page is registered: files that are read once, or too small.
 Contest bounced(const Files& files, const Effort& effort, unsigned threads, std::uint64_t block) {
   block = std::min(block, effort.size / 64);
   Contest contest{.lines = "q",
@@ -195,7 +195,7 @@ Contest bounced(const Files& files, const Effort& effort, unsigned threads, std:
   return contest;
 }
 
-// From the call until its stream has been waited for.
+// Time from the call until its stream is synchronized.
 Contest on_stream(const Files& files, const Effort& effort, std::uint64_t block) {
   block = std::min(block, effort.size);
   const bool is_whole = block == effort.size;
@@ -215,7 +215,7 @@ Contest on_stream(const Files& files, const Effort& effort, std::uint64_t block)
   return contest;
 }
 
-// NVIDIA's library takes no more than some 500 at a time, so plain copies are what these are held against.
+// NVIDIA's library takes at most about 500 at a time, so these are compared with plain copies.
 Contest on_many_streams(const Files& files, const Effort& effort) {
   Contest contest{.lines = "l", .title = "4 KiB reads queued on 8 streams", .shown = {Figure::kiops, Figure::cpu_us}};
   Task task = whole("streams", files.data, effort.size);
@@ -294,7 +294,7 @@ Contest paged(const Files& files, const Effort& effort, bool write, std::uint64_
   if (write) pieces.file = files.written[1];
   contest.entries = {entry(kDefault, task), entry(kRival, pieces), link_entry(task)};
   if (!write) {
-    Entry again = kept(entry(kOurs, task));  // A process of its own: the other one is to find no handle that is kept.
+    Entry again = kept(entry(kOurs, task));  // A separate process, so that the other one has no kept handle.
     again.name = "registered file";
     contest.entries.push_back(std::move(again));
     contest.measures.push_back(at_least("registered file", "link, pinned", Figure::gb_per_s, 0.7));

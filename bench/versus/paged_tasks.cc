@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Paged blocks: chunks of the file, each to or from pieces that lie all over device memory.
+// Paged blocks: chunks of the file, each to or from pieces scattered over device memory.
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace penstock::versus {
 namespace {
 
-// Where the pieces of the file lie in device memory: as many places as pieces, in no order.
+// The places of the file's pieces in device memory: as many places as pieces, shuffled.
 class Pages {
  public:
   Pages(Fixture& fixture, const Task& task) : fixture_(fixture), piece_(task.piece), places_(task.size / task.piece) {
@@ -41,7 +41,7 @@ class Pages {
   std::vector<iovec> vectors_;
 };
 
-// A queue of the library's own threads, as whoever keeps paged blocks uses one.
+// A threaded queue, as a program with paged blocks uses it.
 class PagedQueue {
  public:
   PagedQueue(Fixture& fixture, const Task& task) : calls_(fixture.calls()), done_(task.depth) {
@@ -55,7 +55,7 @@ class PagedQueue {
   PagedQueue& operator=(const PagedQueue&) = delete;
 
   void submit(const penstock::Request& request) { check(calls_.queue_submit(queue_, &request, 1, nullptr)); }
-  // Waits for one at least; returns how many were done.
+  // Waits for at least one completion; returns how many there were.
   unsigned reap(std::uint64_t bytes_each) {
     std::uint32_t count = 0;
     check(calls_.queue_reap(queue_, done_.data(), static_cast<std::uint32_t>(done_.size()), 1,

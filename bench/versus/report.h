@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A contest's outcome for people, and for programs.
+// A contest's outcome, for people and for programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace penstock::versus {
 
 void print(const Outcome& outcome, bool judge);
 nlohmann::ordered_json json(const Outcome& outcome, bool judge);
-// The machine, the moment, the versions of what took part.
+// The machine, the time, and the versions of both libraries and the driver.
 nlohmann::ordered_json machine_json(const std::string& gpu);
 
 }  // namespace penstock::versus

@@ -27,7 +27,7 @@ constexpr const char* kQuit = "quit";
 
 void send_text(int socket, const std::string& text) { (void)::send(socket, text.data(), text.size(), MSG_NOSIGNAL); }
 
-// Empty where the other process is gone, or too slow.
+// Returns "" if the other process is gone, or too slow.
 std::string receive_text(int socket) {
   std::string text(kMessageMax, '\0');
   ssize_t size;
@@ -77,7 +77,7 @@ Sample open_driver(const Calls& calls) {
   return opening;
 }
 
-// The life of the new process, until it is told to quit or the other one is gone.
+// The main loop of the new process, until it gets "quit" or the other process is gone.
 void serve(const SideSettings& settings, int socket) {
   const Calls calls = settings.load();
   const std::unique_ptr<Gpu> cuda = settings.stand_in ? nullptr : open_cuda();
@@ -101,7 +101,7 @@ void serve(const SideSettings& settings, int socket) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
-  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // Standard output is for the results alone.
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // Standard output is only for the results.
   for (const auto& [name, value] : settings.environment) ::setenv(name.c_str(), value.c_str(), 1);
   try {
     serve(settings, socket);
@@ -130,7 +130,7 @@ Side::Side(const SideSettings& settings) : name_(settings.name) {
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
-// A side that is busy or hangs is not waited for.
+// Does not wait for a side that is busy or hangs.
 Side::~Side() {
   quit();
   for (int i = 0; i < 100 && process_ > 0; ++i) {
@@ -146,7 +146,7 @@ Side::~Side() {
 
 void Side::send(const std::string& text) { send_text(socket_, text); }
 
-// No answer: why not?
+// Throws the reason why there is no answer.
 void Side::lost() {
   int status = 0;
   ::usleep(10'000);  // The socket closes before the process is gone.
@@ -188,7 +188,7 @@ Team::Team(const SideSettings& settings, unsigned ranks) {
 }
 
 Team::~Team() {
-  for (const auto& side : sides_) side->quit();  // So that they end together.
+  for (const auto& side : sides_) side->quit();  // All get "quit" first, so that they end in parallel.
 }
 
 Sample Team::run(const Task& task) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One side of a comparison: a process of its own with one library, kept alive and told what to do, since a library
-// reads its settings once. Several at work at the same time, a GPU each, are a Team.
+// One side of a comparison: a separate process with one library, kept alive between tasks, since a library reads its
+// settings once. Several that work in parallel, each with one GPU, are a Team.
 #pragma once
 
 #include <sys/types.h>
@@ -21,13 +21,14 @@ struct SideSettings {
   std::string name;
   std::function<Calls()> load;  // Called in the new process.
   std::vector<std::pair<std::string, std::string>> environment;
-  std::uint64_t memory_bytes = 0;  // Of the device.
-  bool stand_in = false;           // Host memory plays the GPU.
+  std::uint64_t memory_bytes = 0;  // Bytes of device memory.
+  bool stand_in = false;           // Host memory stands in for the GPU.
 };
 
 class Side {
  public:
-  // Forks: the calling process must have one thread. It has opened nothing before greet() returns.
+  // Forks: the calling process must have only one thread. The new process opens library and GPU; greet() waits for
+  // that.
   explicit Side(const SideSettings& settings);
   ~Side();
   Side(const Side&) = delete;
@@ -35,12 +36,12 @@ class Side {
 
   // Waits until library and GPU are open; returns the GPU's name.
   std::string greet();
-  // The three steps of a task. What goes wrong in the process is thrown here, as a Failure.
+  // The three steps of a task. An error in the process is thrown here, as a Failure.
   void prepare(const Task& task);
   void wait_until_ready();
   void go();
   Sample result();
-  void quit();  // Without waiting for it, as the destructor does.
+  void quit();  // Asks it to end without waiting, like the destructor.
 
  private:
   nlohmann::json receive();

@@ -20,11 +20,11 @@
 namespace penstock::versus {
 namespace {
 
-constexpr unsigned kWarmUp = 64;  // Requests outside the clock.
+constexpr unsigned kWarmUp = 64;  // Untimed requests before the clock starts.
 
-std::uint64_t slot_pitch(const Task& task) { return 2 * task.block; }  // Slots do not touch.
+std::uint64_t slot_pitch(const Task& task) { return 2 * task.block; }  // Slots do not adjoin.
 
-// Where small requests go: slots of device memory, and which block of the file came to each last.
+// The destinations of small requests: slots of device memory, and the block of the file that each got last.
 class Slots {
  public:
   Slots(Fixture& fixture, const Task& task, unsigned thread)
@@ -51,7 +51,7 @@ class Slots {
   std::mt19937_64 random_;
 };
 
-// The file, and the slots' memory registered.
+// The file, with the slots' memory registered.
 class Target {
  public:
   Target(Fixture& fixture, const Task& task)
@@ -70,13 +70,13 @@ double percentile(std::vector<double>& values, double part) {
   return values[static_cast<std::size_t>(at)];
 }
 
-// What one thread does: made on it before the clock runs.
+// The requests of one thread, created on it before the clock starts.
 class Requests {
  public:
   Requests(Fixture& fixture, const Task& task, unsigned thread, int fd)
       : fixture_(fixture), task_(task), slots_(fixture, task, thread), fd_(fd) {}
   virtual ~Requests() = default;
-  virtual std::uint64_t run(double until) = 0;  // Returns how many it did, every slot once at least.
+  virtual std::uint64_t run(double until) = 0;  // Returns how many requests it made, at least one per slot.
   void compare() const { slots_.compare(fd_); }
 
  protected:
@@ -88,7 +88,7 @@ class Requests {
 
 using OpenRequests = std::function<std::unique_ptr<Requests>(unsigned thread)>;
 
-// The threads of one task: they get ready, start at the same moment, and tidy up after the clock.
+// The threads of one task: they get ready, start together, and clean up after the clock stops.
 class Crew {
  public:
   Crew(Fixture& fixture, const Task& task, const OpenRequests& open)
@@ -273,7 +273,7 @@ class Batch {
   std::vector<CUfileIOEvents_t> events_;
 };
 
-// One after the other by `read`, each timed by itself.
+// Makes requests one after the other by `read`, each timed separately.
 template <typename Read>
 Sample time_reads(Fixture& fixture, const Task& task, const Gate& gate, int fd, Read read_at) {
   Slots slots(fixture, task, 0);

@@ -14,8 +14,8 @@
 namespace penstock::versus {
 namespace {
 
-constexpr unsigned kWarmUp = 16;             // Requests outside the clock.
-constexpr unsigned kSmallRequests = 10'000;  // Queued on all streams before anybody waits.
+constexpr unsigned kWarmUp = 16;             // Untimed requests before the clock starts.
+constexpr unsigned kSmallRequests = 10'000;  // Queued on all streams before any wait.
 constexpr std::size_t kPinnedMax = std::size_t{64} << 20;
 
 class Stream {
@@ -32,7 +32,7 @@ class Stream {
   void* stream_;
 };
 
-// What the library is told of a request, where it stays until the stream is through.
+// A request's parameters, which must stay valid until the stream has executed it.
 struct Request {
   std::size_t size = 0;
   off_t file_offset = 0;
@@ -118,7 +118,7 @@ Sample read_on_many_streams(Fixture& fixture, const Task& task, const Gate& gate
 Sample copy_on_many_streams(Fixture& fixture, const Task& task, const Gate& gate) {
   const core::UniqueFd fd = open_plainly(task.file);
   const auto streams = open_streams(fixture, task.threads);
-  // A place is used again when its stream has long been through with it.
+  // A place is reused only after its stream has finished with it.
   const std::size_t places = std::min(fixture.pinned_size(), kPinnedMax) / task.block;
   std::uint64_t done = 0;
   Stopwatch watch(gate);

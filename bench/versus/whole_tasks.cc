@@ -19,10 +19,10 @@
 namespace penstock::versus {
 namespace {
 
-// What a library leaves for its threads to tidy up is its cost too.
+// Cleanup by a library's threads is part of its cost.
 void let_threads_finish() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-// A GPU beside the first, and memory of its own.
+// A further GPU, with its own memory.
 struct OtherGpu {
   std::unique_ptr<Gpu> gpu;
   char* memory = nullptr;
@@ -155,10 +155,9 @@ Sample copy_pinned(Fixture& fixture, const Task& task, const Gate& gate) {
   return watch.sample(task.size * task.times, task.times);
 }
 
-// What a program waits for before its first byte. Each is measured in a process that has done nothing else; see
-// Contest::fresh_processes.
+// Waits of a program before its first byte. Each is measured in a new process; see Contest::fresh_processes.
 
-// The process opened its driver before it could be asked anything, and looked at the clocks.
+// Returns the time that was measured when the process opened its driver at start.
 Sample tell_driver_open(Fixture& fixture, const Task&, const Gate& gate) {
   gate();
   return fixture.driver_open();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// KvikIO's C++ interface on our library: batches, which its Python has not, and stream-ordered calls beside them.
+// KvikIO's C++ interface on our library: batches, which its Python lacks, and stream-ordered calls.
 //
-//     smoke LIBRARY FILE     LIBRARY: our libcufile.so.0, which must be the one loaded; FILE: made anew, then removed
+//     smoke LIBRARY FILE LIBRARY: our libcufile.so.0, which must be the one loaded; FILE: created, then removed
 //
-// Prints a line a check, then OK, FAILED or SKIPPED, and exits 0, 1 or 77. batch.sh beside this builds and starts it.
+// Prints one line per check, then OK, FAILED or SKIPPED, and exits 0, 1 or 77. batch.sh in this folder builds and runs
+// it.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ void check(bool truth, const std::string& what) {
   std::fflush(stdout);
 }
 
-// The CUDA driver, opened as KvikIO opens it, so that this program starts where there is none.
+// Opens the CUDA driver at run time, as KvikIO does, so that this program starts without one.
 struct Gpu {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
   CUdeviceptr memory = 0;
@@ -61,7 +62,7 @@ struct Gpu {
            call("cuMemAlloc_v2", &memory, kMemorySize);
   }
   void put(const Bytes& bytes) {
-    // From pageable memory the copy returns before its last bytes are there.
+    // A copy from pageable memory returns before its last bytes have arrived.
     check(call("cuMemcpyHtoD_v2", memory, static_cast<const void*>(bytes.data()), bytes.size()) &&
               call("cuCtxSynchronize"),
           "memory is set");
@@ -188,7 +189,7 @@ void check_stream(Gpu& gpu, const std::string& path) {
         "stream: the write wrote what the read had read");
 }
 
-// One libcufile in the process, and it is the one we were told.
+// Checks that the process has one libcufile, and that it is `library`.
 void check_library(const char* library) {
   std::set<std::string> loaded;
   std::ifstream maps("/proc/self/maps");
