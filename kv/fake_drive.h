@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For tests: a drive in memory that fails, tears, forgets what was not flushed, and lies, as a seed has it.
+// For tests: a drive in memory that injects failures, torn writes, loss of unflushed bytes, and wrong bytes, from a
+// seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,10 +21,10 @@
 
 namespace penstock::kv {
 
-// Shares of the calls, of 1.
+// Probabilities of faults, 0 to 1.
 struct Faults {
-  double read = 0, write = 0, sync = 0, journal = 0;  // It fails; a write has then written some of it.
-  double rot = 0;                                     // A bit of what is read is wrong.
+  double read = 0, write = 0, sync = 0, journal = 0;  // The call fails; a failed write has written a part.
+  double rot = 0;                                     // One bit of the read bytes is flipped.
 };
 
 class FakeDrive final : public Drive {
@@ -34,8 +35,9 @@ class FakeDrive final : public Drive {
   struct Done {
     std::uint64_t read_bytes = 0, written_bytes = 0, summed_bytes = 0;
   } done;
-  std::function<void()> before_write;  // Called once, like the next.
-  std::function<void()> before_read;   // Called once: does what others do while a thread waits for the drive.
+  std::function<void()> before_write;  // Called once, before the next write.
+  // Called once, before the next read: simulates another thread while this one waits for the drive.
+  std::function<void()> before_read;
 
   std::vector<Moved> transfer(std::span<penstock_request> requests) override {
     const auto is_write = [](const penstock_request& one) { return one.op == PENSTOCK_WRITE; };
@@ -58,7 +60,7 @@ class FakeDrive final : public Drive {
   core::Status sync() override {
     const bool fails = happens(faults.sync);
     for (auto& [block, old] : unflushed_) {
-      // A failed flush leaves that open, and a second one that succeeds says nothing of the first.
+      // After a failed flush the bytes may or may not be durable, and a second one that succeeds proves nothing.
       if (fails && happens(0.5)) std::copy(old.begin(), old.end(), slab_.begin() + static_cast<std::ptrdiff_t>(block));
     }
     unflushed_.clear();
@@ -91,7 +93,7 @@ class FakeDrive final : public Drive {
     return core::success();
   }
 
-  // The machine loses power: some of the bytes that were not flushed are there, some are not.
+  // The machine loses power: some unflushed bytes are there, some are not.
   void lose_power() {
     for (auto& [block, old] : unflushed_) {
       if (happens(0.5)) std::copy(old.begin(), old.end(), slab_.begin() + static_cast<std::ptrdiff_t>(block));
@@ -147,7 +149,7 @@ class FakeDrive final : public Drive {
   }
 
   std::vector<std::byte> slab_, journal_;
-  std::map<std::uint64_t, std::vector<std::byte>> unflushed_;  // Blocks as they were when last flushed.
+  std::map<std::uint64_t, std::vector<std::byte>> unflushed_;  // Blocks with unflushed writes, as last flushed.
   std::uint64_t identity_ = 1;
   std::mt19937_64 random_;
 };

@@ -10,7 +10,7 @@ core::Status Follower::refresh() {
   const MutexLock lock(mutex_);
   core::Result<Drive::Journal> more = drive_.read_journal(replay_.offset());
   if (!more.ok()) return more.status();
-  if (more->identity != identity_) {  // Written anew: other records are at that offset now.
+  if (more->identity != identity_) {  // The journal was rewritten: other records are at that offset now.
     more = drive_.read_journal(0);
     if (!more.ok()) return more.status();
     replay_ = Replay(name_);
@@ -20,7 +20,7 @@ core::Status Follower::refresh() {
   return core::success();
 }
 
-// A chunk that differs from the journal was overwritten since: for a reader that is no damage.
+// A chunk that differs from the journal has been overwritten since: for a reader that is no damage.
 void Follower::end_get(Request& request) {
   if (request.outcome != Outcome::damaged) return;
   request.outcome = Outcome::miss;

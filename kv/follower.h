@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads a store that another process writes: by its journal, which tells of the chunks that were committed, and by the
-// headers and checksums of its slots. A chunk that the writer overwrites while it is read is a miss. Any thread.
+// Reads a store that another process writes: by its journal, which lists the committed chunks, and by the headers and
+// checksums of its slots. A chunk that the writer overwrites while it is read is a miss. Any thread.
 #pragma once
 
 #include "kv/journal.h"
@@ -12,10 +12,10 @@ namespace penstock::kv {
 
 class Follower final : public Reader {
  public:
-  // The drive outlives it.
+  // The drive must outlive it.
   Follower(Drive& drive, const Name& name) : Reader(drive, name), replay_(name) {}
 
-  // Reads what the writer has told since.
+  // Reads the journal's new records.
   core::Status refresh() EXCLUDES(mutex_);
   State state() const EXCLUDES(mutex_);
 

@@ -19,14 +19,14 @@ struct RawHeader {
   Name key;
   std::uint64_t generation;
   std::uint64_t bytes;
-  std::uint64_t slot;  // A header that was copied elsewhere is no header there.
+  std::uint64_t slot;  // Makes a header invalid at any other slot.
   std::uint32_t reserved;
   std::uint32_t crc;  // CRC32C of the fields before it.
 };
 static_assert(sizeof(RawHeader) == 80);
 
 struct RawRecord {
-  std::uint32_t crc;  // CRC32C of the fields behind it.
+  std::uint32_t crc;  // CRC32C of the fields after it.
   std::uint16_t version;
   std::uint8_t kind;
   std::uint8_t reserved;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The form of a store on its drive: a slab of slots, each with a header of its own in front of its payload, and a
-// journal of records that tells which slots hold which chunks. The header is the truth, the journal a hint: a reader of
-// a slot believes its header and its payload's checksum, and nothing else. All numbers are little-endian.
+// The on-disk format of a store: a slab of slots, each with a header before its payload, and a journal of records that
+// lists which slots have which chunks. The journal is only a hint: a reader of a slot trusts only its header and its
+// payload's checksum. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace penstock::kv {
 static_assert(std::endian::native == std::endian::little, "a store of this machine would not be read by others");
 
 constexpr std::uint32_t kFormatVersion = 1;
-constexpr std::size_t kHeaderBytes = 4096;  // The payload behind it is aligned for direct I/O.
+constexpr std::size_t kHeaderBytes = 4096;  // The payload after it is aligned for direct I/O.
 constexpr std::size_t kSlotAlign = 4096;
 constexpr std::size_t kRecordBytes = 64;
 
@@ -34,29 +34,30 @@ struct NameHash {
   }
 };
 
-// Where a chunk lies, and what proves that it is the one.
+// A chunk's place, and the facts that identify it.
 struct Chunk {
   Name key{};
   std::uint64_t slot = 0;        // Offset of its header in the slab.
-  std::uint64_t slot_bytes = 0;  // Header, payload, and what the slot's class has beyond.
+  std::uint64_t slot_bytes = 0;  // Header, payload and the padding of the slot's class.
   std::uint64_t bytes = 0;       // The size of the payload.
-  std::uint64_t generation = 0;  // Higher than all that the journal had told of.
+  std::uint64_t generation = 0;  // Higher than all generations in the journal before.
   std::uint32_t crc = 0;         // CRC32C of the payload.
-  float cost = 0;                // Seconds that making it anew takes; 0: not told.
+  float cost = 0;                // Seconds to compute it again; 0: unknown.
 };
 
 // Writes the header of the chunk's slot into `page`, which has kHeaderBytes. `store` is the store's name.
 void encode_header(const Chunk& chunk, const Name& store, std::span<std::byte> page);
 // True if that page is the header of exactly this chunk.
 bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::byte> page);
-// The generation of whatever chunk that page is the header of, at this slot of that store; nothing where it is none.
+// The generation of the chunk whose header the page is, for this slot and store; nothing if it is no such header.
 std::optional<std::uint64_t> generation_of(std::uint64_t slot, const Name& store, std::span<const std::byte> page);
 
 enum class RecordKind : std::uint8_t {
-  store = 1,  // The first record: `key` names the store; `slot` has the time, so that no two journals begin alike.
-  put = 2,    // The chunk is in its slot, durably.
+  // The first record: `key` names the store; `slot` has the time, so that every journal's first record is different.
+  store = 1,
+  put = 2,    // The chunk is durable in its slot.
   erase = 3,  // The chunk of this key and generation has left the store.
-  closed = 4  // The writer ended in order: the journal says what the slab has.
+  closed = 4  // The writer closed the store: the journal matches the slab.
 };
 
 struct Record {
@@ -66,7 +67,7 @@ struct Record {
 
 using RecordBytes = std::array<std::byte, kRecordBytes>;
 RecordBytes encode_record(const Record& record);
-// Nothing where the bytes are no whole record: torn, or of another format.
+// Nothing if the bytes are not a whole record: torn, or of another format.
 std::optional<Record> decode_record(std::span<const std::byte, kRecordBytes> bytes);
 
 }  // namespace penstock::kv

@@ -12,7 +12,7 @@ namespace {
 
 using core::MutexLock;
 
-constexpr std::uint64_t kBatchPages = 4096;  // A batch has 16 MiB, or one chunk where that is larger.
+constexpr std::uint64_t kBatchPages = 4096;  // A batch has at most 16 MiB, or one larger chunk.
 constexpr std::size_t kBatchChunks = 64;
 constexpr auto kSleep = std::chrono::milliseconds(2);
 constexpr int kSleepsMost = 50;
@@ -33,13 +33,13 @@ void answer(Request& request, const Request& from) {
 
 }  // namespace
 
-// The chunks that one call of write_some() brings from memory to the drive.
+// The chunks that one call of write_some() writes from memory to the drive.
 struct HostTier::Batch {
   std::vector<Request> requests;
   std::vector<iovec> pieces;
   std::uint64_t pages = 0;
   std::uint64_t taken = 0;
-  double seconds = 0;  // The drive's time.
+  double seconds = 0;  // The time that the drive took.
 };
 
 HostTier::HostTier(Store& memory, Store& drive, Writing writing) : memory_(memory), drive_(drive) {
@@ -59,8 +59,8 @@ void HostTier::run() {
   for (bool was_busy = false; wait_for_work(was_busy);) was_busy = write_some();
 }
 
-// A thread that is woken for each put takes the processor and the locks from the threads that put. So while puts come
-// it looks by itself every other millisecond, and is woken when much waits, a flush() waits, or nothing came for long.
+// Waking the thread for each put would take CPU and locks from the threads that put. So while puts come it polls every
+// other millisecond, and is woken only if much is waiting, a flush() waits, or it sleeps after a pause.
 bool HostTier::wait_for_work(bool was_busy) {
   const MutexLock lock(mutex_);
   for (int sleeps = was_busy ? 1 : 0; !is_ending_ && !is_hurried(); ++sleeps) {
@@ -90,7 +90,7 @@ void HostTier::enqueue(const Name& key, Held& held) {
 
 void HostTier::hold(const Request& request) {
   const auto [at, is_new] = held_.try_emplace(request.key);
-  if (!is_new) memory_.unpin(request.key);  // It is held by another pin, of who came between.
+  if (!is_new) memory_.unpin(request.key);  // Another thread's pin came first and holds it.
   at->second.cost = request.cost;
   if (!at->second.is_waiting) enqueue(request.key, at->second);
 }
@@ -115,7 +115,7 @@ void HostTier::put(std::span<Request> requests) {
     const Request& one = into_memory[i];
     answer(requests[whose[i]], one);
     if (one.outcome == Outcome::done) hold(one);
-    // Memory has the chunk, and the drive has evicted or refused it. So it is written to the drive once more.
+    // Memory has the chunk, but the drive evicted or refused it: write it to the drive again.
     const auto held = held_.find(one.key);
     if (one.outcome != Outcome::present || drive_.contains(one.key)) continue;
     if (held == held_.end() && memory_.pin(one.key)) hold(one);
@@ -137,7 +137,7 @@ void HostTier::get(std::span<Request> requests) {
         ++state_.got_from_memory;
         continue;
       }
-      // It is gone, and its pin with it, unless another thread has put it again meanwhile.
+      // The chunk and its pin are gone, unless another thread has put it again meanwhile.
       const Name& key = requests[i].key;
       if (requests[i].outcome == Outcome::damaged && !is_busy(key) && !memory_.contains(key)) release(key);
       elsewhere.push_back(requests[i]);
@@ -165,7 +165,7 @@ void HostTier::get_from_drive(std::span<Request> requests) {
   drive_pace_.add(bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
-// Begins to copy chunks of the drive into memory, too. A thread that erases one waits until promote() is over.
+// Marks chunks on the drive for promotion into memory. A thread that erases one waits until promote() has ended.
 std::vector<Name> HostTier::begin_promotion(std::span<const Request> requests) {
   std::vector<Name> keys;
   const MutexLock lock(mutex_);
@@ -196,7 +196,7 @@ std::uint64_t HostTier::size_of(const Name& key) const {
 
 std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const {
   std::vector<Name> in_memory;
-  std::uint64_t bytes = 0;  // The other chunks'.
+  std::uint64_t bytes = 0;  // Bytes of the other chunks.
   for (const Name& key : keys) {
     if (memory_.contains(key)) in_memory.push_back(key);
     else bytes += drive_.size_of(key);
@@ -213,7 +213,7 @@ std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const
 void HostTier::release(const Name& key) {
   const auto held = held_.find(key);
   if (held == held_.end()) return;
-  if (held->second.is_waiting) --state_.waiting;  // Its key stays in queue_, where take() passes it over.
+  if (held->second.is_waiting) --state_.waiting;  // Its key stays in queue_; take() skips it.
   held_.erase(held);
 }
 
@@ -276,8 +276,8 @@ bool HostTier::take(Batch& batch) {
   return batch.taken > 0;
 }
 
-// From where they lie in memory. The drive makes the checksum that it writes, and looks whether it is still the one
-// with which the chunk was put: so what was damaged in memory does not reach it.
+// Writes the chunks directly from memory. The drive computes the checksum, and refuses a chunk whose checksum is no
+// longer that of its put: so bytes damaged in memory are not written.
 void HostTier::move(Batch& batch) {
   std::vector<Request> onto_drive;
   std::vector<std::size_t> whose;
@@ -333,11 +333,11 @@ void HostTier::finish(const Request& request) {
     if (!request.status.ok()) state_.failure = request.status;
   }
   const auto held = held_.find(request.key);
-  if (held == held_.end()) return;  // It was erased.
+  if (held == held_.end()) return;  // The chunk was erased.
   while (is_on_drive && held->second.pins > 0 && drive_.pin(request.key)) --held->second.pins;
   held->second.is_waiting = false;
   --state_.waiting;
-  if (held->second.pins > 0 && memory_.contains(request.key)) return;  // It stays in memory, for its pins' sake.
+  if (held->second.pins > 0 && memory_.contains(request.key)) return;  // The chunk stays in memory while users pin it.
   held_.erase(held);
   memory_.unpin(request.key);
 }

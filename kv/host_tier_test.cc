@@ -176,7 +176,7 @@ TEST_F(HostTierTest, AnErasedChunkDoesNotComeBackFromAReadThatBeganBefore) {
 TEST_F(HostTierTest, WhatIsDamagedInMemoryDoesNotReachTheDrive) {
   put_whole(1);
   put_whole(2);
-  memory.slab()[kHeaderBytes + 100] ^= std::byte{1};  // The first slot that was taken.
+  memory.slab()[kHeaderBytes + 100] ^= std::byte{1};  // The first slot in use.
   tier->flush();
   EXPECT_EQ(tier->state().not_written[static_cast<unsigned>(Outcome::damaged)], 1u);
   EXPECT_EQ(look(1), Outcome::miss);
@@ -186,7 +186,8 @@ TEST_F(HostTierTest, WhatIsDamagedInMemoryDoesNotReachTheDrive) {
   EXPECT_EQ(look(1), Outcome::done);
 }
 
-// The caller's memory is copied once, into host memory; from there the drive writes it. A checksum is made of each.
+// The caller's memory is copied once, into host memory; from there the drive writes it. One checksum is computed for
+// each of the two.
 TEST_F(HostTierTest, AChunkIsCopiedOnceAndSummedTwiceOnItsWayToTheDrive) {
   memory.done = {}, drive.done = {};
   put_whole(1);
@@ -262,8 +263,8 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
   static constexpr std::uint64_t kKeys = 90;
 
   struct Known {
-    std::uint64_t version = 0;            // The version that was put last; 0 where it is not known, or erased.
-    std::set<std::uint64_t> after_crash;  // Versions that a crash may leave.
+    std::uint64_t version = 0;            // The version that was put last; 0 if unknown or erased.
+    std::set<std::uint64_t> after_crash;  // Versions that may be there after a crash.
     int pins = 0;
   };
 
@@ -330,10 +331,11 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
     }
     std::vector<std::byte> bytes(bytes_of_key(key));
     const std::uint64_t damaged_before = damaged();
-    memory_.faults.rot = random_() % 100 == 0 ? 1 : 0;  // Not on the way to the drive, where a test cannot see it.
+    // Only on gets: the test would not see it on the way to the drive.
+    memory_.faults.rot = random_() % 100 == 0 ? 1 : 0;
     const Outcome outcome = get(*tier_, key, bytes);
     memory_.faults.rot = 0;
-    if (damaged() > damaged_before) {  // With one of its places it may have lost its pins.
+    if (damaged() > damaged_before) {  // A damaged copy that was dropped may have taken its pins along.
       known.pins = 0;
       while (tier_->unpin(name_of(key))) {
       }

@@ -14,8 +14,8 @@ Entry* Index::find(const Name& key) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-// Callers and journals name costs. One that is no number has no place in an order and would break the queue's, and an
-// endless one would leave no order behind it: such a cost, and one below 0, counts as one that was not told.
+// Costs come from callers and journals. NaN would break the queue's order, and infinity would make all later priorities
+// equal: such a cost, or one below 0, counts as unknown.
 double Index::priority_of(const Chunk& chunk) {
   if (eviction_ == Eviction::recent_use) return ++uses_;
   const double cost = std::isfinite(chunk.cost) && chunk.cost > 0 ? static_cast<double>(chunk.cost) : 0;
@@ -99,8 +99,8 @@ std::vector<std::uint64_t> Index::all_of(std::uint64_t extent) const {
   return slots;
 }
 
-// One of the same size goes, unless a whole extent of another size is older than that one: sizes that are not put any
-// more shall not keep their room.
+// Evicts a chunk of the same size class, unless a whole extent of another class is older: classes that are no longer
+// put must not keep their extents.
 bool Index::make_room(std::uint64_t slot_bytes, const std::function<void(const Chunk&)>& gone) {
   const Queue& own = queues_[slot_bytes];
   std::optional<Place> victim;
@@ -115,7 +115,7 @@ bool Index::make_room(std::uint64_t slot_bytes, const std::function<void(const C
         return !victim || entries_.at(by_slot_.at(slot)).priority < victim->first;
       });
       if (is_older) older = slots;
-      if (is_older || victim) break;  // Where nothing else would make room, each extent is looked at.
+      if (is_older || victim) break;  // If nothing else makes room, checks every extent.
     }
     if (!older.empty()) break;
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The chunks of a store in memory: which there are, where they lie, and which one goes when room is needed. Pure. Used
-// under its owner's lock.
+// The in-memory index of a store: its chunks, their places, and which one to evict for room. Pure. Its owner's lock
+// guards it.
 //
-// Each chunk has a priority, and the lowest goes first. By recent use it is the number of the last use. By cost it is
-// GreedyDual-Size (Cao and Irani, USENIX 1997): the cost of making the chunk anew, by byte, above the priority of the
-// one that went last, so that dear chunks stay longer, but not for ever.
+// Each chunk has a priority, and the lowest is evicted first. By recent use it is the number of the last use. By cost
+// it is GreedyDual-Size (Cao and Irani, USENIX 1997): the cost of computing the chunk again, per byte, plus the
+// priority of the last evicted chunk, so that expensive chunks stay longer, but not for ever.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ enum class Eviction : std::uint8_t { recent_use, cost };
 struct Entry {
   Chunk chunk;
   double priority = 0;
-  std::uint32_t users = 0;  // Transfers of it that are under way.
+  std::uint32_t users = 0;  // Transfers of it in flight.
   std::uint32_t pins = 0;
   bool is_ready = false;  // The payload is in its slot.
 
@@ -42,17 +42,18 @@ class Index {
   Entry* find(const Name& key);
   const Entry* find(const Name& key) const { return const_cast<Index*>(this)->find(key); }
 
-  // Makes room and finds a slot for a new chunk: `gone` is called for each chunk that had to go. False, with none gone,
-  // if no chunk that may go would make room. The entry is neither ready nor used.
+  // Makes room and finds a slot for a new chunk: calls `gone` for each evicted chunk. Returns false, without evicting,
+  // if evictable chunks would not make room. The new entry is neither ready nor in use.
   bool add(Chunk& chunk, const std::function<void(const Chunk&)>& gone);
-  // A chunk of a journal, ready; false where its slot cannot be, or is another's. The last used is to come last.
+  // Adds a chunk from a journal, ready; returns false if its slot is invalid or taken. Call it for the last used chunk
+  // last.
   bool restore(const Chunk& chunk);
   void remove(const Name& key);
-  // Out of sight, though its slot is used still; give_back() it when the last user has gone.
+  // Removes it from lookups while its slot is still in use; call give_back() when the last user has ended.
   void make_tombstone(const Name& key);
   void give_back(std::uint64_t slot);
 
-  // Changes users, pins or is_ready, by `change`, and what follows from that.
+  // Changes users, pins or is_ready by `change`, and updates whether it may be evicted.
   template <typename Change>
   void update(Entry& entry, const Change& change) {
     leave_queue(entry);
@@ -75,7 +76,7 @@ class Index {
   void insert(const Chunk& chunk, bool is_ready);
   bool make_room(std::uint64_t slot_bytes, const std::function<void(const Chunk&)>& gone);
   void evict(std::uint64_t slot, const std::function<void(const Chunk&)>& gone);
-  // The slots of an extent in use, where all of them may go; else nothing.
+  // The used slots of an extent if all of them may be evicted; else empty.
   std::vector<std::uint64_t> all_of(std::uint64_t extent) const;
   double priority_of(const Chunk& chunk);
 
@@ -83,8 +84,8 @@ class Index {
   Slab slab_;
   std::unordered_map<Name, Entry, NameHash> entries_;
   std::unordered_map<std::uint64_t, Name> by_slot_;             // Of entries_.
-  std::map<std::uint64_t, std::set<std::uint64_t>> in_extent_;  // The slots of each extent, tombstones among them.
-  std::map<std::uint64_t, Queue> queues_;                       // Chunks that may go, by slot_bytes.
+  std::map<std::uint64_t, std::set<std::uint64_t>> in_extent_;  // The slots of each extent, with tombstones.
+  std::map<std::uint64_t, Queue> queues_;                       // Evictable chunks, by slot_bytes.
   double last_gone_ = 0;
   double uses_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The chunks that a journal tells of, record by record. Pure.
+// Replays a journal's records into a list of chunks. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,19 @@ namespace penstock::kv {
 
 std::vector<std::byte> encode(std::span<const Record> records);
 
-// The size of a journal beyond which it is written anew.
+// The size of a journal above which it is rewritten.
 inline std::uint64_t journal_bytes_most(std::size_t chunks) { return (2 * chunks + 16'384) * kRecordBytes; }
 
-// The chunks of a journal up to its first record that is torn, and none where it is of another store.
+// Collects the chunks of a journal up to its first torn record; none if the journal is another store's.
 class Replay {
  public:
   explicit Replay(const Name& store) : store_(store) {}
 
-  // Adds the next bytes of the journal. A torn end is left, to be added again with the bytes behind it.
+  // Adds the next bytes of the journal. A torn record at the end is not consumed: add it again with the bytes that
+  // follow.
   void add(std::span<const std::byte> bytes);
 
-  std::uint64_t offset() const { return offset_; }  // How far it was understood, in bytes.
+  std::uint64_t offset() const { return offset_; }  // Number of bytes consumed.
   std::uint64_t generation() const { return generation_; }
   bool is_closed() const { return is_closed_; }
   bool is_foreign() const { return is_foreign_; }

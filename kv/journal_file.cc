@@ -23,7 +23,7 @@ constexpr std::uint64_t kStep = std::uint64_t{1} << 20;
 static_assert(kStep % kRecordBytes == 0);
 constexpr const char* kReadStep = "read the store's journal";
 
-// True if a replay may go on behind these bytes.
+// True if a replay may continue after these bytes.
 bool ends_in_a_record(std::span<const std::byte> bytes) {
   return bytes.size() >= kRecordBytes && bytes.size() % kRecordBytes == 0 &&
          decode_record(bytes.last<kRecordBytes>()).has_value();
@@ -41,7 +41,7 @@ Result<Drive::Journal> read_journal_file(const std::string& path, std::uint64_t 
     constexpr const char* kTooLong = "read the store's journal: it is longer than 4 GiB, as no store's is:";
     return core::os_failure(EFBIG, core::kept_text(std::string(kTooLong) + " " + path, kTooLong));
   }
-  // Its first record is another one each time that the journal is written anew.
+  // Every rewritten journal has a different first record.
   std::byte first[kRecordBytes] = {};
   Result<std::size_t> count = core::read_all(file->fd.get(), first, 0, kReadStep);
   if (!count.ok()) return count.status();

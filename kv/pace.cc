@@ -5,11 +5,11 @@
 namespace penstock::kv {
 namespace {
 
-constexpr double kKept = 0.95;  // The weight that earlier gets keep at each get.
-// A get counts by how far off it is in proportion to its size, or large ones alone would decide; but not to less than a
-// page, or the smallest would.
+constexpr double kKept = 0.95;  // Each get multiplies the weight of earlier gets by this.
+// Errors count relative to the size of a get, or large gets alone would decide; but at least relative to a page, or the
+// smallest would.
 constexpr double kSmallest = 4096;
-// Sizes that are as good as one tell nothing of what a get takes apart from its bytes.
+// Nearly equal sizes do not show the constant part of a get's time.
 constexpr double kSpreadLeast = 1e-6;
 
 }  // namespace
@@ -23,8 +23,7 @@ void Pace::add(std::uint64_t bytes, double seconds) {
            kKept * sums_.bytes_squared + weight * x * x, kKept * sums_.bytes_by_seconds + weight * x * seconds};
 }
 
-// Reads the time from the least-squares line through the gets that were added. The line's constant and its slope are
-// never below 0.
+// Predicts from a least-squares line through the added gets, whose constant and slope are never below 0.
 std::optional<double> Pace::seconds(std::uint64_t bytes) const {
   const core::MutexLock lock(mutex_);
   if (sums_.weight == 0) return std::nullopt;

@@ -60,7 +60,7 @@ TEST(PaceTest, ADriveThatBecomesSlowIsNoticed) {
 TEST(PaceTest, NothingTakesLessThanNoTime) {
   Pace falls, rises;
   for (int i = 0; i < 10; ++i) {
-    falls.add(4 << 10, 9e-3), falls.add(64 << 20, 1e-3);  // Large ones are quicker.
+    falls.add(4 << 10, 9e-3), falls.add(64 << 20, 1e-3);  // Large gets are faster.
     rises.add(1 << 20, 1e-6), rises.add(64 << 20, 1);     // Nothing is left for a get without bytes.
   }
   for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{1} << 20, std::uint64_t{1} << 40}) {

@@ -50,7 +50,7 @@ void Queues::run_here(std::span<const penstock_request> requests, const Ended& e
   }
 }
 
-// Submits as many as the queue takes, and the others as these end.
+// Submits as many as the queue takes, and the others as completions arrive.
 core::Status Queues::run(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most) {
   if (requests.size() <= by_caller_most || requests.empty()) {
     run_here(requests, ended);
@@ -66,7 +66,7 @@ core::Status Queues::run(std::span<penstock_request> requests, const Ended& ende
     const penstock_status status =
         library_.queue_submit(*queue, requests.data() + begun, static_cast<std::uint32_t>(left), &taken);
     begun += taken;
-    if (status.code != 0 && taken < left) {  // This one was refused, and is not to be reaped.
+    if (status.code != 0 && taken < left) {  // This request was refused, and has no completion.
       ended(begun++, status, penstock_report{});
       ++over;
       continue;
@@ -75,7 +75,7 @@ core::Status Queues::run(std::span<penstock_request> requests, const Ended& ende
     for (penstock_completion& completion : completions) completion.struct_size = sizeof completion;
     std::uint32_t count = 0;
     const penstock_status reaped = library_.queue_reap(*queue, completions, kReapMost, 1, -1, &count);
-    PENSTOCK_INVARIANT(reaped.code == 0);  // Or memory would be let go that is written to.
+    PENSTOCK_INVARIANT(reaped.code == 0);  // Otherwise memory that is still being written to would be freed.
     for (std::uint32_t i = 0; i < count; ++i, ++over) {
       ended(completions[i].cookie, completions[i].status, completions[i].report);
     }

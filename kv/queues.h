@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Many requests at once, carried out by queues of a session that are kept for the next time. The library's functions
-// come in a table, since a process may have them in one of several libraries.
+// Executes many requests at once by queues of a session, which it keeps for reuse. The library's functions come in a
+// table, since a process may have them in one of several libraries.
 #pragma once
 
 #include <functional>
@@ -35,15 +35,15 @@ class Queues {
  public:
   using Ended = std::function<void(std::size_t request, const penstock_status&, const penstock_report&)>;
 
-  // The session outlives this.
+  // The session must outlive this.
   Queues(const Library& library, penstock_session* session) : library_(library), session_(session) {}
   ~Queues();
   Queues(const Queues&) = delete;
   Queues& operator=(const Queues&) = delete;
 
-  // Tells of each request when it has ended, in any order, and returns when all have. Sets their cookies. Fails where
-  // no queue can be had; then none has begun. Up to by_caller_most of them are moved by the calling thread, one after
-  // the other, without a queue. Any thread.
+  // Calls `ended` for each request that has ended, in any order, and returns when all have. Sets their cookies. Fails
+  // if no queue can be opened; then none has begun. The calling thread moves up to by_caller_most of them itself, one
+  // after the other, without a queue. Any thread.
   core::Status run(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most = 0)
       EXCLUDES(mutex_);
 

@@ -10,7 +10,7 @@
 namespace penstock::kv {
 namespace {
 
-// Tells how a chunk arrived, but for its checksum: done, if that is the right one.
+// The outcome of reading a chunk, before its checksum is compared: done if that is right.
 Outcome arrival(const Name& store, const Request& one, std::span<const std::byte> page, const Moved& header,
                 const Moved& payload) {
   if (!one.status.ok()) return Outcome::failed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gets chunks, and believes only what their own headers and checksums say. The base of the store, whose writer knows
-// its chunks by an index (store.h), and of the follower, which learns of them from a journal (follower.h). Any thread.
-// No lock is held while bytes move.
+// Gets chunks, and trusts only their own headers and checksums. The base of the store, whose writer has an index of its
+// chunks (store.h), and of the follower, which reads them from a journal (follower.h). Any thread. No lock is held
+// while bytes move.
 #pragma once
 
 #include <cstdlib>
@@ -32,12 +32,12 @@ class Pages {
   std::unique_ptr<std::byte[], Free> memory_;
 };
 
-// Adds requests to a drive for a chunk's header and, where it is not empty, its payload.
+// Adds requests for a chunk's header and, unless it is empty, its payload.
 void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std::span<const iovec> payload,
                    std::vector<penstock_request>& transfers);
 
-// Reads the requests' chunks, all at once, into as many bytes as each has. The outcome is done, damaged or failed; in
-// the last two the memory may have anything in it.
+// Reads the requests' chunks, all at once, each with its own size. The outcome is done, damaged or failed; in the last
+// two cases the memory's contents are undefined.
 void read_chunks(Drive& drive, const Name& store, std::span<Request* const> requests);
 
 struct Counts {
@@ -56,10 +56,10 @@ class Reader {
   void get(std::span<Request> requests) EXCLUDES(mutex_);
 
   bool contains(const Name& key) const EXCLUDES(mutex_);
-  // The payload's bytes; 0 where there is none.
+  // The payload's size in bytes; 0 if there is no such chunk.
   std::uint64_t size_of(const Name& key) const EXCLUDES(mutex_);
-  // How long a get of these will take, by the times of recent gets; nothing as long as none was measured. Chunks that
-  // are not there take no time.
+  // Predicts how long a get of these takes, from recent gets; nothing until one was measured. Missing chunks take no
+  // time.
   std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);
 
  protected:
@@ -67,9 +67,9 @@ class Reader {
 
   // Returns the chunk that a get of this key reads, or null.
   virtual const Chunk* find(const Name& key) const REQUIRES(mutex_) = 0;
-  // A get of this chunk begins. Its slot is to stay as it is until the get ends.
+  // A get of this chunk begins: its slot must not change until the get ends.
   virtual void begin_get(const Chunk&) REQUIRES(mutex_) {}
-  // The get that begin_get() was told of ends. The request's outcome may be changed.
+  // The get that began with begin_get() ends. May change the request's outcome.
   virtual void end_get(Request& request) REQUIRES(mutex_) = 0;
 
   Drive& drive_;

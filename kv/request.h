@@ -16,29 +16,28 @@ namespace penstock::kv {
 
 // The numbers are those of Python's penstock.kv.Outcome.
 enum class Outcome : std::uint8_t {
-  done = 0,      // put: it is there now; get: its bytes are in memory; the others: it was there.
-  present = 1,   // put: it was there, or is being put; nothing was written.
+  done = 0,      // put: the chunk is stored; get: its bytes are in memory; the others: it was there.
+  present = 1,   // put: the chunk was there, or is being put; nothing was written.
   miss = 2,      // There is no such chunk.
-  damaged = 3,   // There was one, and its header, its checksum or its length is wrong: it is dropped.
+  damaged = 3,   // The chunk's header, checksum or length is wrong: it is dropped.
   mismatch = 4,  // get: the chunk has another size than the memory for it.
-  full = 5,      // put: all that could make room is pinned or in use.
-  large = 6,     // put: larger than an extent.
+  full = 5,      // put: all chunks that could be evicted are pinned or in use.
+  large = 6,     // put: the chunk is larger than an extent.
   failed = 7,    // The drive failed; the status says how.
-  late = 8       // get: it was not there in time. Never from a store, but from a caller that waits for one.
+  late = 8       // get: the chunk was not read in time. Returned by callers with a time limit, never by a store.
 };
 constexpr unsigned kOutcomes = 9;
 
 struct Request {
   Name key{};
-  std::span<const iovec> pieces;  // Host or device memory: the payload, one piece behind the other.
-  float cost =
-      0;  // put: the seconds that it takes to compute the chunk again. A cost that is no such number counts as 0.
+  std::span<const iovec> pieces;  // Host or device memory of the payload, in order.
+  float cost = 0;                 // put: the seconds to compute the chunk again; an invalid number counts as 0.
   Outcome outcome = Outcome::miss;
   core::Status status{};
-  bool is_pinned = false;  // put: the chunk is pinned as soon as it is there, until unpin().
-  // put: the payload's checksum, where it is known. A payload with another one is damaged, and is not written.
+  bool is_pinned = false;  // put: the chunk is pinned once stored, until unpin().
+  // put: the payload's checksum, if known. A payload with another checksum counts as damaged, and is not written.
   std::optional<std::uint32_t> crc{};
-  Chunk chunk{};  // The store's own: the slot that it has found for the request.
+  Chunk chunk{};  // Set by the store: the slot that it found for the request.
 };
 
 }  // namespace penstock::kv

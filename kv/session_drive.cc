@@ -23,21 +23,21 @@ namespace {
 using core::Result;
 using core::Status;
 
-constexpr mode_t kPrivate = 0600;         // A reader of a KV cache reads prompts.
-constexpr std::size_t kByCallerMost = 4;  // Requests. A chunk has two: for header and payload.
+constexpr mode_t kPrivate = 0600;         // Private, because a KV cache reveals prompts.
+constexpr std::size_t kByCallerMost = 4;  // Number of requests; a chunk has two, for header and payload.
 constexpr const char* kWriteStep = "write the store's journal";
 
 Result<core::RegularFile> open_private(const std::string& path, int flags, const char* step) {
   return core::open_regular(path, flags | O_NOFOLLOW, kPrivate, step);
 }
 
-// Durably: a store whose folder is lost with the power has lost all that it had committed.
+// Creates the folder durably: a store whose folder is lost in a power failure loses all committed chunks.
 Status make_folder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0) {
     return errno == EEXIST ? core::success() : core::os_failure(errno, "make the store's folder");
   }
   const core::UniqueFd parent(::open((folder + "/..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems do not know how to flush a folder (EINVAL), as src/base/new_file.cc judges, too.
+  // Some file systems cannot flush a folder (EINVAL), which src/base/new_file.cc accepts, too.
   if (parent.valid() && (fsync(parent.get()) == 0 || errno == EINVAL)) return core::success();
   return core::os_failure(errno, "flush the folder of the store's");
 }
@@ -55,7 +55,7 @@ Result<std::unique_ptr<SessionDrive>> SessionDrive::open(const Library& library,
 }
 
 // The slab is a file, so that one request gathers and scatters a chunk's pieces, whatever memory they are in. It takes
-// memory as chunks come: to reserve all of it at once has processes killed where there is less.
+// memory as chunks come: reserving all of it at once would get processes killed on machines with less.
 Status SessionDrive::open_memory(std::uint64_t slab_bytes) {
   const auto machine = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(getpagesize());
   if (slab_bytes > machine) return core::os_failure(ENOMEM, "have a slab in host memory");
@@ -65,7 +65,7 @@ Status SessionDrive::open_memory(std::uint64_t slab_bytes) {
   void* const mapped = mmap(nullptr, slab_bytes, PROT_READ, MAP_SHARED, slab.get(), 0);
   if (mapped == MAP_FAILED) return core::os_failure(errno, "map a slab in host memory");
   in_memory_ = {static_cast<const std::byte*>(mapped), slab_bytes};
-  (void)madvise(mapped, slab_bytes, MADV_DONTDUMP);  // Nor may a core have prompts in it.
+  (void)madvise(mapped, slab_bytes, MADV_DONTDUMP);  // Core dumps must not contain prompts either.
   return status_of(library_.file_register(session_, slab.get(), &slab_));
 }
 
@@ -82,14 +82,15 @@ Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_dir
   const int flags = is_writer ? O_RDWR | O_CREAT : O_RDONLY;
   constexpr const char* kOpenSlab = "open the store's slab";
   auto slab = open_private(path("slab"), flags | (is_direct ? O_DIRECT : 0), kOpenSlab);
-  if (slab.status().is_errno(EINVAL)) slab = open_private(path("slab"), flags, kOpenSlab);  // It has no direct I/O.
+  // The file system has no direct I/O.
+  if (slab.status().is_errno(EINVAL)) slab = open_private(path("slab"), flags, kOpenSlab);
   if (!slab.ok()) return slab.status();
   const int fd = slab->fd.get();
   if (is_writer) {
     if (!core::is_within_file_size_limit(slab_bytes)) return core::os_failure(EFBIG, "give the store's slab its size");
     const int error = posix_fallocate(fd, 0, static_cast<off_t>(slab_bytes));
     if (error != 0) return core::os_failure(error, "give the store's slab its size");
-    // It had a larger slab: chunks behind the new end are misses.
+    // The slab was larger: chunks past the new end become misses.
     if (ftruncate(fd, static_cast<off_t>(slab_bytes)) != 0) return core::os_failure(errno, "cut the store's slab");
   }
   return status_of(library_.file_register(session_, fd, &slab_));
@@ -114,7 +115,7 @@ std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) 
     for (std::size_t path = 0; path < bytes_by_path_.size(); ++path)
       bytes_by_path_[path] += library_.report_bytes(&report, static_cast<std::int32_t>(path));
   };
-  // To copy a chunk or two takes less time than to wake another thread.
+  // Copying a chunk or two takes less time than waking another thread.
   const std::size_t by_caller_most = role_ == Role::memory ? kByCallerMost : 0;
   const Status status = queues_.run(requests, ended, by_caller_most);
   if (status.ok()) return moved;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A store's folder on a drive, its slab moved by a session of Penstock: by the most direct path that the machine allows
-// for the caller's memory. In the folder are `slab`, `journal` and `lease`: the writer holds a lock on the lease, which
-// the kernel takes back when the process dies, so that the next one may follow.
+// A store's folder on a drive. A session of Penstock moves the slab's bytes, by the most direct path for the caller's
+// memory. In the folder are `slab`, `journal` and `lease`: the writer holds a lock on the lease, which the kernel
+// releases when the process dies, so that another writer can follow.
 #pragma once
 
 #include <memory>
@@ -21,10 +21,10 @@ class SessionDrive final : public Drive {
  public:
   enum class Role : std::uint8_t { writer, reader, memory };
 
-  // is_direct: around the page cache, where the file system can. A writer makes what is missing, for its owner alone
-  // (0600), and gives the slab its size; it fails with EWOULDBLOCK where there is another one. A reader fails with
-  // ENOENT where there is no store yet. Memory has no folder: its slab is in host memory, at most that of the
-  // machine, nothing is durable, and it ends with this. The session outlives this.
+  // is_direct: around the page cache, if the file system can. A writer creates missing files, readable only by their
+  // owner (0600), and sets the slab's size; it fails with EWOULDBLOCK if there is another writer. A reader fails with
+  // ENOENT if there is no store yet. Role::memory has no folder: its slab is in host memory, limited to the machine's,
+  // is not durable, and is freed with this object. The session must outlive this.
   static core::Result<std::unique_ptr<SessionDrive>> open(const Library& library, penstock_session* session,
                                                           const std::string& folder, Role role,
                                                           std::uint64_t slab_bytes, bool is_direct = true);
@@ -40,7 +40,7 @@ class SessionDrive final : public Drive {
   core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override;
   core::Status replace_journal(std::span<const std::byte> bytes) override;
 
-  // In a forked child, which has a copy: with it the lock would last as long as the child.
+  // Call it in a forked child: its copy of the descriptor would keep the lock as long as the child lives.
   void leave_lease() { lease_.reset(); }
 
   // The bytes moved so far, by penstock_path.
@@ -61,7 +61,7 @@ class SessionDrive final : public Drive {
   const Role role_;
   core::UniqueFd lease_, journal_;
   penstock_file* slab_ = nullptr;
-  std::span<const std::byte> in_memory_;  // Mapped: the slab of Role::memory.
+  std::span<const std::byte> in_memory_;  // The mapped slab of Role::memory.
   Queues queues_;
 
   mutable core::Mutex mutex_;

@@ -90,7 +90,7 @@ TEST_F(SessionDriveTest, ANameThatLeadsElsewhereIsNotFollowed) {
   EXPECT_TRUE(drive(Role::writer).status().is_errno(ELOOP));
 }
 
-// A test that hangs here has found what it looks for.
+// A hang here is the fault that this test looks for.
 TEST_F(SessionDriveTest, PipesInPlaceOfItsFilesAreRefusedWithTheirNames) {
   for (const char* name : {"/slab", "/lease", "/journal"}) {
     {
@@ -172,7 +172,7 @@ TEST_F(SessionDriveTest, ThreadsPutAndGetAtOnce) {
       std::mt19937 random(number);
       std::vector<std::byte> memory(kChunk);
       for (int i = 0; i < 300; ++i) {
-        const std::uint64_t key = random() % 500;  // More than fit.
+        const std::uint64_t key = random() % 500;  // More keys than fit.
         if (random() % 2 == 0) {
           put(*kept, key, content_of(key, 0, kChunk));
         } else {
@@ -228,7 +228,7 @@ TEST_F(SessionDriveTest, ThreadsUseATierOfHostMemoryBeforeTheDrive) {
       std::mt19937 random(number);
       std::vector<std::byte> bytes(kChunk);
       for (int i = 0; i < 300; ++i) {
-        const std::uint64_t key = random() % 500;  // More than fit.
+        const std::uint64_t key = random() % 500;  // More keys than fit.
         if (random() % 2 == 0) put(tier, key, content_of(key, 0, kChunk));
         else if (get(tier, key, bytes) == Outcome::done) {
           EXPECT_EQ(bytes, content_of(key, 0, kChunk));
@@ -254,7 +254,7 @@ TEST_F(SessionDriveTest, ThreadsUseATierOfHostMemoryBeforeTheDrive) {
   }
 }
 
-// It is killed at some moment of its work; its committed chunks are there for the next one, and nothing wrong.
+// A writer is killed during its work; the next one finds its committed chunks, and no wrong bytes.
 TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer ends a forked child that starts a thread";

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kExtent = 128 << 10;
 constexpr std::uint64_t kSlab = 12 * kExtent;
-constexpr std::uint64_t kKeys = 150;  // Some three times what fits.
+constexpr std::uint64_t kKeys = 150;  // About three times as many as fit.
 
 std::size_t bytes_of_key(std::uint64_t key) {
   return key % 5 == 0 ? 50'000 + key : key % 7 == 0 ? key : 12'000 + 13 * key;
@@ -37,13 +37,13 @@ class Simulation {
 
  private:
   struct Known {
-    std::uint64_t version = 0;  // 0: there is none.
+    std::uint64_t version = 0;  // 0: no chunk.
     std::set<std::uint64_t>
         after_crash;  // The versions that may be there after a crash: the committed one, and later ones.
     int pins = 0;
   };
 
-  // Now and then nothing fails, so that stores fill.
+  // Sometimes turns all faults off, so that stores fill up.
   void change_weather() {
     drive_.faults = {};
     if (random_() % 2 == 0) drive_.faults = {0.02, 0.02, 0.1, 0.1, 0.01};
@@ -121,7 +121,7 @@ class Simulation {
   void commit() {
     const Faults faults = drive_.faults;
     if (!store_->commit().ok()) return;
-    if (faults.sync > 0) return;  // A failed flush leaves open what is there.
+    if (faults.sync > 0) return;  // After a failed flush it is unknown which version is there.
     for (auto& [key, known] : known_) {
       if (known.version == 0) continue;
       known.after_crash = {known.version};
@@ -131,7 +131,7 @@ class Simulation {
   void erase(std::uint64_t key) {
     store_->erase(name_of(key));
     known_[key].pins = 0;
-    // Nothing is there; only a committed version may come back after a crash.
+    // The chunk is gone; after a crash only a committed version may come back.
     EXPECT_FALSE(store_->contains(name_of(key)));
   }
 
@@ -142,7 +142,7 @@ class Simulation {
     if (had) --known_[key].pins;
   }
 
-  // Gets the key as another process does, which now and then starts anew.
+  // Gets the key like another process, which sometimes restarts.
   void follow(std::uint64_t key) {
     if (follower_ == nullptr || random_() % 10 == 0) follower_ = std::make_unique<Follower>(drive_, name_of(0));
     if (random_() % 3 != 0) {

@@ -33,7 +33,7 @@ std::uint64_t Slab::slot_bytes_for(std::uint64_t payload_bytes) {
 
 std::uint64_t Slab::payload_max() const { return extent_bytes_ - kHeaderBytes; }
 
-// The extent is now of that class, and all of its slots are free.
+// Gives the extent this class, with all slots free.
 void Slab::shape(std::uint64_t extent, std::uint64_t slot_bytes) {
   remove(empty_, extent);
   Extent& it = extents_[extent];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Which slots of a slab are free. The slab is cut into extents of one size, and an extent in use into slots of one
-// class: classes are a 64th of a power of two apart, so that a slot is at most a 64th larger than what lies in it
-// (and what it is rounded up to, a page). Pure. Used under its owner's lock.
+// class: classes are a 64th of a power of two apart, so that a slot is at most a 64th larger than its chunk (plus the
+// rounding to a page). Pure. Its owner's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace penstock::kv {
 
 class Slab {
  public:
-  // Both sizes are multiples of kSlotAlign. The slab's bytes behind its last whole extent are not used.
+  // Both sizes are multiples of kSlotAlign. The slab's bytes after its last whole extent are unused.
   Slab(std::uint64_t bytes, std::uint64_t extent_bytes);
 
-  // Bytes of a slot for a payload of so many bytes, its header included.
+  // The slot size for a payload of so many bytes, with its header.
   static std::uint64_t slot_bytes_for(std::uint64_t payload_bytes);
   std::uint64_t payload_max() const;
 
   // A free slot of that class, or nothing.
   std::optional<std::uint64_t> take(std::uint64_t slot_bytes);
   void give_back(std::uint64_t slot);
-  // Takes just this slot; false if it is no slot of its class, or in use: no journal is believed.
+  // Takes exactly this slot; returns false if it is not a slot of this class, or in use: journals are not trusted.
   bool claim(std::uint64_t slot, std::uint64_t slot_bytes);
 
   std::uint64_t extent_of(std::uint64_t slot) const { return slot / extent_bytes_; }
@@ -34,7 +34,7 @@ class Slab {
 
  private:
   struct Extent {
-    std::uint64_t slot_bytes = 0;  // 0: it has no class yet.
+    std::uint64_t slot_bytes = 0;  // 0: no class yet.
     std::uint64_t used = 0;        // Slots.
     std::vector<std::uint32_t> free;
   };
@@ -45,7 +45,7 @@ class Slab {
   const std::uint64_t extent_bytes_;
   std::uint64_t used_bytes_ = 0;
   std::vector<Extent> extents_;
-  std::vector<std::uint64_t> empty_;                            // Extents of no class.
+  std::vector<std::uint64_t> empty_;                            // Extents without a class.
   std::map<std::uint64_t, std::vector<std::uint64_t>> partly_;  // By slot_bytes: extents that have free slots.
 };
 
