@@ -56,7 +56,7 @@ Status Store::load() {
     const Status status = drop_mismatches(chunks);
     if (!status.ok()) return status;
   }
-  // If two chunks have one place, the newer one is right; and the newest is to be the last to go.
+  // If two chunks claim one place, the newer one is right; the newest is evicted last.
   std::vector<Name> there;
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
     if (index_.restore(*chunk)) there.push_back(chunk->key);
@@ -66,7 +66,7 @@ Status Store::load() {
   return rewrite_journal(false);
 }
 
-// The writer before this one did not end in order: chunks that it overwrote since it last told the journal are lost.
+// The previous writer did not close the store: chunks that it overwrote after its last journal record are lost.
 Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
   const Pages pages(kHeadersAtOnce);
   std::vector<Chunk> right;
@@ -109,7 +109,7 @@ bool Store::reserve(Request& request) {
   return false;
 }
 
-// Headers and payloads in any order: no reader looks for them before finish(), nor, after a crash, before a commit.
+// Writes headers and payloads in any order: no reader uses them before finish(), or, after a crash, before a commit.
 void Store::write(std::span<Request* const> puts) {
   const Pages pages(puts.size());
   std::vector<iovec> headers(puts.size());
@@ -135,7 +135,7 @@ void Store::write(std::span<Request* const> puts) {
   const std::vector<Moved> moved = drive_.transfer(transfers);
   auto next = moved.begin();
   for (Request* const put : puts) {
-    if (put->outcome != Outcome::done) continue;  // It is not among them.
+    if (put->outcome != Outcome::done) continue;  // This put was not written.
     for (const std::uint64_t bytes : {std::uint64_t{kHeaderBytes}, put->chunk.bytes}) {
       if (bytes == 0) continue;
       const Moved one = *next++;
@@ -216,7 +216,7 @@ std::optional<Store::Mapping> Store::map_chunk(const Name& key) {
   return Mapping(this, entry->chunk);
 }
 
-// Without memory the chunk stays as it is, and makes no room for others until it is used again.
+// If memory is short the chunk stays, and is not evictable until it is used again.
 void Store::unmap(const Mapping& mapping) noexcept try {
   const MutexLock lock(mutex_);
   Entry* const entry = leave(mapping.chunk_);

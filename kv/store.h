@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A store of chunks on one drive, as its one writer has it. A chunk is some bytes under a key; a get brings them back
-// as they were put, or it is a miss: never other bytes, whatever was torn, lost, cut or overwritten.
+// The writer's side of a store of chunks on one drive. A chunk is some bytes under a key; a get returns them as they
+// were put, or is a miss: it never returns other bytes, whatever was torn, lost, truncated or overwritten.
 //
-// put() writes a chunk into a free slot of the slab, for which others may have to go first; commit() makes earlier puts
-// durable, and only then tells the journal. A reader believes neither journal nor index, but the header before the
-// payload and the payload's checksum. A crash leaves the committed chunks, less those that were overwritten since.
+// put() writes a chunk into a free slot of the slab, and may evict others first; commit() makes earlier puts durable,
+// and only then adds them to the journal. A reader trusts neither journal nor index, but only the header before the
+// payload and the payload's checksum. After a crash the committed chunks are left, except those overwritten since.
 //
 // Any thread. No lock is held while bytes move.
 #pragma once
@@ -38,7 +38,7 @@ struct State {
 };
 
 struct StoreSettings {
-  Name name{};  // Names the data of the chunks. A slab of another name is not looked into.
+  Name name{};  // Identifies the kind of data. A slab with another name is not read.
   std::uint64_t bytes = 0;
   std::uint64_t extent_bytes = std::uint64_t{64} << 20;
   Eviction eviction = Eviction::recent_use;
@@ -46,8 +46,8 @@ struct StoreSettings {
 
 class Store final : public Reader {
  public:
-  // A chunk where it lies, in a store whose slab is in memory. No other chunk gets its slot before this goes, also if
-  // it is erased meanwhile.
+  // Access to a chunk's bytes in place, if the slab is in memory. While this lives no other chunk gets its slot, even
+  // if the chunk is erased.
   class Mapping {
    public:
     Mapping(Mapping&& other) noexcept
@@ -57,8 +57,8 @@ class Store final : public Reader {
       if (store_ != nullptr) store_->unmap(*this);
     }
     std::span<const std::byte> payload() const;
-    std::uint32_t crc() const { return chunk_.crc; }  // From the put.
-    void mark_damaged() { is_damaged_ = true; }       // Then the store drops it.
+    std::uint32_t crc() const { return chunk_.crc; }  // The checksum from the put.
+    void mark_damaged() { is_damaged_ = true; }       // Makes the store drop the chunk.
 
    private:
     friend class Store;
@@ -69,23 +69,23 @@ class Store final : public Reader {
     bool is_damaged_ = false;
   };
 
-  // Opens the store with the chunks that the journal tells of, and writes the journal anew. The drive outlives the
-  // store, and has no other writer.
+  // Opens the store with the chunks of the journal, and rewrites the journal. The drive must outlive the store, and
+  // have no other writer.
   static core::Result<std::unique_ptr<Store>> open(Drive& drive, const StoreSettings& settings);
 
   void put(std::span<Request> requests) EXCLUDES(mutex_);
 
-  // Counts as a get: the chunk goes later. False if there is no such chunk.
+  // Counts as a use, like a get: the chunk is evicted later. Returns false if there is no such chunk.
   bool touch(const Name& key) EXCLUDES(mutex_);
   bool erase(const Name& key) EXCLUDES(mutex_);
-  // A pinned chunk does not make room for others. It takes one unpin() for each pin(). False if there is no such chunk.
+  // A pinned chunk is never evicted. Each pin() needs one unpin(). Returns false if there is no such chunk.
   bool pin(const Name& key) EXCLUDES(mutex_);
   bool unpin(const Name& key) EXCLUDES(mutex_);
 
-  // Nothing where there is no such chunk. The store outlives it.
+  // Nothing if there is no such chunk. The store must outlive the mapping.
   std::optional<Mapping> map_chunk(const Name& key) EXCLUDES(mutex_);
 
-  // Where it fails, nothing is lost: the next one tries again.
+  // After a failure nothing is lost: the next commit tries again.
   core::Status commit() EXCLUDES(mutex_, commit_mutex_);
   // Commits, and marks the journal as closed, so that the next writer need not check the slots. No call may follow.
   core::Status close() EXCLUDES(mutex_, commit_mutex_);
@@ -103,14 +103,15 @@ class Store final : public Reader {
   bool reserve(Request& request) REQUIRES(mutex_);
   void write(std::span<Request* const> puts) EXCLUDES(mutex_);
   void finish(const Request& put) REQUIRES(mutex_);
-  // The end of a use of the chunk, which is an entry still, or was erased meanwhile: then null.
+  // Ends a use of the chunk. Returns its entry, or null if it was erased meanwhile.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
   void unmap(const Mapping& mapping) noexcept EXCLUDES(mutex_);
   void evict(Entry& entry) REQUIRES(mutex_);
 
   const StoreSettings settings_;
   Index index_ GUARDED_BY(mutex_);
-  std::unordered_map<std::uint64_t, std::uint32_t> tombstones_ GUARDED_BY(mutex_);  // By slot: how many use it.
+  // Erased slots still in use, with the number of users.
+  std::unordered_map<std::uint64_t, std::uint32_t> tombstones_ GUARDED_BY(mutex_);
   std::vector<Record> records_ GUARDED_BY(mutex_);  // Records that the journal does not have yet, in order.
   std::uint64_t generation_ GUARDED_BY(mutex_) = 0;
   std::uint64_t dropped_at_start_ = 0;

@@ -24,7 +24,7 @@ class StoreTest : public testing::Test {
   std::unique_ptr<Store> open(Eviction eviction = Eviction::recent_use, std::uint64_t name = 0) {
     return std::move(Store::open(drive, {name_of(name), kSlab, kExtent, eviction}).value());
   }
-  // The outcome, where it is done only if the bytes are right.
+  // Gets the chunk; the outcome is done only if the bytes are right.
   static Outcome look(Store& store, std::uint64_t key, std::size_t bytes = kChunk) {
     std::vector<std::byte> memory(bytes);
     const Outcome outcome = get(store, key, memory);
@@ -53,7 +53,7 @@ TEST_F(StoreTest, WhatIsPutComesBackAndOtherKeysAreMisses) {
   EXPECT_EQ(look(*store, 1), Outcome::miss);
 }
 
-// A chunk whose cost is no number can be evicted as any other: nothing is pinned here, so no put is refused.
+// A chunk with an invalid cost can be evicted like any other: nothing is pinned here, so no put is refused.
 TEST_F(StoreTest, CostsThatAreNoNumbersDoNotBreakTheOrderOfChunks) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity(), -1};
@@ -311,12 +311,12 @@ TEST_F(StoreTest, AFollowerSeesWhatTheWriterCommittedAndNoMore) {
   EXPECT_TRUE(follower.contains(name_of(1)));
   EXPECT_EQ(get(follower, 1, memory), Outcome::done);
   EXPECT_EQ(memory, content_of(1, 0, kChunk));
-  // Its slot gets another chunk, of which the follower has not been told.
+  // Its slot gets another chunk, which the follower has not read about yet.
   store->erase(name_of(1));
   put_whole(*store, 2);
   EXPECT_EQ(get(follower, 1, memory), Outcome::miss);
   EXPECT_FALSE(follower.contains(name_of(1)));
-  // The writer ends, and the next one writes the journal anew.
+  // The writer closes, and the next one rewrites the journal.
   ASSERT_TRUE(store->close().ok());
   ASSERT_TRUE(follower.refresh().ok());
   EXPECT_EQ(get(follower, 2, memory), Outcome::done);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For tests: keys, and bytes that tell which chunk they are of.
+// For tests: keys, and bytes that identify their chunk.
 #pragma once
 
 #include <cstring>
@@ -31,7 +31,7 @@ inline std::vector<std::byte> content_of(std::uint64_t key, std::uint64_t versio
   return content;
 }
 
-// One put or get of one piece of memory.
+// Makes one put or get of one piece of memory.
 template <typename Store, typename Call>
 Outcome ask(Store& store, Call call, std::uint64_t key, std::vector<std::byte>& memory, float cost = 0) {
   const iovec piece{memory.data(), memory.size()};

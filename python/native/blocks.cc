@@ -37,7 +37,7 @@ Blocks::Blocks(const nb::list& layers) {
   for (nb::handle tensor : layers) {
     const std::uint64_t count = first_extent(tensor);
     if (layers_.empty()) count_ = count, device_ = device_of(tensor);
-    // No order of a stream: each request has its own.
+    // Without stream order: each request has its own.
     Memory memory(tensor, Memory::Access::writable, nb::int_(-1));
     if (count == 0 || count != count_ || memory.size() == 0 || memory.size() % count != 0) {
       raise_value_error(kOtherCounts);

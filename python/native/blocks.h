@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Paged memory of an inference engine's KV cache: for each layer a tensor of [blocks, ...]. A block consists of pieces,
-// one of each tensor; to make and to ask a tensor for each piece takes longer than to move it. So the tensors are asked
-// once, and a block is a number.
+// one from each tensor; creating and inspecting a tensor for each piece takes longer than moving it. So the tensors are
+// inspected once, and a block is a number.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,10 +19,10 @@ class Blocks {
  public:
   struct Layer {
     Memory memory;
-    std::uint64_t bytes = 0;  // Its bytes in each block.
+    std::uint64_t bytes = 0;  // Bytes per block.
   };
 
-  // Raises TypeError and ValueError. With the GIL held, as at its end.
+  // Raises TypeError and ValueError. Call it and the destructor with the GIL held.
   explicit Blocks(const nanobind::list& layers);
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
@@ -38,7 +38,7 @@ class Blocks {
   std::uint64_t count_ = 0;
   std::uint64_t block_bytes_ = 0;
   std::deque<Layer> layers_;
-  nanobind::object device_;  // The first tensor's; None if it tells none.
+  nanobind::object device_;  // The first tensor's device; None if unknown.
 };
 
 struct Block {

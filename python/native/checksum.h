@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CRC32C of what Python has in host memory, or in a device's.
+// CRC32C of Python objects in host or device memory.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,12 +13,12 @@
 
 namespace penstock::python {
 
-// Returns the checksum of each `piece_bytes` of the object's memory, the last perhaps of fewer; an empty list for no
-// bytes. For host memory without a session.
+// Returns the checksum of each `piece_bytes` of the object's memory (the last piece may be shorter); an empty list for
+// no bytes. For host memory without a session.
 std::vector<std::uint32_t> crc32c(nanobind::handle object, std::uint64_t piece_bytes);
 std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nanobind::handle object, std::uint64_t piece_bytes,
                                      nanobind::handle stream);
-// The checksum of pieces together, of each its own and how many bytes it has, in their order; 0 where there are none.
+// Combines the checksums of adjacent pieces, given as (checksum, bytes) in order; 0 for no pieces.
 std::uint32_t crc32c_of_all(const std::vector<std::pair<std::uint32_t, std::uint64_t>>& pieces);
 
 }  // namespace penstock::python

@@ -39,7 +39,7 @@ Driver load_driver() {
   return driver;
 }
 
-// Kept until it is complete: the driver may come later.
+// Looked up until it is found: the program may load the driver later.
 const Driver* driver() {
   static const Driver* known = nullptr;
   if (known != nullptr) return known;
@@ -58,7 +58,7 @@ int wait_in(const Driver& cuda, void* context, void* stream) {
   return result;
 }
 
-// Memory of a pool or of cuMemMap() has no context: the GPU's primary one, which runtimes use.
+// Memory of a pool or of cuMemMap() has no context: uses the GPU's primary one, like the runtimes.
 int wait_in_primary(const Driver& cuda, int ordinal, void* stream) {
   int device = 0;
   void* context = nullptr;
@@ -82,7 +82,7 @@ int wait_for_stream(std::uint64_t number, const void* memory) {
   void* found[] = {&context, &type, &ordinal};
   const auto pointer = reinterpret_cast<std::uintptr_t>(memory);
   if (const int result = cuda->pointer_get_attributes(3, attributes, found, pointer); result != 0) return result;
-  if (type == 0) return cuda->stream_synchronize(stream);  // The driver does not know the memory.
+  if (type == 0) return cuda->stream_synchronize(stream);  // The driver does not know this memory.
   return context != nullptr ? wait_in(*cuda, context, stream) : wait_in_primary(*cuda, ordinal, stream);
 }
 

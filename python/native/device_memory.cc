@@ -19,7 +19,8 @@ DeviceMemory::DeviceMemory(std::shared_ptr<SessionHandle> session, std::uint32_t
 DeviceMemory::~DeviceMemory() {
   if (is_ending()) return;
   const NoGil no_gil;
-  (void)session_->engine().device_free(session_->raw(), device_, data_);  // Fails where the session is closed.
+  // Fails if the session is closed, which is harmless.
+  (void)session_->engine().device_free(session_->raw(), device_, data_);
 }
 
 void DeviceMemory::check_range(std::uint64_t offset, std::uint64_t size) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How far the drive of a folder is from a GPU, as Python has it.
+// The distance of a folder's drive from a GPU, for Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

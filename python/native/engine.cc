@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kCufile = "libcufile.so.0";
 
-// Call both functions with the GIL held. Their objects are never freed: requests may be under way when the
-// interpreter ends.
+// Call both functions with the GIL held. Their objects are never freed: requests may be in flight when the interpreter
+// ends.
 std::string& own_library() {
   static auto* const path = new std::string;
   return *path;
@@ -35,7 +35,7 @@ std::string file_of(const void* function) {
   return ::dladdr(function, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-// Penstock's libcufile.so.0 where the process has it, preloaded, linked or opened by its name; else null.
+// Finds Penstock's libcufile.so.0 if the process has it, preloaded, linked or opened by name; else null.
 void* mapped_cufile() {
   if (void* const found = ::dlsym(RTLD_DEFAULT, "penstock_cufile_session")) {
     return ::dlopen(file_of(found).c_str(), RTLD_NOW | RTLD_NOLOAD);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls of penstock.h, of the one engine that this process has: Penstock's libcufile.so.0 where that is mapped
-// already, so that there is one budget of pinned memory, and else the libpenstock of this package. It is looked for at
-// the first call that needs it, and never changes afterwards.
+// The calls of penstock.h in this process's one engine: Penstock's libcufile.so.0 if it is mapped already, so that
+// there is one budget of pinned memory, else this package's libpenstock. It is chosen at the first call that needs it,
+// and never changes.
 #pragma once
 
 #include <string>
@@ -37,18 +37,18 @@ struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;
   PENSTOCK_PYTHON_CALLS(PENSTOCK_PYTHON_CALL)
 #undef PENSTOCK_PYTHON_CALL
-  // In Penstock's libcufile.so.0 alone.
+  // Only in Penstock's libcufile.so.0.
   decltype(&penstock_cufile_session) cufile_session = nullptr;
   CUfileError_t (*cufile_driver_open)() = nullptr;
   CUfileError_t (*cufile_driver_close)() = nullptr;
-  std::string library;  // The file it is in.
+  std::string library;  // The file name of the library.
 
   bool is_cufile() const { return cufile_session != nullptr; }
 };
 
 // Call it before the first use, with the folder of the package's own library.
 void set_library_folder(const std::string& folder);
-// Raises ImportError where no library can be had, or where the mapped one is of another version. With the GIL held.
+// Raises ImportError if no library can be loaded, or the mapped one has another version. Call it with the GIL held.
 const Engine& engine();
 
 }  // namespace penstock::python

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a penstock_status becomes an exception of penstock.errors.
+// Converts a penstock_status to an exception of penstock.errors.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,15 +11,15 @@
 
 namespace penstock::python {
 
-// Makes the exception for a status that is not 0, of a class of penstock.errors. It names the file, where that has a
-// name. Call it with the GIL held.
+// Makes the exception for a status that is not 0, of a class of penstock.errors. It names the file if that has a name.
+// Call it with the GIL held.
 nanobind::object exception_of(const penstock_status& status, nanobind::object report = nanobind::none(),
                               const std::string& file = {});
 [[noreturn]] void raise(nanobind::object exception);
 [[noreturn]] void raise_type_error(const char* sentence);
 [[noreturn]] void raise_value_error(const char* sentence);
 
-// Makes a status of the library's form, for a failure that is found here before the library is asked.
+// Makes a status like the library's, for a failure found before the library is called.
 penstock_status own_status(penstock_code code, const char* step);
 
 inline void check(const penstock_status& status, const std::string& file = {}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock.File's calls that return when the bytes have moved. penstock/files.py adds what Python is quick enough for.
+// The synchronous calls of penstock.File. penstock/files.py adds the parts for which Python is fast enough.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,11 +17,11 @@ namespace penstock::python {
 
 class File {
  public:
-  // Takes a descriptor, which the caller may close afterwards.
+  // Registers a descriptor, which the caller may close afterwards.
   File(std::shared_ptr<SessionHandle> session, int fd);
-  // A new one, which appears under its name when it is published.
+  // Creates a file, which appears under its name when it is published.
   File(std::shared_ptr<SessionHandle> session, const std::string& name, std::uint32_t mode, std::uint32_t flags);
-  // A striped object, of its manifest, for reading; and a new one, with a member in each of the folders.
+  // Opens a striped object by its manifest, for reading; or creates one, with a member in each folder.
   File(std::shared_ptr<SessionHandle> session, const std::string& manifest);
   File(std::shared_ptr<SessionHandle> session, const std::string& manifest, const penstock_stripe_options& options);
   virtual ~File() = default;
@@ -46,13 +46,13 @@ class File {
   void publish() const;
 
  private:
-  std::shared_ptr<FileHandle> handle_;  // Under the GIL.
+  std::shared_ptr<FileHandle> handle_;  // Guarded by the GIL.
   std::string name_;
 };
 
 Memory::Access access_for(penstock_op op);
 
-// How much of a memory a request means. Raises ValueError where it runs past the end.
+// The number of bytes of `memory` that a request uses. Raises ValueError if it runs past the end.
 std::uint64_t size_in(const Memory& memory, std::int64_t size, std::int64_t buffer_offset);
 
 void bind_file(nanobind::module_& module);

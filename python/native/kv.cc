@@ -52,7 +52,7 @@ nb::dict counts_by_outcome(const std::uint64_t (&counts)[count]) {
   return by_name;
 }
 
-// Adds the users' puts and gets in place of the drive's, and the facts of memory.
+// Replaces the drive's puts and gets by the users', and adds the facts of memory.
 void add_tier(nb::dict& fields, const kv::TierState& tier, const kv::State& memory) {
   fields["put_bytes"] = tier.put_bytes;
   fields["got_bytes"] = tier.got_bytes;
@@ -153,7 +153,7 @@ void KvStore::get_now(std::span<kv::Request> requests) {
   else reader().get(requests);
 }
 
-// The get runs on a thread of its own, which may outlast this call. close() waits for it.
+// The get runs on another thread, which may outlive this call. close() waits for it.
 void KvStore::get_in_time(KvRequests& asked, double seconds) {
   const std::span<kv::Request> requests = asked.all();
   const auto arrived = timed_->get(
@@ -207,7 +207,7 @@ nb::bytes KvStore::erase(const nb::bytes& keys) {
   check_is_writer();
   const std::vector<kv::Name> names = names_in(keys);
   std::string flags;
-  check(carry_out([&] {  // It may wait for the end of a write.
+  check(carry_out([&] {  // Without the GIL: it may wait for the end of a write.
     for (const kv::Name& key : names) flags += by_writer([&](auto& writer) { return writer.erase(key); }) ? '\1' : '\0';
     return core::success();
   }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A store of kv/ as Python has it: the one writer's, or a reader's in another process. penstock/kv makes names of keys
-// and puts stores together.
+// A store of kv/ for Python: the writer's, or a reader's in another process. penstock/kv turns keys into names and
+// combines stores.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -30,21 +30,21 @@ class KvRequests;
 class KvStore {
  public:
   // name: 16 bytes. With bytes 0 it reads what another process writes. With host_bytes there is a tier in host memory
-  // before the drive. Raises what opening says: BlockingIOError where there is a writer already.
+  // in front of the drive. Raises the error of opening: BlockingIOError if there is a writer already.
   KvStore(std::shared_ptr<SessionHandle> session, const std::string& folder, const nanobind::bytes& name,
           std::uint64_t bytes, std::uint64_t extent_bytes, bool by_cost, bool direct, std::uint64_t host_bytes);
-  ~KvStore();  // Gives up the lease. In a forked child, and when the process ends, nothing.
+  ~KvStore();  // Releases the lease; does nothing in a forked child and at process exit.
   KvStore(const KvStore&) = delete;
   KvStore& operator=(const KvStore&) = delete;
 
-  // keys: 16 bytes each, one behind the other; memories: for each a list of what it lies in. An outcome for each, as
-  // bytes, and what the first that failed failed with, or None.
+  // keys: 16 bytes each, concatenated; memories: for each a list of its pieces of memory. Returns an outcome for each,
+  // as bytes, and the error of the first that failed, or None.
   nanobind::tuple put(const nanobind::bytes& keys, const nanobind::list& memories, const std::vector<float>& costs,
                       nanobind::handle stream);
-  // timeout_s: below 0 for none. Chunks that take longer are late: their memory is left as it is.
+  // timeout_s: below 0 for none. Chunks that take longer are late: their memory does not change.
   nanobind::tuple get(const nanobind::bytes& keys, const nanobind::list& memories, nanobind::handle stream,
                       double timeout_s);
-  nanobind::bytes lookup(const nanobind::bytes& keys) const;  // 1 or 0 for each.
+  nanobind::bytes lookup(const nanobind::bytes& keys) const;  // Returns 1 or 0 for each key.
   nanobind::bytes erase(const nanobind::bytes& keys);
   nanobind::bytes touch(const nanobind::bytes& keys);
   nanobind::bytes pin(const nanobind::bytes& keys);
@@ -55,7 +55,7 @@ class KvStore {
   void commit();
   void refresh();
   void close();
-  void leave_lease();  // Leaves it to the parent, in a forked child.
+  void leave_lease();  // In a forked child, leaves the lease to the parent.
   nanobind::dict state() const;
   // The failure of the tier's last failed write to the drive, or None.
   nanobind::object failure() const;
@@ -64,7 +64,7 @@ class KvStore {
   void check_is_own() const;
   void get_now(std::span<kv::Request> requests);
   void get_in_time(KvRequests& requests, double seconds);
-  // Does work that may wait, without the GIL. close() waits for its end, and after close() it fails.
+  // Runs work that may wait, without the GIL. close() waits for it; after close() this fails.
   template <typename Work>
   penstock_status carry_out(const Work& work) const;
   void check_is_writer() const;
@@ -75,12 +75,12 @@ class KvStore {
     return tier_ != nullptr ? call(*tier_) : call(*store_);
   }
 
-  // The store, or the follower of another process's: for calls that no tier answers.
+  // The store, or the follower of another process's store, for calls that the tier does not handle.
   kv::Reader& reader() const { return store_ != nullptr ? static_cast<kv::Reader&>(*store_) : *follower_; }
 
   const pid_t process_ = ::getpid();
   std::atomic<bool> is_closed_{false};
-  mutable std::shared_mutex in_use_;  // For the members below, by threads without the GIL.
+  mutable std::shared_mutex in_use_;  // Guards the members below, for threads without the GIL.
   std::shared_ptr<SessionHandle> session_;
   std::unique_ptr<kv::SessionDrive> drive_;
   std::unique_ptr<kv::Store> store_;
@@ -89,7 +89,7 @@ class KvStore {
   std::unique_ptr<kv::Store> host_store_;
   std::unique_ptr<kv::HostTier> tier_;
   std::atomic<std::uint64_t> late_{0};
-  std::unique_ptr<TimedGets> timed_ = std::make_unique<TimedGets>();  // Last: it uses the others.
+  std::unique_ptr<TimedGets> timed_ = std::make_unique<TimedGets>();  // The last member: it uses the others.
 };
 
 void bind_kv(nanobind::module_& module);

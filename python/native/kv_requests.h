@@ -23,10 +23,10 @@
 
 namespace penstock::python {
 
-// Holds the memory while a call moves its chunks. Call with the GIL held.
+// Holds the memory while a call moves its chunks. Use it with the GIL held.
 class KvRequests {
  public:
-  // memories: for each key a list of what its chunk lies in. Raises TypeError and ValueError.
+  // memories: for each key a list of its chunk's pieces of memory. Raises TypeError and ValueError.
   KvRequests(const std::vector<kv::Name>& keys, const nanobind::list& memories, const std::vector<float>& costs,
              Memory::Access access, nanobind::handle stream)
       : access_(access), stream_(stream), requests_(keys.size()) {
@@ -93,7 +93,8 @@ class KvRequests {
   std::deque<Memory> held_;
   std::deque<std::vector<iovec>> pieces_;
   std::vector<const Memory*> memories_;
-  std::vector<const Blocks*> paged_;  // Blocks on a device, each once: a call waits once for the order of each.
+  // The distinct Blocks on a device: a call waits once for the stream order of each.
+  std::vector<const Blocks*> paged_;
   StreamOrder order_;
 };
 

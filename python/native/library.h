@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The engine's functions as the rooms over penstock.h want them, and statuses as penstock.h has them.
+// The engine's functions in the form that kv/ needs, and conversions to penstock.h's statuses.
 #pragma once
 
 #include "kv/queues.h"

@@ -22,7 +22,7 @@ constexpr const char* kNotContiguous =
     "the memory is not contiguous: pass tensor.contiguous() or a copy, since one request moves one range of memory";
 constexpr const char* kReadOnly = "the memory is read-only, and a read from a file writes to it: pass a writable one";
 
-// The names of attributes that torch's tensors are asked at every call: making them takes as long as asking.
+// The names of attributes that every call reads from torch's tensors: creating a name takes as long as reading it.
 struct TorchNames {
   PyObject* data_ptr = PyUnicode_InternFromString("data_ptr");
   PyObject* is_conj = PyUnicode_InternFromString("is_conj");
@@ -38,7 +38,7 @@ const TorchNames& torch_names() {
   return names;
 }
 
-// The attribute, or nothing if it is missing; other failures go on.
+// The attribute, or nothing if it is missing; other errors are raised.
 nb::object found_or_missing(PyObject* found) {
   if (found != nullptr) return nb::steal(found);
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
@@ -72,7 +72,7 @@ bool is_true(nb::handle object) {
   return truth != 0;
 }
 
-// The bytes of a shape, of items of this size.
+// The number of bytes of a shape, with items of this size.
 std::uint64_t bytes_of(nb::handle shape, std::uint64_t item) {
   std::uint64_t bytes = item;
   for (nb::handle extent : nb::iter(shape)) {
@@ -122,7 +122,7 @@ Memory::Memory(nb::handle object, Access access, nb::handle stream) : owner_(nb:
   }
   if (is_device_ && !stream.is_none()) order_ = order_of(stream);
   if (size_ > 0 || data_ != nullptr) return;
-  static std::byte nothing;  // Stands for an empty tensor: it has no address, and the library wants one.
+  static std::byte nothing;  // The address for an empty tensor, which has none; the library needs one.
   data_ = &nothing;
   is_device_ = false;
   order_ = {};
@@ -171,7 +171,8 @@ bool Memory::take_pointer(nb::handle object) {
     data_ = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(pointer->address));
     size_ = pointer->nbytes;
     is_device_ = is_bare_ =
-        true;  // It may be: only the driver knows, and asking costs more than waiting for a stream in vain.
+        // It may be device memory: only the driver knows, and a query costs more than a needless wait for a stream.
+        true;
     return true;
   }
   if (const DeviceMemory* memory = nullptr; nb::try_cast<const DeviceMemory*>(object, memory) && memory != nullptr) {
@@ -229,7 +230,7 @@ bool Memory::take_cuda_array(nb::handle object, Access access, nb::handle stream
   return true;
 }
 
-// A producer of DLPack that is asked for no stream makes its bytes count for the default one.
+// A DLPack producer that gets no stream orders its bytes for the default one.
 bool Memory::take_dlpack(nb::handle object, Access access) {
   if (!attribute(object, "__dlpack__")) return false;
   nb::ndarray<nb::ro> array;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The memory behind a Python object: its address and size, if it may be written, and after which stream its bytes
-// count. Tensors of torch are asked by their own attributes, which is ten times faster than DLPack; then the buffer
+// The memory behind a Python object: its address and size, whether it is writable, and the stream after which its bytes
+// are valid. Torch tensors are read by their own attributes, which is ten times faster than DLPack; then the buffer
 // protocol, __cuda_array_interface__ and DLPack are tried. Always contiguous.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace penstock::python {
 
-// An address that the caller answers for: penstock.Pointer.
+// An unchecked address from the caller: penstock.Pointer.
 struct Pointer {
   std::uint64_t address = 0;
   std::uint64_t nbytes = 0;
   nanobind::object owner;
 };
 
-// The stream whose work must be over before the memory is used.
+// The stream whose work must end before the memory is used.
 struct StreamOrder {
   bool is_given = false;
   std::uint64_t stream = 0;
@@ -33,8 +33,8 @@ class Memory {
  public:
   enum class Access : std::uint8_t { read_only, writable };
 
-  // Raises TypeError or ValueError with a sentence. `stream`: None for the one that the object goes by (torch's current
-  // one), -1 for none, a number, or an object with `cuda_stream` or `__cuda_stream__`. With the GIL held.
+  // Raises TypeError or ValueError with a sentence. `stream`: None for the object's own stream (torch's current one),
+  // -1 for none, a number, or an object with `cuda_stream` or `__cuda_stream__`. Call it with the GIL held.
   Memory(nanobind::handle object, Access access, nanobind::handle stream);
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&&) = delete;
@@ -43,7 +43,7 @@ class Memory {
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }
   bool is_device() const { return is_device_; }
-  // An address that the caller answers for: is_device(), and yet it may be host memory.
+  // True for an unchecked address from the caller: it counts as is_device(), but may be host memory.
   bool is_bare() const { return is_bare_; }
   const StreamOrder& order() const { return order_; }
 
@@ -63,7 +63,7 @@ class Memory {
   std::optional<Py_buffer> view_;
 };
 
-// Without the GIL, before the memory is used. Raises what the driver says, having taken the GIL.
+// Waits until the memory may be used. Call it without the GIL; on an error it takes the GIL and raises.
 void wait_for_order(const Memory& memory);
 void wait_for_order(const StreamOrder& order, const void* memory);
 

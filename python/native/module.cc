@@ -64,7 +64,7 @@ NB_MODULE(_native, module) {
   module.def("set_library_folder", &set_library_folder);
   module.def("engine", &describe_engine);
   module.def("begin_ending", [] {
-    nb::set_leak_warnings(false);  // Objects that are left now are left on purpose.
+    nb::set_leak_warnings(false);  // Objects that remain at exit remain on purpose.
     const nb::gil_scoped_release no_gil;
     begin_ending();
   });

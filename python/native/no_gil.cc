@@ -19,7 +19,7 @@ void begin_ending() {
 
 bool is_ending() { return ending; }
 
-// Says first that it takes it, so that begin_ending() either sees that or is seen.
+// Counts itself first, so that either begin_ending() sees it, or it sees the end.
 bool may_take_gil() {
   ++taking_gil;
   if (!ending) return true;

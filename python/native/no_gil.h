@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Lets go of the interpreter's lock for the length of a block. A thread that would take it again when the interpreter
-// ends stays there for ever: CPython would end the thread within a destructor, and with that the process.
+// Releases the GIL for the length of a block. A thread that would take it again while the interpreter ends blocks for
+// ever instead: CPython would end the thread within a destructor, and thereby the process.
 #pragma once
 
 #include <Python.h>
@@ -9,9 +9,9 @@
 
 namespace penstock::python {
 
-// From here on the process ends: handles and what is under way are left to that. Giving them back would wait for
-// requests, and one that a dead file server never answers would keep the process.
-void begin_ending();  // Without the GIL. Waits for threads that are about to take it.
+// Marks the end of the process: from here on handles and requests in flight are leaked. Closing them would wait for
+// requests, and one that a dead file server never answers would hang the process.
+void begin_ending();  // Call it without the GIL; waits for threads that are about to take it.
 bool is_ending();
 // True if a thread may take the GIL again: then it calls took_gil(). False once the process ends.
 bool may_take_gil();

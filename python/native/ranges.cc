@@ -49,7 +49,7 @@ struct Ranges::Opened {
 
 struct Ranges::Range {
   std::shared_ptr<Opened> opened;
-  Memory memory;  // It is to be destroyed with the GIL held.
+  Memory memory;  // Destroy it with the GIL held.
   std::int64_t offset = 0;
   bool has_ended = false;
   bool is_other_file = false;
@@ -59,7 +59,7 @@ struct Ranges::Range {
 
 struct Ranges::State {
   std::shared_ptr<SessionHandle> session;
-  std::shared_ptr<Opened> last;  // The file of the latest range: the next one reuses it where it is in the same file.
+  std::shared_ptr<Opened> last;  // The file of the latest range, reused if the next one is in the same file.
   std::mutex mutex;
   std::condition_variable changed;
   bool closing = false;
@@ -91,7 +91,7 @@ void Ranges::check_is_own() const {
   if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "read on by what the parent has begun")));
 }
 
-// At the end of the process nothing is waited for; a forked child does not have the threads.
+// Does not wait at process exit; a forked child does not have the threads.
 void Ranges::close() {
   if (is_ending() || ::getpid() != process_) return;
   std::vector<std::thread> threads;
@@ -148,7 +148,7 @@ void Ranges::read(Range& range) {
   range.is_other_file = !is_as_it_was(opened.fd, opened.identity);
 }
 
-// The file that the next ranges are in. With the GIL held.
+// Opens the file of the next ranges. Call it with the GIL held.
 std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& identity) {
   std::shared_ptr<Opened>& last = state_->last;
   if (last != nullptr && last->path == path && last->identity == identity) return last;
@@ -161,7 +161,8 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
   if (!session.is_closed()) {
     const NoGil no_gil;
     penstock_file* raw = nullptr;
-    opened->fd = core::open_without_waiting(AT_FDCWD, path, O_RDONLY);  // It may have become a pipe.
+    // Without waiting, since it may be a pipe by now.
+    opened->fd = core::open_without_waiting(AT_FDCWD, path, O_RDONLY);
     if (opened->fd < 0) error = errno;
     if (opened->fd >= 0) status = session.engine().file_register(session.raw(), opened->fd, &raw);
     if (raw != nullptr) opened->file = std::make_unique<FileHandle>(state_->session, raw);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranges of files that are read ahead, a few at a time, by threads that never need Python: while the program works on
-// one range, the next ones arrive. A file is opened once for the ranges that follow each other in it, and looked at
-// again before and after each: a file that was cut or replaced since its header was read is reported.
+// Reads ranges of files ahead, a few at a time, by threads that never need Python: while the program works on one
+// range, the next ones arrive. A file is opened once for consecutive ranges in it, and checked before and after each: a
+// file that was truncated or replaced since its header was read is reported.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -28,7 +28,7 @@ namespace penstock::python {
 
 class Ranges {
  public:
-  // Which file it is, and whether it is as it was: device, inode, size in bytes, time of change in nanoseconds.
+  // Identifies a file and its state: device, inode, size in bytes, change time in nanoseconds.
   using Identity = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::int64_t>;
 
   Ranges(std::shared_ptr<SessionHandle> session, unsigned threads);
@@ -36,12 +36,12 @@ class Ranges {
   Ranges(const Ranges&) = delete;
   Ranges& operator=(const Ranges&) = delete;
 
-  // Reads from `offset` on until the memory is full, as soon as a thread is free. Raises OSError where the file cannot
-  // be opened, and what penstock.File() raises. Returns the range's number. With the GIL held.
+  // Reads from `offset` on until the memory is full, once a thread is free. Raises OSError if the file cannot be
+  // opened, and the errors of penstock.File(). Returns the range's number. Call it with the GIL held.
   std::uint64_t begin(const nanobind::bytes& path, const Identity& identity, nanobind::handle memory,
                       std::int64_t offset, nanobind::handle stream);
-  // Waits for the range's end. Its Report; nothing where the file is not the one that it was. Raises what the read
-  // failed with. Once for each range.
+  // Waits for the range's end. Returns its Report, or nothing if the file has changed. Raises the error of the read.
+  // Call it once for each range.
   std::optional<Report> wait(std::uint64_t number);
   // Waits for the ranges that have begun, and drops the others. Not at the end of the process, nor in a forked child,
   // where the two above raise ClosedError.
@@ -50,7 +50,7 @@ class Ranges {
  private:
   struct Opened;
   struct Range;
-  struct State;  // It is left alive at the end of the process and in a forked child.
+  struct State;  // Never freed at process exit or in a forked child.
 
   void check_is_own() const;
   std::shared_ptr<Opened> open(const char* path, const Identity& identity);

@@ -19,7 +19,7 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
-constexpr std::size_t kPiecesMost = 1024;  // In one request to the library.
+constexpr std::size_t kPiecesMost = 1024;  // The most pieces in one request to the library.
 constexpr std::uint64_t kRequestMost = std::uint64_t{64} << 20;
 
 struct Range {
@@ -55,7 +55,7 @@ std::vector<Range> ranges_of(const nb::bytes& numbers, const nb::bytes& offsets,
   return ranges;
 }
 
-// Ranges of one file, one behind the other or nearly so, and where they go.
+// Adjacent or nearly adjacent ranges of one file, and their destinations.
 struct Run {
   std::size_t file = 0;
   std::uint64_t offset = 0, bytes = 0;

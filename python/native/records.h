@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads many ranges of files into one piece of memory by one call: a batch of records. Ranges that follow each other in
-// a file are one request.
+// Reads many ranges of files into one piece of memory by one call: a batch of records. Adjacent ranges of a file become
+// one request.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,7 +18,7 @@ namespace penstock::python {
 
 class RecordReader {
  public:
-  // Keeps the files open. With the GIL.
+  // Keeps the files open. Call it with the GIL held.
   RecordReader(std::shared_ptr<SessionHandle> session, nanobind::list files);
   ~RecordReader();
   RecordReader(const RecordReader&) = delete;
@@ -26,8 +26,8 @@ class RecordReader {
 
   // Reads ranges of files into the memory. The first four arguments are arrays of int64, as bytes, with an element for
   // each range: the number of its file, its offset there, its length, and its place in the memory. Ranges at most `gap`
-  // bytes apart are one read; bytes between them go to the last `gap` bytes of the memory, which are for nothing else.
-  // Returns the bytes by path. Raises the first failure, and ValueError where a range is not within its file or the
+  // bytes apart are one read; the bytes between them go to the last `gap` bytes of the memory, which are reserved for
+  // that. Returns the bytes by path. Raises the first failure, and ValueError if a range is not within its file or the
   // memory. Any thread.
   nanobind::dict read(const nanobind::bytes& numbers, const nanobind::bytes& offsets, const nanobind::bytes& lengths,
                       const nanobind::bytes& places, nanobind::handle memory, std::uint64_t gap,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reports of transfers, and paths' answers, as Python objects.
+// Reports of transfers, and paths' verdicts, as Python objects.
 #pragma once
 
 #include <nanobind/nanobind.h>

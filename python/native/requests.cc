@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::uint32_t kDepth = 1024;
 constexpr std::uint32_t kReapMax = 64;
-constexpr int kStreamPauseMs = 1;  // Between looks at requests on streams, which no descriptor tells of.
+constexpr int kStreamPauseMs = 1;  // The interval of polling requests on streams, which have no descriptor.
 constexpr int kClosePauseMs = 10;  // While closing: another thread may have reaped what this one waits for.
 constexpr double kTimeoutMax = 1e9;
 
@@ -57,7 +57,7 @@ Requests::Requests(std::shared_ptr<SessionHandle> session) : session_(std::move(
 
 Requests::~Requests() {
   if (is_ending() || ::getpid() != process_) {
-    new Numbered(std::move(requests_));  // Their memory is the kernel's still, or was the parent's.
+    new Numbered(std::move(requests_));  // Leaked: the kernel may still use their memory, or it was the parent's.
     return;
   }
   {
@@ -94,7 +94,7 @@ void Requests::close() {
   }
 }
 
-// Makes a request of the arguments, not yet placed. Raises ValueError or TypeError for impossible ones.
+// Makes a request from the arguments, not yet queued. Raises ValueError or TypeError for impossible ones.
 std::unique_ptr<Requests::Request> Requests::request_of(const File& file, bool is_write, nb::handle memories,
                                                         std::int64_t offset, std::int64_t size,
                                                         std::int64_t buffer_offset, nb::handle stream) {
@@ -157,7 +157,7 @@ std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memor
   return number;
 }
 
-// With the lock.
+// Call it with the lock held.
 void Requests::start_on_stream(Request& request) {
   request.stream_result = std::make_unique<penstock_stream_result>();
   penstock_stream_result* const result = request.stream_result.get();
@@ -175,7 +175,7 @@ void Requests::start_on_stream(Request& request) {
   __atomic_store_n(&result->done, 1, __ATOMIC_RELEASE);
 }
 
-// With the lock: submits as many as the queue takes.
+// Submits as many as the queue takes. Call it with the lock held.
 void Requests::pump() {
   while (!waiting_.empty() && queued_ < kDepth) {
     const std::uint64_t number = waiting_.front();
@@ -231,7 +231,7 @@ bool Requests::cancel(std::uint64_t number) {
   return session_->engine().queue_cancel(queue_, number, &canceled).code == 0 && canceled > 0;
 }
 
-// From our memory to where the program wants it.
+// Copies from our memory to the program's.
 penstock_status Requests::deliver(Request& request, std::uint64_t bytes) {
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < request.pieces.size() && at < bytes; ++i) {
@@ -245,7 +245,7 @@ penstock_status Requests::deliver(Request& request, std::uint64_t bytes) {
   return {};
 }
 
-// With the lock, as the next three.
+// Call it with the lock held, like the next three.
 void Requests::collect() {
   if (queue_ != nullptr) collect_queue();
   collect_streams();
@@ -264,7 +264,8 @@ void Requests::collect_queue() {
       const auto found = requests_.find(done[i].cookie);
       if (found == requests_.end()) continue;
       Request& request = *found->second;
-      if (request.state == State::ended) {  // It was late, and its future has that error. Its memory is free now.
+      // The request was late, and its future has failed already. Its memory can be freed now.
+      if (request.state == State::ended) {
         finished_.push_back(std::move(found->second));
         requests_.erase(found);
         continue;
@@ -280,7 +281,7 @@ void Requests::collect_queue() {
   } while (count == kReapMax);
 }
 
-// Copying takes its time, in which others may submit: without the lock.
+// Copies without the lock, so that others can submit meanwhile.
 void Requests::deliver_all() {
   std::vector<std::pair<Ended, std::unique_ptr<Request>>> arrived;
   {
@@ -313,7 +314,7 @@ void Requests::collect_late() {
   const Clock::time_point now = Clock::now();
   for (auto& [number, request] : requests_) {
     if (!request->has_deadline || request->state != State::queued || request->deadline > now) continue;
-    // The library will give it back in any case; only then does its memory go.
+    // The library still completes the request; only then is its memory freed.
     request->state = State::ended;
     ended_.push_back({number, own_status(PENSTOCK_TIMED_OUT, "move the bytes before the deadline"), empty_report()});
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The requests of a session that are under way, one for each penstock.Future.
+// The requests of a session in flight, one for each penstock.Future.
 //
-// Two kinds. Most go through one queue of the library, whose threads carry them out; they can be canceled before they
-// begin and may have a deadline. Requests in the order of a CUDA stream go by penstock_stream_submit(). One
-// thread of Python's calls reap() again and again; the library's own threads never call Python.
+// Two kinds. Most go through one queue of the library, whose threads execute them; they can be canceled before they
+// begin and may have a deadline. Requests in the order of a CUDA stream use penstock_stream_submit(). One Python thread
+// calls reap() in a loop; the library's threads never call Python.
 //
-// A read with a deadline goes to memory of ours and is copied when it is there in time. When the deadline passes first
-// it fails at once: nothing is written to its destination afterwards, and our memory stays until the kernel lets go of
-// it. The source of a write that is late stays referenced for as long.
+// A read with a deadline goes to memory of ours, and is copied if it arrives in time. If the deadline passes first it
+// fails at once: its destination is not written afterwards, and our memory stays until the kernel releases it. The
+// source of a late write stays referenced as long.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -40,10 +40,10 @@ class Requests {
   // Never waits for room. timeout_s: below 0 for none. Returns the request's number. With the GIL held.
   std::uint64_t submit(const File& file, bool is_write, nanobind::handle memories, std::int64_t offset,
                        std::int64_t size, std::int64_t buffer_offset, nanobind::handle stream, double timeout_s);
-  // True if the request will never begin. It is reaped all the same.
-  // False in a forked child, in which none of these calls takes a lock that another thread held.
+  // True if the request will never begin. It is still reaped. False in a forked child, in which none of these calls
+  // takes a lock that another thread held.
   bool cancel(std::uint64_t number);
-  // Waits, if it may, until requests have ended or until wake(). A list of (number, Report, exception or None).
+  // Waits, if it may, until requests have ended or until wake(). Returns a list of (number, Report, exception or None).
   nanobind::list reap(bool may_wait);
   void wake() const;
   // Waits for requests that have begun; ended ones are still reaped. Does nothing in a forked child.
@@ -65,7 +65,7 @@ class Requests {
     State state = State::waiting;
     bool has_deadline = false;
     Clock::time_point deadline;
-    std::unique_ptr<penstock_stream_result> stream_result;  // Only for requests by a stream.
+    std::unique_ptr<penstock_stream_result> stream_result;  // Only for requests on a stream.
   };
   struct Ended {
     std::uint64_t number = 0;
@@ -96,16 +96,16 @@ class Requests {
   std::atomic<int> queue_event_{-1};
   int wake_event_ = -1;
 
-  mutable std::mutex mutex_;  // Never held while the GIL is waited for.
+  mutable std::mutex mutex_;  // Never held while waiting for the GIL.
   bool closing_ = false;
   std::uint64_t last_number_ = 0;
   std::uint32_t queued_ = 0;
   std::size_t on_streams_ = 0;
   Numbered requests_;
   std::deque<std::uint64_t> waiting_;
-  std::vector<std::pair<Ended, std::unique_ptr<Request>>> arrived_;  // In our memory, in time.
+  std::vector<std::pair<Ended, std::unique_ptr<Request>>> arrived_;  // Requests that arrived in our memory in time.
   std::vector<Ended> ended_;
-  std::vector<std::unique_ptr<Request>> finished_;  // To be freed with the GIL.
+  std::vector<std::unique_ptr<Request>> finished_;  // Freed later, with the GIL held.
 };
 
 void bind_requests(nanobind::module_& module);

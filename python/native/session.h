@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A session and its files, as Python objects hold them. A thread may close one while another is in a call on it: each
-// call holds a reference of its own, and the handle goes back to the library with the last of them.
+// call holds its own reference, and the last one closes the library's handle.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,9 +18,9 @@ namespace penstock::python {
 
 class SessionHandle {
  public:
-  // shared: the session behind cuFile's calls, where Penstock's libcufile is this process's engine.
+  // shared: uses the session behind cuFile's calls, if Penstock's libcufile is this process's engine.
   SessionHandle(const nanobind::dict& settings, std::optional<bool> shared);
-  ~SessionHandle();  // Without the GIL or with it; calls no driver.
+  ~SessionHandle();  // With or without the GIL; calls no driver.
   SessionHandle(const SessionHandle&) = delete;
   SessionHandle& operator=(const SessionHandle&) = delete;
 
@@ -28,7 +28,7 @@ class SessionHandle {
   penstock_session* raw() const { return raw_; }
   bool is_shared() const { return is_shared_; }
   bool is_closed() const { return is_closed_; }
-  // Waits for what is under way. Without the GIL. Further calls do nothing.
+  // Waits for requests in flight. Call it without the GIL. Further calls do nothing.
   void close();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Looks a call up in a library that was opened.
+// Looks up a symbol in an open library.
 #pragma once
 
 #include <dlfcn.h>

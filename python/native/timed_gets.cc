@@ -9,12 +9,12 @@
 namespace penstock::python {
 namespace {
 
-constexpr std::size_t kAtOnceMost = 16;  // Each holds memory, of which a drive that never answers would get all.
+constexpr std::size_t kAtOnceMost = 16;  // Each holds memory; without a limit a drive that hangs would use it up.
 constexpr double kSecondsMost = 1e9;
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + kv::kHeaderBytes - 1) / kv::kHeaderBytes; }
 
-// The same, into memory of its own.
+// Copies the requests, with separate memory.
 std::shared_ptr<Arrived> aside(std::span<const kv::Request> requests) {
   auto arriving = std::make_shared<Arrived>();
   std::uint64_t pages = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gets of a store that are waited for no longer than they may take. Each goes into memory of ours, on a thread of its
-// own: when its time has passed nothing is written to where the program wanted it, and our memory stays until the drive
-// lets go of it. Nothing here knows Python.
+// Gets of a store with a time limit. Each reads into memory of ours, on its own thread: after the time limit nothing is
+// written to the program's memory, and ours stays until the drive releases it. Nothing here uses Python.
 #pragma once
 
 #include <condition_variable>
@@ -35,9 +34,8 @@ class TimedGets {
   TimedGets(const TimedGets&) = delete;
   TimedGets& operator=(const TimedGets&) = delete;
 
-  // Gives the requests their outcomes and returns the bytes of those that are done; nothing where all are late: the
-  // time has passed, or so many others are late that this one does not begin. Any thread. Throws std::bad_alloc and
-  // std::system_error.
+  // Sets the requests' outcomes and returns the bytes of those that are done; null if all are late: the time has
+  // passed, or too many others are late for this one to begin. Any thread. Throws std::bad_alloc and std::system_error.
   std::shared_ptr<const Arrived> get(std::span<kv::Request> requests, const Get& get, double seconds);
   // Waits until the threads of all late gets have ended.
   void wait();

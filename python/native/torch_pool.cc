@@ -22,14 +22,14 @@ namespace {
 
 struct Source {
   std::shared_ptr<SessionHandle> session;
-  std::vector<std::uint32_t> ordinals;  // In the session, by torch's number of the device.
+  std::vector<std::uint32_t> ordinals;  // The session's ordinals, by torch's device number.
 };
 
-// Never freed: torch gives memory back when the process ends.
+// Never freed: torch frees memory at process exit.
 struct Pools {
   std::mutex mutex;
   std::shared_ptr<const Source> source;  // The source of new memory.
-  // The source of each piece: a closed session's must not be taken for one of the next.
+  // The source of each piece: one of a closed session must not count as one of the next.
   std::unordered_map<void*, std::shared_ptr<const Source>> pieces;
 };
 
@@ -38,7 +38,7 @@ Pools& pools() {
   return *all;
 }
 
-// Sets the session that pools take memory of from now on: one alone in a process, until it is closed.
+// Sets the session whose memory pools use from now on: only one per process, until it is closed.
 bool set_pool_session(std::shared_ptr<SessionHandle> session, std::vector<std::uint32_t> ordinals) {
   const std::scoped_lock lock(pools().mutex);
   std::shared_ptr<const Source>& known = pools().source;
@@ -70,8 +70,8 @@ void release(void* memory, int device, std::uint64_t stream) {
     source = std::move(found->second);
     pools().pieces.erase(found);
   }
-  if (source->session->is_closed() || is_ending()) return;  // It went with its session.
-  // Kernels may still use the memory, and to free it does not wait for them.
+  if (source->session->is_closed() || is_ending()) return;  // It was freed with its session.
+  // Kernels may still use the memory, and freeing it does not wait for them.
   (void)wait_for_stream(stream, memory);
   const SessionHandle& session = *source->session;
   (void)session.engine().device_free(session.raw(), source->ordinals[static_cast<std::size_t>(device)], memory);
@@ -85,7 +85,7 @@ void bind_torch_pool(nb::module_& module) { module.def("set_pool_session", &set_
 
 extern "C" {
 
-// Where there is none, torch says that the memory is out.
+// Returns null without a session or memory; torch then raises its out-of-memory error.
 __attribute__((visibility("default"))) void* penstock_torch_alloc(ssize_t size, int device, void* /*stream*/) {
   return size > 0 ? penstock::python::allocate(static_cast<std::uint64_t>(size), device) : nullptr;
 }

@@ -82,7 +82,7 @@ nb::tuple shape_of(const std::vector<std::uint64_t>& shape) {
   return nb::tuple(sizes);
 }
 
-// (where the data begins, [(name, dtype, shape, begin, end)], metadata); begin and end are offsets in the file.
+// Returns (offset of the data, [(name, dtype, shape, begin, end)], metadata); begin and end are offsets in the file.
 nb::tuple read_header(int fd) {
   Found found;
   {
@@ -100,8 +100,8 @@ nb::tuple read_header(int fd) {
   return nb::make_tuple(found.data_begin, tensors, metadata);
 }
 
-// [(name, dtype, shape)], in any order. The header's bytes, and [(name, begin, end)] in the order of the file, as
-// offsets in it.
+// tensors: [(name, dtype, shape)], in any order. Returns the header's bytes, and [(name, begin, end)] in file order, as
+// offsets in the file.
 nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::uint64_t alignment) {
   SafetensorsHeader header = {};
   for (nb::handle each : tensors) {
@@ -124,14 +124,14 @@ nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::ui
   return nb::make_tuple(nb::bytes(written->bytes.data(), written->bytes.size()), placed);
 }
 
-// The bytes that this machine or container could still give; None if nothing can be said.
+// The bytes still available on this machine or in this container; None if unknown.
 nb::object available_memory() {
   const core::MemoryRoom room = core::memory_room();
   return room.total > 0 ? nb::object(nb::int_(room.available)) : nb::none();
 }
 
-// Large pages for memory that is filled for the first time: a fault for every 2 MiB in place of every 4 KiB. Only of
-// whole ones: each advice for a piece of a mapping makes mappings of its own, of which a process may have 65,530.
+// Asks for large pages for memory before it is first filled: one fault per 2 MiB instead of per 4 KiB. Only for whole
+// mappings: advice for a part of a mapping splits it, and a process may have only 65,530 mappings.
 void advise_large_pages(std::uint64_t address, std::uint64_t size) {
   constexpr std::uint64_t kLargePage = 2 << 20;
   const std::uint64_t begin = (address + kLargePage - 1) / kLargePage * kLargePage;
