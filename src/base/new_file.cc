@@ -151,7 +151,7 @@ Status NewFile::move_to_final_name() {
   return is_missing_in_file_system(errno) ? move_to_held_name() : os_failure(errno, kNameStep);
 }
 
-// Mounts of object stores have neither link nor renameat2. Of several writers only one can create the placeholder.
+// Mounts of object stores have neither link nor renameat2. Only one of several writers can create the placeholder.
 Status NewFile::move_to_held_name() {
   const int folder = folder_fd_.get();
   UniqueFd held(calls_.open(folder, name_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0));

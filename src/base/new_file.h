@@ -89,7 +89,8 @@ class NewFile {
   bool is_published_ = false;
 };
 
-// Flushes the folder's names to storage. A file system that returns EINVAL does not support it: that counts as success.
+// Flushes the folder's names to storage. A file system that returns EINVAL does not support it, which counts as
+// success.
 Status flush_folder(int folder_fd, NameCalls& calls = NameCalls::of_kernel());
 
 // Makes or replaces a file with this content, readable for all users.

@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-// The smallest size of a structure in this SONAME: that of its first release, so it never changes.
+// The smallest size of a structure in this SONAME, from its first release, so it never changes.
 template <typename T>
 inline constexpr std::uint32_t kFirstSize = 0;
 template <>

@@ -34,9 +34,9 @@ struct PathTraits {
 // clang-format off
 #define PENSTOCK_PATHS(ROW)                                                                                            \
   ROW(p2pdma, 0, (PathTraits{.direct = true}))                                 /* The drive's DMA to device memory. */ \
-  ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* The device's DMA to the page cache. */   \
+  ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* Device DMA on the page cache. */     \
   ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true, .nvidia_fs = true, .blocking = true}))  /* Our calls. */   \
-  ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true, .blocking = true})) /* Uses NVIDIA's library. */  \
+  ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true, .blocking = true})) /* Uses NVIDIA's library. */       \
   ROW(bounce, 3, (PathTraits{.compat = true, .posix = true, .gathers = true})) /* Through pinned host memory. */       \
   ROW(host, 4, (PathTraits{.host_memory = true}))                              /* Storage directly to host memory. */  \
   ROW(null, 5, (PathTraits{.pretends = true}))                                 /* Measures the library's own cost. */  \

@@ -40,7 +40,7 @@ enum class Allocation : std::uint8_t {
 struct PointerFacts {
   MemoryKind kind = MemoryKind::host;
   Device* device = nullptr;  // The device that can copy it. Null for host memory, and if its GPU is not usable.
-  // First address of the allocation (pageable memory: of the registration); unknown if size is 0.
+  // First address of the allocation, or of the registration for pageable memory; unknown if size is 0.
   std::uint64_t base = 0;
   std::uint64_t size = 0;    // Bytes in the allocation; 0 where unknown.
   std::uint64_t mapped = 0;  // The address in this process where storage's DMA engines reach `base`; 0: nowhere.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the user wants a session's threads to run and its pinned memory to be: PENSTOCK_PLACEMENT. The default is near
-// the GPU that they work for (locality.h). It can also be off, or a NUMA node or CPUs that the user names, for all
-// devices and for host memory. A thread never runs where it was not allowed to, whatever this says.
+// PENSTOCK_PLACEMENT: the places that the user wants for a session's threads and pinned memory. The default is near the
+// GPU that they work for (locality.h). It can also be off, or a NUMA node or CPUs that the user names, for all devices
+// and for host memory. A thread never runs where it was not allowed to, whatever this says.
 #pragma once
 
 #include <optional>

@@ -25,8 +25,8 @@
 
 namespace penstock::core {
 
-// What a path passes to its own channels about a request; nothing else reads it. Valid while the request's file is
-// open.
+// The facts that a path passes to its own channels about a request; nothing else reads it. Valid while the request's
+// file is open.
 struct Token {
   void* file_state = nullptr;  // The path's own state of the file.
   // The distance from an address in the request's memory to the address at which storage's DMA engines reach it.
@@ -122,7 +122,7 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
   return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
 }
 
-// Who moves a request: its caller's thread alone; a queue, together with others; many threads; or a stream, which
+// The mover of a request: its caller's thread alone; a queue, together with others; many threads; or a stream, which
 // copies lent bytes itself.
 enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
 

@@ -5,7 +5,7 @@
 //
 // The chunks tile the request: in order, without gap or overlap. With direct I/O, a staged read is widened to whole
 // blocks; everything else is cut into a head, an aligned middle that is direct, and a tail. Heads and tails of reads
-// are shorter than a block. Those of writes end at a page boundary, so that the middle shares no page with other
+// are shorter than a block. For writes they end at a page boundary, so that the middle shares no page with other
 // writes; they are direct if they are whole blocks, and otherwise go through the page cache byte for byte. So the
 // library never does a read-modify-write of a block; only the kernel does, with one page at each end, for less than a
 // block.

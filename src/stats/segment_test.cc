@@ -68,7 +68,7 @@ TEST(SegmentTest, DoesNotCloseADescriptorThatIsNoLongerItsOwn) {
     const Segment segment("penstock-test", 4096);
     fd = descriptor_of("penstock-test");
     const int other = ::open("/dev/null", O_RDONLY);
-    ASSERT_EQ(::dup2(other, fd), fd);  // As a program does that closes all unknown descriptors.
+    ASSERT_EQ(::dup2(other, fd), fd);  // Some programs close all unknown descriptors in this way.
     ::close(other);
   }
 

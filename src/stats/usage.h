@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a report (usage_report.h) has besides the counters: the files of the requests, their durations, and the time in
-// which any was in flight. Kept only if a report was requested; otherwise File::usage() is null. Thread-safe; counting
-// takes no lock and allocates nothing.
+// The facts of a report (usage_report.h) that are not counters: the files of the requests, their durations, and the
+// time in which any was in flight. Kept only if a report was requested; otherwise File::usage() is null. Thread-safe;
+// counting takes no lock and allocates nothing.
 #pragma once
 
 #include <array>

@@ -98,8 +98,7 @@ std::uint64_t pages_of(std::uint64_t offset, std::uint64_t size, std::uint64_t p
   return (align_up(offset + size, page) - align_down(offset, page)) / page;
 }
 
-// True if nearly all pages are cached: fetching a few evicted pages through the cache is cheaper than moving everything
-// around it.
+// A few evicted pages are cheaper to read through the cache than all bytes are around it.
 bool nearly_all(std::uint64_t cached, std::uint64_t pages) { return cached >= pages - pages / 8; }
 
 bool is_at_end(int fd, off_t offset) {

@@ -54,7 +54,7 @@ bool spans_several_devices(const Root& root, const MountTable& table, const Moun
   return false;
 }
 
-// File systems with iomap's direct I/O pass device pages on; those with the older code refuse them.
+// File systems with iomap's direct I/O pass device pages on; the older code refuses them.
 Findings local_findings(const Root& root, const MountTable& table, const Mount& mount, Op op) {
   const std::string& type = mount.type;
   const std::string& point = mount.mount_point;

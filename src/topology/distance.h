@@ -13,7 +13,7 @@
 namespace penstock::core {
 
 enum class Distance : std::uint8_t {
-  same_switch,  // As in PciRelation.
+  same_switch,  // The same as PciRelation's.
   same_host_bridge,
   same_node,  // They share a CPU and its memory, with different host bridges of one socket.
   unknown,    // One of them is not a PCI device, or its place is unknown.

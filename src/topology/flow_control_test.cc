@@ -102,7 +102,7 @@ TEST(FlowControlTest, AnAnswerThatIsCutOffOrBentIsUnknown) {
   }
 }
 
-// Kernels without DCB return that it is unsupported; those with it, that there is no such interface.
+// Kernels without DCB report that it is unsupported. Others report that there is no such interface.
 TEST(FlowControlTest, TheKernelItselfAnswersNobodyInParticular) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

@@ -92,7 +92,7 @@ enum class Obstacle : std::uint8_t {
   extending_write = 101,
 };
 
-// What happens to a transfer despite the obstacle.
+// The effect of the obstacle on a transfer.
 enum class Effect : std::uint8_t {
   refused,      // The kernel or the driver refuses: an error, nothing moved.
   copied,       // It succeeds, and the CPU has copied every byte.

@@ -64,7 +64,7 @@ TEST_P(RootTest, NeverLeavesTheRoot) {
   EXPECT_EQ(root().list("/directory"), std::vector<std::string>());
   EXPECT_EQ(root().real_path("/directory/secret"), "");
   EXPECT_FALSE(root().exists("/absolute"));
-  // ".." of the root is the root.
+  // The parent of the root is the root.
   EXPECT_EQ(root().read_line("/climb"), "ours");
 }
 

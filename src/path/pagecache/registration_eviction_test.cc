@@ -312,7 +312,7 @@ TEST_F(RegistrationEvictionTest, APageThatWentIsEvictedAtOnce) {
 
 // ---- Settled files -------------------------------------------------------------------------------------------------
 
-// As at the end of a long direct write: the pages are removed, and the file's stamp does not change.
+// The end of a long direct write has this effect: pages are removed, and the file's stamp does not change.
 TEST(SettledExtentTest, PagesThatWentWithoutAChangeAreFoundOutInTime) {
   PosixStorage storage{false};
   HostDeviceSet devices;
