@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What objects mean together, beyond what an API server judges. Each is told by a rule of the table; what a manifest
-// does not tell of its nodes is asked of the facts, and where nobody knows, a note says what it depends on.
+// The checks across objects, beyond an API server's. Each finding has a rule of the table. Facts about nodes that the
+// manifests lack come from the given facts; if they are unknown, a note says what the result depends on.
 #pragma once
 
 #include "k8s/findings.h"
@@ -9,21 +9,22 @@
 
 namespace penstock::tools::k8s {
 
-void check_drivers(const Cluster& cluster, Findings& findings);   // GPUDirect Storage as the GPU Operator installs it.
-void check_policies(const Cluster& cluster, Findings& findings);  // The operator's objects among each other.
-void check_modules(const Cluster& cluster, Findings& findings);   // Module parameters, and P2PDMA by them.
-bool turns_on_p2pdma(const Cluster& cluster, const DriverSetup& driver);  // By the parameters that are at hand.
-void check_network(const Cluster& cluster, Findings& findings);           // OFED, NFS over RDMA.
-void check_storage(const Cluster& cluster, Findings& findings);           // StorageClasses, volumes, mount options.
-void check_volume(const Object& object, Severity severity, Findings& findings);  // Of these one.
-std::string storage_of(const Object& object);  // "nfs", "nfs-rdma", else the file system that it names; "" for none.
-void check_pods(const Cluster& cluster, Findings& findings);  // Workloads: rights, devices, memory.
+void check_drivers(const Cluster& cluster, Findings& findings);   // GPUDirect Storage installed by the GPU Operator.
+void check_policies(const Cluster& cluster, Findings& findings);  // Conflicts between the operator's objects.
+void check_modules(const Cluster& cluster, Findings& findings);   // Module parameters, and P2PDMA through them.
+// Whether the known parameters turn P2PDMA on.
+bool turns_on_p2pdma(const Cluster& cluster, const DriverSetup& driver);
+void check_network(const Cluster& cluster, Findings& findings);  // OFED, NFS over RDMA.
+void check_storage(const Cluster& cluster, Findings& findings);  // StorageClasses, volumes, mount options.
+void check_volume(const Object& object, Severity severity, Findings& findings);  // Checks one volume.
+std::string storage_of(const Object& object);  // "nfs", "nfs-rdma", or the file system that it names; "" for none.
+void check_pods(const Cluster& cluster, Findings& findings);  // Workloads: privileges, devices, memory.
 void check_pod_security(const Cluster& cluster, Findings& findings);
 void check_quantities(const Cluster& cluster, Findings& findings);    // Amounts, by Kubernetes' grammar and bounds.
 void check_placeholders(const Cluster& cluster, Findings& findings);  // NODE, REGISTRY/..., localhost/...
-void check_gdsio(const Cluster& cluster, Findings& findings);         // Flags of benchmarks.
+void check_gdsio(const Cluster& cluster, Findings& findings);         // Flags of gdsio benchmarks.
 void check_selectors(const Cluster& cluster, Findings& findings);
-void check_cufile(const Cluster& cluster, Findings& findings);  // cufile.json, by itself and in ConfigMaps.
+void check_cufile(const Cluster& cluster, Findings& findings);  // cufile.json, alone and in ConfigMaps.
 
 inline void check_all(const Cluster& cluster, Findings& findings) {
   for (const auto check :

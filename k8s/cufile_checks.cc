@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cufile.json, by itself or within a ConfigMap, by the library's own table of settings.
+// Checks cufile.json, alone or in a ConfigMap, with the library's own table of settings.
 #include <fmt/format.h>
 
 #include <optional>
@@ -15,16 +15,16 @@
 namespace penstock::tools::k8s {
 namespace {
 
-// A known key in another section than its own: Penstock takes it as meant, NVIDIA's library reads past it.
+// A known key in the wrong section: Penstock applies it, NVIDIA's library ignores it.
 std::string misplaced(const core::Note& note) {
   if (!note.sentence.starts_with(core::kTakenAs)) return "";
-  const auto named = core::setting_named(note.key);  // None of what was too long to be shown whole.
+  const auto named = core::setting_named(note.key);  // Empty for a key that was truncated for printing.
   return named ? std::string(named->setting.key()) : "";
 }
 
 void tell(const Object& object, const core::Note& note, Place place, Findings& findings) {
   const std::string key = core::shown(note.key);
-  if (note.severity == core::Severity::idle) return;  // Of Penstock alone.
+  if (note.severity == core::Severity::idle) return;  // Idle keys only concern Penstock.
   if (const std::string own = misplaced(note); !own.empty()) {
     findings.add("cufile_place", object, place,
                  {fmt::format("{} is in a section that is not its own, and NVIDIA's library reads past it", key),

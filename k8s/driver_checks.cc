@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GPUDirect Storage as ClusterPolicy, NVIDIADriver or Helm values ask for it: image, kernel modules, system.
+// Checks GPUDirect Storage in ClusterPolicy, NVIDIADriver or Helm values: image, kernel modules, operating system.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr facts::Version kNoImageFromOlm = {25, 10, 0};  // From this release on, no bundle names one.
-constexpr int kFirstNumberOfCuda = 9;                    // nvidia-fs is at 2.
+constexpr facts::Version kNoImageFromOlm = {25, 10, 0};  // From this release on, OLM bundles name no image.
+constexpr int kFirstNumberOfCuda = 9;                    // Lower numbers are nvidia-fs's, which is at 2.
 
 facts::Version operator_of(const Cluster& cluster) {
   const facts::OperatorVersion* known = facts::operator_version(cluster.facts.operator_version);
   return facts::version_of(known == nullptr ? facts::operator_version("")->release : known->release).value();
 }
 
-// As it is written, else the chart's own.
+// The written version, or the chart's default.
 std::string version_in_force(const Cluster& cluster, const DriverSetup& driver, const Value& written, bool of_gds) {
   if (written.is_there() || !driver.is_values()) return written.text;
   const facts::OperatorVersion* known = facts::operator_version(cluster.facts.operator_version);
@@ -80,7 +80,7 @@ void check_precompiled(const DriverSetup& driver, Findings& findings) {
   }
 }
 
-// Whether nvidia-fs of this version needs the open modules; a digest names one that does.
+// Whether this version of nvidia-fs needs the open modules; an image digest counts as one that does.
 bool needs_open_modules(const std::string& gds) {
   if (gds.starts_with("sha256")) return true;
   const auto version = facts::version_of(gds);
@@ -110,7 +110,7 @@ void check_module_type(const Cluster& cluster, const DriverSetup& driver, Findin
                 is_old ? "Take a driver of 570.86.15 or later, and kernelModuleType: open." : remedy});
 }
 
-// What node labels by NFD say of the system: "rocky9.4".
+// The operating system in the NFD labels of a node selector: "rocky9.4".
 std::string os_of_selector(const DriverSetup& driver) {
   std::string os, version;
   for (const Member& label : driver.driver_value("nodeSelector").members) {

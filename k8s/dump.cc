@@ -24,7 +24,7 @@ namespace {
 
 enum Paths : unsigned { kP2pdma = 1, kNvidiaFs = 2, kBoth = 3 };
 
-// What lint finds in a driver's setup or a volume, and which path it closes; in the order of what comes first.
+// Lint rules for a driver's setup or a volume, and the path that each closes; in order of precedence.
 struct Stop {
   std::string_view rule;
   unsigned paths;
@@ -76,7 +76,7 @@ void add_findings(Evidence& all, const char* path, unsigned which, const Finding
   }
 }
 
-// The first that closes the path, else the first that leaves it in doubt.
+// Returns the first evidence that closes the path, else the first that makes it doubtful.
 PathEvidence first_of(const char* path, const Evidence& all) {
   const auto closed =
       std::find_if(all.begin(), all.end(), [](const PathEvidence& one) { return one.standing == Standing::closed; });
@@ -97,7 +97,7 @@ class DumpJudge {
     Node node = node_of(object);
     NodeEvidence evidence{node.name, machine_of(node), {}};
     if (!node.has_gpu) return evidence;
-    Cluster cluster;  // What the cluster is told of this node.
+    Cluster cluster;  // The facts of this node for the cluster's checks.
     take_setups(object, node, cluster);
     if (node.driver.empty() && !cluster.drivers.empty()) node.driver = cluster.drivers[0].driver_value("version").text;
     Findings findings;
@@ -130,7 +130,7 @@ class DumpJudge {
                        [&](const Member& one) { return is_labelled(node, one.key, one.value->text); });
   }
 
-  // A cluster may have thousands of volumes: those of which the same is to be said are told as one.
+  // A cluster may have thousands of volumes: those with equal evidence are merged.
   static void add_storage(NodeEvidence& node, StorageEvidence one) {
     const auto same_path = [](const PathEvidence& a, const PathEvidence& b) {
       return a.rule == b.rule && a.standing == b.standing;
@@ -144,7 +144,7 @@ class DumpJudge {
     else ++found->alike;
   }
 
-  // By its nodeAffinity; a volume or class without one is reached from everywhere.
+  // Checks nodeAffinity; a volume or class without one is reachable from every node.
   static bool is_reached(const Object& storage, const Object& node) {
     const auto& terms = storage["spec.nodeAffinity.required.nodeSelectorTerms"].members;
     const auto holds = [&](const Member& expression) {
@@ -165,7 +165,7 @@ class DumpJudge {
     return policies.empty() || (*policies[0])["spec.driver.useNvidiaDriverCRD"].is_true();
   }
 
-  // The objects that decide of the node's driver: by ClusterPolicy, or by the NVIDIADriver that selects it.
+  // Collects the objects that configure the node's driver: ClusterPolicy, or the NVIDIADriver that selects the node.
   void take_setups(const Object& object, const Node& node, Cluster& cluster) const {
     cluster.facts = {dump_.facts.operator_version, node.os, node.runtime, node.kernel};
     for (const char* kind : {"GPUCluster", "NicClusterPolicy"}) {
@@ -203,7 +203,7 @@ class DumpJudge {
             {first_of("p2pdma", p2pdma), first_of("nvidia-fs", nvidia_fs)}};
   }
 
-  // What the operator says of the setup, and the state of what it made.
+  // Adds the findings about the driver's setup, and the state of its pods.
   void add_driver(Evidence& all, const char* path, const Cluster& cluster, const Node& node) const {
     for (const DriverSetup& driver : cluster.drivers) {
       for (const Member& member : (*driver.object)["status.conditions"].members) {

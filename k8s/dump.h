@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a dump of kubectl (`kubectl get nodes,pods,clusterpolicies,nvidiadrivers,pv,storageclass,configmaps -A -o yaml`)
-// tells of each node's direct paths: the first rule that fails. By the rules of lint and choose, and the state of the
-// driver's pods. Pure. A dump shows neither a kernel's symbols nor a bus: nothing in it is ever called open.
+// Judges each node's direct paths from a dump of kubectl (`kubectl get
+// nodes,pods,clusterpolicies,nvidiadrivers,pv,storageclass,configmaps -A -o yaml`): finds the first rule that fails,
+// with the rules of lint and choose, and the state of the driver's pods. Pure. A dump shows neither a kernel's symbols
+// nor a bus, so no path is ever called open.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@
 
 namespace penstock::tools::k8s {
 
-// What no dump tells, and the commands that do.
+// The facts that no dump contains, and the commands that show them.
 extern const char* const kDumpLimits;
 
 struct DumpFault {
@@ -24,11 +25,11 @@ struct DumpFault {
 };
 
 struct DumpEvidence {
-  std::vector<NodeEvidence> nodes;  // One without a GPU has no storages.
-  std::vector<DumpFault> faults;    // Of cufile.json in ConfigMaps, for whatever pod mounts it.
+  std::vector<NodeEvidence> nodes;  // Nodes without a GPU have no storages.
+  std::vector<DumpFault> faults;    // Faults of cufile.json in ConfigMaps, for any pod that mounts it.
 };
 
-// Throws a Failure where there is no Node.
+// Throws a Failure if there is no Node.
 DumpEvidence judge_dump(const Cluster& dump, const std::string& file);
 
 }  // namespace penstock::tools::k8s

@@ -46,7 +46,7 @@ std::string trouble_of(const Value& status) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// What has only just begun proves nothing.
+// A container that has just started proves nothing.
 bool is_beginning(const Value& status) {
   const std::string& reason = status["state.waiting.reason"].text;
   const bool has_failed = status["lastState.terminated"].is_map() || status["state.terminated"].is_map();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pods of NVIDIA's driver in a dump of kubectl: what their state says against the direct paths of their nodes.
-// For dump.cc. Pure.
+// The pods of NVIDIA's driver in a dump of kubectl: what their state means for the direct paths of their nodes. For
+// dump.cc. Pure.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ class DriverPods {
  public:
   explicit DriverPods(const Cluster& dump);
 
-  bool has_any_pod() const { return has_any_pod_; }  // Else nobody asked for pods.
-  // What its driver's pods say first against any direct path of a node; one without a rule where they say nothing.
+  bool has_any_pod() const { return has_any_pod_; }  // False: the dump does not include pods.
+  // The first evidence of the driver's pods against any direct path of a node; without a rule if there is none.
   PathEvidence against_driver(const std::string& node) const;
-  // The same of GPUDirect Storage that is turned on.
+  // The same for GPUDirect Storage that is turned on.
   PathEvidence against_nvidia_fs(const std::string& node) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Dumps of kubectl: the first rule that stands against a path of a node, by labels, policies, pods and volumes.
+// Dumps of kubectl: the first rule against a path of a node, from labels, policies, pods and volumes.
 #include "k8s/dump.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-// A node with a GPU that all rules let by, as far as it tells; behind it come more of its labels.
+// A node with a GPU that passes all rules; tests append labels.
 const std::string kNode =
     "apiVersion: v1\nkind: Node\n"
     "status: {nodeInfo: {osImage: Ubuntu 24.04.1 LTS, kernelVersion: 6.8.0-1051-nvidia, "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a node's own kernel says of the direct paths to each of its file systems: the first thing in their way, or that
-// nothing is seen there. Pure. Nothing is called direct: only a read that took the path proves it.
+// Evidence from a node's kernel about the direct paths to each of its file systems: the first obstacle, or none found.
+// Pure. No path is called direct: only a read that took the path proves it.
 #pragma once
 
 #include <string>
@@ -12,32 +12,32 @@
 namespace penstock::tools::k8s {
 
 using facts::Standing;
-// "closed", "unknown", "off", and of what is usable "open, not proven".
+// "closed", "unknown", "off", or for a usable path "open, not proven".
 const char* standing_words(Standing standing);
 
 struct PathEvidence {
   std::string path;  // "p2pdma", "nvidia-fs"
   Standing standing = Standing::unknown;
-  std::string rule;  // What stands in the way first: as `penstock check` calls it; in a dump a rule of lint's.
+  std::string rule;  // The first obstacle, by the name of `penstock check`; in a dump a rule of lint.
   std::string sentence;
   std::string remedy;
-  bool is_once_set = false;  // A setting is all that is in the way.
+  bool is_once_set = false;  // Only a setting is in the way.
 };
 
 struct StorageEvidence {
-  std::string mount_point;  // In a dump of kubectl, of which dump.h tells: the object, "StorageClass fast".
+  std::string mount_point;  // In a dump of kubectl (dump.h): the object, "StorageClass fast".
   std::string type;
   std::vector<PathEvidence> paths;
-  std::size_t alike = 0;  // Volumes of a dump of which the very same is to be said.
+  std::size_t alike = 0;  // The number of other volumes of a dump with equal evidence.
 };
 
 struct NodeEvidence {
-  std::string name;     // A root, or a node of a cluster.
-  std::string machine;  // "Amazon EC2 p5.48xlarge"; "" where it does not tell.
+  std::string name;     // The captured root, or the node's name in a cluster.
+  std::string machine;  // "Amazon EC2 p5.48xlarge"; "" if unknown.
   std::vector<StorageEvidence> storages;
 };
 
-// Of file systems of drives and NFS; those of memory and of programs have no direct path.
+// Evidence for file systems on drives and NFS; those in memory or in user space have no direct path.
 std::vector<StorageEvidence> evidence_of(const facts::Examination& node);
 
 }  // namespace penstock::tools::k8s

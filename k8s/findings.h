@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a lint found, without what its user wants to hear nothing of. Pure.
+// The findings of a lint, without those that its user ignores. Pure.
 //
-// A finding is passed over where its rule is named by --ignore, by its object's annotation penstock.io/lint-ignore,
-// "RULE: reason" with a line for each rule, or by a comment "# penstock-lint: ignore RULE: reason" in its line or the
-// one before. Without a reason neither counts.
+// A finding is ignored if its rule is named by --ignore, by its object's annotation penstock.io/lint-ignore, "RULE:
+// reason" with a line for each rule, or by a comment "# penstock-lint: ignore RULE: reason" in its line or the one
+// before. Annotation and comment need a reason.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct Finding {
   std::string file;
   Place place;
   std::string object;    // "DaemonSet reader"; "" for the file as a whole.
-  std::string sentence;  // Begins with what is wrong.
+  std::string sentence;  // Begins with the fault.
   std::string remedy;
 };
 
@@ -40,15 +40,15 @@ class Findings {
 
   struct Text {
     std::string sentence;
-    std::string remedy = "";                // "" for the rule's.
-    std::optional<Severity> severity = {};  // The rule's, if none.
+    std::string remedy = "";                // "": the rule's remedy.
+    std::optional<Severity> severity = {};  // None: the rule's severity.
   };
   void add(const char* rule, const Object& object, Place place, Text text);
 
-  // Reads what the cluster asks to be passed over. To be called before anything is added.
+  // Reads the cluster's ignore annotations and comments. Call it before any finding is added.
   void take_ignores(const Cluster& cluster);
 
-  std::vector<Finding> in_order() const;  // By file as given, then line, column and rule.
+  std::vector<Finding> in_order() const;  // Sorted by file in input order, then line, column and rule.
   std::size_t count(Severity severity) const;
   std::size_t passed_over() const { return passed_over_; }
   bool is_full() const { return list_.size() == kFindingsMax; }
@@ -57,7 +57,7 @@ class Findings {
  private:
   void take_annotation(const Object& object);
   void take_comments(const Object& file);
-  // The rule that "RULE: reason" names; tells what is wrong with it, and "" then.
+  // The rule that "RULE: reason" names; reports a fault in it, and then returns "".
   std::string rule_of(std::string_view text, const Object& object, Place place);
   bool is_ignored(std::string_view rule, const Object& object, Place place) const;
 

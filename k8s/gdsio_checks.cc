@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a benchmark says that it does, and what the flags of its gdsio do.
+// Compares what a benchmark claims to do with the flags of its gdsio.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,18 +13,18 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr int kContinuedMax = 50;  // Lines that one call goes on for.
+constexpr int kContinuedMax = 50;  // The most lines of one call.
 
 struct Call {
   int io_type = -1;    // -I: 0 and 2 read, 1 and 3 write.
-  int transfer = -1;   // -x: 0, 5 and 6 by GPUDirect Storage.
-  std::string intent;  // What is around it: its line, and the comment or echo before it.
+  int transfer = -1;   // -x: 0, 5 and 6 use GPUDirect Storage.
+  std::string intent;  // The context: its line, and the comment or echo before it.
   Place place;
 };
 
 bool is_blank(char letter) { return letter == ' ' || letter == '\t'; }
 
-// The number behind a flag of one letter, "-I 0" or "-I0"; -1 for none.
+// The number after a one-letter flag, "-I 0" or "-I0"; -1 for none.
 int number_of(std::string_view line, std::string_view flag) {
   for (std::size_t at = line.find(flag); at != std::string_view::npos; at = line.find(flag, at + 1)) {
     if (at > 0 && !is_blank(line[at - 1])) continue;
@@ -48,7 +48,7 @@ void add_calls(const std::string& script, const Value& value, std::vector<Call>&
     const std::size_t end = std::min(script.find('\n', begin), script.size());
     std::string line = script.substr(begin, end - begin);
     for (int i = 0; i < kContinuedMax && line.ends_with('\\') && begin + line.size() + 1 < script.size();
-         ++i) {  // Goes on in the next line.
+         ++i) {  // The call continues on the next line.
       const std::size_t next = begin + line.size() + 1;
       line = line.substr(0, line.size() - 1) + "  " + script.substr(next, script.find('\n', next) - next);
     }
@@ -67,7 +67,7 @@ void add_calls(const std::string& script, const Value& value, std::vector<Call>&
 
 std::vector<Call> calls_of(const Value& container) {
   std::vector<Call> calls;
-  std::string words;  // Of a list of words, each of one line.
+  std::string words;  // The words of a list, if each is one line.
   const Value* first = nullptr;
   for (const char* key : {"command", "args"}) {
     for (const Member& member : container[key].members) {

@@ -13,7 +13,7 @@ namespace {
 
 bool is_word_letter(char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_'; }
 
-// "if .Values.gds" of "{{- if .Values.gds }}".
+// Returns "if .Values.gds" for "{{- if .Values.gds }}".
 std::string_view without_trimming(std::string_view action) {
   if (action.starts_with('-')) action.remove_prefix(1);
   const std::size_t begin = std::min(action.find_first_not_of(" \t\r\n"), action.size());
@@ -42,7 +42,7 @@ bool is_helm_template(const Manifest& manifest) {
   });
   std::string_view rest = manifest.text;
   if (!is_text || rest.find("{{") == std::string_view::npos) return false;
-  std::string filled;  // With a word in each action's place.
+  std::string filled;  // The text with each action replaced by a word.
   bool has_lines = false;
   for (std::size_t begin = rest.find("{{"); begin != std::string_view::npos; begin = rest.find("{{")) {
     filled += rest.substr(0, begin);

@@ -19,7 +19,7 @@ bool is_manifest(const fs::path& path) {
   return ending == ".yaml" || ending == ".yml" || ending == ".json";
 }
 
-// In order of their names. Links to folders are not followed, so that none leads round in a circle.
+// Sorted by name. Does not follow links to folders, which could form a loop.
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

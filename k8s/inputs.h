@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The files that a lint was asked for: files, folders with all that is below them, standard input.
+// Reads the inputs of a lint: files, folders with everything below them, standard input.
 #pragma once
 
 #include <deque>
@@ -12,13 +12,13 @@
 namespace penstock::tools::k8s {
 
 constexpr std::size_t kFilesMax = 10'000;
-constexpr std::size_t kInputBytesMax = std::size_t{256} << 20;  // Of all files,
-constexpr std::size_t kInputValuesMax = 20'000'000;             // aliases counted with all that is in them.
+constexpr std::size_t kInputBytesMax = std::size_t{256} << 20;  // Limit over all files.
+constexpr std::size_t kInputValuesMax = 20'000'000;  // Limit over all files; aliases count with their contents.
 
-// Of what a cluster printed of itself.
+// Limits for a dump that a cluster printed.
 constexpr Bounds kDumpBounds = {.bytes = kInputBytesMax, .values = kInputValuesMax};
 
-// Throws Failure, as for wrong usage, for what cannot be opened. "-" is standard input, and is called <stdin>.
+// Throws Failure, as for wrong usage, if a file cannot be opened. "-" is standard input, named <stdin>.
 std::deque<Manifest> read_inputs(const std::vector<std::string>& names, Bounds each = {});
 
 }  // namespace penstock::tools::k8s

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSearchDepthMax = 6;
 
-// The key of a shape that a name was probably meant to be; "" for none.
+// The key of a shape that a misspelt name probably means; "" for none.
 std::string_view near_key(const Shape& shape, std::string_view name) {
   constexpr std::size_t kLongest = 60;
   std::string_view best;
@@ -35,7 +35,7 @@ std::string_view near_key(const Shape& shape, std::string_view name) {
   return best;
 }
 
-// Where else below a shape a key has this name: "rdma.useHostMofed".
+// Another place below a shape where a key has this name: "rdma.useHostMofed".
 std::string deeper_key(const Shape& shape, std::string_view name, int depth = 0) {
   for (const ShapeKey& key : shape.keys) {
     if (key.shape == nullptr || depth == kSearchDepthMax) continue;
@@ -91,11 +91,11 @@ std::size_t letters_of(std::string_view text) {
       text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
 }
 
-// What recipes write, and where it leads.
+// A wrong key that recipes circulate, with its rule and remedy.
 struct Misconception {
   std::string_view place, key;
-  const char* rule;    // "" for the one of unknown keys.
-  const char* remedy;  // "" for the rule's.
+  const char* rule;    // "": the rule for unknown keys.
+  const char* remedy;  // "": the rule's remedy.
 };
 constexpr Misconception kMisconceptions[] = {
     {"spec", "mofed", "mofed_key", ""},
@@ -123,7 +123,7 @@ class Judge {
       if (key == nullptr) unknown(member, shape, path);
       else if (member.value->is_there()) within(*member.value, *key, key->around, path + member.key, member.place);
     }
-    if (object_.form == Form::values) return;  // The chart fills in what is not said.
+    if (object_.form == Form::values) return;  // The chart fills in missing keys.
     std::vector<std::string_view> missing;
     for (const ShapeKey& key : shape.keys) {
       if (key.is_required && !key.has_default && !value[key.name].is_there()) missing.push_back(key.name);
@@ -133,7 +133,7 @@ class Judge {
                   {fmt::format("{} lacks {}", shown_path(path), fmt::join(missing, ", "))});
   }
 
-  // Of a map by what its keys are called by: "spec.gds.".
+  // The prefix of a map's keys in messages: "spec.gds.".
   std::string shown_path(const std::string& path) const {
     if (!path.empty()) return path.substr(0, path.size() - 1);
     return object_.form == Form::values ? "the chart" : object_.kind;
@@ -161,7 +161,7 @@ class Judge {
     findings_.add(rule, object_, member.place, std::move(text));
   }
 
-  // "" where there is none, or there are several.
+  // "" if there is none, or several.
   std::string only_place(std::string_view name) const {
     std::vector<std::string> places;
     add_places(root_, name, "", places);
@@ -175,7 +175,7 @@ class Judge {
     return found == std::end(kMisconceptions) ? nullptr : found;
   }
 
-  // `around`: the lists and maps that are still around the value, the outermost last.
+  // `around`: the lists and maps that still enclose the value, the outermost last.
   void within(const Value& value, const ShapeKey& key, std::string_view around, const std::string& path, Place place) {
     if (around.empty()) return leaf(value, key, path, place);
     const bool is_list = around.ends_with("[]");
@@ -272,7 +272,7 @@ void judge_metadata(const Object& object, const Shape& shape, Findings& findings
   }
 }
 
-// What the definitions ask for by expressions of their own.
+// Checks the expressions (CEL) of the definitions.
 void judge_expressions(const Object& object, Findings& findings) {
   if (object.kind == "GPUCluster" && !object.name.empty() && object.name != "gpu-cluster") {
     findings.add("gpu_cluster_name", object, place_of(object, "metadata.name"),
@@ -323,7 +323,7 @@ void judge_resource(const Object& object, Tables& tables, Findings& findings) {
     return member.key == "apiVersion" || member.key == "kind" || member.key == "metadata" || member.key == "status";
   });
   Judge(object, *shape, false, findings).all(top);
-  // A release in which there is no such key has told so already.
+  // If the release has no such key, that was reported already.
   const ShapeKey* spec = shape->find("spec");
   const bool knows_default = spec != nullptr && spec->shape != nullptr && spec->shape->find("default") != nullptr;
   if (object.kind != "NVIDIADriver" || knows_default) judge_expressions(object, findings);
@@ -346,7 +346,7 @@ void judge_all(const Cluster& cluster, Findings& findings) {
     if (object.form == Form::resource) judge_resource(object, tables, findings);
     if (object.form != Form::values) continue;
     const Shape& policy = *tables.values().find("ClusterPolicy", "nvidia.com/v1");
-    // Charts around the operator's may have values in the same file.
+    // A parent chart may have its own values in the same file.
     Judge(object, *policy.find("spec")->shape, true, findings).all(*object.root);
   }
   for (const Pod& pod : cluster.pods) judge_pod(pod, tables, findings);

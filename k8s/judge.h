@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Judges objects as an API server would that is asked to be strict, as kubectl asks it: unknown and missing keys, wrong
-// types and values, and the rules that the operators' definitions have beyond these. Values of the Helm chart are
-// judged by the same tables, since the chart has no schema of its own.
+// Judges objects like an API server in strict mode, which kubectl uses: unknown and missing keys, wrong types and
+// values, and the additional rules of the operators' definitions. The same tables judge values of the Helm chart, which
+// has no schema.
 #pragma once
 
 #include "k8s/findings.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Objects judged by the tables: each key of each release right, misspelt and of a wrong type, and what a server adds.
+// Objects judged by the tables: each key of each release, right, misspelt and with a wrong type, and a server's
+// additions.
 #include "k8s/judge.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ const Kindred kKinds[] = {{kGpuOperatorShapes, "ClusterPolicy", "nvidia.com/v1"}
                           {kGpuOperatorShapes, "GPUCluster", "nvidia.com/v1alpha1"},
                           {kNetworkOperatorShapes, "NicClusterPolicy", "mellanox.com/v1alpha1"}};
 
-// A value that the key takes, as JSON; of an object, what it must have.
+// A valid value for the key, as JSON; for an object, its required keys.
 std::string right(const ShapeKey& key);
 std::string required_of(const Shape& shape, std::string_view but) {
   std::string text;
@@ -82,7 +83,7 @@ void each_object(const Shape& shape, const std::string& head, const std::string&
   }
 }
 
-// "NAME": VALUE, for each key of a shape.
+// Returns "NAME": VALUE for each key of a shape.
 template <typename Value>
 std::string members(const Shape& shape, const char* ending, Value value) {
   std::string text;
@@ -127,7 +128,7 @@ TEST(JudgeTest, EachKeyOfEachReleaseIsTakenRightAndRefusedWrong) {
     for (const std::string_view version : Shapes::versions(one.table)) {
       const Shapes shapes(one.table, version);
       const Shape* shape = shapes.find(one.kind, one.api_version);
-      if (shape == nullptr) continue;  // Of a later release.
+      if (shape == nullptr) continue;  // The kind exists only in a later release.
       const std::string release(one.table == kGpuOperatorShapes ? version : "");
       const std::string head = std::string("{\"apiVersion\": \"") + one.api_version + "\", \"kind\": \"" + one.kind +
                                "\", \"metadata\": {\"name\": \"gpu-cluster\"}, ";
@@ -139,8 +140,8 @@ TEST(JudgeTest, EachKeyOfEachReleaseIsTakenRightAndRefusedWrong) {
   EXPECT_GE(mutations, 3000u);
 }
 
-// What the API server of Kubernetes 1.36 with the operators' definitions said of objects with random mutations, asked
-// to be strict: {"release": ..., "taken": ..., "object": ...} a line.
+// Strict-mode verdicts of the API server of Kubernetes 1.36, with the operators' definitions, on objects with random
+// mutations: {"release": ..., "taken": ..., "object": ...} a line.
 TEST(JudgeTest, ARealServersVerdictsAreOurs) {
   std::size_t cases = 0, taken = 0;
   for (const char* part : {"1", "2"}) {
@@ -150,7 +151,8 @@ TEST(JudgeTest, ARealServersVerdictsAreOurs) {
       const auto verdict = nlohmann::json::parse(line);
       Cluster cluster;
       cluster.facts.operator_version = verdict["release"].get<std::string>();
-      const std::size_t object = line.find("\"object\":") + 9;  // As it was sent: no number is written anew.
+      // Uses the text as sent, so that no number is reformatted.
+      const std::size_t object = line.find("\"object\":") + 9;
       cluster.manifests.push_back(read_manifest("a.json", line.substr(object, line.size() - 1 - object)));
       look_through(cluster);
       Findings findings;

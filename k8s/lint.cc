@@ -54,7 +54,7 @@ std::set<std::string, std::less<>> ignored_rules(const LintSettings& settings) {
   return {settings.ignored.begin(), settings.ignored.end()};
 }
 
-// What its reader found. False where a file is left unread.
+// Reports the reader's faults. Returns false if a file could not be read.
 bool tell_faults(const Cluster& cluster, Findings& findings) {
   bool is_whole = true;
   for (const Object& file : cluster.files) {

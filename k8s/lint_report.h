@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock-k8s lint` found: lines for people, documents for programs. Pure.
+// Prints the findings of `penstock-k8s lint`: lines for people, documents for programs. Pure.
 //
 // The JSON document, whose keys are stable (new ones may come):
 //   schema            1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock-k8s lint` on files: recipes that circulate, examples that are right, and what is neither.
+// The built `penstock-k8s lint` on files: circulating recipes, correct examples, and other files.
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -20,7 +20,7 @@ Names words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// What stands behind "# WORD:" in a fixture.
+// The names after "# WORD:" in a fixture.
 Names told(const std::string& text, const std::string& word) {
   const std::size_t at = text.find("# " + word + ":");
   if (at == std::string::npos) return {};

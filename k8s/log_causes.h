@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What lines of logs mean: of the GPU operator's containers, of cuFile, of nvidia-fs, of Kubernetes itself. For
-// log_findings.cc and what prints them. A row speaks where one line has all its words, whatever their case.
+// The meaning of log lines: of the GPU operator's containers, cuFile, nvidia-fs and Kubernetes itself. For
+// log_findings.cc and the code that prints them. A row matches a line that contains all of its words, in any case.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace penstock::tools::k8s {
 
 struct LogCause {
   const char* id;
-  std::array<const char*, 3> words;  // Null where there are fewer.
+  std::array<const char*, 3> words;  // Null for fewer words.
   const char* meaning;
   const char* remedy;
   const char* source;

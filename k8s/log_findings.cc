@@ -17,7 +17,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr std::size_t kLineMost = std::size_t{64} << 10;  // A longer one is looked at in pieces.
+constexpr std::size_t kLineMost = std::size_t{64} << 10;  // A longer line is searched in pieces.
 constexpr std::size_t kShown = 200;
 
 bool speaks(const LogCause& cause, std::string_view lower) {

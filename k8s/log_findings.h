@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a log says of known causes. Throws a Failure where it cannot be read; its words are anybody's.
+// Finds known causes in a log. Throws a Failure if it cannot be read; the log's text is untrusted.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ struct LogCause;
 struct LogFinding {
   const LogCause* cause = nullptr;
   std::string file;
-  std::size_t line = 0;   // Where it stands for the first time; from 1.
+  std::size_t line = 0;   // The first line that matches, from 1.
   std::size_t count = 0;  // Of lines.
-  std::string text;       // Of the first line, or its beginning.
+  std::string text;       // The first matching line, possibly truncated.
 };
 
 const LogCause* cause_of(std::string_view line);  // Null for none.
 
-// Adds what the log says, in the order of its lines; one row for each cause.
+// Adds the log's causes in the order of its lines; one row for each cause.
 void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings);
 
 }  // namespace penstock::tools::k8s

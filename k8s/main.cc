@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock-k8s: what concerns GPUDirect Storage under Kubernetes. One command for each task, and a row for it.
+// penstock-k8s: GPUDirect Storage under Kubernetes. One command and one row for each task.
 #include "k8s/commands.h"
 #include "tools/common/program.h"
 

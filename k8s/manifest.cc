@@ -31,7 +31,7 @@ struct Refused {
 
 Place place_of(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
-// Takes the parser's events and makes values of them.
+// Builds values from the parser's events.
 class Builder : public YAML::EventHandler {
  public:
   Builder(Manifest& manifest, std::size_t values_max) : manifest_(manifest), values_max_(values_max) {
@@ -42,7 +42,7 @@ class Builder : public YAML::EventHandler {
   }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    // The parser takes a sign that begins nothing for a document without anything in it, again and again.
+    // At a character that begins no token the parser would return empty documents for ever.
     if (mark.pos == document_begin_) refuse(mark, "is no YAML here");
     document_begin_ = mark.pos;
     anchors_.clear();
@@ -89,7 +89,7 @@ class Builder : public YAML::EventHandler {
   struct Frame {
     Value* value;
     bool has_key = false;
-    bool merges = false;  // The value to come is another map's members.
+    bool merges = false;  // The next value is a merge key (<<): another map's members.
     Member member;
     std::unordered_set<std::string> keys;
     std::vector<const Value*> merged;
@@ -142,7 +142,7 @@ class Builder : public YAML::EventHandler {
     if (to.weight > values_max_) throw Refused{{"yaml_syntax", member.place, too_many()}};
   }
 
-  // A finished value goes to where it belongs.
+  // Adds a finished value to its parent.
   void take(Place place, const Value& value) {
     if (frames_.empty()) {
       if (!value.is_there()) return;
@@ -186,7 +186,7 @@ class Builder : public YAML::EventHandler {
 
   Manifest& manifest_;
   std::size_t values_max_;
-  std::vector<std::size_t> lines_;  // Where each begins.
+  std::vector<std::size_t> lines_;  // The offset of each line.
   std::unordered_map<YAML::anchor_t, const Value*> anchors_;
   std::vector<Frame> frames_;
   int document_begin_ = -1;
@@ -198,7 +198,7 @@ Place place_at(const std::string& text, std::size_t position) {
   return {static_cast<int>(line) + 1, static_cast<int>(before.size() - (before.rfind('\n') + 1)) + 1};
 }
 
-// What no parser need look at; "" where there is nothing.
+// Finds faults that need no parser; "" if there is none.
 Fault fault_of_bytes(const std::string& text, std::size_t bytes_max) {
   if (text.size() > bytes_max) {
     return {"unreadable_file", {1, 1}, fmt::format("is larger than {} MiB", bytes_max >> 20)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Manifests as text, friendly and hostile, and what is read of them.
+// Manifests as text, valid and hostile, and the values read from them.
 #include "k8s/manifest.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Parameters of kernel modules by a ConfigMap, P2PDMA that is turned on by them, and what the kernel's command line
-// does to either.
+// Checks parameters of kernel modules in a ConfigMap, P2PDMA turned on by them, and the effect of the kernel's command
+// line on both.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr std::string_view kModuleFiles[] = {"nvidia.conf", "nvidia-uvm.conf", "
                                              "nvidia-peermem.conf"};
 constexpr std::string_view kStaticBar = "RMForceStaticBar1=1";
 constexpr std::string_view kNoCombining = "RmForceDisableIomapWC=1";
-// What has an IOMMU translate each access, or check it.
+// Kernel arguments that make an IOMMU translate or check each access.
 constexpr std::string_view kTranslating[] = {"intel_iommu=on",    "amd_iommu=on",   "iommu=force",
                                              "iommu=strict",      "iommu.strict=1", "iommu.passthrough=0",
                                              "intel_iommu=strict"};
@@ -92,7 +92,7 @@ void check_p2pdma(const Cluster& cluster, const DriverSetup& driver, Findings& f
   }
 }
 
-// MachineConfig of OpenShift, machine configuration of Talos: any list of the kernel's arguments.
+// Checks any list of kernel arguments: OpenShift's MachineConfig, Talos' machine configuration.
 void check_arguments(const Object& object, const Value& value, Severity severity, Findings& findings) {
   for (const Member& member : value.members) {
     const bool is_arguments = member.key == "kernelArguments" || member.key == "extraKernelArgs";
@@ -124,7 +124,7 @@ void check_modules(const Cluster& cluster, Findings& findings) {
     check_config(cluster, driver, findings);
     check_p2pdma(cluster, driver, findings);
   }
-  // Nodes may have it on for something else.
+  // Nodes may need it for another purpose.
   const Severity severity = cluster.concerns_gds() ? Severity::warning : Severity::note;
   for (const Object& object : cluster.objects) {
     if (object.form == Form::resource) check_arguments(object, *object.root, severity, findings);

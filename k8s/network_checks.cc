@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The Network Operator's driver beside the GPU Operator's: who waits for whom, and NFS over RDMA.
+// Checks the Network Operator's driver together with the GPU Operator's: which waits for which, and NFS over RDMA.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -95,7 +95,7 @@ void check_nfs(const Object& policy, bool has_nvme, const Object* volume, Findin
   }
 }
 
-// The names of the shared devices; tells what is wrong with the text.
+// Collects the names of the shared devices; reports faults in the text.
 void check_devices(const Object& policy, Names& names, Findings& findings) {
   const Value& config = policy["spec.rdmaSharedDevicePlugin.config"];
   if (!config.is_text()) return;

@@ -34,7 +34,7 @@ Json json_of(const Value& value) {
 
 struct Row {
   std::string_view kind;
-  const char* name;  // Of the file.
+  const char* name;  // Name of the file.
   const char* why;
 };
 constexpr Row kRows[] = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The objects of `penstock serve` on each node with a GPU, for `penstock-k8s render`: those of deploy/manifests, which
-// the tool carries. Pure.
+// are built into the tool. Pure.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace penstock::tools::k8s {
 
-extern const std::string_view kNodeManifest;  // All of deploy/manifests/penstock.yaml.
+extern const std::string_view kNodeManifest;  // The text of deploy/manifests/penstock.yaml.
 
-// With another image than the manifest's.
+// Adds the objects, with the manifest's image replaced.
 void add_node_objects(const std::string& image, std::vector<Rendered>& objects);
 
 }  // namespace penstock::tools::k8s

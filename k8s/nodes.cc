@@ -23,7 +23,7 @@ std::string label_of(const Object& node, std::string_view name) {
   return label == nullptr ? "" : label->value->text;
 }
 
-// Discovery names a device by its class and its maker: pci-10de, pci-0302_10de.
+// Node Feature Discovery names a device by its class and vendor: pci-10de, pci-0302_10de.
 bool has_gpu_label(const Object& node) {
   const auto& labels = node["metadata.labels"].members;
   return std::any_of(labels.begin(), labels.end(), [](const Member& label) {
@@ -54,7 +54,7 @@ Node::Told read_told(const Object& node, const std::string& path) {
 
 Standing standing_of(const Node::Told& told) { return told.standing.value_or(Standing::usable); }
 
-// Of two that are asked in turn the one that stands better.
+// Returns the better of two standings.
 Node::Told better(const Node::Told& one, const Node::Told& other) {
   return !one.standing || standing_of(other) < standing_of(one) ? other : one;
 }
@@ -63,7 +63,7 @@ bool gpu_can(const std::string& gpu) {
   return std::any_of(facts::kP2pdmaGpus.begin(), facts::kP2pdmaGpus.end(), [&](const std::string& name) {
     const std::size_t at = gpu.find(name);
     const std::size_t end = at + name.size();
-    // "L4" is none in "L40S", and "A40" none in "A400".
+    // "L4" must not match "L40S", nor "A40" "A400".
     return at != std::string::npos && (end == gpu.size() || std::isalnum(static_cast<unsigned char>(gpu[end])) == 0);
   });
 }
@@ -151,7 +151,7 @@ namespace {
 struct Offer {
   const char* path;
   Standing standing;
-  std::optional<Refusal> against;  // What is first in its way.
+  std::optional<Refusal> against;  // The first obstacle.
 };
 
 Offer offer_of(const Node& node, const char* path, const std::string& storage, const std::string& nfs_server) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kSearchDepthMax = 12;
 
-// Values that few charts have but the gpu-operator's, and those that others may have, too.
+// Values that hardly any chart has except gpu-operator's, and values that others may have, too.
 constexpr std::string_view kOwnValues[] = {"ccManager",
                                            "clusterPolicy",
                                            "dcgm",
@@ -49,7 +49,7 @@ bool looks_like_cufile(const Value& root) {
   });
 }
 
-// Others have kinds of the same names: Kyverno a ClusterPolicy.
+// Other products have kinds with the same names: Kyverno has a ClusterPolicy.
 std::string kind_of(const Value& root) {
   constexpr std::string_view kKinds[] = {"ClusterPolicy", "NVIDIADriver", "GPUCluster", "NicClusterPolicy"};
   const std::string &kind = root["kind"].text, &api_version = root["apiVersion"].text;
@@ -71,7 +71,7 @@ void add_object(Cluster& cluster, const Manifest& manifest, const Value& root) {
   if (looks_like_values(root, manifest.file)) {
     object.form = Form::values;
   } else if (root["gpu-operator"].is_map() && root.member("apiVersion") == nullptr) {
-    object.form = Form::values;  // Of a chart that has the operator's within it.
+    object.form = Form::values;  // Values of a parent chart of the operator's.
     object.root = &root["gpu-operator"];
   } else if (looks_like_cufile(root)) {
     object.form = Form::cufile;
@@ -81,7 +81,7 @@ void add_object(Cluster& cluster, const Manifest& manifest, const Value& root) {
   cluster.objects.push_back(object);
 }
 
-// Wherever there is a pod's spec: known kinds, and those of others that have one in them.
+// Finds every pod spec: in known kinds, and in others' kinds that contain one.
 void find_pods(Cluster& cluster, const Object& object, const Value& value, std::size_t depth) {
   if (depth > kSearchDepthMax) return;
   if (value["spec.containers"].is_list()) {
@@ -99,7 +99,7 @@ void add_driver(Cluster& cluster, const Object& object) {
   else if (object.kind == "NVIDIADriver") cluster.drivers.push_back({&object, "spec", "spec"});
 }
 
-// A rendered chart says of which release it is.
+// A rendered chart names its release.
 void learn_release(Facts& facts, const Object& policy) {
   const Value& labels = policy["metadata.labels"];
   const Member* version = labels.member("app.kubernetes.io/version");
@@ -141,7 +141,7 @@ std::string os_of_image(std::string_view image) {
   struct Row {
     std::string_view begin;
     std::string_view name;
-    int numbers;  // How many of the version count.
+    int numbers;  // How many numbers of the version count.
   };
   static constexpr Row kRows[] = {{"Ubuntu ", "ubuntu", 2},
                                   {"Red Hat Enterprise Linux CoreOS ", "rhcos", 1},
