@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a lint looks at together: objects of all files, Helm values, and what is known of the nodes. Pure.
+// The input of a lint: objects of all files, Helm values, and the known facts of the nodes. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 namespace penstock::tools::k8s {
 
 enum class Form : std::uint8_t {
-  file,      // As a whole: for what is said of it before it is known what it is.
-  resource,  // Has an apiVersion and a kind.
-  values,    // Of the gpu-operator's Helm chart.
-  cufile,    // A cufile.json by itself.
+  file,      // A whole file, for findings before its form is known.
+  resource,  // An object with an apiVersion and a kind.
+  values,    // Values of the gpu-operator's Helm chart.
+  cufile,    // A cufile.json file.
 };
 
 struct Object {
@@ -30,17 +30,17 @@ struct Object {
   std::string api_version;
   std::string kind;
   std::string name;
-  std::string space;  // The namespace; "" where none is said.
+  std::string space;  // The namespace; "" if none is given.
 
   const Value& operator[](std::string_view keys) const { return (*root)[keys]; }
   std::string title() const;  // "DaemonSet reader"; "" for a file.
 };
 
-// The place of a key, or of the nearest one above it that is there.
+// The place of a key, or of its nearest existing parent.
 Place place_of(const Value& map, std::string_view keys);
 inline Place place_of(const Object& object, std::string_view keys) { return place_of(*object.root, keys); }
 
-// What the user said of the machines, or Node objects do; "" where nothing is known.
+// Facts of the machines, from the user or from Node objects; "" if unknown.
 struct Facts {
   std::string operator_version;
   std::string os;       // "ubuntu24.04", "rocky9", "rhcos4.18"
@@ -48,22 +48,22 @@ struct Facts {
   std::string kernel;   // "6.8.0-51-generic"
 };
 
-// A pod, or the template of one.
+// A pod or a pod template.
 struct Pod {
   const Object* object = nullptr;
   const Value* metadata = &kNothing;
   const Value* spec = &kNothing;
 
-  std::vector<const Value*> containers() const;  // All of them: first those of init.
+  std::vector<const Value*> containers() const;  // All containers, init containers first.
   bool asks_for_gpu() const;
-  bool uses_gds() const;  // Says so: by NVIDIA_GDS, cuFile's variables or configuration, or programs that it runs.
+  bool uses_gds() const;  // True if NVIDIA_GDS, cuFile's variables or configuration, or its programs show it.
 };
 
 // A driver as ClusterPolicy, NVIDIADriver or Helm values describe it.
 struct DriverSetup {
   const Object* object = nullptr;
-  std::string driver;  // Where its keys are: "spec.driver", "spec", "driver".
-  std::string top;     // Where gds and gdrcopy are: "spec", "".
+  std::string driver;  // The path of the driver's keys: "spec.driver", "spec", "driver".
+  std::string top;     // The path of gds and gdrcopy: "spec", "".
 
   const Value& driver_value(std::string_view keys) const { return (*object)[driver_key(keys)]; }
   const Value& top_value(std::string_view keys) const { return (*object)[top_key(keys)]; }
@@ -81,41 +81,41 @@ struct DriverSetup {
 
 struct Cluster {
   std::deque<Manifest> manifests;
-  std::deque<Object> files;    // One for each manifest.
-  std::deque<Object> objects;  // All that could be read.
+  std::deque<Object> files;    // One entry per manifest.
+  std::deque<Object> objects;  // All readable objects.
   Facts facts;
   std::vector<Pod> pods;
   std::vector<DriverSetup> drivers;
 
   const std::vector<const Object*>& of_kind(std::string_view kind) const;
-  const Object* find(std::string_view kind, std::string_view name) const;  // The first; null where there is none.
-  bool has_gds() const;                                                    // Whether any driver here has it on.
-  bool concerns_gds() const;                                               // Or a pod uses it.
+  const Object* find(std::string_view kind, std::string_view name) const;  // The first match; null if there is none.
+  bool has_gds() const;                                                    // True if any driver has it on.
+  bool concerns_gds() const;                                               // True if also a pod uses it.
 
-  // By kind, and by "KIND NAME": a hundred thousand pods may each ask for their namespace.
+  // Index by kind, and by "KIND NAME": a hundred thousand pods may each look their namespace up.
   std::map<std::string, std::vector<const Object*>, std::less<>> by_kind;
   std::unordered_map<std::string, const Object*> by_name;
 };
 
-// Fills in all but manifests and facts; adds what Node objects and a chart's labels say to the facts.
+// Fills in everything but manifests and facts; adds facts from Node objects and a chart's labels.
 void look_through(Cluster& cluster);
-void look_at_objects(Cluster& cluster);  // The same of objects that are there already, whose manifests lie elsewhere.
+void look_at_objects(Cluster& cluster);  // The same for existing objects, whose manifests are elsewhere.
 
-// As nodes tell of themselves: "Ubuntu 24.04.1 LTS" is ubuntu24.04, of others their letters and digits;
-// "containerd://2.1.4" is containerd-2.1.4.
+// Converts the node's own texts: "Ubuntu 24.04.1 LTS" to ubuntu24.04, others to their letters and digits;
+// "containerd://2.1.4" to containerd-2.1.4.
 std::string os_of_image(std::string_view image);
 std::string runtime_of(std::string text);
 
-// Each text in a value, and of a list's or map's all that are in it.
+// Visits each text in a value, and in the members of lists and maps.
 template <typename Visit>
 void each_text(const Value& value, Visit visit) {
   if (value.is_text()) visit(value);
   for (const Member& member : value.members) each_text(*member.value, visit);
 }
 
-// Of its own groups: what others have may look like a pod, and be none.
+// True for Kubernetes' own API groups; objects of other groups may only look like a pod.
 bool is_of_kubernetes(const Object& object);
 
-bool has_part(std::string_view text, std::string_view part);  // In letters of either case.
+bool has_part(std::string_view text, std::string_view part);  // Case-insensitive.
 
 }  // namespace penstock::tools::k8s

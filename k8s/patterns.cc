@@ -17,7 +17,7 @@ bool is_alphanumeric(char letter) { return is_alphabetic(letter) || is_digit(let
 bool is_name_letter(char letter) { return is_alphanumeric(letter) || letter == '-'; }
 bool is_path_letter(char letter) { return is_name_letter(letter) || letter == '.' || letter == '/'; }
 
-// Takes digits off the front; how many.
+// Removes leading digits; returns how many.
 std::size_t take_digits(std::string_view& text) {
   const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
   const auto size = static_cast<std::size_t>(end - text.begin());
@@ -33,7 +33,7 @@ bool take(std::string_view& text, std::string_view beginning) {
 
 bool is_quantity(std::string_view text) { return read_quantity(text).has_value(); }
 
-// "0", "1h30m", "500ms"; nothing at all, too.
+// True for "0", "1h30m", "500ms", and the empty text.
 bool is_duration(std::string_view text) {
   if (text == "0") return true;
   for (const std::string_view unit : {"y", "w", "d", "h", "m", "s", "ms"}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The forms of text that definitions of resources and the API server ask for, by names of our own. No regular
-// expressions, which a long text could have recurse without end. Pure.
+// Text formats required by resource definitions and the API server, under our own names. Without regular expressions,
+// whose recursion a long text could exploit. Pure.
 #pragma once
 
 #include <string_view>
@@ -14,11 +14,11 @@ struct Pattern {
   const char* meaning;  // "a quantity such as 500m or 2Gi": to follow "must be".
 };
 
-const Pattern* pattern_named(std::string_view name);  // Null where there is none.
+const Pattern* pattern_named(std::string_view name);  // Null if there is none.
 
-bool is_label(std::string_view text);        // Of a DNS name: small letters, digits, '-'.
-bool is_subdomain(std::string_view text);    // Such labels with points between them, up to 253 letters.
-bool is_label_value(std::string_view text);  // Of a Kubernetes label: up to 63 letters; may be empty.
+bool is_label(std::string_view text);        // A DNS label: small letters, digits, '-'.
+bool is_subdomain(std::string_view text);    // DNS labels separated by dots, up to 253 characters.
+bool is_label_value(std::string_view text);  // The value of a Kubernetes label: up to 63 characters; may be empty.
 bool is_label_key(std::string_view text);    // "nvidia.com/gpu.present"
 
 }  // namespace penstock::tools::k8s

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What stands for something of the user's own, as `penstock-k8s render` and recipes leave it, and cannot work so.
+// Finds placeholders that `penstock-k8s render` and recipes leave for the user to replace.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void check_node_name(const Object& object, const Value& name, Findings& findings
                 "Write the node's name, as kubectl get nodes shows it."});
 }
 
-// Selectors and affinities, wherever they are in a pod or volume.
+// Checks selectors and affinities anywhere in a pod or volume.
 void check_node_names(const Object& object, const Value& value, Findings& findings) {
   if (value["key"].text == kHostname) {
     for (const Member& name : value["values"].members) check_node_name(object, *name.value, findings);

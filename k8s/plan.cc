@@ -14,7 +14,7 @@ namespace {
 
 facts::Version version_or_none(const std::string& text) { return facts::version_of(text).value_or(facts::Version{}); }
 
-// Of the release as it was installed; {} where it is not known.
+// The kernel that the release was installed with; {} if unknown.
 facts::Version kernel_of(const Answers& answers) {
   if (!answers.kernel.empty()) return version_or_none(answers.kernel);
   struct Row {

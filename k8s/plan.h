@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What must be deployed so that pods have one path to one kind of storage, from few answers; or the rule by which it
-// cannot work. Pure. Source of what is in the objects, and of what is refused: the rules, and the definitions of the
-// operators' resources.
+// Plans a deployment that gives pods one path to one kind of storage, from a few answers; or returns the rule that
+// forbids it. Pure. Its sources are the rules, and the definitions of the operators' resources.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,27 +10,26 @@
 
 namespace penstock::tools::k8s {
 
-// What the user answers. Words are those of the command's options.
+// The user's answers, in the words of the command's options.
 struct Answers {
-  std::string path = "bounce";  // nvidia-fs, p2pdma, bounce
-  std::string os;               // ubuntu22.04, ..., rhcos; "" if it was not told
-  std::string kernel;           // "6.8.0-1051-nvidia"; "" for the one the OS came with
-  std::string storage =
-      "xfs";  // xfs, ext4, lvm, luks, nfs, nfs-rdma: of the nodes' own NVMe drives, but for the last two
+  std::string path = "bounce";   // nvidia-fs, p2pdma, bounce
+  std::string os;                // ubuntu22.04, ..., rhcos; "" if unknown
+  std::string kernel;            // "6.8.0-1051-nvidia"; "" for the OS's own
+  std::string storage = "xfs";   // xfs, ext4, lvm, luks (on the nodes' own NVMe drives), nfs, nfs-rdma
   std::string operator_version;  // "" for the newest
   std::string driver_version;    // "" for the operator's own
-  std::string as = "";           // helm, clusterpolicy, nvidiadriver; "" by openshift
-  std::string runtime;           // containerd-2.0; "" if it was not told
+  std::string as = "";           // helm, clusterpolicy, nvidiadriver; "": chosen by `openshift`
+  std::string runtime;           // containerd-2.0; "" if unknown
   std::string image = "localhost/penstock:latest";
-  std::string name_space = "gpu-storage";  // Of the workload.
+  std::string name_space = "gpu-storage";  // Namespace of the workload.
   std::string nfs_server;
   bool openshift = false;
   bool strict_iommu = false;
-  bool nvme_in_use = false;  // By the nodes' system.
+  bool nvme_in_use = false;  // The nodes' system uses the NVMe drives.
 };
 
 struct Rendered {
-  std::string name;  // "storage-class": of the file.
+  std::string name;  // Name of the file: "storage-class".
   std::string why;   // A sentence, for a comment above it.
   nlohmann::ordered_json object;
 };
@@ -43,13 +41,13 @@ struct Refusal {
 };
 
 struct Deployment {
-  std::vector<Rendered> objects;  // Empty where something is refused.
+  std::vector<Rendered> objects;  // Empty if there are refusals.
   std::vector<Refusal> refusals;
-  std::vector<std::string> notes;  // What no object can do, and what cannot be proven before.
+  std::vector<std::string> notes;  // Steps that no object can do, and facts that cannot be proven in advance.
 };
 
 Deployment plan_deployment(const Answers& answers);
-std::vector<Refusal> refusals_of(const Answers& answers);          // The same, without making any object.
+std::vector<Refusal> refusals_of(const Answers& answers);          // Only the refusals, without making any object.
 std::vector<Refusal> refusals_of_storage(const Answers& answers);  // Only those about the storage.
 
 }  // namespace penstock::tools::k8s

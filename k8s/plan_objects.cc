@@ -29,7 +29,7 @@ Json metadata(const std::string& name, const std::string& name_space = "") {
   return made;
 }
 
-// What is the same in Helm's values, ClusterPolicy and NVIDIADriver: all but the driver's place in them.
+// The keys that Helm's values, ClusterPolicy and NVIDIADriver share; only the driver's place differs.
 Json driver_keys(const Answers& answers) {
   Json driver = {{"kernelModuleType", "open"}};
   if (!answers.driver_version.empty()) driver["version"] = answers.driver_version;
@@ -155,7 +155,7 @@ bool is_nfs(const Answers& answers) { return answers.storage.starts_with("nfs");
 Json mount_options(const Answers& answers) {
   if (answers.storage == "nfs-rdma") return Json::array({"vers=4.2", "proto=rdma", "port=20049"});
   if (answers.storage == "nfs") return Json::array({"vers=4.2", "nconnect=8"});
-  // cuFile looks for the word, which ext4 does not show unless it is given.
+  // cuFile looks for this option, which ext4 shows only if it is given.
   if (answers.storage == "ext4") return Json::array({core::kOrderedData});
   return Json::array();
 }
@@ -179,7 +179,7 @@ Rendered volume(const Answers& answers) {
     const std::size_t colon = answers.nfs_server.rfind(':');
     spec["nfs"] = {{"server", answers.nfs_server.substr(0, colon)}, {"path", answers.nfs_server.substr(colon + 1)}};
   } else {
-    spec.erase("mountOptions");  // The folder is mounted already: the node's fstab has them.
+    spec.erase("mountOptions");  // The node's fstab has the options, since it mounts the folder.
     spec["local"] = {{"path", "/mnt/nvme0"}};
     const Json host = {{"key", "kubernetes.io/hostname"}, {"operator", "In"}, {"values", Json::array({"NODE"})}};
     const Json term = {{"matchExpressions", Json::array({host})}};
@@ -218,7 +218,7 @@ Rendered cufile_json(const Answers& answers) {
                {"data", {{"cufile.json", text.dump(2) + "\n"}}}}};
 }
 
-// The level "restricted", and not one right more.
+// Only the privileges of the level "restricted".
 Json pod_spec(const Answers& answers, const Json& args) {
   Json seccomp = {{"type", "RuntimeDefault"}};
   if (has_seccomp_profile(answers)) seccomp = {{"type", "Localhost"}, {"localhostProfile", "profiles/penstock.json"}};

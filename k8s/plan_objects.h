@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The objects of a deployment, for plan.cc alone: answers are not judged here any more.
+// Makes the objects of a deployment, only for plan.cc, which has checked the answers.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 namespace penstock::tools::k8s {
 
 void add_objects(const Answers& answers, std::vector<Rendered>& objects);
-// The one that is asked for, or the operator's own.
+// The requested driver version, or the operator's default.
 std::string driver_of(const Answers& answers);
-// Whether the workload has a seccomp profile of its own: its runtime's default one forbids io_uring.
+// Whether the workload has its own seccomp profile, because its runtime's default forbids io_uring.
 bool has_seccomp_profile(const Answers& answers);
 
 }  // namespace penstock::tools::k8s

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pods that use a GPU: the rights that they ask for, the devices and memory that they get.
+// Checks pods that use a GPU: their privileges, devices and memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-// A container's own setting before its pod's.
+// A container's setting, which overrides its pod's.
 const Value& setting_of(const Pod& pod, const Value& container, const std::string& key) {
   const Value& own = container["securityContext"][key];
   return own.is_there() ? own : (*pod.spec)["securityContext"][key];
@@ -108,9 +108,9 @@ void check_devices(const Pod& pod, const Value& container, bool has_gpu, Finding
   }
 }
 
-// Told once, by the volume: which memory is called a drive.
+// Reports once per volume that a memory volume is used as a drive.
 void check_memory_volumes(const Pod& pod, Findings& findings) {
-  std::multimap<std::string, std::string> mounts;  // Where, by the volume's name.
+  std::multimap<std::string, std::string> mounts;  // Mount paths, by the volume's name.
   for (const Value* container : pod.containers()) {
     for (const Member& mount : (*container)["volumeMounts"].members) {
       mounts.emplace((*mount.value)["name"].text, (*mount.value)["mountPath"].text);
@@ -142,7 +142,7 @@ void check_mounts(const Pod& pod, const Value& container, const std::set<std::st
   for (const char* list : {"volumeMounts", "volumeDevices"}) {
     for (const Member& mount : container[list].members) {
       const Value& one = *mount.value;
-      // Without an image it is a patch, whose pod has the volume.
+      // A container without an image is a patch; its pod has the volume.
       if (container["image"].is_there() && !volumes.contains(one["name"].text)) {
         findings.add("mount_of_nothing", *pod.object, place_of(one, "name"),
                      {fmt::format("there is no volume '{}' in this pod", core::shown(one["name"].text))});
@@ -155,7 +155,7 @@ void check_mounts(const Pod& pod, const Value& container, const std::set<std::st
   }
 }
 
-// A node is chosen by its kernel's version, as if that were enough.
+// Warns about selecting a node by its kernel's version alone.
 void check_kernel_labels(const Object& object, const Value& value, Findings& findings) {
   constexpr std::string_view kLabel = "feature.node.kubernetes.io/kernel-version";
   for (const Member& member : value.members) {

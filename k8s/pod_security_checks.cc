@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The Pod Security level that a pod needs, by the standard's list, and the one that its namespace enforces.
+// Compares the Pod Security level that a pod needs, by the standard's list, with the level that its namespace enforces.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ void add_of_container(const Value& container, Words& reasons) {
   add_of_context(context, reasons);
 }
 
-// What a namespace of level baseline forbids.
+// The settings of a pod that a namespace of level baseline forbids.
 Words above_baseline(const Pod& pod) {
   Words reasons;
   for (const char* key : {"hostNetwork", "hostPID", "hostIPC"}) {
@@ -97,7 +97,7 @@ void add_strict_container(const Pod& pod, const Value& container, Words& reasons
   }
 }
 
-// What a namespace of level restricted forbids.
+// The settings of a pod that a namespace of level restricted forbids.
 Words above_restricted(const Pod& pod) {
   Words reasons = above_baseline(pod);
   for (const Member& volume : (*pod.spec)["volumes"].members) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The GPU Operator's objects among each other, and keys that are there and do nothing.
+// Checks conflicts between the GPU Operator's objects, and keys without effect.
 #include <fmt/format.h>
 
 #include <string>
@@ -29,7 +29,7 @@ constexpr DeadKey kDeadKeys[] = {
     {"psp", {22, 9, 0}, "Remove it; psa.enabled labels the namespace."},
 };
 
-// A value that asks for nothing: what charts write of every key.
+// A value without effect, as charts write for every key.
 bool is_idle(const Value& value) {
   if (value.is_map()) return value.members.empty() || value["enabled"].is_false();
   return value.is_list() ? value.members.empty() : value.is_false() || value.text.empty();
@@ -55,7 +55,7 @@ void check_nri(const DriverSetup& driver, Findings& findings) {
                {"the NRI plugin needs CDI and the toolkit, and one of them is off"});
 }
 
-// What the chart itself ends with.
+// Errors with which the chart itself fails.
 void check_chart(const DriverSetup& driver, Findings& findings) {
   if (!driver.is_values()) return;
   const auto tell = [&](const char* key, const char* sentence, const char* remedy) {
@@ -101,7 +101,7 @@ void check_one_policy(const Cluster& cluster, Findings& findings) {
   }
 }
 
-// Who makes the driver's pods: ClusterPolicy, or NVIDIADriver objects.
+// Checks which objects create the driver's pods: ClusterPolicy, or NVIDIADriver objects.
 void check_who_drives(const Cluster& cluster, Findings& findings) {
   const Object* by_itself = nullptr;
   for (const Object* policy : cluster.of_kind("ClusterPolicy")) {
@@ -118,7 +118,7 @@ void check_who_drives(const Cluster& cluster, Findings& findings) {
   }
 }
 
-// What the recipes' containers wait for or set, and no version knows.
+// Files and variables that recipes wait for or set, but no version has.
 void check_legends(const Object& object, const Value& value, Findings& findings) {
   for (const Member& member : value.members) {
     const Value& one = *member.value;

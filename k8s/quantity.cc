@@ -21,7 +21,8 @@ struct Scale {
 };
 
 std::optional<Scale> scale_of(std::string_view suffix) {
-  constexpr std::string_view kTens = "num kMGTPE", kTwos = "KMGTPE";  // From 10^-9 and 2^10 on, in steps of 3 and 10.
+  // Suffixes from 10^-9 and 2^10 on, with exponents in steps of 3 and 10.
+  constexpr std::string_view kTens = "num kMGTPE", kTwos = "KMGTPE";
   if (suffix.empty()) return Scale{};
   const std::size_t step = kTens.find(suffix[0]);
   if (suffix.size() == 1 && suffix != " " && step != std::string_view::npos)
@@ -81,7 +82,7 @@ std::optional<Quantity> quantity_of(const Value& value) {
 }
 
 bool is_more(const Quantity& a, const Quantity& b) {
-  constexpr long double kRounding = 1e-15L;  // 1.1Gi may be written in other ways.
+  constexpr long double kRounding = 1e-15L;  // Equal amounts may be written differently, such as 1.1Gi.
   return a.amount > b.amount * (1 + kRounding);
 }
 

@@ -11,16 +11,16 @@
 namespace penstock::tools::k8s {
 
 struct Quantity {
-  long double amount = 0;  // Of more than 2^63 - 1 that, as a server takes it.
+  long double amount = 0;  // Capped at 2^63 - 1, as in the API server.
   bool is_whole = true;
 };
 
-// By the API server's grammar; nothing for what it does not take. A suffix is of two powers or of ten, or an exponent
-// of ten, and never two of these.
+// Parses by the API server's grammar; nothing if it would refuse the text. A suffix is a power of two, a power of ten,
+// or a decimal exponent, never two of these.
 std::optional<Quantity> read_quantity(std::string_view text);
-// The same of a number or text of YAML; 0 for null.
+// The same for a YAML number or text; 0 for null.
 std::optional<Quantity> quantity_of(const Value& value);
-// Whether a is more than b, however the two are written.
+// Whether a is more than b, in any notation.
 bool is_more(const Quantity& a, const Quantity& b);
 
 }  // namespace penstock::tools::k8s

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Amounts wherever Kubernetes' own kinds have them, as an API server judges them: resources of containers, sizes of
-// volumes and claims, quotas.
+// Checks amounts in Kubernetes' own kinds like an API server: resources of containers, sizes of volumes and claims,
+// quotas.
 #include <fmt/format.h>
 
 #include <string>
@@ -26,7 +26,7 @@ bool is_of_containers(std::string_view resource) {
          resource.find('/') != std::string_view::npos;
 }
 
-// Tells what is wrong with one amount; it, where it is one.
+// Reports a fault of one amount; returns the amount if it is valid.
 std::optional<Quantity> judged(const Object& object, const std::string& name, const Member& member, Least least,
                                bool is_counted, Findings& findings) {
   const Value& value = *member.value;
@@ -55,7 +55,7 @@ class Resources {
   Resources(const Object& object, const Value& resources, std::string title, Findings& findings)
       : object_(object), resources_(resources), title_(std::move(title)), findings_(findings) {}
 
-  // is_whole: a container, and no patch of one, whose other half is elsewhere.
+  // is_whole: a complete container, not a patch of one.
   void judge(bool is_whole) {
     for (const Member& member : resources_["limits"].members) judge_one("limits", member);
     for (const Member& member : resources_["requests"].members) {
@@ -115,7 +115,7 @@ class Resources {
   Findings& findings_;
 };
 
-// All amounts of a map, or of one within it.
+// Judges all amounts of a map, or of a map within it.
 void judge_map(const Object& object, const Value& map, const std::string& path, Least least, Findings& findings) {
   for (const Member& member : map.members) {
     judged(object, path + "." + core::shown(member.key), member, least, least == Least::zero && is_extended(member.key),

@@ -54,8 +54,8 @@ void make_folder(const std::filesystem::path& folder) {
   if (error) fail_errno(folder.string(), "make the folder", error.value());
 }
 
-// Of what kubectl takes, by the order that it is to be made in. Values for Helm lie in a folder within: kubectl fails
-// for a folder with a file that is no object, after it has made the others.
+// Writes the objects for kubectl, numbered in order of creation. Values for Helm go to a subfolder: kubectl fails for a
+// folder with a file that is not an object, after it has created the others.
 void write_files(const RenderSettings& settings, const Deployment& deployment) {
   const std::filesystem::path folder = settings.out, values = folder / "helm";
   make_folder(folder);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of the table of rules, for rules.cc alone. A name stays for ever: annotations and pipelines hold it.
+// The rows of the table of rules, only for rules.cc. Names never change: annotations and pipelines contain them.
 #pragma once
 
 #include "k8s/rules.h"

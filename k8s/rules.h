@@ -14,14 +14,14 @@ namespace penstock::tools::k8s {
 
 struct Rule {
   const char* id;
-  Severity severity;    // Of most findings; a case may weigh less.
-  const char* meaning;  // What is wrong, without names: for the manual and for SARIF.
-  const char* remedy;   // Where a finding has none of its own.
-  const char* source;   // Where it comes from.
+  Severity severity;    // Severity of most findings; a finding may have a lower one.
+  const char* meaning;  // The fault, without names, for the manual and for SARIF.
+  const char* remedy;   // The remedy of findings without their own.
+  const char* source;   // Where the rule comes from.
 };
 
 std::span<const Rule> rules();
-const Rule* find_rule(std::string_view id);       // Null where there is none.
-std::string_view rule_near(std::string_view id);  // The one that was probably meant; "" for none.
+const Rule* find_rule(std::string_view id);       // Null if there is none.
+std::string_view rule_near(std::string_view id);  // The rule that a misspelt id probably means; "" for none.
 
 }  // namespace penstock::tools::k8s

@@ -18,7 +18,7 @@ bool is_among(std::string_view word, std::initializer_list<std::string_view> wor
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-// Decimal, or by its beginning: 0x1F, 0o17, 017, 0b11. Underscores are passed over.
+// Parses a decimal number, or by prefix: 0x1F, 0o17, 017, 0b11. Skips underscores.
 bool set_integer(Value& value, const std::string& digits) {
   const bool is_negative = digits[0] == '-';
   std::string_view rest = digits;
@@ -40,7 +40,7 @@ bool set_integer(Value& value, const std::string& digits) {
   return true;
 }
 
-// [-+]?[0-9]*.?[0-9]+([eE][-+]?[0-9]+)?, and digits with a point behind them.
+// Matches [-+]?[0-9]*.?[0-9]+([eE][-+]?[0-9]+)?, and digits with a trailing dot.
 bool looks_like_float(std::string_view word) {
   std::size_t at = word[0] == '-' || word[0] == '+' ? 1 : 0;
   std::size_t digits = 0;
@@ -61,7 +61,7 @@ bool set_float(Value& value, const std::string& word) {
   if (!looks_like_float(word)) return false;
   const double number = std::strtod(word.c_str(), nullptr);
   value.kind = Kind::number;
-  // Written as JSON it has no point, and is a whole number to all who read it.
+  // As JSON it has no decimal point, so that every reader takes it as a whole number.
   constexpr double kExact = 9007199254740992.0;
   if (std::floor(number) == number && std::abs(number) < kExact) {
     value.kind = Kind::integer;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a word without quotes is in the YAML of Kubernetes' tools, which is YAML 1.1's: "on" is a boolean there, 0x10
-// and 010 are numbers. Pure.
+// The type of an unquoted word in the YAML of Kubernetes' tools, which is YAML 1.1: "on" is a boolean, 0x10 and 010 are
+// numbers. Pure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace penstock::tools::k8s {
 
-// Sets the kind, and what goes with it.
+// Sets the value's kind and the members for it.
 void set_plain(Value& value, const std::string& word);
 
 }  // namespace penstock::tools::k8s

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Selectors that select nothing: labels that recipes tell of and no pod has, and workloads that do not find their own.
+// Finds selectors that select nothing: labels from recipes that no pod has, and workloads that do not select their own
+// pods.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-using Labels = std::unordered_set<std::string>;  // Of all pods: "app=reader".
+using Labels = std::unordered_set<std::string>;  // Labels of all pods: "app=reader".
 
 struct Legend {
   std::string_view app;
@@ -38,7 +39,7 @@ void tell(const Object& object, Place place, const Legend& legend, Findings& fin
                {fmt::format("no pod of the operators has the label app={}", legend.app), legend.remedy});
 }
 
-// "app=nvidia-fs-ctr" within a script.
+// Finds labels such as "app=nvidia-fs-ctr" in a script.
 void check_text(const Labels& labels, const Object& object, const Value& text, Findings& findings) {
   for (std::size_t at = text.text.find("app="); at != std::string::npos; at = text.text.find("app=", at + 1)) {
     const std::string_view rest = std::string_view(text.text).substr(at + 4);
@@ -48,7 +49,7 @@ void check_text(const Labels& labels, const Object& object, const Value& text, F
     const auto lines = std::count(text.text.begin(), text.text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
     const int below = text.is_block ? static_cast<int>(lines) + 1 : 0;
     tell(object, {text.place.line + below, below > 0 ? 1 : text.place.column}, *legend, findings);
-    return;  // Once is enough.
+    return;  // One finding per text is enough.
   }
 }
 

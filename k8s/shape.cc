@@ -45,7 +45,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-// The first two numbers of "v26.3.3", by which custom resources differ.
+// The first two numbers of "v26.3.3": custom resources change only with these.
 std::optional<std::pair<int, int>> release_of(std::string_view version) {
   const std::optional<facts::Version> numbers = facts::version_of(version);
   if (!numbers) return {};
@@ -66,7 +66,7 @@ ShapeKey* Shape::find(std::string_view name) {
   return const_cast<ShapeKey*>(static_cast<const Shape*>(this)->find(name));
 }
 
-// A table is ours and compiled in, so what is wrong in it ends the program: a test reads all of them.
+// Tables are compiled in, so an error in one aborts the program; a test reads all of them.
 class Shapes::Reader {
  public:
   Reader(Shapes& shapes, std::string_view table) : shapes_(shapes) {
@@ -125,7 +125,7 @@ class Shapes::Reader {
     }
   }
 
-  // The shape that the lines below it go to.
+  // Returns the shape for the lines below it.
   Shape& read_key(Shape& shape, const std::vector<std::string_view>& words) {
     std::string_view name = words[0];
     const bool is_required = name.ends_with('!');
@@ -138,7 +138,7 @@ class Shapes::Reader {
     const bool goes_on = key != nullptr && key->kind == ShapeKind::object && words[1] == "object";
     if (key == nullptr) key = &shape.keys.emplace_back();
     if (goes_on) {
-      // Others may have the same part.
+      // Copied, since other keys may share the part.
       key->shape = &shapes_.all_.emplace_back(*key->shape);
       return *key->shape;
     }

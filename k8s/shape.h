@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How custom resources look, out of the tables in shapes/: what each key is called, takes and needs, by the operator's
-// release. Pure.
+// The schemas of custom resources, from the tables in shapes/: each key's name, type and required keys, by the
+// operator's release. Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ struct Shape;
 struct ShapeKey {
   std::string_view name;
   ShapeKind kind = ShapeKind::any;
-  std::string_view around;  // "[]", "{}" or both: lists and maps of it, the innermost first.
+  std::string_view around;  // "[]", "{}" or both: the key is a list or map of this type; the innermost first.
   bool is_required = false;
   bool has_default = false;
-  std::vector<std::string_view> choices;  // Of text; empty for any.
+  std::vector<std::string_view> choices;  // The allowed texts; empty for any.
   const Pattern* pattern = nullptr;
   std::optional<std::int64_t> least, most;
   std::optional<std::size_t> shortest, longest;
-  Shape* shape = nullptr;  // Of an object.
+  Shape* shape = nullptr;  // The members of an object.
 };
 
 struct Shape {
@@ -39,15 +39,15 @@ struct Shape {
   ShapeKey* find(std::string_view name);
 };
 
-// The tables of one operator, of one of its releases.
+// The schemas of one operator in one release.
 class Shapes {
  public:
-  // Of the release that the version names, v26.3.1 as well as v26.3.3; of the newest for "" and what is not known.
+  // Reads the tables for the version's release (v26.3.1 and v26.3.3 are one); for "" and unknown versions the newest.
   Shapes(std::string_view table, std::string_view version);
-  // Adds keys of another table to the kind's, which its "add KIND APIVERSION" names.
+  // Adds the keys of another table to the kind that its line "add KIND APIVERSION" names.
   void add(std::string_view table);
 
-  const Shape* find(std::string_view kind, std::string_view api_version) const;  // Null where there is none.
+  const Shape* find(std::string_view kind, std::string_view api_version) const;  // Null if there is none.
   std::string_view version() const { return version_; }
   bool is_known() const { return is_known_; }
   static std::vector<std::string_view> versions(std::string_view table);
@@ -55,12 +55,12 @@ class Shapes {
  private:
   class Reader;
   std::deque<Shape> all_;
-  std::map<std::string, Shape*, std::less<>> named_;  // Kinds and parts.
+  std::map<std::string, Shape*, std::less<>> named_;  // Kinds and named parts.
   std::string_view version_;
   bool is_known_ = true;
 };
 
-// The tables that the build puts in.
+// The tables, embedded by the build.
 extern const std::string_view kGpuOperatorShapes;
 extern const std::string_view kGpuOperatorValues;
 extern const std::string_view kNetworkOperatorShapes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where data lies: whether volumes of a class can be read past the page cache and by a device at all.
+// Checks storage: whether volumes of a class support direct I/O, and transfers by a device, at all.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-// By a part of the provisioner's name: what is between the file system and the drives.
+// Identifies by a part of the provisioner's name what is between file system and drives.
 struct Provisioner {
   std::string_view part;
   const char* rule;
@@ -107,7 +107,7 @@ void check_nfs_transport(const Object& object, Severity severity, Findings& find
                {"NFS by TCP has no direct path into a GPU", "", severity});
 }
 
-// The claims that pods with GPUDirect Storage mount, and by them volumes and classes.
+// The claims that pods with GPUDirect Storage mount, with their volumes and classes.
 class Used {
  public:
   explicit Used(const Cluster& cluster) {
@@ -149,7 +149,7 @@ void check_storage(const Cluster& cluster, Findings& findings) {
   for (const Object& object : cluster.objects) {
     if (object.kind != "StorageClass" && object.kind != "PersistentVolume") continue;
     if (!used.has(object) && !has_gds) continue;
-    // What no pod here uses may be meant for something else.
+    // Storage that no pod here uses may have another purpose.
     const Severity severity = used.has(object) ? Severity::warning : Severity::note;
     check_volume(object, severity, findings);
   }

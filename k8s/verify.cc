@@ -57,7 +57,7 @@ NodeEvidence look_at(const std::string& root) {
   return {root, evidence.vendor + product, evidence_of(node)};
 }
 
-// An open one is one that a setting alone keeps off, too.
+// Open includes paths that only a setting keeps off.
 bool is_any(Standing standing, const std::vector<NodeEvidence>& nodes) {
   for (const NodeEvidence& node : nodes) {
     for (const StorageEvidence& storage : node.storages) {
@@ -89,7 +89,7 @@ void print_for_people(const std::vector<NodeEvidence>& nodes, const char* withou
   }
 }
 
-// How nodes and storages are called: "root" and "mount_point", in a dump "node" and "object".
+// The key names of nodes and storages: "root" and "mount_point", in a dump "node" and "object".
 Json rows_of(const std::vector<NodeEvidence>& nodes, const char* name, const char* place) {
   Json rows = Json::array();
   for (const NodeEvidence& node : nodes) {
@@ -152,7 +152,7 @@ int look_at_dump(const VerifySettings& settings) {
   return is_any(Standing::unknown, evidence.nodes) ? kSuccess : kFailed;
 }
 
-// The proof: the report says by which path the bytes went.
+// Reads once as proof: the report names the path that moved the bytes.
 int read_once(const VerifySettings& settings) {
   Session session = open_session({});
   check_gpu(session.raw(), settings.gpu);

@@ -102,7 +102,7 @@ TEST_F(K8sTool, RenderWritesFilesThatItDoesNotReplace) {
   EXPECT_EQ(run({"render", "--path", "bounce", "--storage", "nfs"}).exit_code, 2);
 }
 
-// kubectl apply -f FOLDER reads the files of that folder alone, and fails where one of them is no object.
+// kubectl apply -f FOLDER reads only the files of that folder, and fails if one of them is not an object.
 TEST_F(K8sTool, KubectlsFolderHasObjectsAlone) {
   const std::vector<std::vector<std::string>> all = {
       {"--path", "p2pdma", "--os", "ubuntu24.04", "--storage", "ext4"},

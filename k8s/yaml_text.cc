@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Not what YAML 1.1 or 1.2 take for a number, a truth, a date or nothing: yaml-cpp would leave "on" bare.
+// False for text that YAML 1.1 or 1.2 read as a number, boolean, date or null: yaml-cpp would leave "on" unquoted.
 bool is_plain(std::string_view text) {
   constexpr std::string_view kWords[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n", "nan", "inf"};
   std::string lower(text);
@@ -44,7 +44,7 @@ void emit(YAML::Emitter& out, const ordered_json& value) {
       break;
     case ordered_json::value_t::string: {
       std::string_view text = value.get_ref<const std::string&>();
-      // A literal block ends with one line's end, whether its text has it or not.
+      // A literal block always ends with exactly one newline.
       const bool is_block = text.find('\n') < text.size() - 1 && text.ends_with('\n') && !text.ends_with("\n\n");
       if (is_block) text.remove_suffix(1);
       if (is_block) out << YAML::Literal;

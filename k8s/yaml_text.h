@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// YAML of a JSON value, in its order and in the block style of manifests. Pure.
+// Converts a JSON value to YAML, in its order and in the block style of manifests. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace penstock::tools::k8s {
 
-// Strings that a reader of YAML might take for something else stand in quotes.
+// Quotes strings that a YAML reader could take for another type.
 std::string yaml_text(const nlohmann::ordered_json& value);
 
 }  // namespace penstock::tools::k8s

@@ -11,7 +11,7 @@
 namespace penstock::model {
 namespace {
 
-// Ranks of a node that move bytes at the same time.
+// Number of ranks of a node that move bytes in parallel.
 double movers(const Job& job, const Fleet& fleet) {
   return job.is_sharded || job.is_replicated ? std::max(1.0, fleet.ranks / fleet.nodes) : 1;
 }
@@ -26,14 +26,14 @@ double moved_bytes(const Job& job, const Fleet& fleet) {
 
 double ceiling(const Fleet& fleet) { return fleet.drives * fleet.drive_bytes_per_s; }
 
-// What real use reaches of the ceiling, and no more than drives write by their data sheet.
+// The share of the ceiling that real use reaches, at most the data sheet's write rate.
 double drives_rate(const Job& job, const Fleet& fleet, const Constants& constants) {
   const double reached = ceiling(fleet) * constants[Constant::kDriveShare];
   const bool is_limited = !job.is_load && fleet.drive_write_bytes_per_s > 0;
   return is_limited ? std::min(reached, fleet.drives * fleet.drive_write_bytes_per_s) : reached;
 }
 
-// A cache takes its part at the full rate, the rest goes at the rate of real use.
+// The drives' cache absorbs its part at the full rate; the rest moves at the rate of real use.
 Stage drives(const Job& job, const Fleet& fleet, const Constants& constants, double bytes) {
   if (fleet.fabric_bytes_per_s > 0) return {"fabric", bytes, fleet.fabric_bytes_per_s / fleet.nodes};
   const double cached = job.is_load ? 0 : std::min(bytes, fleet.drive_cache_bytes);
@@ -129,7 +129,8 @@ Duration duration(PathModel kind, const Job& job, const Fleet& fleet, const Cons
 
 namespace {
 
-// The largest number from `low` on at which `holds`, to a part in 10^12; it holds up to some number and not beyond.
+// The largest number from `low` on for which `holds` is true, to a part in 10^12; `holds` must be true up to some
+// number and false above.
 double last_where(double low, const std::function<bool(double)>& holds) {
   double high = low;
   while (holds(high) && high < 1e18) high *= 2;
@@ -168,7 +169,7 @@ double failure_s(double ranks, const Constants& constants) { return constants[Co
 
 double young_daly_s(double save_s, double failure_s) { return std::sqrt(2 * save_s * failure_s); }
 
-// A failure costs, on average, half a period and the part of the save behind which training went on already.
+// A failure costs, on average, half a period plus the part of the save during which training had continued.
 static double lost_to_failure_s(const Training& run, double period_s) {
   return period_s / 2 + std::max(0.0, run.save_s - run.stall_s);
 }

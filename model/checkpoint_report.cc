@@ -17,7 +17,7 @@ namespace {
 
 using enum Constant;
 
-// With the size settled, and everything checked.
+// Computes the size, and checks everything.
 CheckpointInput settled(CheckpointInput input) {
   if (input.model.parameters != 0) {
     require_positive("the number of parameters", input.model.parameters, 1e15);
@@ -173,7 +173,8 @@ Plot goodput_plot(const Sheet& sheet) {
   return plot;
 }
 
-// How much of the distance from the poor path to the direct one a good host path covers too. The times stand above.
+// How much of the gain of the direct path over the poor one a good host path reaches, too. The table above has the
+// times.
 std::string who_earned_it(const CheckpointInput& input, const Constants& constants) {
   const auto seconds = [&](PathModel path) { return duration(path, input.job, input.fleet, constants).seconds; };
   const double direct = seconds(PathModel::kDirect), good = seconds(PathModel::kBounce),
@@ -183,7 +184,7 @@ std::string who_earned_it(const CheckpointInput& input, const Constants& constan
                      100 * std::clamp((poor - good) / (poor - direct), 0.0, 1.0));
 }
 
-// Beside which row stands what --calibrate measured.
+// Which row is nearest to the rate that --calibrate measured.
 std::string you_are_here(const CheckpointInput& input, const Constants& constants) {
   const auto seconds = [&](PathModel path) { return duration(path, input.job, input.fleet, constants).seconds; };
   const double measured = seconds(PathModel::kMeasured);
@@ -246,7 +247,7 @@ std::vector<Example> checkpoint_examples(const Constants& constants) {
   const double gen4 = constants[kDriveGen4Read], gen5 = constants[kDriveGen5Read];
   CheckpointInput week = example(140, 8, 1, gen4, false);
   week.checkpoints = 1000;
-  week.mtbf_hours = 1e9;  // The published hours know of no failures.
+  week.mtbf_hours = 1e9;  // The published hours include no failures.
   CheckpointInput small = example(14, 1, 1, gen4, false);
   small.fleet.drive_cache_bytes = 8.75e9;
   CheckpointInput zero3 = example(0, 8, 8, gen5, true);

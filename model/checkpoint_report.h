@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock-model checkpoint` and `penstock-model load` say: seconds by each kind of path and what binds, and for
-// checkpoints how often to save and what is lost in a run.
+// The report of `penstock-model checkpoint` and `penstock-model load`: seconds and bottleneck for each kind of path,
+// and for checkpoints how often to save and what a run loses.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@
 namespace penstock::model {
 
 struct CheckpointInput {
-  Job job;  // Its bytes come from `model` where that has parameters.
+  Job job;  // Its bytes come from `model` if that has parameters.
   ModelSize model;
   Fleet fleet;
   double run_hours = 168;
-  double checkpoints = 0;                // In the run; 0: at the best interval of each path.
-  double mtbf_hours = 0;                 // Of the whole run; 0: by the life of an accelerator.
-  double restart_s = 0;                  // Beside the load.
-  double window_s = 0;                   // In which a save must be done, as before a preemption; 0: none.
+  double checkpoints = 0;                // Number in the run; 0: at the best interval of each path.
+  double mtbf_hours = 0;                 // Of the whole run; 0: from the life of an accelerator.
+  double restart_s = 0;                  // Restart time besides the load.
+  double window_s = 0;                   // Time limit for a save, as before a preemption; 0: none.
   double load_measured_bytes_per_s = 0;  // fleet.measured_bytes_per_s is that of saves.
 };
 
@@ -31,7 +31,7 @@ struct Example {
 };
 std::vector<Example> checkpoint_examples(const Constants& constants);
 std::vector<Example> load_examples(const Constants& constants);
-// Throws InvalidInput with the names there are.
+// Throws InvalidInput with the known names.
 CheckpointInput example_named(const std::vector<Example>& examples, const std::string& name);
 
 Report checkpoint_report(const CheckpointInput& input, const Constants& constants, bool with_published);

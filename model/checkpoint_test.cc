@@ -26,7 +26,7 @@ Training some_run() {
   return run;
 }
 
-// The best period by trying, to 1 part in a million.
+// The best period by search, to 1 part in a million.
 double best_by_trying(const Training& run) {
   double low = run.stall_s, high = 1e6;
   while (high - low > 1e-7 * high) {
@@ -107,7 +107,7 @@ TEST(Checkpoint, NoPathThroughTheHostBeatsDirectAndTheGoodOneTiesWhereDrivesBind
   EXPECT_DOUBLE_EQ(duration(PathModel::kBounce, job, one_gpu_one_drive(), constants).seconds, direct);
 }
 
-// Eight ranks that all want the whole file read it eight times directly, once through the page cache.
+// Eight ranks that each need the whole file read it eight times directly, but once through the page cache.
 TEST(Checkpoint, AReplicatedLoadReadsTheDrivesOnceThroughTheHost) {
   const Constants constants;
   const Fleet fleet{.ranks = 8, .drives = 1, .drive_bytes_per_s = 7e9};
@@ -127,7 +127,7 @@ TEST(Checkpoint, NodesShareAFabricAndHaveDrivesOfTheirOwn) {
   EXPECT_EQ(shared.binds, "fabric");
 }
 
-// What docs and published.cc say beside the figures that are not reproduced.
+// The explanations of figures that are not reproduced, in docs and published.cc.
 TEST(Checkpoint, TheExplanationsOfPublishedFiguresHold) {
   const Constants constants;
   Fleet cached = one_gpu_one_drive();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock-model compare` says: benchmark results beside what a model calibrated on part of them predicts.
+// The report of `penstock-model compare`: benchmark results next to the predictions of a model calibrated on part of
+// them.
 #pragma once
 
 #include "model/report.h"
@@ -10,7 +11,7 @@ namespace penstock::model {
 
 Report compare_report(std::span<const GroupComparison> groups, unsigned hold_out);
 
-// The ceiling of the group of an operation ("read", "write") that reaches most; 0 where none was measured.
+// The highest ceiling of an operation's groups ("read", "write"); 0 if none was measured.
 double measured_ceiling(std::span<const GroupComparison> groups, std::string_view operation);
 
 }  // namespace penstock::model

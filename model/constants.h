@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every number that the models take from elsewhere, in one table with its unit and its source; what only the simulator
-// of contention takes is in model/pcie/pcie_constants.h, which has what both take from here. The models read a
-// Constants, so that a user can set one, and so that model/sensitivity.h can move each and see what happens. Pure.
-// What a definition fixes (8 bits in a byte, 2 bytes in a BF16 number) is no constant of this kind.
+// Every number that the models take from a source, in one table with its unit and source; constants of the contention
+// simulator alone are in model/pcie/pcie_constants.h, which takes shared ones from here. The models read a Constants,
+// so that a user can set each, and model/sensitivity.h can vary each. Pure. Numbers fixed by definition (8 bits in a
+// byte, 2 bytes in a BF16 number) are not in the table.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ enum class Constant : std::size_t {
 struct ConstantFacts {
   std::string_view name;  // "host_register.page"
   double value;
-  double low;  // What the source gives as a range; equal to value where it gives none.
+  double low;  // The ends of the source's range; equal to value if it gives none.
   double high;
   std::string_view unit;  // "s", "B/s", "B", "1", "$/h"
   std::string_view source;
@@ -75,7 +75,8 @@ class Constants {
   double operator[](Constant constant) const { return values_[static_cast<std::size_t>(constant)]; }
   void set(Constant constant, double value) { values_[static_cast<std::size_t>(constant)] = value; }
 
-  // By name, for users. Throws InvalidInput for an unknown name and for a value that is no positive number.
+  // Sets a constant by name, for users. Throws InvalidInput for an unknown name, or a value that is not a positive
+  // number.
   void set(std::string_view name, double value);
 
  private:

@@ -65,7 +65,7 @@ TEST(Sensitivity, OfSomethingUnreachableIsEmpty) {
   EXPECT_TRUE(sensitivity_of("x", Constants(), never).influences.empty());
 }
 
-// A slope that is no number has no place in an order, and must not keep the others from theirs.
+// A NaN slope has no place in an order, and must not disturb the order of the others.
 TEST(Sensitivity, WhereASmallStepHasNoEndTheOthersStillComeInOrder) {
   constexpr Constant kFirst = static_cast<Constant>(0), kSecond = static_cast<Constant>(1),
                      kThird = static_cast<Constant>(2);
