@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a run and its checkpoints cost on machines that are let by the hour: with the published host path, with a good
-// one and with the direct one, on demand and at spot prices; and from how many saves on the direct path's set-up has
-// paid. Training waits for its saves; failures are checkpoint_report's. Pure.
+// The cost of a run and its checkpoints on machines rented by the hour: with the published host path, a good host path
+// and the direct path, on demand and at spot prices; and after how many saves the direct path's set-up has paid off.
+// Training waits for its saves; checkpoint_report models failures. Pure.
 #pragma once
 
 #include <optional>
@@ -18,24 +18,24 @@ namespace penstock::model {
 struct CostInput {
   double bytes = 140e9;
   double saves = 1000;
-  double hours = 168;  // Of the run, saves included.
+  double hours = 168;  // Hours of the run, saves included.
   double nodes = 1;    // All alike.
-  double drives = 1;   // Of a node; the published table has one of the fourth generation.
+  double drives = 1;   // Drives per node; the published table has one Gen4 drive.
   double drive_bytes_per_s = 7e9;
-  bool is_sharded = false;                // Every GPU saves its part; else one saves all, as published.
-  double setup_hours = 2;                 // That each node is paid for while the direct path is set up on it.
-  double setup_money = 0;                 // And what else that costs.
-  std::optional<FileSystem> file_system;  // That the nodes share: storage_choice.h sets it against their drives.
+  bool is_sharded = false;                // Every GPU saves its part; otherwise one saves all, as published.
+  double setup_hours = 2;                 // Paid hours per node to set up the direct path.
+  double setup_money = 0;                 // Other cost of the set-up.
+  std::optional<FileSystem> file_system;  // Shared by the nodes; storage_choice.h compares it with their drives.
 };
 Fleet fleet_of(const Platform& platform, const CostInput& input);
 
-// The money of a whole run, of the hours that it waits, and what the direct path saves of that.
+// The cost of a whole run and of its waiting hours, and what the direct path saves.
 struct CostRow {
   const Platform* platform;
   bool is_spot;
   PathModel path;
   double node_hour;  // $
-  double compute;    // $, of the run.
+  double compute;    // $ for the run.
   double save_s;
   double waiting_hours;
   double waiting;  // $
@@ -43,7 +43,7 @@ struct CostRow {
 std::vector<CostRow> cost_rows(const std::vector<Platform>& platforms, const CostInput& input,
                                const Constants& constants);
 
-// Saves until what `direct` saves against `host` has paid for the set-up; infinity where it never does.
+// After how many saves the gain of `direct` over `host` has paid for the set-up; infinity if never.
 double break_even_saves(const CostRow& host, const CostRow& direct, const CostInput& input);
 
 Report cost_report(const std::vector<Platform>& platforms, const CostInput& input, const Constants& constants);

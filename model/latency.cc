@@ -92,7 +92,7 @@ Latency latency_of(LatencyPath path, const LatencyInput& input, const Constants&
   Latency latency{};
   latency.media_s = constants[kFileLatency] + bytes / input.drive_bytes_per_s;
   if (input.network_bytes_per_s > 0) latency.network_s = constants[kNetworkLatency] + bytes / input.network_bytes_per_s;
-  // The first DMA runs beside the media; what is left of it is its latency.
+  // The first DMA overlaps the media; only its latency remains.
   latency.links_s = constants[kPcieLatency] + constants[kGpuMemoryLatency];
   if (path == LatencyPath::kDirect) return latency;
   latency.links_s += constants[kPcieLatency] + bytes / constants[kPcieLink];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How long one I/O takes that is alone: the time of the media, of the network, of the links to the GPU and of the
-// CPU's copies, hop by hop; and how many bytes go through host memory for it. Rates of many I/Os at a time are
-// checkpoint.h's and model/pcie's. Pure.
+// The latency of a single I/O: the time of the media, the network, the links to the GPU and the CPU's copies, hop by
+// hop; and how many bytes pass host memory. For rates of many I/Os see checkpoint.h and model/pcie. Pure.
 #pragma once
 
 #include <string_view>
@@ -15,8 +14,8 @@ namespace penstock::model {
 
 enum class LatencyPath {
   kDirect,     // The drive's or the NIC's DMA engine into GPU memory.
-  kPinned,     // O_DIRECT into pinned host memory, and by DMA from there.
-  kPageCache,  // The CPU copies between the page cache and pinned memory, too.
+  kPinned,     // O_DIRECT into pinned host memory, then DMA from there.
+  kPageCache,  // In addition the CPU copies between page cache and pinned memory.
 };
 inline constexpr LatencyPath kLatencyPaths[] = {LatencyPath::kDirect, LatencyPath::kPinned, LatencyPath::kPageCache};
 std::string_view latency_path_name(LatencyPath path);
@@ -25,14 +24,14 @@ struct LatencyInput {
   double bytes = 1 << 20;
   bool is_write = false;
   double drive_bytes_per_s = 7e9;
-  double network_bytes_per_s = 0;  // Of the wire to remote storage; 0: the drive is local.
+  double network_bytes_per_s = 0;  // Rate of the wire to remote storage; 0: the drive is local.
 };
 
 struct Latency {
   double media_s;
   double network_s;
-  double links_s;   // PCIe, and the memory of the GPU.
-  double copies_s;  // By the CPU.
+  double links_s;   // PCIe and GPU memory.
+  double copies_s;  // Copies by the CPU.
   double host_memory_bytes;
 
   double total_s() const { return media_s + network_s + links_s + copies_s; }

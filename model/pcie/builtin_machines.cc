@@ -15,7 +15,7 @@ constexpr const char* kSource = "built-in machine";
 std::string numbered(const char* what, int number) { return fmt::format("{}{}", what, number); }
 
 // 16 GPUs. Each of four root ports has a switch with two more below it; each of those has two GPUs, a 100 Gb/s NIC and
-// a RAID card. Its maker counts 50 GB/s from host memory, four Gen3 x16 ports, and nearly 200 past it.
+// a RAID card. Its maker states 50 GB/s from host memory, through four Gen3 x16 ports, and nearly 200 without it.
 Machine dgx_2(const PcieConstants& constants) {
   MachineBuilder builder("dgx-2", kSource, constants);
   for (int socket = 0; socket < 2; ++socket) builder.root(numbered("socket", socket));
@@ -51,8 +51,8 @@ Machine four_switches(const char* name, unsigned drive_generation, const PcieCon
 
 Machine dgx_h100(const PcieConstants& constants) { return four_switches("dgx-h100", 4, constants); }
 
-// Eight GPUs, each at a root port of its own as a guest sees them. Host memory as measured: four GPUs on both sockets
-// at once get 177 GB/s.
+// Eight GPUs, each at its own root port, as a guest sees them. Host memory as measured: four GPUs on both sockets at
+// once get 177 GB/s.
 Machine hgx_h200(const PcieConstants& constants) {
   MachineBuilder builder("hgx-h200", kSource, constants);
   for (int socket = 0; socket < 2; ++socket) {
@@ -65,7 +65,8 @@ Machine hgx_h200(const PcieConstants& constants) {
   return builder.take();
 }
 
-// As published: eight GPUs and their drives behind two Gen5 switches whose crossbars pay for every change of stream.
+// As published: eight GPUs and their drives behind two Gen5 switches whose crossbars lose time at every change of
+// stream.
 Machine two_switches(const PcieConstants& constants) {
   MachineBuilder builder("two-switch-server", kSource, constants);
   builder.root("socket0");
@@ -96,8 +97,8 @@ Machine four_l40s(const PcieConstants& constants) {
 }
 
 // A compute tray of a GB300 NVL72, whose tree was shown at Hot Chips 2025: each of four NICs of 800 Gb/s has a switch
-// of 48 Gen6 lanes in it, with a B300 at Gen6 x16, a Grace CPU at Gen5 x16 and a drive at Gen5 x4. How CPUs and GPUs
-// reach one another by NVLink is not in it.
+// of 48 Gen6 lanes in it, with a B300 at Gen6 x16, a Grace CPU at Gen5 x16 and a drive at Gen5 x4. NVLink between CPUs
+// and GPUs is not modelled.
 Machine gb300_tray(const PcieConstants& constants) {
   MachineBuilder builder("gb300-tray", kSource, constants);
   for (int socket = 0; socket < 2; ++socket) builder.root(numbered("grace", socket));

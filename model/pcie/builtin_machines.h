@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Machines that everybody knows, by name: a start for one's own topology file (`--print-topology`), and what the
-// published figures are held against. Layouts follow their makers' public diagrams in outline.
+// Well-known machines, by name: templates for users' topology files (`--print-topology`), and the machines of the
+// published figures. Layouts follow their makers' public diagrams in outline.
 #pragma once
 
 #include <string_view>
@@ -18,7 +18,7 @@ struct BuiltinMachine {
 };
 const std::vector<BuiltinMachine>& builtin_machines();
 
-// Throws InputError where there is none of that name.
+// Throws InputError for an unknown name.
 Machine builtin_machine(std::string_view name, const PcieConstants& constants = {});
 
 }  // namespace penstock::model

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The simulator against what can be said without it.
+// The simulator compared with closed forms.
 #include <cmath>
 
 #include "model/pcie/test_fixture.h"
@@ -70,7 +70,7 @@ TEST(ClosedForms, WaitingAtADriveIsThatOfAnMD1Queue) {
 
     const LatencyHistogram latency = run(machine, {stream}).streams[0].latency;
 
-    // What an I/O takes alone, on links that never make it wait, is the least that any took.
+    // On links without waiting the least latency is that of an I/O alone.
     const double wait = latency.mean_seconds() - latency.least_seconds();
     const double expected = kService * load / (2 * (1 - load));
     EXPECT_NEAR(wait / expected, 1, 0.02) << "load " << load;

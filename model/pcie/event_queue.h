@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The future of the simulation: events in the order of their times, and of their making where times are equal, so that
-// a run is the same every time. Times are whole picoseconds: no rounding can reorder two events.
+// The pending events of the simulation, ordered by time, and for equal times by creation, so that runs are
+// deterministic. Times are whole picoseconds: no rounding can reorder two events.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace penstock::model {
 using Picoseconds = std::uint64_t;
 constexpr double kPicosecondsInSecond = 1e12;
 
-// Thirteen days. Longer times become this, so that a few of them can be added; nothing is scheduled behind it.
+// Thirteen days. Longer times are capped to this, so that a few can be added; nothing is scheduled after it.
 constexpr Picoseconds kForever = Picoseconds{1} << 60;
 
 inline Picoseconds to_picoseconds(double seconds) {
@@ -25,15 +25,15 @@ inline double to_seconds(Picoseconds time) { return static_cast<double>(time) / 
 struct Event {
   Picoseconds time = 0;
   std::uint32_t order = 0;
-  std::uint32_t what = 0;  // The simulator's: which kind of event, and whose.
+  std::uint32_t what = 0;  // For the simulator: the kind of event, and its object.
 
-  // The order number wraps; events of one time are never 2^31 apart.
+  // The order number wraps; numbers of simultaneous events are never 2^31 apart.
   bool is_before(const Event& other) const {
     return time != other.time ? time < other.time : static_cast<std::int32_t>(order - other.order) < 0;
   }
 };
 
-// A heap with four children a node: half as deep as one with two, and a node's children share a cache line.
+// A heap with four children per node: half as deep as a binary heap, and a node's children share a cache line.
 class EventQueue {
  public:
   bool empty() const { return heap_.empty(); }

@@ -9,7 +9,7 @@
 namespace penstock::model {
 namespace {
 
-// Lanes that always have another piece; serves for a while and counts bytes.
+// Serves lanes that always have another piece for a while, and counts bytes.
 template <std::size_t kLanes>
 std::array<double, kLanes> bytes_served(const std::array<double, kLanes>& pieces,
                                         const std::array<double, kLanes>& weights, double total) {

@@ -9,7 +9,7 @@
 namespace penstock::model {
 namespace {
 
-constexpr double kSame = 1e-9;  // Relative: streams that end together end in one event.
+constexpr double kSame = 1e-9;  // Relative tolerance: streams that end within it end in one event.
 
 struct Use {
   std::uint32_t station = 0;
@@ -19,7 +19,7 @@ struct Use {
 struct Flow {
   std::vector<Use> uses;
   double weight = 1;
-  double rate_max = HUGE_VAL;  // What its depth allows.
+  double rate_max = HUGE_VAL;  // The rate limit by its depth.
   double rate = 0;
   double begin = 0;
   double left = 0;  // Bytes.
@@ -112,8 +112,8 @@ class FlowSimulation {
     return flow;
   }
 
-  // Progressive filling: all rates rise together until a station is full or a stream has what its depth allows; those
-  // stay, the others rise on.
+  // Progressive filling: all rates rise together until a station is full or a stream reaches its limit by depth; these
+  // are fixed, and the others rise further.
   void share(double now) {
     std::vector<double> free(network_.stations.size(), 1);
     std::vector<double> load(network_.stations.size(), 0);
@@ -154,7 +154,7 @@ class FlowSimulation {
         level = std::min(level, std::max(free[use.station], 0.0) / load[use.station]);
       }
     }
-    return std::max(level, 1e-3);  // Rounding must not stop a stream for good.
+    return std::max(level, 1e-3);  // A minimum, so that rounding never stops a stream for good.
   }
 
   bool is_stopped(const Flow& flow, double level, const std::vector<double>& free,

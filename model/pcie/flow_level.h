@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The simulator for fleets: streams are fluids that share stations max-min fairly, by weight, and only ends of streams
-// are events. It answers in milliseconds where bursts would take hours, and it gives rates and what binds, but no
-// latencies' spread and no timeline. Shares are between streams, not between ports as round robin's are.
+// The simulator for fleets: streams are fluids with weighted max-min fair shares of stations, and only ends of streams
+// are events. It takes milliseconds where bursts would take hours; it returns rates and bottlenecks, but no latency
+// distribution and no timeline. It shares between streams, not between ports as round robin does.
 #pragma once
 
 #include "model/pcie/network.h"

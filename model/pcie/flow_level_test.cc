@@ -7,7 +7,7 @@
 namespace penstock::model {
 namespace {
 
-// Where streams are alike, ports and streams share alike, and both simulators must agree.
+// With equal streams, sharing between ports equals sharing between streams, and both simulators must agree.
 TEST(FlowLevel, AgreesWithBurstsWhereStreamsAreAlike) {
   for (const char* name : {"two-switch-server", "dgx-h100", "hgx-h200", "four-l40s", "workstation"}) {
     const Machine machine = builtin_machine(name);
@@ -32,7 +32,7 @@ TEST(FlowLevel, WhatOneStreamLeavesTheOthersTake) {
 
   const Outcome outcome = simulate_flows(compile(machine, workload), workload);
 
-  // Half each until the short one ends, then all of it: 64 and 64, then 128 at twice the rate.
+  // Both get half until the short one ends, then the other gets all: 64 and 64, then 128 at twice the rate.
   EXPECT_NEAR(outcome.streams[0].end_seconds / outcome.streams[1].end_seconds, 0.5, 1e-6);
 }
 

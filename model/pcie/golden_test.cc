@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs whose every event is known: a change of behaviour shows here, wanted or not. Where it is wanted, the new numbers
-// are in the test's output.
+// Runs with recorded results of every event: any change of behaviour fails here. If it is intended, take the new
+// numbers from the test's output.
 #include <ostream>
 
 #include "model/pcie/test_fixture.h"

@@ -84,7 +84,7 @@ class HwlocReader {
     for (const pugi::xml_node& child : object.children("object")) walk(child, below, bridges, depth + 1);
   }
 
-  // A processor has several host bridges and one memory: they stand in the same package, or group.
+  // A processor has several host bridges and one memory: host bridges of one package or group belong together.
   int root_beside(const pugi::xml_node& owner) {
     const auto [place, is_new] = roots_.try_emplace(owner.hash_value(), 0);
     if (is_new) place->second = builder_.root(fmt::format("socket{}", roots_.size() - 1));
@@ -103,7 +103,7 @@ class HwlocReader {
     PcieLink usual;
     usual.generation = 4;
     usual.width = likely_width;
-    // hwloc writes 0 where it could not read the link.
+    // hwloc writes 0 if it could not read the link.
     return rate > 0 ? link_of_rate(rate * kGiga, likely_width).value_or(usual) : usual;
   }
 

@@ -7,7 +7,7 @@
 namespace penstock::model {
 namespace {
 
-// As lstopo writes it, cut to what counts: a GPU and a drive behind a switch, a NIC at a root port.
+// An lstopo file, reduced to the relevant parts: a GPU and a drive behind a switch, a NIC at a root port.
 constexpr const char* kTopology = R"(<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">

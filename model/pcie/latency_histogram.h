@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Latencies of I/Os in bounded memory: 128 buckets for each power of two, so that a percentile is right within 0.8 %,
-// and the exact mean, least and greatest.
+// Latencies of I/Os in bounded memory: 128 buckets for each power of two, so that percentiles are accurate to 0.8 %;
+// mean, minimum and maximum are exact.
 #pragma once
 
 #include <bit>

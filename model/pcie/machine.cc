@@ -83,7 +83,7 @@ void check_place(const Machine& machine, const Node& node) {
   if (parent.kind != NodeKind::fabric) check_link(machine, node);
 }
 
-// Every node's way up must end; each is walked once.
+// Every node's chain of parents must end; each node is visited once.
 void check_no_cycle(const Machine& machine) {
   enum State : std::uint8_t { kNew, kOnTheWay, kEnds };
   std::vector<State> states(machine.nodes.size(), kNew);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Puts machines together: the built-in ones, hwloc's and this host's. Fills in what a source does not tell (a drive's
-// rates by its generation, host memory) from the constants.
+// Builds machines: the built-in ones, hwloc's and this host's. Takes values that a source lacks (a drive's rates by its
+// generation, host memory) from the constants.
 #pragma once
 
 #include <string>
@@ -40,7 +40,7 @@ class MachineBuilder {
   Machine machine_;
 };
 
-// What drives of a generation do, in a node that has nothing else set.
+// Sets the usual rates of a drive's generation, unless the node has others.
 void set_drive_defaults(Node& drive, const PcieConstants& constants);
 void set_root_defaults(Node& root, const PcieConstants& constants);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMicro = 1e-6;
 
-// The fastest way that was measured to move bytes past the page cache; null where none was.
+// The fastest measured group that bypassed the page cache; null if there is none.
 const TransferModel* best(std::span<const GroupComparison> groups, std::string_view operation) {
   const TransferModel* found = nullptr;
   for (const GroupComparison& group : groups) {
@@ -35,7 +35,7 @@ void set_measured_drives(Machine& machine, std::span<const GroupComparison> grou
     if (node.kind != NodeKind::drive || node.link.generation == 0) continue;
     if (read != nullptr) node.read_rate = read->ceiling_bytes_per_s;
     if (write != nullptr) node.write_rate = write->ceiling_bytes_per_s;
-    // What was measured held the software's time as well; the simulator adds that itself.
+    // The measured latency includes the software's time, which the simulator adds itself.
     node.access_seconds = std::clamp(latency - constants.direct_request_us * kMicro, 0.0, 1.0);
   }
   check_machine(machine);

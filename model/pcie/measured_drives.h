@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A machine's drives as `penstock bench` measured one of them, in place of what vendors say: `penstock-model contention
-// --calibrate`. What bypassed the page cache counts; the cache is no drive.
+// Replaces vendors' drive rates by those that `penstock bench` measured: `penstock-model contention --calibrate`. Only
+// results that bypassed the page cache count.
 #pragma once
 
 #include <span>
@@ -12,8 +12,8 @@
 
 namespace penstock::model {
 
-// Sets rates and access times of all drives in a PCIe slot. The file that bench used is taken to have lain on one drive
-// such as these. Throws InputError where no result is of a drive.
+// Sets rates and access times of all drives in a PCIe slot. Assumes that bench's file was on one such drive. Throws
+// InputError if no result is from a drive.
 void set_measured_drives(Machine& machine, std::span<const GroupComparison> groups, const PcieConstants& constants);
 
 }  // namespace penstock::model

@@ -7,7 +7,7 @@
 namespace penstock::model {
 namespace {
 
-// As `compare` leaves them: a drive of 5 GB/s that takes 90 us for a block of no bytes.
+// A result of `compare`: a drive of 5 GB/s with a latency of 90 us.
 GroupComparison measured(const char* operation, bool is_direct, double ceiling) {
   Measurement one;
   one.operation = operation;
@@ -23,13 +23,13 @@ TEST(MeasuredDrives, AStreamReachesWhatBenchReachedOnOneDrive) {
   set_measured_drives(machine, groups, {});
 
   const double deep = run(machine, {stream_of("nvme0", "gpu0")}).bytes_per_second;
-  EXPECT_NEAR(deep / (5 * kGiga), 1, 0.01);  // Not the page cache's 30.
+  EXPECT_NEAR(deep / (5 * kGiga), 1, 0.01);  // The page cache's would be 30.
   Stream lonely = stream_of("nvme1", "gpu0", 4 * kMebibyte);
   lonely.io_bytes = 4096;
   lonely.depth = 1;
   const Outcome outcome = run(machine, {lonely});
   EXPECT_NEAR(outcome.streams[0].latency.mean_seconds() / 90e-6, 1, 0.02);
-  EXPECT_EQ(machine.node(machine.find("nvme0")).write_rate, 12 * kGiga);  // Nothing was written.
+  EXPECT_EQ(machine.node(machine.find("nvme0")).write_rate, 12 * kGiga);  // No write was measured.
 }
 
 TEST(MeasuredDrives, ServersOfAFabricStayWhatTheyAre) {

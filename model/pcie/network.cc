@@ -108,7 +108,7 @@ class Compiler {
     return route;
   }
 
-  // Through the host means through the memory beside the GPU.
+  // Through the host means through the memory of the GPU's socket.
   std::vector<std::vector<Visit>> legs_between(const Ends& ends) {
     if (stream().path == PathKind::direct) return {visits(ends.from, ends.to)};
     const int root = machine_.root_of(ends.gpu);
@@ -120,8 +120,8 @@ class Compiler {
     return legs;
   }
 
-  // The four stages: drive, its way into the memory of the nic beside it, the wires, the way from the other nic to the
-  // GPU. The fences are between the second and the third. A write goes the other way round, and needs none.
+  // The four stages: drive, path into the memory of its nic, wires, path from the other nic to the GPU. Fences are
+  // between the second and the third. A write goes in the opposite direction, and needs none.
   void add_stages(Route& route, const Ends& ends) {
     const bool is_write = stream().is_write;
     if (machine_.node(ends.store).kind != NodeKind::drive) refuse("a pipeline begins at a drive");
@@ -158,10 +158,10 @@ class Compiler {
         route.legs.back().is_told_ahead = workload_.ordering == Ordering::relaxed && stream().fence == FenceKind::none;
       }
     }
-    if (!route.legs.empty()) route.legs.back().is_told_ahead = false;  // There is nobody to be told.
+    if (!route.legs.empty()) route.legs.back().is_told_ahead = false;  // No leg follows that could be notified.
   }
 
-  // The nic beside the store, and the nearest to the GPU of the others.
+  // The nic next to the store, and the nearest other one to the GPU.
   std::pair<int, int> nics_between(const Ends& ends) const {
     const auto nearest = [&](int device, int but) {
       std::pair best(INT_MAX, kNone);
@@ -229,7 +229,7 @@ class Compiler {
     return role == Role::complex ? constants_.root_latency_ns * kNano : 0;
   }
 
-  // A packet keeps its size from root complex to root complex, so the smallest MaxPayload between them holds.
+  // A packet keeps its size between root complexes, so the smallest MaxPayload between them applies.
   std::vector<double> payloads_along(const std::vector<Visit>& way) const {
     std::vector<double> payloads(way.size(), 0);
     std::size_t begin = 0;
@@ -251,8 +251,7 @@ class Compiler {
 
   static bool is_link(Role role) { return role == Role::link_up || role == Role::link_down; }
 
-  // Drives and NICs move their own bytes: they write what comes from them and fetch what goes to them. A GPU does so
-  // with host memory.
+  // Drives and NICs are DMA masters: they write outgoing bytes and fetch incoming ones. A GPU does so with host memory.
   Carriage carriage(const std::vector<Visit>& way) const {
     const NodeKind from = machine_.node(way.front().node).kind;
     const NodeKind to = machine_.node(way.back().node).kind;
@@ -281,7 +280,7 @@ class Compiler {
     return hop;
   }
 
-  // The store waits for its fences, and nothing of the same store passes meanwhile.
+  // The store waits for its fences, and nothing else of it passes meanwhile.
   bool has_fences(const Visit& visit, const Ends& ends) const {
     const bool is_at_store = visit.node == ends.store && visit.passes == 1;
     const bool is_store = visit.role == Role::media || visit.role == Role::wire_in || visit.role == Role::wire_out ||
@@ -342,7 +341,7 @@ class Compiler {
     return static_cast<std::uint32_t>(place->second);
   }
 
-  // Who shares a queue is what the arbiter decides between. Where bytes start, each stream has its own.
+  // The lane of a hop: the arbiter decides between lanes. At its source each stream has its own.
   std::uint32_t lane_of(const Hop& hop, std::uint32_t before, const Ends& ends) {
     const TrafficClass traffic = class_between(machine_.node(ends.from).kind, machine_.node(ends.to).kind);
     std::uint64_t key = stream_index_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A machine and a workload, compiled for simulation: stations that bytes queue at, and for each stream the routes
-// through them. A station is anything that serves one piece at a time: one direction of a link, one direction of a
-// switch's crossbar, a root complex, host memory, the CPUs that copy, a drive's media, a wire. Both simulators, by
-// bursts and by flows, run on the same Network.
+// A machine and a workload, compiled for simulation: stations with queues, and for each stream the routes through them.
+// A station is anything that serves one piece at a time: one direction of a link, one direction of a switch's crossbar,
+// a root complex, host memory, the CPUs that copy, a drive's media, a wire. Both simulators, by bursts and by flows,
+// run on the same Network.
 #pragma once
 
 #include <cstdint>
@@ -22,37 +22,37 @@ const char* station_kind_name(StationKind kind);
 struct Station {
   std::string name;  // "gpu0 down": towards gpu0.
   StationKind kind = StationKind::link;
-  double rate = 0;              // Bytes a second on the wire; 0 where nothing limits. Of media: of reads.
-  double change_seconds = 0;    // For each change of stream,
-  double interleave_bytes = 0;  // which comes after so many bytes while several streams wait.
-  double command_seconds = 0;   // The least time an I/O takes.
-  bool is_bounded = false;      // Its buffers are a port's: bytes wait upstream while they are full.
+  double rate = 0;              // Bytes a second on the wire; 0: unlimited. For media: the read rate.
+  double change_seconds = 0;    // Cost of each change of stream,
+  double interleave_bytes = 0;  // which happens after so many bytes while several streams wait.
+  double command_seconds = 0;   // Least time per I/O.
+  bool is_bounded = false;      // It has a port's buffers: bytes wait upstream while they are full.
 };
 
-// One station on a route, and what a stream's bytes cost there.
+// One station on a route, and the cost of a stream's bytes there.
 struct Hop {
   std::uint32_t station = 0;
-  std::uint32_t lane = 0;       // The queue they wait in; lanes are numbered through all stations.
-  double seconds_per_byte = 0;  // Of what is on the wire.
+  std::uint32_t lane = 0;       // The queue of the bytes; lanes are numbered over all stations.
+  double seconds_per_byte = 0;  // Time per byte on the wire.
   double packet_bytes = 0;      // Payload of a packet; 0: no packets here.
   double header_bytes = 0;
-  double passes = 1;  // How often the bytes go through: a copy reads and writes memory.
+  double passes = 1;  // How often the bytes pass: a copy reads and writes memory.
   bool has_fences = false;
-  bool is_source = false;  // The first of a leg: bytes start here.
+  bool is_source = false;  // The first hop of a leg: bytes start here.
 
-  double seconds(double bytes) const;  // One piece alone, without fences, changes and commands.
+  double seconds(double bytes) const;  // Time of one piece alone, without fences, changes and commands.
 };
 
-// What an I/O does before the next leg: it must have arrived as a whole.
+// A part of an I/O's route; the I/O must have arrived as a whole before the next leg.
 struct Leg {
   std::uint32_t hop_begin = 0;
   std::uint32_t hop_end = 0;
-  std::uint32_t engine = 0;    // Who does it, an index of Network::engines; 0: no one in particular.
+  std::uint32_t engine = 0;    // The engine that moves it, an index of Network::engines; 0: none.
   bool is_told_ahead = false;  // The next leg may begin before the last bytes have arrived.
-  bool is_fenced = false;      // An I/O waits for its fences before it begins; others pass meanwhile.
+  bool is_fenced = false;      // An I/O waits for its fences before it begins; other I/Os pass meanwhile.
 };
 
-// What carries the I/Os of a leg, so many at a time.
+// An engine that carries the I/Os of a leg, `depth` at a time.
 struct Engine {
   std::string name;
   unsigned depth = 0;  // 0: any number.
@@ -60,9 +60,9 @@ struct Engine {
 
 struct Route {
   std::vector<Leg> legs;
-  double latency_seconds = 0;  // Of switches and roots passed, once for an I/O.
-  std::uint32_t drive = 0;     // Whose queue the I/O takes a place in; an index of Network::drives.
-  std::size_t drive_leg = 0;   // Of a read: at whose end it leaves the place.
+  double latency_seconds = 0;  // Latency of all switches and roots on the route, once per I/O.
+  std::uint32_t drive = 0;     // The drive whose queue holds the I/O; an index of Network::drives.
+  std::size_t drive_leg = 0;   // Of a read: the leg after which it leaves the queue.
 };
 
 struct Drive {
@@ -79,7 +79,7 @@ struct Lane {
 };
 
 struct StreamPlan {
-  std::vector<Route> routes;  // I/Os take them in turn.
+  std::vector<Route> routes;  // I/Os use the routes in turn.
   double request_seconds = 0;
   double fence_seconds = 0;
   double fence_bytes = 0;
@@ -88,10 +88,10 @@ struct StreamPlan {
 struct Network {
   std::vector<Station> stations;
   std::vector<Lane> lanes;
-  std::vector<Hop> hops;  // Of all routes, leg after leg.
+  std::vector<Hop> hops;  // The hops of all routes, leg after leg.
   std::vector<Drive> drives;
   std::vector<Engine> engines;
-  std::vector<StreamPlan> plans;  // One a stream.
+  std::vector<StreamPlan> plans;  // One plan per stream.
   double port_buffer_bytes = 0;
 
   std::span<const Hop> leg_hops(const Leg& leg) const {
@@ -99,7 +99,7 @@ struct Network {
   }
 };
 
-// Throws InputError for streams whose ends do not exist or cannot be joined.
+// Throws InputError for streams whose ends do not exist or are not connected.
 Network compile(const Machine& machine, const Workload& workload, const PcieConstants& constants = {});
 
 }  // namespace penstock::model

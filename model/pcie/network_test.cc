@@ -89,7 +89,7 @@ TEST(Network, APacketIsAsSmallAsTheSmallestMaxPayloadUpToTheRoot) {
     return network.hops[leg.hop_begin + 1].packet_bytes;
   };
   EXPECT_EQ(payload_at_start(0), 128);
-  EXPECT_EQ(payload_at_start(1), 512);  // The root packs anew.
+  EXPECT_EQ(payload_at_start(1), 512);  // The root complex repacks.
 }
 
 TEST(Network, RefusesEndsThatAreNotThereOrCannotBeJoined) {

@@ -9,7 +9,7 @@
 namespace penstock::model {
 namespace {
 
-constexpr double kSlack = 1e-6;            // Rounding of sums.
+constexpr double kSlack = 1e-6;            // Tolerance for rounding of sums.
 constexpr double kPieceSeconds = 0.5e-12;  // Each piece's time is rounded to a picosecond.
 
 void name_busiest(const Network& network, const StreamPlan& plan, const std::vector<StationResult>& stations,

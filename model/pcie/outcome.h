@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a simulation found: of each stream its rate and latencies, of each station how busy it was and with what, and
-// which station binds. Both simulators fill it; the flow-level one leaves latencies and timelines empty.
+// The result of a simulation: each stream's rate and latencies, each station's utilisation and its causes, and the
+// bottleneck. Both simulators fill it; the flow-level one leaves latencies and timelines empty.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace penstock::model {
 
 constexpr std::uint32_t kNoStation = UINT32_MAX;
-// A station this busy is what holds a stream back; below, its depth and latency do.
+// A station that is at least this busy limits a stream; otherwise depth and latency do.
 constexpr double kBindingUtilisation = 0.9;
 
 struct StreamResult {
@@ -24,44 +24,44 @@ struct StreamResult {
   std::uint64_t ios = 0;
   double begin_seconds = 0;
   double end_seconds = 0;
-  double bytes_per_second = 0;         // Over its own time.
+  double bytes_per_second = 0;         // Over the stream's own time.
   double shared_bytes_per_second = 0;  // While all streams ran.
-  double fence_seconds = 0;            // That I/Os of a pipeline waited for fences, all together.
-  std::uint64_t stale_ios = 0;         // Of a pipeline, sent before all of their bytes had come,
-  std::uint64_t stale_bytes = 0;       // and how many of these.
+  double fence_seconds = 0;            // Total time that I/Os of a pipeline waited for fences.
+  std::uint64_t stale_ios = 0;         // I/Os of a pipeline sent before all of their bytes had arrived,
+  std::uint64_t stale_bytes = 0;       // and how many of their bytes had not.
   LatencyHistogram latency;
-  std::uint32_t busiest_station = kNoStation;  // Of its routes.
-  bool is_bound_by_station = false;            // Otherwise by depth and latency.
+  std::uint32_t busiest_station = kNoStation;  // The busiest station of its routes.
+  bool is_bound_by_station = false;            // False: depth and latency limit it.
 };
 
 struct StationResult {
-  double busy_seconds = 0;    // All of it,
-  double change_seconds = 0;  // and of that: changing streams,
-  double fence_seconds = 0;   // waiting for fences.
+  double busy_seconds = 0;    // Total busy time,
+  double change_seconds = 0;  // the part for changing streams,
+  double fence_seconds = 0;   // and the part for fences.
   double payload_bytes = 0;
   double wire_bytes = 0;     // With packet headers.
-  std::uint64_t pieces = 0;  // Served one by one; 0 at flow level.
+  std::uint64_t pieces = 0;  // Number of pieces served; 0 at flow level.
   double utilisation = 0;
 };
 
 struct Outcome {
   std::vector<StreamResult> streams;
-  std::vector<StationResult> stations;  // As in the Network.
+  std::vector<StationResult> stations;  // In the order of the Network.
   std::uint64_t bytes = 0;
   double seconds = 0;  // From 0 to the last arrival.
   double bytes_per_second = 0;
   double shared_bytes_per_second = 0;
   std::uint32_t busiest_station = kNoStation;
   std::uint64_t events = 0;
-  std::uint64_t event_hash = 0;  // Of all events in their order: equal runs have equal hashes.
+  std::uint64_t event_hash = 0;  // Hash of all events in order: equal runs have equal hashes.
   Timeline station_busy;         // Seconds.
   Timeline stream_bytes;
 };
 
-// Fills in what follows from the rest: rates, utilisations, what binds.
+// Computes the derived values: rates, utilisations, bottleneck.
 void conclude(const Network& network, Outcome& result);
 
-// Throws std::logic_error where the run contradicts itself: bytes lost or doubled, a station busier than time allows or
+// Throws std::logic_error if the run is inconsistent: bytes lost or duplicated, a station busier than time allows or
 // faster than its rate.
 void check_conservation(const Network& network, const Workload& workload, const Outcome& result);
 

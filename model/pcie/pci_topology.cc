@@ -40,7 +40,7 @@ class HostReader {
   }
 
  private:
-  // Links sleep at a low speed; what they can do is what a transfer will get.
+  // Idle links run at a low speed; transfers use their maximum.
   static core::PciLink best_link(const core::PciDevice& device) {
     return {device.max_link.gigatransfers_per_second != 0 ? device.max_link.gigatransfers_per_second
                                                           : device.current_link.gigatransfers_per_second,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// This host, or a captured one, as a Machine: from the PCI devices that src/topology reads. What /sys does not tell
-// (host memory's rate, a drive's media) comes from the constants.
+// This host, or a captured one, as a Machine, from the PCI devices that src/topology reads. Values that /sys lacks
+// (host memory's rate, a drive's media) come from the constants.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace penstock::model {
 
-// `source` is for messages. Throws InputError where there is no GPU, drive or NIC with a known link.
+// `source` is for messages. Throws InputError if there is no GPU, drive or NIC with a known link.
 Machine machine_of(std::span<const core::PciDevice> devices, const std::string& source,
                    const PcieConstants& constants = {});
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every number that the contention model assumes, with its unit and where it comes from. One table: `penstock-model
-// constants` lists it, and the sensitivity list moves each of them and looks what happens. Nothing else in model/pcie
-// holds a number about hardware, but for the rates that a topology file or a built-in machine states itself. What the
-// other models assume as well has its row, under the same name, in model/constants.h alone.
+// Every number that the contention model assumes, with its unit and source. One table: `penstock-model constants`
+// prints it, and the sensitivity analysis varies each. Nothing else in model/pcie contains a number about hardware,
+// except rates in a topology file or a built-in machine. Constants shared with other models have their row, under the
+// same name, in model/constants.h.
 #pragma once
 
 #include <string_view>
@@ -65,7 +65,7 @@ struct PcieConstants {
 struct PcieConstantRow {
   const char* name;
   double PcieConstants::*value;
-  double low;  // What the source gives as a range; both the value where it gives none.
+  double low;  // The ends of the source's range; both equal the value if it gives none.
   double high;
   const char* unit;
   const char* source;
@@ -73,9 +73,10 @@ struct PcieConstantRow {
 };
 const std::vector<PcieConstantRow>& pcie_constant_rows();
 
-// The table in the form that all models share, without the rows that are in constant_table() already.
+// The table in the models' common form, without the rows that constant_table() has already.
 std::vector<ConstantFacts> pcie_constant_facts();
-// By name, for users. Throws InvalidInput for an unknown name and for a value that is no number from 0 on.
+// Sets a constant by name, for users. Throws InvalidInput for an unknown name, or a value that is not a number from 0
+// on.
 void set_pcie_constant(PcieConstants& constants, std::string_view name, double value);
 
 }  // namespace penstock::model

@@ -18,7 +18,7 @@ double encoding(unsigned generation) {
   return generation <= 5 ? 128.0 / 130 : 242.0 / 256;
 }
 
-// From the sixth generation on, packets travel in FLITs of a fixed size, which have what acknowledges them, too.
+// From the sixth generation on, packets travel in FLITs of a fixed size, which also carry the acknowledgements.
 constexpr unsigned kFirstInFlits = 6;
 constexpr double kFlitPacketsAndLinkBytes = 242;
 
@@ -26,7 +26,7 @@ double payload_of(const PcieLink& link, const PcieConstants& constants) {
   return link.max_payload != 0 ? link.max_payload : usual_max_payload(link.generation, constants);
 }
 
-// The specification lets a receiver acknowledge after so many packets; fewer lanes, fewer packets.
+// The specification lets a receiver acknowledge after so many packets; fewer for fewer lanes.
 double ack_factor(double payload, unsigned width) {
   if (payload <= 256) return width <= 4 ? 1.4 : width == 8 ? 2.5 : 3.0;
   return width <= 8 ? 1.0 : 2.0;

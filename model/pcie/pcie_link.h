@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The arithmetic of one PCIe link: lanes and generation to bytes a second, and what packet headers, MaxPayload,
-// MaxReadRequest, Ack and flow-control traffic and credits leave of it. After pcie-bench (Neugebauer et al.,
-// SIGCOMM'18); from the sixth generation on by what a FLIT has for packets. Pure. It knows of one direction at a time;
-// what shares a link is the simulator's affair.
+// The arithmetic of one PCIe link: the raw rate from lanes and generation, and the rate left after packet headers,
+// MaxPayload, MaxReadRequest, Ack and flow-control traffic and credits. After pcie-bench (Neugebauer et al.,
+// SIGCOMM'18); from the sixth generation on from the packet bytes of a FLIT. Pure. It models one direction at a time;
+// the simulator models sharing.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct PcieLink {
   unsigned width = 0;               // Lanes: 1, 2, 4, 8, 16 or 32.
   unsigned max_payload = 0;         // Bytes; 0: usual_max_payload().
   unsigned max_read_request = 512;  // Bytes.
-  double credit_bytes = 0;          // Posted bytes that may be unanswered; 0: enough.
-  double read_window_bytes = 0;     // Bytes of reads that may be unanswered (tags times request size); 0: enough.
-  double round_trip_seconds = 0;    // Until a credit or a completion comes back.
+  double credit_bytes = 0;          // Limit of unacknowledged posted bytes; 0: unlimited.
+  double read_window_bytes = 0;     // Limit of outstanding read bytes (tags times request size); 0: unlimited.
+  double round_trip_seconds = 0;    // Time until a credit or a completion returns.
 };
 
-// How the bytes of a transfer are carried: written by their sender, or fetched by their receiver.
+// How a transfer moves: written by the sender, or fetched by the receiver.
 enum class Carriage : std::uint8_t { written, fetched };
 
 bool is_generation(double value);
@@ -34,23 +34,23 @@ unsigned usual_max_payload(unsigned generation, const PcieConstants& constants);
 // Bytes a second each way: after symbol encoding, and after Ack, flow control and clock compensation.
 double raw_rate(const PcieLink& link);
 double packet_rate(const PcieLink& link, const PcieConstants& constants);
-// The same, where credits or outstanding reads may be the limit.
+// The same, also limited by credits or outstanding reads.
 double usable_rate(const PcieLink& link, Carriage carriage, const PcieConstants& constants);
 
 double header_bytes(const PcieLink& link, Carriage carriage, const PcieConstants& constants);
-// What `bytes` take on the wire in packets of at most `payload`.
+// The wire bytes of `bytes` in packets of at most `payload`.
 double wire_bytes(double bytes, double payload, double header);
 
 // pcie-bench's effective bandwidth of transfers of one size, back to back.
 double effective_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants);
 double effective_read_rate(const PcieLink& link, double bytes, const PcieConstants& constants);
-// Reads and writes of one size, one for one: bytes a second of each.
+// Alternating reads and writes of one size: bytes a second of each.
 double effective_read_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants);
 
-// The link of a raw rate, as hwloc tells it. Half the lanes of the next generation are as fast, so the likely width
-// of such a device decides.
+// The link for a raw rate from hwloc. Half the lanes of the next generation have the same rate, so the usual width of
+// such a device decides.
 std::optional<PcieLink> link_of_rate(double bytes_per_second, unsigned likely_width);
-// By the line rate of a lane: 32.0 GT/s is generation 5.
+// The generation for the line rate of a lane: 32.0 GT/s is generation 5.
 unsigned generation_of_rate(double gigatransfers_per_second);
 
 }  // namespace penstock::model
