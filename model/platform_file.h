@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Machines that are let by the hour, and file systems that they may share, as data: model/platforms.yaml, or a user's
-// file of the same form. What is read is checked; InvalidInput names the file, the line and what was expected.
+// Machines rented by the hour, and file systems that they may share, as data: model/platforms.yaml, or a user's file of
+// the same form. Everything is validated; InvalidInput names the file, the line and the expected value.
 #pragma once
 
 #include <optional>
@@ -18,10 +18,10 @@ struct Platform {
   std::string name;
   std::string gpu;
   unsigned gpus = 8;
-  std::optional<double> on_demand;  // $ for a GPU and an hour.
+  std::optional<double> on_demand;  // $ per GPU and hour.
   std::optional<double> spot;
-  std::optional<unsigned> drives;  // Of its own; nothing: not known.
-  double drives_hour = 0;          // $ for the drives of a node and an hour, where its price has them not.
+  std::optional<unsigned> drives;  // Local drives; nothing: unknown.
+  double drives_hour = 0;          // $ per hour for a node's drives, if its price does not include them.
   GdsStanding gds = GdsStanding::none;
   double billing_s = 1;
   std::string source;
@@ -29,7 +29,7 @@ struct Platform {
   bool may_go_direct() const { return gds != GdsStanding::none && drives.value_or(1) > 0; }
 };
 
-// Rate and price grow with the size, as clouds sell them.
+// Rate and price are proportional to the size, as at cloud providers.
 struct FileSystem {
   std::string name;
   double terabytes = 1;
@@ -42,6 +42,6 @@ struct FileSystem {
 
 std::string_view platforms_text();  // Of model/platforms.yaml.
 std::vector<Platform> parse_platforms(const std::string& text, const std::string& name);
-std::vector<FileSystem> parse_file_systems(const std::string& text, const std::string& name);  // May be none.
+std::vector<FileSystem> parse_file_systems(const std::string& text, const std::string& name);  // May return none.
 
 }  // namespace penstock::model

@@ -23,7 +23,7 @@ constexpr double kOpen = std::numeric_limits<double>::infinity();
 constexpr double kLink = 12.5e9;  // 100 Gb/s
 constexpr double kWeekOfSaves = 1000;
 
-// A published megabyte that takes 80 us on the link and has 256 pages.
+// The published megabyte takes 80 us on the link and has 256 pages.
 RegistrationInput megabyte() {
   RegistrationInput input;
   input.buffer_bytes = kMebibyte;
@@ -40,19 +40,19 @@ Fleet with_drives(double ranks, double drives, double read_bytes_per_s, double w
   return fleet;
 }
 
-// One drive of the fourth generation, one rank that saves or loads, as most of the published rows have it.
+// One Gen4 drive and one rank that saves or loads, as in most published rows.
 double one_drive(PathModel path, double gigabytes, bool is_load, C c) {
   const Job job{.is_load = is_load, .bytes = gigabytes * kGigabyte, .is_sharded = false};
   return duration(path, job, with_drives(1, 1, c[kDriveGen4Read], c[kDriveGen4Write]), c).seconds;
 }
 
-// Eight GPUs and four drives of the fifth generation, every rank with its part.
+// Eight GPUs and four Gen5 drives; every rank moves its part.
 double eight_gpus(PathModel path, double gigabytes, bool is_load, C c) {
   const Job job{.is_load = is_load, .bytes = gigabytes * kGigabyte};
   return duration(path, job, with_drives(8, 4, c[kDriveGen5Read], c[kDriveGen5Write]), c).seconds;
 }
 
-// GB/s into a number of nodes that have so many drives of the fifth generation each.
+// GB/s into `nodes` nodes, each with `drives` Gen5 drives.
 double node_rate(double nodes, double drives, C c) {
   Fleet fleet = with_drives(8 * nodes, drives, c[kDriveGen5Read], c[kDriveGen5Write]);
   fleet.nodes = nodes;

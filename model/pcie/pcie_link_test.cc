@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Against pcie-bench (Neugebauer et al., SIGCOMM'18). The paper gives a Gen3 x8 link 62.96 Gb/s after encoding and
-// about 57.88 Gb/s for packets; its model takes 24 bytes of header for a write and 20 for a completion.
+// Compared with pcie-bench (Neugebauer et al., SIGCOMM'18). The paper gives a Gen3 x8 link 62.96 Gb/s after encoding
+// and about 57.88 Gb/s for packets; its model takes 24 bytes of header for a write and 20 for a completion.
 #include "model/pcie/pcie_link.h"
 
 #include <cmath>
@@ -37,7 +37,7 @@ TEST(PcieLink, DoublesWithEachGenerationAndPaysForOldEncodings) {
   EXPECT_NEAR(raw_rate(link_of(5, 16, 256)), 63.015e9, 1e6);
 }
 
-// A FLIT of 256 bytes has 236 of packets, which have no framing of their own.
+// A FLIT of 256 bytes has 236 bytes of packets, which have no framing.
 TEST(PcieLink, TheSixthGenerationHasWhatItsFlitsHaveForPackets) {
   const PcieLink link = link_of(6, 16, 512);
 
@@ -65,7 +65,7 @@ TEST(PcieLink, OneByteAboveMaxPayloadCostsAnotherPacket) {
 TEST(PcieLink, SmallReadsAreHeldBackByTheirRequests) {
   const PcieLink link = link_of(3, 8, 256);
 
-  // A read of 1 byte asks with 24 bytes for an answer of 21.
+  // A read of 1 byte has a request of 24 bytes and a completion of 21.
   EXPECT_NEAR(effective_read_rate(link, 1, kConstants), packet_rate(link, kConstants) / 24, 1);
   EXPECT_NEAR(effective_read_rate(link, 512, kConstants), packet_rate(link, kConstants) * 512 / 552, 1);
 }
@@ -95,7 +95,7 @@ TEST(PcieLink, IsRecognisedByTheRateThatHwlocTells) {
   EXPECT_FALSE(link_of_rate(0.001, 16).has_value());
 }
 
-// The simulator must follow the closed form, transfer size by transfer size.
+// The simulator must match the closed form for every transfer size.
 TEST(PcieLink, SimulatedTransfersFollowTheModelWithinThreePerCent) {
   for (const unsigned payload : {128U, 256U, 512U}) {
     for (const std::uint64_t bytes : {64U, 100U, 256U, 257U, 511U, 1024U, 1500U, 4096U}) {

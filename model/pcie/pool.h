@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Items by index that are taken and given back all the time, without an allocation each.
+// A pool of items by index, which are taken and returned often without allocations.
 #pragma once
 
 #include <cstdint>

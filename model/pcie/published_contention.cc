@@ -62,7 +62,7 @@ class Points {
     return simulate(compile(machine, workload, constants_), workload);
   }
 
-  // GB/s in all while all run.
+  // Total GB/s while all run.
   double total(const Machine& machine, std::vector<Stream> streams) const {
     Workload workload;
     workload.streams = std::move(streams);
@@ -95,7 +95,7 @@ class Points {
     add("two streams on one link, each against alone", "%", 50, 50, 100 * each / alone);
   }
 
-  // All GPUs read, or write, one array; the array is as fast as its drives.
+  // All GPUs read, or write, one array, which is as fast as its drives.
   std::vector<Stream> striped(const Machine& machine, unsigned gpus, bool is_write) const {
     std::vector<Stream> streams = streams_of(machine, Pattern::striped, gpus);
     for (Stream& each : streams) {
@@ -159,7 +159,7 @@ class Points {
     add("8 H200 machine, to eight GPUs", "GB/s", 151, 200, total(machine, from_sockets({0, 1, 2, 3, 4, 5, 6, 7})));
   }
 
-  // Milliseconds that a drive waits for fences while it gives its eighth of 16 GiB.
+  // Milliseconds that a drive waits for fences while it delivers its eighth of 16 GiB.
   double fence_milliseconds(FenceKind kind, double nanoseconds) const {
     PcieConstants constants = constants_;
     (kind == FenceKind::single ? constants.fence_single_ns : constants.fence_coalesced_ns) = nanoseconds;
@@ -185,7 +185,7 @@ class Points {
         "the tree is published, and that RDMA reaches 800 Gb/s; no rate of storage on such a machine is");
   }
 
-  // GB/s that the GPUs of the fleet's first four nodes, a rack, read from so many of its storage ports.
+  // GB/s that the GPUs of the first four nodes, a rack, read from `ports` storage ports.
   double rack(std::size_t ports) const {
     const Machine machine = builtin_machine("fleet", constants_);
     Workload workload;
@@ -259,7 +259,7 @@ class Points {
     receiving(machine);
   }
 
-  // NICs to GPUs, alone and beside drives to NICs, the traffic classes arbitrating.
+  // NICs to GPUs, alone and together with drives to NICs, with traffic-class arbitration.
   void receiving(const Machine& machine) {
     Workload workload;
     workload.arbitration = Arbitration::traffic_class;

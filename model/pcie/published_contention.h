@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The published and measured figures about contention, and what the model says to each: `--published` prints the table,
-// a test holds it, docs/internals/models.md quotes it. Where the model must disagree, the note says why.
+// Published and measured figures about contention, each with the model's prediction: `--published` prints the table, a
+// test checks it, docs/internals/models.md quotes it. If the model disagrees, the note says why.
 #pragma once
 
 #include <functional>
@@ -12,23 +12,23 @@
 
 namespace penstock::model {
 
-// How far a prediction may be off.
+// Tolerance of a prediction.
 constexpr double kPublishedTolerance = 0.10;
 
 struct PublishedPoint {
   std::string what;
   std::string unit;
-  double low = 0;  // As published; a range, or the same number twice.
+  double low = 0;  // The published range, or one number twice.
   double high = 0;
   double predicted = 0;
-  bool is_calibration = false;  // The model was fitted to it: it proves nothing.
+  bool is_calibration = false;  // The model was fitted to this figure, so it proves nothing.
   std::string note;             // Why the model disagrees, or what was assumed.
 
-  // How far the prediction is outside of the published range, as a share of its nearer end.
+  // Distance of the prediction from the published range, relative to the nearer end.
   double error() const;
 };
 
-// Runs all of them: some seconds.
+// Runs all of them, which takes some seconds.
 std::vector<PublishedPoint> published_contention(const PcieConstants& constants = {});
 
 }  // namespace penstock::model

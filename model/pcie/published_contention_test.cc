@@ -10,7 +10,7 @@
 namespace penstock::model {
 namespace {
 
-// The figures that the model cannot meet, each because it contradicts its own arithmetic; the note says how.
+// Figures that the model cannot reproduce, because each contradicts its own arithmetic; the note says how.
 const std::set<std::string> kContradictory = {
     "two streams on one link, each",        "coalesced fences of 500 ns",
     "four-stage pipeline, of its ceiling",  "fences of 1,000 ns, 16 I/Os a stage, add",

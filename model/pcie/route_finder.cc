@@ -10,7 +10,7 @@
 namespace penstock::model {
 namespace {
 
-// How many steps up from each side until the two ways meet; both the whole length where they do not.
+// The number of steps up from each side to the common ancestor; the whole lengths if there is none.
 std::pair<std::size_t, std::size_t> meeting(const std::vector<int>& up, const std::vector<int>& down) {
   for (std::size_t i = 0; i < up.size(); ++i) {
     const auto met = std::find(down.begin(), down.end(), up[i]);
@@ -40,7 +40,7 @@ void RouteFinder::end(int node, Way& way) const {
   if (kind == NodeKind::root) way.push_back({node, Role::memory});
 }
 
-// Up `steps` links, and through the switches that lie between two of them.
+// Climbs `steps` links, through the switches between them.
 void RouteFinder::climb(const std::vector<int>& up, std::size_t steps, Way& way) const {
   for (std::size_t i = 0; i < steps; ++i) {
     if (i > 0 && machine_.node(up[i]).kind == NodeKind::pci_switch) way.push_back({up[i], Role::crossbar_up});
@@ -89,7 +89,8 @@ int RouteFinder::nic_named(int device, const std::string& name) const {
   return fits ? named : kNone;
 }
 
-// The nearest; among equals the one that fewest devices use, so that two GPUs and two NICs of a switch are two pairs.
+// The nearest nic; among equals the one with the fewest devices, so that two GPUs and two NICs of a switch form two
+// pairs.
 int RouteFinder::nic_beside(int device, int fabric_root) {
   const auto [place, is_new] = nearest_nics_.try_emplace({device, fabric_root}, kNone);
   if (!is_new) return place->second;
@@ -105,7 +106,7 @@ int RouteFinder::nic_beside(int device, int fabric_root) {
   return place->second;
 }
 
-// Between a server of the fabric and a device behind one of a host's nics.
+// Finds the route between a server of the fabric and a device behind one of a host's nics.
 std::string RouteFinder::over_fabric(int server, int device, const std::string& through, bool is_read, Way& way) {
   const int nic = through.empty() ? nic_beside(device, machine_.root_of(server)) : nic_named(device, through);
   if (nic == kNone) return fmt::format("no nic joins '{}' to its fabric", machine_.node(device).name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The way from one node to another through a machine: which links, crossbars, complexes, memories and wires, in order.
-// Network makes stations of them. It knows no rates.
+// The route between two nodes of a machine: its links, crossbars, root complexes, memories and wires, in order. Network
+// makes stations of them. It uses no rates.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 namespace penstock::model {
 
 enum class Role : std::uint8_t {
-  link_up,  // Of the node's link to its parent: PCIe, or a fabric's.
+  link_up,  // The node's link to its parent, PCIe or a fabric's, upward.
   link_down,
   crossbar_up,
   crossbar_down,
@@ -39,7 +39,7 @@ class RouteFinder {
  public:
   RouteFinder(const Machine& machine, IommuMode iommu);
 
-  // Fills `way`, and returns "" or why there is none. `through` names the nic to use where a fabric is crossed.
+  // Fills `way`, and returns "", or why there is no route. `through` names the nic for crossing a fabric.
   std::string find(int from, int to, const std::string& through, std::vector<Visit>& way);
 
  private:
@@ -58,8 +58,8 @@ class RouteFinder {
   const Machine& machine_;
   bool is_redirected_;
   std::map<std::string_view, std::vector<int>> nics_of_host_;
-  std::map<int, int> devices_of_nic_;                // How many take it as their nearest.
-  std::map<std::pair<int, int>, int> nearest_nics_;  // By device and root of a fabric.
+  std::map<int, int> devices_of_nic_;                // Number of devices that use the nic as their nearest.
+  std::map<std::pair<int, int>, int> nearest_nics_;  // The nearest nic, by device and root of a fabric.
 };
 
 }  // namespace penstock::model

@@ -108,7 +108,7 @@ class Simulation {
     }
   }
 
-  // The drive takes the command; its first bytes are there after the access time.
+  // The drive accepts the command; its first bytes are ready after the access time.
   void command(Index io_index) {
     const Io& io = ios_[io_index];
     ++drives_[route_of(io).drive].in_use;
@@ -135,7 +135,7 @@ class Simulation {
     io.is_with_engine ? begin_leg(io_index) : enter_leg(io_index);
   }
 
-  // The I/O takes a place with the engine of its leg and gives up the one it had, or waits where it is.
+  // The I/O takes a place at the engine of its leg and frees its previous one, or waits where it is.
   void enter_leg(Index io_index) {
     Io& io = ios_[io_index];
     const Leg& leg = leg_of(io);
@@ -178,10 +178,10 @@ class Simulation {
     start(hop.station);
   }
 
-  // What it left behind has the place in the leg before, which it gives up itself.
+  // The part left behind holds the place in the previous leg, and frees it itself.
   bool is_behind_still_here(const Io& io) const { return io.behind != kNil && io.leg == ios_[io.behind].leg + 1; }
 
-  // Word of the last burst goes where the burst goes, as fast as that would alone: it passes those that wait.
+  // Sends a burst's completion notice along its route, at the speed of a burst alone: it overtakes waiting bursts.
   void tell_ahead(const Burst& last) {
     Picoseconds alone = 1;
     for (Index hop = last.hop + 1; hop < leg_of(ios_[last.io]).hop_end; ++hop) {
@@ -193,7 +193,7 @@ class Simulation {
 
   void hear(Index io_index) {
     ios_[io_index].is_told = false;
-    if (!leg_of(ios_[io_index]).is_told_ahead) return;  // All was there already.
+    if (!leg_of(ios_[io_index]).is_told_ahead) return;  // All bytes had arrived already.
     const Index ahead_index = ios_.take();
     Io& io = ios_[io_index];
     Io& ahead = ios_[ahead_index];
@@ -207,7 +207,7 @@ class Simulation {
     enter_leg(ahead_index);
   }
 
-  // The last bytes of what went ahead are there. Its place goes to who went ahead, if that still waits for the next.
+  // The last bytes of an announced I/O have arrived: its place goes to the I/O ahead, if that still waits for the next.
   void end_behind(Index io_index) {
     const Io& io = ios_[io_index];
     const Index engine = leg_of(io).engine;
@@ -221,7 +221,7 @@ class Simulation {
     if (!is_taken_over) leave_engine(engine);
   }
 
-  // Bytes that are sent now, from the memory in which they have not arrived.
+  // Counts bytes that are sent from memory before they have arrived there.
   void note_stale(Io& io, std::uint32_t bytes) {
     if (!is_behind_still_here(io)) return;
     const Io& data = ios_[io.behind];
@@ -266,7 +266,7 @@ class Simulation {
     if (state.to_issue == 0 && state.in_flight == 0) note_first_end();
   }
 
-  // What all had done when the first was through: the only time in which all shared.
+  // Records the progress of all streams when the first one ends: until then all shared the machine.
   void note_first_end() {
     if (has_first_end_) return;
     has_first_end_ = true;
@@ -289,7 +289,7 @@ class Simulation {
     return static_cast<std::uint32_t>(std::min(io.to_send, workload_.burst_bytes));
   }
 
-  // The lane's head may be served from now on.
+  // Makes the lane's head eligible for service.
   void line_up(Index lane_index, std::uint32_t bytes) {
     const Lane& lane = network_.lanes[lane_index];
     stations_[lane.station].ready.push(lane_index, bytes, lane.weight, lanes_[lane_index].tag);
@@ -312,7 +312,7 @@ class Simulation {
     lane.last_waiter = waiter;
   }
 
-  // A credit goes back upstream. One waiter is enough: when its burst leaves here, the next is woken.
+  // Returns a credit upstream. Waking one waiter is enough: when its burst leaves here, the next is woken.
   void give_room(Index lane_index, std::uint32_t bytes) {
     LaneState& lane = lanes_[lane_index];
     lane.held_bytes -= bytes;
@@ -357,7 +357,7 @@ class Simulation {
     }
   }
 
-  // The next burst of the I/O at the head.
+  // Cuts the next burst from the I/O at the head.
   Index cut(Index lane_index, Index hop_index, std::uint32_t bytes) {
     LaneState& lane = lanes_[lane_index];
     const Index burst_index = bursts_.take();
@@ -416,9 +416,9 @@ class Simulation {
     return time;
   }
 
-  // While other streams' packets are there to pass in between, a burst is many turns; otherwise it is one at most. A
-  // burst's packets come as slowly as the hop before brings them, so others are in between too if one of theirs was
-  // served within that time.
+  // While other streams have packets waiting, a burst counts as many turns; otherwise as one at most. A burst's packets
+  // arrive at the rate of the previous hop, so other streams interleave, too, if one of their packets was served within
+  // that time.
   double changes_during(const StationState& state, const Station& station, const Burst& burst, Index lane_index) const {
     const Index stream = ios_[burst.io].stream;
     const Index head = lanes_[lane_index].head;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the burst simulator keeps of everything that moves or serves. Of simulator.cc alone.
+// The burst simulator's state of everything that moves or serves. Only for simulator.cc.
 #pragma once
 
 #include <cstdint>
@@ -23,37 +23,37 @@ struct Burst {
   Index io = 0;
   Index hop = 0;
   std::uint32_t bytes = 0;
-  bool is_first = false;  // Of its I/O.
-  Index next = kNil;      // In its lane.
+  bool is_first = false;  // The first burst of its I/O.
+  Index next = kNil;      // The next burst in its lane.
 };
 
 struct Io {
   Index stream = 0;
   Index route = 0;
   Index leg = 0;
-  Index next = kNil;  // In the lane where its leg begins.
+  Index next = kNil;  // The next I/O in the lane where its leg begins.
   std::uint64_t bytes = 0;
-  std::uint64_t to_send = 0;    // On this leg.
-  std::uint64_t to_arrive = 0;  // On this leg.
+  std::uint64_t to_send = 0;    // Bytes left on this leg.
+  std::uint64_t to_arrive = 0;  // Bytes left on this leg.
   Picoseconds start = 0;
-  bool is_with_engine = false;  // It has its place with the engine of this leg.
-  // Told ahead, an I/O goes on as another one while its last bytes are on their way as this one.
-  bool is_told = false;         // Word is on its way.
-  bool has_gone_ahead = false;  // As `ahead`, kNil when that has ended.
+  bool is_with_engine = false;  // It has a place at the engine of this leg.
+  // An I/O announced ahead continues as another one, while its last bytes still travel as this one.
+  bool is_told = false;         // The completion notice is on its way.
+  bool has_gone_ahead = false;  // It continues as `ahead`, which is kNil once that has ended.
   Index ahead = kNil;
-  Index behind = kNil;  // Of the other: whose bytes it sends. kNil when all of them have arrived.
+  Index behind = kNil;  // In the other one: the I/O whose bytes it sends; kNil once all have arrived.
   bool is_stale = false;
 };
 
-// A queue of bursts, or where a leg begins, of I/Os that bursts are cut from.
+// A queue of bursts; at the start of a leg, of I/Os from which bursts are cut.
 struct LaneState {
   Index head = kNil;
   Index tail = kNil;
   double tag = 0;
-  std::uint64_t held_bytes = 0;  // In its buffer or on the way there.
+  std::uint64_t held_bytes = 0;  // Bytes in its buffer or on the way there.
   Index first_waiter = kNil;     // Lanes upstream that wait for room here.
   Index last_waiter = kNil;
-  Index next_waiter = kNil;  // Where this one waits itself.
+  Index next_waiter = kNil;  // The next waiter in the list in which this lane waits.
 };
 
 struct StationState {
@@ -80,7 +80,7 @@ struct EngineState {
   std::deque<Index> waiting;
 };
 
-// What serving a burst at a hop takes, worked out once.
+// The precomputed cost of serving a burst at a hop.
 struct HopCost {
   Picoseconds whole_burst = 0;
   double whole_burst_wire = 0;

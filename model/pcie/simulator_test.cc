@@ -28,7 +28,7 @@ TEST(Simulator, RunsTheSameEventsInTheSameOrderForASeed) {
 TEST(Simulator, EveryPatternAndPathOfEveryMachineArrivesWholeAndNoLinkExceedsItsRate) {
   for (const BuiltinMachine& known : builtin_machines()) {
     const Machine machine = known.make({});
-    if (machine.nodes.size() > 1000) continue;  // The fleet is for the flow level.
+    if (machine.nodes.size() > 1000) continue;  // The fleet is only for the flow level.
     for (const Pattern pattern :
          {Pattern::own_drive, Pattern::striped, Pattern::all_to_one, Pattern::nic, Pattern::host}) {
       if (pattern == Pattern::nic && machine.all(NodeKind::nic).empty()) continue;
@@ -40,7 +40,7 @@ TEST(Simulator, EveryPatternAndPathOfEveryMachineArrivesWholeAndNoLinkExceedsIts
           stream.path = path;
           stream.is_write = path == PathKind::direct && pattern != Pattern::host;
         }
-        EXPECT_NO_THROW(run(machine, workload)) << known.name;  // It checks itself.
+        EXPECT_NO_THROW(run(machine, workload)) << known.name;  // The run checks itself.
       }
     }
   }
@@ -77,7 +77,7 @@ TEST(Simulator, AFullPortHoldsBackOnlyWhatGoesThere) {
   EXPECT_NEAR(outcome.streams[1].bytes_per_second / (40 * kGiga), 1, 0.02);
 }
 
-// A byte a packet takes less time than a clock of picoseconds can round off without a trace.
+// Packets of one byte are shorter than the rounding of a picosecond clock.
 TEST(Simulator, TheSmallestIosArriveWholeToo) {
   const Machine machine = builtin_machine("two-switch-server");
   Stream tiny = stream_of("nvme0", "gpu0", 100000);
@@ -87,7 +87,7 @@ TEST(Simulator, TheSmallestIosArriveWholeToo) {
   EXPECT_EQ(run(machine, {tiny}).streams[0].ios, 100000U);
 }
 
-// Packets of one port stand in one line, so what cannot go on holds up what is behind it.
+// Packets of one port share one queue, so a blocked packet blocks those behind it.
 TEST(Simulator, BehindOnePortASlowTargetHoldsBackAFastOneUnlessStreamsHaveLinesOfTheirOwn) {
   Machine machine = plain_machine(1, 2, 40 * kGiga);
   machine.nodes[static_cast<std::size_t>(machine.find("gpu0"))].link.width = 1;
@@ -169,7 +169,7 @@ TEST(Simulator, ADriveTakesNoMoreCommandsThanItsQueueHolds) {
 
   const Outcome outcome = run(machine, {stream});
 
-  // Two at a time, some 91 us each.
+  // Two at a time, about 91 us each.
   EXPECT_NEAR(outcome.bytes_per_second / (2 * 4096 / 91.5e-6), 1, 0.02);
 }
 
@@ -184,8 +184,8 @@ TEST(Simulator, AnIoGoesOnThroughTheHostOnlyWhenItIsThereAsAWhole) {
   const double direct_seconds = run(machine, {direct}).streams[0].latency.mean_seconds();
   const double host_seconds = run(machine, {host}).streams[0].latency.mean_seconds();
 
-  const double copy = kMebibyte / 60e9;  // At 60 GB/s, before
-  const double out = kMebibyte / 56e9;   // it goes out at the link's rate.
+  const double copy = kMebibyte / 60e9;  // Copied at 60 GB/s before
+  const double out = kMebibyte / 56e9;   // it leaves at the link's rate.
   EXPECT_NEAR((host_seconds - direct_seconds) / (copy + out), 1, 0.1);
 }
 
@@ -271,7 +271,7 @@ TEST(Pipeline, WithRoomInEveryStageIsAsFastAsItsSlowest) {
   const Machine machine = two_sides(1);
   const Outcome one = run(machine, pipelines(machine, 8));
   EXPECT_NEAR(one.streams[0].bytes_per_second / (14 * kGiga), 1, 0.02);
-  const Machine crowded = two_sides(8);  // Eight drives of 14 GB/s on a wire of 50.
+  const Machine crowded = two_sides(8);  // Eight drives of 14 GB/s share a wire of 50.
   EXPECT_NEAR(run(crowded, pipelines(crowded, 64)).shared_bytes_per_second / (100 * kGiga), 1, 0.05);
 }
 
@@ -296,7 +296,7 @@ TEST(Pipeline, FencesHoldIosAndCostNothingWhileOthersPass) {
     return run(machine, workload).seconds;
   };
   EXPECT_NEAR(seconds(FenceKind::single, 16) / seconds(FenceKind::none, 16), 1, 0.03);
-  // One at a time: 64 fences of 1 us and 21 us on the wire, more than the drive's 75 us.
+  // One at a time: 64 fences of 1 us plus 21 us on the wire are more than the drive's 75 us.
   EXPECT_NEAR(seconds(FenceKind::single, 1) / (256 * 85e-6), 1, 0.05);
 }
 
@@ -346,8 +346,8 @@ Stale stale_of(const Machine& machine, Ordering ordering, FenceKind fence) {
   return all;
 }
 
-// The drives of each side fill the link of its NIC, so that data wait there and completions pass them; the wires do
-// not, so that the NIC sends at once.
+// The drives of each side saturate the link of its NIC, so that data wait there and completions overtake them; the
+// wires are not saturated, so that the NIC sends at once.
 Machine crowded_links() {
   Machine machine = two_sides(8);
   for (Node& node : machine.nodes) {

@@ -29,7 +29,7 @@ std::vector<std::size_t> counts(std::size_t most, std::size_t points_max) {
   return chosen;
 }
 
-// The seconds that a byte of each stream takes at each station on its way.
+// The seconds per byte of each stream at each station of its routes.
 std::vector<std::vector<std::pair<std::uint32_t, double>>> loads_of(const Network& network) {
   std::vector<std::vector<std::pair<std::uint32_t, double>>> loads(network.plans.size());
   for (std::size_t i = 0; i < network.plans.size(); ++i) {
@@ -46,7 +46,8 @@ std::vector<std::vector<std::pair<std::uint32_t, double>>> loads_of(const Networ
   return loads;
 }
 
-// The next is always the one that leaves the busiest of its stations least busy; among equals, all of them together.
+// Greedy order: the next stream is the one whose busiest station stays least busy; ties by all of its stations
+// together.
 std::vector<std::size_t> spread_order(const Network& network) {
   const auto loads = loads_of(network);
   std::vector<double> load(network.stations.size(), 0);
@@ -95,7 +96,7 @@ class StreamSearch {
     return simulator_(compile(machine_, some, constants_), some).shared_bytes_per_second;
   }
 
-  // The spread ones, unless others of the same number are better by more than chance.
+  // The spread choice, unless another choice of the same size is better by more than noise.
   std::vector<std::size_t> best_of(std::size_t count, std::uint64_t bytes_max) const {
     std::vector<std::size_t> best(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(count));
     std::sort(best.begin(), best.end());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Questions that take more than one run: which streams, and how many of them, give the most together, which constants
-// moved a result, and what fences are good for. All run a workload on the machine anew each time.
+// Studies with several runs: which streams, and how many, have the highest total rate, which constants affect a result,
+// and what fences change. Each point is a new run of a workload on the machine.
 #pragma once
 
 #include <functional>
@@ -17,30 +17,30 @@ namespace penstock::model {
 struct SweepPoint {
   std::size_t streams = 0;
   double bytes_per_second = 0;
-  std::vector<std::size_t> chosen;  // Which of the workload's, in their order.
+  std::vector<std::size_t> chosen;  // Indexes of the workload's streams, in order.
 };
 // How the streams of each count were found.
 enum class Search : std::uint8_t {
-  all,     // Every choice was tried, with fewer bytes than the answer.
-  spread,  // One after the other, the one next whose stations are used least so far.
-  none,    // There are too many: the first.
+  all,     // Every choice was tried, with fewer bytes than in the final run.
+  spread,  // Greedy: the next stream is the one whose stations are used least so far.
+  none,    // Too many streams: takes the first ones.
 };
 constexpr std::size_t kTriedMax = 8;
 constexpr std::size_t kSpreadMax = 4096;
 struct Sweep {
   Search search = Search::all;
   std::vector<SweepPoint> points;
-  std::size_t best_streams = 0;  // The fewest that come within half a per cent of the most.
+  std::size_t best_streams = 0;  // The fewest streams within half a per cent of the best rate.
 };
 // simulate or simulate_flows.
 using Simulator = Outcome (*)(const Network&, const Workload&);
-// Each stream with at most `bytes_max`; with more than `points_max` streams, at so many counts between.
+// Gives each stream at most `bytes_max`; with more than `points_max` streams, samples so many counts.
 Sweep sweep_streams(const Machine& machine, const Workload& workload, const PcieConstants& constants,
                     Simulator simulator, std::uint64_t bytes_max = std::uint64_t{256} << 20,
                     std::size_t points_max = 16);
 
-// A workload of relaxed ordering as it is, with fences of either kind, and ordered strictly. Rates are of a pipeline's
-// model: how often bytes are overtaken on a machine that exists is not known.
+// A workload with relaxed ordering, with either kind of fences, and with strict ordering. Rates are from a model of a
+// pipeline: how often bytes are overtaken on real machines is unknown.
 struct OrderingRow {
   Ordering ordering;
   FenceKind fence;

@@ -19,7 +19,7 @@ TEST(Study, MoreStreamsThanTheLinkCanCarryGiveNoMore) {
   const Sweep sweep = sweep_streams(machine, workload, {}, simulate, 128 * kMebibyte);
 
   ASSERT_EQ(sweep.points.size(), 8U);
-  EXPECT_EQ(sweep.best_streams, 4U);  // Four times 14 GB/s are the link's 55.
+  EXPECT_EQ(sweep.best_streams, 4U);  // Four times 14 GB/s saturate the link's 55.
   EXPECT_NEAR(sweep.points[0].bytes_per_second / (14 * kGiga), 1, 0.02);
 }
 
@@ -33,7 +33,7 @@ TEST(Study, WithChangingStreamsTwoGiveMoreThanFourOfASwitch) {
   EXPECT_EQ(sweep.best_streams, 2U);
 }
 
-// The first four streams are all behind one switch; two behind each are what gives the most.
+// The first four streams are all behind one switch; the best are two behind each.
 TEST(Study, TheBestStreamsAreSoughtAmongAllAndNotTheFirst) {
   const Machine machine = builtin_machine("two-switch-server");
   Workload workload;
@@ -56,7 +56,7 @@ TEST(Study, OfMoreStreamsThanCanBeTriedThoseThatShareLeastAreTaken) {
   const Sweep sweep = sweep_streams(machine, workload, {}, simulate, 16 * kMebibyte);
 
   EXPECT_EQ(sweep.search, Search::spread);
-  // Two GPUs share a RAID card: eight of the sixteen have one each.
+  // Two GPUs share a RAID card, so eight of the sixteen can have one each.
   std::set<std::string> cards;
   for (const std::size_t index : sweep.points[7].chosen) cards.insert(workload.streams[index].stores[0]);
   EXPECT_EQ(cards.size(), 8U);
@@ -110,7 +110,8 @@ TEST(PcieConstants, HaveAUnitASourceAndARangeThatHoldsTheirValue) {
     EXPECT_LE(facts.low, facts.value) << facts.name;
     EXPECT_GE(facts.high, facts.value) << facts.name;
   }
-  EXPECT_EQ(pcie_constant_rows().size() * sizeof(double), sizeof(PcieConstants));  // None is left out.
+  // No constant is missing from the table.
+  EXPECT_EQ(pcie_constant_rows().size() * sizeof(double), sizeof(PcieConstants));
 }
 
 TEST(PcieConstants, WhatOtherModelsAssumeTooHasOneRowAndOneValue) {

@@ -17,7 +17,7 @@ namespace penstock::model {
 constexpr std::uint64_t kMebibyte = 1 << 20;
 constexpr double kGiga = 1e9;
 
-// What an InputError says, or "" where nothing was thrown.
+// The text of the InputError, or "" if nothing was thrown.
 inline std::string refusal(const std::function<void()>& action) {
   try {
     action();

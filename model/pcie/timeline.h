@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a quantity spread over the time of a run: a row for each station or stream, in a fixed number of bins. The run's
-// length is not known at first, so bins are joined in pairs when it outgrows them. Memory is bounded by rows.
+// A quantity over the time of a run: a row for each station or stream, in a fixed number of bins. The run's length is
+// unknown at first, so bins are merged in pairs when it exceeds them. Memory is proportional to the rows.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class Timeline {
   }
 
   std::size_t rows_ = 0;
-  unsigned shift_ = 20;  // About a microsecond at first.
+  unsigned shift_ = 20;  // Initial bin width, about a microsecond.
   std::vector<float> cells_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The timeline picture: a row for each of the busiest stations, darker the busier, and above them the rate of every
-// stream over time. One SVG that any browser shows.
+// stream over time. One SVG for any browser.
 #pragma once
 
 #include <string>

@@ -35,7 +35,8 @@ TEST(TimelineSvg, IsWellFormedAndShowsEveryStreamWhateverItsName) {
   const pugi::xml_node root = document.child("svg");
   const auto curves = root.children("polyline");
   EXPECT_EQ(std::distance(curves.begin(), curves.end()), 2);
-  EXPECT_TRUE(root.find_child_by_attribute("text", "fill", "hsl(0,65%,42%)")) << svg;  // Its name beside it.
+  // The stream's name has the same colour.
+  EXPECT_TRUE(root.find_child_by_attribute("text", "fill", "hsl(0,65%,42%)")) << svg;
   EXPECT_STREQ(curves.begin()->child("title").text().as_string(), "<script>\"& ");
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMicro = 1e6;  // In a second.
+constexpr double kMicro = 1e6;  // Microseconds in a second.
 constexpr double kGiga = 1e9;
 constexpr int kStreams = 1, kStations = 2;  // The processes.
 
@@ -34,7 +34,7 @@ class Trace {
                        {"dur", kMicro * (stream.end_seconds - stream.begin_seconds)},
                        {"args", {{"bytes", stream.bytes}, {"GB/s", stream.bytes_per_second / kGiga}}}});
   }
-  // One value a bin, of what a second of it amounts to; where it stays the same, none.
+  // Writes one value per bin, as a rate per second, and none if it is unchanged.
   void counter(int process, const std::string& name, const char* unit, const Timeline& timeline, std::size_t row,
                double scale) {
     double before = -1;

@@ -24,7 +24,7 @@ class TimelineTrace : public testing::Test {
     trace_ = Json::parse(timeline_trace(network_, outcome_, "a & b"), nullptr, false);
     ASSERT_FALSE(trace_.is_discarded());
   }
-  // Of one counter, each value times the time for which it stands.
+  // The integral of one counter over time.
   double area_of(int process, const std::string& name, const char* unit) const {
     double area = 0, since = 0, value = 0;
     for (const Json& event : trace_["traceEvents"]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The words of topology files: which key sets what of a node, in which unit. Reading and writing share the
-// table. For topology_file.cc alone.
+// The keys of topology files: the node's field and the unit of each. Reading and writing share the table. Only for
+// topology_file.cc.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ constexpr unsigned kOnPcie = kSwitch | kDrive | kNic | kind_bit(NodeKind::gpu);
 
 struct NodeNumber {
   const char* key;
-  unsigned kinds;  // Whose it is.
+  unsigned kinds;  // The kinds of nodes that have the key.
   double Node::*value;
   double unit;
 };

@@ -183,7 +183,7 @@ class Reader {
     if (const YAML::Node node = document["seed"]) workload.seed = bytes(node, "seed");
   }
 
-  // One for all stages of a pipeline, or one each.
+  // Reads one depth for all stages of a pipeline, or one for each.
   std::array<unsigned, 4> stage_depths(const YAML::Node& node) const {
     std::array<unsigned, 4> depths{};
     if (!node.IsSequence()) {
@@ -256,7 +256,7 @@ void write_node(const Machine& machine, const Node& node, YAML::Emitter& out) {
     }
   }
   for (const NodeNumber& field : kNodeNumbers) {
-    // A root's and a drive's zeros say that nothing limits; left out, they would be filled in.
+    // For a root and a drive 0 means unlimited, and a missing key means the default, so zeros are written.
     const bool is_said = node.*field.value != 0 || (kind & (kRoot | kDrive)) != 0;
     if ((field.kinds & kind) != 0 && is_said) put(field.key, node.*field.value / field.unit);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Topology files: a machine, and if wanted its streams, as YAML. Every mistake is an InputError that begins with file
-// and line. What a file leaves out (a drive's rates, host memory) is filled in from the constants.
+// Topology files: a machine, and optionally its streams, as YAML. Every mistake is an InputError that begins with file
+// and line. Values that a file omits (a drive's rates, host memory) come from the constants.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ namespace penstock::model {
 
 struct TopologyFile {
   Machine machine;
-  Workload workload;  // Without streams where the file has none.
+  Workload workload;  // Has no streams if the file has none.
 };
 
 TopologyFile read_topology_file(const std::string& path, const PcieConstants& constants = {});
 TopologyFile parse_topology(const std::string& text, const std::string& name, const PcieConstants& constants = {});
 
-// A file that reads back as the same machine.
+// Writes a file that reads back as the same machine.
 std::string write_topology(const Machine& machine);
 
 // Reads a whole file of at most `size_max` bytes; throws InputError.

@@ -18,7 +18,7 @@ streams:
   - {stores: [nvme0], gpu: gpu0, depth: 4, io_bytes: 65536, path: host, fence: coalesced, weight: 2}
 )";
 
-// The server with one line changed.
+// The error for the server file with one line replaced.
 std::string refusal_with(const std::string& line, const std::string& other) {
   std::string text = kServer;
   const std::size_t at = text.find(line);
@@ -33,7 +33,7 @@ TEST(TopologyFile, SaysWhatIsThereAndFillsInTheRest) {
   EXPECT_EQ(file.machine.name, "small server");
   EXPECT_EQ(file.machine.nodes.size(), 4U);
   EXPECT_EQ(file.machine.node(0).memory_rate, 100e9);
-  EXPECT_EQ(file.machine.node(3).read_rate, 7e9);  // Of a Gen4 drive.
+  EXPECT_EQ(file.machine.node(3).read_rate, 7e9);  // The rate of a Gen4 drive.
   EXPECT_DOUBLE_EQ(file.machine.node(3).access_seconds, 70e-6);
   EXPECT_EQ(file.workload.arbitration, Arbitration::weighted_fair);
   ASSERT_EQ(file.workload.streams.size(), 1U);

@@ -42,7 +42,7 @@ Stream stream_between(const Machine& machine, const std::vector<int>& stores, in
   return stream;
 }
 
-// The nearest of the candidates of which none serves more than its share; among equals the one taken least.
+// The nearest candidate that serves fewer than `share` GPUs; among equals the least used.
 int nearest(const Machine& machine, int gpu, const std::vector<int>& candidates, std::size_t share,
             std::vector<std::size_t>& taken) {
   std::size_t best = candidates.size();
@@ -101,7 +101,7 @@ std::vector<Stream> from_both(const Machine& machine, const std::vector<int>& dr
   return streams;
 }
 
-// The nic beside each; the first of the nearest.
+// The nic of each device: the first of the nearest.
 int nic_of(const Machine& machine, int device, const std::vector<int>& nics) {
   const auto distance = [&](int nic) {
     const int steps = pcie_distance(machine, device, nic);

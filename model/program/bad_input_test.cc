@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock-model with inputs that are hostile or too large: names that would drive a terminal, files that do not fit
-// into memory.
+// penstock-model with hostile or too large inputs: names with terminal escapes, files that do not fit into memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -50,7 +50,7 @@ constexpr const char* kLoadExamples =
     "  penstock-model load --example 671b                             a published case; 'list' names them\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
 
-// Bytes a parameter. Optimizers: two moments, the same and a master copy, one moment; all in FP32.
+// Bytes per parameter. Optimizers: two moments, two moments plus a master copy, one moment; all in FP32.
 constexpr std::pair<const char*, double> kPrecisions[] = {{"fp32", 4}, {"bf16", 2},  {"fp16", 2},
                                                           {"fp8", 1},  {"fp4", 0.5}, {"none", 0}};
 constexpr std::pair<const char*, double> kOptimizers[] = {
@@ -61,7 +61,7 @@ double bytes_named(const std::pair<const char*, double> (&table)[count], const s
   for (const auto& [known, bytes] : table) {
     if (name == known) return bytes;
   }
-  return 0;  // the command line has refused it before.
+  return 0;  // The command line has refused it already.
 }
 
 template <std::size_t count>

@@ -7,13 +7,14 @@
 
 namespace penstock::tools {
 
-void add_checkpoint(CommandLine& command);    // Seconds by each path, how often to save, what a run loses.
-void add_compare(CommandLine& command);       // Benchmark results beside what a model calibrated on part of them says.
+void add_checkpoint(CommandLine& command);  // Seconds by each path, how often to save, and what a run loses.
+// Benchmark results next to the predictions of a model calibrated on part of them.
+void add_compare(CommandLine& command);
 void add_constants(CommandLine& command);     // Every number that the models take from a source.
-void add_contention(CommandLine& command);    // How bytes contend in a PCIe tree: the face of model/pcie.
-void add_cost(CommandLine& command);          // What a run and its checkpoints cost on rented machines.
+void add_contention(CommandLine& command);    // Contention in a PCIe tree: the command line of model/pcie.
+void add_cost(CommandLine& command);          // The cost of a run and its checkpoints on rented machines.
 void add_latency(CommandLine& command);       // One I/O, hop by hop.
-void add_load(CommandLine& command);          // In checkpoint.cc: the same way in the other direction.
-void add_registration(CommandLine& command);  // What registering memory costs, and when once is enough.
+void add_load(CommandLine& command);          // In checkpoint.cc: the same in the other direction.
+void add_registration(CommandLine& command);  // The cost of registering memory, and when registering once pays.
 
 }  // namespace penstock::tools

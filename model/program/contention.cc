@@ -41,7 +41,7 @@ struct ContentionSettings {
   std::string root = "/";
   std::string pattern = "own-drive";
   std::vector<std::string> pairs;           // "nvme0=gpu3"
-  std::vector<std::string> stream_options;  // Those given that say what streams are.
+  std::vector<std::string> stream_options;  // The given options that define streams.
   unsigned streams = 0;
   bool is_write = false;
   std::uint64_t io_bytes = 1 << 20;
@@ -50,10 +50,10 @@ struct ContentionSettings {
   std::string path = "direct";
   std::string fence = "none";
   std::string stage_depth;  // "8", or one for each stage: "64,8,8,8".
-  std::string arbitration;  // "": the file's, else round-robin.
+  std::string arbitration;  // "": from the file, else round-robin.
   std::string iommu;
   std::string ordering;
-  std::uint64_t burst_bytes = kUnset;  // The file's, else 16 KiB.
+  std::uint64_t burst_bytes = kUnset;  // From the file, else 16 KiB.
   std::uint64_t seed = kUnset;
   std::string level = "packet";
   std::vector<std::string> constants;
@@ -73,7 +73,7 @@ struct ContentionSettings {
 constexpr const char* kPatterns[] = {"own-drive", "striped", "all-to-one", "nic", "host", "mixed", "pipeline"};
 constexpr const char* kStreamOptions[] = {"--pattern", "--pair",  "--write", "--io-size",
                                           "--size",    "--depth", "--path",  "--fence"};
-constexpr double kHopsMax = 2e10;  // An hour of simulation or so.
+constexpr double kHopsMax = 2e10;  // About an hour of simulation.
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -174,8 +174,8 @@ std::vector<model::Stream> streams_of(const ContentionSettings& settings, const 
   return streams;
 }
 
-// A topology file may bring its streams. The command line replaces them as a whole or not at all: changing one thing
-// of all of them in silence, or ignoring it, would both mislead.
+// A topology file may contain streams. The command line replaces all of them or none: silently changing one property of
+// all, or ignoring the option, would mislead.
 bool brings_streams(const ContentionSettings& settings, const model::TopologyFile& file) {
   if (file.workload.streams.empty()) return false;
   const auto& given = settings.stream_options;
@@ -187,7 +187,7 @@ bool brings_streams(const ContentionSettings& settings, const model::TopologyFil
                 kUsage);
 }
 
-// What the command line says of rules wins over the file.
+// Rules on the command line override the file.
 void complete(const ContentionSettings& settings, model::TopologyFile& file) {
   model::Workload& workload = file.workload;
   if (!brings_streams(settings, file)) workload.streams = streams_of(settings, file.machine);
@@ -224,7 +224,7 @@ void write_timelines(const ContentionSettings& settings, const ContentionReport&
   write_file(settings.html, page_with(contention_page(), contention_page_json(report)), settings.overwrite);
 }
 
-// The sensitivity list builds the machine anew for each constant.
+// The sensitivity analysis rebuilds the machine for each constant.
 model::Sensitivity sensitivity_of(const ContentionSettings& settings, const model::Workload& workload,
                                   const model::PcieConstants& constants) {
   const auto make = [&](const model::PcieConstants& moved) { return read_source(settings, moved).machine; };

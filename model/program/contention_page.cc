@@ -13,10 +13,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kNodesMost = 400;   // More cannot be told apart on a page.
-constexpr std::size_t kStreamsMost = 64;  // Of which each has a picture.
+constexpr std::size_t kStreamsMost = 64;  // Each stream has a picture.
 constexpr std::size_t kBinsMost = 64;
 
-// The stations of a node, by what follows its name.
+// The stations of a node, by the suffix after its name.
 constexpr std::string_view kSuffixes[] = {"up",      "down",    "crossbar up", "crossbar down",
                                           "complex", "memory",  "copy",        "to other sockets",
                                           "media",   "wire in", "wire out"};
@@ -46,7 +46,7 @@ Json tree_json(const ContentionReport& report) {
   return nodes;
 }
 
-// GB/s of each stream in each of some stretches of the run, which are as long as one another.
+// GB/s of each stream in equal intervals of the run.
 Json timelines_json(const ContentionReport& report) {
   const model::Timeline& timeline = report.outcome.stream_bytes;
   if (timeline.rows() == 0 || report.outcome.seconds <= 0) return nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A run of the contention model as one page that needs no network: the tree with its links coloured by load, the
-// streams over time, and all numbers under the pointer and in tables.
+// A run of the contention model as one HTML page that needs no network: the tree with its links coloured by load, the
+// streams over time, and all numbers in tooltips and tables.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace penstock::tools {
 
-std::string_view contention_page();  // "" where this build has no plots.
-// What the page draws: contention_json(), the tree, and the timelines where the level has them.
+std::string_view contention_page();  // "" if this build has no plots.
+// The page's data: contention_json(), the tree, and the timelines if the level has them.
 nlohmann::ordered_json contention_page_json(const ContentionReport& report);
 
 }  // namespace penstock::tools

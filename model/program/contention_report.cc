@@ -74,7 +74,7 @@ void print_stations(const ContentionReport& report) {
   print("\n{}", table.text());
 }
 
-// Of pipelines: stations know nothing of them.
+// Prints the fences of pipelines, which stations do not record.
 void print_fences(const model::Outcome& outcome) {
   double most = 0;
   for (const model::StreamResult& stream : outcome.streams) most = std::max(most, stream.fence_seconds);
@@ -215,7 +215,7 @@ std::string published_text(const model::PublishedPoint& point) {
                                  : fmt::format("{:.0f}-{:.0f}", point.low, point.high);
 }
 
-// What the rates do not tell of the way that was asked about.
+// Notes about the requested path that the rates do not show.
 std::vector<std::string> notes_of(const ContentionReport& report) {
   const auto& streams = report.workload.streams;
   const bool goes_past_host = std::any_of(streams.begin(), streams.end(), [](const model::Stream& stream) {

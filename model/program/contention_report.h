@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How `penstock-model contention` shows what it found: as text and as JSON, from the same values.
+// Prints the result of `penstock-model contention` as text and as JSON, from the same values.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ struct ContentionReport {
   model::Outcome outcome;
   std::optional<model::Sweep> sweep;
   std::optional<model::Sensitivity> sensitivity;
-  std::vector<model::OrderingRow> orderings;  // None where the workload is ordered strictly.
+  std::vector<model::OrderingRow> orderings;  // Empty if the workload has strict ordering.
 };
 
 void print_contention(const ContentionReport& report);

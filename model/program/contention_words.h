@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Values of `penstock-model contention` that are more than a word or a number. All throw Failure with exit code 2.
+// Parses structured option values of `penstock-model contention`. All throw Failure with exit code 2.
 #pragma once
 
 #include <array>

@@ -50,7 +50,7 @@ PlatformsText platforms_text_of(const CostSettings& settings) {
   return {settings.platforms, content_of(settings.platforms, "platforms")};
 }
 
-// The one of that name, or InvalidInput with the names there are.
+// Returns the item with that name, or throws InvalidInput with the known names.
 template <typename One>
 One named(const std::vector<One>& all, const std::string& name, const char* what) {
   std::string names;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock-model: what a machine will reach, by the models of model/. A row for each command.
+// penstock-model: predicts a machine's performance with the models of model/. One row for each command.
 #include "model/program/commands.h"
 #include "tools/common/program.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the sub-commands of penstock-model share: constants that a user sets, benchmark results that calibrate, and the
-// ways a report leaves the tool: text, JSON, CSV, and one HTML page, published under its name in one step.
+// Shared by the commands of penstock-model: constants set by the user, benchmark results for calibration, and the
+// output of reports: text, JSON, CSV, and one HTML page, published under its name in one step.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace penstock::tools {
 
-std::string_view report_page();  // Of every model but contention's; "" where this build has no plots.
+std::string_view report_page();  // The page of every model except contention's; "" if this build has no plots.
 
 struct ModelOutput {
   bool json = false;
@@ -28,17 +28,17 @@ struct ModelOutput {
 void add_output_options(CommandLine& command, ModelOutput& output);
 
 model::Constants constants_of(const ModelOutput& output);
-// The text leaves out the inputs that are as in `defaults`, the inputs of a report that was asked for nothing.
+// The text omits inputs that equal those in `defaults`, the inputs of a report without options.
 void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output);
 
-// Of a file that is to hold `what`; throws Failure.
+// Reads a file that should contain `what`; throws Failure.
 std::string content_of(const std::string& path, const char* what);
 std::vector<model::Measurement> read_measurements(const std::vector<std::string>& files);
-// Calibrated to all of them; none for no file.
+// Calibrates to all results; empty without files.
 std::vector<model::GroupComparison> calibrated_by(const std::vector<std::string>& files,
                                                   const model::Constants& constants);
 
-// Inputs that a model refuses are wrong usage.
+// Turns invalid input of a model into a usage error.
 int answer(const std::function<void()>& command);
 
 }  // namespace penstock::tools

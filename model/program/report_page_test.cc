@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The page that `penstock-model ... --html` leaves, and what a headless browser makes of it.
+// The page that `penstock-model ... --html` writes, as a headless browser renders it.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -34,7 +34,7 @@ TEST_F(ModelPage, HoldsWhatJsonSaysAndIsNotReplacedUnasked) {
   const std::string page = text_of(path("page.html"));
   const std::size_t from = page.find("id=\"data\">") + 10;
   json told = json::parse(done.out);
-  told.erase("schema");  // Of documents, which the page is none of.
+  told.erase("schema");  // Only documents have a schema; the page has none.
   EXPECT_EQ(json::parse(page.substr(from, page.find("</script>", from) - from)), told);
   EXPECT_EQ(run({"load", "--html", "page.html"}).exit_code, 2);
   EXPECT_EQ(text_of(path("page.html")), page);

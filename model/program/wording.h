@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The numbers and names of a model's report as people read them. What a number is stands at the end of its name, as
+// The numbers and names of a model's report as people read them. The unit of a number is the end of its name, as
 // everywhere in a report: "save_s", "block_bytes". Pure.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace penstock::tools {
 
 // "3 h 48 min", "140 GB", "64 KiB", "3.32"; "-" for null.
 std::string worded(const model::Json& value, std::string_view name);
-// Of a column whose values bring their unit along: "save" for "save, s".
+// The label of a column whose values include their unit: "save" for "save, s".
 std::string label_for_worded(const model::Column& column);
 // "drives in each node" for "drives_per_node".
 std::string input_in_words(std::string_view name);
