@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Figures that others published, each beside what the models make of it. A figure that a model does not reach within
-// 10 % says why it cannot; the tests hold both sides to that. Pure.
+// Figures that others published, each with the models' prediction. If a model misses a figure by more than 10 %, the
+// figure says why; tests check both. Pure.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,10 @@ struct Figure {
   std::string_view model;  // "registration", "checkpoint", "load"
   std::string_view what;
   std::string_view unit;
-  double low;  // Published as a range; equal for a single number, open at one end for "under" and "over".
+  double low;  // The published range; both ends equal for a single number, infinite for "under" and "over".
   double high;
   std::function<double(const Constants&)> predicted;
-  std::string_view why;  // "" where the model reproduces it.
+  std::string_view why;  // "" if the model reproduces it.
 };
 
 constexpr double kFigureTolerance = 0.1;

@@ -17,7 +17,7 @@ double pages(const Constants& constants, double bytes) {
   return std::ceil(bytes / constants[Constant::kHostPageBytes]);
 }
 
-// A mean of one translation for each I/O.
+// The cost of misses, with one translation per I/O on average.
 double miss_s(const Constants& constants, double translations) {
   return (1 - cache_hit_rate(constants, translations)) * constants[Constant::kNicCacheMiss];
 }

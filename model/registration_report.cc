@@ -18,9 +18,9 @@ using enum Constant;
 constexpr double kFrontierSizeLeast = 4096, kFrontierSizeMost = 1 << 30;
 constexpr double kFrontierLinksGbit[] = {10, 25, 50, 100, 200, 400, 800, 1600};
 
-// Costs that GPU memory may come with, beside its registration.
+// Possible set-up costs of GPU memory besides its registration.
 struct Setup {
-  std::string name;  // Of a column.
+  std::string name;  // Name of the column.
   std::string label;
   double seconds;
 };
@@ -131,7 +131,7 @@ std::vector<Surface> surfaces(const RegistrationInput& input, const Constants& c
   const std::string gains =
       fmt::format("I/Os until GPU memory registered once saves {} % of the time", count_in_words(100 * input.gain));
   std::vector<Setup> all = setups(input, constants);
-  std::rotate(all.begin(), all.begin() + 3, all.end());  // The one with most to see first.
+  std::rotate(all.begin(), all.begin() + 3, all.end());  // The most interesting one comes first.
   for (const Setup& setup : all) {
     add(fmt::format("{}; set-up {} ({})", gains, time_in_words(setup.seconds), setup.label), "ios_" + setup.name, true);
   }
@@ -157,7 +157,7 @@ std::vector<Sensitivity> sensitivities(const RegistrationInput& input, const Con
                          })};
 }
 
-// Whether it is worth it, for the I/O that was asked about.
+// Whether registering pays for the requested I/O.
 std::string verdict(const RegistrationInput& input, const Constants& constants) {
   const Cost host = cost_of(Scheme::kHostEachIo, input, constants), gpu = cost_of(Scheme::kGpuOnce, input, constants);
   const double host_s = host.total_s(input.ios), gpu_s = gpu.total_s(input.ios);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock-model registration` says: the ways to register side by side, from which I/O on one pays against
-// another, and the frontier of that over buffer size and link bandwidth.
+// The report of `penstock-model registration`: the schemes side by side, from which I/O on one is cheaper than another,
+// and that frontier over buffer size and link bandwidth.
 #pragma once
 
 #include "model/registration.h"
@@ -9,7 +9,7 @@
 
 namespace penstock::model {
 
-// with_published: beside the published figures.
+// with_published: adds the published figures.
 Report registration_report(const RegistrationInput& input, const Constants& constants, bool with_published);
 
 }  // namespace penstock::model

@@ -49,7 +49,7 @@ TEST(Registration, AtTheCrossoverBothSidesTakeTheSameTime) {
   EXPECT_GT(gaining, ios);
 }
 
-// The published frontier has a bandwidth axis; without a gain asked for nothing changes along it.
+// The published frontier has a bandwidth axis; without a required gain nothing changes along it.
 TEST(Registration, WithoutAGainTheCrossoverDoesNotHangOnTheLink) {
   RegistrationInput slow, fast;
   slow.setup_s = fast.setup_s = 0.01;
@@ -89,7 +89,7 @@ TEST(Registration, TheCacheHitsWhatItHolds) {
   EXPECT_EQ(cache_hit_rate(constants, 128), 0.5);
 }
 
-// What is registered anew for each I/O comes to the NIC under another translation each time.
+// Memory registered for each I/O has a new translation on the NIC each time.
 TEST(Registration, SixtyFourWorkersThrashACacheOfSixtyFour) {
   RegistrationInput input;
   input.workers = 64;
@@ -135,7 +135,7 @@ TEST(Registration, TheReportSaysWhetherGpuMemoryIsWorthItForTheIosAskedAbout) {
     return registration_report(input, Constants(), false).notes.front();
   };
   EXPECT_EQ(first_note({}), "4 I/Os of 1 MiB for one registration: GPU memory is worth it, 386 us against 1.4 ms.");
-  // 108 ms of a driver against 266 us an I/O.
+  // A driver's 108 ms compared with 266 us per I/O.
   RegistrationInput late;
   late.setup_s = 0.108;
   EXPECT_EQ(first_note(late),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a model answers, for every way of showing it: inputs, tables of numbers, pictures drawn from those tables,
-// notes, and which constants each result hangs on. One value; JSON and CSV are written from it, and pages from the
-// JSON, so that they cannot differ. It knows nothing of any model.
+// A model's report, for all output formats: inputs, tables of numbers, pictures drawn from the tables, notes, and the
+// constants on which each result depends. JSON and CSV are written from this one value, and pages from the JSON, so
+// that they cannot differ. It does not depend on any model.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -24,11 +24,11 @@ struct Sheet {
   std::string name;
   std::string title;
   std::vector<Column> columns;
-  std::vector<std::vector<Json>> rows;  // Numbers, texts, or null where there is no number (never, not applicable).
-  bool is_bulk = false;                 // Data of a picture: too long to be read as text.
+  std::vector<std::vector<Json>> rows;  // Numbers, texts, or null for no number (never, not applicable).
+  bool is_bulk = false;                 // Data of a picture, too long to print as text.
 };
 
-// z over x and y; the sheet's rows run through y for each x.
+// z over x and y; the sheet's rows list all y for each x.
 struct Surface {
   std::string title;
   std::string sheet;
@@ -48,14 +48,14 @@ struct Report {
   std::string title;
   Json inputs = Json::object();
   std::vector<Sheet> sheets;
-  std::string csv_sheet;  // The one that CSV gets; "" for the first.
+  std::string csv_sheet;  // The sheet for CSV; "": the first.
   std::vector<Surface> surfaces;
   std::vector<Plot> plots;
   std::vector<std::string> notes;
   std::vector<Sensitivity> sensitivities;
 };
 
-Json number(double value);  // Null where it is not finite.
+Json number(double value);  // Null if the value is not finite.
 Json to_json(const Report& report);
 std::string to_csv(const Report& report);  // RFC 4180, a line of column names first.
 

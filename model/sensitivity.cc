@@ -29,7 +29,7 @@ Influence influence_of(const Constants& constants, Constant constant, const Resu
 Sensitivity sensitivity_of(std::string name, const Constants& constants, const Result& result) {
   Sensitivity sensitivity{std::move(name), result(constants), {}};
   if (!std::isfinite(sensitivity.value)) return sensitivity;
-  // No number, where a small step either way has no end: it has no place in an order.
+  // NaN if the result of a small step is infinite: it cannot be ordered.
   const auto strength = [](const Influence& influence) {
     return std::isnan(influence.elasticity) ? 0 : std::abs(influence.elasticity);
   };

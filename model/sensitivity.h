@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which constants a result hangs on: each is moved a little, and to the ends of what its source allows, and the result
-// computed again. Pure; costs four evaluations of the result for each constant.
+// Finds the constants on which a result depends: varies each a little, and to the ends of its source's range, and
+// recomputes the result. Pure; costs four evaluations of the result per constant.
 #pragma once
 
 #include <functional>

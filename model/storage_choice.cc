@@ -38,7 +38,7 @@ double seconds_on(StorageWay way, bool is_load, const Platform& platform, const 
   return duration(path_of(platform), job, fleet, constants).seconds;
 }
 
-// Off the drives, as fast as they read, the ports carry and the file system takes it.
+// Time to drain the drives: the slowest of the drives' reads, the ports and the file system.
 double drain_s(const CostInput& input, const Constants& constants) {
   const double drives = input.nodes * input.drives * input.drive_bytes_per_s * constants[Constant::kDriveShare];
   return input.bytes / std::min(drives, shared_rate(input, constants));
@@ -67,7 +67,7 @@ std::string_view way_name(StorageWay way) {
   return "";
 }
 
-// How many saves are made while one is drained.
+// The share of saves that can be drained: "one save in N".
 Json drained(const StorageRow& row, const CostInput& input) {
   if (row.drain_s == 0) return {};
   const double each = std::max(1.0, std::ceil(row.drain_s * input.saves / (input.hours * 3600) - 1e-9));
@@ -146,10 +146,11 @@ std::vector<StorageRow> storage_rows(const std::vector<Platform>& platforms, con
   return rows;
 }
 
-// Per node, the drives cost drives_hour x month, and each save spares it node_hour x the seconds that it is faster.
+// Per node, the drives cost drives_hour x month, and each save that is faster by s seconds saves node_hour x s.
 StorageBreakEven storage_break_even(const Platform& platform, bool is_spot, const CostInput& given,
                                     const Constants& constants) {
-  const double price = platform.drives_hour * kMonthSeconds / node_hour(platform, is_spot);  // Seconds of a node.
+  // Price in seconds of a node.
+  const double price = platform.drives_hour * kMonthSeconds / node_hour(platform, is_spot);
   const auto saved_s = [&](const CostInput& input) {
     return seconds_on(StorageWay::kFileSystem, false, platform, input, constants) -
            seconds_on(StorageWay::kDrained, false, platform, input, constants);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Drives in the nodes against a file system that they share: what each makes training wait, what each costs a month,
-// and from how many nodes or saves on the drives pay. A part of cost.h, whose platforms, prices and paths it takes.
-// Saves go to the drives and are copied to the file system behind training ("drained"), or go there at once. Pure.
+// Compares drives in the nodes with a shared file system: how long training waits, the cost per month, and from how
+// many nodes or saves on drives pay off. A part of cost.h, with the same platforms, prices and paths. Saves go to the
+// drives and are copied to the file system in the background ("drained"), or go there directly. Pure.
 //
-// Not modelled: others on the file system, a drain beside the next save on the same drives, loads in money.
+// Not modelled: other users of the file system, a drain that overlaps the next save on the same drives, the cost of
+// loads.
 #pragma once
 
 #include <optional>
@@ -16,8 +17,8 @@ namespace penstock::model {
 
 enum class StorageWay {
   kFileSystem,  // Saves go to the file system.
-  kDrained,     // To the nodes' drives, and from there to the file system.
-  kDrives,      // To the nodes' drives alone: lost with a node, and no file system is paid for.
+  kDrained,     // Saves go to the nodes' drives, and from there to the file system.
+  kDrives,      // Saves stay on the nodes' drives: lost with a node, but no file system is paid for.
 };
 
 constexpr double kMonthHours = 730;
@@ -26,24 +27,25 @@ struct StorageRow {
   const Platform* platform;
   bool is_spot;
   StorageWay way;
-  double save_s;   // That training waits.
-  double drain_s;  // Behind it; 0: nothing is drained.
+  double save_s;   // Time that training waits.
+  double drain_s;  // Time in the background; 0: nothing is drained.
   double load_s;
   double waiting_hours;  // A month.
-  double waiting;        // $ a month, as the next two.
+  double waiting;        // $ per month, like the next two.
   double drives;
   double file_system;
   double money() const { return waiting + drives + file_system; }
 };
-// Of input.file_system, which must be there; a machine without drives has the first way alone.
+// Requires input.file_system; a machine without drives only has the first way.
 std::vector<StorageRow> storage_rows(const std::vector<Platform>& platforms, const CostInput& input,
                                      const Constants& constants);
 
-// From when on drives and drain cost less than the file system alone, which stays as it is.
+// The break-even of drives with draining against the file system alone, whose cost does not change.
 struct StorageBreakEven {
-  std::optional<double> saves;        // A month; nothing: never, since they are not faster.
-  std::optional<unsigned> nodes;      // The fewest; nothing: not up to kNodesTried.
-  std::optional<double> bytes_per_s;  // As fast a file system costs as little; nothing: the nodes' ports bind before.
+  std::optional<double> saves;    // Saves per month; nothing: never, since drives are not faster.
+  std::optional<unsigned> nodes;  // The fewest nodes; nothing: none up to kNodesTried.
+  // The file system's rate at which it costs the same; nothing: the nodes' ports are the limit.
+  std::optional<double> bytes_per_s;
 };
 constexpr unsigned kNodesTried = 4096;
 StorageBreakEven storage_break_even(const Platform& platform, bool is_spot, const CostInput& input,

@@ -59,7 +59,7 @@ TEST(StorageChoice, FewNodesAreHeldBackByTheirPorts) {
 
   EXPECT_NEAR(rows[0].save_s, 5376.0 / 50, 1e-9);
   EXPECT_NEAR(rows[1].save_s, 5376 / 33.6, 1e-9);
-  EXPECT_NEAR(rows[1].drain_s, 5376 / 33.6, 1e-9);  // Drives read no faster.
+  EXPECT_NEAR(rows[1].drain_s, 5376 / 33.6, 1e-9);  // The drives' read rate is the limit.
 }
 
 // 0.5 $ an hour for drives are 40,455.7 s of a node a month; 1,000 saves must spare 40.46 s each.
@@ -90,7 +90,7 @@ TEST(StorageChoice, AtTheBreakEvenBothCostTheSame) {
 TEST(StorageChoice, DrivesThatCostMoreThanTheySpareNeverPay) {
   CostInput input = sixteen_nodes();
   EXPECT_FALSE(storage_break_even(h100(1), false, input, Constants()).nodes);  // 80.9 s, and a save takes 56.
-  input.file_system->bytes_per_s = 1e12;                                       // The ports: 800 GB/s, 6.7 s.
+  input.file_system->bytes_per_s = 1e12;                                       // Limited by the ports: 800 GB/s, 6.7 s.
   const StorageBreakEven even = storage_break_even(h100(0), false, input, Constants());
   EXPECT_FALSE(even.saves);
   EXPECT_EQ(even.nodes.value(), 30u);  // 30 x 33.6 GB/s are more than 1,000.

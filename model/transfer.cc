@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kParameters = 4;
 using Logarithms = std::array<double, kParameters>;
 
-// How little a guess weighs beside one measurement.
+// The weight of a guess, relative to one measurement.
 constexpr double kGuessWeight = 1e-4;
 
 Logarithms logarithms(const TransferModel& model) {
@@ -57,7 +57,7 @@ struct Key {
 Key key_of(const Measurement& one) { return {one.block_bytes, one.threads, one.depth}; }
 
 GroupComparison compare_group(std::vector<Measurement> all, unsigned hold_out, double knee) {
-  // In this order, what is held out lies among what is not, whatever the order in the file.
+  // This order spreads held-out measurements among the others, whatever the order in the file.
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return key_of(a) < key_of(b); });
   const auto is_held_out = [&](std::size_t i) { return hold_out > 0 && i % hold_out == hold_out / 2; };
   std::vector<Measurement> used;
@@ -85,14 +85,14 @@ std::vector<double> errors(std::span<const GroupComparison> groups, bool held_ou
 
 }  // namespace
 
-// Both limits at once would be the smaller of the two; near the knee it is less than either.
+// The rate is the smaller of two limits, but near the knee it is below both.
 double TransferModel::rate(double bytes, double in_flight, double knee) const {
   const double waiting = in_flight * bytes / block_s(bytes);
   const double working = bytes / (gap_s + bytes / ceiling_bytes_per_s);
   return std::pow(std::pow(waiting, -knee) + std::pow(working, -knee), -1 / knee);
 }
 
-// A pattern search: along each axis and along each pair of them, with ever smaller steps.
+// A pattern search along each axis and each pair of axes, with decreasing steps.
 TransferModel fit(std::span<const Measurement> measurements, double knee) {
   if (measurements.empty()) throw InvalidInput("there is no measurement to calibrate by; hold fewer of them out");
   const Logarithms guessed = logarithms(guess(measurements));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How fast a path moves blocks of one size with some of them in flight: four numbers that a benchmark can settle.
-// Each block waits block_s() alone; the path as a whole starts a block every gap_s and moves no more than ceiling.
+// The rate of a path for blocks of one size and a number in flight: four numbers that a benchmark can determine. A
+// single block takes block_s(); the path as a whole starts a block every gap_s and moves no more than the ceiling.
 // Pure.
 //
 // Not modelled: bursts, caches that fill, and CPUs that run out (more threads than cores look like a ceiling).
@@ -17,10 +17,10 @@
 namespace penstock::model {
 
 struct TransferModel {
-  double latency_s = 0;            // Of a block of no bytes.
-  double stream_bytes_per_s = 0;   // Of one block in flight.
+  double latency_s = 0;            // Latency of an empty block.
+  double stream_bytes_per_s = 0;   // Rate of one block in flight.
   double gap_s = 0;                // Between blocks, however many are in flight.
-  double ceiling_bytes_per_s = 0;  // Of all of them.
+  double ceiling_bytes_per_s = 0;  // Total rate limit.
 
   double block_s(double bytes) const { return latency_s + bytes / stream_bytes_per_s; }
   double rate(double bytes, double in_flight, double knee) const;  // B/s
@@ -28,18 +28,18 @@ struct TransferModel {
 
 // One run of `penstock bench`.
 struct Measurement {
-  std::string group;  // "read bounce page cache": what one TransferModel can describe.
+  std::string group;  // "read bounce page cache": runs that one TransferModel can describe.
   std::string operation;
   double block_bytes = 0;
   double threads = 1;
   double depth = 1;
   double bytes_per_s = 0;
-  bool is_direct = false;  // Most bytes went past the page cache.
+  bool is_direct = false;  // Most bytes bypassed the page cache.
   double in_flight() const { return threads * depth; }
 };
 
-// The model that comes nearest to the measurements in the logarithm of the rate. Deterministic. Fewer than four
-// measurements leave something open; what they say nothing about stays near a guess made from them.
+// Fits the model to the logarithms of the measured rates. Deterministic. Fewer than four measurements do not determine
+// all numbers; the others stay near a guess made from the measurements.
 TransferModel fit(std::span<const Measurement> measurements, double knee);
 
 struct Comparison {
@@ -58,7 +58,7 @@ struct GroupComparison {
 std::vector<GroupComparison> compare(std::span<const Measurement> measurements, unsigned hold_out,
                                      const Constants& constants);
 
-// Of the errors' sizes; NaN where there are none.
+// Median of the absolute errors; NaN if there are none.
 double median_error(std::span<const GroupComparison> groups, bool held_out);
 double largest_error(std::span<const GroupComparison> groups, bool held_out);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr double kSharpKnee = 4;
 constexpr TransferModel kTruth{20e-6, 6e9, 2e-6, 30e9};
 
-// What a path with kTruth's numbers would show; `wobble` moves every other point up and the rest down.
+// Measurements of a path with kTruth's numbers; `wobble` moves every other point up and the rest down.
 std::vector<Measurement> measured(double wobble = 0) {
   std::vector<Measurement> all;
   for (const double block : {4096.0, 65536.0, 1048576.0, 16777216.0}) {
@@ -45,7 +45,7 @@ TEST(Transfer, CalibrationFindsTheNumbersBehindWhatTheyMade) {
 TEST(Transfer, PointsHeldOutArePredictedAsWellAsTheNoiseAllows) {
   const auto groups = compare(measured(0.05), 4, Constants());
   ASSERT_EQ(groups.size(), 1u);
-  EXPECT_LT(median_error(groups, true), 0.1);  // The noise from end to end.
+  EXPECT_LT(median_error(groups, true), 0.1);  // The full range of the noise.
   EXPECT_LT(largest_error(groups, true), 0.15);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What it comes to when machines of `hour` dollars an hour wait for so many saves. Pure.
+// The cost of machines at `hour` dollars an hour that wait for so many saves. Pure.
 #pragma once
 
 namespace penstock::model {

@@ -10,7 +10,7 @@
 
 namespace penstock::model {
 
-// Blocks are whole in binary units, models in decimal ones.
+// Blocks have round sizes in binary units, models in decimal ones.
 std::string size_in_words(double bytes) {
   constexpr std::array kBinary = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   constexpr std::array kDecimal = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
@@ -45,7 +45,7 @@ std::string count_in_words(double value) {
   if (size >= kBillion && size < 1e15) return fmt::format("{:.6g} billion", value / kBillion);
   const bool is_whole = value == std::floor(value);
   if (size < kBillion && (is_whole || size >= 1e4)) return fmt::format("{:.0f}", value);
-  if (size < 1e-4 && size > kTiniest) {  // All its digits as well.
+  if (size < 1e-4 && size > kTiniest) {  // Keeps all digits.
     return fmt::format("{:.{}f}", value, 3 - static_cast<int>(std::floor(std::log10(size))));
   }
   return fmt::format("{:.4g}", value);
