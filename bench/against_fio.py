@@ -91,11 +91,11 @@ class Penstock:
 
 def counted(side, cell):
     """System calls for each request, by name, of one run."""
-    with tempfile.NamedTemporaryFile() as told:
+    with tempfile.NamedTemporaryFile() as csv:
         events = ",".join(f"syscalls:sys_enter_{call}" for call in CALLS)
-        sample = side.sample(run(["perf", "stat", "-x", ";", "-o", told.name, "-e", events, "--", *side.command(cell)],
+        sample = side.sample(run(["perf", "stat", "-x", ";", "-o", csv.name, "-e", events, "--", *side.command(cell)],
                                  side.environment), cell[2])
-        rows = [line.split(";") for line in Path(told.name).read_text().splitlines() if ";" in line]
+        rows = [line.split(";") for line in Path(csv.name).read_text().splitlines() if ";" in line]
     calls = {row[2].removeprefix("syscalls:sys_enter_"): int(row[0]) / sample["requests"] for row in rows}
     return {name: round(number, 3) for name, number in calls.items() if number >= 0.001}
 

@@ -59,11 +59,11 @@ def seconds_of(tool, folder, size, *more, **variables):
 def one_round(tool, folder, paths):
     """{change: (predicted, measured)} in seconds."""
     evict(paths)
-    told = run([tool, "explain", "--measure", folder, "--json"])
-    size = told["bytes"]
+    report = run([tool, "explain", "--measure", folder, "--json"])
+    size = report["bytes"]
     # What doctor leaves out gains nothing: then it has foretold the time that it takes now.
-    predicted = {"now": told["forecast"]["seconds"], CACHED: None, THREADS: None, POLICY: None}
-    predicted |= {change["what"]: change["seconds"] for change in told["changes"] if change["what"] in predicted}
+    predicted = {"now": report["forecast"]["seconds"], CACHED: None, THREADS: None, POLICY: None}
+    predicted |= {change["what"]: change["seconds"] for change in report["changes"] if change["what"] in predicted}
     measured = {"now": seconds_of(tool, folder, size, "--drop-cache"),
                 THREADS: seconds_of(tool, folder, size, "--drop-cache", "--threads", "4"),
                 POLICY: seconds_of(tool, folder, size, "--drop-cache", PENSTOCK_POLICY="throughput"),

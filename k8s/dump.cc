@@ -227,8 +227,8 @@ class DumpJudge {
       const Standing standing = refusal.rule == in_doubt ? Standing::unknown : Standing::closed;
       add(all, path, {"", standing, refusal.rule, refusal.sentence, refusal.remedy});
     }
-    if (const std::optional<Refusal> told = told_against(node, path)) {
-      add(all, path, {"", *node.told_of(path).standing, told->rule, told->sentence, told->remedy});
+    if (const std::optional<Refusal> against = reported_against(node, path)) {
+      add(all, path, {"", *node.reported_of(path).standing, against->rule, against->sentence, against->remedy});
     }
   }
 

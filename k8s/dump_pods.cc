@@ -24,7 +24,7 @@ bool is_drivers(const Object& pod) {
          (app != nullptr && app->value->text.starts_with("nvidia-driver-daemonset"));
 }
 
-PathEvidence told(const char* rule, Standing standing, std::string sentence, std::string remedy = "") {
+PathEvidence driver_evidence(const char* rule, Standing standing, std::string sentence, std::string remedy = "") {
   return {"", standing, rule, std::move(sentence), remedy.empty() ? find_rule(rule)->remedy : std::move(remedy)};
 }
 
@@ -69,12 +69,12 @@ PathEvidence container_evidence(const char* rule, const Object& pod, const Value
   const std::string name = status["name"].text;
   std::string sentence = fmt::format("container {} of {} {}", core::shown(name), core::shown(pod.name), trouble);
   if (!status["image"].text.empty()) sentence += fmt::format(" (image {})", core::shown(status["image"].text));
-  if (is_beginning(status)) return told(rule, Standing::unknown, sentence, "look again when it has started");
+  if (is_beginning(status)) return driver_evidence(rule, Standing::unknown, sentence, "look again when it has started");
   const LogCause* cause = cause_in(status, name);
-  if (cause != nullptr) return told(rule, Standing::closed, sentence + ": " + cause->meaning, cause->remedy);
-  return told(rule, Standing::closed, sentence,
-              fmt::format("kubectl logs -n {} {} -c {} --previous | penstock-k8s explain-log", core::shown(pod.space),
-                          core::shown(pod.name), core::shown(name)));
+  if (cause != nullptr) return driver_evidence(rule, Standing::closed, sentence + ": " + cause->meaning, cause->remedy);
+  return driver_evidence(rule, Standing::closed, sentence,
+                         fmt::format("kubectl logs -n {} {} -c {} --previous | penstock-k8s explain-log",
+                                     core::shown(pod.space), core::shown(pod.name), core::shown(name)));
 }
 
 PathEvidence against_init(const Object& pod) {
@@ -100,8 +100,9 @@ DriverPods::DriverPods(const Cluster& dump) {
 PathEvidence DriverPods::against_driver(const std::string& node) const {
   const auto found = of_nodes_.find(node);
   if (found == of_nodes_.end()) {
-    return told("driver_pod", Standing::closed, "the operator installs drivers, and the node has no pod of one",
-                "see which taint, label or selector keeps the driver's DaemonSet from the node");
+    return driver_evidence("driver_pod", Standing::closed,
+                           "the operator installs drivers, and the node has no pod of one",
+                           "see which taint, label or selector keeps the driver's DaemonSet from the node");
   }
   for (const Object* pod : found->second) {
     if (PathEvidence evidence = against_init(*pod); !evidence.rule.empty()) return evidence;
@@ -123,7 +124,7 @@ PathEvidence DriverPods::against_nvidia_fs(const std::string& node) const {
     const bool has_it = std::any_of(containers.begin(), containers.end(),
                                     [](const Member& one) { return (*one.value)["name"].text == kNvidiaFs; });
     if (!has_it) {
-      return told(
+      return driver_evidence(
           "gds_container_missing", Standing::closed,
           fmt::format("{} has no container {}: it is older than what turns it on", core::shown(pod->name), kNvidiaFs));
     }

@@ -70,11 +70,11 @@ TEST(DumpTest, AFailingContainerOfNvidiaFsIsNamedWithItsCause) {
       judged(kNode + kPolicy +
              driver_pod("ready: false, restartCount: 14, state: {waiting: {reason: ImagePullBackOff, message: none}}"));
   EXPECT_EQ(said(evidence, 1), "closed gds_container");
-  const PathEvidence& told = evidence.nodes[0].storages[0].paths[1];
-  EXPECT_NE(told.sentence.find("waits with ImagePullBackOff, was started again 14 times (image nvidia-fs:2.29.4"),
+  const PathEvidence& found = evidence.nodes[0].storages[0].paths[1];
+  EXPECT_NE(found.sentence.find("waits with ImagePullBackOff, was started again 14 times (image nvidia-fs:2.29.4"),
             std::string::npos)
-      << told.sentence;
-  EXPECT_NE(told.sentence.find("there is no image of nvidia-fs for this node's system"), std::string::npos);
+      << found.sentence;
+  EXPECT_NE(found.sentence.find("there is no image of nvidia-fs for this node's system"), std::string::npos);
 
   const std::string crashed = driver_pod(
       "ready: false, restartCount: 2, state: {waiting: {reason: CrashLoopBackOff}}, "
@@ -128,16 +128,16 @@ TEST(DumpTest, AnNvidiaDriverCountsForTheNodesThatItSelects) {
 }
 
 TEST(DumpTest, WhatServeFoundOnTheNodeStandsAboveItsVersions) {
-  const auto told = [](const std::string& node, const std::string& path, const std::string& standing,
-                       const std::string& reason) {
+  const auto labeled = [](const std::string& node, const std::string& path, const std::string& standing,
+                          const std::string& reason) {
     const std::string label = "    feature.node.kubernetes.io/penstock-path-" + path;
     return node + label + "-standing: " + standing + "\n" + label + "-reason: " + reason + "\n";
   };
   const std::string stock = with(kNode, "1051-nvidia", "51-generic");
-  EXPECT_EQ(p2pdma(told(kNode, "p2pdma", "closed", "driver_no_export")), "closed driver_no_export");
-  EXPECT_EQ(p2pdma(told(kNode, "p2pdma", "off", "nvidia_export")), "off nvidia_export");
-  EXPECT_EQ(nvidia_fs(told(stock, "nvfs", "closed", "nvfs_missing")), "closed nvfs_missing");
-  EXPECT_EQ(nvidia_fs(told(stock, "nvfs", "usable", "none")), "unknown ") << "a dump proves nothing";
+  EXPECT_EQ(p2pdma(labeled(kNode, "p2pdma", "closed", "driver_no_export")), "closed driver_no_export");
+  EXPECT_EQ(p2pdma(labeled(kNode, "p2pdma", "off", "nvidia_export")), "off nvidia_export");
+  EXPECT_EQ(nvidia_fs(labeled(stock, "nvfs", "closed", "nvfs_missing")), "closed nvfs_missing");
+  EXPECT_EQ(nvidia_fs(labeled(stock, "nvfs", "usable", "none")), "unknown ") << "a dump proves nothing";
 }
 
 TEST(DumpTest, EachVolumeThatTheNodeReachesIsJudgedByItself) {

@@ -21,7 +21,7 @@ Names words(const std::string& text) {
 }
 
 // The names after "# WORD:" in a fixture.
-Names told(const std::string& text, const std::string& word) {
+Names words_after(const std::string& text, const std::string& word) {
   const std::size_t at = text.find("# " + word + ":");
   if (at == std::string::npos) return {};
   return words(text.substr(at + word.size() + 3, text.find('\n', at) - at - word.size() - 3));
@@ -53,7 +53,7 @@ class LintTest : public Tool {
     return report;
   }
   json lint_fixture(const fs::path& file, int exit_code) {
-    Names arguments = told(text_of(file), "options");
+    Names arguments = words_after(text_of(file), "options");
     arguments.insert(arguments.begin(), file.string());
     return lint_json(arguments, exit_code);
   }
@@ -71,11 +71,11 @@ TEST_F(LintTest, EachWrongRecipeIsFoundAndNothingElseIsWrongInIt) {
   std::set<std::string> found;
   for (const fs::path& file : fixtures("wrong")) {
     SCOPED_TRACE(file.filename());
-    const Names listed = told(text_of(file), "expects");
+    const Names listed = words_after(text_of(file), "expects");
     const std::set<std::string> expected(listed.begin(), listed.end());
     ASSERT_FALSE(expected.empty());
     const bool is_strict = text_of(file).find("--strict") != std::string::npos;
-    Names arguments = told(text_of(file), "options");
+    Names arguments = words_after(text_of(file), "options");
     arguments.insert(arguments.begin(), {file.string(), "--json"});
     const Finished done = lint(arguments);
     const json report = json::parse(done.out, nullptr, false);

@@ -43,7 +43,7 @@ std::string driver_of(const Object& node) {
                      label_of(node, "nvidia.com/cuda.driver.rev"));
 }
 
-Node::Told read_told(const Object& node, const std::string& path) {
+Node::Reported read_reported(const Object& node, const std::string& path) {
   const std::string name = fmt::format("{}-path-{}", kFeaturePrefix, path);
   const std::string word = label_of(node, name + "-standing");
   for (const Standing standing : {Standing::usable, Standing::off, Standing::unknown, Standing::closed}) {
@@ -52,10 +52,10 @@ Node::Told read_told(const Object& node, const std::string& path) {
   return {};
 }
 
-Standing standing_of(const Node::Told& told) { return told.standing.value_or(Standing::usable); }
+Standing standing_of(const Node::Reported& reported) { return reported.standing.value_or(Standing::usable); }
 
 // Returns the better of two standings.
-Node::Told better(const Node::Told& one, const Node::Told& other) {
+Node::Reported better(const Node::Reported& one, const Node::Reported& other) {
   return !one.standing || standing_of(other) < standing_of(one) ? other : one;
 }
 
@@ -70,7 +70,7 @@ bool gpu_can(const std::string& gpu) {
 
 }  // namespace
 
-const Node::Told& Node::told_of(std::string_view path) const {
+const Node::Reported& Node::reported_of(std::string_view path) const {
   return path == "p2pdma" ? p2pdma : path == "nvidia-fs" ? nvidia_fs : bounce;
 }
 
@@ -88,9 +88,9 @@ Node node_of(const Object& object) {
   const Member* gpus = object["status.capacity"].member("nvidia.com/gpu");
   const bool has_some = gpus != nullptr && !gpus->value->text.empty() && gpus->value->text != "0";
   node.has_gpu = !node.gpu.empty() || has_gpu_label(object) || has_some;
-  node.p2pdma = read_told(object, "p2pdma");
-  node.nvidia_fs = better(read_told(object, "vendor"), read_told(object, "nvfs"));
-  node.bounce = better(read_told(object, "bounce"), read_told(object, "pagecache"));
+  node.p2pdma = read_reported(object, "p2pdma");
+  node.nvidia_fs = better(read_reported(object, "vendor"), read_reported(object, "nvfs"));
+  node.bounce = better(read_reported(object, "bounce"), read_reported(object, "pagecache"));
   return node;
 }
 
@@ -117,7 +117,7 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
   answers.storage = storage;
   answers.nfs_server = nfs_server;
   answers.openshift = node.os.starts_with("rhcos");
-  if (node.told_of(path).standing) return refusals_of_storage(answers);
+  if (node.reported_of(path).standing) return refusals_of_storage(answers);
   std::vector<Refusal> refusals = refusals_of(answers);
   if (path == "p2pdma" && !node.gpu.empty() && !gpu_can(node.gpu)) {
     refusals.push_back({"p2pdma_needs", fmt::format("{} is none of the GPUs that NVIDIA names for it", node.gpu),
@@ -133,17 +133,18 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
   return refusals;
 }
 
-std::optional<Refusal> told_against(const Node& node, const std::string& path) {
-  const Node::Told& told = node.told_of(path);
-  if (standing_of(told) == Standing::usable) return std::nullopt;
-  std::string sentence = fmt::format("'penstock serve' on it finds {} {}", path, facts::standing_name(*told.standing));
+std::optional<Refusal> reported_against(const Node& node, const std::string& path) {
+  const Node::Reported& reported = node.reported_of(path);
+  if (standing_of(reported) == Standing::usable) return std::nullopt;
+  std::string sentence =
+      fmt::format("'penstock serve' on it finds {} {}", path, facts::standing_name(*reported.standing));
   const char* remedy = "";
   for (int reason = 0; reason < static_cast<int>(penstock_reason_count()); ++reason) {
-    if (told.reason != penstock_reason_name(reason)) continue;
+    if (reported.reason != penstock_reason_name(reason)) continue;
     sentence += fmt::format(": {}", penstock_reason_sentence(reason));
     remedy = penstock_reason_remedy(reason);
   }
-  return Refusal{told.reason, sentence, *remedy == '\0' ? "see 'penstock check' on the node" : remedy};
+  return Refusal{reported.reason, sentence, *remedy == '\0' ? "see 'penstock check' on the node" : remedy};
 }
 
 namespace {
@@ -157,7 +158,7 @@ struct Offer {
 Offer offer_of(const Node& node, const char* path, const std::string& storage, const std::string& nfs_server) {
   const std::vector<Refusal> refusals = refusals_of(node, path, storage, nfs_server);
   if (!refusals.empty()) return {path, Standing::closed, refusals.front()};
-  return {path, standing_of(node.told_of(path)), told_against(node, path)};
+  return {path, standing_of(node.reported_of(path)), reported_against(node, path)};
 }
 
 }  // namespace
@@ -174,7 +175,7 @@ Choice choose(const Node& node, const std::string& storage, const std::string& n
   for (const Offer& offer : offers) {
     if (&offer == best && best->standing != Standing::closed) {
       choice.path = best->path;
-      choice.standing = node.told_of(best->path).standing;
+      choice.standing = node.reported_of(best->path).standing;
       choice.against = best->against;
       break;
     }

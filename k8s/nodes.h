@@ -26,12 +26,12 @@ struct Node {
   std::string cloud;    // "aws", from the provider ID; "" if it is not a cloud's.
   bool has_gpu = false;
   // The finding of `penstock serve` about a path, from the node's labels; without a standing if it does not run there.
-  struct Told {
+  struct Reported {
     std::optional<facts::Standing> standing;
     std::string reason;
   };
-  Told p2pdma, nvidia_fs, bounce;
-  const Told& told_of(std::string_view path) const;  // `path` is the name for `penstock-k8s render`.
+  Reported p2pdma, nvidia_fs, bounce;
+  const Reported& reported_of(std::string_view path) const;  // `path` is the name for `penstock-k8s render`.
 };
 
 Node node_of(const Object& object);
@@ -42,7 +42,7 @@ std::vector<Node> read_nodes(const std::string& text, const std::string& file);
 std::vector<Refusal> refusals_of(const Node& node, const std::string& path, const std::string& storage,
                                  const std::string& nfs_server);
 // The obstacle that serve found; nothing if the path is usable or has no label.
-std::optional<Refusal> told_against(const Node& node, const std::string& path);
+std::optional<Refusal> reported_against(const Node& node, const std::string& path);
 
 struct Choice {
   std::string path;                         // "" if there is none: the node has no GPU, or moves no bytes.

@@ -58,7 +58,7 @@ TEST(NodesTest, AGpuThatIsNotNamedAndACloudAreNotPromisedPeerToPeer) {
   EXPECT_EQ(chosen(cloud).path, "bounce");
 }
 
-nlohmann::json told(nlohmann::json object, const std::string& path, const char* standing, const char* reason) {
+nlohmann::json labeled(nlohmann::json object, const std::string& path, const char* standing, const char* reason) {
   const std::string label = "feature.node.kubernetes.io/penstock-path-" + path;
   object["metadata"]["labels"][label + "-standing"] = standing;
   object["metadata"]["labels"][label + "-reason"] = reason;
@@ -68,19 +68,19 @@ nlohmann::json told(nlohmann::json object, const std::string& path, const char* 
 TEST(NodesTest, WhatServeFoundOnTheNodeStandsAboveItsVersions) {
   const auto debian = node("Debian GNU/Linux 12", "6.1.0-18-amd64", "Tesla-T4");
   ASSERT_EQ(chosen(debian).path, "bounce");
-  const auto closed = told(debian, "p2pdma", "closed", "driver_no_export");
-  const Choice off = chosen(told(closed, "nvfs", "off", "nvfs_off"));
+  const auto closed = labeled(debian, "p2pdma", "closed", "driver_no_export");
+  const Choice off = chosen(labeled(closed, "nvfs", "off", "nvfs_off"));
   EXPECT_EQ(off.path, "nvidia-fs");
   EXPECT_EQ(off.standing, facts::Standing::off);
   EXPECT_EQ(off.against->rule, "nvfs_off");
   EXPECT_NE(off.against->remedy.find("PENSTOCK_NVFS"), std::string::npos) << off.against->remedy;
   EXPECT_EQ(off.refusals[0].rule, "driver_no_export");
-  EXPECT_EQ(chosen(told(debian, "p2pdma", "usable", "none"), "luks").path, "bounce") << "the drives are encrypted";
+  EXPECT_EQ(chosen(labeled(debian, "p2pdma", "usable", "none"), "luks").path, "bounce") << "the drives are encrypted";
 }
 
 TEST(NodesTest, TheDirectPathThatStandsBestIsChosen) {
-  const auto off = told(node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", ""), "p2pdma", "off", "nvidia_export");
-  auto both = told(off, "vendor", "usable", "none");
+  const auto off = labeled(node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", ""), "p2pdma", "off", "nvidia_export");
+  auto both = labeled(off, "vendor", "usable", "none");
   both["status"]["capacity"]["nvidia.com/gpu"] = "8";
   const Choice choice = chosen(both);
   EXPECT_EQ(choice.path, "nvidia-fs");
@@ -91,7 +91,7 @@ TEST(NodesTest, TheDirectPathThatStandsBestIsChosen) {
 TEST(NodesTest, WhereNothingMovesBytesThereIsNoPath) {
   auto closed = node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", "NVIDIA-H100-80GB-HBM3");
   for (const char* path : {"p2pdma", "nvfs", "vendor", "pagecache", "bounce"}) {
-    closed = told(closed, path, "closed", "settings");
+    closed = labeled(closed, path, "closed", "settings");
   }
   const Choice choice = chosen(closed);
   EXPECT_EQ(choice.path, "");

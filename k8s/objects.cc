@@ -110,8 +110,8 @@ void learn_release(Facts& facts, const Object& policy) {
 
 void learn(Facts& facts, const Object& node) {
   const Value& info = node["status.nodeInfo"];
-  const auto take = [](std::string& fact, std::string told) {
-    if (fact.empty()) fact = std::move(told);
+  const auto take = [](std::string& fact, std::string fresh) {
+    if (fact.empty()) fact = std::move(fresh);
   };
   take(facts.os, os_of_image(info["osImage"].text));
   take(facts.kernel, info["kernelVersion"].text);

@@ -90,16 +90,16 @@ void tell(const Deployment& deployment) {
 }
 
 void print_for_programs(const Deployment& deployment) {
-  nlohmann::ordered_json told = {{"schema", "penstock-k8s-render-1"}, {"objects", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json document = {{"schema", "penstock-k8s-render-1"}, {"objects", nlohmann::ordered_json::array()}};
   for (const Rendered& each : deployment.objects) {
-    told["objects"].push_back({{"name", each.name}, {"why", each.why}, {"object", each.object}});
+    document["objects"].push_back({{"name", each.name}, {"why", each.why}, {"object", each.object}});
   }
-  told["refusals"] = nlohmann::ordered_json::array();
+  document["refusals"] = nlohmann::ordered_json::array();
   for (const Refusal& each : deployment.refusals) {
-    told["refusals"].push_back({{"rule", each.rule}, {"sentence", each.sentence}, {"remedy", each.remedy}});
+    document["refusals"].push_back({{"rule", each.rule}, {"sentence", each.sentence}, {"remedy", each.remedy}});
   }
-  told["notes"] = deployment.notes;
-  print("{}\n", Text(told.dump(2)));
+  document["notes"] = deployment.notes;
+  print("{}\n", Text(document.dump(2)));
 }
 
 int render(RenderSettings& settings) {

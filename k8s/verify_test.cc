@@ -17,7 +17,7 @@ using nlohmann::json;
 class K8sTool : public Tool {
  protected:
   // The standing of a path on a captured machine's file system, and the rule.
-  std::string told(const char* machine, const char* mount_point, const char* path) {
+  std::string verdict(const char* machine, const char* mount_point, const char* path) {
     const Finished done = run({"verify", "--root", std::string(PENSTOCK_MACHINES) + machine, "--json"});
     const json answer = json::parse(done.out);
     for (const json& storage : answer["nodes"][0]["storages"]) {
@@ -31,18 +31,18 @@ class K8sTool : public Tool {
 };
 
 TEST_F(K8sTool, VerifySaysOfCapturedNodesWhatStandsInTheWayFirst) {
-  EXPECT_EQ(told("dgx-ready", "/data/0", "p2pdma"), "off pointer_not_exportable");
-  EXPECT_EQ(told("dgx-ready", "/data/0", "nvidia-fs"), "closed nvidia_fs_missing");
-  EXPECT_EQ(told("closed-modules", "/data/0", "p2pdma"), "closed kernel_modules");
-  EXPECT_EQ(told("dm-crypt", "/data", "p2pdma"), "closed device_mapper");
-  EXPECT_EQ(told("nfs-rdma", "/models", "p2pdma"), "closed nfs_rdma");
-  EXPECT_EQ(told("cloud-vm", "/", "p2pdma"), "closed kernel_no_p2pdma");
+  EXPECT_EQ(verdict("dgx-ready", "/data/0", "p2pdma"), "off pointer_not_exportable");
+  EXPECT_EQ(verdict("dgx-ready", "/data/0", "nvidia-fs"), "closed nvidia_fs_missing");
+  EXPECT_EQ(verdict("closed-modules", "/data/0", "p2pdma"), "closed kernel_modules");
+  EXPECT_EQ(verdict("dm-crypt", "/data", "p2pdma"), "closed device_mapper");
+  EXPECT_EQ(verdict("nfs-rdma", "/models", "p2pdma"), "closed nfs_rdma");
+  EXPECT_EQ(verdict("cloud-vm", "/", "p2pdma"), "closed kernel_no_p2pdma");
 }
 
 TEST_F(K8sTool, VerifyOpensAPathThatAVariableSwitchesOnUnlessItMayCorruptBytes) {
   setenv("PENSTOCK_NVIDIA_EXPORT", "on", 1);
-  EXPECT_EQ(told("dgx-ready", "/data/0", "p2pdma"), "open ");
-  EXPECT_EQ(told("iommu-translating", "/data", "p2pdma"), "unknown iommu_translating");
+  EXPECT_EQ(verdict("dgx-ready", "/data/0", "p2pdma"), "open ");
+  EXPECT_EQ(verdict("iommu-translating", "/data", "p2pdma"), "unknown iommu_translating");
   EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
   unsetenv("PENSTOCK_NVIDIA_EXPORT");
 }

@@ -260,8 +260,8 @@ TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
   GTEST_SKIP() << "the thread sanitizer ends a forked child that starts a thread";
 #endif
   for (int round = 0; round < 5; ++round) {
-    int told[2];
-    ASSERT_EQ(pipe(told), 0);
+    int pipe_ends[2];
+    ASSERT_EQ(pipe(pipe_ends), 0);
     const pid_t child = fork();
     if (child == 0) {
       penstock_session* const own = open_session();
@@ -270,17 +270,17 @@ TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
       const auto kept = store(**theirs);
       for (std::uint64_t key = static_cast<unsigned>(round) * 1000;; ++key) {
         put(*kept, key, content_of(key, 0, kChunk));
-        if (key % 4 == 3 && kept->commit().ok() && write(told[1], &key, sizeof key) < 0) _exit(1);
+        if (key % 4 == 3 && kept->commit().ok() && write(pipe_ends[1], &key, sizeof key) < 0) _exit(1);
       }
     }
-    close(told[1]);
+    close(pipe_ends[1]);
     std::uint64_t committed = 0;
-    for (int i = 0; i < 5; ++i) ASSERT_EQ(read(told[0], &committed, sizeof committed), (ssize_t)sizeof committed);
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(read(pipe_ends[0], &committed, sizeof committed), (ssize_t)sizeof committed);
     kill(child, SIGKILL);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
-    while (read(told[0], &committed, sizeof committed) == (ssize_t)sizeof committed) {
+    while (read(pipe_ends[0], &committed, sizeof committed) == (ssize_t)sizeof committed) {
     }
-    close(told[0]);
+    close(pipe_ends[0]);
     const auto next = std::move(drive(Role::writer).value());
     const auto kept = store(*next);
     std::vector<std::byte> memory(kChunk);

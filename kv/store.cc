@@ -51,7 +51,7 @@ Status Store::load() {
   replay.add(read->bytes);
   generation_ = replay.generation();
   std::vector<Chunk> chunks = replay.chunks();
-  const std::size_t told = chunks.size();
+  const std::size_t listed = chunks.size();
   if (!replay.is_closed()) {
     const Status status = drop_mismatches(chunks);
     if (!status.ok()) return status;
@@ -62,7 +62,7 @@ Status Store::load() {
     if (index_.restore(*chunk)) there.push_back(chunk->key);
   }
   for (auto key = there.rbegin(); key != there.rend(); ++key) index_.touch(*index_.find(*key));
-  dropped_at_start_ = told - there.size();
+  dropped_at_start_ = listed - there.size();
   return rewrite_journal(false);
 }
 

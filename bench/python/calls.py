@@ -74,8 +74,8 @@ def main():
         with penstock.Session(paths="null", require="null") as session, session.open(path) as file:
             for _ in range(said.turns):
                 if said.c:
-                    told = subprocess.run([said.c, path], check=True, capture_output=True, text=True)
-                    for kind, figure in zip(("C, host memory", "C, device memory"), told.stdout.split()):
+                    done = subprocess.run([said.c, path], check=True, capture_output=True, text=True)
+                    for kind, figure in zip(("C, host memory", "C, device memory"), done.stdout.split()):
                         found.setdefault(kind, []).append(float(figure))
                 for kind, call in calls_of(file).items():
                     found.setdefault(kind, []).append(best(call))

@@ -42,7 +42,7 @@ def run(folder, host_bytes, nbytes, count, pause_s):
     memories = [np.random.default_rng(i).integers(0, 256, nbytes, dtype=np.uint8) for i in range(16)]
     keys = [b"%d" % i for i in range(count)]
     into = np.empty(nbytes, np.uint8)
-    told = {}
+    figures = {}
 
     def put(i):
         assert store.put([keys[i]], [memories[i % 16]]) == [kv.Outcome.DONE]
@@ -55,15 +55,15 @@ def run(folder, host_bytes, nbytes, count, pause_s):
             store.commit()
     store.commit()
     pause_s = max(pause_s, nbytes / 0.3e9)  # Or all of the memory would wait for a drive.
-    told["put"] = timed((lambda i=i: put(i) for i in range(count)), pause_s)
+    figures["put"] = timed((lambda i=i: put(i) for i in range(count)), pause_s)
     store.commit()
     order = random.Random(1).sample(range(max(0, count - 256), count), min(count, 256))
-    told["get"] = timed([lambda i=i: get(i) for i in order * 4])
-    told["lookup"] = timed([lambda i=i: store.lookup([keys[i]]) for i in order * 20])
+    figures["get"] = timed([lambda i=i: get(i) for i in order * 4])
+    figures["lookup"] = timed([lambda i=i: store.lookup([keys[i]]) for i in order * 20])
     many = keys[:32]
-    told["lookup of 32"] = tuple(each / 32 for each in timed([lambda: store.lookup(many)] * 2000))
+    figures["lookup of 32"] = tuple(each / 32 for each in timed([lambda: store.lookup(many)] * 2000))
     store.close()
-    return told
+    return figures
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
-const told = data();
+const report = data();
 const percent = share => (100 * share).toFixed(1) + ' %';
 // From calm to full.
 const heat = share => 'hsl(' + Math.round(180 * (1 - Math.min(1, share))) + ' 70% 45%)';
 
 function loadOf(node, names) {
   const counted = node.stations.filter(one => !names || names.includes(one.what));
-  return Math.max(0, ...counted.map(one => told.stations[one.station].utilisation));
+  return Math.max(0, ...counted.map(one => report.stations[one.station].utilisation));
 }
 
 function figuresOf(node) {
   const lines = [node.name + ' (' + node.kind + (node.facts ? ', ' + node.facts : '') + ')'];
   for (const {what, station} of node.stations) {
-    const one = told.stations[station];
+    const one = report.stations[station];
     lines.push(what + ': ' + percent(one.utilisation) + ' busy, ' + shown(one.payload_bytes / 1e9) + ' GB' +
-               (one.change_s > 0 ? ', changing streams ' + percent(one.change_s / told.seconds) : '') +
-               (one.fence_s > 0 ? ', fences ' + percent(one.fence_s / told.seconds) : ''));
+               (one.change_s > 0 ? ', changing streams ' + percent(one.change_s / report.seconds) : '') +
+               (one.fence_s > 0 ? ', fences ' + percent(one.fence_s / report.seconds) : ''));
   }
   return lines.join('\n');
 }
@@ -30,9 +30,9 @@ function shape(parent, tag, attributes, text) {
 
 // Leaves side by side, everything else above the middle of what hangs below it.
 function placed() {
-  const below = told.nodes.map(() => []);
-  told.nodes.forEach((node, i) => { if (node.parent !== null) below[node.parent].push(i); });
-  const places = told.nodes.map(() => null);
+  const below = report.nodes.map(() => []);
+  report.nodes.forEach((node, i) => { if (node.parent !== null) below[node.parent].push(i); });
+  const places = report.nodes.map(() => null);
   let right = 0, deepest = 0;
   const place = (index, depth) => {
     deepest = Math.max(deepest, depth);
@@ -40,13 +40,13 @@ function placed() {
     const ends = below[index].map(each => places[each].x);
     places[index] = {x: ends.length ? (ends[0] + ends[ends.length - 1]) / 2 : right++, y: depth};
   };
-  told.nodes.forEach((node, i) => { if (node.parent === null) place(i, 0); });
+  report.nodes.forEach((node, i) => { if (node.parent === null) place(i, 0); });
   return {places, right, deepest};
 }
 
 function tree() {
   add(page, 'h2', 'The tree, its links coloured by load');
-  if (told.nodes === null) return add(page, 'p', 'This machine has too many parts to be drawn; the tables have them.');
+  if (report.nodes === null) return add(page, 'p', 'This machine has too many parts to be drawn; the tables have them.');
   const scale = add(page, 'p');
   scale.className = 'scale';
   add(scale, 'span', 'idle'); add(scale, 'i'); add(scale, 'span', 'busy all the time');
@@ -58,16 +58,16 @@ function tree() {
   const svg = shape(figure, 'svg', {viewBox: `0 0 ${size.wide} ${size.high}`, role: 'group',
                                     style: `width: 100%; max-width: ${size.wide}px; min-width: ${0.6 * size.wide}px`});
   const at = place => ({x: place.x * wide + wide / 2 + 5, y: place.y * high + box.high / 2 + 8});
-  told.nodes.forEach((node, i) => {
+  report.nodes.forEach((node, i) => {
     if (node.parent === null) return;
     const end = at(places[i]), start = at(places[node.parent]), load = loadOf(node, ['up', 'down']);
     shape(svg, 'path', {d: `M${start.x},${start.y} C${start.x},${(start.y + end.y) / 2} ${end.x},${(start.y + end.y) / 2} ${end.x},${end.y}`,
                         fill: 'none', stroke: heat(load), 'stroke-width': 2 + 4 * load, 'data-link': node.name});
   });
   const words = add(page, 'p', 'Point at a part, or go to it by the Tab key, for its figures.');
-  words.className = 'told';
+  words.className = 'details';
   words.setAttribute('role', 'status');
-  told.nodes.forEach((node, i) => {
+  report.nodes.forEach((node, i) => {
     const {x, y} = at(places[i]), name = node.name.length > 11 ? node.name.slice(0, 10) + '…' : node.name;
     const group = shape(svg, 'g', {class: 'at', tabindex: 0});
     shape(group, 'title', {}, figuresOf(node));
@@ -79,15 +79,15 @@ function tree() {
 }
 
 function streams() {
-  if (told.timelines === null) return;
-  const {bin_s: span, gb_per_s: rows} = told.timelines;
-  add(page, 'h2', 'Streams over time' + (rows.length < told.streams.length ? ', the first ' + rows.length : ''));
+  if (report.timelines === null) return;
+  const {bin_s: span, gb_per_s: rows} = report.timelines;
+  add(page, 'h2', 'Streams over time' + (rows.length < report.streams.length ? ', the first ' + rows.length : ''));
   const box = add(page, 'div');
   box.className = 'many';
   const labels = rows.length ? rows[0].map((_, i) => shown(1000 * span * i)) : [];
   const most = Math.max(...rows.map(row => Math.max(...row)));
   rows.forEach((row, i) => {
-    const stream = told.streams[i], figure = add(box, 'figure'), area = add(figure, 'canvas');
+    const stream = report.streams[i], figure = add(box, 'figure'), area = add(figure, 'canvas');
     area.setAttribute('role', 'img');
     area.setAttribute('aria-label', stream.name + '; its numbers are in a table below');
     new Chart(area, {
@@ -106,8 +106,8 @@ function streams() {
 }
 
 function sweep() {
-  if (!told.sweep) return;
-  const {points} = told.sweep, area = canvas('How many streams give the most');
+  if (!report.sweep) return;
+  const {points} = report.sweep, area = canvas('How many streams give the most');
   new Chart(area, {
     type: 'line',
     data: {labels: points.map(one => one.streams),
@@ -117,31 +117,31 @@ function sweep() {
   });
   table([['streams', one => String(one.streams)], ['GB/s', one => shown(one.bytes_per_second / 1e9)],
          ['which', one => one.which.slice(0, 16).join(', ') + (one.which.length > 16 ? ', …' : '')]], points);
-  add(page, 'p', told.sweep.search + '; most in all: ' + told.sweep.best_streams + ' streams.');
+  add(page, 'p', report.sweep.search + '; most in all: ' + report.sweep.best_streams + ' streams.');
 }
 
-add(page, 'h1', told.machine + ': ' + shown(told.shared_bytes_per_second / 1e9) + ' GB/s while all streams run');
-add(page, 'p', 'A simulation, no measurement. Arbitration: ' + told.arbitration + ', IOMMU: ' + told.iommu + ', level: ' +
-    told.level + '. ' + shown(told.bytes / 1e9) + ' GB in ' + shown(told.seconds) + ' s; busiest: ' + told.busiest_station + '.');
-for (const note of told.notes) add(page, 'p', note);
+add(page, 'h1', report.machine + ': ' + shown(report.shared_bytes_per_second / 1e9) + ' GB/s while all streams run');
+add(page, 'p', 'A simulation, no measurement. Arbitration: ' + report.arbitration + ', IOMMU: ' + report.iommu + ', level: ' +
+    report.level + '. ' + shown(report.bytes / 1e9) + ' GB in ' + shown(report.seconds) + ' s; busiest: ' + report.busiest_station + '.');
+for (const note of report.notes) add(page, 'p', note);
 tree();
 streams();
 sweep();
-if (told.orderings.length) {
+if (report.orderings.length) {
   add(page, 'h2', 'What was sent before it had arrived');
   add(page, 'p', 'By the model: completions that pass waiting data tell the first NIC too early. How often a machine does so is not known.');
   table([['ordering', one => one.ordering], ['fences', one => one.fence], ['s', one => shown(one.seconds)],
          ['GB/s', one => shown(one.bytes_per_second / 1e9)], ['I/Os sent stale', one => String(one.stale_ios)],
-         ['of', one => String(one.ios)], ['stale bytes', one => String(one.stale_bytes)]], told.orderings);
+         ['of', one => String(one.ios)], ['stale bytes', one => String(one.stale_bytes)]], report.orderings);
 }
 add(page, 'h2', 'All streams');
 table([['stream', one => one.name], ['GB/s', one => shown(one.bytes_per_second / 1e9)],
        ['p50, µs', one => one.latency ? shown(1e6 * one.latency.p50_s) : '–'],
        ['p99, µs', one => one.latency ? shown(1e6 * one.latency.p99_s) : '–'],
-       ['held back by', one => one.is_bound_by_station ? one.busiest_station : 'depth and latency']], told.streams);
+       ['held back by', one => one.is_bound_by_station ? one.busiest_station : 'depth and latency']], report.streams);
 add(page, 'h2', 'All stations');
 table([['station', one => one.name], ['kind', one => one.kind], ['busy, %', one => shown(100 * one.utilisation)],
-       ['GB', one => shown(one.payload_bytes / 1e9)], ['changing, %', one => shown(100 * one.change_s / told.seconds)],
-       ['fences, %', one => shown(100 * one.fence_s / told.seconds)]],
-      [...told.stations].sort((a, b) => b.utilisation - a.utilisation));
+       ['GB', one => shown(one.payload_bytes / 1e9)], ['changing, %', one => shown(100 * one.change_s / report.seconds)],
+       ['fences, %', one => shown(100 * one.fence_s / report.seconds)]],
+      [...report.stations].sort((a, b) => b.utilisation - a.utilisation));
 finish();

@@ -33,9 +33,9 @@ TEST_F(ModelPage, HoldsWhatJsonSaysAndIsNotReplacedUnasked) {
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const std::string page = text_of(path("page.html"));
   const std::size_t from = page.find("id=\"data\">") + 10;
-  json told = json::parse(done.out);
-  told.erase("schema");  // Only documents have a schema; the page has none.
-  EXPECT_EQ(json::parse(page.substr(from, page.find("</script>", from) - from)), told);
+  json report = json::parse(done.out);
+  report.erase("schema");  // Only documents have a schema; the page has none.
+  EXPECT_EQ(json::parse(page.substr(from, page.find("</script>", from) - from)), report);
   EXPECT_EQ(run({"load", "--html", "page.html"}).exit_code, 2);
   EXPECT_EQ(text_of(path("page.html")), page);
   EXPECT_EQ(run({"load", "--html", "page.html", "--overwrite"}).exit_code, 0);
@@ -93,23 +93,23 @@ std::vector<double> numbers_of(const json& sheet) {
 TEST_F(ModelPage, InABrowserTheSurfaceIsDrawnAndTheTablesShowTheNumbersOfTheJson) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
   if (browser().empty()) GTEST_SKIP() << "no Chromium here; Debian's package chromium-headless-shell has one";
-  const json told = json::parse(run({"registration", "--example", "--json", "--html", "page.html"}).out);
+  const json report = json::parse(run({"registration", "--example", "--json", "--html", "page.html"}).out);
   const std::string dom = opened(text_of(path("page.html")));
   std::smatch cells;
   ASSERT_TRUE(std::regex_search(dom, cells, std::regex("<body[^>]*data-cells=\"([0-9]+)\""))) << dom.substr(0, 2000);
   EXPECT_GT(std::stoi(cells[1]), 60);
   EXPECT_NE(dom.find(">65536</td>"), std::string::npos);  // Whole numbers are shown with all their digits.
-  for (const json& sheet : told["sheets"]) EXPECT_EQ(numbers_shown(dom, sheet["name"]), numbers_of(sheet)) << sheet;
+  for (const json& sheet : report["sheets"]) EXPECT_EQ(numbers_shown(dom, sheet["name"]), numbers_of(sheet)) << sheet;
 }
 
 TEST_F(ModelPage, InABrowserThePlotHasALineForEachColumn) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
   if (browser().empty()) GTEST_SKIP() << "no Chromium here; Debian's package chromium-headless-shell has one";
-  const json told = json::parse(run({"checkpoint", "--example", "140gb", "--json", "--html", "page.html"}).out);
+  const json report = json::parse(run({"checkpoint", "--example", "140gb", "--json", "--html", "page.html"}).out);
   const std::string dom = opened(text_of(path("page.html")));
-  const std::string lines = "data-lines=\"" + std::to_string(told["plots"][0]["y"].size()) + "\"";
+  const std::string lines = "data-lines=\"" + std::to_string(report["plots"][0]["y"].size()) + "\"";
   EXPECT_NE(dom.find(lines), std::string::npos) << lines;
-  for (const json& sheet : told["sheets"]) EXPECT_EQ(numbers_shown(dom, sheet["name"]), numbers_of(sheet)) << sheet;
+  for (const json& sheet : report["sheets"]) EXPECT_EQ(numbers_shown(dom, sheet["name"]), numbers_of(sheet)) << sheet;
 }
 
 }  // namespace

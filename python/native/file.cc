@@ -168,9 +168,9 @@ nb::list File::explain(penstock_op op, nb::handle object, std::int64_t offset, s
     status = file->engine().explain(&request, verdicts.data(), static_cast<std::uint32_t>(verdicts.size()), &count);
   }
   check(status, name_);
-  nb::list told;
-  for (std::uint32_t i = 0; i < count && i < verdicts.size(); ++i) told.append(verdict_of(verdicts[i]));
-  return told;
+  nb::list result;
+  for (std::uint32_t i = 0; i < count && i < verdicts.size(); ++i) result.append(verdict_of(verdicts[i]));
+  return result;
 }
 
 nb::dict File::info() const {
@@ -178,16 +178,16 @@ nb::dict File::info() const {
   penstock_file_info info{};
   info.struct_size = sizeof info;
   check(file->engine().file_get(file->raw(), &info), name_);
-  nb::dict told;
-  told["size"] = info.size;
-  told["readable"] = info.readable != 0;
-  told["writable"] = info.writable != 0;
-  told["opened_direct"] = info.opened_direct != 0;
-  told["file_system"] = info.file_system;
-  told["direct_memory_align"] = info.direct_memory_align;
-  told["direct_offset_align"] = info.direct_offset_align;
-  told["alignment_source"] = info.alignment_source;
-  return told;
+  nb::dict result;
+  result["size"] = info.size;
+  result["readable"] = info.readable != 0;
+  result["writable"] = info.writable != 0;
+  result["opened_direct"] = info.opened_direct != 0;
+  result["file_system"] = info.file_system;
+  result["direct_memory_align"] = info.direct_memory_align;
+  result["direct_offset_align"] = info.direct_offset_align;
+  result["alignment_source"] = info.alignment_source;
+  return result;
 }
 
 nb::dict File::stripe_info() const {
@@ -201,12 +201,12 @@ nb::dict File::stripe_info() const {
     check(file->engine().stripe_member(file->raw(), i, &name, nullptr), name_);
     members.append(nb::bytes(name));
   }
-  nb::dict told;
-  told["object"] = info.object;
-  told["size"] = info.size;
-  told["stripe_bytes"] = info.stripe_bytes;
-  told["members"] = members;
-  return told;
+  nb::dict result;
+  result["object"] = info.object;
+  result["size"] = info.size;
+  result["stripe_bytes"] = info.stripe_bytes;
+  result["members"] = members;
+  return result;
 }
 
 void File::sync() const {

@@ -25,11 +25,11 @@ namespace penstock::python {
 namespace {
 
 nb::dict describe_engine() {
-  nb::dict told;
-  told["version"] = engine().version();
-  told["library"] = engine().library;
-  told["is_cufile"] = engine().is_cufile();
-  return told;
+  nb::dict result;
+  result["version"] = engine().version();
+  result["library"] = engine().library;
+  result["is_cufile"] = engine().is_cufile();
+  return result;
 }
 
 }  // namespace

@@ -145,11 +145,11 @@ nb::dict RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, 
   }
   check(failure);
   if (is_short) raise_value_error("a file ended before a record did: it was cut since the index was made");
-  nb::dict told;
+  nb::dict result;
   for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
-    if (bytes_by_path[path] > 0) told[engine.path_name(static_cast<std::int32_t>(path))] = bytes_by_path[path];
+    if (bytes_by_path[path] > 0) result[engine.path_name(static_cast<std::int32_t>(path))] = bytes_by_path[path];
   }
-  return told;
+  return result;
 }
 
 void bind_records(nb::module_& module) {

@@ -22,12 +22,12 @@ std::optional<std::string> reason_of(std::int32_t reason) {
 }
 
 nb::dict bytes_by_path(const Report& report) {
-  nb::dict told;
+  nb::dict result;
   const auto count = static_cast<std::int32_t>(engine().path_count());
   for (std::int32_t path = 0; path < count; ++path) {
-    if (const auto bytes = engine().report_bytes(&report.raw, path)) told[engine().path_name(path)] = bytes;
+    if (const auto bytes = engine().report_bytes(&report.raw, path)) result[engine().path_name(path)] = bytes;
   }
-  return told;
+  return result;
 }
 
 std::string sentence_of(const Report& report) {
@@ -47,15 +47,15 @@ std::string sentence_of(const Report& report) {
 }  // namespace
 
 nb::dict verdict_of(const penstock_verdict& verdict) {
-  nb::dict told;
-  told["path"] = engine().path_name(verdict.path);
-  told["usable"] = verdict.usable != 0;
-  told["reason"] = reason_of(verdict.reason);
-  told["detail"] = verdict.detail;
+  nb::dict result;
+  result["path"] = engine().path_name(verdict.path);
+  result["usable"] = verdict.usable != 0;
+  result["reason"] = reason_of(verdict.reason);
+  result["detail"] = verdict.detail;
   const bool has_reason = verdict.reason != PENSTOCK_REASON_NONE;
-  told["sentence"] = has_reason ? engine().reason_sentence(verdict.reason) : "";
-  told["remedy"] = has_reason ? engine().reason_remedy(verdict.reason) : "";
-  return told;
+  result["sentence"] = has_reason ? engine().reason_sentence(verdict.reason) : "";
+  result["remedy"] = has_reason ? engine().reason_remedy(verdict.reason) : "";
+  return result;
 }
 
 void bind_report(nb::module_& module) {

@@ -371,13 +371,13 @@ nb::list Requests::reap(bool may_wait) {
     ended.swap(ended_);
     finished.swap(finished_);
   }
-  nb::list told;
+  nb::list reaped;
   for (const Ended& each : ended) {
     const nb::object report = nb::cast(each.report);
-    told.append(
+    reaped.append(
         nb::make_tuple(each.number, report, each.status.code == 0 ? nb::none() : exception_of(each.status, report)));
   }
-  return told;
+  return reaped;
 }
 
 std::size_t Requests::under_way() const {

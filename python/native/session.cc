@@ -98,12 +98,12 @@ nb::dict info_of(const SessionHandle& session) {
   penstock_session_info info{};
   info.struct_size = sizeof info;
   check(session.engine().session_get(session.raw(), &info));
-  nb::dict told;
-  told["device_count"] = info.device_count;
-  told["device_kinds"] = info.device_kinds;
-  told["device_reason"] = info.device_reason;
-  told["pinned_bytes"] = info.pinned_bytes;
-  return told;
+  nb::dict result;
+  result["device_count"] = info.device_count;
+  result["device_kinds"] = info.device_kinds;
+  result["device_reason"] = info.device_reason;
+  result["pinned_bytes"] = info.pinned_bytes;
+  return result;
 }
 
 nb::list devices_of(const SessionHandle& session) {
@@ -113,15 +113,15 @@ nb::list devices_of(const SessionHandle& session) {
     penstock_device_info info{};
     info.struct_size = sizeof info;
     check(session.engine().device_get(session.raw(), ordinal, &info));
-    nb::dict told;
-    told["ordinal"] = ordinal;
-    told["kind"] = info.kind;
-    told["name"] = info.name;
-    told["pci_address"] = info.pci_address;
-    told["memory_bytes"] = info.memory_bytes;
-    told["uuid"] = nb::bytes(info.uuid, sizeof info.uuid);
-    told["stand_in"] = info.stand_in != 0;
-    devices.append(told);
+    nb::dict result;
+    result["ordinal"] = ordinal;
+    result["kind"] = info.kind;
+    result["name"] = info.name;
+    result["pci_address"] = info.pci_address;
+    result["memory_bytes"] = info.memory_bytes;
+    result["uuid"] = nb::bytes(info.uuid, sizeof info.uuid);
+    result["stand_in"] = info.stand_in != 0;
+    devices.append(result);
   }
   return devices;
 }
@@ -143,13 +143,13 @@ nb::list settings_there_are() {
     penstock_setting setting{};
     setting.struct_size = sizeof setting;
     check(engine().setting_get(i, &setting));
-    nb::dict told;
-    told["name"] = setting.name;
-    told["variable"] = setting.variable;
-    told["default"] = setting.initial;
-    told["takes"] = setting.takes;
-    told["meaning"] = setting.meaning;
-    settings.append(told);
+    nb::dict result;
+    result["name"] = setting.name;
+    result["variable"] = setting.variable;
+    result["default"] = setting.initial;
+    result["takes"] = setting.takes;
+    result["meaning"] = setting.meaning;
+    settings.append(result);
   }
   return settings;
 }
@@ -173,7 +173,7 @@ nb::list counters_of(const SessionHandle& session) {
   std::vector<penstock_counter> counters(count + 8);
   for (penstock_counter& counter : counters) counter.struct_size = sizeof counter;
   check(session.engine().counters(session.raw(), counters.data(), static_cast<std::uint32_t>(counters.size()), &count));
-  nb::list told;
+  nb::list result;
   for (std::size_t i = 0; i < std::min<std::size_t>(count, counters.size()); ++i) {
     const penstock_counter& counter = counters[i];
     nb::dict one;
@@ -183,9 +183,9 @@ nb::list counters_of(const SessionHandle& session) {
     one["read_operations"] = counter.read_operations;
     one["write_bytes"] = counter.write_bytes;
     one["write_operations"] = counter.write_operations;
-    told.append(one);
+    result.append(one);
   }
-  return told;
+  return result;
 }
 
 }  // namespace

@@ -79,20 +79,20 @@ def print_check(as_json: bool, root: str | None) -> int:
     the library's dry run says of each path."""
     if root is not None:
         return launcher.check_root(root, as_json)
-    told = penstock.check()
-    told["paths"] = launcher.checked_paths() or told["paths"]
+    report = penstock.check()
+    report["paths"] = launcher.checked_paths() or report["paths"]
     if as_json:
-        say_json(told)
+        say_json(report)
         return 0
     engine, devices = penstock.engine(), penstock.default_session().devices()
     say(f"Penstock {engine['version']}, {engine['library']}")
     for device in devices:
         stand_in = " (host memory that stands in for a GPU)" if device["stand_in"] else ""
         say(f"device {device['ordinal']}: {device['name']} {device['pci_address']}{stand_in}".rstrip())
-    if told["device_reason"]:
-        say(f"no GPU: {launcher.named(str(told['device_reason']))}")
+    if report["device_reason"]:
+        say(f"no GPU: {launcher.named(str(report['device_reason']))}")
     say("paths, by machine and settings alone:")
-    for verdict in told["paths"]:
+    for verdict in report["paths"]:
         say(*verdict_lines(verdict))
     return 0
 

@@ -64,9 +64,9 @@ def run(said: argparse.Namespace) -> int:
     return _print(said.json, {"folder": str(target)}, f"{target} is whole, checked and on the disk")
 
 
-def _print(as_json: bool, told: dict[str, object], *lines: str) -> int:
+def _print(as_json: bool, document: dict[str, object], *lines: str) -> int:
     if as_json:
-        say_json(told)
+        say_json(document)
     else:
         say(*lines)
     return 0

@@ -79,10 +79,10 @@ def checked_machine() -> dict[str, Any]:
         return {}
     done = subprocess.run([tool(), "check", "--json"], capture_output=True, text=True, check=False)
     try:
-        told = json.loads(done.stdout)
+        document = json.loads(done.stdout)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def checked_paths() -> list[Verdict]:

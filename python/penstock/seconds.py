@@ -33,10 +33,10 @@ def interval_of(name: str, value: float) -> float:
 
 def costs_of(costs: Sequence[float], count: int) -> list[float]:
     """What it takes to make each of so many keys' chunks anew."""
-    told = [float(cost) for cost in costs]
-    if len(told) != count:
-        raise ValueError(f"costs has {len(told)} values for {count} keys: expected one for each")
-    for i, cost in enumerate(told):
+    numbers = [float(cost) for cost in costs]
+    if len(numbers) != count:
+        raise ValueError(f"costs has {len(numbers)} values for {count} keys: expected one for each")
+    for i, cost in enumerate(numbers):
         if not 0 <= cost <= _COST_MOST:
             raise ValueError(f"costs[{i}]={costs[i]!r}: expected seconds, from 0 to {_COST_MOST}")
-    return told
+    return numbers

@@ -115,9 +115,9 @@ def _check(folders: list[str], said: argparse.Namespace) -> int:
     return 1 if done.bad else 0
 
 
-def _print(said: argparse.Namespace, told: dict[str, object], *lines: str) -> int:
+def _print(said: argparse.Namespace, document: dict[str, object], *lines: str) -> int:
     if said.json:
-        say_json(told)
+        say_json(document)
     else:
         say(*lines)
     return 0

@@ -43,9 +43,9 @@ def say(*lines: str) -> None:
     _write(sys.stdout, [printable(line) for line in lines])
 
 
-def say_json(told: Any) -> None:
+def say_json(document: Any) -> None:
     """For programs: JSON that is ASCII, and that a terminal shows as it is. Bytes are hexadecimal."""
-    text = json.dumps(told, indent=1, default=lambda value: value.hex())
+    text = json.dumps(document, indent=1, default=lambda value: value.hex())
     _write(sys.stdout, [text.replace("\x7f", "\\u007f")])
 
 

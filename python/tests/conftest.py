@@ -65,6 +65,6 @@ def slow_session():
 
 def pytest_sessionfinish(session, exitstatus):
     """A file of which every test was skipped is a skipped test for ctest, and no success."""
-    told = session.config.pluginmanager.get_plugin("terminalreporter").stats
-    if exitstatus in (0, 5) and not told.get("passed"):
+    counts = session.config.pluginmanager.get_plugin("terminalreporter").stats
+    if exitstatus in (0, 5) and not counts.get("passed"):
         session.exitstatus = 77

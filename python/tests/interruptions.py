@@ -201,7 +201,7 @@ class Tally:
     def __init__(self):
         self.tries, self.interrupted, self.lost = 0, 0, []
 
-    def judge(self, saves, allowed, told):
+    def judge(self, saves, allowed, printed):
         """The number that is there, None where none is."""
         self.tries += 1
         try:
@@ -210,7 +210,7 @@ class Tally:
             return found
         except BaseException as error:
             there = [os.path.relpath(each, saves.root) for each in sorted(saves.root.rglob("*"))]
-            self.lost.append(f"{type(saves).__name__}, {told}: {type(error).__name__}: {error}; there: {there}")
+            self.lost.append(f"{type(saves).__name__}, {printed}: {type(error).__name__}: {error}; there: {there}")
             return None
 
 
@@ -302,12 +302,12 @@ def by_process(way, root, chance, tries, tally, ends_by):
                 finally:
                     os._exit(0)
         os.close(writer)
-        with open(reader) as told:
-            begun = [line for _, line in zip(range(2 if allowed else 1), told, strict=False)]
+        with open(reader) as printed:
+            begun = [line for _, line in zip(range(2 if allowed else 1), printed, strict=False)]
             time.sleep(chance.uniform(0, 0.03))
             os.kill(child, ends_by)
             lines = begun
-            for line in told:  # Python ignores what a handler raises in a callback or in __del__: once more then.
+            for line in printed:  # Python ignores what a handler raises in a callback or in __del__: once more then.
                 lines.append(line)
                 os.kill(child, ends_by)
         os.waitpid(child, 0)

@@ -47,13 +47,13 @@ class Rank:
 
     def rest(self):
         """All that it says until it ends."""
-        told = []
+        messages = []
         with contextlib.suppress(EOFError):
             while self.told.poll(SECONDS_MAX):
-                told.append(self.told.recv())
+                messages.append(self.told.recv())
         self.process.join(SECONDS_MAX)
-        assert self.process.exitcode is not None, f"the rank neither says anything nor ends; it said {told}"
-        return told
+        assert self.process.exitcode is not None, f"the rank neither says anything nor ends; it said {messages}"
+        return messages
 
 
 def start(world, folder, *steps):
@@ -65,6 +65,6 @@ def start(world, folder, *steps):
 def run(world, folder, *steps):
     """What each rank told."""
     ranks = start(world, folder, *steps)
-    told = [rank.rest() for rank in ranks]
-    assert [rank.process.exitcode for rank in ranks] == [0] * world, told
-    return told
+    messages = [rank.rest() for rank in ranks]
+    assert [rank.process.exitcode for rank in ranks] == [0] * world, messages
+    return messages

@@ -33,18 +33,18 @@ SAVES = (2, 3, 4)   # During which save of a job the kill comes,
 SHARE_MAX = 1.2     # and after how much, at most, of what the one before took.
 
 
-def numbers(told, what):
-    return [int(line.removeprefix(f"{what} ")) for line in told if line.startswith(f"{what} ")]
+def numbers(lines, what):
+    return [int(line.removeprefix(f"{what} ")) for line in lines if line.startswith(f"{what} ")]
 
 
 def job_that_is_killed(root, keep, chance):
     """What all ranks told, before and after one of them was killed."""
     ranks = start(chance.choice(WORLDS), root.parent, (go_on, root, keep))
-    told, begun, saves = [], [], chance.choice(SAVES)
+    lines, begun, saves = [], [], chance.choice(SAVES)
     while len(begun) < saves:
-        told.append(ranks[0].next())
-        assert not told[-1].startswith("failed"), told
-        begun += [time.monotonic()] if told[-1].startswith("saving") else []
+        lines.append(ranks[0].next())
+        assert not lines[-1].startswith("failed"), lines
+        begun += [time.monotonic()] if lines[-1].startswith("saving") else []
     seconds = SHARE_MAX * (begun[-1] - begun[-2])
     time.sleep(chance.random() * seconds)
     chance.choice(ranks).process.kill()
@@ -53,8 +53,8 @@ def job_that_is_killed(root, keep, chance):
         for rank in ranks:
             rank.process.kill()
     for rank in ranks:
-        told += rank.rest()
-    return told
+        lines += rank.rest()
+    return lines
 
 
 def kill_again_and_again(folder, kills, seed, say=lambda line: None):
@@ -66,10 +66,10 @@ def kill_again_and_again(folder, kills, seed, say=lambda line: None):
         keep = 1 + kill % 2  # To one folder, and to one for each save.
         root = folder / f"keep-{keep}"
         root.mkdir(exist_ok=True)
-        told = job_that_is_killed(root, keep, chance)
-        found, wanted = numbers(told, "loaded"), allowed.get(keep, {0})
-        begun, ended = numbers(told, "saving"), numbers(told, "saved")
-        where = f"kill {kill} of seed {seed}: {sorted(wanted)} could be there, and the ranks told {told}"
+        lines = job_that_is_killed(root, keep, chance)
+        found, wanted = numbers(lines, "loaded"), allowed.get(keep, {0})
+        begun, ended = numbers(lines, "saving"), numbers(lines, "saved")
+        where = f"kill {kill} of seed {seed}: {sorted(wanted)} could be there, and the ranks told {lines}"
         assert set(found) <= wanted and (found or 0 in wanted), where
         assert begun, where
         if len(wanted) == 2:
@@ -126,12 +126,12 @@ def in_child(work, tally):
             work()
         except BaseException:
             tally.lost.append(traceback.format_exc())
-        with open(writer, "w") as told:
-            json.dump([tally.tries, tally.lost], told)
+        with open(writer, "w") as lines:
+            json.dump([tally.tries, tally.lost], lines)
         os._exit(0)
     os.close(writer)
-    with open(reader) as told:
-        tally.tries, tally.lost = json.load(told)
+    with open(reader) as lines:
+        tally.tries, tally.lost = json.load(lines)
     os.waitpid(child, 0)
 
 

@@ -256,8 +256,8 @@ def test_a_session_of_its_own_moves_the_bytes(tmp_path):
     with penstock.Session(device="host") as session:
         checkpoint.save({"a": torch.ones(30_000)}, tmp_path / "a", session=session)
         checkpoint.load(tmp_path / "a", session=session)
-        told = session.counters()
-    assert sum(row["write_bytes"] for row in told) >= 120_000 and sum(row["read_bytes"] for row in told) >= 120_000
+        rows = session.counters()
+    assert sum(row["write_bytes"] for row in rows) >= 120_000 and sum(row["read_bytes"] for row in rows) >= 120_000
 
 
 def test_without_a_flush_it_is_read_all_the_same(tmp_path):

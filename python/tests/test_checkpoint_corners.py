@@ -100,13 +100,13 @@ def test_a_reader_keeps_to_the_checkpoint_whose_metadata_it_read(tmp_path):
     read_metadata, saved = reader.read_metadata, []
 
     def and_then_another_save(*arguments, **options):
-        told = read_metadata(*arguments, **options)
+        metadata = read_metadata(*arguments, **options)
         if not saved:
             saved.append(True)
             later = {"a": torch.arange(8, dtype=torch.float64) + 100}
             dcp.save(later, storage_writer=Writer(tmp_path / "a"), no_dist=True)
             leftovers.wait_for_removals()
-        return told
+        return metadata
 
     reader.read_metadata = and_then_another_save
     state = {"a": torch.zeros(8)}
@@ -284,9 +284,9 @@ def test_a_save_whose_files_were_taken_away_does_not_become_the_checkpoint(tmp_p
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
     give_name = publishing.give_name
 
-    def after_removing(folder, told, session, durable):
-        (folder / next(iter(told.files))).unlink()
-        give_name(folder, told, session, durable)
+    def after_removing(folder, metadata, session, durable):
+        (folder / next(iter(metadata.files))).unlink()
+        give_name(folder, metadata, session, durable)
 
     monkeypatch.setattr(publishing, "give_name", after_removing)
     with pytest.raises(checkpoint.CheckpointError, match="removed or cut before the save ended"):

@@ -56,12 +56,12 @@ def damage(path):
 
 
 def test_it_is_found_there_and_a_second_time_changes_nothing(local, tmp_path, state):
-    shared, told = tmp_path / "a" / "shared", []
-    assert checkpoint.drain(local, shared, on_progress=lambda progress: told.append(progress.bytes_done)) == (
+    shared, steps = tmp_path / "a" / "shared", []
+    assert checkpoint.drain(local, shared, on_progress=lambda progress: steps.append(progress.bytes_done)) == (
         shared / "step-7")
     assert checkpoint.latest(shared) == shared / "step-7" and has(shared / "step-7", state)
     checkpoint.verify(shared / "step-7")
-    assert told == sorted(told) and told[-1] == sum(state[name].nbytes for name in state if name != "step")
+    assert steps == sorted(steps) and steps[-1] == sum(state[name].nbytes for name in state if name != "step")
     before = identities(shared / "step-7")
     checkpoint.drain(local, shared)
     assert identities(shared / "step-7") == before

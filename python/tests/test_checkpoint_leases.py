@@ -221,14 +221,14 @@ def test_ranks_that_die_before_the_save_is_published_lose_it_nothing(tmp_path, m
     other = ids.new_lease(tmp_path)
     (tmp_path / f"{other.save_id}-1-0.data").write_bytes(b"12345678")
     other.close()
-    told = Layout(other.save_id, files={f"{other.save_id}-1-0.data": 8})
+    stored = Layout(other.save_id, files={f"{other.save_id}-1-0.data": 8})
 
     def while_others_look(*arguments, **settings):
         leftovers.sweep(tmp_path)
         give_name(*arguments, **settings)
 
     monkeypatch.setattr(publishing, "give_name", while_others_look)
-    publishing.publish(tmp_path, told, ids.new_lease(tmp_path))
+    publishing.publish(tmp_path, stored, ids.new_lease(tmp_path))
     assert reading.read_layout(tmp_path).save_id == other.save_id and (tmp_path / f"{other.save_id}-1-0.data").exists()
     leftovers.wait_for_removals()
     assert len(os.listdir(tmp_path)) == 2
@@ -351,11 +351,11 @@ def test_what_torch_calls_a_save_and_a_load_is_told(tmp_path):
         writer, reader = kind(tmp_path / "a"), Reader(tmp_path / "a")
         assert writer.save_id is None
         dcp.save({"a": torch.ones(3)}, storage_writer=writer, no_dist=True)
-        told = reader.read_metadata().storage_meta
-        assert told is not None and str(told.checkpoint_id) == str(tmp_path / "a")
-        assert told.save_id == writer.save_id == json.loads(
+        stored = reader.read_metadata().storage_meta
+        assert stored is not None and str(stored.checkpoint_id) == str(tmp_path / "a")
+        assert stored.save_id == writer.save_id == json.loads(
             (tmp_path / "a" / layout.NAME).read_text())["body"]["save_id"]
-        assert told.load_id == reader.load_id and reader.load_id
+        assert stored.load_id == reader.load_id and reader.load_id
         assert str(writer.storage_meta().checkpoint_id) == str(tmp_path / "a")
         assert writer.storage_meta().save_id == writer.save_id
         before = reader.load_id

@@ -201,9 +201,9 @@ def save_copies(mesh, number, folder, tell):
 
 
 def test_what_several_ranks_have_is_written_by_one_of_them(tmp_path):
-    told = run(3, tmp_path, (save_copies, tmp_path / "a"))
+    results = run(3, tmp_path, (save_copies, tmp_path / "a"))
     nbytes = 3 * 1000 * 4 + 3 * 10 * 8 + 10 * 4
-    assert sum(each for (each,) in told) == reading.read_layout(tmp_path / "a").nbytes == nbytes
+    assert sum(each for (each,) in results) == reading.read_layout(tmp_path / "a").nbytes == nbytes
 
 
 def rows(mesh, number, dim=0):
@@ -234,8 +234,8 @@ def rows_of_four(tmp_path_factory):
 
 @pytest.mark.parametrize("world", [1, 3, 8])
 def test_other_ranks_read_the_rows_that_they_want_and_no_more(rows_of_four, tmp_path, world):
-    told = [each for (each,) in run(world, tmp_path, (load_rows, rows_of_four, 0))]
-    read, wanted = (sum(each[i] for each in told) for i in (0, 1))
+    results = [each for (each,) in run(world, tmp_path, (load_rows, rows_of_four, 0))]
+    read, wanted = (sum(each[i] for each in results) for i in (0, 1))
     assert wanted == reading.read_layout(rows_of_four).nbytes
     assert wanted <= read <= RATIO_MAX * wanted, \
         f"4 to {world} ranks: {read / wanted:.3f} of what they want was read, where 1.000 was measured"

@@ -20,9 +20,9 @@ def trained(tmp_path_factory):
     def train(layout):
         if layout not in made:
             folder = tmp_path_factory.mktemp(layout.__name__)
-            told = run(4, folder, (train_and_save, layout, folder / "saved"))
-            assert told == [told[0]] * 4
-            made[layout] = told[0], folder / "saved"
+            results = run(4, folder, (train_and_save, layout, folder / "saved"))
+            assert results == [results[0]] * 4
+            made[layout] = results[0], folder / "saved"
         return made[layout]
 
     return train
@@ -39,9 +39,9 @@ def test_what_is_saved_is_each_parameter_and_two_moments_of_it(trained):
     (fsdp, fsdp, 2), (fsdp, fsdp, 3), (fsdp, fsdp, 8), (fsdp, hsdp, 4), (hsdp, hsdp, 4), (hsdp, fsdp, 3)])
 def test_the_next_step_is_that_of_the_job_that_was_not_interrupted(trained, tmp_path, saved_by, loaded_by, world):
     before, folder = trained(saved_by)
-    for told in run(world, tmp_path, (load_and_go_on, loaded_by, folder)):
-        assert told[0] == before[0]
-        assert told[1] == before[1]
+    for results in run(world, tmp_path, (load_and_go_on, loaded_by, folder)):
+        assert results[0] == before[0]
+        assert results[1] == before[1]
 
 
 @pytest.mark.parametrize(("saved_by", "loaded_by", "world"), [
@@ -50,6 +50,6 @@ def test_the_next_step_is_that_of_the_job_that_was_not_interrupted(trained, tmp_
 def test_parts_of_tensors_come_back_in_parts_of_another_kind(trained, tmp_path, saved_by, loaded_by, world):
     """Sums over parts have an order of their own: the same layout alone takes the same step."""
     before, folder = trained(saved_by)
-    for told in run(world, tmp_path, (load_and_go_on, loaded_by, folder)):
-        assert told[0] == before[0]
-        assert told[1] == before[1] or (saved_by, 4) != (loaded_by, world)
+    for results in run(world, tmp_path, (load_and_go_on, loaded_by, folder)):
+        assert results[0] == before[0]
+        assert results[1] == before[1] or (saved_by, 4) != (loaded_by, world)

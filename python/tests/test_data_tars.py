@@ -49,7 +49,7 @@ def shards(tmp_path):
     return [tmp_path / f"{shard}.tar" for shard in range(3)]
 
 
-def told(samples):
+def parts_of(samples):
     return {sample["__key__"]: {name: bytes(np.asarray(part)) for name, part in sample.items() if name != "__key__"}
             for sample in samples}
 
@@ -71,7 +71,7 @@ def make(session):
 def test_every_sample_comes_once_with_all_of_its_parts(shards, make, options):
     found = {}
     for batch in make(data.RecordIndex.tars(shards), **options):
-        found.update(told(batch))
+        found.update(parts_of(batch))
     assert found == expected(0, 60)
 
 
@@ -79,7 +79,7 @@ def test_tensors_are_views_of_one_batch(shards, make):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     for batch in make(data.RecordIndex.tars(shards), device="cpu"):
         assert all(isinstance(sample["seg.png"], torch.Tensor) for sample in batch)
-        assert told(batch) == {sample["__key__"]: expected(0, 60)[sample["__key__"]] for sample in batch}
+        assert parts_of(batch) == {sample["__key__"]: expected(0, 60)[sample["__key__"]] for sample in batch}
 
 
 def test_neighbours_of_a_tar_are_one_read_and_apart_they_are_not(shards, make):

@@ -22,7 +22,7 @@ def findings_on(text, refusals=None):
     return config.findings()
 
 
-def told(text, refusals=None):
+def lint(text, refusals=None):
     return [f"{each.severity} {each.code} {each.key}" for each in findings_on(text, refusals)]
 
 
@@ -45,12 +45,12 @@ def test_a_file_with_many_findings_is_answered_in_bounds():
 
 
 def test_a_configuration_without_files_has_nothing_to_tell():
-    assert told("{}") == []
-    assert told('{"train_batch_size": "auto", "bf16": {"enabled": true}, "aio": {}, "checkpoint": null}') == []
+    assert lint("{}") == []
+    assert lint('{"train_batch_size": "auto", "bf16": {"enabled": true}, "aio": {}, "checkpoint": null}') == []
 
 
 def test_hjson_is_a_warning_since_others_take_json_alone():
-    assert told('{"a": 1,}') == ["warning not_json "]
+    assert lint('{"a": 1,}') == ["warning not_json "]
 
 
 def test_thread_count_is_no_key_and_its_name_is_told():
@@ -60,16 +60,16 @@ def test_thread_count_is_no_key_and_its_name_is_told():
 
 
 def test_a_misspelt_key_is_a_warning_where_deepspeed_reads_past_it_and_else_an_error():
-    assert told('{"aio": {"blok_size": 1048576}}') == ["warning no_such_key aio.blok_size"]
+    assert lint('{"aio": {"blok_size": 1048576}}') == ["warning no_such_key aio.blok_size"]
     assert findings_on('{"aio": {"blok_size": 1}}')[0].remedy == 'Write "block_size".'
     assert findings_on('{"aio": {"zzz": 1}}')[0].remedy == "Remove it."
-    assert told('{"checkpoint": {"writer": {"dekoupled": true}}}') == [
+    assert lint('{"checkpoint": {"writer": {"dekoupled": true}}}') == [
         "warning no_such_key checkpoint.writer.dekoupled", "warning file_names checkpoint.writer.type", *AT_LAUNCH]
-    assert told('{"zero_optimization": {"offload_param": {"buffer_cont": 5}}}') == [
+    assert lint('{"zero_optimization": {"offload_param": {"buffer_cont": 5}}}') == [
         "error no_such_key zero_optimization.offload_param.buffer_cont"]
-    assert told('{"zero_optimization": {"offload_params": {"device": "nvme"}}}') == [
+    assert lint('{"zero_optimization": {"offload_params": {"device": "nvme"}}}') == [
         "error no_such_key zero_optimization.offload_params"]
-    assert told('{"zero_optimization": {"stage3_prefetch_bucket_sise": 1}}') == [
+    assert lint('{"zero_optimization": {"stage3_prefetch_bucket_sise": 1}}') == [
         "error no_such_key zero_optimization.stage3_prefetch_bucket_sise"]
 
 
@@ -85,40 +85,40 @@ def test_a_key_in_the_wrong_block_is_told_with_its_place():
 
 @pytest.mark.parametrize("value", ['"auto"', "1.5", "true", "[8]", "{}", "18446744073709551615"])
 def test_a_number_of_another_kind_is_an_error(value):
-    assert told(f'{{"aio": {{"queue_depth": {value}}}}}') == ["error wrong_value aio.queue_depth"]
+    assert lint(f'{{"aio": {{"queue_depth": {value}}}}}') == ["error wrong_value aio.queue_depth"]
 
 
 def test_a_value_of_another_kind_is_an_error():
     for value in ("1", '"true"', "[]"):
-        assert told(f'{{"aio": {{"single_submit": {value}}}}}') == ["error wrong_value aio.single_submit"]
+        assert lint(f'{{"aio": {{"single_submit": {value}}}}}') == ["error wrong_value aio.single_submit"]
     optimizer = "zero_optimization.offload_optimizer"
     for name, value in (("device", '"disk"'), ("device", '"NVMe"'), ("ratio", "2"), ("buffer_count", "2.5")):
-        assert told(f'{{"zero_optimization": {{"offload_optimizer": {{"{name}": {value}}}}}}}') == [
+        assert lint(f'{{"zero_optimization": {{"offload_optimizer": {{"{name}": {value}}}}}}}') == [
             f"error wrong_value {optimizer}.{name}"]
     for block in ("aio", "checkpoint"):
-        assert told(f'{{"{block}": 1}}') == [f"error wrong_value {block}"]
-    assert told('{"checkpoint": {"writer": "fast"}}') == ["error wrong_value checkpoint.writer"]
+        assert lint(f'{{"{block}": 1}}') == [f"error wrong_value {block}"]
+    assert lint('{"checkpoint": {"writer": "fast"}}') == ["error wrong_value checkpoint.writer"]
 
 
 def test_whole_numbers_may_have_an_exponent_or_a_point():
-    assert told('{"aio": {"block_size": 1048576.0, "queue_depth": 1e1}}') == []
-    assert told('{"zero_optimization": {"stage": 3.0, "offload_param": {"buffer_size": 1e8, "max_in_cpu": 1e9}}}') == []
+    assert lint('{"aio": {"block_size": 1048576.0, "queue_depth": 1e1}}') == []
+    assert lint('{"zero_optimization": {"stage": 3.0, "offload_param": {"buffer_size": 1e8, "max_in_cpu": 1e9}}}') == []
 
 
 def test_models_take_texts_for_numbers_and_words_for_switches():
-    assert told('{"zero_optimization": {"offload_param": {"buffer_count": "5", "pin_memory": "yes"}}}') == []
+    assert lint('{"zero_optimization": {"offload_param": {"buffer_count": "5", "pin_memory": "yes"}}}') == []
 
 
 def test_auto_stands_for_the_default_in_offload_blocks_alone():
-    assert told('{"zero_optimization": {"offload_param": {"buffer_size": "auto"}}}') == []
-    assert told('{"aio": {"block_size": "auto"}}') == ["error wrong_value aio.block_size"]
+    assert lint('{"zero_optimization": {"offload_param": {"buffer_size": "auto"}}}') == []
+    assert lint('{"aio": {"block_size": "auto"}}') == ["error wrong_value aio.block_size"]
 
 
 def test_numbers_out_of_range_are_errors_and_immoderate_ones_warnings():
-    assert told('{"aio": {"queue_depth": 0}}') == ["error out_of_range aio.queue_depth"]
-    assert told('{"aio": {"intra_op_parallelism": -1}}') == ["error out_of_range aio.intra_op_parallelism"]
-    assert told('{"aio": {"block_size": 4294967296}}') == ["error out_of_range aio.block_size"]
-    assert told('{"aio": {"queue_depth": 4096}}') == ["warning unusual_value aio.queue_depth"]
+    assert lint('{"aio": {"queue_depth": 0}}') == ["error out_of_range aio.queue_depth"]
+    assert lint('{"aio": {"intra_op_parallelism": -1}}') == ["error out_of_range aio.intra_op_parallelism"]
+    assert lint('{"aio": {"block_size": 4294967296}}') == ["error out_of_range aio.block_size"]
+    assert lint('{"aio": {"queue_depth": 4096}}') == ["warning unusual_value aio.queue_depth"]
 
 
 # ---- DeepSpeed's own word.
@@ -126,16 +126,16 @@ def test_numbers_out_of_range_are_errors_and_immoderate_ones_warnings():
 
 def test_of_its_own_models_deepspeed_has_the_last_word():
     text = '{"zero_optimization": {"new_key": 1, "offload_param": {"buffer_count": [5]}}}'
-    assert told(text, judge.Refusals("9.9", {})) == []
+    assert lint(text, judge.Refusals("9.9", {})) == []
     why = {"zero_optimization.new_key": "Extra inputs are not permitted", "zero_optimization": "stage: a number"}
-    assert told(text, judge.Refusals("9.9", why)) == ["error no_such_key zero_optimization.new_key"]
+    assert lint(text, judge.Refusals("9.9", why)) == ["error no_such_key zero_optimization.new_key"]
     finding, = findings_on("{}", judge.Refusals("9.9", {"zero_optimization": "the ratio\nmakes no sense"}))
     assert (finding.code, finding.cause) == ("refused", "DeepSpeed 9.9 refuses it: the ratio makes no sense")
 
 
 def test_where_deepspeed_cannot_be_imported_the_tables_judge_and_it_is_said():
     silent = judge.Refusals("", {}, "ImportError: no libaio")
-    assert told('{"zero_optimization": {"zzz": 1}}', silent) == ["error no_such_key zero_optimization.zzz",
+    assert lint('{"zero_optimization": {"zzz": 1}}', silent) == ["error no_such_key zero_optimization.zzz",
                                                                  "note deepspeed_silent "]
 
 
@@ -148,8 +148,8 @@ def test_deepspeeds_own_classes_agree_with_the_tables():
                           ('{"checkpoint": {"writer": {"type": "torch"}}}', {"checkpoint"})):
         asked = judge.refusals(parse(text.encode()).root)
         assert asked.failure == "" and set(asked.by_key) == refused
-        errors = [each for each in told(text) if each.startswith("error")]
-        assert errors == [each for each in told(text, asked) if each.startswith("error")]
+        errors = [each for each in lint(text) if each.startswith("error")]
+        assert errors == [each for each in lint(text, asked) if each.startswith("error")]
         assert bool(errors) == bool(refused)
 
 
@@ -157,46 +157,46 @@ def test_deepspeeds_own_classes_agree_with_the_tables():
 
 
 def test_gds_with_the_optimizer_swap_alone_is_without_effect():
-    assert "warning gds_without_effect aio.use_gds" in told(
+    assert "warning gds_without_effect aio.use_gds" in lint(
         '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/data"}}, '
         '"aio": {"use_gds": true}}')
 
 
 def test_gds_is_for_the_parameter_swap_of_stage_three_and_the_fast_writer():
-    assert told(with_parameters_offloaded('"aio": {"use_gds": true}')) == [
+    assert lint(with_parameters_offloaded('"aio": {"use_gds": true}')) == [
         "warning gds_wait aio.use_gds", "note gds_users aio.use_gds",
         "note swap_buffers zero_optimization.offload_param.buffer_size"]
     by_writer = ('{"zero_optimization": {"stage": 3}, "checkpoint": {"writer": {"type": "%s"}}, '
                  '"aio": {"use_gds": true}}')
-    assert told(by_writer % "FAST") == ["warning gds_wait aio.use_gds", AT_LAUNCH[0], "note gds_users aio.use_gds",
+    assert lint(by_writer % "FAST") == ["warning gds_wait aio.use_gds", AT_LAUNCH[0], "note gds_users aio.use_gds",
                                         AT_LAUNCH[1]]
-    assert told(by_writer % "python") == ["warning gds_without_effect aio.use_gds", *AT_LAUNCH]
+    assert lint(by_writer % "python") == ["warning gds_without_effect aio.use_gds", *AT_LAUNCH]
 
 
 @pytest.mark.parametrize(("size", "is_taken"), [(65536, True), (1048576, True), (16777216, True), (4096, False),
                                                 (69632, False), (33554432, False)])
 def test_with_gds_a_block_must_be_what_cufile_takes_for_one_operation(size, is_taken):
-    lines = told(with_parameters_offloaded(f'"aio": {{"use_gds": true, "block_size": {size}}}'))
+    lines = lint(with_parameters_offloaded(f'"aio": {{"use_gds": true, "block_size": {size}}}'))
     assert (lines[0] != "error gds_block_size aio.block_size") == is_taken
 
 
 def test_blocks_must_fit_the_drive():
-    assert told('{"aio": {"block_size": 1048577}}') == ["error block_size_alignment aio.block_size"]
-    assert told('{"aio": {"block_size": 1049088}}') == ["warning block_size_alignment aio.block_size"]
-    assert told('{"aio": {"block_size": 8192}}') == ["warning unusual_value aio.block_size"]
+    assert lint('{"aio": {"block_size": 1048577}}') == ["error block_size_alignment aio.block_size"]
+    assert lint('{"aio": {"block_size": 1049088}}') == ["warning block_size_alignment aio.block_size"]
+    assert lint('{"aio": {"block_size": 8192}}') == ["warning unusual_value aio.block_size"]
 
 
 def test_without_overlap_blocks_times_depth_must_fit_thirty_two_bits():
     aio = '{"aio": {"block_size": 8388608, "queue_depth": %d, "overlap_events": %s}}'
-    assert told(aio % (256, "false")) == ["error queue_too_large aio.queue_depth"]
-    assert told(aio % (128, "false")) == [] == told(aio % (256, "true"))
+    assert lint(aio % (256, "false")) == ["error queue_too_large aio.queue_depth"]
+    assert lint(aio % (128, "false")) == [] == lint(aio % (256, "true"))
 
 
 def test_drives_are_for_stage_three_and_need_a_folder():
     optimizer = "zero_optimization.offload_optimizer"
-    assert told('{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme"}}}') == [
+    assert lint('{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme"}}}') == [
         f"error no_nvme_path {optimizer}.nvme_path", f"warning stage {optimizer}.device"]
-    assert told('{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}') == []
+    assert lint('{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}') == []
 
 
 def test_swap_buffers_are_told_in_bytes_and_what_stays_in_memory():
@@ -208,24 +208,24 @@ def test_swap_buffers_are_told_in_bytes_and_what_stays_in_memory():
 
 def test_a_writer_that_writes_nothing_is_an_error():
     for name, code in (("Mock", "mock_writer"), ("torch", "wrong_value")):
-        assert told(with_writer(f'{{"type": "{name}"}}')) == [f"error {code} checkpoint.writer.type", *AT_LAUNCH]
+        assert lint(with_writer(f'{{"type": "{name}"}}')) == [f"error {code} checkpoint.writer.type", *AT_LAUNCH]
 
 
 def test_the_writers_buffer_holds_whole_blocks():
     buffer = "checkpoint.writer.io_buffer_size"
     for size, line in (("64000000", f"warning writer_buffer {buffer}"), ("64000001", f"error writer_buffer {buffer}"),
                        ("64e6", f"warning writer_buffer {buffer}"), ("64.5", f"error wrong_value {buffer}")):
-        assert told(with_writer(f'{{"io_buffer_size": {size}}}')) == [line, *AT_LAUNCH]
-    assert told(with_writer('{"io_buffer_size": 4096, "io_buffer_double": false}')) == AT_LAUNCH
+        assert lint(with_writer(f'{{"io_buffer_size": {size}}}')) == [line, *AT_LAUNCH]
+    assert lint(with_writer('{"io_buffer_size": 4096, "io_buffer_double": false}')) == AT_LAUNCH
 
 
 def test_options_of_the_writer_that_the_stage_leaves_unread_are_noted():
-    assert told(with_writer('{"data_parallel": "socket", "io_multiplier": 2}')) == [
+    assert lint(with_writer('{"data_parallel": "socket", "io_multiplier": 2}')) == [
         AT_LAUNCH[0], "note without_effect checkpoint.writer.data_parallel",
         "note without_effect checkpoint.writer.io_multiplier", AT_LAUNCH[1]]
-    assert told(with_writer('{"data_parallel": "rack"}')) == ["error wrong_value checkpoint.writer.data_parallel",
+    assert lint(with_writer('{"data_parallel": "rack"}')) == ["error wrong_value checkpoint.writer.data_parallel",
                                                               *AT_LAUNCH]
-    assert told(with_writer("{}", 1)) == ["warning file_names checkpoint.writer.type", *AT_LAUNCH]
+    assert lint(with_writer("{}", 1)) == ["warning file_names checkpoint.writer.type", *AT_LAUNCH]
 
 
 # ---- The page.

@@ -278,9 +278,9 @@ def test_tensor_parallel_ranks_read_together(program, installed, transformers, t
     given = [site, Path(__file__).parent, f"file://{tmp_path}/meeting", llama]
     ranks = [subprocess.Popen([sys.executable, "-c", RANK % program, str(rank), *given], stderr=subprocess.PIPE,
                               text=True) for rank in range(2)]
-    told = [rank.communicate(timeout=SECONDS_MAX)[1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], told
-    read = [int(re.search(r"its share of .*: (\d+) bytes by path host", text)[1]) for text in told]
+    outputs = [rank.communicate(timeout=SECONDS_MAX)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    read = [int(re.search(r"its share of .*: (\d+) bytes by path host", text)[1]) for text in outputs]
     assert sum(read) < weights.Weights(llama).nbytes * 1.1 and min(read) > max(read) // 2
 
 
@@ -292,10 +292,10 @@ def serving(sglang, llama):
     from sglang.srt import runtime_context
     from sglang.srt.server_args import prepare_server_args
 
-    told = prepare_server_args(["--model-path", str(llama), "--device", "cpu", "--load-format", "penstock",
+    outputs = prepare_server_args(["--model-path", str(llama), "--device", "cpu", "--load-format", "penstock",
                                 "--skip-tokenizer-init"])
-    runtime_context.publish(told, role="scheduler", ranks=runtime_context.SpawnRanks(0, 0, 0))
-    return told
+    runtime_context.publish(outputs, role="scheduler", ranks=runtime_context.SpawnRanks(0, 0, 0))
+    return outputs
 
 
 def sglang_loader(load_format="penstock", **said):

@@ -314,18 +314,18 @@ def test_a_drive_that_became_slow_is_left_alone_for_a_while(make, tmp_path):
 
 def samples_of(page):
     """Each line's name and labels, and its number; every family is told of once, before its samples."""
-    samples, told = {}, []
+    samples, families = {}, []
     for line in page.splitlines():
         if line.startswith("# TYPE "):
-            told.append(line.split()[2])
+            families.append(line.split()[2])
             continue
         if line.startswith("# HELP "):
             continue
         name, labels, number = re.fullmatch(r'(\w+)\{((?:\w+="(?:[^"\\\n]|\\[n"\\])*",?)+)\} (\d+)', line).groups()
-        assert name == told[-1] and (name, labels) not in samples
+        assert name == families[-1] and (name, labels) not in samples
         labels = labels.replace('folder="",', "nowhere ")
         samples[name, re.sub(r'folder="(?:[^"\\]|\\.)*"', "", labels).strip(",")] = int(number)
-    assert len(told) == len(set(told))
+    assert len(families) == len(set(families))
     return samples
 
 

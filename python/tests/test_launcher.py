@@ -36,8 +36,8 @@ def test_a_report_is_what_the_library_tells_of_itself(tmp_path):
     assert done.returncode == 3 and done.stderr != ""
     file = tmp_path / "report-%p.json"
     assert run_without_the_command("run", f"--report={file}", sys.executable, "-c", USES_CUFILE).returncode == 3
-    told, = tmp_path.glob("report-*.json")
-    assert json.loads(told.read_text())
+    output, = tmp_path.glob("report-*.json")
+    assert json.loads(output.read_text())
 
 
 @pytest.mark.parametrize("option", ["--which", "--report=load.json", "--library=x", "--help"])
@@ -49,11 +49,11 @@ def test_what_the_command_alone_can_do_is_said_with_the_way_to_it(option):
 
 def test_programs_that_cannot_be_run_are_told_as_the_command_tells_them(tmp_path):
     (tmp_path / "text").write_text("no program")
-    for words, code, told in ((["no-such-program"], 127, "no-such-program: there is no such program"),
+    for words, code, output in ((["no-such-program"], 127, "no-such-program: there is no such program"),
                               ([str(tmp_path / "text")], 126, "Permission denied"), ([], 2, "which program?"),
                               (["--report"], 2, "which program?")):
         done = run_without_the_command("run", *words)
-        assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode == code and output in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("is_here", [True, False])
@@ -62,10 +62,10 @@ def test_commands_of_the_tool_are_said_to_be_there(monkeypatch, capsys, is_here)
     monkeypatch.setattr(launcher, "tool", lambda: "/usr/bin/penstock")
     for command in ("bench", "stats", "gdsio"):
         assert main([command, "x"]) == 2
-        told = capsys.readouterr().err
-        assert f"penstock: {command}: the command penstock has it, and python -m penstock has not: " in told
+        output = capsys.readouterr().err
+        assert f"penstock: {command}: the command penstock has it, and python -m penstock has not: " in output
         assert (f"`/usr/bin/penstock {command}`" if is_here else "which is not here: `pip install .` of the sources "
-                "builds it where CLI11 and fmt are (Debian: libcli11-dev, libfmt-dev)") in told
+                "builds it where CLI11 and fmt are (Debian: libcli11-dev, libfmt-dev)") in output
 
 
 @pytest.mark.parametrize("is_here", [True, False])
@@ -96,8 +96,8 @@ def test_the_list_of_the_tools_commands_is_that_of_its_help():
     tool = shutil.which("penstock")
     if tool is None:
         pytest.skip("the command penstock is not on PATH")
-    told = subprocess.run([tool, "--help"], capture_output=True, text=True, check=True).stdout
-    lines = told.partition("Subcommands:\n")[2].partition("\n\n")[0].splitlines()
+    output = subprocess.run([tool, "--help"], capture_output=True, text=True, check=True).stdout
+    lines = output.partition("Subcommands:\n")[2].partition("\n\n")[0].splitlines()
     by_nvidias_names = {name for name in launcher.TOOLS if name.startswith("gds")}
     assert {line.split()[0] for line in lines} - {"check", "explain", "run"} == set(launcher.TOOLS) - by_nvidias_names
 

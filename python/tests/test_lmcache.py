@@ -109,9 +109,9 @@ def host(tmp_path, loop):
 def test_chunks_that_were_put_come_back_and_a_miss_is_none(host):
     it = host()
     assert not it.plugin.contains(key(1)) and it.plugin.get_blocking(key(1)) is None
-    told = []
-    it.put(1, 2, 3, on_complete_callback=told.append)
-    wait_until(lambda: told == [key(1), key(2), key(3)])
+    messages = []
+    it.put(1, 2, 3, on_complete_callback=messages.append)
+    wait_until(lambda: messages == [key(1), key(2), key(3)])
     assert it.plugin.contains(key(1)) and it.plugin.batched_contains([key(1), key(2), key(9), key(3)]) == 2
     first, nothing, second = it.plugin.batched_get_blocking([key(3), key(9), key(1)])
     assert nothing is None and have([first, second], 3, 1)
@@ -148,14 +148,14 @@ def test_an_object_is_referred_to_until_it_is_written_and_not_longer(host, monke
 
 def test_a_put_that_fails_is_a_miss_and_no_reference_stays(host, monkeypatch):
     it = host()
-    told = []
+    messages = []
 
     def failing(names, memories):
         raise OSError("the drive is gone")
 
     monkeypatch.setattr(it.plugin._store, "put", failing)
-    it.put(1, on_complete_callback=told.append)
-    assert not told and not it.plugin.contains(key(1)) and it.plugin.get_blocking(key(1)) is None
+    it.put(1, on_complete_callback=messages.append)
+    assert not messages and not it.plugin.contains(key(1)) and it.plugin.get_blocking(key(1)) is None
     assert "the drive is gone" in it.plugin.state()["failure"]
 
 
@@ -230,8 +230,8 @@ def test_pinned_chunks_stay_until_they_are_unpinned(host):
 def test_the_configuration_of_the_guide_makes_the_plug_in(tmp_path, loop):
     """By LMCache's own parser and launcher, but for the folder and for sizes, which are small here."""
     guide = (Path(__file__).resolve().parents[2] / "docs/guide/kv-cache.md").read_text()
-    told, = re.findall(r"```yaml\n(chunk_size.*?)```", guide, re.DOTALL)
-    (tmp_path / "lmcache.yaml").write_text(told)
+    messages, = re.findall(r"```yaml\n(chunk_size.*?)```", guide, re.DOTALL)
+    (tmp_path / "lmcache.yaml").write_text(messages)
     config = LMCacheEngineConfig.from_file(str(tmp_path / "lmcache.yaml"))
     assert config.extra_config["penstock.capacity_bytes"] == 200 << 30 and config.max_local_cpu_size == 8
     config.max_local_cpu_size = 0.02

@@ -108,10 +108,10 @@ def test_objects_that_were_stored_are_found_and_loaded(host):
 
 def test_the_command_line_of_the_guide_is_read_by_lmcache():
     guide = (Path(__file__).resolve().parents[2] / "docs/guide/kv-cache.md").read_text()
-    told, = re.findall(r"--l2-adapter '(.*?)'", guide, re.DOTALL)
+    option, = re.findall(r"--l2-adapter '(.*?)'", guide, re.DOTALL)
     parser = argparse.ArgumentParser()
     add_l2_adapters_args(parser)
-    config, = parse_args_to_l2_adapters_config(parser.parse_args(["--l2-adapter", told])).adapters
+    config, = parse_args_to_l2_adapters_config(parser.parse_args(["--l2-adapter", option])).adapters
     assert (config.module_path, config.class_name) == (ours.__name__, "PenstockAdapter")
     assert config.adapter_params == {"folders": "/mnt/nvme0/kv", "capacity_bytes": 200 << 30}
 

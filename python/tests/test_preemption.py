@@ -309,8 +309,8 @@ def test_a_drill_measures_and_leaves_nothing(tmp_path, clock):
     clock.takes = {"model": 4.0, "optimizer": 8.0, "loop": 1.0}
     guard = Guard(tmp_path, budget_s=10, clock=clock)
     Guard(tmp_path).save(parts(1))
-    told = guard.drill(parts(2))
-    assert [part.seconds for part in told.parts] == [4.0, 8.0, 1.0] and told.holds is False
+    result = guard.drill(parts(2))
+    assert [part.seconds for part in result.parts] == [4.0, 8.0, 1.0] and result.holds is False
     assert sorted(os.listdir(tmp_path)) == ["generation-00000001", "rates.json"]
     assert numbers(resume(tmp_path)) == dict.fromkeys(NAMES, 1)
     assert Guard(tmp_path, budget_s=20).forecast(parts(1)).holds is True

@@ -202,8 +202,8 @@ def test_garbage_is_no_notice_and_told_once(service, tmp_path, caplog, kind, con
     with guarded(tmp_path, kind(service.url)) as guard:
         wait_until(lambda: len(service.asked) > 4, "polling")
         assert not guard.is_noticed
-    told = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert len(told) == 1 and service.url in told[0].getMessage() and "leave it out of notices" in told[0].getMessage()
+    seen = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(seen) == 1 and service.url in seen[0].getMessage() and "leave it out of notices" in seen[0].getMessage()
 
 
 @pytest.mark.parametrize("answer", [
@@ -312,9 +312,9 @@ def test_a_file_tells_by_being_there_or_by_what_it_says(tmp_path):
     assert not notices.File(tmp_path / "pipe", contains="x")()  # It does not wait for a writer.
 
 
-@pytest.mark.parametrize("told, left", [(True, 100), (7, 7), (float("nan"), 100), (0, 100)])
-def test_a_callable_tells_by_what_it_gives(tmp_path, told, left):
-    with guarded(tmp_path, lambda: told) as guard:
+@pytest.mark.parametrize("answer, left", [(True, 100), (7, 7), (float("nan"), 100), (0, 100)])
+def test_a_callable_tells_by_what_it_gives(tmp_path, answer, left):
+    with guarded(tmp_path, lambda: answer) as guard:
         wait_until(lambda: guard.is_noticed, "notice")
         assert guard.seconds_left == left
 
@@ -357,20 +357,20 @@ def test_a_guard_that_ends_by_an_exception_puts_handlers_back(tmp_path, handler)
 def test_a_guard_is_entered_once_and_on_the_main_thread(tmp_path):
     with Guard(tmp_path) as guard, pytest.raises(RuntimeError, match="entered already"):
         guard.__enter__()
-    told = []
+    logged = []
 
     def enter():
         try:
             Guard(tmp_path).__enter__()
         except RuntimeError as error:
-            told.append(str(error))
+            logged.append(str(error))
         with Guard(tmp_path, signals=()):
-            told.append("entered")
+            logged.append("entered")
 
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    assert told == ["signals can be taken on the main thread alone: enter the guard there, or give it signals=() and "
+    assert logged == ["signals can be taken on the main thread alone: enter the guard there, or give it signals=() and "
                     "notices", "entered"]
 
 

@@ -93,11 +93,11 @@ def test_a_path_that_must_serve_and_cannot_is_an_error(path):
 
 
 def test_check_tells_the_engine_the_paths_and_the_settings():
-    told = penstock.check()
+    checked = penstock.check()
     soname = f"libpenstock.so.{penstock.__version__.rpartition('.')[0]}"
-    assert Path(told["engine"]["library"]).name.startswith(soname) and not told["shared"]
-    assert {verdict["path"] for verdict in told["paths"]} >= {"p2pdma", "bounce", "host"}
-    assert told["settings"]["paths"]
+    assert Path(checked["engine"]["library"]).name.startswith(soname) and not checked["shared"]
+    assert {verdict["path"] for verdict in checked["paths"]} >= {"p2pdma", "bounce", "host"}
+    assert checked["settings"]["paths"]
 
 
 def run_python(*arguments, **environment):
@@ -146,9 +146,9 @@ def test_the_package_loads_nothing_before_it_is_used():
 def test_check_and_explain_are_commands(path):
     done = run_python("-m", "penstock", "check", PENSTOCK_DEVICE="host")
     assert done.returncode == 0 and "stands in" in done.stdout and "p2pdma" in done.stdout
-    told = json.loads(run_python("-m", "penstock", "check", "--json", PENSTOCK_DEVICE="host").stdout)
-    assert told["devices"][0]["kind"] == "host"
-    usable = {each["path"] for each in told["paths"] if each["usable"]}
+    checked = json.loads(run_python("-m", "penstock", "check", "--json", PENSTOCK_DEVICE="host").stdout)
+    assert checked["devices"][0]["kind"] == "host"
+    usable = {each["path"] for each in checked["paths"] if each["usable"]}
     assert not usable & {"pagecache", "nvfs", "vendor"}, "host memory stands in for a GPU"
     done = run_python("-m", "penstock", "explain", str(path), PENSTOCK_DEVICE="host")
     assert done.returncode == 0 and "bounce" in done.stdout and done.stderr == ""

@@ -210,9 +210,9 @@ def test_the_check_names_what_is_damaged(tree, tmp_path, capsys):
 
 def test_a_dry_run_says_what_would_come_and_leaves_nothing(tree, tmp_path, capsys):
     assert main(["stage", str(tree), str(tmp_path / "to"), "--dry-run", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["fetched"] == {name: len(content) for name, content in CONTENTS.items()} and told["fits"]
-    assert told["bytes"] == sum(map(len, CONTENTS.values())) and not (tmp_path / "to").exists()
+    document = json.loads(capsys.readouterr().out)
+    assert document["fetched"] == {name: len(content) for name, content in CONTENTS.items()} and document["fits"]
+    assert document["bytes"] == sum(map(len, CONTENTS.values())) and not (tmp_path / "to").exists()
     stage.stage([tree], [tmp_path / "to"], part_bytes=PART)
     assert main(["stage", str(tree), str(tmp_path / "to"), "--dry-run"]) == 0
     assert f"0 of {len(CONTENTS)} files would be fetched, 0 bytes" in capsys.readouterr().out

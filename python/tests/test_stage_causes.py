@@ -30,26 +30,26 @@ def tries(monkeypatch):
 
 
 def refused(source, tmp_path):
-    with pytest.raises(stage.StageError) as told:
+    with pytest.raises(stage.StageError) as failure:
         stage.stage([source], [tmp_path / "to"])
-    assert not (tmp_path / "to").exists() and "check the name of the bucket" not in str(told.value)
-    return str(told.value)
+    assert not (tmp_path / "to").exists() and "check the name of the bucket" not in str(failure.value)
+    return str(failure.value)
 
 
 def test_a_server_that_refuses_the_connection_is_told(tries, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    told = refused(f"http://127.0.0.1:{port}/a", tmp_path)
-    assert f"list http://127.0.0.1:{port}/a: Cannot connect to host 127.0.0.1:{port}" in told
-    assert "tried 2 times: see that the server is well and can be reached" in told
+    failure = refused(f"http://127.0.0.1:{port}/a", tmp_path)
+    assert f"list http://127.0.0.1:{port}/a: Cannot connect to host 127.0.0.1:{port}" in failure
+    assert "tried 2 times: see that the server is well and can be reached" in failure
 
 
-@pytest.mark.parametrize(("status", "told"), [
+@pytest.mark.parametrize(("status", "failure"), [
     (401, "401.*name credentials"), (403, "403.*name credentials"), (407, "407.*look at what the source says"),
     (429, "429.*tried 2 times"), (500, "500.*tried 2 times"), (503, "503.*tried 2 times")])
-def test_a_server_that_refuses_at_the_first_look_is_told_by_its_answer(tries, tmp_path, web, status, told):
+def test_a_server_that_refuses_at_the_first_look_is_told_by_its_answer(tries, tmp_path, web, status, failure):
     web.heads = status
-    with pytest.raises(stage.StageError, match=f"list {web.url('/a')}: .*{told}"):
+    with pytest.raises(stage.StageError, match=f"list {web.url('/a')}: .*{failure}"):
         stage.stage([web.url("/a")], [tmp_path / "to"])
 
 
@@ -58,9 +58,9 @@ def test_a_name_that_no_server_has_is_told(tmp_path, monkeypatch):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    told = refused("http://no-such-server.invalid/a", tmp_path)
-    assert "no-such-server.invalid" in told and "Name or service not known" in told
-    assert told.endswith("check the name of the server, and that this machine asks the DNS that knows it")
+    failure = refused("http://no-such-server.invalid/a", tmp_path)
+    assert "no-such-server.invalid" in failure and "Name or service not known" in failure
+    assert failure.endswith("check the name of the server, and that this machine asks the DNS that knows it")
 
 
 def test_a_resolver_that_is_away_is_tried_again(tries, tmp_path, monkeypatch):
@@ -68,8 +68,8 @@ def test_a_resolver_that_is_away_is_tried_again(tries, tmp_path, monkeypatch):
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", away)
-    told = refused("http://server.invalid/a", tmp_path)
-    assert "Temporary failure in name resolution" in told and "tried 2 times" in told
+    failure = refused("http://server.invalid/a", tmp_path)
+    assert "Temporary failure in name resolution" in failure and "tried 2 times" in failure
 
 
 @pytest.fixture
@@ -98,9 +98,9 @@ def certified(tmp_path):
 
 
 def test_a_certificate_that_is_not_trusted_is_told_at_once(certified, tmp_path, monkeypatch):
-    told = refused(certified[0], tmp_path)
-    assert f"list {certified[0]}: " in told and "certificate verify failed" in told and "tried" not in told
-    assert "see that this is the server that you mean" in told and "SSL_CERT_FILE" in told
+    failure = refused(certified[0], tmp_path)
+    assert f"list {certified[0]}: " in failure and "certificate verify failed" in failure and "tried" not in failure
+    assert "see that this is the server that you mean" in failure and "SSL_CERT_FILE" in failure
     monkeypatch.setenv("SSL_CERT_FILE", str(certified[1]))
     context = ssl.create_default_context(cafile=str(certified[1]))
     stage.stage([certified[0]], [tmp_path / "to"], options={"ssl": context})
@@ -112,8 +112,8 @@ def test_a_certificate_that_is_not_trusted_is_told_of_s3_too(certified, tmp_path
     for name, value in {"AWS_ENDPOINT_URL": certified[0][:-2], "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
                         "AWS_DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
-    told = refused("s3://bucket/a", tmp_path)
-    assert "certificate verify failed" in told and "AWS_CA_BUNDLE" in told
+    failure = refused("s3://bucket/a", tmp_path)
+    assert "certificate verify failed" in failure and "AWS_CA_BUNDLE" in failure
 
 
 def test_a_pattern_tells_what_could_not_be_listed(tmp_path, monkeypatch):

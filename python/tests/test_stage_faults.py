@@ -95,9 +95,9 @@ def test_ctrl_c_ends_it_with_a_sentence_and_the_same_command_goes_on(bucket, tmp
     wire, signals = Wire(bucket), [signal.SIGINT]
     with staging(wire.port, tmp_path / "to") as program:
         wire.on_count = lambda count: count >= TOTAL // 2 and signals and program.send_signal(signals.pop())
-        told = program.communicate(timeout=SECONDS_MAX)[1]
+        text = program.communicate(timeout=SECONDS_MAX)[1]
     assert program.returncode == 130
-    assert told == ("penstock: interrupted: what is on the drives stays there; give the same command again, which goes "
+    assert text == ("penstock: interrupted: what is on the drives stays there; give the same command again, which goes "
                     "on\n")
     assert_whole(tmp_path / "to")
     wire.on_count = lambda count: False
@@ -121,13 +121,13 @@ def test_failures_of_the_moment_are_tried_again(web, tmp_path):
     assert (tmp_path / "a").read_bytes() == CONTENTS["a"] and web.answers == []
 
 
-@pytest.mark.parametrize(("answers", "told"), [
+@pytest.mark.parametrize(("answers", "text"), [
     ([500] * 99, "500.*tried 3 times: see that the server is well.*goes on"),
     ([-1] * 99, "tried 3 times"), ([403], "403.*credentials"), ([404], "404.*check the name"), ([418], "418")])
-def test_failures_that_stay_are_told_with_step_cause_and_remedy(web, tmp_path, monkeypatch, answers, told):
+def test_failures_that_stay_are_told_with_step_cause_and_remedy(web, tmp_path, monkeypatch, answers, text):
     monkeypatch.setattr(failures, "TRIES", 3)
     web.contents, web.answers = {"/a": CONTENTS["a"]}, [200, *answers]
-    with pytest.raises(stage.StageError, match=f"fetch http://.*/a from byte [0-9]+: .*{told}"):
+    with pytest.raises(stage.StageError, match=f"fetch http://.*/a from byte [0-9]+: .*{text}"):
         stage.stage([web.url("/a")], [tmp_path], part_bytes=PART, parallel=1)
     assert not (tmp_path / "a").exists()
     web.answers, before = [], web.sent
@@ -279,8 +279,8 @@ def small_drive(tmp_path):
 def test_what_does_not_fit_is_refused_before_the_first_byte(web, small_drive, tmp_path, capsys):
     web.contents = {"/a": CONTENTS["a"]}
     assert main(["stage", web.url("/a"), str(small_drive)]) == 1
-    told = capsys.readouterr().err
-    assert "bytes, of which" in told and "are free: nothing was fetched. Free some room" in told and web.asked == []
+    text = capsys.readouterr().err
+    assert "bytes, of which" in text and "are free: nothing was fetched. Free some room" in text and web.asked == []
     assert main(["stage", web.url("/a"), str(small_drive), "--dry-run"]) == 1
     assert "that does not fit" in capsys.readouterr().out
     with pytest.raises(OSError) as refused:
@@ -303,8 +303,8 @@ def test_a_limit_on_the_size_of_files_is_told(bucket, tmp_path):
     limit = (10 * PART, 10 * PART)
     set_limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
     with staging(bucket, tmp_path / "to", preexec_fn=set_limit) as program:
-        told = program.communicate(timeout=SECONDS_MAX)[1]
-    assert program.returncode == 1 and f"allocate {tmp_path}/to/a: File too large" in told and "Traceback" not in told
+        text = program.communicate(timeout=SECONDS_MAX)[1]
+    assert program.returncode == 1 and f"allocate {tmp_path}/to/a: File too large" in text and "Traceback" not in text
 
 
 def test_two_runs_to_one_folder_are_refused(tmp_path):

@@ -217,7 +217,7 @@ def test_a_part_of_a_file_that_has_another_size_by_now_is_not_taken(web, tmp_pat
 FILE = Found(None, "", "s3://bucket/key", "s3://bucket/key", "key", 100, None)
 
 
-@pytest.mark.parametrize(("answer", "told"), [
+@pytest.mark.parametrize(("answer", "failure"), [
     ((0, 10, 206, "bytes 0-9/100"), None), ((90, 10, 206, "bytes 90-99/100"), None), ((0, 100, 200, None), None),
     ((0, 100, 206, "bytes 0-99/100"), None), ((0, 10, 206, "Bytes 0-9/*"), None),
     ((0, 100, 206, None), "without a Content-Range"), ((0, 10, 200, None), "answered 200 to a Range"),
@@ -225,14 +225,14 @@ FILE = Found(None, "", "s3://bucket/key", "s3://bucket/key", "key", 100, None)
     ((0, 10, 204, None), "answered 204"), ((0, 10, 206, "bytes 10-19/100"), "'bytes 10-19/100'"),
     ((0, 10, 206, "bytes 0-9"), "'bytes 0-9'"), ((0, 10, 206, "bytes 0-9/100, bytes 20-29/100"), "20-29"),
     ((0, 10, 206, "bytes 0-9/99"), ChangedError), ((0, 10, 206, f"bytes 0-{'9' * 40}/100"), "9999")])
-def test_what_was_asked_is_compared_with_what_came(answer, told):
+def test_what_was_asked_is_compared_with_what_came(answer, failure):
     begin, size, status, said = answer
-    if told is None:
+    if failure is None:
         remote._check_answer(FILE, begin, size, status, said)
     else:
-        with pytest.raises(ChangedError if told is ChangedError else stage.StageError) as refused:
+        with pytest.raises(ChangedError if failure is ChangedError else stage.StageError) as refused:
             remote._check_answer(FILE, begin, size, status, said)
-        assert told is ChangedError or told in str(refused.value)
+        assert failure is ChangedError or failure in str(refused.value)
 
 
 @pytest.mark.parametrize("lie", [lambda asked, answer: answer.pop("ContentRange"),

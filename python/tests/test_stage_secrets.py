@@ -44,8 +44,8 @@ def files_below(folder):
 
 def test_no_file_keeps_what_opens_the_source(web, tmp_path, capsys):
     assert main(["stage", secret(web.url("/a")), str(tmp_path), "--part-bytes", str(PART), "--json"]) == 0
-    told = capsys.readouterr()
-    assert_none_in(told.out + told.err)
+    output = capsys.readouterr()
+    assert_none_in(output.out + output.err)
     assert sorted(os.listdir(tmp_path)) == ["a", stage.MANIFEST]
     text = (tmp_path / stage.MANIFEST).read_text()
     assert_none_in(text)
@@ -79,9 +79,9 @@ def test_urls_that_differ_in_what_is_not_shown_are_not_taken_for_one(web, tmp_pa
 
 def test_a_manifest_of_an_earlier_release_loses_it(web, tmp_path):
     stage.stage([secret(web.url("/a"))], [tmp_path], part_bytes=PART)
-    told = json.loads((tmp_path / stage.MANIFEST).read_text())
-    told["files"]["a"]["source"] = secret(web.url("/a"))
-    (tmp_path / stage.MANIFEST).write_text(json.dumps(told))
+    output = json.loads((tmp_path / stage.MANIFEST).read_text())
+    output["files"]["a"]["source"] = secret(web.url("/a"))
+    (tmp_path / stage.MANIFEST).write_text(json.dumps(output))
     assert stage.stage([secret(web.url("/a"))], [tmp_path], part_bytes=PART).skipped == 1
     assert_none_in((tmp_path / stage.MANIFEST).read_text())
 
@@ -90,10 +90,10 @@ def test_a_manifest_of_an_earlier_release_loses_it(web, tmp_path):
 def test_no_message_and_no_traceback_tells_it(web, tmp_path, monkeypatch, answers):
     monkeypatch.setattr(failures, "TRIES", 2)
     web.answers = answers
-    with pytest.raises(stage.StageError) as told:
+    with pytest.raises(stage.StageError) as output:
         stage.stage([secret(web.url("/a"))], [tmp_path], part_bytes=PART, parallel=1)
-    assert_none_in(repr(told.value))
-    assert_none_in("".join(traceback.format_exception(told.value)))
+    assert_none_in(repr(output.value))
+    assert_none_in("".join(traceback.format_exception(output.value)))
 
 
 @pytest.mark.parametrize("url", [
@@ -105,9 +105,9 @@ def test_no_kind_of_source_tells_it_when_it_fails(tmp_path, monkeypatch, capsys,
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for source in (secret(url), secret(url.replace("/x", "/x/*")), secret(f"{url}/")):
         assert main(["stage", source, str(tmp_path)]) == 1
-        told = capsys.readouterr().err
-        assert_none_in(told)
-        assert told.startswith("penstock: ")
+        output = capsys.readouterr().err
+        assert_none_in(output)
+        assert output.startswith("penstock: ")
 
 
 @pytest.mark.parametrize(("said", "shown"), [

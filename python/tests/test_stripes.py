@@ -41,9 +41,9 @@ def test_what_was_written_is_read_by_calls_and_futures(session, object_of_two):
 def test_its_members_are_ordinary_files(session, object_of_two):
     manifest, content = object_of_two
     with session.open_stripe(manifest) as file:
-        told = file.stripe_info()
-    assert told["size"] == SIZE and told["stripe_bytes"] == 65536 and len(told["members"]) == 2
-    with open(told["members"][1], "rb") as member:
+        facts = file.stripe_info()
+    assert facts["size"] == SIZE and facts["stripe_bytes"] == 65536 and len(facts["members"]) == 2
+    with open(facts["members"][1], "rb") as member:
         assert member.read(65536) == content[65536:131072]
 
 

@@ -57,9 +57,9 @@ def test_no_command_lets_a_name_steer_the_terminal(tmp_path, name):
 def test_json_is_json_whatever_the_names_are(tmp_path, capsys):
     names = [os.fsdecode(name) for name in NAMES if b"\n" not in name]
     terminal.say_json({"names": names, "bytes": b"\1\2"})
-    told = capsys.readouterr().out
-    assert told.isascii() and is_harmless(told.encode())
-    assert json.loads(told) == {"names": names, "bytes": "0102"}
+    output = capsys.readouterr().out
+    assert output.isascii() and is_harmless(output.encode())
+    assert json.loads(output) == {"names": names, "bytes": "0102"}
 
 
 def test_a_line_is_one_line(capsys):

@@ -28,10 +28,10 @@ def test_the_package_is_typed():
 
 def test_the_stubs_name_what_the_module_has():
     stubs = ast.parse((PACKAGE / "_native.pyi").read_text())
-    told = {node.name: node for node in stubs.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    declared = {node.name: node for node in stubs.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     there = {name for name in vars(_native) if not name.startswith("__")}
-    assert set(told) == there
-    for name, node in told.items():
+    assert set(declared) == there
+    for name, node in declared.items():
         if not isinstance(node, ast.ClassDef):
             continue
         members = {each.name for each in node.body
@@ -42,13 +42,13 @@ def test_the_stubs_name_what_the_module_has():
 def test_records_have_the_keys_that_are_told(session, path):
     """And types, as far as a value tells its own."""
     with session.open(path) as file:
-        told = [(records.FileInfo, file.info()), *((records.Verdict, each) for each in file.explain())]
-    told += [(records.Engine, penstock.engine()), (records.SessionInfo, session.info()),
+        declared = [(records.FileInfo, file.info()), *((records.Verdict, each) for each in file.explain())]
+    declared += [(records.Engine, penstock.engine()), (records.SessionInfo, session.info()),
              (records.Check, penstock.check()), *((records.Device, each) for each in session.devices()),
              *((records.Setting, each) for each in penstock.settings()),
              *((records.Verdict, each) for each in session.outlook()),
              *((records.Counter, each) for each in session.counters())]
-    for record, there in told:
+    for record, there in declared:
         types = get_type_hints(record)
         assert record.__required_keys__ <= there.keys() <= types.keys(), record
         for name, value in there.items():

@@ -161,11 +161,11 @@ class TemporaryNameTest : public InFolder, protected TemporaryName {
  protected:
   void appears(int folder_fd, const std::string& name) override {
     EXPECT_NE(::faccessat(folder_fd, name.c_str(), F_OK, 0), 0);
-    told_.push_back(name);
+    names_.push_back(name);
   }
   void is_gone(const std::string& name) override {
     EXPECT_NE(::access(path(name).c_str(), F_OK), 0);
-    told_.push_back("gone");
+    names_.push_back("gone");
   }
   std::unique_ptr<NewFile> create(bool needs_name) {
     NewFile::Options options;
@@ -174,27 +174,27 @@ class TemporaryNameTest : public InFolder, protected TemporaryName {
     return std::move(NewFile::create(path("weights"), options).value());
   }
 
-  Names told_;
+  Names names_;
 };
 
 TEST_F(TemporaryNameTest, ATemporaryNameIsToldBeforeItIsThereAndWhenItIsGone) {
   auto file = create(true);
-  ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(names_in(folder_), told_);
+  ASSERT_EQ(names_.size(), 1u);
+  EXPECT_EQ(names_in(folder_), names_);
 
   file.reset();
 
-  EXPECT_EQ(told_.size(), 2u);
-  EXPECT_EQ(told_.back(), "gone");
+  EXPECT_EQ(names_.size(), 2u);
+  EXPECT_EQ(names_.back(), "gone");
 }
 
 TEST_F(TemporaryNameTest, AFileWithoutANameNeedsOneOnlyToReplaceAnother) {
   ASSERT_TRUE(create(false)->publish(true).ok());
-  if (!told_.empty() && told_[0] != "gone") GTEST_SKIP() << "the file system knows no files without a name";
+  if (!names_.empty() && names_[0] != "gone") GTEST_SKIP() << "the file system knows no files without a name";
 
   ASSERT_TRUE(create(false)->publish(true).ok());
 
-  EXPECT_EQ(told_.size(), 2u);
+  EXPECT_EQ(names_.size(), 2u);
 }
 
 TEST_F(TemporaryNameTest, ANameThatTheFileSystemDoesNotTakeIsToldBeforeAnyByteIsWritten) {

@@ -132,10 +132,10 @@ penstock_status penstock_choose(const penstock_request* request, penstock_choice
 }
 
 uint64_t penstock_report_bytes(const penstock_report* report, int32_t path) {
-  penstock_report told{};
-  if (!core::read_struct(report, told).ok()) return 0;
-  const uint64_t chosen = told.path == path ? told.bytes - told.bounced_bytes : 0;
-  return chosen + (path == PENSTOCK_PATH_BOUNCE ? told.bounced_bytes : 0);
+  penstock_report known{};
+  if (!core::read_struct(report, known).ok()) return 0;
+  const uint64_t chosen = known.path == path ? known.bytes - known.bounced_bytes : 0;
+  return chosen + (path == PENSTOCK_PATH_BOUNCE ? known.bounced_bytes : 0);
 }
 
 penstock_status penstock_path_outlook(penstock_session* session, int32_t path, penstock_verdict* verdict) {

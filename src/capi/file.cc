@@ -177,13 +177,13 @@ penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info)
     const StripedObject* const striped = file->striped.get();
     const core::Result<core::FileFacts> facts = use->file_facts(striped == nullptr ? file->id : striped->set->files[0]);
     if (!facts.ok()) return facts.status();
-    penstock_file_info told = to_public(*facts);
+    penstock_file_info result = to_public(*facts);
     if (striped != nullptr) {  // Reports the first member's facts, except those that no single member has.
-      told.device_major = told.device_minor = 0;
-      told.inode = 0;
-      told.size = striped->set->layout.size;
+      result.device_major = result.device_minor = 0;
+      result.inode = 0;
+      result.size = striped->set->layout.size;
     }
-    core::write_struct(info, told);
+    core::write_struct(info, result);
     return success();
   });
 }

@@ -108,15 +108,16 @@ void penstock_queue_close(penstock_queue* queue) {
 penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* requests, uint32_t count,
                                       uint32_t* submitted) {
   uint32_t taken = 0;
-  const penstock_status told = session_call("submit to the queue", queue, [&](const GuardedSession::Use&) -> Status {
-    Status status;
-    // The small variant saves zeroing unused elements.
-    const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;
-    while (taken < count && status.ok()) status = some(*queue, requests, taken, count, taken);
-    return status;
-  });
+  const penstock_status submitted_status =
+      session_call("submit to the queue", queue, [&](const GuardedSession::Use&) -> Status {
+        Status status;
+        // The small variant saves zeroing unused elements.
+        const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;
+        while (taken < count && status.ok()) status = some(*queue, requests, taken, count, taken);
+        return status;
+      });
   if (submitted != nullptr) *submitted = taken;
-  return told;
+  return submitted_status;
 }
 
 penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* completions, uint32_t capacity,

@@ -35,8 +35,8 @@ const char* penstock_version(void) {
 
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity) {
   const auto tell = [&] {
-    const core::Status told = to_core(status);
-    const std::string message = core::describe(told, core::driver_of(told));
+    const core::Status core_status = to_core(status);
+    const std::string message = core::describe(core_status, core::driver_of(core_status));
     (void)core::copy_text(message, text, capacity);
     return message.size();
   };

@@ -113,11 +113,11 @@ TEST_F(SessionSettingsTest, AnUnknownNameIsAnErrorThatProposesTheNearOne) {
 }
 
 TEST_F(SessionSettingsTest, AHostileValueReachesNoTerminal) {
-  const std::string told = staging("bounce_mib", "\x1b]0;title\x07\n" + std::string(10000, 'x'));
+  const std::string message = staging("bounce_mib", "\x1b]0;title\x07\n" + std::string(10000, 'x'));
 
-  EXPECT_EQ(told.find_first_of("\x1b\x07\n"), std::string::npos);
-  EXPECT_NE(told.find("bounce_mib=\\x1b]0;title"), std::string::npos) << told;
-  EXPECT_NE(told.find("...: expected a number of MiB, 1 to 65536"), std::string::npos) << told;
+  EXPECT_EQ(message.find_first_of("\x1b\x07\n"), std::string::npos);
+  EXPECT_NE(message.find("bounce_mib=\\x1b]0;title"), std::string::npos) << message;
+  EXPECT_NE(message.find("...: expected a number of MiB, 1 to 65536"), std::string::npos) << message;
   EXPECT_EQ(staging(std::string(100000, '\x1b'), "x").find('\x1b'), std::string::npos);
 }
 

@@ -90,7 +90,7 @@ const char* severity_name(Severity severity) {
 
 namespace {
 
-std::string told(const Note& note, const char* severity) {
+std::string note_text(const Note& note, const char* severity) {
   std::string text = note.place;
   if (note.line > 0) text.append(":").append(std::to_string(note.line));
   text.append(": ").append(severity);
@@ -101,7 +101,7 @@ std::string told(const Note& note, const char* severity) {
 }  // namespace
 
 std::string describe(const Note& note) {
-  return told(note, (std::string(severity_name(note.severity)) + ": ").c_str());
+  return note_text(note, (std::string(severity_name(note.severity)) + ": ").c_str());
 }
 
 Status refusal_of(const LoadedSettings& loaded) {
@@ -109,7 +109,7 @@ Status refusal_of(const LoadedSettings& loaded) {
   const auto first = std::find_if(loaded.notes.begin(), loaded.notes.end(), is_error);
   constexpr const char* kStep = "use the settings: 'penstock settings' tells what is wrong with them";
   if (first == loaded.notes.end()) return failure(Code::bad_setting, kStep);
-  return failure(Code::bad_setting, kept_text("use " + told(*first, ""), kStep));
+  return failure(Code::bad_setting, kept_text("use " + note_text(*first, ""), kStep));
 }
 
 std::optional<Value> parse_value(const SettingRow& row, std::string_view text) {

@@ -66,14 +66,14 @@ TEST(UsageReportTest, FilesBeyondTheLargestAreSummedUp) {
   report.others.by_op[1] = {5, 1, 0};
   report.others_opened = 7;
 
-  const json told = json::parse(report_json(report));
+  const json document = json::parse(report_json(report));
 
-  EXPECT_EQ(told["files"].size(), kReportFilesMax);
-  EXPECT_EQ(told["files"][0]["name"], "/data/slow");
-  EXPECT_EQ(told["others"]["files"], 100 + 2 - kReportFilesMax + 7);
-  EXPECT_EQ(told["others"]["read_bytes"], (100 + 2 - kReportFilesMax) * 10);
-  EXPECT_EQ(told["others"]["written_bytes"], 5);
-  EXPECT_EQ(told["all"]["requests"], 2 * 102 + 1);
+  EXPECT_EQ(document["files"].size(), kReportFilesMax);
+  EXPECT_EQ(document["files"][0]["name"], "/data/slow");
+  EXPECT_EQ(document["others"]["files"], 100 + 2 - kReportFilesMax + 7);
+  EXPECT_EQ(document["others"]["read_bytes"], (100 + 2 - kReportFilesMax) * 10);
+  EXPECT_EQ(document["others"]["written_bytes"], 5);
+  EXPECT_EQ(document["all"]["requests"], 2 * 102 + 1);
   EXPECT_NE(report_text(report).find("others: 93 files\n"), std::string::npos) << report_text(report);
 }
 
@@ -86,15 +86,15 @@ TEST(UsageReportTest, AHostileNameBeginsNoLineAndBreaksNoJson) {
 }
 
 TEST(UsageReportTest, JsonHasReasonsWithTheirRemedies) {
-  const json told = json::parse(report_json(load_of_two_shards()));
+  const json document = json::parse(report_json(load_of_two_shards()));
 
-  EXPECT_EQ(told["schema"], 1);
-  EXPECT_EQ(told["reasons"].size(), 1u);
-  EXPECT_EQ(told["reasons"][0]["reason"], "stand_in");
-  EXPECT_EQ(told["reasons"][0]["bytes"], 3 << 20);
-  EXPECT_FALSE(told["reasons"][0]["remedy"].get<std::string>().empty());
-  EXPECT_DOUBLE_EQ(told["busy_seconds"], 1.0);
-  EXPECT_EQ(told["ways"][0]["path"], "bounce");
+  EXPECT_EQ(document["schema"], 1);
+  EXPECT_EQ(document["reasons"].size(), 1u);
+  EXPECT_EQ(document["reasons"][0]["reason"], "stand_in");
+  EXPECT_EQ(document["reasons"][0]["bytes"], 3 << 20);
+  EXPECT_FALSE(document["reasons"][0]["remedy"].get<std::string>().empty());
+  EXPECT_DOUBLE_EQ(document["busy_seconds"], 1.0);
+  EXPECT_EQ(document["ways"][0]["path"], "bounce");
 }
 
 TEST(UsageReportTest, CountersOfSeveralSessionsAreAddedUp) {

@@ -70,13 +70,13 @@ TEST(UsageTest, AFileIsKnownByItsNameHoweverOftenItIsOpened) {
   file.end(Op::write, 0, true, file.begin());
 
   ASSERT_EQ(usage.files().size(), 1u);
-  const Usage::File told = usage.files()[0];
-  EXPECT_EQ(told.name, name);
-  EXPECT_EQ(told.sums.bytes(), 4096u);
-  EXPECT_EQ(told.sums.by_op[0].requests, 1u);
-  EXPECT_EQ(told.sums.by_op[1].requests, 1u);
-  EXPECT_EQ(told.sums.failed, 1u);
-  EXPECT_GE(told.sums.nanoseconds() + 2000, usage.busy().total()) << "but for whole microseconds of two requests";
+  const Usage::File row = usage.files()[0];
+  EXPECT_EQ(row.name, name);
+  EXPECT_EQ(row.sums.bytes(), 4096u);
+  EXPECT_EQ(row.sums.by_op[0].requests, 1u);
+  EXPECT_EQ(row.sums.by_op[1].requests, 1u);
+  EXPECT_EQ(row.sums.failed, 1u);
+  EXPECT_GE(row.sums.nanoseconds() + 2000, usage.busy().total()) << "but for whole microseconds of two requests";
   ::close(first);
   ::close(second);
   ::unlink(name.c_str());

@@ -94,14 +94,14 @@ FlowControl flow_control_in(std::string_view answer) {
 // "prio-pfc 0:off 1:off 2:off 3:on ..."
 FlowControl flow_control_as_told(std::string_view line) {
   std::uint8_t priorities = 0;
-  unsigned told = 0;
+  unsigned count = 0;
   for (const std::string_view word : split(line, ' ')) {
     const bool is_one = word.size() > 2 && word[1] == ':' && word[0] >= '0' && word[0] < '0' + int{kPriorities};
     if (!is_one) continue;
-    ++told;
+    ++count;
     if (word.substr(2) == "on") priorities = static_cast<std::uint8_t>(priorities | (1U << (word[0] - '0')));
   }
-  if (told < kPriorities) return {std::nullopt, "it was not captured"};
+  if (count < kPriorities) return {std::nullopt, "it was not captured"};
   return {priorities, ""};
 }
 

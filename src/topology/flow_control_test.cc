@@ -62,10 +62,10 @@ TEST(FlowControlTest, TheKernelIsAskedForOneInterfaceAndTellsItsPriorities) {
     return answer_of(0x08);
   };
 
-  const FlowControl told = read_flow_control(machine(), "eth4", kernel);
+  const FlowControl result = read_flow_control(machine(), "eth4", kernel);
 
-  EXPECT_EQ(told.priorities, 0x08);
-  EXPECT_EQ(told.why_unknown, "");
+  EXPECT_EQ(result.priorities, 0x08);
+  EXPECT_EQ(result.why_unknown, "");
   nlmsghdr header{};
   ASSERT_GE(asked.size(), sizeof(header));
   std::memcpy(&header, asked.data(), sizeof(header));
@@ -83,9 +83,9 @@ TEST(FlowControlTest, OffIsToldFromUnknown) {
                                                        {refusal(EPERM), "Operation not permitted"},
                                                        {without, "tells nothing of it"}};
   for (const auto& [answer, why] : cases) {
-    const FlowControl told = read_flow_control(machine(), "eth4", [&](auto) { return answer; });
-    EXPECT_FALSE(told.priorities) << why;
-    EXPECT_NE(told.why_unknown.find(why), std::string::npos) << told.why_unknown;
+    const FlowControl result = read_flow_control(machine(), "eth4", [&](auto) { return answer; });
+    EXPECT_FALSE(result.priorities) << why;
+    EXPECT_NE(result.why_unknown.find(why), std::string::npos) << result.why_unknown;
   }
 }
 
@@ -97,8 +97,8 @@ TEST(FlowControlTest, AnAnswerThatIsCutOffOrBentIsUnknown) {
   for (std::size_t at = 0; at < whole.size(); ++at) {
     std::string bent = whole;
     bent[at] = '\xff';
-    const FlowControl told = read_flow_control(machine(), "eth4", [&](auto) { return bent; });
-    EXPECT_EQ(told.priorities.has_value(), told.why_unknown.empty()) << at;
+    const FlowControl result = read_flow_control(machine(), "eth4", [&](auto) { return bent; });
+    EXPECT_EQ(result.priorities.has_value(), result.why_unknown.empty()) << at;
   }
 }
 
@@ -108,8 +108,8 @@ TEST(FlowControlTest, TheKernelItselfAnswersNobodyInParticular) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
-    const FlowControl told = read_flow_control(machine(), "nosuch0");
-    ::_exit(told.priorities || told.why_unknown.find("permitted") != std::string::npos ? 1 : 0);
+    const FlowControl result = read_flow_control(machine(), "nosuch0");
+    ::_exit(result.priorities || result.why_unknown.find("permitted") != std::string::npos ? 1 : 0);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

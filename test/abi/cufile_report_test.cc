@@ -80,11 +80,11 @@ class ReportTest : public testing::Test {
 TEST_F(ReportTest, AProgramThatNeverClosesTheDriverTellsAtItsExitAndWritesNothingElse) {
   EXPECT_EQ(run("stderr", {data(), "exit:5"}), 5);
 
-  const std::string told = text_of(path("stderr"));
-  EXPECT_TRUE(has(told, "3.00 MiB read and 0 B written in 1 requests\n")) << told;
-  EXPECT_TRUE(has(told, "by host")) << told;
-  EXPECT_TRUE(has(told, path("data").string() + "\n")) << told;
-  EXPECT_TRUE(has(told, PENSTOCK_LIBCUFILE)) << told;
+  const std::string printed = text_of(path("stderr"));
+  EXPECT_TRUE(has(printed, "3.00 MiB read and 0 B written in 1 requests\n")) << printed;
+  EXPECT_TRUE(has(printed, "by host")) << printed;
+  EXPECT_TRUE(has(printed, path("data").string() + "\n")) << printed;
+  EXPECT_TRUE(has(printed, PENSTOCK_LIBCUFILE)) << printed;
   EXPECT_EQ(text_of(path("stdout")), "");
   EXPECT_FALSE(fs::exists(path("log")));
 }
@@ -93,15 +93,15 @@ TEST_F(ReportTest, AFileIsJsonWhereItsNameSaysSoAndIsItsOwnersAlone) {
   umask(0);
   EXPECT_EQ(run("r.json", {data(), "write:out", "batch:" + path("data").string(), "close"}), 0);
 
-  const json told = report();
-  EXPECT_EQ(told["sessions"], 1);
-  EXPECT_EQ(told["sessions_open"], 0);
-  EXPECT_EQ(told["all"]["read_bytes"], 6 << 20);
-  EXPECT_EQ(told["all"]["written_bytes"], 1 << 20);
-  EXPECT_EQ(told["all"]["requests"], 3);
-  EXPECT_EQ(told["files"].size(), 2u);
-  EXPECT_GT(told["busy_seconds"], 0.0);
-  EXPECT_LE(told["busy_seconds"], told["seconds"]);
+  const json document = report();
+  EXPECT_EQ(document["sessions"], 1);
+  EXPECT_EQ(document["sessions_open"], 0);
+  EXPECT_EQ(document["all"]["read_bytes"], 6 << 20);
+  EXPECT_EQ(document["all"]["written_bytes"], 1 << 20);
+  EXPECT_EQ(document["all"]["requests"], 3);
+  EXPECT_EQ(document["files"].size(), 2u);
+  EXPECT_GT(document["busy_seconds"], 0.0);
+  EXPECT_LE(document["busy_seconds"], document["seconds"]);
   struct stat facts {};
   ASSERT_EQ(stat(path("r.json").c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777, 0600u);
@@ -141,9 +141,9 @@ TEST_F(ReportTest, EachProcessOfAFamilyHasItsOwnFile) {
   std::vector<std::uint64_t> bytes;
   for (const auto& entry : fs::directory_iterator(root_)) {
     if (!entry.path().filename().string().starts_with("r-")) continue;
-    const json told = json::parse(text_of(entry.path()));
-    EXPECT_EQ(entry.path().filename(), "r-" + std::to_string(told["pid"].get<int>()) + ".json");
-    bytes.push_back(told["all"]["read_bytes"]);
+    const json document = json::parse(text_of(entry.path()));
+    EXPECT_EQ(entry.path().filename(), "r-" + std::to_string(document["pid"].get<int>()) + ".json");
+    bytes.push_back(document["all"]["read_bytes"]);
   }
   std::sort(bytes.begin(), bytes.end());
   EXPECT_EQ(bytes, (std::vector<std::uint64_t>{3 << 20, 6 << 20})) << "the child told of its parent's, or not at all";

@@ -283,10 +283,10 @@ TEST_F(CufileSettingsTest, ForcedCompatibilityModeKeepsToBounce) {
   penstock_file* file = nullptr;
   ASSERT_EQ(penstock_cufile_file(handle, &file).code, 0);
 
-  const auto told = penstock::File(file).explain({PENSTOCK_READ, 0, device_memory(4096)});
+  const auto explained = penstock::File(file).explain({PENSTOCK_READ, 0, device_memory(4096)});
 
-  ASSERT_TRUE(told) << told.error().message();
-  const std::vector<penstock::Verdict>& verdicts = *told;
+  ASSERT_TRUE(explained) << explained.error().message();
+  const std::vector<penstock::Verdict>& verdicts = *explained;
   ASSERT_GE(verdicts.size(), 5u);
   EXPECT_EQ(verdicts[0].path, PENSTOCK_PATH_BOUNCE);
   for (const penstock::Verdict& verdict : verdicts) {

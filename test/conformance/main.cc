@@ -84,8 +84,8 @@ std::string file_system_of(const std::string& folder) {
 nlohmann::json describe(const Options& options, nlohmann::json& library) {
   library["path"] = options.library.substr(options.library.rfind('/') + 1);
   nlohmann::json machine;
-  Outcomes told = run({machine_case()}, options);  // Outlives the loop over its lines.
-  for (const std::string& line : told["machine"]) {
+  Outcomes machine_outcomes = run({machine_case()}, options);  // Outlives the loop over its lines.
+  for (const std::string& line : machine_outcomes["machine"]) {
     const std::size_t space = line.find(' ');
     const std::string key = line.substr(0, space), value = line.substr(space + 1);
     if (key == "version") library["version"] = std::atoi(value.c_str());

@@ -98,11 +98,11 @@ void tell_what_ended(Fixture& fixture) {
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   close(output);
-  static Fixture* told = nullptr;
+  static Fixture* current = nullptr;
   Fixture fixture(folder, kReportDescriptor);
-  told = &fixture;
+  current = &fixture;
   std::set_terminate([] {  // A thread of the case met what ends it.
-    tell_what_ended(*told);
+    tell_what_ended(*current);
     _exit(0);
   });
   if (chdir(folder.c_str()) != 0) _exit(3);

@@ -95,8 +95,8 @@ std::string FakeNvfs::text(const char* file) {
 // ---- Calls ---------------------------------------------------------------------------------------------------------
 
 int FakeNvfs::fail(nvfs::Argument& argument, std::int64_t error) const {
-  const std::int64_t told = -error;
-  std::memcpy(argument.bytes + 32, &told, sizeof told);
+  const std::int64_t reported = -error;
+  std::memcpy(argument.bytes + 32, &reported, sizeof reported);
   return -EPERM;
 }
 

@@ -68,7 +68,7 @@ class ScriptedKernel final : public NvidiaKernel {
   std::map<std::uint64_t, std::uint64_t> ranges;
   std::set<std::byte*> addresses;
 
-  std::string told() const {
+  std::string history() const {
     std::string all;
     for (const std::string& each : journal) all.append(all.empty() ? "" : ", ").append(each);
     return all;

@@ -35,9 +35,9 @@ class Validate : public Tool {
   }
   json machine_report(const std::string& root) {
     const Finished done = run({"validate", "--json", "--root", root});
-    const json told = json::parse(done.out, nullptr, false);
-    EXPECT_EQ(told["exit_code"], done.exit_code) << root << done.err;
-    return told;
+    const json document = json::parse(done.out, nullptr, false);
+    EXPECT_EQ(document["exit_code"], done.exit_code) << root << done.err;
+    return document;
   }
   json check_report(const std::string& root) {
     return json::parse(run({"check", "--json", "--root", root}).out, nullptr, false);

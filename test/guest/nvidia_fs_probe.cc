@@ -300,8 +300,8 @@ bool is_all(const char* memory, size_t bytes, char value) {
 // What the call says of an asynchronous write, and what its fence page says.
 std::string write_at_once(const Group& group, int fd, size_t offset, uint64_t ticket) {
   Argument io = io_argument(group, fd, offset, kGpuPage, 0, ticket);
-  const std::string told = bytes_or_error(call_io(group, &io, kWrite));
-  return told + ", fence " + bytes_or_error(wait_for(group, ticket));
+  const std::string written = bytes_or_error(call_io(group, &io, kWrite));
+  return written + ", fence " + bytes_or_error(wait_for(group, ticket));
 }
 
 // Bytes that no driver asked about: reads leave them in the shadow buffer, writes take them from there.

@@ -284,12 +284,12 @@ StressTest::Answer StressTest::perform(const Read& read, const UniqueFd& own, pe
     return {0, {.domain = PENSTOCK_DOMAIN_OS, .driver = 0, .code = direct_says ? 0 : errno, .step = "read"}};
   }
   Answer answer;
-  Report told;
+  Report report;
   penstock_file* file = handle;
   if (own.valid()) answer.status = penstock_file_register(session_, own.get(), &file);
   if (answer.status.code != 0) return answer;
-  answer.status = penstock_read(file, memory.base(), read.size, offset, static_cast<std::int64_t>(read.shift), &told);
-  answer.bytes = told.bytes;
+  answer.status = penstock_read(file, memory.base(), read.size, offset, static_cast<std::int64_t>(read.shift), &report);
+  answer.bytes = report.bytes;
   if (own.valid()) penstock_file_close(file);
   return answer;
 }

@@ -135,9 +135,9 @@ class Writer(StorageWriter):
         ids = ["-".join(extent.file.split("-")[:2]) for extent in written.values()]
         lease = self._save.lease or new_lease(self._folder, durable=self._durable)
         layout = Layout(max(ids, default=lease.save_id))
-        for name, told in metadata.state_dict_metadata.items():
-            if isinstance(told, dcp.TensorStorageMetadata):
-                layout.tensors[name] = saved_tensor(name, told, written)
+        for name, entry in metadata.state_dict_metadata.items():
+            if isinstance(entry, dcp.TensorStorageMetadata):
+                layout.tensors[name] = saved_tensor(name, entry, written)
             else:
                 layout.objects[name] = written[dcp.MetadataIndex(name)]
         for extent in written.values():
@@ -179,12 +179,12 @@ def content_of(item: WriteItem, planner: SavePlanner) -> Content:
     return Content(item.index.fqn, nbytes_of_item(item), lambda: planner.resolve_data(item))
 
 
-def saved_tensor(name: str, told: dcp.TensorStorageMetadata, written: dict[dcp.MetadataIndex, Extent]) -> SavedTensor:
-    dtype = name_of_dtype(name, told.properties.dtype)
+def saved_tensor(name: str, entry: dcp.TensorStorageMetadata, written: dict[dcp.MetadataIndex, Extent]) -> SavedTensor:
+    dtype = name_of_dtype(name, entry.properties.dtype)
     chunks = [Chunk(format_shape(dtype, chunk.offsets), format_shape(dtype, chunk.sizes),
                     written[dcp.MetadataIndex(name, chunk.offsets)])
-              for chunk in told.chunks if 0 not in chunk.sizes or 0 in told.size]  # Of none, a rank may say so.
-    return SavedTensor(dtype, format_shape(dtype, told.size), tuple(chunks[:1] if 0 in told.size else chunks))
+              for chunk in entry.chunks if 0 not in chunk.sizes or 0 in entry.size]  # Of none, a rank may say so.
+    return SavedTensor(dtype, format_shape(dtype, entry.size), tuple(chunks[:1] if 0 in entry.size else chunks))
 
 
 class Reader(StorageReader):
@@ -205,14 +205,14 @@ class Reader(StorageReader):
     # torch asks again, for one rank, what takes `kwargs` by that name, and then tells the same error twice.
     def read_metadata(self, *args: Any, **others: Any) -> dcp.Metadata:
         layout = self._layout = read_layout(self._path)
-        told: dict[str, Any] = {name: _told_of(tensor) for name, tensor in layout.tensors.items()}
-        told |= {name: dcp.BytesStorageMetadata() for name in layout.objects}
+        described: dict[str, Any] = {name: _metadata_of(tensor) for name, tensor in layout.tensors.items()}
+        described |= {name: dcp.BytesStorageMetadata() for name in layout.objects}
         places: dict[dcp.MetadataIndex, Any] = {
             dcp.MetadataIndex(name, torch.Size(in_units(tensor.dtype, chunk.at))): (name, chunk)
             for name, tensor in layout.tensors.items() for chunk in tensor.chunks}
         places |= {dcp.MetadataIndex(name): extent for name, extent in layout.objects.items()}
         paths = {name: tuple(path) for name, path in layout.paths.items()}
-        return dcp.Metadata(told, paths or None, places, dcp.StorageMeta(
+        return dcp.Metadata(described, paths or None, places, dcp.StorageMeta(
             checkpoint_id=str(self._path), save_id=layout.save_id, load_id=self.load_id))
 
     def set_up_storage_reader(self, metadata: dcp.Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
@@ -318,7 +318,7 @@ def _row_part(item: ReadItem, tensor: Tensor) -> Part | None:
     return None if size == tensor.shape[0] else Part(0, begin, begin + size)
 
 
-def _told_of(tensor: SavedTensor) -> dcp.TensorStorageMetadata:
+def _metadata_of(tensor: SavedTensor) -> dcp.TensorStorageMetadata:
     return dcp.TensorStorageMetadata(
         properties=dcp.TensorProperties(dtype=_torch_dtype(tensor.dtype)),
         size=torch.Size(in_units(tensor.dtype, tensor.shape)),

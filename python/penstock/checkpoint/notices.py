@@ -25,8 +25,8 @@ METADATA = "http://169.254.169.254"  # By number: to resolve a name has no time 
 AWS_TOKEN_S = 21600
 AWS_ACTIONS = ("terminate", "stop", "hibernate")
 
-Told = float | bool | None
-Source = Callable[[], Told]
+Answer = float | bool | None
+Source = Callable[[], Answer]
 
 
 @dataclass
@@ -37,7 +37,7 @@ class File:
     path: str | os.PathLike[str]
     contains: str | None = None
 
-    def __call__(self) -> Told:
+    def __call__(self) -> Answer:
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class Url:
         if not self.timeout_s > 0:
             raise ValueError(f"timeout_s is {self.timeout_s}: expected more than 0")
 
-    def __call__(self) -> Told:
+    def __call__(self) -> Answer:
         status, _ = self._ask()
         return self._is_there(status, 204, 404)
 
@@ -110,7 +110,7 @@ class Aws(Url):
     url: str = METADATA
     _token: str = field(default="", init=False, repr=False)
 
-    def __call__(self) -> Told:
+    def __call__(self) -> Answer:
         status, text = self._action() if self._token else (401, "")
         if status == 401:
             headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(AWS_TOKEN_S)}
@@ -137,7 +137,7 @@ class Gce(Url):
 
     url: str = METADATA
 
-    def __call__(self) -> Told:
+    def __call__(self) -> Answer:
         status, text = self._ask("/computeMetadata/v1/instance/preempted", headers={"Metadata-Flavor": "Google"})
         if not self._is_there(status) or text.strip() not in ("TRUE", "FALSE"):
             raise ValueError(f"it says neither TRUE nor FALSE: {text[:80]!r}")
@@ -152,16 +152,16 @@ class Azure(Url):
     url: str = METADATA
     vm: str | None = None
 
-    def __call__(self) -> Told:
+    def __call__(self) -> Answer:
         status, text = self._ask("/metadata/scheduledevents?api-version=2020-07-01", headers={"Metadata": "true"})
         self._is_there(status)
         events = _object(text).get("Events")
         if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
             raise ValueError(f"it has no list of events: {text[:80]!r}")
-        told = [_seconds_until(event.get("NotBefore"), email.utils.parsedate_to_datetime) for event in events
+        times = [_seconds_until(event.get("NotBefore"), email.utils.parsedate_to_datetime) for event in events
                 if event.get("EventType") == "Preempt" and self._is_meant(event.get("Resources"))]
-        ahead = [left for left in told if left is not True and left > 0]
-        return min(ahead) if ahead else bool(told) or None
+        ahead = [left for left in times if left is not True and left > 0]
+        return min(ahead) if ahead else bool(times) or None
 
     def _is_meant(self, resources: Any) -> bool:
         return self.vm is None or (isinstance(resources, list) and self.vm in resources)

@@ -33,7 +33,7 @@ from penstock.checkpoint import notices
 from penstock.checkpoint.forecasts import Forecast, PartForecast, Rates, forecast, format_bytes, nbytes_of
 from penstock.checkpoint.ids import new_lease
 from penstock.checkpoint.leftovers import is_over
-from penstock.checkpoint.notices import Source, Told
+from penstock.checkpoint.notices import Answer, Source
 from penstock.checkpoint.parts import Generation, begin, check_names, discard, resume, retain
 from penstock.checkpoint.states import save as save_state
 from penstock.checkpoint.verifying import verify
@@ -202,9 +202,9 @@ class Guard:
         is_quiet = False
         while not self.is_noticed:
             try:
-                told = _checked(source())
-                if told is not None and told is not False:
-                    self._heard(name, None if told is True else told)
+                answer = _checked(source())
+                if answer is not None and answer is not False:
+                    self._heard(name, None if answer is True else answer)
             except Exception as error:  # Of a caller's own, anything. Training goes on whatever it is.
                 if not is_quiet:
                     log.warning("asked whether this machine will be taken away, %s failed: %s. It is asked again every "
@@ -359,7 +359,7 @@ class Guard:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _checked(told: Any) -> Told:
-    if told is None or isinstance(told, (bool, int, float)):
-        return told
-    raise TypeError(f"it gave {told!r:.80}: expected None, True, False or the seconds that are left")
+def _checked(answer: Any) -> Answer:
+    if answer is None or isinstance(answer, (bool, int, float)):
+        return answer
+    raise TypeError(f"it gave {answer!r:.80}: expected None, True, False or the seconds that are left")

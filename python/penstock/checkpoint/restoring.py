@@ -44,7 +44,7 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
     pieces = sorted((piece for each in wanted for piece in _pieces_of(each)),
                     key=lambda piece: (piece.extent.file, piece.extent.offset + piece.begin))
     order = Order()
-    told = Shared(sum(piece.target.nbytes for piece in pieces), on_progress)
+    counter = Shared(sum(piece.target.nbytes for piece in pieces), on_progress)
     files: dict[str, File] = {}
     try:
         for piece in pieces:
@@ -55,7 +55,7 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
         count = max(1, min(THREADS, len(pieces)))
         with ThreadPoolExecutor(count, "penstock-checkpoint") as threads:
             shares = [pieces[i::count] for i in range(count)]
-            for done in [threads.submit(_read_all, session, folder, files, share, order, told) for share in shares]:
+            for done in [threads.submit(_read_all, session, folder, files, share, order, counter) for share in shares]:
                 done.result()
     finally:
         for file in files.values():
@@ -75,7 +75,7 @@ def _pieces_of(wanted: Wanted) -> Iterable[Wanted]:
 
 
 def _read_all(session: Session, folder: Path, files: dict[str, File], pieces: list[Wanted], order: Order,
-              told: Shared) -> None:
+              counter: Shared) -> None:
     order.come_behind()
     for piece in pieces:
         extent, size = piece.extent, piece.target.nbytes
@@ -85,7 +85,7 @@ def _read_all(session: Session, folder: Path, files: dict[str, File], pieces: li
             raise CheckpointError(f"{folder / extent.file}: it ends at {end}, and {piece.name!r} goes to "
                                   f"{extent.offset + extent.nbytes}: it was cut")
         _compare(session, folder, piece)
-        told.count(report)
+        counter.count(report)
 
 
 def _compare(session: Session, folder: Path, wanted: Wanted) -> None:

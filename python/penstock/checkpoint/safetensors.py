@@ -94,14 +94,14 @@ class SafetensorsWriter(Writer):
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         lease = self._save.lease = new_lease(self._target, beside=self._staging, durable=self._durable)
         files, order = _files_of(plan.items), Order()
-        told = Shared(sum(nbytes_of_item(item) for items in files for item in items), None)
-        self.progress = told.progress
+        counter = Shared(sum(nbytes_of_item(item) for items in files for item in items), None)
+        self.progress = counter.progress
         places = [self._staging / f"{lease.save_id}-{rank}-{i}" for i in range(len(files))]
         self._save.files = tuple(place.name for place in places)
 
         def write(place: Path, items: list[WriteItem]) -> dict[dcp.MetadataIndex, Piece]:
             order.come_behind()
-            return self._write_file(place, items, planner, told)
+            return self._write_file(place, items, planner, counter)
 
         pieces: dict[dcp.MetadataIndex, Piece] = {}
         try:
@@ -111,14 +111,14 @@ class SafetensorsWriter(Writer):
         except BaseException:
             give_up(self._staging, self._save.files, lease)
             raise
-        told.count()
+        counter.count()
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
         done.set_result([WriteResult(index=item.index, size_in_bytes=nbytes_of_item(item),
                                      storage_data=pieces.get(item.index)) for item in plan.items])
         return done
 
     def _write_file(self, place: Path, items: list[WriteItem], planner: SavePlanner,
-                    told: Shared) -> dict[dcp.MetadataIndex, Piece]:
+                    counter: Shared) -> dict[dcp.MetadataIndex, Piece]:
         session = self._session or default_session()
         header, offsets = _header_of(items)
         head = Extent(place.name, 0, len(header), tuple(_native.crc32c(header, PIECE_BYTES)))
@@ -131,7 +131,7 @@ class SafetensorsWriter(Writer):
             opened.write(header)
             for each, begin, _ in offsets:
                 content = content_of(by_name[each], planner)
-                sums = write_content(session, opened, content, begin, told)
+                sums = write_content(session, opened, content, begin, counter)
                 pieces[by_name[each].index] = Piece(Extent(place.name, begin, content.nbytes, tuple(sums)), head)
         return pieces
 
@@ -234,9 +234,9 @@ def _header_of(items: list[WriteItem]) -> tuple[bytes, list[tuple[str, int, int]
 def _layout_of(save_id: str, metadata: dcp.Metadata, pieces: dict[dcp.MetadataIndex, Piece]) -> Layout:
     extents = {index: piece.extent for index, piece in pieces.items()}
     layout = Layout(save_id, headers={piece.header.file: piece.header for piece in pieces.values()})
-    for name, told in metadata.state_dict_metadata.items():
-        assert isinstance(told, dcp.TensorStorageMetadata)
-        layout.tensors[name] = saved_tensor(name, told, extents)
+    for name, entry in metadata.state_dict_metadata.items():
+        assert isinstance(entry, dcp.TensorStorageMetadata)
+        layout.tensors[name] = saved_tensor(name, entry, extents)
     for extent in (*extents.values(), *layout.headers.values()):
         layout.count_file(extent)
     layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}

@@ -160,7 +160,7 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
     return files
 
 
-def write_content(session: Session, file: File, content: Content, offset: int, told: Shared) -> list[int]:
+def write_content(session: Session, file: File, content: Content, offset: int, counter: Shared) -> list[int]:
     """The checksums of its pieces."""
     found = bytes_of(content.resolve())
     if found.nbytes != content.nbytes:
@@ -170,7 +170,7 @@ def write_content(session: Session, file: File, content: Content, offset: int, t
     for at in range(0, content.nbytes, step):
         part = found[at:at + step]
         before = session.crc32c(part, PIECE_BYTES)
-        told.count(file.write(part, offset + at))
+        counter.count(file.write(part, offset + at))
         if session.crc32c(part, PIECE_BYTES) != before:
             raise CheckpointError(f"{content.name!r} changed while it was saved: let nothing write to it meanwhile, or "
                                   "save a copy")

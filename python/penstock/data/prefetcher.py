@@ -214,14 +214,14 @@ class Prefetcher:
         assert flight.reading is not None
         left = None if flight.deadline is None else max(flight.deadline - time.monotonic(), 0)
         try:
-            told = flight.reading.result(left)
+            moved = flight.reading.result(left)
         except concurrent.futures.TimeoutError:
             if flight.reading.done():  # It failed by itself with that.
                 raise
             raise TimedOutError(f"could not read a batch of {len(flight.records)} records within {self._timeout} s"
                                 ) from None
         by_path = self._statistics["bytes_by_path"]
-        for path, nbytes in told.items():
+        for path, nbytes in moved.items():
             by_path[path] = by_path.get(path, 0) + nbytes
             self._statistics["bytes"] += nbytes
 

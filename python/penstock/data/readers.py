@@ -45,12 +45,12 @@ def _run(given: queue.SimpleQueue[tuple[Reading, Callable[[], dict[str, int]]] |
         if not reading.set_running_or_notify_cancel():
             continue
         try:
-            told, error = work(), None
+            moved, error = work(), None
         except BaseException as raised:
-            told, error = {}, raised
+            moved, error = {}, raised
         reading.ended = time.monotonic()
         if error is None:
-            reading.set_result(told)
+            reading.set_result(moved)
         else:
             reading.set_exception(error)
         del each, reading, work, error  # Or its memory would stay until the next one comes.

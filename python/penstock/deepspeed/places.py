@@ -101,13 +101,13 @@ def _outlook_of_session() -> list[Verdict]:
 def _tell_outlook(config: Config, key: str, paths: list[Verdict]) -> None:
     """Never that a direct path serves: its self-test decides, when a program uses it."""
     direct = [path for path in paths if path["path"] not in BY_HOST_MEMORY]
-    told = [f"{path['path']} may be tried: its self-test decides" if path["usable"]
+    sentences = [f"{path['path']} may be tried: its self-test decides" if path["usable"]
             else f"not {path['path']}: {path['sentence']}" for path in direct]
     bounces = any(path["path"] == "bounce" and path["usable"] for path in paths)
-    told.append("bounce, by copies through host memory, serves in any case" if bounces
+    sentences.append("bounce, by copies through host memory, serves in any case" if bounces
                 else "nor bounce: cuFile fails, and DeepSpeed ends the process")
     remedy = next((path["remedy"] for path in direct if path["remedy"]), "")
-    config.add("note" if bounces else "error", "outlook", key, "", f"by Penstock's libcufile: {'; '.join(told)}",
+    config.add("note" if bounces else "error", "outlook", key, "", f"by Penstock's libcufile: {'; '.join(sentences)}",
                remedy)
 
 

@@ -173,7 +173,7 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
     def _find(self, keys: Sequence[Any]) -> list[tuple[str | None, _Form | None]]:
         """The name that each chunk has in the store, and its form."""
         forms = self._known_forms()
-        names = [[_name(key, told) for told in forms.values()] for key in keys]
+        names = [[_name(key, known_form) for known_form in forms.values()] for key in keys]
         there = iter(self._store.lookup([name for each in names for name in each]))
         found: list[tuple[str | None, _Form | None]] = []
         for each in names:
@@ -216,9 +216,9 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
             outcomes = in_parts(self._store.get_async, names, memories)
         except Exception as failure:
             self._fail("get", len(names), failure)
-        told = iter(outcomes)
+        results = iter(outcomes)
         for i, obj in enumerate(objs):
-            if obj is not None and next(told) != kv.Outcome.DONE:
+            if obj is not None and next(results) != kv.Outcome.DONE:
                 obj.ref_count_down()
                 objs[i] = None
         return objs

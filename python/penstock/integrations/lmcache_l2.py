@@ -103,8 +103,8 @@ class PenstockAdapter(_Base):  # type: ignore[misc]
         return self._pop("load", task_id)
 
     def delete(self, keys: list[Any]) -> None:
-        told = self._store.delete([_name(key) for key in keys])
-        gone = [key for key, is_gone in zip(keys, told, strict=True) if is_gone]
+        deleted = self._store.delete([_name(key) for key in keys])
+        gone = [key for key, is_gone in zip(keys, deleted, strict=True) if is_gone]
         if gone:
             self._notify_keys_deleted(gone, [0] * len(gone))  # Sizes are for LMCache's accounts; see get_usage.
 
@@ -178,9 +178,9 @@ def _name(key: Any) -> str:
 
 def _form(obj: Any) -> bytes:
     """What an object's bytes are: the same in 32 bytes."""
-    told = [[list(shape) for shape in obj.get_shapes()], [str(dtype) for dtype in obj.get_dtypes()],
+    description = [[list(shape) for shape in obj.get_shapes()], [str(dtype) for dtype in obj.get_dtypes()],
             obj.get_memory_format().name]
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=_FORM_BYTES).digest()
+    return hashlib.blake2b(json.dumps(description).encode(), digest_size=_FORM_BYTES).digest()
 
 
 def _bitmap(values: Sequence[bool]) -> Any:

@@ -141,9 +141,9 @@ def status_of(error: BaseException | None) -> int | None:
     while error is not None:
         if isinstance(status := getattr(error, "status", None), int):
             return status
-        told = getattr(error, "response", None)
-        if isinstance(told, dict):
-            return cast(int | None, told.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            return cast(int | None, response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
         error = error.__cause__
     return None
 

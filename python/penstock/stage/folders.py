@@ -133,8 +133,8 @@ def near_gpu(folders: Iterable[Path], gpu: int) -> list[Path]:
 def _machine() -> dict[str, Any]:
     """What `penstock check` knows of this machine."""
     try:
-        told = subprocess.run([launcher.tool(), "check", "--json"], capture_output=True, timeout=60).stdout
-        return dict(json.loads(told))
+        output = subprocess.run([launcher.tool(), "check", "--json"], capture_output=True, timeout=60).stdout
+        return dict(json.loads(output))
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise NotApplicableError(f"place the files near a GPU: ask `penstock check --json`: {error}: install the "
                                  "command penstock, or leave --gpu out") from None

@@ -35,7 +35,7 @@ class Settings:
     part_bytes: int
     verify: bool
     direct: bool
-    told: Shared
+    counter: Shared
 
 
 @dataclass(eq=False)
@@ -145,7 +145,7 @@ class Job:
             self._check_md5(hashlib.md5(memory[:size], usedforsecurity=False).hexdigest())
         assert self._file is not None and self.item.folder.journal is not None
         try:
-            self.settings.told.count(self._file.write(memory[:size], begin))
+            self.settings.counter.count(self._file.write(memory[:size], begin))
             os.fdatasync(self._fd)
         except OSError as error:
             raise StageError(f"write {self.item.path}: {error}: see that the drive is well and has room, and {GO_ON}") \

@@ -64,10 +64,10 @@ class Unfinished:
 def read_manifest(root: int, folder: Path) -> dict[str, Entry]:
     """Of nothing, where there is none. Raises StageError for what is no manifest, or names what lies elsewhere."""
     try:
-        told = json.loads(read_regular(MANIFEST, BYTES_MAX, follow=False, dir_fd=root))
-        if told["format"] != FORMAT:
-            raise ValueError(f"format {told['format']!r}, and {FORMAT} is known")
-        return {_checked(name): _entry(each) for name, each in told["files"].items()}
+        document = json.loads(read_regular(MANIFEST, BYTES_MAX, follow=False, dir_fd=root))
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']!r}, and {FORMAT} is known")
+        return {_checked(name): _entry(each) for name, each in document["files"].items()}
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -85,8 +85,8 @@ def _checked(name: object) -> str:
     return str(name)
 
 
-def _entry(told: dict[str, Any]) -> Entry:
-    entry = Entry(**told)
+def _entry(fields: dict[str, Any]) -> Entry:
+    entry = Entry(**fields)
     numbers = [entry.size, entry.part_bytes, entry.mtime_ns, *entry.sums]
     if not all(type(each) is int and each >= 0 for each in numbers) or len(entry.sums) != _parts(entry):
         raise ValueError("a file's description makes no sense")
@@ -142,11 +142,11 @@ def recall(state: int, folder: Path) -> tuple[dict[str, Unfinished], int]:
         with open(_open_journal(state, folder, os.O_RDONLY), "rb") as opened:
             while (line := opened.readline(LINE_BYTES_MAX)).endswith(b"\n"):
                 try:
-                    told = json.loads(line)
+                    record = json.loads(line)
                 except (ValueError, RecursionError):
                     break
                 number += 1
-                _take(files, told)
+                _take(files, record)
                 good += len(line)
         if len({each.temporary for each in files.values()}) != len(files):
             raise ValueError("names one unfinished file twice")
@@ -172,29 +172,29 @@ def _open_journal(state: int, folder: Path, flags: int) -> int:
     return fd
 
 
-def _take(files: dict[str, Unfinished], told: Any) -> None:
+def _take(files: dict[str, Unfinished], record: Any) -> None:
     """Raises ValueError, KeyError or TypeError for what the journal never says."""
-    if not isinstance(told, dict):
+    if not isinstance(record, dict):
         raise ValueError("it is no object of JSON")
-    if "begin" in told:
-        name = _checked(told.pop("begin"))
-        if set(told) != BEGUN or not is_temporary(told["temporary"]):
-            raise ValueError(f"it names the unfinished file {told.get('temporary')!r}")
-        files[name] = Unfinished(**told)
+    if "begin" in record:
+        name = _checked(record.pop("begin"))
+        if set(record) != BEGUN or not is_temporary(record["temporary"]):
+            raise ValueError(f"it names the unfinished file {record.get('temporary')!r}")
+        files[name] = Unfinished(**record)
         _parts(files[name])
         files[name].source = origin_of(files[name].source)
-    elif "part" in told:
-        found, part, checksum = files[told["of"]], told["part"], told["sum"]
+    elif "part" in record:
+        found, part, checksum = files[record["of"]], record["part"], record["sum"]
         if type(part) is not int or not 0 <= part < _parts(found) or type(checksum) is not int or checksum < 0:
             raise ValueError(f"part {part!r} with checksum {checksum!r}")
         found.sums[part] = checksum
-    elif "whole" in told:
-        found = files[told["whole"]]
-        if type(told["mtime_ns"]) is not int or len(found.sums) != _parts(found):
+    elif "whole" in record:
+        found = files[record["whole"]]
+        if type(record["mtime_ns"]) is not int or len(found.sums) != _parts(found):
             raise ValueError("a whole file of which not every part is there")
-        found.mtime_ns = told["mtime_ns"]
+        found.mtime_ns = record["mtime_ns"]
     else:
-        del files[told["forget"]]
+        del files[record["forget"]]
 
 
 class Journal:
@@ -259,8 +259,8 @@ class Journal:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(gone.temporary, dir_fd=self.state)
 
-    def _add(self, **told: Any) -> None:
-        line = json.dumps(told).encode() + b"\n"
+    def _add(self, **record: Any) -> None:
+        line = json.dumps(record).encode() + b"\n"
         if os.write(self._fd, line) != len(line):
             raise StageError("write the journal: the drive is full: free some room, and stage again, which goes on")
 

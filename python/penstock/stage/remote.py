@@ -165,20 +165,20 @@ class S3(Remote):
         return _tag_of(file).startswith('"')
 
     def again(self, file: Found) -> Found:  # A listing is cached, and may be of a version.
-        told = self._head(file)
-        return self.found(file.path, file.name, {"size": told["ContentLength"], **told})
+        head = self._head(file)
+        return self.found(file.path, file.name, {"size": head["ContentLength"], **head})
 
     def has_md5(self, file: Found) -> bool:
         """ETags of objects that a key of KMS or of the client encrypts, and of directory buckets, are none."""
-        told = self._head(file)
-        return not (told.get("ServerSideEncryption", "").startswith("aws:kms") or "SSECustomerAlgorithm" in told
+        head = self._head(file)
+        return not (head.get("ServerSideEncryption", "").startswith("aws:kms") or "SSECustomerAlgorithm" in head
                     or self._files.split_path(file.path)[0].endswith("--x-s3"))
 
     def checksum_of(self, file: Found) -> int | None:
         if file.md5 is not None:
             return None  # It was compared: no further request.
-        told = WHOLE_CRC32C.fullmatch(self._head(file, ChecksumMode="ENABLED").get("ChecksumCRC32C", ""))
-        return int.from_bytes(base64.b64decode(told[0]), "big") if told else None
+        checksum = WHOLE_CRC32C.fullmatch(self._head(file, ChecksumMode="ENABLED").get("ChecksumCRC32C", ""))
+        return int.from_bytes(base64.b64decode(checksum[0]), "big") if checksum else None
 
     def _head(self, file: Found, **asked: str) -> dict[str, Any]:
         bucket, key, _ = self._files.split_path(file.path)

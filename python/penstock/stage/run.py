@@ -62,8 +62,8 @@ def stage(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | 
         items = itemized(found, places, part_bytes)
         check_room(rooms_of(items, part_bytes))
         lacking = [item for item in items if item.lacking is not None]
-        told = Shared(sum(item.lacking or 0 for item in lacking), on_progress)
-        settings = Settings(session, part_bytes, verify, not page_cache, told)
+        counter = Shared(sum(item.lacking or 0 for item in lacking), on_progress)
+        settings = Settings(session, part_bytes, verify, not page_cache, counter)
         _Threads([Job(item, settings) for item in lacking]).run(max(1, parallel))
         for place in places:
             place.flush()
@@ -72,7 +72,7 @@ def stage(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | 
             if place.journal is not None:
                 place.journal.remove()
         return Staged({item.found.name: item.path for item in items}, sum(item.found.size for item in items),
-                      told.progress.bytes_done, len(items) - len(lacking))
+                      counter.progress.bytes_done, len(items) - len(lacking))
 
 
 class _Threads:
@@ -180,7 +180,7 @@ def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Sess
 
     def look(path: Path, root: int, name: str, entry: Entry) -> None:
         try:
-            if (why := _fault_of(session, root, name, entry, told)) is not None:
+            if (why := _fault_of(session, root, name, entry, counter)) is not None:
                 bad[str(path / name)] = why
         except OSError as error:
             bad[str(path / name)] = str(error)
@@ -194,14 +194,14 @@ def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Sess
                 raise StageError(f"check {path}: it has no {MANIFEST}: no stage to it has ended, or another folder is "
                                  "meant")
             entries += [(path, root, name, entry) for name, entry in files.items()]
-        told = Shared(sum(entry.size for *_, entry in entries), on_progress)
+        counter = Shared(sum(entry.size for *_, entry in entries), on_progress)
         with ThreadPoolExecutor(max(1, parallel), "penstock-stage") as threads:
             for done in [threads.submit(look, *each) for each in entries]:
                 done.result()
     return Checked(len(entries), sum(entry.size for *_, entry in entries), dict(sorted(bad.items())))
 
 
-def _fault_of(session: Session, root: int, name: str, entry: Entry, told: Shared) -> str | None:
+def _fault_of(session: Session, root: int, name: str, entry: Entry, counter: Shared) -> str | None:
     facts = facts_of(root, name)
     if facts is None:
         return "it is gone"
@@ -214,7 +214,7 @@ def _fault_of(session: Session, root: int, name: str, entry: Entry, told: Shared
         with session.open(fd) as file:
             for expected, (begin, size) in zip(entry.sums, parts_of(entry.size, entry.part_bytes), strict=True):
                 report = file.read(memory[:size], begin)
-                told.count(report)
+                counter.count(report)
                 if report.bytes != size or session.crc32c(memory[:size])[0] != expected:
                     return f"bytes {begin} to {begin + size} are not those that were staged"
     finally:

@@ -200,11 +200,11 @@ def _read_metadata(tree: Any) -> tuple[list[Saved], list[str], dict[tuple[str, t
     """Tensors, names of objects, and where chunks are."""
     if not _is(tree, "Metadata"):
         raise WeightsError("it has no metadata of a checkpoint")
-    told, stored = tree.field("state_dict_metadata"), tree.field("storage_data")
-    if not isinstance(told, dict) or not isinstance(stored, dict):
+    described, stored = tree.field("state_dict_metadata"), tree.field("storage_data")
+    if not isinstance(described, dict) or not isinstance(stored, dict):
         raise WeightsError(f"its fields make no sense: {RESAVE} with FileSystemWriter")
     saved, objects = [], []
-    for name, value in told.items():
+    for name, value in described.items():
         if not isinstance(name, str):
             raise WeightsError("a name is no text")
         if _is(value, "TensorStorageMetadata"):

@@ -228,12 +228,12 @@ def _read_header(file: Path) -> _Header:
 def _pieces_of(file: Path, sharding: str) -> dict[str, tuple[int, ...]]:
     """Where the tensors of a file begin in the whole ones."""
     try:
-        told = {str(name): tuple(said["saved_offsets"]) for name, said in json.loads(sharding).items()}
+        offsets = {str(name): tuple(said["saved_offsets"]) for name, said in json.loads(sharding).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        told = {"": (-1,)}
-    if not all(type(number) is int and number >= 0 for at in told.values() for number in at):
+        offsets = {"": (-1,)}
+    if not all(type(number) is int and number >= 0 for at in offsets.values() for number in at):
         raise WeightsError(f"{file}: {SHARDING} makes no sense: expected saved_offsets for each tensor")
-    return told
+    return offsets
 
 
 def _is_encodable(path: Path) -> bool:

@@ -40,9 +40,9 @@ def is_torch_file(file: Path, fd: int) -> bool:
     head = os.pread(fd, HEAD_BYTES, 0)
     if head.startswith(SIGNATURE):
         return True
-    told = None if head[8:9] == b"{" else _told(head)  # A header's size may begin like anything.
-    if told is not None:
-        raise WeightsError(f"{file}: {told}")
+    message = None if head[8:9] == b"{" else _told(head)  # A header's size may begin like anything.
+    if message is not None:
+        raise WeightsError(f"{file}: {message}")
     return False
 
 

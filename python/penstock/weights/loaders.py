@@ -115,9 +115,9 @@ def _is_same(target: torch.Tensor, tensor: torch.Tensor) -> bool:
 
 def _disagreement(weights: Weights, missing: Iterable[str], unexpected: Iterable[str], why: str = "") -> StateError:
     """In the words of torch, which callers know."""
-    told = [f"{what} key(s) in state_dict: {', '.join(json.dumps(name, ensure_ascii=False) for name in names)}"
+    sentences = [f"{what} key(s) in state_dict: {', '.join(json.dumps(name, ensure_ascii=False) for name in names)}"
             for what, names in (("Missing", missing), ("Unexpected", unexpected)) if names]
-    return StateError(f"{weights.shown()} and the module disagree. {'. '.join(told)}{why}")
+    return StateError(f"{weights.shown()} and the module disagree. {'. '.join(sentences)}{why}")
 
 
 def _check_target(name: str, there: Tensor, target: torch.Tensor) -> None:
@@ -211,7 +211,7 @@ def save_model(module: torch.nn.Module, filename: str | os.PathLike[str], metada
                force_contiguous: bool = True, *, session: Session | None = None) -> None:
     """In place of `safetensors.torch.save_model`: of tensors that share memory one is saved, and `load_model` gives it
     to the others. The metadata say under which name."""
-    state, told = dict(module.state_dict()), dict(metadata or {})
+    state, aliases = dict(module.state_dict()), dict(metadata or {})
     for group in arrays.sharing(state):
         kept = arrays.covering(state, group)
         if kept is None:
@@ -219,12 +219,12 @@ def save_model(module: torch.nn.Module, filename: str | os.PathLike[str], metada
                              "save a clone() of each with save_file")
         for name in group:
             if name != kept:
-                told.setdefault(name, kept)
+                aliases.setdefault(name, kept)
                 del state[name]
     if force_contiguous:
         state = {name: tensor.contiguous() for name, tensor in state.items()}
     try:
-        save_file(state, filename, told, session=session)
+        save_file(state, filename, aliases, session=session)
     except WeightsError as error:
         if "contiguous" not in str(error):
             raise

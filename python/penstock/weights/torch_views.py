@@ -119,9 +119,9 @@ def _view(storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: An
     if elements > ELEMENTS_MAX or (offset + span(shape, strides)) * SIZES[dtype] > storage.nbytes:
         raise WeightsError(f"a tensor of shape {list(shape)} and strides {list(strides)} at {offset} reaches beyond "
                            f"its storage {storage.key!r} of {storage.nbytes} bytes")
-    told = flags if isinstance(flags, dict) else {}
-    return View(storage, dtype, offset, shape, strides, requires_grad is True, told.get("conj") is True,
-                told.get("neg") is True)
+    known = flags if isinstance(flags, dict) else {}
+    return View(storage, dtype, offset, shape, strides, requires_grad is True, known.get("conj") is True,
+                known.get("neg") is True)
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any = False, hooks: Any = None,

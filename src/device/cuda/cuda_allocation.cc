@@ -19,9 +19,9 @@ Allocation find_allocation_call(const CudaApi& api, const void* pointer) {
   CUmemGenericAllocationHandle handle = 0;
   if (api.cuMemRetainAllocationHandle(&handle, const_cast<void*>(pointer)) != CUDA_SUCCESS) return Allocation::plain;
   CUmemAllocationProp properties = {};
-  const CUresult told = api.cuMemGetAllocationPropertiesFromHandle(&properties, handle);
+  const CUresult result = api.cuMemGetAllocationPropertiesFromHandle(&properties, handle);
   api.cuMemRelease(handle);
-  if (told != CUDA_SUCCESS) return Allocation::unknown;
+  if (result != CUDA_SUCCESS) return Allocation::unknown;
   if ((properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) return Allocation::closed;
   return properties.allocFlags.gpuDirectRDMACapable != 0 ? Allocation::exportable : Allocation::not_rdma_capable;
 }

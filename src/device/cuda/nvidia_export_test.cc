@@ -98,14 +98,14 @@ TEST_F(NvidiaExportTest, AMappingIsMadeStepByStepAndUndoneInReverse) {
   EXPECT_NE(piece_.device_address, nullptr);
   std::memset(piece_.mapped, 7, piece_.size);
   EXPECT_EQ(cuda_things(), 3);
-  EXPECT_EQ(kernel_.told(),
+  EXPECT_EQ(kernel_.history(),
             "open /dev/nvidiactl, client, open /dev/nvidia-uvm, initialize, register, info, device, import, "
             "close the export, reserve, pages, map");
   for (const auto& [name, step] : heard_) EXPECT_TRUE(step.status.ok()) << name;
 
   kernel_.journal.clear();
   export_->release(piece_);
-  EXPECT_EQ(kernel_.told(), "unmap, free pages, free object");
+  EXPECT_EQ(kernel_.history(), "unmap, free pages, free object");
   EXPECT_EQ(cuda_things(), 0);
   EXPECT_TRUE(kernel_.objects.empty());
   export_->release(piece_);  // Releases it a second time, when it is no longer an exported piece.
@@ -461,7 +461,7 @@ TEST_F(NvidiaExportTest, AForkedChildUsesNothingAndUndoesNothing) {
     export_->release(piece_);
     const bool found = export_->find(piece_.device_address).mapped != nullptr;
     export_.reset();
-    ::_exit(refused && !found && kernel_.told() == "close uvm, close rm" ? 0 : 1);
+    ::_exit(refused && !found && kernel_.history() == "close uvm, close rm" ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -86,8 +86,9 @@ Status NvfsGroup::tie() {
   const int result = module_->kernel().control(module_->node(), nvfs::kMap, argument);
   if (result == 0) return success();
   break_down();
-  const auto told = static_cast<std::int64_t>(argument.get<nvfs::MapArgument>().fence_page);
-  const int error = result == -nvfs::kFailed && told < 0 && told > -4096 ? static_cast<int>(-told) : -result;
+  const auto reported = static_cast<std::int64_t>(argument.get<nvfs::MapArgument>().fence_page);
+  const int error =
+      result == -nvfs::kFailed && reported < 0 && reported > -4096 ? static_cast<int>(-reported) : -result;
   module_->note_failed_map(error);
   return os_failure(error, kMapStep);
 }
@@ -140,10 +141,10 @@ std::int64_t NvfsGroup::ask(const NvfsRequest& request) {
                                 .flags = nvfs::kSync});
   const unsigned long call = request.op == Op::read ? nvfs::kRead : nvfs::kWrite;
   const int result = module_->kernel().control(module_->node(), call, argument);
-  const std::int64_t told = argument.get<nvfs::IoArgument>().result;
-  if (result == 0) return told;
+  const std::int64_t reported = argument.get<nvfs::IoArgument>().result;
+  if (result == 0) return reported;
   if (result != -nvfs::kFailed) return result;
-  return told < 0 ? told : -EPROTO;  // The module's answer was lost.
+  return reported < 0 ? reported : -EPROTO;  // The module's answer was lost.
 }
 
 NvfsAnswer NvfsGroup::run(const NvfsRequest& request) {

@@ -133,10 +133,10 @@ TEST_F(NvfsGroupTest, AWriteThatTheFileSystemFinishedByItselfIsNotTakenForMoved)
 
 TEST_F(NvfsGroupTest, WhatLeavesTheModuleInDoubtBreaksIt) {
   const std::pair<int, int> cases[] = {{EBUSY, EBUSY}, {EINVAL, EINVAL}, {512, EINTR}, {516, EINTR}, {5000, EPROTO}};
-  for (const auto& [told, expected] : cases) {
+  for (const auto& [reported, expected] : cases) {
     map(kPage);
-    module_->faults.push_back({nvfs::kRead, told});
-    EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kBlock)).status.is_errno(expected)) << told;
+    module_->faults.push_back({nvfs::kRead, reported});
+    EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kBlock)).status.is_errno(expected)) << reported;
     EXPECT_TRUE(group_->is_broken());
     const std::size_t asked = module_->requests.size();
     EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kBlock)).status.is_errno(EBUSY));

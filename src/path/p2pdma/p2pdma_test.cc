@@ -166,23 +166,23 @@ TEST_F(P2pdmaTest, MemoryThatIsMappedNowhereIsNotExportable) {
 }
 
 // Reports by which call memory was allocated; all else is forwarded.
-class TellingDevices final : public DeviceSet {
+class ReportingDevices final : public DeviceSet {
  public:
-  TellingDevices(DeviceSet& set, const Allocation& told) : set_(set), told_(told) {}
+  ReportingDevices(DeviceSet& set, const Allocation& reported) : set_(set), reported_(reported) {}
   unsigned count() const override { return set_.count(); }
   Result<Device*> device(unsigned place) override { return set_.device(place); }
   PointerFacts describe(const void* pointer) override { return set_.describe(pointer); }
-  Allocation allocation_of(const void*) override { return told_; }
+  Allocation allocation_of(const void*) override { return reported_; }
   Result<StreamHome*> stream_home(void* stream) override { return set_.stream_home(stream); }
 
  private:
   DeviceSet& set_;
-  const Allocation& told_;
+  const Allocation& reported_;
 };
 
 TEST_F(P2pdmaTest, MemoryThatIsNotMappedIsToldByTheCallThatAllocatedIt) {
-  Allocation told = Allocation::unknown;
-  TellingDevices devices(*devices_, told);
+  Allocation reported = Allocation::unknown;
+  ReportingDevices devices(*devices_, reported);
   PointerFacts memory = devices_->describe(memory_);
   memory.mapped = 0;
   const std::pair<Allocation, Obstacle> cases[] = {{Allocation::unknown, Obstacle::pointer_not_exportable},
@@ -195,7 +195,7 @@ TEST_F(P2pdmaTest, MemoryThatIsNotMappedIsToldByTheCallThatAllocatedIt) {
   for (const bool explains : {true, false}) {
     P2pdmaPath path(storage_, devices, std::make_unique<FakeOutlook>(answers_), {.explains_memory = explains});
     for (const auto& [allocation, obstacle] : cases) {
-      told = allocation;
+      reported = allocation;
       const Obstacle expected = explains ? obstacle : Obstacle::pointer_not_exportable;
       EXPECT_EQ(path.judge(*file_, memory, Op::read).reason, reason_of(expected));
     }
