@@ -7,7 +7,7 @@
         report = file.read(tensor)       # A tensor, an array, anything with DLPack or the buffer protocol.
         print(report)                    # 4294967296 bytes by path pagecache
 
-Where there is no GPU, host memory stands in for one, and `devices()` and reports say so.
+Without a GPU, host memory stands in for one; `devices()` and reports say so.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def write(name: str | os.PathLike[str], buffer: Any, *, replace: bool = False, s
 
 def explain(file: str | os.PathLike[Any], buffer: Any = None, *, write: bool = False,
             device: int = 0) -> list[Verdict]:
-    """What every path says of reading (or writing) the file, best first. See `File.explain()`."""
+    """The verdict of every path on reading (or writing) the file, best first. See `File.explain()`."""
     with open(file, "r+" if write else "r") as opened:
         return opened.explain(buffer, write=write, device=device)
 
 
 def check() -> Check:
-    """What this process can do: engine, devices and why there is no GPU, paths with reason and remedy, settings.
+    """What this process can use: engine, devices and why there is no GPU, paths with reason and remedy, settings.
 
-    The command `penstock check` reads the machine as well: drives, file systems, the kernel.
+    The command `penstock check` also reads the machine: drives, file systems, the kernel.
     """
     session = default_session()
     return {
@@ -100,7 +100,7 @@ _formats.register("checkpoint.json", _open_checkpoint)
 
 
 def _at_exit() -> None:
-    """Threads end before the interpreter does. Sessions and what is under way are left to the end of the process."""
+    """Stops the threads before the interpreter ends. Sessions and requests in flight are left to the process's end."""
     _futures.stop_all()
     _native.begin_ending()
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""python -m penstock: what this machine can do, Penstock's libcufile in front of NVIDIA's for a program, conversions,
-checkpoints, staging.
+"""python -m penstock: checks this machine, runs programs with Penstock's libcufile in place of NVIDIA's, converts
+weights, handles checkpoints, and stages files.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; `run` ends as the program does.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; `run` returns the program's exit code.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def print_check(as_json: bool, root: str | None) -> int:
-    """Of this process what it alone knows, and of the machine what `penstock check` says; without that command, what
-    the library's dry run says of each path."""
+    """Prints facts of this process, and of the machine the result of `penstock check`; without that command, the
+    library's dry run for each path."""
     if root is not None:
         return launcher.check_root(root, as_json)
     report = penstock.check()
@@ -142,7 +142,7 @@ def run(said: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if words[:1] == ["run"]:  # Its words are those of `penstock run`, options and all.
+        if words[:1] == ["run"]:  # All arguments, options too, are those of `penstock run`.
             launcher.run(words[1:])
         if words and words[0] in launcher.TOOLS:
             complain(launcher.of_the_tool(words[0]))

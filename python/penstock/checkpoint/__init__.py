@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checkpoints that are whole after any crash, and checked.
+"""Checkpoints that survive any crash whole, with checksums.
 
     from penstock import checkpoint
     checkpoint.save({"model": model.state_dict(), "step": 100}, "checkpoints/step-100")

@@ -5,8 +5,8 @@
     dcp.save(state, storage_writer=Writer("checkpoints/step-100"))
     dcp.load(state, storage_reader=Reader("checkpoints/step-100"))
 
-Each rank writes data files of its own, and reads the bytes that it wants, whatever the number of ranks was. Rank 0
-publishes checkpoint.json when all of them have flushed theirs: until then the folder has what it had before.
+Each rank writes its own data files, and reads the bytes that it needs, for any number of ranks. Rank 0 publishes
+checkpoint.json when all ranks have flushed their files: until then the folder keeps its previous checkpoint.
 """
 
 from __future__ import annotations
@@ -48,20 +48,21 @@ __all__ = ["Reader", "Writer"]
 
 
 class _Save(threading.local):
-    """Of a Writer, what the save of this thread is about: one thread does all of a save."""
+    """A Writer's state for the save of this thread: one thread does all of a save."""
 
-    named: Path | None = None  # By `checkpoint_id`, which torch tells before, where there is one.
+    named: Path | None = None  # From `checkpoint_id`, which torch passes first, if there is one.
     folder = Path()
-    lease: Lease | None = None  # Until rank 0 has published, which no other rank is told: until the next save at most.
-    files: tuple[str, ...] = ()  # Of this rank.
+    # Held until rank 0 has published; other ranks do not learn of that, and hold it until their next save.
+    lease: Lease | None = None
+    files: tuple[str, ...] = ()  # Files of this rank.
 
 
 class Writer(StorageWriter):
-    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another for that save. durable: all of it
-    is on the disk when the save returns. direct: it is written by O_DIRECT; None: where a GPU's bytes go straight to
-    the drive then. `progress` has what this rank wrote at last, and by which paths, and `save_id` of rank 0 what the
-    last save is called in checkpoint.json, when it is there: None until then. One Writer may serve several saves
-    at a time, and goes to another process where it has no session of its own."""
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another for that save. durable: the
+    checkpoint is on the disk when the save returns. direct: write with O_DIRECT; None: only if a GPU's bytes then go
+    directly to the drive. `progress` is what this rank wrote last, and by which paths; `save_id` (on rank 0) is the
+    last save's id in checkpoint.json, None until it is published. One Writer may serve several saves at a time, and can
+    be pickled to another process if it has no session of its own."""
 
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,
                  direct: bool | None = None) -> None:
@@ -86,7 +87,8 @@ class Writer(StorageWriter):
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         if self._save.lease is not None:
-            self._save.lease.close()  # Of a save that another rank named, or that failed: then a sweep takes its files.
+            # The lease of a save that another rank named, or that failed: a sweep removes its files.
+            self._save.lease.close()
         self._save.lease, self._save.files = None, ()
         self._save.folder, self._save.named, self.save_id = self._save.named or self._given, None, None
         if kwargs.get("use_collectives") is False:
@@ -95,7 +97,7 @@ class Writer(StorageWriter):
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         for item in plan.items:
-            nbytes_of_item(item)  # So that a dtype is refused by our sentence: planners stumble over some.
+            nbytes_of_item(item)  # Refuses unsupported dtypes with our own message: planners fail on some.
         make_folder(self._folder, durable=self._durable)
         return plan
 
@@ -106,7 +108,7 @@ class Writer(StorageWriter):
         return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
-        # Of this rank and this save alone. A planner that keeps plans gives those of an earlier save again.
+        # Unique to this rank and this save: a planner that caches plans returns those of an earlier save.
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         contents = [content_of(item, planner) for item in plan.items]
         lease = self._save.lease = new_lease(self._folder, durable=self._durable)
@@ -127,11 +129,11 @@ class Writer(StorageWriter):
         return done
 
     def _on_written(self) -> None:
-        """The state may change."""
+        """Called when the state may change."""
 
     def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:
         written = {result.index: result.storage_data for results_of_one in results for result in results_of_one}
-        # The latest of the ranks', which names of files tell whoever saves next.
+        # The latest id of all ranks; the next save reads it from the file names.
         ids = ["-".join(extent.file.split("-")[:2]) for extent in written.values()]
         lease = self._save.lease or new_lease(self._folder, durable=self._durable)
         layout = Layout(max(ids, default=lease.save_id))
@@ -162,7 +164,7 @@ def name_of_dtype(name: str, dtype: torch.dtype) -> str:
 
 
 def nbytes_of_item(item: WriteItem) -> int:
-    """Of the chunk, and not of the whole tensor, which torch's own sizes mean."""
+    """The size of the chunk; torch's own sizes are of the whole tensor."""
     if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
         return 0
     dtype, sizes = name_of_dtype(item.index.fqn, item.tensor_data.properties.dtype), item.tensor_data.chunk.sizes
@@ -175,7 +177,7 @@ def content_of(item: WriteItem, planner: SavePlanner) -> Content:
         content: Any = planner.resolve_data(item)
         text = content.getbuffer()
         return Content(item.index.fqn, text.nbytes, lambda: text)
-    # Late, so that no more of what the planner makes is alive than what is written.
+    # Resolved late, so that only data being written is in memory.
     return Content(item.index.fqn, nbytes_of_item(item), lambda: planner.resolve_data(item))
 
 
@@ -183,26 +185,28 @@ def saved_tensor(name: str, entry: dcp.TensorStorageMetadata, written: dict[dcp.
     dtype = name_of_dtype(name, entry.properties.dtype)
     chunks = [Chunk(format_shape(dtype, chunk.offsets), format_shape(dtype, chunk.sizes),
                     written[dcp.MetadataIndex(name, chunk.offsets)])
-              for chunk in entry.chunks if 0 not in chunk.sizes or 0 in entry.size]  # Of none, a rank may say so.
+              # A rank without a share may list an empty chunk.
+              for chunk in entry.chunks if 0 not in chunk.sizes or 0 in entry.size]
     return SavedTensor(dtype, format_shape(dtype, entry.size), tuple(chunks[:1] if 0 in entry.size else chunks))
 
 
 class Reader(StorageReader):
-    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.load` names another. Checksums cover 16 MiB: where
-    less of that is read, they cannot be compared."""
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.load` names another. Each checksum covers 16 MiB: a
+    piece that is read only in part is not checked."""
 
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None) -> None:
         super().__init__()
         self._path, self._session = folder_of(path), session
         self.load_id = str(uuid.uuid4())
-        self._layout = Layout("")  # As read_metadata() found it: another save may come meanwhile.
+        self._layout = Layout("")  # As read_metadata() found it: another save may replace it meanwhile.
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         self.load_id = str(uuid.uuid4())
         if checkpoint_id:
             self._path = Path(checkpoint_id)
 
-    # torch asks again, for one rank, what takes `kwargs` by that name, and then tells the same error twice.
+    # torch calls a method with a parameter named `kwargs` again for a single rank, and then reports the same error
+    # twice.
     def read_metadata(self, *args: Any, **others: Any) -> dcp.Metadata:
         layout = self._layout = read_layout(self._path)
         described: dict[str, Any] = {name: _metadata_of(tensor) for name, tensor in layout.tensors.items()}
@@ -234,7 +238,7 @@ class Reader(StorageReader):
         return done
 
     def _read(self, plan: LoadPlan, planner: LoadPlanner) -> None:
-        filled: list[Wanted] = []   # Whole rows, which go where they belong.
+        filled: list[Wanted] = []   # Whole rows are read directly into their place.
         cut: list[tuple[ReadItem, torch.Tensor]] = []
         targets = []
         for item in plan.items:
@@ -265,7 +269,7 @@ class Reader(StorageReader):
         return bytes(content)
 
     def _read_cut(self, device: torch.device, items: list[tuple[ReadItem, torch.Tensor]]) -> None:
-        """By rows of stored chunks, of which the columns that are wanted are copied to where they go."""
+        """Reads rows of stored chunks, and copies the wanted columns to their place."""
         source = Source(self._path, self._layout)
         pairs, wanted = [], {}
         for item, target in items:
@@ -294,7 +298,7 @@ class Reader(StorageReader):
 
 
 def _rows_of(item: ReadItem, chunk: Chunk, dtype: str) -> int | None:
-    """Where in the chunk's bytes the rows begin that an item wants; None where it does not want them whole."""
+    """The offset of an item's rows in the chunk's bytes; None if it does not need whole rows."""
     shape = in_units(dtype, chunk.shape)
     if tuple(item.lengths[1:]) != shape[1:]:
         return None
@@ -302,7 +306,7 @@ def _rows_of(item: ReadItem, chunk: Chunk, dtype: str) -> int | None:
 
 
 def _is_plain(target: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Whether the bytes of a file are the target's as they are."""
+    """Whether the file's bytes can be read into the target unchanged."""
     return target.dtype == dtype and target.is_contiguous() and not target.is_conj() and not target.is_neg()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checkpoints from the drives of a node to storage that others share, compared with their checksums on the way."""
+"""Copies checkpoints from a node's drives to shared storage, and verifies their checksums on the way."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from penstock.sessions import Session, default_session
 from penstock.weights.headers import INDEX
 
 FILES_AT_ONCE = 4
-BATCH_BYTES = 64 << 20  # What is in memory of each file at a time.
+BATCH_BYTES = 64 << 20  # Bytes of each file in memory at a time.
 
 AnyPath = str | os.PathLike[str]
 
 
 def drain(folder: AnyPath | Iterable[AnyPath], to: AnyPath, *, session: Session | None = None,
           on_progress: OnProgress | None = None) -> Path:
-    """Copies a checkpoint into the folder `to`, under its own name, and returns where it is then.
+    """Copies a checkpoint into the folder `to`, under its own name, and returns its new path.
 
-    folder: where it is; of a save by several nodes to drives of their own all of the folders, one of which has
-    checkpoint.json. Every checksum is compared on the way. checkpoint.json comes last, so that `latest(to)` finds it
-    when it is whole and on the disk. What is there already, by size and checksum, is left: a call after one that was
-    killed goes on.
+    folder: its path; for a save by several nodes to their own drives, all of the folders, one of which has
+    checkpoint.json. Every checksum is compared on the way. checkpoint.json is written last, so that `latest(to)` finds
+    the checkpoint only when it is whole and on the disk. Files that are there already, by size and checksum, are kept:
+    a new call after a killed one continues.
 
-    Raises CheckpointError that names what is damaged or missing, or where another checkpoint has the name, and OSError
-    (ENOSPC) before the first byte where it does not fit.
+    Raises CheckpointError if a file is damaged or missing, or another checkpoint has the name, and OSError (ENOSPC)
+    before the first byte if it does not fit.
     """
     session = session or default_session()
     is_one = isinstance(folder, (str, os.PathLike)) or not isinstance(folder, Iterable)
@@ -64,11 +64,11 @@ def drain(folder: AnyPath | Iterable[AnyPath], to: AnyPath, *, session: Session 
 
 @contextlib.contextmanager
 def _leases_of(target: Path, layout: Layout) -> Iterator[None]:
-    """While it is copied. What a failure leaves is not removed at once: the next call goes on with it."""
+    """The leases for the copy. After a failure the copied files stay, and the next call continues with them."""
     ids = {found[1] for name in layout.files if (found := DATA_FILE.fullmatch(name))}
     ids |= {layout.save_id} if re.fullmatch(ID, layout.save_id) else set()
     with contextlib.ExitStack() as held:
-        for save_id in sorted(ids)[:room_for_leases()]:  # What has none is left alone for an hour.
+        for save_id in sorted(ids)[:room_for_leases()]:  # Files without a lease are kept for an hour.
             held.callback(hold(target, save_id).end)
         yield
 
@@ -89,7 +89,7 @@ def _copy_all(session: Session, sources: dict[str, Path], target: Path, layout: 
 
 
 def _find(folders: list[Path]) -> tuple[Path, Layout]:
-    """The folder that says what the checkpoint is."""
+    """The folder with checkpoint.json."""
     found = [each for each in folders if (each / NAME).exists()]
     if not found:
         raise CheckpointError(f"there is no {NAME} in {', '.join(map(str, folders)) or 'no folder'}: no save has ended "
@@ -102,7 +102,7 @@ def _find(folders: list[Path]) -> tuple[Path, Layout]:
 
 
 def _check_target(target: Path, folders: list[Path], layout: Layout) -> bool:
-    """Whether the checkpoint is published there. Raises CheckpointError where something else is."""
+    """Whether the checkpoint is published there. Raises CheckpointError if another one is."""
     for each in folders:
         if target.exists() and target.samefile(each):
             raise CheckpointError(f"{target}: this is what would be copied: name another folder for it to go to")
@@ -117,7 +117,7 @@ def _check_target(target: Path, folders: list[Path], layout: Layout) -> bool:
 
 
 def _source_of(file: str, size: int, folders: list[Path]) -> Path:
-    """The folder that has a data file. Each rank writes to one of them alone."""
+    """The folder that has a data file: each rank writes to only one of them."""
     sizes = {each: _size_of(each / file) for each in folders}
     for folder, found in sizes.items():
         if found is not None and found >= size:
@@ -131,7 +131,7 @@ def _source_of(file: str, size: int, folders: list[Path]) -> Path:
 
 
 def _size_of(path: Path) -> int | None:
-    """Of a regular file, not of what a link leads to: None where there is none."""
+    """The size of a regular file; None if there is none, or it is a link."""
     try:
         facts = path.lstat()
     except OSError:
@@ -140,7 +140,7 @@ def _size_of(path: Path) -> int | None:
 
 
 def _batches(extents: list[tuple[str, Extent]]) -> Iterator[list[tuple[str, Extent, int, int]]]:
-    """(name, extent, begin, size) of what is read together. Pieces begin where checksums do."""
+    """Yields (name, extent, begin, size) of pieces that are read together. Pieces begin where checksums do."""
     batch: list[tuple[str, Extent, int, int]] = []
     nbytes = 0
     for name, extent in sorted(extents, key=lambda each: each[1].offset):
@@ -156,7 +156,7 @@ def _batches(extents: list[tuple[str, Extent]]) -> Iterator[list[tuple[str, Exte
 
 
 def _contents(session: Session, folder: Path, extents: list[tuple[str, Extent]]) -> Iterator[tuple[int, memoryview]]:
-    """What lies where, of one file. Raises CheckpointError where a checksum is wrong."""
+    """The contents of one file with their places. Raises CheckpointError if a checksum is wrong."""
     for batch in _batches(extents):
         memory, at, wanted = memoryview(bytearray(sum(size for *_, size in batch))), 0, []
         for name, extent, begin, size in batch:
@@ -168,7 +168,7 @@ def _contents(session: Session, folder: Path, extents: list[tuple[str, Extent]])
 
 
 def _is_whole(session: Session, target: Path, file: str, size: int, extents: list[tuple[str, Extent]]) -> bool:
-    """Raises CheckpointError where what has the name is no file that could be replaced."""
+    """Raises CheckpointError if the name belongs to something that is not a replaceable file."""
     found = _size_of(target / file)
     if found is None and os.path.lexists(target / file):
         raise CheckpointError(f"{target / file}: this is no regular file: remove it, and drain again")
@@ -188,7 +188,7 @@ def _copy(session: Session, folder: Path, target: Path, file: str, size: int, ex
         for offset, content in _contents(session, folder, extents):
             count.count(opened.write(content, offset))
         if size > max((extent.offset + extent.nbytes for _, extent in extents), default=0):
-            opened.write(b"\0", size - 1)  # Nothing names what lies there; the size is part of the checkpoint.
+            opened.write(b"\0", size - 1)  # The gap at the end has no contents, but the size is part of the checkpoint.
 
 
 def _publish(session: Session, target: Path, layout: Layout, is_there: bool) -> None:

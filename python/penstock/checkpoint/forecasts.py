@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long each part takes to save, by what earlier saves took, and which parts a budget of seconds holds."""
+"""Predicts from earlier saves how long each part takes to save, and which parts fit into a budget of seconds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.checkpoint.notes import publish_note, read_note
 from penstock.checkpoint.parts import PARTS_MAX, check_names
 
 VERSION = 1
-SAVES_MAX = 3              # Of a part, the newest. The slowest of them counts.
-SMALL = 1 << 20            # Less than that takes no less time: flushes and folders, not bytes.
+SAVES_MAX = 3              # The newest saves of a part; the slowest of them counts.
+SMALL = 1 << 20            # Smaller saves are not faster: flushes and folders dominate.
 SECONDS_MAX = 1e6
 BYTES_MAX = 1 << 62
 
@@ -26,9 +26,9 @@ log = logging.getLogger("penstock.checkpoint")
 
 
 def nbytes_of(state: Any) -> int:
-    """Of tensors, arrays and bytes, what is there twice once; text and numbers are nothing beside them."""
+    """The bytes of tensors, arrays and bytes objects, duplicates counted once; text and numbers are negligible."""
     sizes: dict[Any, int] = {}
-    seen: set[int] = set()  # Of what contains itself, `save` says so.
+    seen: set[int] = set()  # Against cycles, which `save` reports.
     waiting = [state]
     while waiting:
         each = waiting.pop()
@@ -45,11 +45,11 @@ def _size_of(each: Any) -> dict[Any, int]:
         nbytes = len(each) if isinstance(each, (bytes, bytearray)) else int(each.nbytes)
         return {(str(each.device), each.data_ptr(), nbytes) if hasattr(each, "data_ptr") else id(each): nbytes}
     except (RuntimeError, AttributeError, TypeError, NotImplementedError):
-        return {}  # A tensor without memory of its own: `save` refuses it by its name.
+        return {}  # A tensor without memory; `save` refuses it by name.
 
 
 class Rates:
-    """What saves of each part took: (bytes, seconds), in memory and in a file beside the generations."""
+    """The cost of each part's saves: (bytes, seconds), in memory and in a file next to the generations."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,17 +64,17 @@ class Rates:
                         path, error)
 
     def note(self, name: str, nbytes: int, seconds: float) -> None:
-        saves = self._saves.pop(name, deque(maxlen=SAVES_MAX))  # Names that were saved last come last.
+        saves = self._saves.pop(name, deque(maxlen=SAVES_MAX))  # Moves the name to the end: the latest saved are last.
         saves.append((nbytes, min(max(seconds, 0.0), SECONDS_MAX)))
         self._saves[name] = saves
 
     def seconds(self, name: str, nbytes: int) -> float | None:
-        """None where no save of this part was measured."""
+        """None if no save of this part was measured."""
         return max((seconds * max(nbytes, SMALL) / max(before, SMALL)
                     for before, seconds in self._saves.get(name, ())), default=None)
 
     def keep(self) -> None:
-        """For the next process. What fails is told, and loses nothing but this knowledge."""
+        """Writes them for the next process. A failure is logged, and only loses these measurements."""
         newest = {name: list(saves) for name, saves in list(self._saves.items())[-PARTS_MAX:]}
         try:
             publish_note(self._path, {"penstock.rates": VERSION, "parts": newest})
@@ -101,7 +101,7 @@ def _is_save(said: Any) -> bool:
 
 @dataclass(frozen=True)
 class PartForecast:
-    """Of one part. seconds: None where no save of it was measured. fits: None where that cannot be said."""
+    """The forecast of one part. seconds: None if no save of it was measured. fits: None if unknown."""
 
     name: str
     nbytes: int
@@ -111,14 +111,15 @@ class PartForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Which parts a budget of seconds holds, in order of worth; what does not fit leaves its time to the next."""
+    """Which parts fit into a budget of seconds, in order of worth; a part that does not fit leaves its time to the
+    next."""
 
     budget_s: float
     parts: tuple[PartForecast, ...]
 
     @property
     def holds(self) -> bool | None:
-        """Whether all parts fit; None where that is unknown."""
+        """Whether all parts fit; None if unknown."""
         fits = [part.fits for part in self.parts]
         return False if False in fits else None if None in fits else True
 
@@ -149,7 +150,7 @@ def format_bytes(nbytes: int) -> str:
 
 
 def forecast(budget_s: float, parts: Mapping[str, tuple[int, float | None]]) -> Forecast:
-    """parts: bytes and seconds of each, by its name. Behind a part of which nothing is known, no part surely fits."""
+    """parts: bytes and seconds of each, by name. After a part without measurements, no part surely fits."""
     left, is_known, found = budget_s, True, []
     for name, (nbytes, seconds) in parts.items():
         fits = None if seconds is None else False if seconds > left else True if is_known else None

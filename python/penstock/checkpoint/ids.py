@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a save is called, by which later ones sort behind earlier ones, and the lease that says that it lives."""
+"""The id of a save, by which later saves sort after earlier ones, and the lease that shows that it is running."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.checkpoint.reading import content_of, is_whole, names_in, read_sum
 from penstock.folders import make_folder
 
 SAID_ID = re.compile(rb'"save_id":"([0-9]{20})-[0-9a-f]{8}"')
-SAID_WITHIN = 200  # Bytes of checkpoint.json: it is the first thing there.
+SAID_WITHIN = 200  # The id is in the first bytes of checkpoint.json.
 CLOCK_MAX = (1 << 63) - 1  # Nanoseconds that the system's clock can tell.
 TRIES = 10
 
 
 def new_save_id(folder: Path) -> str:
-    """Later ones sort behind earlier ones, and no two are the same; also where a clock was put back since the whole
-    checkpoints that `folder` and its neighbours have. No other name there moves it."""
+    """Ids are unique, and later ones sort after earlier ones, also if the clock was set back since the checkpoints in
+    `folder` and its neighbours were made. Other names there do not affect it."""
     number = time.time_ns()
     for place in (folder.parent / name for name in names_in(folder.parent)):
         with contextlib.suppress(OSError, CheckpointError):
@@ -34,7 +34,7 @@ def new_save_id(folder: Path) -> str:
 
 
 def order_of(place: Path, layout: Layout) -> tuple[int, int, str]:
-    """By its id; an id that no clock can have made says nothing, and then the file's time does."""
+    """The sort key: the id, or the file's time if no clock can have made the id."""
     number = int(layout.save_id[:20]) if re.fullmatch(ID, layout.save_id) else CLOCK_MAX + 1
     if number < CLOCK_MAX:
         return number, 0, layout.save_id
@@ -43,12 +43,12 @@ def order_of(place: Path, layout: Layout) -> tuple[int, int, str]:
 
 
 def new_lease(folder: Path, *, beside: Path | None = None, durable: bool = True) -> Lease:
-    """Of a new save to the folder. beside: where its files are until the end."""
+    """The lease of a new save to the folder. beside: the folder of its files until the end."""
     return hold(beside or folder, new_save_id(folder), durable=durable)
 
 
 def hold(folder: Path, save_id: str, *, durable: bool = True) -> Lease:
-    """Its lease. The folder is made again where others have removed it since, for it was empty."""
+    """Takes its lease. Creates the folder again if others have removed it because it was empty."""
     for _ in range(TRIES):
         with contextlib.suppress(FileNotFoundError):
             return take(folder, save_id)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a checkpoint's folder holds: checkpoint.json, and the data files that it names.
+"""The contents of a checkpoint's folder: checkpoint.json, and the data files that it names.
 
-The format has a page of its own, docs/reference/checkpoint-format.md. Nothing in it is executed when it is read, and
-nothing that it says is believed before it is checked.
+docs/reference/checkpoint-format.md describes the format. Reading it executes nothing, and everything in it is checked
+before it is used.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from penstock.weights.tensors import Chunk as TensorChunk
 
 NAME = "checkpoint.json"
 VERSION = 1
-PIECE_BYTES = 16 << 20       # What one checksum covers.
-REQUEST_BYTES = 128 << 20    # Of a GPU's memory, the most that one request moves: a multiple of the former.
-ALIGNMENT = 4096             # Where chunks begin in their files, so that direct I/O needs no copy.
+PIECE_BYTES = 16 << 20       # Bytes that one checksum covers.
+REQUEST_BYTES = 128 << 20    # The largest request for GPU memory, a multiple of PIECE_BYTES.
+ALIGNMENT = 4096             # Alignment of chunks in their files, so that direct I/O needs no copy.
 NBYTES_MAX = 1 << 30         # Of checkpoint.json.
-CONTAINERS_MAX = 1 << 22     # Dicts and lists in it, each of which takes more memory than room there,
-BYTES_OF_ONE = 24            # and more where it is so long: of a tensor's description they have 33 bytes each.
+CONTAINERS_MAX = 1 << 22     # Limit of dicts and lists, which take more memory than they do in the file,
+BYTES_OF_ONE = 24            # and one more for so many bytes: a tensor's description has 33 bytes for each.
 ELEMENTS_MAX = 1 << 62
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.(data|safetensors)")
 CRC = re.compile(r"[0-9a-f]{8}")
 HEAD = re.compile(rb'\{"penstock\.checkpoint":(\d{1,9}),"crc32c":"([0-9a-f]{8})","body":')
 TAIL = b"}\n"
-# What the body begins with, up to the description of tensors.
+# The beginning of the body, before the tensors' descriptions.
 SUMMARY = re.compile(rb'\{"save_id":"([^"\\]{0,200})","piece_bytes":[0-9]{1,12},'
                      rb'"files":(\{(?:"[A-Za-z0-9._-]{1,220}":[0-9]{1,19},?)*\}),"tensors":')
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is none, is damaged, or does not have what is asked for."""
+    """The folder is not a checkpoint, is damaged, or lacks the requested data."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Bytes of a data file, and the CRC32C of each 16 MiB of them."""
+    """A range of a data file, and the CRC32C of each 16 MiB of it."""
 
     file: str
     offset: int
@@ -55,7 +55,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a tensor: where its first element is in the whole, its shape, and where it lies row by row."""
+    """A piece of a tensor: the position of its first element, its shape, and its extent in row-major order."""
 
     at: tuple[int, ...]
     shape: tuple[int, ...]
@@ -64,7 +64,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class SavedTensor:
-    """dtype and shape as safetensors writes them; "C128" for what that lacks."""
+    """dtype and shape as in safetensors, and "C128", which safetensors lacks."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -73,22 +73,23 @@ class SavedTensor:
 
 @dataclass
 class Layout:
-    """All that checkpoint.json says. `files` has the size of each data file, `headers` what safetensors begin with."""
+    """The contents of checkpoint.json. `files` has the size of each data file, `headers` the headers of safetensors
+    files."""
 
     save_id: str
     files: dict[str, int] = field(default_factory=dict)
     tensors: dict[str, SavedTensor] = field(default_factory=dict)
     objects: dict[str, Extent] = field(default_factory=dict)
-    tree: Any = None                                                # Of a state that was saved by itself.
-    paths: dict[str, list[str | int]] = field(default_factory=dict)  # Of torch's planner: the keys behind each name.
+    tree: Any = None                                                # For a state that was saved by `save`.
+    paths: dict[str, list[str | int]] = field(default_factory=dict)  # From torch's planner: the keys behind each name.
     headers: dict[str, Extent] = field(default_factory=dict)
 
     def count_file(self, extent: Extent) -> None:
-        """A file is as long as what lies in it."""
+        """Extends a file's size to its last extent."""
         self.files[extent.file] = max(self.files.get(extent.file, 0), extent.offset + extent.nbytes)
 
     def extents(self) -> Iterator[tuple[str, Extent]]:
-        """Each with the name of what lies there."""
+        """Each extent with the name of its tensor or object."""
         for name, tensor in self.tensors.items():
             for chunk in tensor.chunks:
                 yield name, chunk.extent
@@ -106,7 +107,7 @@ def checksum(content: bytes) -> int:
 
 
 def check_shape(name: str, dtype: str, shape: tuple[int, ...]) -> None:
-    """Raises CheckpointError for what the format cannot say."""
+    """Raises CheckpointError if the format cannot express it."""
     if dtype == "F4" and not shape:
         raise CheckpointError(f"tensor {name!r} of {DTYPES[dtype]} has no dimensions, and the format counts pairs of "
                               "elements in the last: save it with shape [1]")
@@ -133,7 +134,7 @@ def _extent(extent: Extent) -> dict[str, Any]:
 
 
 def head_of(text: bytes) -> re.Match[bytes]:
-    """Raises CheckpointError, as all of these without the file's name, where it is no head of this version's."""
+    """Raises CheckpointError (like all of these, without the file's name) if it is not a header of this version."""
     head = HEAD.match(text)
     if head is None:
         raise CheckpointError("this is no checkpoint of Penstock's, or its first bytes are damaged")
@@ -148,7 +149,7 @@ def check_sum(head: re.Match[bytes], found: int, has_end: bool) -> None:
 
 
 def check_containers(body: bytes) -> None:
-    """Before JSON makes memory of them."""
+    """Checks the number of containers before JSON allocates them."""
     count, most = body.count(b"{") + body.count(b"["), CONTAINERS_MAX + len(body) // BYTES_OF_ONE
     if count > most:
         raise CheckpointError(f"it has {count} dicts, lists and tuples in {len(body)} bytes, and {most} at most are "
@@ -156,7 +157,7 @@ def check_containers(body: bytes) -> None:
 
 
 def summary_of(said: re.Match[bytes]) -> Layout:
-    """said: by SUMMARY."""
+    """said: a match of SUMMARY."""
     try:
         files = {_file_name(name): _count(nbytes) for name, nbytes in json.loads(said[2]).items()}
         return Layout(said[1].decode(), files)
@@ -167,7 +168,7 @@ def summary_of(said: re.Match[bytes]) -> Layout:
 
 
 def decode(text: bytes) -> Layout:
-    """Raises CheckpointError for what is not as `encode` writes it."""
+    """Raises CheckpointError for anything that `encode` would not write."""
     head = head_of(text)
     body = text[head.end():-len(TAIL)]
     check_sum(head, checksum(body), text.endswith(TAIL))
@@ -247,7 +248,7 @@ def _read_tensor(name: str, said: Any, files: dict[str, int]) -> SavedTensor:
 
 
 def tensors_of(layout: Layout, folder: Path) -> dict[str, Tensor]:
-    """As `Weights` has them. Raises WeightsError where the chunks of one do not fill it exactly."""
+    """The tensors in the form of `Weights`. Raises WeightsError if the chunks of one do not fill it exactly."""
     found = {}
     for name, tensor in layout.tensors.items():
         chunks = [TensorChunk(chunk.at, Tensor(name, folder / chunk.extent.file, tensor.dtype, chunk.shape,

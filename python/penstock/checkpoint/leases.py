@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Leases: that a save goes on is a lock (flock) on a file `.SAVE-ID.lease` in its folder, which the system lets go with
-the process, however that ends. No clock is asked.
+"""Leases: a running save holds a lock (flock) on a file `.SAVE-ID.lease` in its folder. The kernel releases it when the
+process ends in any way. No clock is involved.
 
-Who saves has a shared lock; who takes away what dead saves have left takes the lock for itself alone. A lease that
-nobody holds belongs to a save that is over. Where that cannot be known it is taken for one that goes on: where the file
-system knows no locks, and where another machine has made the lease and locks may hold on one machine alone.
+A save has a shared lock; the removal of a dead save's files takes an exclusive one. A lease that nobody holds belongs
+to a save that has ended. If that cannot be known the save counts as running: if the file system has no locks, or
+another machine made the lease and locks may be local to one machine.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ import sys
 import time
 from pathlib import Path
 
-ID = "[0-9]{20}-[0-9a-f]{8}"  # Of a save: nanoseconds since 1970, and by chance.
+ID = "[0-9]{20}-[0-9a-f]{8}"  # The id of a save: nanoseconds since 1970, and a random part.
 LEASE = re.compile(rf"\.({ID})\.lease")
 TRIES = 100
 SPARE_DESCRIPTORS = 64
-NBYTES_MAX = 1 << 22  # Of what one says.
+NBYTES_MAX = 1 << 22  # Limit of a lease's contents.
 EMPTY_S = 3600
 LOCAL = frozenset(("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "tmpfs", "xfs",
-                   "zfs"))  # File systems that one machine has alone.
-SHARED = frozenset(("ceph", "lustre", "nfs", "nfs4"))  # Whose locks hold on all machines, but with such an option:
+                   "zfs"))  # File systems that are local to one machine.
+# File systems whose locks work across machines, except with such an option:
+SHARED = frozenset(("ceph", "lustre", "nfs", "nfs4"))
 ONE_MACHINE = ("local_lock=flock", "local_lock=all", "nolock", "localflock")
 
 
 def _machine() -> str:
-    """Since it was started: locks from before are gone."""
+    """Identifies this boot: older locks are gone."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:100]
     except OSError:
@@ -42,34 +43,34 @@ def _machine() -> str:
 
 
 class Lease:
-    """A lock that this process holds until end() or close(), or until nobody knows of it any more."""
+    """A lock that this process holds until end() or close(), or until the object is garbage-collected."""
 
     def __init__(self, path: Path, fd: int) -> None:
-        self._open = [fd]  # Taken out by whoever closes it, of several threads one.
+        self._open = [fd]  # The thread that closes it takes the descriptor out; only one can.
         self._path, self._fd, self._pid = path, fd, os.getpid()
         self.save_id = path.name[1:].removesuffix(".lease")
 
     def note(self, names: set[str]) -> None:
-        """What is to be removed when the save has become the checkpoint: also by others, where this process dies."""
-        with contextlib.suppress(OSError):  # It costs room alone.
-            if names and os.fstat(self._fd).st_size > 0:  # Of an empty one nothing is believed.
+        """Records the names to remove once the save is the checkpoint; others remove them if this process dies."""
+        with contextlib.suppress(OSError):  # A failure only costs space.
+            if names and os.fstat(self._fd).st_size > 0:  # An empty lease lists nothing.
                 os.write(self._fd, "".join(f"{name}\n" for name in sorted(names)).encode())
 
     def noted(self) -> set[str]:
         return set(os.pread(self._fd, NBYTES_MAX, 0).decode(errors="replace").split("\n")[1:-1])
 
     def end(self) -> None:
-        """Nothing of the save is left that its checkpoint does not name."""
+        """Call it when no file of the save is left except those of its checkpoint."""
         if self._open and self._pid == os.getpid():
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
         self.close()
 
     def close(self) -> None:
-        """Whoever looks next takes away what is left."""
-        with contextlib.suppress(IndexError, AttributeError):  # Of one that was never made.
+        """The next sweep removes leftover files."""
+        with contextlib.suppress(IndexError, AttributeError):  # If the constructor failed.
             fd = self._open.pop()
-            if self._pid == os.getpid():  # A forked child has the descriptor, too, and the lock is not its own.
+            if self._pid == os.getpid():  # A forked child has the descriptor, too, but does not own the lock.
                 with contextlib.suppress(OSError):
                     fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
@@ -84,11 +85,11 @@ class Lease:
             return False
 
     def _hold(self) -> bool:
-        """False where somebody removes it just now."""
+        """Returns False if another process is removing it."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
-            return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)  # Without locks it stays empty.
+            return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)  # Without locks the file stays empty.
         if not self._is_there():
             return False
         if os.fstat(self._fd).st_size == 0:
@@ -100,14 +101,14 @@ class Lease:
         if not stat.S_ISREG(facts.st_mode):
             return False
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if facts.st_size == 0:  # Killed between two calls; or it goes on where no locks are known.
+        if facts.st_size == 0:  # The save was killed between two calls, or runs on a file system without locks.
             return self._is_there() and time.time() - facts.st_mtime > EMPTY_S
         machine = os.pread(self._fd, NBYTES_MAX, 0).partition(b"\n")[0].decode(errors="replace")
         return self._is_there() and (machine == _machine() != "" or _locks_reach(self._path.parent))
 
 
 def room_for_leases() -> int:
-    """How many may be held at once, so that files can still be opened: a job may have more ranks."""
+    """How many leases may be held at once, so that descriptors are left: a job may have more ranks."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -115,7 +116,7 @@ def room_for_leases() -> int:
 
 
 def take(folder: Path, save_id: str) -> Lease:
-    """Holds the lease of a save, which may be there already."""
+    """Holds the lease of a save; its file may exist."""
     path = folder / f".{save_id}.lease"
     for _ in range(TRIES):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -127,7 +128,8 @@ def take(folder: Path, save_id: str) -> Lease:
 
 
 def take_over(path: Path) -> Lease | None:
-    """Of a save that is over: nobody else removes what it left meanwhile. None where it goes on, or may go on."""
+    """Takes the lease of a dead save, so that nobody else removes its files meanwhile. None if the save runs, or may
+    run."""
     try:
         lease = Lease(path, os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError:
@@ -140,13 +142,13 @@ def take_over(path: Path) -> Lease | None:
 
 
 def _locks_reach(folder: Path) -> bool:
-    """Whether a lock of whatever machine uses the folder would be seen here."""
+    """Whether locks of all machines that use the folder are visible here."""
     try:
         place, best, found = os.path.realpath(folder), "", ("", "")
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
             for mount, kind, options in map(_mount_of, mounts):
                 if len(mount) >= len(best) and (place == mount or place.startswith(mount.rstrip("/") + "/")):
-                    best, found = mount, (kind, options)  # The last of one place lies over those before.
+                    best, found = mount, (kind, options)  # A later mount at the same place hides earlier ones.
     except (OSError, ValueError, IndexError):
         return False
     kind, options = found
@@ -154,7 +156,7 @@ def _locks_reach(folder: Path) -> bool:
 
 
 def _mount_of(line: str) -> tuple[str, str, str]:
-    """Where it is, of which kind, with which options of both kinds."""
+    """The mount's place, type and options (of mount and file system)."""
     words = line.split()
     dash = words.index("-", 6)
     mount = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[4])

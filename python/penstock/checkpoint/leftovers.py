@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What saves leave that are interrupted, killed or overtaken, and its removal.
+"""Files left by saves that were interrupted, killed or overtaken, and their removal.
 
-One rule: what the folder's checkpoint names is never removed, and whether it does is looked at after the fact: an
-exception says nothing of it. A signal's handler may raise behind the call that gave checkpoint.json its name, and so
-may a flush of the folder.
+One rule: files that the folder's checkpoint names are never removed, and this is checked by reading it, not concluded
+from an exception. A signal handler may raise after the call that named checkpoint.json, and so may a flush of the
+folder.
 
-What a save has left is removed when its lease is free. What has no lease, as releases that made none have left it, is
-removed an hour after it was written.
+A save's leftover files are removed when its lease is free. Files without a lease, from releases without leases, are
+removed an hour after they were written.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from penstock.weights.headers import INDEX
 VERIFIED = "verified.json"
 VERIFIED_BYTES_MAX = 1000
 REMOVERS = 8
-DATA_FILE = re.compile(rf"({ID})-[0-9]+-[0-9]+\.data")  # As saves name them,
-SHARD = re.compile(r"(shard-[0-9]{5,}-)?model-[0-9]{5,}-of-[0-9]{5,}\.safetensors")  # and for stock readers.
+DATA_FILE = re.compile(rf"({ID})-[0-9]+-[0-9]+\.data")  # Data files as saves name them,
+SHARD = re.compile(r"(shard-[0-9]{5,}-)?model-[0-9]{5,}-of-[0-9]{5,}\.safetensors")  # and shards for stock readers.
 OF_A_SAVE = re.compile(rf"\.?({ID})(-[0-9]+-[0-9]+(\.data)?)?")
-UNNAMED = re.compile(r"\.penstock-[0-9a-f]{32}|try-[0-9a-f]{8}")  # What has a name for the time being.
+UNNAMED = re.compile(r"\.penstock-[0-9a-f]{32}|try-[0-9a-f]{8}")  # Files with a temporary name.
 STAGING = re.compile(r"\..+\.saving")
 NUMBERS = re.compile(r"[0-9]+")
 ABANDONED_S = 3600
 
 
 def names_of(layout: Layout) -> set[str]:
-    """Of files that are there for this checkpoint alone, but for checkpoint.json. What no save would call so is
-    somebody else's, whatever checkpoint.json says."""
+    """The names of the files that belong only to this checkpoint, without checkpoint.json. A name that no save would
+    give is somebody else's, whatever checkpoint.json says."""
     ours = {name for name in layout.files if DATA_FILE.fullmatch(name) or SHARD.fullmatch(name)}
     return ours | ({INDEX} if layout.headers else set())
 
 
 def files_of_checkpoint(folder: Path) -> set[str]:
-    """Nothing of what is no checkpoint that could be loaded."""
+    """Empty for a checkpoint that cannot be loaded."""
     try:
         return names_of(read_layout(folder))
     except (OSError, CheckpointError):
@@ -59,7 +59,8 @@ def files_of_checkpoint(folder: Path) -> set[str]:
 
 
 def _unnamed(folder: Path, found: set[str]) -> set[str]:
-    """Of these, what its checkpoint does not name. Raises what read_layout() does, but for FileNotFoundError."""
+    """Those of these names that the folder's checkpoint does not name. Raises the errors of read_layout(), except
+    FileNotFoundError."""
     try:
         named = {*read_summary(folder).files, VERIFIED}
         if INDEX in found and read_layout(folder).headers:
@@ -72,8 +73,8 @@ def _unnamed(folder: Path, found: set[str]) -> set[str]:
 # ---- By a save itself
 
 def give_up(folder: Path, names: Iterable[str], lease: Lease) -> None:
-    """Of a save that has failed, or seems to have. Where that cannot be read, nothing is removed; what is damaged does
-    not name what has just been written."""
+    """Removes the files of a save that failed, or seems to have. If the checkpoint cannot be read, nothing is removed;
+    a damaged one does not name the files just written."""
     found = gone = set(names)
     try:
         gone = _unnamed(folder, found)
@@ -88,8 +89,7 @@ def give_up(folder: Path, names: Iterable[str], lease: Lease) -> None:
 
 
 def give_up_staged(paths: Iterable[Path], target: Path, save_id: str, lease: Lease) -> None:
-    """The same of a save whose folder was to take a place as a whole: where it has, its old one waits for the next
-    save, which flushes first."""
+    """The same for a save that replaces a whole folder: if it did, the next save removes the old one, after a flush."""
     try:
         is_in_place = read_layout(target).save_id == save_id
     except (FileNotFoundError, CheckpointError):
@@ -105,8 +105,8 @@ def give_up_staged(paths: Iterable[Path], target: Path, save_id: str, lease: Lea
 # ---- By others, when it is dead
 
 def sweep(folder: Path) -> bool:
-    """Takes away what dead saves have left, in the folder of a checkpoint or one beside it that is filled. Whether
-    there was anything."""
+    """Removes the files of dead saves, in a checkpoint's folder or a staging folder next to it. Returns whether there
+    were any."""
     names = names_in(folder)
     leased = {match[1] for name in names if (match := LEASE.fullmatch(name))}
     dead = {save_id: lease for save_id in leased if (lease := take_over(folder / f".{save_id}.lease"))}
@@ -120,28 +120,28 @@ def sweep(folder: Path) -> bool:
 
 
 def sweep_all(root: Path) -> None:
-    """In a folder of checkpoints, also what nobody will save to again. Of links, what they lead to is left."""
+    """Sweeps a folder of checkpoints, also those that nobody will save to again. Does not follow links."""
     for place in (root / name for name in names_in(root)):
         if not place.is_symlink():
             _sweep_and_remove(place, STAGING.fullmatch(place.name) is not None)
 
 
 def sweep_staging(root: Path) -> None:
-    """What is beside folders of safetensors."""
+    """Sweeps the staging folders next to folders of safetensors."""
     for place in (root / name for name in names_in(root) if STAGING.fullmatch(name)):
         if not place.is_symlink():
             _sweep_and_remove(place, True)
 
 
 def _sweep_and_remove(place: Path, is_staging: bool) -> None:
-    """An empty folder that is new may be that of a save which has no lease yet."""
-    is_left = is_staging and _is_old(place)  # Looked at before what is swept changes its time.
+    """A new empty folder may belong to a save without a lease yet."""
+    is_left = is_staging and _is_old(place)  # Checked before the sweep changes its time.
     if sweep(place) or is_left:
         _remove_empty(place)
 
 
 def sweep_empty(root: Path, checkpoints: Iterable[Path]) -> None:
-    """Folders that are called as the checkpoints are, but for numbers, and have never got anything."""
+    """Removes folders that are named like the checkpoints, except for numbers, and have always been empty."""
     forms = {NUMBERS.sub("0", place.name) for place in checkpoints}
     for place in (root / name for name in names_in(root) if NUMBERS.sub("0", name) in forms):
         if not place.is_symlink() and _is_old(place):
@@ -154,9 +154,9 @@ def _remove_empty(place: Path) -> None:
 
 
 def _left(folder: Path, names: list[str], leased: set[str], dead: dict[str, Lease]) -> set[str]:
-    """By their names, what the dead have left, and what they did not come to remove."""
+    """The names of dead saves' files, and of the files that they did not get to remove."""
     noted = {name for lease in dead.values() for name in lease.noted()}
-    is_alone = leased == dead.keys()  # Nobody saves here.
+    is_alone = leased == dead.keys()  # No save is running here.
     found = {VERIFIED} if is_alone and NAME not in names and _says_verified(folder / VERIFIED) else set()
     for name in names:
         of = OF_A_SAVE.fullmatch(name)
@@ -167,17 +167,18 @@ def _left(folder: Path, names: list[str], leased: set[str], dead: dict[str, Leas
             if (name in noted and (SHARD.fullmatch(name) or name == INDEX)
                     or UNNAMED.fullmatch(name) and _is_old(folder / name)):
                 found.add(name)
-    # A save has its lease before its files, and until they are named: what has none now is named, if ever it will be.
+    # A save holds its lease from before its files exist until they are named: a file without a lease now is either
+    # named or dead.
     return {name for name in found if not (of := OF_A_SAVE.fullmatch(name)) or of[1] in dead
             or not os.path.lexists(folder / f".{of[1]}.lease")}
 
 
 def _remove_unnamed(folder: Path, found: set[str], dead: dict[str, Lease]) -> bool:
-    """Whether there was anything. Where it cannot be known what is named, nothing is removed."""
+    """Returns whether there was anything. If the named files are unknown, nothing is removed."""
     try:
         gone = _unnamed(folder, found)
         for place in (folder, *([folder.parent] if STAGING.fullmatch(folder.name) else [])) if gone or dead else ():
-            flush_folder(place)  # What names other files now is on the disk.
+            flush_folder(place)  # Makes the new checkpoint.json durable before the old files go.
     except (OSError, CheckpointError):
         return False
     remove_files(folder / name for name in gone)
@@ -192,7 +193,7 @@ def _is_of_ours(name: str) -> bool:
 
 
 def _says_verified(path: Path) -> bool:
-    """As `verify` writes it: others' files may have that name."""
+    """Whether `verify` wrote it: somebody else's file may have that name."""
     try:
         said = json.loads(content_of(path, VERIFIED_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
@@ -201,7 +202,7 @@ def _says_verified(path: Path) -> bool:
 
 
 def is_over(folder: Path) -> bool:
-    """Whether whoever made the folder for a while, with a lease in it, is dead."""
+    """Whether the process that made the temporary folder, with a lease in it, is dead."""
     leases = [take_over(folder / name) for name in names_in(folder) if LEASE.fullmatch(name)]
     for lease in leases:
         if lease is not None:
@@ -210,7 +211,7 @@ def is_over(folder: Path) -> bool:
 
 
 def _is_old(path: Path) -> bool:
-    """What is gone is not."""
+    """False if it is gone."""
     with contextlib.suppress(OSError):
         return time.time() - path.lstat().st_mtime > ABANDONED_S
     return False
@@ -219,8 +220,8 @@ def _is_old(path: Path) -> bool:
 # ---- Checkpoints that are removed
 
 def settle(folder: Path, names: Iterable[str]) -> bool:
-    """What somebody who was killed had set aside is removed as it was meant to be, or put back where another save had
-    come meanwhile. Whether there was anything."""
+    """Finishes a removal that was killed after it set checkpoint.json aside, or puts it back if it is another save's.
+    Returns whether there was anything."""
     aside = [name for name in names if ASIDE.fullmatch(name)]
     for name in aside:
         with contextlib.suppress(OSError, CheckpointError):
@@ -231,7 +232,7 @@ def settle(folder: Path, names: Iterable[str]) -> bool:
 
 
 def put_back(aside: Path) -> bool:
-    """False where a later save's has the name."""
+    """Returns False if a later save's file has the name."""
     try:
         rename_where_free(aside, aside.with_name(NAME))
     except FileExistsError:
@@ -240,21 +241,22 @@ def put_back(aside: Path) -> bool:
 
 
 def finish_removal(aside: Path, layout: Layout) -> None:
-    """aside: what was checkpoint.json, and is none any more on the disk either."""
+    """aside: the renamed checkpoint.json; the rename is durable."""
     folder = aside.parent
     flush_folder(folder)
     living = {found[1] for name in names_in(folder) if (found := LEASE.fullmatch(name))}
     gone = _unnamed(folder, names_of(layout) | {VERIFIED})
     kept = {name for name in gone if (of := OF_A_SAVE.fullmatch(name)) and of[1] in living}
     remove_files(folder / name for name in gone - kept)
-    if not kept:  # Else it is done when they have ended.
+    if not kept:  # Otherwise it is done when they have ended.
         aside.unlink(missing_ok=True)
 
 
 # ---- How
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """As many as can be: what is left costs room alone. By threads, for to free a file's pages takes its time."""
+    """Removes as many as possible: leftover files only cost space. By threads, since freeing a file's pages takes
+    time."""
     def unlink(path: Path) -> None:
         with contextlib.suppress(OSError):
             if path.is_symlink() or not path.is_dir():
@@ -267,7 +269,8 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """A checkpoint's, that is none any more, with what saves leave in one. With anything else in it, it stays."""
+    """Removes the folder of a removed checkpoint, with the files that saves leave. With anything else in it, it
+    stays."""
     for name in names_in(folder):
         if _is_of_ours(name):
             (folder / name).unlink(missing_ok=True)
@@ -278,8 +281,8 @@ _removals: list[threading.Thread] = []
 
 
 def remove_behind(paths: list[Path], lease: Lease) -> None:
-    """Where freed blocks are discarded at once, to remove gigabytes takes seconds. A process waits for it at its
-    end. The lease ends then."""
+    """Removes in the background: if freed blocks are discarded at once, removing gigabytes takes seconds. The process
+    waits for it at exit. The lease ends then."""
     def work() -> None:
         remove_files(paths)
         lease.end()
@@ -293,7 +296,7 @@ def remove_behind(paths: list[Path], lease: Lease) -> None:
 
 
 def wait_for_removals() -> None:
-    """Until what this process removes is gone, and its room is free."""
+    """Waits until the files that this process removes are gone, and their space is free."""
     for thread in list(_removals):
-        with contextlib.suppress(RuntimeError):  # One that another thread has not started yet.
+        with contextlib.suppress(RuntimeError):  # Another thread has not started it yet.
             thread.join()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The bytes of tensors and arrays where they are, and the order of what GPUs do with them."""
+"""The bytes of tensors and arrays in place, and the order of GPU work on them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from penstock.checkpoint.layout import PIECE_BYTES, REQUEST_BYTES
 
 
 def bytes_of(found: Any) -> Any:
-    """Of what lies row by row; of a tensor that does not, those of a copy."""
+    """The bytes of a row-major tensor; for any other, of a copy."""
     if hasattr(found, "__array_interface__") and not hasattr(found, "data_ptr"):
         return (found if found.flags.c_contiguous else found.copy()).reshape(-1).view("u1")
     if not hasattr(found, "data_ptr"):
         view = memoryview(found)
-        return view.cast("B") if view.nbytes else memoryview(b"")  # Of nothing no cast is allowed.
+        return view.cast("B") if view.nbytes else memoryview(b"")  # An empty view cannot be cast.
     import torch
 
     return found.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
 
 
 def request_bytes(found: Any) -> int:
-    """The most that one request is to move: of host memory what caches hold until its checksum is made."""
+    """The largest request: for host memory, bytes that stay in CPU caches until their checksum is computed."""
     return REQUEST_BYTES if getattr(found, "is_cuda", False) else PIECE_BYTES
 
 
 class Order:
-    """What GPUs had been told to do by the thread that makes this, on its current streams. Other threads, whose current
-    streams are others, come behind it."""
+    """The GPU work that the creating thread had queued on its current streams. Other threads, with other current
+    streams, order themselves after it."""
 
     def __init__(self) -> None:
         torch = sys.modules.get("torch")
@@ -39,7 +39,7 @@ class Order:
             self._events = [(i, torch.cuda.current_stream(i).record_event()) for i in holders]
 
     def come_behind(self) -> None:
-        """To be called once by a thread."""
+        """Call it once per thread."""
         for device, event in self._events:
             import torch
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Small files of JSON beside checkpoints: published whole, and read as what a stranger may have written."""
+"""Small JSON files next to checkpoints: published as a whole, and read as untrusted input."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NBYTES_MAX = 1 << 16
 
 
 def publish_note(path: Path, said: dict[str, Any]) -> None:
-    """The file has what it had before, or all of this, and it is on the disk."""
+    """Replaces the file in one step, durably: it has its old contents or all of the new."""
     with default_session().create(path, replace=True) as file:
         file.write(json.dumps(said).encode())
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """Raises CheckpointError for what is no object of JSON in a regular file of 64 KiB, and FileNotFoundError."""
+    """Raises FileNotFoundError, and CheckpointError unless it is a JSON object in a regular file of at most 64 KiB."""
     text = content_of(path, NBYTES_MAX + 1)
     if len(text) > NBYTES_MAX:
         raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
