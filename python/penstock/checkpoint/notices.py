@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What tells that this machine will be taken away: files and the metadata services of clouds.
+"""Sources of notices that this machine will be taken away: files and the metadata services of clouds.
 
-A notice is anything that can be called without arguments. It gives None or False while the machine stays, and when it
-goes True, or the seconds that are left. Whoever asks does so from a thread of its own, and bears what is raised.
+A source is any callable without arguments. It returns None or False while the machine stays, and True or the seconds
+left when it goes. Its caller runs it in a separate thread, and handles any exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 ANSWER_BYTES_MAX = 1 << 16
-METADATA = "http://169.254.169.254"  # By number: to resolve a name has no time limit.
+METADATA = "http://169.254.169.254"  # An address, since resolving a name has no time limit.
 AWS_TOKEN_S = 21600
 AWS_ACTIONS = ("terminate", "stop", "hibernate")
 
@@ -31,8 +31,8 @@ Source = Callable[[], Answer]
 
 @dataclass
 class File:
-    """A file that appears: of a node's daemon, or mounted. contains: a file that is there already, as Kubernetes' file
-    of annotations is, tells it by having this text in its first 64 KiB."""
+    """A file that appears: of a node's daemon, or mounted. contains: for a file that always exists, such as Kubernetes'
+    annotations: the notice is this text in its first 64 KiB."""
 
     path: str | os.PathLike[str]
     contains: str | None = None
@@ -73,7 +73,7 @@ class Url:
         return f"{type(self).__name__} at {self.url}"
 
     def _ask(self, path: str = "", method: str = "GET", headers: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """Straight to the host: no proxy is asked, and no redirection followed."""
+        """Connects directly to the host: uses no proxy and follows no redirects."""
         parts = urlsplit(self.url + path)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self.timeout_s)
@@ -88,7 +88,7 @@ class Url:
             connection.close()
 
     def _content(self, response: HTTPResponse) -> str:
-        """A service that gives a byte now and then has no more time for it than one that gives none."""
+        """The time limit covers the whole response: a slow service gets no more time than a silent one."""
         until, content = time.monotonic() + self.timeout_s, b""
         while piece := response.read1(4096):
             content += piece
@@ -146,8 +146,8 @@ class Gce(Url):
 
 @dataclass
 class Azure(Url):
-    """The scheduled event Preempt of Azure, 30 seconds before. vm: only events that have this name among their
-    resources; without it, those of any machine in the scale set, which all are told."""
+    """The scheduled event Preempt of Azure, 30 seconds before. vm: only events that list this name among their
+    resources; without it, events of any machine in the scale set."""
 
     url: str = METADATA
     vm: str | None = None
@@ -178,7 +178,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _seconds_until(said: Any, parse: Callable[[str], datetime]) -> float | bool:
-    """True where it names no time, or none that can be read: that the machine goes is told all the same."""
+    """True if it has no readable time: the notice still counts."""
     try:
         when = parse(said)
         return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp() - time.time()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Generations: folders in which each part of a job's state is a checkpoint of its own.
+"""Generations: folders in which each part of a job's state is a separate checkpoint.
 
-A part is there as soon as it is on the disk, whatever becomes of the next one. `generation.json` is there before the
-first, and names all that were to be saved. A generation is written once: what lies in it is of one moment.
+A part is usable as soon as it is on the disk, even if the next one fails. `generation.json` is written before the first
+part, and names all parts to be saved. A generation is written once: its parts are of one moment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.folders import make_folder
 MANIFEST = "generation.json"
 VERSION = 1
 FOLDER = re.compile(r"generation-([0-9]{8,30})")
-NUMBER_MAX = 10**15  # What counting comes to: a stranger may have any, and behind it the time of manifests decides.
+NUMBER_MAX = 10**15  # Limit of generation numbers: beyond it (a file may have any) the time of the manifest decides.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 PARTS_MAX = 100
 
@@ -38,19 +38,19 @@ log = logging.getLogger("penstock.checkpoint")
 
 @dataclass(frozen=True)
 class Generation:
-    """What one save has left, its parts in order of worth."""
+    """The result of one save, with its parts in order of worth."""
 
     folder: Path
-    names: tuple[str, ...]       # All that were to be saved.
-    parts: dict[str, Path]       # Those that are there.
-    older: tuple[str, ...] = ()  # Of these, what was taken from an older generation, as `resume` was asked to.
+    names: tuple[str, ...]       # Names of all parts to be saved.
+    parts: dict[str, Path]       # Parts that exist.
+    older: tuple[str, ...] = ()  # Parts taken from an older generation, as requested from `resume`.
 
     @property
     def missing(self) -> tuple[str, ...]:
         return tuple(name for name in self.names if name not in self.parts)
 
     def load(self, name: str, device: Any = "cpu", *, framework: str = "pt") -> Any:
-        """A part, as `penstock.checkpoint.load` gives it."""
+        """Loads a part, like `penstock.checkpoint.load`."""
         if name not in self.parts:
             raise CheckpointError(f"{self.folder}: it lacks {name!r}: resume(need=[{name!r}]) finds the newest "
                                   f"generation that has it, resume(from_older=[{name!r}]) takes it from an older one")
@@ -64,12 +64,11 @@ class Generation:
 
 def resume(root: str | os.PathLike[str], *, need: Sequence[str] = (), from_older: Sequence[str] = (),
            verified: bool = False) -> Generation | None:
-    """The newest generation of which any part is whole; None where there is none.
+    """The newest generation with at least one whole part; None if there is none.
 
-    need: parts without which it is of no use: generations that lack one are passed over. from_older: parts that may be
-    of another moment: where the generation lacks them, they are taken from the newest older one that has them.
-    verified: reads all of what it gives and compares every checksum; what is damaged counts as missing. `load` compares
-    them, too, and raises.
+    need: required parts: generations that lack one are skipped. from_older: parts that may be of another moment: if the
+    generation lacks them, they are taken from the newest older one that has them. verified: reads all returned parts
+    and compares every checksum; damaged parts count as missing. `load` compares them, too, and raises.
     """
     for each in (need, from_older):
         if isinstance(each, str):
@@ -96,7 +95,7 @@ def _is_good(place: Path) -> bool:
         verify(place)
     except (CheckpointError, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (errno.EIO, errno.ENOENT):
-            raise  # As where nothing may be written: it says nothing of the part.
+            raise  # For instance a read-only folder: this does not concern the part.
         log.warning("%s counts as missing: %s", place, error)
         return False
     return True
@@ -115,7 +114,7 @@ def _filled(generation: Generation, before: list[Generation], wanted: Sequence[s
 
 
 def check_names(names: Iterable[str]) -> tuple[str, ...]:
-    """They are folders' names, and come from files as well."""
+    """Part names become folder names, and may come from files."""
     found = tuple(names)
     if not 0 < len(found) <= PARTS_MAX:
         raise CheckpointError(f"there are {len(found)} parts: expected 1 to {PARTS_MAX}")
@@ -129,7 +128,7 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def begin(root: Path, names: tuple[str, ...]) -> Path:
-    """The folder of a new generation. Numbered, since the clocks of two machines may differ."""
+    """Makes the folder of a new generation. Numbered, since clocks of machines may differ."""
     make_folder(root)
     there = _folders(root)
     number = max((number for number, _ in there if number <= NUMBER_MAX), default=0)
@@ -141,13 +140,13 @@ def begin(root: Path, names: tuple[str, ...]) -> Path:
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
             break
-    make_folder(folder)  # Its name is to be there after a crash.
+    make_folder(folder)  # Its name must survive a crash.
     publish_note(folder / MANIFEST, {"penstock.generation": VERSION, "parts": names})
     return folder
 
 
 def known(root: Path) -> list[Generation]:
-    """Oldest first, also those of which no part is whole. What has no manifest is none, and is left out."""
+    """All generations, oldest first, also those without a whole part. A folder without a manifest is not one."""
     found = []
     for _, folder in _folders(root):
         try:
@@ -160,7 +159,7 @@ def known(root: Path) -> list[Generation]:
 
 
 def discard(folder: Path) -> None:
-    """First it is no generation any more; then its files go. What cannot be removed costs room alone."""
+    """Removes its manifest first, then its files. Files that cannot be removed only cost space."""
     try:
         (folder / MANIFEST).unlink(missing_ok=True)
     except OSError as error:
@@ -170,14 +169,14 @@ def discard(folder: Path) -> None:
 
 
 def retain(root: Path, keep: int) -> None:
-    """Removes what is older than the newest `keep` generations that lack nothing."""
+    """Removes generations older than the newest `keep` complete ones."""
     complete = [generation.folder for generation in known(root) if not generation.missing]
     if len(complete) < keep:
         return
     for _, folder in _folders(root):
         if folder == complete[-keep]:
             break
-        if not folder.is_symlink():  # What it leads to is not this folder's to remove.
+        if not folder.is_symlink():  # The target of a link is not in this folder.
             discard(folder)
 
 
@@ -196,7 +195,7 @@ def _folders(root: Path) -> list[tuple[int, Path]]:
 
 
 def _written(folder: Path) -> int:
-    """When its manifest was."""
+    """When its manifest was written."""
     with contextlib.suppress(OSError):
         return (folder / MANIFEST).stat().st_mtime_ns
     return 0

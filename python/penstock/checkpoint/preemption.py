@@ -50,7 +50,8 @@ log = logging.getLogger("penstock.checkpoint")
 
 @dataclass(frozen=True)
 class Notice:
-    """That the machine goes: who said so, when, and until when a save may take. Times are of the guard's clock."""
+    """A notice that the machine goes: its source, its time, and the deadline for a save. Times are by the guard's
+    clock."""
 
     source: str
     at: float
@@ -59,7 +60,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class PartReport:
-    """outcome: "saved", "skipped" or "failed"; of the last two, reason says why."""
+    """outcome: "saved", "skipped" or "failed"; reason says why for the last two."""
 
     name: str
     outcome: str
@@ -74,9 +75,9 @@ class PartReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a save. seconds_since_notice, seconds_left: at its end, None without a notice."""
+    """The result of a save. seconds_since_notice, seconds_left: at its end, None without a notice."""
 
-    folder: Path | None  # Of the generation, where any part was saved.
+    folder: Path | None  # The generation's folder, if any part was saved.
     notice: Notice | None
     seconds_since_notice: float | None
     seconds_left: float | None
@@ -99,12 +100,12 @@ class Report:
 
 
 class Guard:
-    """Learns that the machine will be taken away, and saves within what time is left.
+    """Receives notices that the machine will be taken away, and saves within the time left.
 
-    root: the folder of generations, which one process saves to. budget_s: the most seconds from a notice to the end of
-    a save; a notice that names a time can make them fewer, and never more. notices: what else tells of it: of
-    `notices`, or any callable (see there). signals: those that do, taken on the main thread while the guard is entered.
-    keep: so many generations that lack nothing stay when one is saved without a notice.
+    root: the folder of generations, to which one process saves. budget_s: the most seconds from a notice to the end of
+    a save; a notice with a time can shorten it, but never extend it. notices: further sources, from `notices`, or any
+    callable (see there). signals: signals that count as a notice, handled on the main thread while the guard is
+    entered. keep: how many complete generations stay when one is saved without a notice.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, budget_s: float = 30.0, notices: Iterable[Source] = (),
@@ -126,7 +127,7 @@ class Guard:
             raise ValueError(f"notices has {wrong[0]!r}: expected what can be called, such as notices.Aws()")
         self._session, self._clock = session, clock
         self._rates = Rates(self.root / RATES)
-        self._told: list[Notice] = []  # The first counts. A list, since a signal's handler may take no lock.
+        self._told: list[Notice] = []  # The first one counts. A list, since a signal handler must not take a lock.
         self._received: set[int] = set()
         self._previous: dict[int, Any] = {}
         self._stop: threading.Event | None = None
@@ -139,24 +140,24 @@ class Guard:
 
     @property
     def notice(self) -> Notice | None:
-        """The first that came to this process."""
+        """The first notice of this process."""
         return self._told[0] if self._told else None
 
     @property
     def is_noticed(self) -> bool:
-        """Whether this process knows that the machine goes. Of several ranks, ask `agree`."""
+        """Whether this process has a notice. With several ranks, use `agree`."""
         return bool(self._told)
 
     @property
     def seconds_left(self) -> float | None:
-        """Of the budget; None without a notice."""
+        """Seconds left of the budget; None without a notice."""
         return None if self.notice is None else self.notice.deadline - self._clock()
 
     def agree(self, every: int = 1) -> bool:
-        """Whether any rank knows that its machine goes: the same answer on all ranks, which all call it at each step.
+        """Whether any rank has a notice: the same result on all ranks, which all must call it at each step.
 
-        Ranks ask one another at every `every`-th call, by an all_reduce of 8 bytes on the CPU over gloo. Without
-        torch.distributed it is `is_noticed`.
+        Ranks communicate at every `every`-th call, by an all_reduce of 8 bytes on the CPU over gloo. Without
+        torch.distributed it returns `is_noticed`.
         """
         if every < 1:
             raise ValueError(f"every is {every}: expected 1 at least")
@@ -185,12 +186,13 @@ class Guard:
             self._told.append(notice)
 
     def _heard(self, source: str, left: float | None = None) -> None:
-        """left: what the notice says. What is over already is not believed: clocks differ, and the machine is there."""
+        """left: the seconds that the notice names. A time in the past is ignored: clocks differ, and the machine still
+        runs."""
         now = self._clock()
         self._tell(Notice(source, now, now + (min(left, self.budget_s) if left and left > 0 else self.budget_s)))
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # A process that was forked, as of a DataLoader, ends as it would have.
+        if os.getpid() != self._pid:  # A forked process, such as a DataLoader's, ends as without the guard.
             signal.signal(number, self._previous.get(number, signal.SIG_DFL))
             os.kill(os.getpid(), number)
             return
@@ -205,7 +207,7 @@ class Guard:
                 answer = _checked(source())
                 if answer is not None and answer is not False:
                     self._heard(name, None if answer is True else answer)
-            except Exception as error:  # Of a caller's own, anything. Training goes on whatever it is.
+            except Exception as error:  # A caller's source may raise anything; training continues.
                 if not is_quiet:
                     log.warning("asked whether this machine will be taken away, %s failed: %s. It is asked again every "
                                 "%g s, and this is not told again; leave it out of notices where it does not exist",
@@ -234,7 +236,7 @@ class Guard:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        """Puts the handlers of signals back, and then calls those whose signal came meanwhile."""
+        """Restores the signal handlers, and then calls those whose signal came meanwhile."""
         if self._stop is not None:
             self._stop.set()
         self._stop = None
@@ -251,9 +253,9 @@ class Guard:
     def save(self, parts: Mapping[str, Any]) -> Report:
         """Saves a new generation. parts: states as `penstock.checkpoint.save` takes them, in order of worth.
 
-        After a notice, a part that by earlier saves would not fit into the time that is left is skipped, and what
-        fails is told in the report, and logged. Without one there is no hurry: all are saved, or the first failure is
-        raised, and nothing is left of the generation. A part that has begun goes on when time is over.
+        After a notice, a part that would not fit into the time left, judged by earlier saves, is skipped; failures are
+        in the report, and logged. Without a notice all parts are saved, or the first failure is raised, and nothing is
+        left of the generation. A part that has begun continues when the time is over.
         """
         states = dict(parts)
         names = check_names(states)
@@ -318,15 +320,15 @@ class Guard:
     # ---- Knowing beforehand ----
 
     def forecast(self, parts: Mapping[str, Any]) -> Forecast:
-        """Which of the parts the budget holds, by what saves to this folder took; nothing is written."""
+        """Which of the parts fit into the budget, judged by earlier saves to this folder; nothing is written."""
         check_names(parts)
         sizes = {name: nbytes_of(state) for name, state in parts.items()}
         return forecast(self.budget_s, {name: (size, self._rates.seconds(name, size)) for name, size in sizes.items()})
 
     def drill(self, parts: Mapping[str, Any]) -> Forecast:
-        """Saves the parts to a folder of their own in root, verifies and removes them, and tells what they took.
+        """Saves the parts to a separate folder in root, verifies and removes them, and returns their times.
 
-        Raises OSError (ENOSPC) before the first byte where the file system lacks room, and what a save raises.
+        Raises OSError (ENOSPC) before the first byte if the file system lacks space, and the errors of a save.
         """
         names = check_names(parts)
         make_folder(self.root)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A checkpoint is there from the moment at which checkpoint.json has its name.
+"""A checkpoint exists from the moment when checkpoint.json gets its name.
 
-Data files are flushed before, and have names that no other save has: so what was there before stays whole until then,
+Data files are flushed before, and have names unique to their save: so the previous checkpoint stays whole until then,
 and a crash leaves one or the other.
 """
 
@@ -21,8 +21,8 @@ from penstock.sessions import Session, default_session
 
 def publish(folder: Path, layout: Layout, lease: Lease, session: Session | None = None, *,
             durable: bool = True) -> None:
-    """From here on it is the folder's checkpoint. The data files of the one before are removed behind the caller's
-    back, and the lease ends then, or here, where the save fails."""
+    """Makes it the folder's checkpoint. The previous data files are removed in the background, and the lease ends then,
+    or here if the save fails."""
     try:
         others = _other_ids(layout, lease)
         with _all_leases(folder, others) as leases:
@@ -32,7 +32,7 @@ def publish(folder: Path, layout: Layout, lease: Lease, session: Session | None 
             for each in leases:
                 each.end()
         for save_id in others[len(leases):]:
-            with contextlib.suppress(OSError):  # Whoever sweeps takes what is left of it.
+            with contextlib.suppress(OSError):  # A sweep removes leftover files.
                 take(folder, save_id).end()
         remove_behind([folder / name for name in earlier], lease)
     except BaseException:
@@ -41,14 +41,14 @@ def publish(folder: Path, layout: Layout, lease: Lease, session: Session | None 
 
 
 def _other_ids(layout: Layout, own: Lease) -> list[str]:
-    """Of the saves of all ranks but this one."""
+    """The save ids of all other ranks."""
     found = {match[1] for name in layout.files if (match := DATA_FILE.fullmatch(name))}
     return sorted(found - {own.save_id})
 
 
 @contextlib.contextmanager
 def _all_leases(folder: Path, save_ids: list[str]) -> Iterator[list[Lease]]:
-    """Those of ranks whose processes may die from now on: the first of them, as many as there is room for."""
+    """Takes the leases of ranks whose processes may die from now on: as many as there is room for."""
     with contextlib.ExitStack() as held:
         found = []
         for save_id in save_ids[:room_for_leases()]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The description of a checkpoint, read from a folder that anybody may have written to."""
+"""Reads a checkpoint's description from an untrusted folder."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from penstock.regular import UnfitFileError, open_regular
 
 ASIDE = re.compile(r"\.[0-9a-f]{16}\.[0-9a-f]{8}\.removed")
 BEGIN_BYTES = 1 << 20
-SUMMARY_BYTES = 8 << 20  # The names and sizes of a hundred thousand files.
+SUMMARY_BYTES = 8 << 20  # Enough for the names and sizes of a hundred thousand files.
 
 
 def names_in(folder: Path) -> list[str]:
-    """Nothing of what is no folder, or none any more: others remove checkpoints meanwhile."""
+    """Empty if it is not a folder, or gone: others remove checkpoints meanwhile."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -35,13 +35,13 @@ def names_in(folder: Path) -> list[str]:
 
 
 def is_regular(path: Path) -> bool:
-    """A pipe would have whoever opens it wait. Raises FileNotFoundError."""
+    """Checked first, since opening a pipe blocks. Raises FileNotFoundError."""
     return stat.S_ISREG(path.stat().st_mode)
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A regular file. Raises CheckpointError for what is none, and does not wait for a pipe."""
+    """Opens a regular file. Raises CheckpointError for anything else, and does not block on a pipe."""
     try:
         fd = open_regular(path)
     except UnfitFileError:
@@ -59,7 +59,7 @@ def content_of(path: Path, at_most: int) -> bytes:
 
 
 def _read(file: BinaryIO, at_most: int) -> bytes:
-    """No more memory than the file has bytes."""
+    """Allocates no more memory than the file has bytes."""
     wanted = min(at_most, os.fstat(file.fileno()).st_size + 1)
     pieces = []
     while wanted > 0 and (piece := file.read(wanted)):
@@ -77,8 +77,8 @@ def _told_with(path: Path) -> Iterator[None]:
 
 
 def read_description(path: Path) -> Layout:
-    """What a file like checkpoint.json says. Raises CheckpointError with its name, and OSError. Of what does not begin
-    as one no more than that is read."""
+    """Reads a file like checkpoint.json. Raises CheckpointError with its name, and OSError. If the file does not begin
+    like one, only its beginning is read."""
     with opened(path) as file, _told_with(path):
         begin = _begin_of(file)
         return decode(begin + _read(file, NBYTES_MAX))
@@ -94,8 +94,8 @@ def _begin_of(file: BinaryIO) -> bytes:
 
 
 def read_summary(folder: Path) -> Layout:
-    """Of a layout the save and the sizes of its files alone, when the checksum is right: in little memory, whatever a
-    stranger has written."""
+    """Reads only the save id and file sizes of a layout, after checking the checksum, in little memory whatever the
+    file contains."""
     path = folder / NAME
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), opened(path) as file, _told_with(path):
         text = _begin_of(file)
@@ -109,7 +109,7 @@ def read_summary(folder: Path) -> Layout:
 
 
 def _check_rest(file: BinaryIO, text: bytes) -> None:
-    """Compares the checksum of all, of which `text` is the begin, piece by piece."""
+    """Compares the checksum of the whole file, which begins with `text`, piece by piece."""
     head, sums, last = head_of(text), [], text
     last = last[head.end():]
     while piece := file.read(BEGIN_BYTES):
@@ -120,7 +120,7 @@ def _check_rest(file: BinaryIO, text: bytes) -> None:
 
 
 def folder_of(said: str | os.PathLike[str]) -> Path:
-    """Raises FileNotFoundError for None, which `latest` gives where there is nothing."""
+    """Raises FileNotFoundError for None, which `latest` returns if there is no checkpoint."""
     if said is None:
         raise FileNotFoundError(errno.ENOENT, "no checkpoint is named: latest() gives None where it finds none. Ask "
                                 "`if newest is not None` before you load it, and begin from the start where it is None")
@@ -128,9 +128,9 @@ def folder_of(said: str | os.PathLike[str]) -> Path:
 
 
 def read_layout(folder: Path) -> Layout:
-    """Raises CheckpointError, and FileNotFoundError where there is no checkpoint."""
+    """Raises CheckpointError, and FileNotFoundError if there is no checkpoint."""
     path = folder / NAME
-    for _ in range(2):  # It may be put back while it is looked for.
+    for _ in range(2):  # Twice, since checkpoint.json may be put back in between.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return read_description(path)
         for aside in (folder / name for name in names_in(folder) if ASIDE.fullmatch(name)):
@@ -142,13 +142,13 @@ def read_layout(folder: Path) -> Layout:
 
 
 def name_aside(save_id: str) -> str:
-    """What checkpoint.json is renamed to by whoever removes that save's. What it then turns out to say is looked at: of
-    another save, it is the folder's checkpoint still, and is put back."""
+    """The name to which a removal renames checkpoint.json. The removal then reads it: if it is another save's, it is
+    still the folder's checkpoint, and is put back."""
     return f".{_digest(save_id)}.{secrets.token_hex(4)}.removed"
 
 
 def is_meant(name: str, layout: Layout) -> bool:
-    """Whether what was set aside under that name is what was to be removed."""
+    """Whether the file set aside under that name is the one to remove."""
     return name.startswith(f".{_digest(layout.save_id)}.")
 
 
@@ -159,15 +159,15 @@ def _digest(save_id: str) -> str:
 
 @contextlib.contextmanager
 def of_one_save(folder: Path, layout: Layout) -> Iterator[None]:
-    """Around what reads the data. Raises CheckpointError where another save took the place meanwhile: safetensors have
-    the same names in both."""
+    """A context for reading the data. Raises CheckpointError if another save replaced the checkpoint meanwhile:
+    safetensors files have the same names in both."""
     def check() -> None:
         if layout.headers and read_layout(folder).save_id != layout.save_id:
             raise CheckpointError(f"{folder}: it was saved anew while it was read: read it again")
 
     try:
         yield
-    except (ValueError, OSError):  # As a checksum that is of the other.
+    except (ValueError, OSError):  # For instance a checksum of the other save.
         check()
         raise
     check()

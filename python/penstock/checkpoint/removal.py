@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The removal of a checkpoint: first it is none any more, then its files go."""
+"""The removal of a checkpoint: first checkpoint.json, then its files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from penstock.folders import flush_folder
 
 
 def remove(folder: str | os.PathLike[str]) -> None:
-    """First it is no checkpoint any more; then its files go. What else is in the folder stays, and so does the folder
-    then."""
+    """Removes checkpoint.json first, then the data files. Other files in the folder stay, and then the folder, too."""
     place = folder_of(folder)
     while not remove_checkpoint(place, read_layout(place).save_id):
-        pass  # Another save has ended meanwhile.
+        pass  # Another save was published meanwhile.
 
 
 def remove_checkpoint(place: Path, expected: str) -> bool:
-    """expected: the save that is meant; one that comes meanwhile is left, or put back."""
+    """expected: the id of the save to remove; another one is kept, or put back."""
     if read_layout(place).save_id != expected:
         return False
     aside = place / name_aside(expected)
@@ -34,7 +33,7 @@ def remove_checkpoint(place: Path, expected: str) -> bool:
             finish_removal(aside, layout)
         return False
     finish_removal(aside, layout)
-    with contextlib.suppress(OSError):  # Others have something in it.
+    with contextlib.suppress(OSError):  # The folder has other files.
         place.rmdir()
         flush_folder(place.parent)
     return True

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names that change in one step, which Python's own calls cannot."""
+"""Atomic renames that Python's own calls lack."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import errno
 import os
 from pathlib import Path
 
-AT_FDCWD, RENAME_NOREPLACE, RENAME_EXCHANGE = -100, 1, 2  # As linux/fcntl.h and linux/fs.h have them.
-UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)  # To this file system.
+AT_FDCWD, RENAME_NOREPLACE, RENAME_EXCHANGE = -100, 1, 2  # From linux/fcntl.h and linux/fs.h.
+UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)  # The file system lacks the call.
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Each has the other's name from the same moment on."""
+    """Exchanges the names of two files atomically."""
     number = _rename(one, other, RENAME_EXCHANGE)
     if number in UNKNOWN:
         raise OSError(number, "this file system cannot replace a folder in one step: save to a folder that is not "
@@ -24,8 +24,8 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def rename_where_free(one: Path, other: Path) -> None:
-    """Raises FileExistsError where there is another of that name. Where the file system has no such call, one that
-    comes in the same moment may be replaced."""
+    """Raises FileExistsError if the name exists. On a file system without such a call, a file created at the same
+    moment may be replaced."""
     number = _rename(one, other, RENAME_NOREPLACE)
     if number in UNKNOWN:
         try:
@@ -43,7 +43,7 @@ def rename_where_free(one: Path, other: Path) -> None:
 
 
 def _rename(one: Path, other: Path, flags: int) -> int:
-    """The number of the error, 0 for none."""
+    """Returns the errno, 0 for success."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), flags) == 0:
         return 0

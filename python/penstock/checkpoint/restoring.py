@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bytes of data files into memory that is there, by a few threads, and the checksum of each 16 MiB compared.
+"""Reads bytes of data files into existing memory, by a few threads, and compares the checksum of each 16 MiB.
 
-Of a GPU too: they go where they belong by the best path that the session has, and the GPU makes their checksums there.
+For GPU memory they move by the session's best path, and the GPU computes the checksums.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ THREADS = 8
 
 @dataclass(frozen=True)
 class Wanted:
-    """Bytes `begin` to `begin + target.nbytes` of an extent, and the memory that they go to, which lies row by row."""
+    """Bytes `begin` to `begin + target.nbytes` of an extent, and their target memory, which is row-major."""
 
     name: str
     extent: Extent
@@ -36,9 +36,9 @@ class Wanted:
 
 def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = None,
             on_progress: OnProgress | None = None) -> None:
-    """Raises CheckpointError, with the file's name, for what was cut and for a wrong checksum.
+    """Raises CheckpointError, with the file's name, for a truncated file or a wrong checksum.
 
-    Checksums cover pieces of 16 MiB from an extent's begin: of those that are wanted in part none is compared.
+    Checksums cover pieces of 16 MiB from an extent's begin: pieces that are wanted only in part are not checked.
     """
     session = session or default_session()
     pieces = sorted((piece for each in wanted for piece in _pieces_of(each)),
@@ -89,7 +89,7 @@ def _read_all(session: Session, folder: Path, files: dict[str, File], pieces: li
 
 
 def _compare(session: Session, folder: Path, wanted: Wanted) -> None:
-    """Of what a checksum covers, where all of it is there."""
+    """Compares the checksums of pieces that were read whole."""
     end = wanted.begin + wanted.target.nbytes
     first = -(-wanted.begin // PIECE_BYTES) * PIECE_BYTES
     last = end if end == wanted.extent.nbytes else end // PIECE_BYTES * PIECE_BYTES

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checkpoints among the folders in one: which is the newest, and which stay."""
+"""The checkpoints in a folder: finds the newest, and removes old ones."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ log = logging.getLogger("penstock.checkpoint")
 
 
 def _known(root: Path) -> list[tuple[Path, Layout]]:
-    """The checkpoints in a folder of them, oldest first, of each the summary. What is none is left out, and so is one
-    that is damaged."""
+    """The checkpoints in a folder, oldest first, with their summaries. Skips other folders and damaged checkpoints."""
     found = []
     for place in root.iterdir() if root.is_dir() else ():
         try:
@@ -30,16 +29,16 @@ def _known(root: Path) -> list[tuple[Path, Layout]]:
             if is_whole(place, layout):
                 found.append((order_of(place, layout), place, layout))
         except CheckpointError as error:
-            log.warning("passed over: %s", str(error))  # The error holds what was read.
+            log.warning("passed over: %s", str(error))  # As text: the error object keeps the read bytes alive.
         except OSError:
             continue
     return [each[1:] for each in sorted(found, key=lambda each: (each[0], str(each[1])))]
 
 
 def latest(root: str | os.PathLike[str]) -> Path | None:
-    """The newest whole checkpoint among the folders in `root`, by when its save began; None where there is none.
+    """The newest whole checkpoint among the folders in `root`, by the start of its save; None if there is none.
 
-    Checksums of the data are not looked at: `verify` does that.
+    It does not check the data's checksums: `verify` does.
     """
     for place in reversed(whole(root)):
         if is_readable(place):
@@ -48,27 +47,26 @@ def latest(root: str | os.PathLike[str]) -> Path | None:
 
 
 def whole(root: str | os.PathLike[str]) -> list[Path]:
-    """All that `latest` looks at, the newest last."""
+    """All checkpoints that `latest` considers, the newest last."""
     return [place for place, _ in _known(Path(root))]
 
 
 def is_readable(place: Path) -> bool:
-    """Whether all that its description says makes sense. That is not asked of each: it takes memory."""
+    """Whether its whole description is valid. Not checked for every checkpoint, since it takes memory."""
     try:
         read_layout(place)
         return True
     except CheckpointError as error:
-        log.warning("passed over: %s", str(error))  # The error holds what was read.
+        log.warning("passed over: %s", str(error))  # As text: the error object keeps the read bytes alive.
     except OSError:
-        pass  # Others remove it at the same time.
+        pass  # Another process removes it at the same time.
     return False
 
 
 def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
-    """Removes all but the newest `keep` checkpoints, and never the newest that was verified. Those that are gone.
+    """Removes all but the newest `keep` checkpoints, and never the newest verified one. Returns the removed ones.
 
-    With them goes what dead saves have left. Links, as one that is called latest, do not count, and what they lead to
-    stays."""
+    Also removes files of dead saves. Links, such as one named latest, do not count, and their targets stay."""
     if keep < 1:
         raise ValueError(f"keep is {keep}: expected 1 at least")
     sweep_all(Path(root))
@@ -79,7 +77,7 @@ def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
     kept |= set([place for place, layout in found if is_verified(place, layout)][-1:])
     gone = []
     for place, layout in found:
-        # Where another process removes it at the same time, or it is of no sense.
+        # If another process removes it at the same time, or it is invalid.
         with contextlib.suppress(FileNotFoundError, CheckpointError):
             if place not in kept and remove_checkpoint(place, layout.save_id):
                 gone.append(place)

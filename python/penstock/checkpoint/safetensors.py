@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checkpoints whose data files are safetensors, for whoever reads those:
+"""Checkpoints whose data files are safetensors, for stock readers:
 
     dcp.save(model.state_dict(), storage_writer=SafetensorsWriter("checkpoints/step-100"))
 
 Torch's HuggingFaceStorageReader and consolidate_safetensors_files, safetensors and `penstock.weights` read them. With
-checkpoint.json beside them they are checkpoints of Penstock's like any other: Reader, verify, latest, drain.
+their checkpoint.json they are normal checkpoints of Penstock's: Reader, verify, latest and drain work.
 
-Ranks write into a hidden folder beside the target. Rank 0 gives the files their names and the folder its own, in one
-step, which also replaces a checkpoint that is there: stock readers never see a part of one, or a mixture.
+Ranks write into a hidden folder next to the target. Rank 0 names the files, and renames the folder in one step, which
+also replaces an existing checkpoint: stock readers never see a partial or mixed one.
 """
 
 from __future__ import annotations
@@ -45,26 +45,27 @@ from penstock.weights.tensors import OTHERS, format_shape
 
 __all__ = ["SafetensorsWriter"]
 
-FORMAT = {"format": "pt", "DCP_VERSION": "1.0"}  # What torch's own writer says beside SHARDING.
+FORMAT = {"format": "pt", "DCP_VERSION": "1.0"}  # Metadata that torch's own writer adds besides SHARDING.
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Where a chunk is, and what its file begins with."""
+    """The place of a chunk, and the header of its file."""
 
     extent: Extent
     header: Extent
 
 
 class SafetensorsWriter(Writer):
-    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another. durable: all of it is on the
-    disk when the save returns. A checkpoint that is there is replaced, where the folder has nothing else.
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another. durable: the checkpoint is on
+    the disk when the save returns. An existing checkpoint is replaced if the folder has nothing else.
 
-    Tensors alone: objects and dtypes that safetensors lacks are refused by name before the first byte."""
+    Only tensors: objects and dtypes that safetensors lacks are refused by name before the first byte."""
 
     @property
     def _target(self) -> Path:
-        return Path(os.path.realpath(self._folder))  # What a link leads to has the neighbours that it is replaced by.
+        # The target of a link, since the staging folder must be next to it.
+        return Path(os.path.realpath(self._folder))
 
     @property
     def _staging(self) -> Path:
@@ -84,7 +85,7 @@ class SafetensorsWriter(Writer):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        make_folder(self._staging, durable=self._durable)  # Others may have taken it for one that was left.
+        make_folder(self._staging, durable=self._durable)  # Another process may have removed it as a leftover.
         check_replaceable(self._target, self._staging)
         items = [item for plan in plans for item in plan.items]
         check_room(self._staging, sum(room_of(item.index.fqn, nbytes_of_item(item)) for item in items))
@@ -136,7 +137,7 @@ class SafetensorsWriter(Writer):
         return pieces
 
     def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:
-        ranks: dict[str, int] = {}  # Of each file, beginning with 1.
+        ranks: dict[str, int] = {}  # The rank of each file, from 1 on.
         pieces: dict[dcp.MetadataIndex, Piece] = {}
         for rank, results_of_one in enumerate(results, 1):
             found = {result.index: result.storage_data for result in results_of_one if result.storage_data}
@@ -145,7 +146,7 @@ class SafetensorsWriter(Writer):
         if not pieces:
             raise CheckpointError(f"{self._folder}: no tensor is in what is to be saved")
         lease = self._save.lease or new_lease(self._target, beside=self._staging, durable=self._durable)
-        # The latest of the ranks', as of Writer.
+        # The latest id of all ranks, as in Writer.
         save_id = max(lease.save_id, *(_id_of(file) for file in ranks))
         names = _last_names(ranks, is_model=index_of(_layout_of(save_id, metadata, pieces)) is not None)
         layout = _layout_of(save_id, metadata, {index: Piece(replace(piece.extent, file=names[piece.extent.file]),
@@ -162,7 +163,7 @@ class SafetensorsWriter(Writer):
             hold(self._staging, each).end()
         lease.end()
         self.save_id = save_id
-        with contextlib.suppress(OSError):  # Another save has something in it.
+        with contextlib.suppress(OSError):  # Another save has files in it.
             self._staging.rmdir()
         sweep_staging(self._target.parent)
 
@@ -178,12 +179,12 @@ class SafetensorsWriter(Writer):
 
 
 def _id_of(file: str) -> str:
-    """Of the rank that has written it."""
+    """The save id of the rank that wrote the file."""
     return "-".join(file.split("-")[:2])
 
 
 def _check(item: WriteItem) -> None:
-    """Raises CheckpointError for what safetensors cannot hold."""
+    """Raises CheckpointError for data that safetensors cannot store."""
     name = item.index.fqn
     if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
         raise CheckpointError(f"{name!r} is no tensor, which safetensors cannot hold: leave it out of what is saved, "
@@ -198,8 +199,8 @@ def _check(item: WriteItem) -> None:
 
 
 def _files_of(items: Iterable[WriteItem]) -> list[list[WriteItem]]:
-    """What goes into which file: the largest first, each into the one that has least, and has none of its name. A share
-    of nothing goes nowhere, but for that of a tensor which is nothing."""
+    """Assigns chunks to files: the largest first, each to the smallest file without a chunk of that name. Empty shares
+    are dropped, except those of empty tensors."""
     wanted = [item for item in items
               if item.tensor_data and (0 not in item.tensor_data.chunk.sizes or 0 in item.tensor_data.size)]
     total = sum(map(nbytes_of_item, wanted))
@@ -244,6 +245,6 @@ def _layout_of(save_id: str, metadata: dcp.Metadata, pieces: dict[dcp.MetadataIn
 
 
 def _last_names(ranks: dict[str, int], *, is_model: bool) -> dict[str, str]:
-    """As torch's writer has them, numbered through, so that one that is missing is noticed without an index."""
+    """The final names, numbered like those of torch's writer, so that a missing file is noticed without an index."""
     return {file: f"{'' if is_model else f'shard-{rank:05}-'}model-{i:05}-of-{len(ranks):05}.safetensors"
             for i, (file, rank) in enumerate(ranks.items(), 1)}

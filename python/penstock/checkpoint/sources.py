@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A checkpoint as `penstock.weights` reads it: tensors and where they lie, and how their bytes are checked."""
+"""A checkpoint as a source of `penstock.weights`: its tensors with their places, and the check of their bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.weights.tensors import Tensor, WeightsError
 
 
 class Source:
-    """layout: where it was read already."""
+    """layout: if it was read already."""
 
     def __init__(self, folder: Path, layout: Layout | None = None) -> None:
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Saves that go on behind a trainer, and how long it stood still for them."""
+"""Saves in the background of a trainer, and how long it waited for them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ STAGINGS = ("staged", "windowed")
 
 
 class Saving:
-    """A save that goes on. stopped_s: how long the trainer stood still for it, the end of the save before included.
-    staged_bytes: host memory that holds a copy of the state; it stays for the next save."""
+    """A save in the background. stopped_s: how long the trainer waited for it, including for the previous save.
+    staged_bytes: host memory with a copy of the state; it is kept for the next save."""
 
     def __init__(self, folder: Path, stopped_s: float, staged_bytes: int, future: Future[Progress]) -> None:
         self.folder, self.stopped_s, self.staged_bytes = folder, stopped_s, staged_bytes
         self._future, self._is_told = future, False
 
     def result(self, timeout: float | None = None) -> Progress:
-        """Waits for its end: what went by which paths. Of what is not `bytes_direct` the page cache has a copy.
+        """Waits for its end, and returns the bytes by path. Bytes that are not `bytes_direct` are also in the page
+        cache.
 
-        Raises what it failed with, and TimeoutError.
+        Raises the save's error, and TimeoutError.
         """
         try:
             return self._future.result(timeout)
@@ -42,7 +43,7 @@ class Saving:
         return self._future.done()
 
     def _tell(self) -> None:
-        """Waits, and raises a failure that nobody has been told of."""
+        """Waits, and raises an error that was not raised before."""
         error = self._future.exception()
         if error is not None and not self._is_told:
             self._is_told = True
@@ -50,11 +51,11 @@ class Saving:
 
 
 class Saver:
-    """Saves one state after the other, behind a trainer that goes on meanwhile.
+    """Saves states one after the other, in the background of a trainer.
 
-    staging: "staged" copies the state to host memory, which is kept, and the trainer stands still for that copy alone.
-    "windowed" writes the files while the trainer stands still, through the session's own bounce buffers, and leaves
-    flushing and publishing for later: no memory is needed besides.
+    staging: "staged" copies the state to host memory, which is kept; the trainer waits only for that copy. "windowed"
+    writes the files while the trainer waits, through the session's bounce buffers, and flushes and publishes later: it
+    needs no further memory.
     """
 
     def __init__(self, staging: str = "staged", *, session: Session | None = None, durable: bool = True,
@@ -68,8 +69,8 @@ class Saver:
         self._pid, self._is_closed = os.getpid(), False
 
     def save(self, state: Any, folder: str | os.PathLike[str], on_progress: OnProgress | None = None) -> Saving:
-        """As `checkpoint.save()`; returns when the trainer may change the state. Waits for the save before, and raises
-        what that failed with unless its `result()` has."""
+        """Like `checkpoint.save()`, but returns when the trainer may change the state. Waits for the previous save, and
+        raises its error unless `result()` did."""
         if os.getpid() != self._pid:
             raise RuntimeError("this Saver belongs to the process that this one was forked from, and so does its "
                                "thread: make another one here")
@@ -90,7 +91,7 @@ class Saver:
         return self._last
 
     def close(self) -> None:
-        """Waits for the last save, and lets go of the memory. Raises what it failed with unless its `result()` has."""
+        """Waits for the last save, and frees the memory. Raises the save's error unless `result()` did."""
         self._end()
         self._copies.clear()
         if self._last is not None:
@@ -110,7 +111,7 @@ class Saver:
         self._thread.shutdown()
 
     def _copied(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """The bytes of each in memory of our own: of a GPU's in pinned memory, all copies under way at once."""
+        """Copies each into memory of our own: a GPU's bytes into pinned memory, with all copies in flight at once."""
         copies, devices = {}, set()
         for name, tensor in tensors.items():
             found = bytes_of(tensor)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A state of one process, saved and loaded by itself."""
+"""Saves and loads the state of a single process."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
          direct: bool | None = None, on_progress: OnProgress | None = None) -> Progress:
     """Saves a state: dicts, lists and tuples of tensors (of torch or numpy, on any device) and plain data.
 
-    The folder is made; a checkpoint that is in it is replaced when the new one is whole. durable: it is on the disk
-    when this returns. direct: it is written by O_DIRECT; None: where a GPU's bytes go straight to the drive then.
-    Returns how many bytes went by which paths.
+    Creates the folder; an existing checkpoint in it is replaced once the new one is whole. durable: it is on the disk
+    when this returns. direct: write with O_DIRECT; None: only if a GPU's bytes then go directly to the drive. Returns
+    the bytes by path.
 
-    Raises CheckpointError for what is no plain data, and for a tensor that changes meanwhile, and OSError (ENOSPC)
-    before the first byte where it does not fit.
+    Raises CheckpointError for other data, and for a tensor that changes meanwhile, and OSError (ENOSPC) before the
+    first byte if it does not fit.
     """
     tree, tensors = taken_apart(state)
     return Save(tree, tensors, Path(folder), tensors, session=session, durable=durable, direct=direct,
@@ -45,9 +45,9 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
 
 
 class Save:
-    """A save in two steps: the bytes to their files, and then all of it to the disk and under its name.
+    """A save in two steps: writes the files, then flushes and publishes them.
 
-    tensors: what the tree names; sources: what has their bytes, which may be copies.
+    tensors: those of the tree; sources: the objects with their bytes, possibly copies.
     """
 
     def __init__(self, tree: Any, tensors: Mapping[str, Any], folder: Path, sources: Mapping[str, Any], *,
@@ -100,10 +100,10 @@ def _described(name: str, tensor: Any) -> tuple[str, tuple[int, ...]]:
 
 def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str = "pt", session: Session | None = None,
          on_progress: OnProgress | None = None) -> Any:
-    """The state that `save` was given, with its tensors on the device. framework: "pt", or "np" for arrays of numpy.
+    """Returns the saved state, with its tensors on the device. framework: "pt", or "np" for numpy arrays.
 
-    Every checksum is compared. Raises CheckpointError that names file, tensor and piece where one is wrong, and
-    MemoryError before the first byte where the tensors do not fit.
+    Compares every checksum. Raises CheckpointError with file, tensor and piece if one is wrong, and MemoryError before
+    the first byte if the tensors do not fit.
     """
     place = folder_of(folder)
     layout = read_layout(place)
@@ -120,7 +120,7 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
 
 
 def _made_for(place: Path, layout: Layout, arrays: Arrays) -> dict[str, Any]:
-    """Memory for each tensor, in one chunk each as `save` writes them."""
+    """Allocates memory for each tensor, which `save` writes as one chunk."""
     for name, tensor in layout.tensors.items():
         if [(chunk.at, chunk.shape) for chunk in tensor.chunks] != [((0,) * len(tensor.shape), tensor.shape)]:
             raise CheckpointError(f"{place / NAME}: tensor {name!r} of shape {list(tensor.shape)}: its chunks do not "
@@ -137,8 +137,8 @@ def _made_for(place: Path, layout: Layout, arrays: Arrays) -> dict[str, Any]:
 
 
 def load_into(tensors: dict[str, Any], folder: str | os.PathLike[str], *, session: Session | None = None) -> None:
-    """Copies into tensors that are there, by their names in the checkpoint. Those that it lacks are a CheckpointError
-    before anything is read."""
+    """Loads into existing tensors, by their names in the checkpoint. Raises CheckpointError for missing ones before
+    anything is read."""
     place = folder_of(folder)
     with _as_checkpoint_error():
         _fill(tensors, Weights(place), place, session)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What folders of safetensors need: an index for stock readers, and a way to take a place in one step."""
+"""Folders of safetensors: an index for stock readers, and the replacement of a folder in one step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.folders import flush_folder
 
 
 def index_of(layout: Layout) -> bytes | None:
-    """The index of a sharded model. None where a tensor lies in pieces, or the files are no safetensors."""
+    """The index of a sharded model. None if a tensor is in pieces, or the files are not safetensors."""
     placed = {}
     for name, tensor in layout.tensors.items():
         if [chunk.shape for chunk in tensor.chunks] != [tensor.shape]:
@@ -32,8 +32,8 @@ def index_of(layout: Layout) -> bytes | None:
 
 
 def check_replaceable(target: Path, beside: Path) -> None:
-    """Raises CheckpointError where a folder has what is no part of its checkpoint, and OSError where the file system
-    cannot have it and another change places. `beside`: a folder on the same file system."""
+    """Raises CheckpointError if the folder has files that are not part of its checkpoint, and OSError if the file
+    system cannot exchange two folders. `beside`: a folder on the same file system."""
     sweep(target)
     names = os.listdir(target) if target.exists() else []
     strangers = sorted(set(names) - _names_of(target))
@@ -68,7 +68,7 @@ def _try_exchange(beside: Path) -> None:
 
 
 def put_in_place(whole: Path, target: Path, *, durable: bool) -> None:
-    """The folder gets its name, in one step. What had it before is removed when the new name is on the disk."""
+    """Renames the folder in one step. The old folder is removed once the new name is on the disk."""
     check_replaceable(target, whole.parent)
     is_replaced = target.exists() and bool(os.listdir(target))
     if is_replaced:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The data files of one rank: what goes where, and the writing of it, each file by a thread of its own.
+"""The data files of one rank: assigns contents to files, and writes each file with its own thread.
 
-One file is bound by its inode's lock, so that a rank writes several. Bytes go from where they are, of a GPU too, by the
-best path that the session has; their checksums are made before and after, so that what changed meanwhile is told.
+The inode's lock limits the rate of one file, so a rank writes several. Bytes move directly from their memory, also a
+GPU's, by the session's best path; checksums before and after detect bytes that changed meanwhile.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from penstock.files import File, NewFile
 from penstock.progress import OnProgress, Progress, Shared
 from penstock.sessions import Session, default_session
 
-FILES_MAX = 16          # Of a rank: on an H200's machine sixteen wrote six times what one does.
+FILES_MAX = 16          # Files per rank: on an H200 machine sixteen wrote six times as fast as one.
 FILE_BYTES_MIN = 32 << 20
 
 
 @dataclass(frozen=True)
 class Content:
-    """Something to store: its size in bytes, and what gives it, called once, by the thread that writes it.
+    """Data to store: its size in bytes, and a function that returns it, called once by the thread that writes it.
 
-    What it gives is a tensor that lies row by row, or anything with the buffer protocol.
+    The function returns a row-major tensor, or anything with the buffer protocol.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Content:
 class _File:
     name: str
     nbytes: int
-    contents: list[tuple[int, Content, int]]  # (which, what, where in the file).
+    contents: list[tuple[int, Content, int]]  # (index, content, offset in the file).
 
 
-DESCRIPTION_BYTES = 400  # Of a tensor in checkpoint.json, about.
+DESCRIPTION_BYTES = 400  # Approximate bytes of a tensor in checkpoint.json.
 
 
 def _aligned(nbytes: int) -> int:
@@ -54,12 +54,12 @@ def _aligned(nbytes: int) -> int:
 
 
 def room_of(name: str, nbytes: int) -> int:
-    """On the disk."""
+    """Space that it takes on the disk."""
     return _aligned(nbytes) + len(name) + DESCRIPTION_BYTES
 
 
 def check_room(folder: Path, nbytes: int) -> None:
-    """Raises OSError (ENOSPC) where the file system has fewer bytes free."""
+    """Raises OSError (ENOSPC) if the file system has fewer bytes free."""
     if nbytes > _free(folder):
         wait_for_removals()
     free = _free(folder)
@@ -73,7 +73,7 @@ DIRECT_PATHS = ("p2pdma", "nvfs", "vendor")
 
 @dataclass
 class Stored:
-    """Where each content is, in the order in which they were given, and what it took."""
+    """The place of each content, in the given order, and the progress."""
 
     extents: list[Extent]
     progress: Progress
@@ -92,10 +92,10 @@ def goes_direct(session: Session, durable: bool, wanted: bool | None) -> bool:
 
 
 class Storing:
-    """Writes the contents to new files whose names begin with `prefix`. After a failure the caller gives them up.
+    """Writes the contents to new files whose names begin with `prefix`. After a failure the caller removes them.
 
-    durable: the files are on the disk when finish() returns. direct: by O_DIRECT; None: where a GPU's bytes go straight
-    to the drive then. To be made by the thread after whose work on GPUs the bytes count.
+    durable: the files are on the disk when finish() returns. direct: with O_DIRECT; None: only if a GPU's bytes then go
+    directly to the drive. Create it on the thread whose queued GPU work produces the bytes.
     """
 
     def __init__(self, folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
@@ -109,15 +109,15 @@ class Storing:
 
     @property
     def names(self) -> list[str]:
-        """Of the files."""
+        """Names of the files."""
         return [file.name for file in self._files]
 
     def write(self) -> None:
-        """From here on the contents may change."""
+        """Writes all contents; afterwards they may change."""
         self._by_threads(self._write)
 
     def finish(self) -> Stored:
-        """The files have their names."""
+        """Flushes and names the files."""
         self._by_threads(self._publish)
         self._told.count()
         return Stored([extent for extent in self._extents if extent is not None], self._told.progress)
@@ -149,7 +149,7 @@ class Storing:
 
 
 def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
-    """The largest first, each into the file that has least: so files are of like size."""
+    """Assigns the largest content first, each to the smallest file, so that files have similar sizes."""
     total = sum(content.nbytes for content in contents)
     count = max(1, min(FILES_MAX, total // FILE_BYTES_MIN, len(contents))) if contents else 0
     files = [_File(f"{prefix}-{i}.data", 0, []) for i in range(count)]
@@ -161,7 +161,7 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
 
 
 def write_content(session: Session, file: File, content: Content, offset: int, counter: Shared) -> list[int]:
-    """The checksums of its pieces."""
+    """Writes the content, and returns the checksums of its pieces."""
     found = bytes_of(content.resolve())
     if found.nbytes != content.nbytes:
         raise CheckpointError(f"{content.name!r} has {found.nbytes} bytes, and {content.nbytes} were planned: it "
