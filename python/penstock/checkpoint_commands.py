@@ -18,7 +18,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage."""
 
 
 def add_to(commands: Any) -> None:
-    """commands: what argparse's add_subparsers() gives."""
+    """commands: the result of argparse's add_subparsers()."""
     parser = commands.add_parser("checkpoint", help="check checkpoints, find the newest, remove old ones, copy them",
                                  description="Checkpoints that penstock.checkpoint has saved.", epilog=EPILOG,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,7 +43,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(said: argparse.Namespace) -> int:
-    """Raises what the calls of penstock.checkpoint raise."""
+    """Raises the errors of penstock.checkpoint."""
     from penstock import checkpoint
 
     if said.action == "verify":

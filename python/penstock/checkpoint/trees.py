@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A state as JSON, with its tensors apart: dicts, lists, tuples, text, numbers, bytes, None. Never a pickle."""
+"""A state as JSON with separate tensors: dicts, lists, tuples, text, numbers, bytes, None. Never a pickle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TENSOR, TUPLE, ITEMS, BYTES = "$tensor", "$tuple", "$items", "$bytes"
 
 
 def taken_apart(state: Any) -> tuple[Any, dict[str, Any]]:
-    """The tree, and its tensors by their names: keys joined by dots. A tensor that is there twice is kept once."""
+    """Splits a state into the tree and its tensors by name (keys joined by dots). A tensor that occurs twice is stored
+    once."""
     tensors: dict[str, Any] = {}
     known: dict[tuple[Any, ...], str] = {}
 
@@ -65,7 +66,7 @@ def taken_apart(state: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _plain_form(value: Any) -> str:
-    """What to pass in its place, with room for its name."""
+    """Suggests a replacement for the message, with a placeholder for its name."""
     if hasattr(value, "state_dict"):
         return "{}.state_dict()"
     if isinstance(value, (set, frozenset)):
@@ -74,7 +75,8 @@ def _plain_form(value: Any) -> str:
         return "{}.value"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return "dataclasses.asdict({})"
-    if isinstance(value, os.PathLike) or type(value).__module__ == "torch":  # Its dtypes, devices and layouts.
+    # For instance torch's dtypes, devices and layouts.
+    if isinstance(value, os.PathLike) or type(value).__module__ == "torch":
         return "str({})"
     if isinstance(value, complex):
         return "[{0}.real, {0}.imag]"
@@ -86,7 +88,7 @@ def _plain_form(value: Any) -> str:
 
 
 def put_together(tree: Any, tensors: Mapping[str, Any], depth: int = 0) -> Any:
-    """The state that was taken apart. Raises CheckpointError for what makes no sense."""
+    """Rebuilds the state. Raises CheckpointError for an invalid tree."""
     if depth > 3 * DEPTH_MAX:
         raise CheckpointError("its state is nested too deep")
     if isinstance(tree, list):
@@ -110,14 +112,14 @@ def put_together(tree: Any, tensors: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def _plain_number(value: Any) -> Any:
-    """numpy's numbers are numbers. Its dates would be some, too."""
+    """Converts numpy's numbers, but not its dates, which also look like numbers."""
     numpy = sys.modules.get("numpy")
     return value.item() if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind not in "mM" \
         else value
 
 
 def _checked_key(key: Any) -> Any:
-    """One that a dict finds quickly: a file may have been made so that it does not."""
+    """Returns a key that hashes well: a hostile file may have keys that collide."""
     try:
         return checked_key(key)
     except WeightsError as error:
@@ -125,7 +127,7 @@ def _checked_key(key: Any) -> Any:
 
 
 def _check_memory(name: str, tensor: Any) -> None:
-    """Tensors that are made of others, or stand for some, have no bytes of their own."""
+    """Refuses tensors without their own bytes: composed ones, and fake ones."""
     if not hasattr(tensor, "data_ptr"):
         return
     has_memory = str(tensor.layout) == "torch.strided" and not tensor.is_nested

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether all bytes of a checkpoint are those that were saved, and the note that they were."""
+"""Verifies that a checkpoint has the saved bytes, and records that it does."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ READERS = 4
 
 @dataclass(frozen=True)
 class Verified:
-    """What was looked at: tensors and objects, and their bytes."""
+    """The verified tensors and objects, and their bytes."""
 
     names: int
     nbytes: int
 
 
 def verify(folder: str | os.PathLike[str], *, session: Session | None = None) -> Verified:
-    """Reads a checkpoint whole and compares every checksum; then notes that it did, for `retain`.
+    """Reads a whole checkpoint and compares every checksum; then records the result for `retain`.
 
     Raises CheckpointError that names the file, the tensor and the piece of 16 MiB in which the first difference is.
     """
@@ -40,7 +40,7 @@ def verify(folder: str | os.PathLike[str], *, session: Session | None = None) ->
         try:
             for done in checks:
                 done.result()
-        except BaseException:  # What was found is told before all else is read.
+        except BaseException:  # Reports a difference before the rest is read.
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     try:
@@ -70,7 +70,7 @@ def _check(session: Session, folder: Path, name: str, extent: Extent) -> None:
 
 
 def check_sums(folder: Path, name: str, extent: Extent, at: int, sums: list[int]) -> None:
-    """Compares those of what lies `at` bytes, a multiple of 16 MiB, behind an extent's begin."""
+    """Compares the checksums of bytes that begin `at` bytes, a multiple of 16 MiB, after an extent's begin."""
     first = at // PIECE_BYTES
     for i, found in enumerate(sums):
         if found != extent.crc32c[first + i]:

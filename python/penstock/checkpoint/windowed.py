@@ -6,8 +6,8 @@
     future = dcp.async_save(state, storage_writer=writer)       # returns when the state may change
     print(writer.stopped_s)
 
-The trainer stands still until its files are written, through the session's own bounce buffers; flushing them and
-publishing the checkpoint go on behind it. With a copy: BlockingAsyncStager(cache_staged_state_dict=True) of torch.
+The trainer waits until its files are written, through the session's bounce buffers; flushing and publishing continue in
+the background. With a copy: BlockingAsyncStager(cache_staged_state_dict=True) of torch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from penstock.checkpoint.layout import CheckpointError
 __all__ = ["WindowedWriter"]
 
 POLL_S = 0.02
-EXECUTOR = "AsyncCheckpointExecutor"  # As torch names the thread that saves, which ends with the save.
+EXECUTOR = "AsyncCheckpointExecutor"  # Torch's name of the thread that saves, which ends with the save.
 
 
 class WindowedWriter(Writer, AsyncStager):
-    """A Writer that is torch's AsyncStager, too. stopped_s: how long the trainer stood still for the last save."""
+    """A Writer that is also torch's AsyncStager. stopped_s: how long the trainer waited for the last save."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         super().__init__(path, **options)
@@ -38,19 +38,19 @@ class WindowedWriter(Writer, AsyncStager):
         self._taken = threading.Event()
 
     def stage(self, state_dict: Any) -> Any:
-        """Of torch's AsyncStager: the state as it is."""
+        """For torch's AsyncStager: returns the state unchanged."""
         self._began = time.monotonic()
         self._taken.clear()
         return state_dict
 
     def synchronize_staging(self) -> None:
-        """Waits until the bytes are in the files, or the save has failed, which its future tells."""
+        """Waits until the bytes are in the files, or the save has failed, which its future reports."""
         while not self._taken.wait(POLL_S) and any(each.name.startswith(EXECUTOR) for each in threading.enumerate()):
             pass
         self.stopped_s = time.monotonic() - self._began
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Does nothing: it holds no resources."""
 
     def _on_written(self) -> None:
         self._taken.set()
