@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(file: str, as_json: bool) -> int:
-    """The exit code: 1 where there is an error, or the file cannot be read."""
+    """Returns the exit code: 1 if there is an error, or the file cannot be read."""
     from penstock import deepspeed
 
     try:
@@ -36,7 +36,7 @@ def run(file: str, as_json: bool) -> int:
 
 
 def page(report: Report) -> list[str]:
-    """Its lines, as wide as the terminal."""
+    """The lines of the page, as wide as the terminal."""
     lines = _wrapped("", f"{report.file}: what of it has to do with files, as DeepSpeed {report.deepspeed} takes it")
     for each in report.findings:
         value, line = f" = {each.value}" * bool(each.value), f" (line {each.line})" * bool(each.line)

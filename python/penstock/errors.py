@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What goes wrong, as exceptions. All are `PenstockError`, which is an `OSError`.
+"""Exceptions. All are `PenstockError`, which is an `OSError`.
 
-The text is a sentence that names the file, the step, the cause and the remedy. `errno` is set where the system said it.
+The text is a sentence that names the file, the step, the cause and the remedy. `errno` is set if the operating system
+reported one.
 """
 
 from __future__ import annotations
@@ -26,12 +27,10 @@ class PenstockError(OSError):
     """A call of Penstock failed.
 
     Attributes:
-        domain: whose number `code` is: "penstock", "os" (an errno) or "driver" (of a device's driver).
-        code: the number; names are in penstock.h, penstock_code.
-        driver: in domain "driver" whose, as a kind of device ("cuda"); else "".
-        step: what failed, as a verb phrase.
-        report: what was moved all the same, a `Report`, or None where nothing can have been.
-        filename: the file, where it was opened by a name, else None. The text begins with it.
+        domain: the origin of `code`: "penstock", "os" (an errno) or "driver" (of a device's driver). code: the number;
+        names are in penstock.h, penstock_code. driver: in domain "driver" the kind of device ("cuda"); else "". step:
+        what failed, as a verb phrase. report: a `Report` of the bytes moved before the failure, or None if there can be
+        none. filename: the file, if it was opened by name, else None. The text begins with it.
     """
 
     domain: str = "penstock"
@@ -51,11 +50,12 @@ class ClosedError(PenstockError):
 
 
 class BadStripeError(PenstockError):
-    """A striped object's manifest or a member is missing, cut off, torn or another object's; the message names it."""
+    """A striped object's manifest or a member is missing, truncated, torn or from another object; the message names
+    it."""
 
 
 class TimedOutError(PenstockError, TimeoutError):
-    """The deadline of a request passed. The destination of a read is not written afterwards."""
+    """The deadline of a request has passed. A read's destination is not written afterwards."""
 
 
 class CanceledError(PenstockError):
@@ -67,7 +67,7 @@ class PathRefusedError(PenstockError):
 
 
 class BadSettingError(PenstockError, ValueError):
-    """A setting that there is not, or a value that it does not take."""
+    """An unknown setting, or a value that it does not accept."""
 
 
 class LimitError(PenstockError):
@@ -79,7 +79,7 @@ class DeviceError(PenstockError):
 
 
 class UnsupportedError(PenstockError):
-    """Not with this file, kernel, device or version."""
+    """Not supported with this file, kernel, device or version."""
 
 
 _BY_CODE: dict[int, type[PenstockError]] = {
@@ -90,14 +90,14 @@ _BY_CODE: dict[int, type[PenstockError]] = {
 }
 
 
-# What the library's own sentence leaves open, or what it cannot know.
+# Replaces the library's message where Python knows more.
 _CLOSED = {"use a closed file": "could not use the file: it is closed; open it anew",
            "use a file of a closed session": "could not use the file: its session is closed; open it with another one"}
 
 
 def of_status(domain: int, code: int, driver: str, step: str, sentence: str, report: Report | None,
               filename: str | None = None) -> PenstockError:
-    """The exception for a penstock_status, of a request to a file."""
+    """The exception for the penstock_status of a request."""
     from penstock import launcher
 
     sentence = launcher.named(sentence)

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files whose bytes go to and from any memory, of a GPU or of the host.
+"""Files that are read into and written from any memory, of a GPU or of the host.
 
 A buffer is a tensor of torch, anything with the buffer protocol (numpy arrays, bytearray, mmap),
 `__cuda_array_interface__` or DLPack, a `DeviceMemory` or a `Pointer`. It must be contiguous.
 
-Order on CUDA streams: a call on a buffer in GPU memory comes after the work that is on the buffer's stream when it is
-made: torch's current stream, the one that `__cuda_array_interface__` names, or `stream=`. Calls that return when the
-bytes have moved wait for that work. The asynchronous ones do not: they go in the order of the stream, so that work put
-on it afterwards waits for them. `stream=-1` asks for no order, and is the fastest where the caller knows that nothing
-else uses the memory.
+Order on CUDA streams: a call on a buffer in GPU memory runs after the work that is already on the buffer's stream:
+torch's current stream, the one of `__cuda_array_interface__`, or `stream=`. Synchronous calls wait for that work.
+Asynchronous ones do not: they run in stream order, so that work queued later waits for them. `stream=-1` means no
+order, which is the fastest if the caller knows that nothing else uses the memory.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class File(_native.File):
 
     `read(buffer, offset=0, *, size=-1, buffer_offset=0, stream=None)` and `write(...)` move bytes between the file,
     from `offset` on, and the buffer, from `buffer_offset` on; `size` -1 is the rest of the buffer. All are in bytes.
-    They return a `Report` when the bytes have moved. A read that meets the end of the file moves fewer bytes:
-    `report.bytes` tells how many. `readv(buffers, offset=0)` and `writev(...)` move one range of the file to or from
-    several buffers. They raise `PenstockError`; for a buffer that cannot be used TypeError or ValueError.
+    They return a `Report` when the bytes have moved. A read that reaches the end of the file moves fewer bytes:
+    `report.bytes` is how many. `readv(buffers, offset=0)` and `writev(...)` move one range of the file to or from
+    several buffers. They raise `PenstockError`, and TypeError or ValueError for an unusable buffer.
     """
 
-    _owner: Any  # The Session: alive as long as its files.
+    _owner: Any  # The Session, kept alive by its files.
 
     def _submit(self, is_write: bool, memories: list[Any], offset: int, size: int, buffer_offset: int, stream: Any,
                 timeout: float | None) -> Future:
@@ -46,37 +45,37 @@ class File(_native.File):
 
     def read_async(self, buffer: Any, offset: int = 0, *, size: int = -1, buffer_offset: int = 0, stream: Any = None,
                    timeout: float | None = None) -> Future:
-        """As `read()`, and returns at once.
+        """Like `read()`, but returns at once.
 
-        timeout: seconds until the future fails with `TimedOutError`. The buffer is not written afterwards; such a read
-        goes through memory of its own, of its size. Not for requests in the order of a stream (`stream=-1`).
+        timeout: seconds until the future fails with `TimedOutError`. The buffer is not written afterwards, because such
+        a read uses a separate buffer of the same size. Not for requests in stream order: pass `stream=-1`.
         """
         return self._submit(False, [buffer], offset, size, buffer_offset, stream, timeout)
 
     def write_async(self, buffer: Any, offset: int = 0, *, size: int = -1, buffer_offset: int = 0, stream: Any = None,
                     timeout: float | None = None) -> Future:
-        """As `write()`, and returns at once. Leave the buffer as it is until the future is done.
+        """Like `write()`, but returns at once. Do not change the buffer until the future is done.
 
-        timeout: seconds until the future fails with `TimedOutError`. What the file then holds there is not known, and
-        the buffer stays referenced until the kernel lets go of it.
+        timeout: seconds until the future fails with `TimedOutError`. The file's contents there are then undefined, and
+        the buffer stays referenced until the kernel releases it.
         """
         return self._submit(True, [buffer], offset, size, buffer_offset, stream, timeout)
 
     def readv_async(self, buffers: Iterable[Any], offset: int = 0, *, stream: Any = None,
                     timeout: float | None = None) -> Future:
-        """As `readv()`, and returns at once; see `read_async()`."""
+        """Like `readv()`, but returns at once; see `read_async()`."""
         return self._submit(False, list(buffers), offset, -1, 0, stream, timeout)
 
     def writev_async(self, buffers: Iterable[Any], offset: int = 0, *, stream: Any = None,
                      timeout: float | None = None) -> Future:
-        """As `writev()`, and returns at once; see `write_async()`."""
+        """Like `writev()`, but returns at once; see `write_async()`."""
         return self._submit(True, list(buffers), offset, -1, 0, stream, timeout)
 
     def explain(self, buffer: Any = None, offset: int = 0, *, size: int = -1, write: bool = False,
                 device: int = 0) -> list[Verdict]:
-        """What every path says of such a request, best first. Moves nothing.
+        """The verdict of every path on such a request, best first. Moves nothing.
 
-        With no buffer, memory of the session's device number `device` is meant.
+        Without a buffer, memory of the session's device number `device` is assumed.
         """
         return self._explain(write, buffer, offset, size, device)
 
@@ -110,9 +109,9 @@ class NewFile(File):
         return future
 
     def publish(self) -> None:
-        """Waits for the writes that are under way, flushes the file, gives it its name and flushes the folder.
+        """Waits for the writes in flight, flushes the file, gives it its name and flushes the folder.
 
-        Raises what a write failed with: then the file does not appear.
+        Raises the error of a failed write; then the file does not appear.
         """
         for future in self._writes:
             future.result()

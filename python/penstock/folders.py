@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Folders whose names are to be on the disk: one rule for checkpoints, KV stores and staged files."""
+"""Durable folders: one rule for checkpoints, KV stores and staged files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def flush_folder(folder: Path | int) -> None:
-    """The names in a folder, of which a descriptor may be given, are on the disk. Some file systems do not know how to
-    flush a folder (EINVAL), and their names are as durable as they can be: as src/base/new_file.cc judges, too."""
+    """Flushes the names in a folder (a path or a descriptor) to the disk. Some file systems cannot flush a folder
+    (EINVAL), which counts as success, as in src/base/new_file.cc."""
     fd = folder if isinstance(folder, int) else os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -24,8 +24,8 @@ def flush_folder(folder: Path | int) -> None:
 
 
 def make_folder(folder: Path, *, durable: bool = True, mode: int = 0o777) -> None:
-    """With those above it. durable: it is there after a crash, too. Who made it before may not have flushed its name.
-    mode: of those that are made here."""
+    """Makes the folder and its parents. durable: it survives a crash, also if somebody else made it without a flush.
+    mode: for the folders made here."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing or [folder]):
         each.mkdir(mode, exist_ok=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who opens folders of a format for `penstock.weights`, beside the formats that it knows itself.
+"""A registry of folder formats for `penstock.weights`, besides its own formats.
 
-A package that writes folders of its own lies above penstock.weights, which therefore cannot name it: whoever knows
-both, `penstock` itself, registers how such a folder is opened. Nothing is imported for it before a folder is there.
+A package with its own folder format is above penstock.weights, which therefore cannot import it: `penstock` itself
+registers how to open such a folder. The package is imported only when such a folder is opened.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 
 class Opened(Protocol):
-    """What a folder has: tensors and objects by name, its files and which ones they were (`identity_of`), and what
-    raises where the bytes of a tensor are not those that were saved, or None."""
+    """The contents of a folder: tensors and objects by name, its files and their identities (`identity_of`), and a
+    function that raises if a tensor's bytes are not the saved ones, or None."""
 
     tensors: dict[str, Any]
     objects: dict[str, Any]
@@ -24,10 +24,10 @@ class Opened(Protocol):
     check: Callable[[Any, Any], None] | None
 
 
-Open = Callable[[Path], Any]  # Gives an Opened.
+Open = Callable[[Path], Any]  # Returns an Opened.
 OPENERS: dict[str, Open] = {}
 
 
 def register(marker: str, opens: Open) -> None:
-    """marker: the file that such a folder has. Folders that have it are opened so, whatever else is in them."""
+    """marker: the file that identifies such a folder, whatever else is in it."""
     OPENERS[marker] = opens

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records for training, read ahead into memory of a GPU or of the host, in an order that can be had again.
+"""Records for training, read ahead into GPU or host memory, in a reproducible order.
 
     index = data.RecordIndex.tokens(["a.bin", "b.npy"], sequence_length=2048, dtype="uint16")
     with data.Prefetcher(index, batch_size=8, device="cuda", seed=1) as batches:

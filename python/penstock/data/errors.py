@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What penstock.data raises, and how it opens files that must be files."""
+"""The exception of penstock.data, and a safe way to open its files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["DataError", "open_file"]
 
 
 class DataError(ValueError):
-    """Files that are not what the index or the state says, or a state that belongs to other settings."""
+    """The files do not match the index or the state, or the state belongs to other settings."""
 
 
 def open_file(path: str) -> BinaryIO:
-    """Raises DataError for a pipe, which would have a training wait, and whatever else is no file."""
+    """Raises DataError for a pipe, which would block the training, and for anything else that is not a file."""
     try:
         return open(open_regular(path), "rb")
     except UnfitFileError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where records lie: which file, from which byte on, how many bytes."""
+"""The places of records: file, offset and length in bytes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class RecordIndex:
 
     Attributes:
         paths: the files.
-        file, offset, length: of each record the number of its file in `paths`, and its bytes there.
-        dtype: of tokens what they are, a numpy dtype; else None: records are bytes.
-        samples: of tars the parts of each record; else None.
+        file, offset, length: for each record the index of its file in `paths`, and its byte range there. dtype: for
+        tokens their numpy dtype; else None: records are bytes. samples: for tars the parts of each record; else None.
     """
 
     samples: Samples | None = None
@@ -43,8 +42,8 @@ class RecordIndex:
 
     @classmethod
     def tokens(cls, paths: Iterable[AnyPath], sequence_length: int, *, dtype: npt.DTypeLike = "uint16") -> RecordIndex:
-        """Sequences of tokens, one behind the other: of .npy files (one dimension, of `dtype`), and of files that are
-        nothing but tokens. What is left at the end of a file, less than a sequence, is no record.
+        """Consecutive sequences of tokens: from .npy files (one dimension, of `dtype`), and from raw files of tokens. A
+        rest at the end of a file, shorter than a sequence, is dropped.
         """
         if sequence_length < 1:
             raise ValueError(f"sequence_length is {sequence_length}: expected the tokens of a record, at least 1")
@@ -68,7 +67,7 @@ class RecordIndex:
     @classmethod
     def tars(cls, paths: Iterable[AnyPath]) -> RecordIndex:
         """The samples of tar files, as WebDataset packs them: members that follow each other and have the same name up
-        to its first dot. Reads every header once. Compressed tars are refused: no part of them can be read by itself.
+        to its first dot. Reads every header once. Compressed tars are refused: their parts cannot be read separately.
         """
         names = [os.fspath(path) for path in paths]
         found: list[tuple[int, Sample]] = [(number, sample) for number, name in enumerate(names)
@@ -105,7 +104,7 @@ class RecordIndex:
                 "files>")
 
     def fingerprint(self) -> str:
-        """Tells indexes of other files or ranges apart. The folder that files lie in does not count."""
+        """Identifies the files and ranges of the index. The files' folder does not count."""
         names = "\0".join(f"{os.path.basename(path)}\0{size}" for path, size in zip(self.paths, self.sizes))
         made = hashlib.sha256(f"{self.dtype}\0{names}".encode("utf-8", "surrogateescape"))
         for array in (self.file, self.offset, self.length):
@@ -117,7 +116,7 @@ class RecordIndex:
     def _check(self) -> None:
         facts = {path: os.stat(path) for path in self.paths}
         for path, found in facts.items():
-            if not stat.S_ISREG(found.st_mode):  # A pipe would have a training wait.
+            if not stat.S_ISREG(found.st_mode):  # A pipe would block the training.
                 raise DataError(f"make an index: {path}: it is no regular file: name the file itself")
         self.sizes = [facts[path].st_size for path in self.paths]
         if not self.file.ndim == 1 or not self.file.shape == self.offset.shape == self.length.shape:
@@ -127,7 +126,7 @@ class RecordIndex:
         if self.file.min() < 0 or self.file.max() >= len(self.paths):
             raise DataError(f"make an index: it names a file that there is not: expected 0 to {len(self.paths) - 1}")
         room = np.array(self.sizes, np.int64)[self.file]
-        # By differences, so that numbers near the largest do not wrap around.
+        # Compares differences, so that numbers near the maximum do not wrap around.
         wrong = np.flatnonzero((self.offset < 0) | (self.length < 1) | (self.length > room) |
                                (self.offset > room - self.length))
         if len(wrong):
@@ -137,7 +136,7 @@ class RecordIndex:
 
 
 def _tokens_of(name: str, kind: np.dtype[Any]) -> tuple[int, int]:
-    """Where the tokens of a file begin and end."""
+    """The offsets where the tokens of a file begin and end."""
     with open_file(name) as file:
         size = os.fstat(file.fileno()).st_size
         if not name.endswith(".npy"):

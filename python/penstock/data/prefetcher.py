@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Batches of records, read ahead, in an order that seed and epoch alone decide."""
+"""Batches of records, read ahead, in an order that depends only on seed and epoch."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ __all__ = ["Prefetcher"]
 
 
 class Prefetcher:
-    """An iterator of batches, which reads ahead while the program works on one.
+    """An iterator of batches that reads ahead while the program uses one.
 
-    `for batch in prefetcher` goes on where it is. After the end of an epoch it begins the next one, shuffled anew, so
-    that `for epoch in range(3): for batch in prefetcher` takes three of them; `set_epoch()` begins any other.
+    `for batch in prefetcher` continues at the current position. After the end of an epoch it begins the next one, with
+    a new order, so that `for epoch in range(3): for batch in prefetcher` runs three of them; `set_epoch()` begins any
+    other.
 
     Tokens come as [records, tokens]; samples of tars as a list of dicts, "__key__" and each part by its name; other
     records as (bytes, places): record i is bytes[places[i]:places[i + 1]]. A batch is valid until the next one is
-    taken: its memory is then read into again, on a GPU (and where it is pinned) after the work that the current stream
-    has by then. Clone what is to live longer.
+    taken: then its memory is reused, on a GPU (and if pinned) after the work queued on the current stream by then.
+    Clone data that must live longer.
 
-    device: a device of torch; None: arrays of numpy. pin_memory: tensors in host memory that GPUs reach, in place of
-    device. shuffle: the epoch's order is a permutation by seed and epoch; else the index's. shuffle_window: records
-    stay within so many that follow each other in the index, and these windows come in any order: where what follows
-    each other is read faster. rank, world_size: ranks get disjoint shares; with drop_last, which leaves out what fills
-    no batch of every rank, equally many batches. window_batches, window_bytes: memory for batches, the one that the
-    program has included. coalesce_gap: records of a batch at most so many bytes apart are one read.
-    timeout: seconds for the reads of a batch. All of a batch is read by one call; one descriptor is open for each file.
+    device: a torch device; None: numpy arrays. pin_memory: tensors in pinned host memory, instead of device. shuffle:
+    the epoch's order is a permutation by seed and epoch; else the index's order. shuffle_window: shuffles records only
+    within windows of so many consecutive ones, and the windows: faster where sequential reads are. rank, world_size:
+    ranks get disjoint shares; with drop_last, which drops records that do not fill a batch on every rank, equally many
+    batches. window_batches, window_bytes: memory for batches, including the one in use. coalesce_gap: records of a
+    batch at most so many bytes apart are one read. timeout: seconds for the reads of a batch. One call reads a whole
+    batch; each file has one open descriptor.
 
-    A read that fails raises at its batch; the next call reads that batch again. What is late raises TimedOutError; its
-    memory is left alone until the drive has let go of it.
+    A failed read raises at its batch; the next call reads that batch again. A late read raises TimedOutError; its
+    memory is not reused until the drive has released it.
     """
 
     def __init__(self, index: RecordIndex, batch_size: int, *, device: Any = None, pin_memory: bool = False,
@@ -66,8 +67,8 @@ class Prefetcher:
         self._readers: Readers | None = None
         self._pid = os.getpid()
         self._flights: deque[Flight] = deque()
-        self._late: list[Flight] = []  # Given up, and still written into.
-        self._held: Slot | None = None  # That of the batch which the program has.
+        self._late: list[Flight] = []  # Late reads whose memory may still be written.
+        self._held: Slot | None = None  # The slot of the batch in use.
         self._closed, self._position = False, 0
         self._statistics: dict[str, Any] = {"batches": 0, "bytes": 0, "bytes_by_path": {}, "waited_seconds": 0.0,
                                             "idle_seconds": 0.0}
@@ -82,20 +83,20 @@ class Prefetcher:
     # ---- The order ----
 
     def __len__(self) -> int:
-        """The batches of this rank in an epoch."""
+        """The number of batches of this rank in an epoch."""
         return -(-len(self._share) // int(self._settings["batch_size"]))
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins that epoch."""
+        """Begins the given epoch."""
         _check(1, 0, epoch, 0, 1, 0, 0)
         self._begin(epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the program is: what it takes next, and the settings that this depends on. Plain numbers and texts."""
+        """The position (the next batch), and the settings on which it depends. Plain numbers and strings."""
         return {"epoch": self._epoch, "position": self._position, **self._settings}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where the state was taken. Raises DataError for one of other settings, and changes nothing then."""
+        """Continues at the state's position. Raises DataError, without effect, for a state of other settings."""
         for name, value in self._settings.items():
             if state.get(name) != value:
                 raise DataError(f"load a state: {name} was {state.get(name)!r} and is {value!r}: make the prefetcher "
@@ -112,7 +113,7 @@ class Prefetcher:
         count, settings = len(self._index), self._settings
         order = np.arange(count, dtype=np.int64)
         if settings["shuffle"]:
-            # Raw numbers, of which numpy promises that they stay the same in later versions.
+            # Raw numbers, which numpy guarantees to be the same in later versions.
             source = np.random.PCG64(np.random.SeedSequence([settings["seed"], epoch]))
             numbers, window = source.random_raw(count), settings["shuffle_window"]
             windows = order // window if window else np.zeros(count, np.int64)
@@ -145,7 +146,7 @@ class Prefetcher:
         try:
             self._finish(flight)
         except BaseException:
-            # This batch is read anew by the next call, and those behind it.
+            # The next call reads this batch and the following ones again.
             self._drop_flights()
             raise
         finally:
@@ -161,8 +162,8 @@ class Prefetcher:
         return self._index.samples.split(content, places, flight.records)
 
     def statistics(self) -> dict[str, Any]:
-        """batches, bytes (holes between records included), bytes_by_path; waited_seconds: the program, for reads;
-        idle_seconds: nothing was read, since all of the window was full and the program had taken no batch.
+        """batches, bytes (with gaps between records), bytes_by_path; waited_seconds: how long the program waited for
+        reads; idle_seconds: how long no read ran, because the window was full and the program had taken no batch.
         """
         return {**self._statistics, "bytes_by_path": dict(self._statistics["bytes_by_path"])}
 
@@ -192,7 +193,7 @@ class Prefetcher:
                 raise
 
     def _count_idleness(self) -> None:
-        """From the end of the last read on, where all that the window holds was read."""
+        """Counts from the end of the last read, if the whole window was read."""
         readings = [flight.reading for flight in self._flights if flight.reading is not None]
         if readings and len(readings) == self._count - 1 and all(reading.done() for reading in readings):
             self._statistics["idle_seconds"] += time.monotonic() - max(reading.ended for reading in readings)
@@ -216,7 +217,7 @@ class Prefetcher:
         try:
             moved = flight.reading.result(left)
         except concurrent.futures.TimeoutError:
-            if flight.reading.done():  # It failed by itself with that.
+            if flight.reading.done():  # The read itself failed with this error.
                 raise
             raise TimedOutError(f"could not read a batch of {len(flight.records)} records within {self._timeout} s"
                                 ) from None
@@ -250,9 +251,10 @@ class Prefetcher:
         self._late = [flight for flight in self._late if not flight.is_over]
 
     def close(self) -> None:
-        """Cancels what has not begun, waits for the rest (with `timeout` for nothing), and closes the files."""
+        """Cancels reads that have not begun, waits for the others (not if there is a `timeout`), and closes the
+        files."""
         self._closed = True
-        if os.getpid() != self._pid:  # Who forked waits for what is under way; the child has no thread of it.
+        if os.getpid() != self._pid:  # The parent waits for its reads; a forked child does not have the threads.
             return
         self._drop_flights()
         if self._readers is not None:
@@ -278,7 +280,7 @@ def _read(index: RecordIndex, reader: _native.RecordReader, records: Numbers, sl
     lengths = index.length[records]
     places = np.cumsum(lengths) - lengths
     try:
-        # No order of a stream: the slot is free of work, and the program gets it when its bytes are there.
+        # Without stream order: no work uses the slot, and the program gets it after its bytes have arrived.
         return reader.read(index.file[records].tobytes(), index.offset[records].tobytes(), lengths.tobytes(),
                            places.tobytes(), slot.memory, gap, -1 if slot.is_gpu else None)
     except ValueError as error:
@@ -288,7 +290,7 @@ def _read(index: RecordIndex, reader: _native.RecordReader, records: Numbers, sl
             if offset + length > size:
                 raise DataError(f"{path}: expected {length} bytes at {offset}, it has {size}: it was cut after the "
                                 "index was made") from None
-        raise DataError(f"read a batch: {error}") from error  # It was cut, and is whole again.
+        raise DataError(f"read a batch: {error}") from error  # The file was truncated, and is whole again.
 
 
 def _check(batch_size: int, seed: int, epoch: int, rank: int, world_size: int, gap: int, window: int) -> None:

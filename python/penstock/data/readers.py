@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Threads that read batches: none of them keeps the interpreter from ending, whatever its drive does."""
+"""Threads that read batches: a drive that hangs does not keep the interpreter from exiting."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Reading", "Readers"]
 
 
 class Reading(Future[dict[str, int]]):
-    """Bytes by path, of one batch."""
+    """A future of the bytes by path of one batch."""
 
-    ended: float = 0.0  #: When it did, by time.monotonic().
+    ended: float = 0.0  #: When the read ended, by time.monotonic().
 
 
 class Readers:
-    """As many as there are readings at once: none of them waits for another one."""
+    """As many threads as concurrent reads, so that no read waits for another."""
 
     def __init__(self, count: int) -> None:
         self._queue: queue.SimpleQueue[tuple[Reading, Callable[[], dict[str, int]]] | None] = queue.SimpleQueue()
@@ -34,7 +34,7 @@ class Readers:
         return reading
 
     def close(self) -> None:
-        """They end when they have done what they were given; nobody waits for that."""
+        """The threads end after their current work; this does not wait for them."""
         for _ in range(self._count):
             self._queue.put(None)
 
@@ -53,4 +53,4 @@ def _run(given: queue.SimpleQueue[tuple[Reading, Callable[[], dict[str, int]]] |
             reading.set_result(moved)
         else:
             reading.set_exception(error)
-        del each, reading, work, error  # Or its memory would stay until the next one comes.
+        del each, reading, work, error  # Drops references, or the memory would stay until the next read.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory that batches are read into."""
+"""The memory into which batches are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Flight", "Slot"]
 
 
 class Slot:
-    """Memory of one batch, and `gap` bytes behind it. device None: an array of numpy; else a tensor of torch."""
+    """Memory of one batch, and `gap` bytes after it. device None: a numpy array; else a torch tensor."""
 
     def __init__(self, nbytes: int, gap: int, device: Any, pin_memory: bool, session: Session) -> None:
         self._event: Any = None
@@ -28,7 +28,7 @@ class Slot:
         self._is_used_by_streams = self.is_gpu or pin_memory
 
     def release(self) -> None:
-        """The consumer has put its last work with the memory on its stream."""
+        """Called when the consumer has queued its last work with the memory on its stream."""
         if self._is_used_by_streams:
             import torch
 
@@ -43,7 +43,7 @@ class Slot:
             self._event.synchronize()
 
     def batch(self, lengths: Numbers, dtype: np.dtype[Any] | None) -> Any:
-        """Of tokens [records, tokens]; of bytes all of them, and where each record begins, and the last ends."""
+        """For tokens [records, tokens]; for bytes (bytes, places): where each record begins, and the last one ends."""
         filled = self.memory[:int(lengths.sum())]
         if dtype is None:
             return filled, np.concatenate(([0], np.cumsum(lengths)))
@@ -63,7 +63,7 @@ class Flight:
 
     @property
     def is_over(self) -> bool:
-        """Nothing writes into the slot."""
+        """Whether nothing writes into the slot any more."""
         return self.reading is None or self.reading.done()
 
 
@@ -77,7 +77,7 @@ def _allocate(nbytes: int, device: Any, pin_memory: bool, session: Session) -> A
             raise UnsupportedError("pin memory for batches: torch.cuda.is_available() is False; leave pin_memory out")
         return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
     kind = torch.device(device)
-    # Memory that a session exports is the one that a drive's DMA engine reaches.
+    # A drive's DMA engine reaches only memory that the session exports.
     is_exported = kind.type == "cuda" and session.setting("nvidia_export")[0] == "true"
     with torch.cuda.use_mem_pool(memory_pool(session), kind) if is_exported else contextlib.nullcontext():
         return torch.empty(nbytes, dtype=torch.uint8, device=kind)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Samples of tar files, as WebDataset lays them out: members that follow each other and share their name up to its
-first dot are one sample, and what is behind the dot, in small letters, names its parts.
+"""Samples of tar files, as WebDataset lays them out: consecutive members that share their name up to its first dot are
+one sample; the rest of the name, in lower case, names its part.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["Samples", "samples_of"]
 @dataclass
 class Part:
     name: str
-    begin: int  # In the file.
+    begin: int  # Offset in the file.
     nbytes: int
 
 
 @dataclass
 class Sample:
-    """From the header of its first member to the end of its last one: `begin` to `end` in the file."""
+    """A sample: bytes `begin` to `end` of the file, from the header of its first member to the end of its last one."""
 
     key: str
     begin: int
@@ -48,29 +48,30 @@ class Samples:
                        for sample in samples]
 
     def split(self, content: Any, places: Any, records: Any) -> list[dict[str, Any]]:
-        """Of each record "__key__", and by its name each part: views of the content, as bytes of a tensor or array."""
+        """Splits each record into "__key__" and its parts by name: views of the contents, as bytes of a tensor or
+        array."""
         return [{"__key__": self.keys[record],
                  **{name: content[place + begin:place + begin + nbytes] for name, begin, nbytes in self._parts[record]}}
                 for place, record in zip(np.asarray(places).tolist(), records.tolist())]
 
     def __repr__(self) -> str:
-        """Tells others apart: for `RecordIndex.fingerprint()`."""
+        """Identifies the samples, for `RecordIndex.fingerprint()`."""
         return repr((self.keys, self._parts))
 
 
 def samples_of(path: str) -> list[Sample]:
-    """Raises DataError for what is no tar, is compressed, or has something that cannot be read in place."""
+    """Raises DataError if it is not a tar, is compressed, or has members that cannot be read in place."""
     size, samples = os.stat(path).st_size, list[Sample]()
     try:
         with open_file(path) as file, tarfile.open(path, "r:", file) as tar:
             for member in _files_of(tar, path):
                 folder, _, name = member.name.rpartition("/")
                 stem, dot, extension = name.partition(".")
-                if not stem or not dot:  # As WebDataset: what has no extension belongs to no sample.
+                if not stem or not dot:  # As in WebDataset: a member without an extension belongs to no sample.
                     continue
                 if member.offset_data + member.size > size:
                     raise DataError(f"{path}: {member.name} ends behind the file's end: was it cut?")
-                extension = extension.lower()  # As WebDataset: of ImageNet's .JPEG the part is called "jpeg".
+                extension = extension.lower()  # As in WebDataset: ImageNet's .JPEG becomes the part "jpeg".
                 key = f"{folder}/{stem}" if folder else stem
                 if not samples or samples[-1].key != key:
                     samples.append(Sample(key, member.offset))
@@ -87,7 +88,7 @@ def samples_of(path: str) -> list[Sample]:
 
 def _files_of(tar: tarfile.TarFile, path: str) -> Iterator[tarfile.TarInfo]:
     while (member := tar.next()) is not None:
-        tar.members = []  # type: ignore[attr-defined]  # It would keep them all, a kilobyte each.
+        tar.members = []  # type: ignore[attr-defined]  # tarfile would keep all members, a kilobyte each.
         if member.issparse():
             raise DataError(f"{path}: {member.name} is stored with holes: pack it without --sparse")
         if member.isreg():

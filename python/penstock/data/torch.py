@@ -16,10 +16,10 @@ __all__ = ["Dataset"]
 
 
 class Dataset(torch.utils.data.IterableDataset[Any]):
-    """For `DataLoader(Dataset(prefetcher), batch_size=None)`: batches are made already, and read ahead without workers.
+    """For `DataLoader(Dataset(prefetcher), batch_size=None)`: batches are complete, and read ahead without workers.
 
-    Iterating goes on where the prefetcher is; after the end of an epoch it begins the next one. Its state is the
-    prefetcher's, by the calls of StatefulDataLoader.
+    Iteration continues at the prefetcher's position; after the end of an epoch it begins the next one. Its state is the
+    prefetcher's, with the methods of StatefulDataLoader.
     """
 
     def __init__(self, prefetcher: Prefetcher) -> None:

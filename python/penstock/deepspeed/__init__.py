@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What DeepSpeed makes of a configuration as far as files go, and what Penstock would do for it here.
+"""Checks the file I/O of a DeepSpeed configuration, and what Penstock would do for it on this machine.
 
     from penstock import deepspeed
     for finding in deepspeed.check("ds_config.json").findings:
         print(finding.severity, finding.key, finding.cause)
 
-`python -m penstock check --deepspeed ds_config.json` prints it. DeepSpeed's own classes judge where it is installed;
-else the rules of the release that is named.
+`python -m penstock check --deepspeed ds_config.json` prints it. DeepSpeed's own classes judge if it is installed; else
+the rules of the named release.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Finding", "Report", "check"]
 
 @dataclass(frozen=True)
 class Report:
-    """file: as it was named. deepspeed: the release whose rules judged. findings: the worst first."""
+    """file: as given. deepspeed: the release whose rules were used. findings: the worst first."""
 
     file: str
     deepspeed: str
@@ -42,7 +42,7 @@ class Report:
         return not any(each.code == "unreadable" for each in self.findings)
 
     def document(self) -> dict[str, Any]:
-        """For programs. Keys and codes are stable; new ones may come. What is not known is None."""
+        """The document for programs. Keys and codes are stable; new ones may be added. Unknown values are None."""
         unknown = {"key": "", "value": "", "line": 0, "column": 0}
         rows = [{name: None if name in unknown and value == unknown[name] else value
                  for name, value in asdict(each).items()} for each in self.findings]
@@ -51,9 +51,9 @@ class Report:
 
 
 def check(file: str | os.PathLike[str]) -> Report:
-    """Reads the configuration, and looks at the folders that it names. Nothing is written.
+    """Reads the configuration, and checks the folders that it names. Writes nothing.
 
-    A file that is none of DeepSpeed's has one finding, "unreadable". Raises what reading it raises.
+    A file that is not a DeepSpeed configuration has one finding, "unreadable". Raises the errors of reading it.
     """
     name, content = os.fspath(file), _read(os.fspath(file))
     try:
@@ -68,7 +68,7 @@ def check(file: str | os.PathLike[str]) -> Report:
 
 
 def _read(name: str) -> bytes:
-    """No more than one byte too many. "-": of standard input."""
+    """Reads at most one byte more than allowed. "-" is standard input."""
     fd = 0 if name == "-" else open_regular(name)
     with open(fd, "rb", closefd=fd != 0) as opened:
         return opened.read(BYTES_MAX + 1)

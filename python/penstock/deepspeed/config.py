@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A configuration's values as DeepSpeed takes them, and what there is to say of them."""
+"""A configuration's values as DeepSpeed interprets them, and the findings about them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SEVERITIES = ("error", "warning", "note")
 @dataclass(frozen=True)
 class Finding:
     """severity: "error", "warning" (DeepSpeed runs, but not as the file reads) or "note". code: stable. key: its full
-    name, "" for the file as a whole. value: as text. line: 0 where the key is not in the file; column: 0 where the
-    line alone is known. expected, remedy: "" where there is nothing to say.
+    name, "" for the file as a whole. value: as text. line: 0 if the key is not in the file; column: 0 if only the line
+    is known. expected, remedy: may be "".
     """
 
     severity: str
@@ -37,24 +37,24 @@ class Finding:
 
 
 class Config:
-    """What the file says, and the findings on it so far. refusals: DeepSpeed's own; None where it is not there."""
+    """The file's values, and the findings so far. refusals: DeepSpeed's own; None if it is not installed."""
 
     def __init__(self, document: Document, refusals: Refusals | None = None) -> None:
         self.root, self.lines, self.not_json = document.root, document.lines, document.not_json
         self.refusals = refusals
-        self.is_judged = refusals is not None and not refusals.failure  # By DeepSpeed itself.
+        self.is_judged = refusals is not None and not refusals.failure  # DeepSpeed itself has judged it.
         self.version = refusals.version if refusals is not None and self.is_judged else VERSION
         self._findings: list[Finding] = []
 
     def find(self, name: str) -> Any:
-        """By a full name; None where the file has none, or null."""
+        """The value of a full name; None if it is missing or null."""
         at: Any = self.root
         for word in name.split("."):
             at = at.get(word) if isinstance(at, dict) else None
         return at
 
     def value(self, block: str, name: str) -> Any:
-        """Of one of the table's keys: as DeepSpeed takes it, else its default."""
+        """The value of a key of the table, as DeepSpeed interprets it, or its default."""
         key = KEYS[block][name]
         given = taken(key, self.find(f"{block}.{name}"), is_model(block))
         return key.initial if given is None else given
@@ -77,7 +77,7 @@ class Config:
 
     @property
     def uses_gds(self) -> bool:
-        """Whether anything in this configuration reads aio.use_gds, and finds it on."""
+        """Whether aio.use_gds is on and used by this configuration."""
         return bool(self.value("aio", "use_gds")) and (self.swaps(PARAM) or self.has_fast_writer)
 
     def add(self, severity: str, code: str, key: str, expected: str, cause: str, remedy: str = "") -> None:
@@ -86,11 +86,11 @@ class Config:
                                           self.lines.get(key, 0), 0, expected, cause, remedy))
 
     def may_refuse(self, key: str) -> bool:
-        """Whether DeepSpeed refuses the key, as far as it was asked: its own models have the last word of theirs."""
+        """Whether DeepSpeed may refuse the key; its own models decide about their keys."""
         return self.refusals is None or not (self.is_judged and is_model(key)) or key in self.refusals.by_key
 
     def has_error_at(self, key: str) -> bool:
-        """At the key, or below it."""
+        """Whether there is an error at the key or below it."""
         return any(each.severity == "error" and f"{each.key}.".startswith(f"{key}.") for each in self._findings)
 
     def findings(self) -> list[Finding]:
@@ -99,7 +99,7 @@ class Config:
 
 
 def shown(text: str) -> str:
-    """A part of somebody's text, fit for a sentence."""
+    """A part of untrusted text, made fit for a message."""
     return printable(text[:SHOWN_MAX]) + ("..." if len(text) > SHOWN_MAX else "")
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads a configuration as DeepSpeed does, by the rules of HJSON, of which JSON is a part; and remembers where each key
-stands, which no reader of these formats tells.
+"""Parses a configuration as DeepSpeed does, by the rules of HJSON (a superset of JSON), and records the place of each
+key, which existing parsers do not.
 
-The file may be anybody's: its size and depth are bounded, and a key that is given twice is refused, as DeepSpeed does.
+The file is untrusted: its size and depth are limited, and a duplicate key is refused, as by DeepSpeed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 BYTES_MAX = 1 << 20
 NESTING_MAX = 32
-INTEGRAL_MAX = 1e10  # Up to here DeepSpeed's reader makes whole numbers of 1e8 and 8.0.
+INTEGRAL_MAX = 1e10  # Up to this value DeepSpeed's parser converts 1e8 and 8.0 to integers.
 
 SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|' r"'(?:[^'\\\x00-\x1f]|\\.)*'")
@@ -28,7 +28,7 @@ SIGN = re.compile(r'\\.|"', re.DOTALL)
 
 
 class Fault(ValueError):
-    """Why the file cannot be read. line: 0 where it is about the whole; column: 0 where the line alone is known."""
+    """Why the file cannot be read. line: 0 if it concerns the whole file; column: 0 if only the line is known."""
 
     def __init__(self, sentence: str, line: int = 0, column: int = 0) -> None:
         super().__init__(sentence)
@@ -37,11 +37,11 @@ class Fault(ValueError):
 
 @dataclass(frozen=True)
 class Document:
-    """A configuration, the line of each key by its full name ("aio.block_size"), and where it is no JSON."""
+    """A configuration, the line of each key by its full name ("aio.block_size"), and the place where it is not JSON."""
 
     root: dict[str, Any]
     lines: dict[str, int]
-    not_json: tuple[int, str] | None  # The line, and what Python's reader of JSON says of it.
+    not_json: tuple[int, str] | None  # The line, and the error of Python's JSON parser.
 
 
 def parse(content: bytes) -> Document:
@@ -70,15 +70,15 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.lines: dict[str, int] = {}
         self._text, self._at = text, 0
-        self._line, self._counted = 1, 0  # How many lines there are up to where.
-        self._names: list[str] = []  # Of the blocks around the next key; a list's own blocks have none.
+        self._line, self._counted = 1, 0  # The current line, and the offset up to which lines are counted.
+        self._names: list[str] = []  # Names of the enclosing blocks of the next key; blocks in a list have none.
         self._depth = self._lists = 0
 
     def whole(self) -> dict[str, Any]:
         if self._next() == "{":
             root = self._object()
         elif BARE_KEY.match(self._text, self._at):
-            root = self._members("")  # HJSON's outermost block may have no braces.
+            root = self._members("")  # HJSON's outermost braces are optional.
         else:
             raise self._wrong() if self._next() == "" else Fault("must be one object: { ... }", self._here())
         if self._next():
@@ -86,9 +86,9 @@ class _Reader:
         return root
 
     def _next(self) -> str:
-        """The first sign behind blanks and comments; "" at the end."""
+        """The first character after blanks and comments; "" at the end."""
         space = SPACE.match(self._text, self._at)
-        assert space is not None  # It matches nothing, too.
+        assert space is not None  # The pattern also matches the empty string.
         self._at = space.end()
         return self._text[self._at:self._at + 1]
 
@@ -148,7 +148,7 @@ class _Reader:
         self._depth -= 1
 
     def _end_of_item(self) -> None:
-        """A comma, which may be left out, and may stand before the end."""
+        """Parses the comma, which is optional, and allowed before the end."""
         if self._next() == ",":
             self._at += 1
 
@@ -188,7 +188,7 @@ class _Reader:
         return int(value) if is_whole else value
 
     def _quoted(self) -> str:
-        """What single quotes enclose may have double ones, which stand escaped in JSON."""
+        """A single-quoted string may contain double quotes, which JSON escapes."""
         begin, words = self._at, self._taken(QUOTED)[1:-1]
         in_json = SIGN.sub(lambda each: {'"': '\\"', "\\'": "'"}.get(each[0], each[0]), words)
         return str(self._decoded(begin, f'"{in_json}"'))
@@ -196,6 +196,6 @@ class _Reader:
     def _decoded(self, begin: int, text: str) -> Any:
         try:
             return json.loads(text)
-        except ValueError:  # An escape that there is not, a number of thousands of digits.
+        except ValueError:  # For instance an unknown escape, or a number with thousands of digits.
             self._at = begin
             raise self._wrong() from None

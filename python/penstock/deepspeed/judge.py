@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What DeepSpeed itself says of a configuration, by its own classes, where it is installed."""
+"""DeepSpeed's own verdict on a configuration, by its classes, if it is installed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ZERO = "zero_optimization"
 
 @dataclass(frozen=True)
 class Refusals:
-    """Why DeepSpeed ends with a configuration, by the full name of what it stumbles over. `failure`: why its classes
-    could not be asked, of which DeepSpeed's log may know more; "" where they were."""
+    """Why DeepSpeed refuses a configuration, by the full name of the key. `failure`: why its classes could not be
+    called (DeepSpeed's log may say more); "" if they were."""
 
     version: str
     by_key: dict[str, str]
@@ -26,14 +26,14 @@ class Refusals:
 
 
 def refusals(root: dict[str, Any]) -> Refusals | None:
-    """None where DeepSpeed is not installed. Its import takes seconds, and asks no GPU."""
+    """None if DeepSpeed is not installed. Its import takes seconds, and uses no GPU."""
     if importlib.util.find_spec("deepspeed") is None:
         return None
-    silence = io.StringIO()  # It logs to standard output, where JSON may be wanted.
+    silence = io.StringIO()  # DeepSpeed logs to standard output, which may have to be JSON.
     with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
         try:
             return _ask(root)
-        except Exception as error:  # Whatever a half of DeepSpeed, torch or CUDA raises when it is imported.
+        except Exception as error:  # A broken installation of DeepSpeed, torch or CUDA may raise anything on import.
             return Refusals("", {}, f"{type(error).__name__}: {error}")
 
 

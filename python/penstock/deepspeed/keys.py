@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The keys of DeepSpeed that have to do with files, by its source, and what it takes for each."""
+"""DeepSpeed's keys about files, from its source, with their valid values."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-VERSION = "0.19.8"  # Whose source the tables were made by.
+VERSION = "0.19.8"  # The release whose source the tables are from.
 PARAM, OPTIMIZER = "zero_optimization.offload_param", "zero_optimization.offload_optimizer"
 WRITER = "checkpoint.writer"
-INT_MAX = 2**31 - 1  # DeepSpeed's operators take int.
+INT_MAX = 2**31 - 1  # DeepSpeed's operators use int.
 BOOLEANS = {"true": True, "t": True, "yes": True, "y": True, "on": True, "1": True,
             "false": False, "f": False, "no": False, "n": False, "off": False, "0": False}
 
 
 @dataclass(frozen=True)
 class Key:
-    """kind: boolean, whole, fraction, word, path or block. initial: its default. low and high: DeepSpeed cannot work
-    with less or more; more than `sensible` makes no sense; 0: no bound."""
+    """kind: boolean, whole, fraction, word, path or block. initial: its default. low and high: DeepSpeed fails with
+    less or more; more than `sensible` makes no sense; 0: no limit."""
 
     kind: str
     initial: Any = None
@@ -30,7 +30,7 @@ class Key:
     sensible: int = 0
 
     def takes(self) -> str:
-        """In words, to follow "expected"."""
+        """The valid values in words, to follow "expected"."""
         if self.kind == "whole":
             high = self.sensible or self.high
             return f"a whole number, {self.low} to {high}" if high else f"a whole number, {self.low} or more"
@@ -78,7 +78,7 @@ KEYS: dict[str, dict[str, Key]] = {
     },
 }
 
-# All that zero_optimization itself may have: DeepSpeed refuses any other key there.
+# All keys of zero_optimization: DeepSpeed refuses any other there.
 ZERO_KEYS = set("""
     stage contiguous_gradients reduce_scatter reduce_bucket_size use_multi_rank_bucket_allreduce allgather_partitions
     allgather_bucket_size overlap_comm compute_grad_norm load_from_fp32_weights elastic_checkpoint offload_param
@@ -96,24 +96,24 @@ ZERO_KEYS = set("""
 
 
 def is_model(block: str) -> bool:
-    """Whether DeepSpeed reads the block by a model of pydantic's: that one refuses unknown keys, takes "auto" for the
-    default and texts for numbers, and is exact about words."""
+    """Whether DeepSpeed parses the block with a pydantic model, which refuses unknown keys, accepts "auto" for the
+    default and strings for numbers, and is strict about words."""
     return block.startswith("zero_optimization")
 
 
 def places_of(name: str) -> list[str]:
-    """The full names under which DeepSpeed knows a key, or a block below another one, by its last word."""
+    """The full names of DeepSpeed's keys and nested blocks that end with this word."""
     blocks = [block for block in KEYS if block.rpartition(".")[2] == name]
     return blocks or [f"{block}.{name}" for block, keys in KEYS.items() if name in keys]
 
 
 def near(name: str, known: object) -> str:
-    """What was probably meant; "" where nothing was."""
+    """The key that a misspelt name probably means; "" for none."""
     return next(iter(difflib.get_close_matches(name, list(known), 1, 0.8)), "")  # type: ignore[call-overload]
 
 
 def taken(key: Key, value: Any, by_model: bool) -> Any:
-    """The value as DeepSpeed takes it; None where it takes it not."""
+    """The value as DeepSpeed interprets it; None if it refuses it."""
     if key.kind == "boolean":
         return value if isinstance(value, bool) else BOOLEANS.get(str(value).lower()) if by_model else None
     if key.kind == "whole":

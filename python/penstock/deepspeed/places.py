@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folders that a configuration names, as they are on this machine, and what Penstock would do for files in them."""
+"""Checks the folders that a configuration names on this machine, and what Penstock would do for files in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCAL = "Name a folder on ext4 or xfs on a local NVMe drive."
 
 
 def check(config: Config) -> None:
-    """Looks at the machine once, where a folder is to be used."""
+    """Reads the machine once, if a folder is used."""
     machine: dict[str, Any] | None = None
     for block in (PARAM, OPTIMIZER):
         name = config.find(f"{block}.nvme_path")
@@ -40,13 +40,12 @@ def check(config: Config) -> None:
 
 
 def _nearest_there(path: Path) -> Path:
-    """The folder, or what DeepSpeed would make it in: the nearest one above that is there."""
+    """The folder, or its nearest existing parent, in which DeepSpeed would create it."""
     return next((each for each in (path, *path.parents) if os.path.exists(each)), Path("/"))
 
 
 def _file_system_of(all_of_them: list[dict[str, Any]], folder: Path) -> dict[str, Any] | None:
-    """By its device, so that a mount of a part of it counts; else by its name, as where volumes have devices of their
-    own."""
+    """Found by its device, so that bind mounts count; else by name, for volumes with their own devices."""
     real = Path(os.path.realpath(folder))
     for each in all_of_them:
         try:
@@ -59,7 +58,7 @@ def _file_system_of(all_of_them: list[dict[str, Any]], folder: Path) -> dict[str
 
 
 def _check_folder(config: Config, key: str, path: Path, there: Path) -> bool:
-    """False where nothing more can be said of it."""
+    """Returns False if nothing more can be checked."""
     if not path.is_absolute():
         config.add("warning", "relative_path", key, "the absolute name of a folder",
                    "the folder depends on where the program is started", "Write the whole name.")
@@ -99,7 +98,7 @@ def _outlook_of_session() -> list[Verdict]:
 
 
 def _tell_outlook(config: Config, key: str, paths: list[Verdict]) -> None:
-    """Never that a direct path serves: its self-test decides, when a program uses it."""
+    """Never claims that a direct path works: its self-test decides when a program uses it."""
     direct = [path for path in paths if path["path"] not in BY_HOST_MEMORY]
     sentences = [f"{path['path']} may be tried: its self-test decides" if path["usable"]
             else f"not {path['path']}: {path['sentence']}" for path in direct]
@@ -122,7 +121,7 @@ def _tell_room(config: Config, key: str, there: Path) -> None:
 
 
 def size_text(size: int) -> str:
-    """As "1.50 GiB"."""
+    """Formats a size like "1.50 GiB"."""
     power = min((size.bit_length() - 1) // 10, 5) if size else 0
     if power == 0:
         return f"{size} B"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What there is to say of a configuration by itself, wherever it may run: of its keys, and of what they mean together.
+"""The checks of a configuration that do not depend on the machine: of its keys, and of their combinations.
 
-Sources beside DeepSpeed's own text: what running it showed, and its pull requests 7727 and 8196.
+Sources besides DeepSpeed's source: tests with it, and its pull requests 7727 and 8196.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_keys(config: Config) -> None:
         if isinstance(values, dict):
             for name, value in values.items():
                 _check_key(config, block, name, value, keys.get(name))
-        elif values is not None and block != WRITER:  # That is told as a key of "checkpoint".
+        elif values is not None and block != WRITER:  # That is reported as a key of "checkpoint".
             config.add("error", "wrong_value", block, "a block: { ... }", "DeepSpeed looks for keys in it",
                        "Write it as a block.")
 
@@ -104,7 +104,7 @@ def check_zero_keys(config: Config) -> None:
 
 
 def check_outermost_keys(config: Config) -> None:
-    """DeepSpeed reads past what stands a block too high."""
+    """DeepSpeed ignores keys that are one block too high."""
     for name in config.root:
         places = [] if name in KEYS else places_of(name)
         if places:
@@ -114,7 +114,7 @@ def check_outermost_keys(config: Config) -> None:
 
 
 def check_refusals(config: Config) -> None:
-    """What DeepSpeed's own classes refuse, and no rule here has told."""
+    """Reports refusals of DeepSpeed's own classes that no rule here has reported."""
     if config.refusals is None:
         return
     if config.refusals.failure:
@@ -169,7 +169,7 @@ def check_gds_block_size(config: Config) -> None:
 def check_block_size(config: Config) -> None:
     size, depth = config.value("aio", "block_size"), config.value("aio", "queue_depth")
     if size < 512:
-        return  # That is told already.
+        return  # That is reported already.
     if size % 4096:
         config.add("error" if size % 512 else "warning", "block_size_alignment", "aio.block_size", "a multiple of 4096",
                    "files are written past the page cache, which takes whole blocks of the drive",
@@ -237,7 +237,7 @@ def check_writer_buffer(config: Config) -> None:
     halves = 2 if config.value(WRITER, "io_buffer_double") else 1
     threads = 1 if config.uses_gds else config.value("aio", "intra_op_parallelism")
     if not config.has_fast_writer or not 1 <= threads <= INT_MAX:
-        return  # The threads are told already.
+        return  # The threads are reported already.
     size = config.value(WRITER, "io_buffer_size")
     is_refused = size % (halves * 512 * threads) != 0
     if is_refused or size % (halves * 4096):
