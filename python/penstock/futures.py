@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests that are under way.
+"""Requests in flight.
 
-One thread of Python waits for the ends of a session's requests and sets their futures; it starts with the first
-request. The library's own threads never call Python, and no byte moves with the interpreter's lock held.
+One Python thread waits for a session's requests to end and sets their futures; it starts with the first request. The
+library's threads never call Python, and no byte moves with the GIL held.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["Future"]
 class Future(concurrent.futures.Future[Report]):
     """A `concurrent.futures.Future` of a `Report`, which can be awaited, too.
 
-    `cancel()` succeeds while the request has not begun. Whoever stops waiting for it (`result(timeout)`) does not stop
-    the request: the memory stays in use until `done()`. Only a deadline (`timeout=` of the call that made it) does.
+    `cancel()` succeeds while the request has not begun. A timeout of `result(timeout)` does not stop the request: the
+    memory stays in use until `done()`. Only a deadline (`timeout=` of the call that made it) does.
     """
 
     _number: int = 0
@@ -48,18 +48,18 @@ class Future(concurrent.futures.Future[Report]):
 
 
 class _Ends:
-    """What the thread that waits for ends knows: not the session, so that one that is dropped can go."""
+    """The state of the waiting thread: without the session, so that a dropped session can be freed."""
 
     def __init__(self, native: _native.Requests) -> None:
         self.native = native
         self.futures: dict[int, Future] = {}
-        # Taken again where converting a buffer, or a finalizer meanwhile, submits another request.
+        # Reentrant, since converting a buffer, or a finalizer, may submit another request.
         self.lock = threading.RLock()
         self.closing = False
         self.thread = threading.Thread(target=_run, args=(self,), name="penstock-reap", daemon=True)
 
     def stop(self) -> None:
-        """Ends the thread, and leaves what is under way to the library."""
+        """Ends the thread, and leaves requests in flight to the library."""
         self.closing = True
         self.native.wake()
         if threading.current_thread() is not self.thread:
@@ -78,7 +78,7 @@ class Pending:
     def submit(self, file: _native.File, is_write: bool, memories: list[Any], offset: int, size: int,
                buffer_offset: int, stream: Any, timeout: float | None) -> Future:
         future, ends, seconds = Future(), self._ends, timeout_of(timeout)
-        # With the lock, so that the thread does not meet the end of a request before its future is known.
+        # With the lock, so that the thread does not see the end of a request before its future is registered.
         with ends.lock:
             if ends.closing:
                 raise ClosedError("could not submit a request: the session is closed, or the process ends")
@@ -91,11 +91,11 @@ class Pending:
         return self._ends.native.cancel(number)
 
     def under_way(self) -> int:
-        """Requests that have not ended, or whose memory is still the kernel's."""
+        """Requests that have not ended, or whose memory the kernel still uses."""
         return self._ends.native.under_way()
 
     def close(self) -> None:
-        """Waits for what has begun; what has not is canceled."""
+        """Waits for requests that have begun, and cancels the others."""
         self._ends.native.close()
         self.stop()
 
@@ -122,7 +122,7 @@ def _run(ends: _Ends) -> None:
             try:
                 if future is not None:
                     _finish(future, report, error)
-            except BaseException:  # A callback's, which must not leave others waiting for ever.
+            except BaseException:  # A callback's exception must not leave other requests waiting for ever.
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
             del future
         if closing:
@@ -142,7 +142,7 @@ def _finish(future: Future, report: Report, error: Exception | None) -> None:
         future.set_exception(error)
 
 
-# All there are: their threads end before the interpreter does.
+# All instances, whose threads must end before the interpreter.
 _all: weakref.WeakSet[Pending] = weakref.WeakSet()
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loaders on `penstock.weights` for vLLM, SGLang, Transformers and accelerate, each by what that project offers for it.
+"""Loaders based on `penstock.weights` for vLLM, SGLang, Transformers and accelerate, through each project's own plug-in
+interface.
 
-None is imported by `import penstock`, and each needs its own project alone.
+`import penstock` imports none of them, and each needs only its own project.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the loaders and KV tiers for vLLM, SGLang and LMCache share."""
+"""Shared by the loaders and KV tiers for vLLM, SGLang and LMCache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def client(module: str, name: str) -> Any:
-    """A module of a client, which may not be there."""
+    """Imports a module of a client, which may be missing."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -29,18 +29,19 @@ def client(module: str, name: str) -> Any:
 
 
 def check_fits(base: Any, parameters: str, name: str) -> None:
-    """Raises where the client's own loader, on which ours stands, is not the one that ours was written for."""
+    """Raises if the client's own loader, on which ours is based, differs from the supported one."""
     there = " ".join(list(inspect.signature(base._prepare_weights).parameters)[1:])
     if there != parameters:
         raise RuntimeError(f"{name} {version(name.lower())} finds weights otherwise than load format 'penstock' was "
                            f"written for: expected _prepare_weights to take {parameters}, it takes {there}")
 
 
-TOGETHER = "together"  # Our own key: whether tensor-parallel ranks read a share each, and exchange the shares.
+TOGETHER = "together"  # Our own key: tensor-parallel ranks each read a share, and exchange the shares.
 
 
 def settings_of(extra: Any, others: Sequence[str] = ()) -> tuple[dict[str, Any], bool, dict[str, Any]]:
-    """model_loader_extra_config, in Penstock's settings, whether ranks read together, and what is the client's own."""
+    """Splits model_loader_extra_config into Penstock's settings, whether ranks read together, and the client's own
+    keys."""
     if not isinstance(extra, Mapping):
         raise ValueError(f"model_loader_extra_config is {extra!r}: expected a JSON object")
     names = [each["name"] for each in penstock.settings()]
@@ -57,7 +58,7 @@ def settings_of(extra: Any, others: Sequence[str] = ()) -> tuple[dict[str, Any],
 
 
 def device() -> torch.device:
-    """Where tensors are read to: the GPU of this process, if it is at work on one. The client copies from there."""
+    """The device to read tensors to: the GPU of this process, if it uses one. The client copies from there."""
     import torch
 
     if torch.cuda.is_initialized() and torch.version.cuda is not None:  # type: ignore[no-untyped-call]
@@ -72,7 +73,7 @@ _KV_KEYS = ("folders", "capacity_bytes", "eviction", "salt", "host_bytes", "byte
 
 def kv_store(options: Mapping[str, Any], chunk_bytes: int, *, model: str, dtype: str, layout: str,
              read_only: bool = False) -> kv.Store:
-    """The store that a host's options ask for: those of `kv.Store` that a user may give, and Penstock's settings."""
+    """Opens the store for a host's options: those of `kv.Store` that a user may give, and Penstock's settings."""
     missing = [key for key in ("folders", "capacity_bytes") if key not in options]
     if missing:
         raise ValueError(f"the configuration of Penstock's KV store lacks {' and '.join(missing)}: give the folders, "
@@ -89,26 +90,28 @@ _KV_AT_ONCE = 4
 
 def in_parts(call: Callable[..., Future[list[kv.Outcome]]], keys: Sequence[Any],
              memories: Sequence[Any]) -> list[kv.Outcome]:
-    """`Store.get_async` or `put_async` of several parts: one's checksums are made while another one's bytes move."""
+    """`Store.get_async` or `put_async` in several parts: checksums of one part are computed while another one's bytes
+    move."""
     each = max(-(-len(keys) // _KV_AT_ONCE), 1)
     futures: list[Future[list[kv.Outcome]]] = []
     try:
         for i in range(0, len(keys), each):
             futures.append(call(keys[i:i + each], memories[i:i + each]))
     finally:
-        wait(futures)  # Where one fails, too, nothing moves any more when this returns.
+        wait(futures)  # Also after a failure nothing moves any more when this returns.
     return [outcome for future in futures for outcome in future.result()]
 
 
 def stream(files: Sequence[str], is_wanted: Callable[[str], bool], settings: Mapping[str, Any],
            tell: Callable[[str], None], group: Any = None) -> Iterator[tuple[str, torch.Tensor]]:
-    """The wanted tensors of the files. `tell` gets a sentence at the end, with the paths that the bytes took.
+    """Yields the wanted tensors of the files. Calls `tell` at the end with a sentence that names the paths of the
+    bytes.
 
-    group: the ranks that all want these tensors, where they read them together.
+    group: the ranks that all need these tensors, if they read them together.
     """
     weights = Weights(files)
     weights.tensors = {name: tensor for name, tensor in weights.tensors.items() if is_wanted(name)}
-    # A session of its own, so that its pinned memory goes when all is loaded.
+    # A separate session, so that its pinned memory is freed after loading.
     with penstock.Session(**settings) as session:
         plan = weights.plan(device=device(), session=session, group=group)
         yield from plan

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A storage plug-in of LMCache: chunks that LMCache keeps beyond its host memory go into a store of penstock.kv.
+"""A storage plug-in of LMCache: chunks that do not fit into LMCache's host memory go to a store of penstock.kv.
 
 LMCache imports it by its name, from its configuration:
 
@@ -40,20 +40,20 @@ _ASKED = {"contains", "exists_in_put_tasks", "batched_submit_put_task", "get_blo
           "get_allocator_backend", "close"}
 _GIVEN = ["dst_device", "config", "metadata", "local_cpu_backend", "loop"]
 _PREFIX = "penstock."
-_FORMS_MOST = 1024  # A chunk that is not full has a form of its own by each number of tokens.
+_FORMS_MOST = 1024  # A partial chunk has a different form for each number of tokens.
 
 _Form = tuple[tuple[Any, ...], tuple[Any, ...], Any]  # Shapes, dtypes and memory format of a chunk.
 
 
 class PenstockPlugin(_Base):  # type: ignore[misc]
-    """Keeps chunks on the drives of `penstock.folders`, each worker `penstock.capacity_bytes` of them.
+    """Keeps chunks on the drives of `penstock.folders`, with `penstock.capacity_bytes` per worker.
 
     Keys of extra_config: penstock.folders: one path, or a list of one for each drive. Of `kv.Store` also eviction,
     salt, host_bytes and bytes_a_day, and penstock.threads: how many batches are written at once; every other key with
     that prefix is a setting of Penstock's.
     Chunks are shared with every LMCache of the same model, dtype, shape and parallel layout that uses the same folders.
-    Shapes are part of a chunk's key: a chunk is a hit only where this process knows its shape, which it does for full
-    chunks, and for others once it has put one like it.
+    Shapes are part of a chunk's key: a chunk is a hit only if this process knows its shape: that of full chunks, and of
+    others once it has put one of that shape.
     """
 
     def __init__(self, dst_device: str = "cpu", config: Any = None, metadata: Any = None,
@@ -79,7 +79,8 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
         return self.batched_contains([key], pin) == 1
 
     def batched_contains(self, keys: list[Any], pin: bool = False) -> int:
-        """How many of the first keys are there. What another process wrote cannot be pinned: a get may be a miss."""
+        """How many of the first keys are in the store. Chunks of another process cannot be pinned: a get may be a
+        miss."""
         names = []
         for name, _ in self._find(keys):
             if name is None:
@@ -90,7 +91,7 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
         return len(names)
 
     async def batched_async_contains(self, lookup_id: str, keys: list[Any], pin: bool = False) -> int:
-        """Pins nothing: nobody would unpin. The load follows at once, and what was evicted by then is a miss."""
+        """Pins nothing, since nobody would unpin. The load follows at once, and a chunk evicted by then is a miss."""
         return self.batched_contains(keys)
 
     def exists_in_put_tasks(self, key: Any) -> bool:
@@ -99,11 +100,11 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
 
     def batched_submit_put_task(self, keys: Sequence[Any], objs: list[Any], transfer_spec: Any = None,
                                 on_complete_callback: Callable[[Any], None] | None = None) -> None:
-        """Each object is referred to until its bytes are in the store. One that cannot be put is a miss later."""
+        """Each object is referenced until its bytes are in the store. One that cannot be put is a later miss."""
         wanted = []
         with self._lock:
             for key, obj in zip(keys, objs, strict=True):
-                # Positions are not kept: without them, such a chunk would be a wrong one.
+                # Positions are not stored: without them such a chunk would be wrong.
                 if self._writes and key not in self._under_way and obj.metadata.cached_positions is None:
                     self._under_way.add(key)
                     obj.ref_count_up()
@@ -118,7 +119,7 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
         return self._get(keys, may_wait=True)
 
     async def batched_get_non_blocking(self, lookup_id: str, keys: list[Any], transfer_spec: Any = None) -> list[Any]:
-        """The first objects, up to the first miss: LMCache counts them."""
+        """Returns the objects up to the first miss: LMCache counts them."""
         objs = await asyncio.get_running_loop().run_in_executor(self._pool, self._get, keys, False)
         found = objs.index(None) if None in objs else len(objs)
         for obj in objs[found:]:
@@ -138,18 +139,18 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
         return name is not None and self._writes and self._store.delete([name])[0]
 
     def touch_cache(self) -> None:
-        """A get has touched them already."""
+        """Does nothing: a get has touched them already."""
 
     def get_allocator_backend(self) -> Any:
         return self.local_cpu_backend
 
     def close(self) -> None:
-        """Waits for what is being put."""
+        """Waits for puts in flight."""
         self._pool.shutdown()
         self._store.close()
 
     def state(self) -> dict[str, Any]:
-        """As of `kv.Store.state`."""
+        """Like `kv.Store.state`."""
         return self._store.state()
 
     # ---- Inside ----
@@ -164,14 +165,14 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
             return self._forms[form]
 
     def _known_forms(self) -> dict[_Form, str]:
-        """That of a full chunk, which LMCache may only know by now, and those that were put."""
+        """The form of a full chunk, which LMCache may know only now, and the forms that were put."""
         fmt = _memory.MemoryFormat.KV_MLA_FMT if self.metadata.use_mla else _memory.MemoryFormat.KV_2LTD
         self._form_of((tuple(self.metadata.get_shapes()), tuple(self.metadata.get_dtypes()), fmt))
         with self._lock:
             return dict(self._forms)
 
     def _find(self, keys: Sequence[Any]) -> list[tuple[str | None, _Form | None]]:
-        """The name that each chunk has in the store, and its form."""
+        """The name of each chunk in the store, and its form."""
         forms = self._known_forms()
         names = [[_name(key, known_form) for known_form in forms.values()] for key in keys]
         there = iter(self._store.lookup([name for each in names for name in each]))
@@ -237,12 +238,13 @@ def _nbytes(shapes: Sequence[Any], dtypes: Sequence[Any]) -> int:
 
 
 def _layout(metadata: Any) -> str:
-    """Without the worker, which is part of LMCache's keys: of an MLA model, all read what the first one wrote."""
+    """Without the worker, which is part of LMCache's keys: for an MLA model, all workers read the first one's
+    chunks."""
     return json.dumps([list(metadata.kv_shape), metadata.use_mla, metadata.world_size, metadata.chunk_size])
 
 
 def check_fits() -> None:
-    """Raises where LMCache's storage plug-ins are not what this one was written for."""
+    """Raises if LMCache's plug-in interface differs from the supported one."""
     asked = set(_Base.__abstractmethods__)
     given = list(inspect.signature(_Base.__init__).parameters)[1:]
     if asked != _ASKED or given != _GIVEN:

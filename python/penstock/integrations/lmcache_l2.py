@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""An L2 adapter of LMCache's multi-process mode: objects that leave LMCache's memory go into a store of penstock.kv.
+"""An L2 adapter of LMCache's multi-process mode: objects evicted from LMCache's memory go to a store of penstock.kv.
 
 LMCache imports it by its name:
 
@@ -42,13 +42,12 @@ _FORM_BYTES = 32
 
 
 class PenstockAdapter(_Base):  # type: ignore[misc]
-    """Keeps objects on the drives of `folders`, in `capacity_bytes` in all. Any thread.
+    """Keeps objects on the drives of `folders`, in `capacity_bytes` in total. Thread-safe.
 
-    folders: one path, or a list of one for each drive. object_bytes: the largest object, where it is more than 64 MiB.
+    folders: one path, or a list of one for each drive. object_bytes: the largest object, if it is more than 64 MiB.
     threads: how many tasks move at once. Of `kv.Store` also eviction, salt, host_bytes and bytes_a_day; every other key
-    is a setting of Penstock's.
-    Each object is kept with its shapes and dtypes: loaded into memory of others, it is a miss, as is a damaged one. The
-    store makes room by itself, so LMCache has nothing to evict here.
+    is a setting of Penstock's. Each object is stored with its shapes and dtypes: loading it with others is a miss, like
+    a damaged one. The store evicts by itself, so LMCache has nothing to evict here.
     """
 
     def __init__(self, params: dict[str, Any], l1_memory_desc: Any = None) -> None:
@@ -83,7 +82,7 @@ class PenstockAdapter(_Base):  # type: ignore[misc]
         return done
 
     def submit_lookup_and_lock_task(self, keys: list[Any], group_layout_descs: dict[int, Any]) -> int:
-        """What another process wrote is found, but cannot be locked: then a load may be a miss."""
+        """Another process's objects are found, but cannot be locked: a later load may be a miss."""
         number, names = next(self._numbers), [_name(key) for key in keys]
         there = self._store.lookup(names)
         self._store.pin([name for name, is_there in zip(names, there, strict=True) if is_there])
@@ -106,10 +105,10 @@ class PenstockAdapter(_Base):  # type: ignore[misc]
         deleted = self._store.delete([_name(key) for key in keys])
         gone = [key for key, is_gone in zip(keys, deleted, strict=True) if is_gone]
         if gone:
-            self._notify_keys_deleted(gone, [0] * len(gone))  # Sizes are for LMCache's accounts; see get_usage.
+            self._notify_keys_deleted(gone, [0] * len(gone))  # Sizes are only for LMCache's accounting; see get_usage.
 
     def get_usage(self) -> Any:
-        """Of the store, which tells nothing by salts."""
+        """The usage of the whole store, which does not count by salt."""
         state = self._store.state()
         return _base.AdapterUsage(state["used_bytes"], state["capacity_bytes"])
 
@@ -119,7 +118,7 @@ class PenstockAdapter(_Base):  # type: ignore[misc]
                 **{key: state[key] for key in ("chunks", "used_bytes", "capacity_bytes", "puts", "gets", "failure")}}
 
     def close(self) -> None:
-        """Waits for what is under way. Further calls do nothing."""
+        """Waits for tasks in flight. Further calls do nothing."""
         self._pool.shutdown()
         self._store.close()
         with self._lock:
@@ -139,7 +138,7 @@ class PenstockAdapter(_Base):  # type: ignore[misc]
         result = failed
         try:
             result = work()
-        except Exception as failure:  # A task without a result would keep its objects for ever.
+        except Exception as failure:  # Reports any failure: a task without a result would keep its objects for ever.
             self._store.failure = failure
             _log.warning("Penstock's KV store failed in a %s task: %s", call, failure)
         self._finish(call, number, result)
@@ -177,7 +176,7 @@ def _name(key: Any) -> str:
 
 
 def _form(obj: Any) -> bytes:
-    """What an object's bytes are: the same in 32 bytes."""
+    """Identifies the form of an object's bytes, in 32 bytes."""
     description = [[list(shape) for shape in obj.get_shapes()], [str(dtype) for dtype in obj.get_dtypes()],
             obj.get_memory_format().name]
     return hashlib.blake2b(json.dumps(description).encode(), digest_size=_FORM_BYTES).digest()
@@ -192,7 +191,7 @@ def _bitmap(values: Sequence[bool]) -> Any:
 
 
 def check_fits() -> None:
-    """Raises where LMCache's L2 adapters are not what this one was written for."""
+    """Raises if LMCache's L2 adapter interface differs from the supported one."""
     asked = set(_Base.__abstractmethods__)
     if asked != _ASKED:
         raise RuntimeError(f"LMCache {version('lmcache')} has other L2 adapters than PenstockAdapter was written for: "

@@ -17,11 +17,11 @@ __all__ = ["register"]
 
 @functools.cache
 def register() -> None:
-    """Makes the load format known, by the places that SGLang has for that. SGLang calls it in every process."""
+    """Registers the load format with SGLang's hooks. SGLang calls it in every process."""
     choices = client("sglang.srt.arg_groups.choices", "SGLang")
     hooks = client("sglang.srt.plugins.hook_registry", "SGLang")
     choices.add_load_format_choices(["penstock"])
-    # The formats are an enumeration, which takes no further one; but a format may be a loader's class.
+    # The formats are a closed enumeration; but a format may be a loader's class.
     hooks.HookRegistry.register("sglang.srt.configs.load_config.LoadConfig._verify_load_format", _by_class,
                                 hooks.HookType.BEFORE)
 

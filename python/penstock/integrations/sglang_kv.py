@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A storage backend of SGLang's HiCache: pages that leave SGLang's host memory go into a store of penstock.kv.
+"""A storage backend of SGLang's HiCache: pages evicted from SGLang's host memory go to a store of penstock.kv.
 
 SGLang imports it by its name, from --hicache-storage-backend dynamic --hicache-storage-backend-extra-config:
 
     {"backend_name": "penstock", "module_path": "penstock.integrations.sglang_kv", "class_name": "PenstockStorage",
      "interface_v1": 1, "folders": "/mnt/nvme0/kv", "capacity_bytes": 214748364800}
 
-With "interface_v1", pages are written from and read into SGLang's own host memory, by gathering and scattering; without
-it SGLang copies each page. Written for SGLang 0.5.23.
+With "interface_v1", pages move directly between the store and SGLang's host memory; without it SGLang copies each page.
+Written for SGLang 0.5.23.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _ASKED = {"get", "batch_get", "set", "batch_set", "exists"}
 _SIGNATURE = ["keys", "host_indices", "extra_info"]
-# What tells one cache from another, and what does not. A field that is in neither is of a release not known here.
+# Fields that identify a cache, and fields that do not. A field in neither is from an unsupported release.
 _NAMING = ("tp_rank", "tp_size", "pp_rank", "pp_size", "attn_cp_rank", "attn_cp_size", "is_mla_model", "dcp_size",
            "dcp_rank", "logical_page_size")
 _OTHERS = {"model_name", "enable_storage_metrics", "is_page_first_layout", "tp_lcm_size", "should_split_heads",
@@ -46,14 +46,13 @@ _KEPT = (kv.Outcome.DONE, kv.Outcome.PRESENT)
 
 
 class PenstockStorage(_Base):  # type: ignore[misc]
-    """Keeps pages on the drives of `folders`, each process `capacity_bytes` of them.
+    """Keeps pages on the drives of `folders`, with `capacity_bytes` per process.
 
     folders: one path, or a list of one for each drive. Of `kv.Store` also eviction, salt, host_bytes and bytes_a_day;
     every other key is a setting of Penstock's.
     Pages are shared with every SGLang of the same model, dtype, parallel layout, page size and memory layout that uses
-    the same folders. A page that is damaged, or was made by another model, is a miss, which SGLang computes.
-    Of an MLA model, whose pages are the same on all tensor-parallel ranks, one rank writes and all read.
-    Any thread.
+    the same folders. A page that is damaged, or from another model, is a miss, which SGLang computes. For an MLA model,
+    whose pages are the same on all tensor-parallel ranks, one rank writes and all read. Thread-safe.
     """
 
     def __init__(self, storage_config: Any, kwargs: Any = None) -> None:
@@ -65,12 +64,12 @@ class PenstockStorage(_Base):  # type: ignore[misc]
         self._store: kv.Store | None = None
         self._told = threading.Lock()
         self._moved: dict[str, list[tuple[int, float]]] = {"get": [], "put": []}  # Pages, GB/s; if SGLang asks.
-        self.failure: Exception | None = None  #: What the last call that failed failed with.
+        self.failure: Exception | None = None  #: The error of the last failed call.
 
     # ---- What SGLang calls ----
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
-        """Opens the store: only now it is known how large a page is."""
+        """Opens the store, since the size of a page is known only now."""
         super().register_mem_pool_host(mem_pool_host)
         self.close()
         self._store = self._open(mem_pool_host)
@@ -90,7 +89,7 @@ class PenstockStorage(_Base):  # type: ignore[misc]
         store = self._store
         try:
             return 0 if store is None else store.prefix(keys)
-        except Exception as failure:  # It was closed meanwhile, by `clear`.
+        except Exception as failure:  # `clear` closed the store meanwhile.
             self.failure = failure
             return 0
 
@@ -112,11 +111,11 @@ class PenstockStorage(_Base):  # type: ignore[misc]
         return self.batch_get([key], [target_location])[0]
 
     def clear(self) -> bool:
-        """Removes all pages of this model and layout, but for those of other processes that are at work."""
+        """Removes all pages of this model and layout, except those of other running processes."""
         self.close()
         try:
             kv.purge(self._options["folders"], salt=self._options.get("salt", ""), **self._names(self.mem_pool_host))
-        except BlockingIOError as failure:  # That one's own call removes them.
+        except BlockingIOError as failure:  # The other process's own call removes them.
             _log.warning("Penstock's KV store was cleared but for what another process writes: %s", failure)
             return False
         finally:
@@ -141,19 +140,19 @@ class PenstockStorage(_Base):  # type: ignore[misc]
             store.close()
 
     def state(self) -> dict[str, Any]:
-        """As of `kv.Store.state`."""
+        """Like `kv.Store.state`."""
         return {} if self._store is None else self._store.state()
 
     # ---- Inside ----
 
     def _names(self, pool: Any) -> dict[str, str]:
-        """What the pages are of. Keys of SGLang are hashes of tokens, which know nothing of it."""
+        """The model and layout of the pages, since SGLang's keys are only hashes of tokens."""
         config = {name: getattr(self._config, name) for name in _NAMING}
         if self._config.is_mla_model and self._config.dcp_size == 1:
             del config["tp_rank"], config["tp_size"]  # All ranks have the same pages.
         of_pool = [type(pool).__name__, pool.layout, pool.page_size, pool.size_per_token, pool.start_layer,
                    pool.end_layer]
-        # In place, a page's pieces are in another order than in SGLang's copy of it.
+        # In place, a page's pieces have another order than in SGLang's copy.
         layout = json.dumps([config, of_pool, self._in_place], sort_keys=True, default=str)
         return {"model": self._config.model_name or "", "dtype": str(pool.dtype), "layout": layout}
 
@@ -172,9 +171,9 @@ class PenstockStorage(_Base):  # type: ignore[misc]
         return [pieces[each * i:each * (i + 1)] for i in range(len(keys))]
 
     def _move(self, call: str, keys: Sequence[str], memories: Sequence[Any]) -> list[bool]:
-        """Whether each key was moved. It never raises: SGLang's threads would end."""
+        """Returns whether each key was moved. Never raises, which would end SGLang's threads."""
         if call == "put" and not self._config.is_storage_writer:
-            return [True] * len(keys)  # Another rank has the same pages, and writes them.
+            return [True] * len(keys)  # Another rank writes the same pages.
         store, began = self._store, time.perf_counter()
         try:
             if store is None:
@@ -197,12 +196,12 @@ class PenstockStorage(_Base):  # type: ignore[misc]
 
 @functools.cache
 def _bytes_of(size: int) -> Any:
-    """A type of ctypes, which makes another one each time it is asked for one."""
+    """Cached, since ctypes creates a new array type on every call."""
     return ctypes.c_char * size
 
 
 def check_fits() -> None:
-    """Raises where SGLang's storage backends are not what this one was written for."""
+    """Raises if SGLang's storage-backend interface differs from the supported one."""
     asked = set(_Base.__abstractmethods__)
     given = list(inspect.signature(_Base.batch_get_v1).parameters)[1:]
     fields = {field.name for field in dataclasses.fields(_storage.HiCacheStorageConfig)}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The loader behind SGLang's load format "penstock": SGLang's own except for the reading.
+"""The loader behind SGLang's load format "penstock": SGLang's own, except for the reading.
 
 A program may pass it as it is: `sglang.Engine(model_path=..., load_format=PenstockModelLoader)`.
 """
@@ -29,16 +29,16 @@ _log = logging.getLogger("sglang.penstock")
 class PenstockModelLoader(_Base):  # type: ignore[misc]
     """Reads safetensors files with Penstock, to the GPU of this process.
 
-    model_loader_extra_config takes Penstock's settings, and `together`: true where tensor-parallel ranks shall read a
-    share each of what all of them want, and exchange the shares.
+    model_loader_extra_config takes Penstock's settings, and `together`: if true, tensor-parallel ranks each read a
+    share of the tensors that all need, and exchange the shares.
     """
 
-    counter_before_loading_weights: float  # Of the class below, whose log tells the time.
+    counter_before_loading_weights: float  # An attribute of the base class, whose log prints the time.
 
     def __init__(self, load_config: Any) -> None:
         check_fits(_Base, "model_name_or_path revision fall_back_to_pt allow_patterns_overrides", "SGLang")
         self._settings, self._together, _ = settings_of(load_config.model_loader_extra_config or {})
-        # For the class below it is the format whose files it knows how to find.
+        # The base class finds the files of this format.
         load_config = copy.copy(load_config)
         load_config.load_format, load_config.model_loader_extra_config = _formats.LoadFormat.SAFETENSORS, {}
         super().__init__(load_config)

@@ -7,8 +7,8 @@
         model = AutoModelForCausalLM.from_pretrained(folder, device_map="cuda")
     print(loading)     # So many bytes of so many files, and by which paths.
 
-Neither has a place where a loader plugs in. Both read by safetensors' `safe_open`, so for the time of the block that
-name stands for ours in the modules that load. A version that loads otherwise is refused.
+Neither has a plug-in interface for loaders. Both use safetensors' `safe_open`, so within the block that name refers to
+ours in their modules. A version that loads in another way is refused.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Loading", "fast_loading"]
 
-GROUP_BYTES = 256 << 20  # Neighbours of a file that are read together,
-AHEAD = 2                # and how many such groups are read before they are asked for.
+GROUP_BYTES = 256 << 20  # Adjacent tensors of a file that are read together,
+AHEAD = 2                # and how many such groups are read ahead.
 
 
 @dataclass
 class Loading:
-    """What has been read in a block of `fast_loading`."""
+    """Statistics of a block of `fast_loading`."""
 
     files: set[str] = field(default_factory=set)
     bytes_by_path: dict[str, int] = field(default_factory=dict)
@@ -60,15 +60,14 @@ class Loading:
 def fast_loading(device: Any = None, *, session: Session | None = None) -> Iterator[Loading]:
     """In its block, `from_pretrained()` and accelerate's `load_checkpoint_in_model()` read safetensors with Penstock.
 
-    device: where Transformers' tensors are read to, best the same that `device_map` says; the CPU, if nothing is said,
-    as by itself. accelerate says it by itself. The block holds for the whole process. Raises RuntimeError where a
-    version of Transformers or accelerate does not load in the way that this stands in for, and warns where nothing was
-    read in the block.
+    device: the device to read Transformers' tensors to, ideally that of `device_map`; the default is the CPU, as in
+    Transformers. accelerate passes its own. The block affects the whole process. Raises RuntimeError for an unsupported
+    version of Transformers or accelerate, and warns if nothing was read in the block.
     """
     loading = Loading()
 
     def opened(filename: Any, framework: str = "pt", device: Any = "cpu", backend: str | None = None) -> _Opened:
-        return _Opened(filename, framework, device, session, loading)  # Which backend is ours to choose.
+        return _Opened(filename, framework, device, session, loading)  # The backend is our choice.
 
     def opened_there(filename: Any, framework: str = "pt", device: Any = "cpu", backend: str | None = None) -> _Opened:
         return opened(filename, framework, place if str(device) == "cpu" else device)
@@ -95,7 +94,7 @@ def fast_loading(device: Any = None, *, session: Session | None = None) -> Itera
 
 def _stand_in(stack: ExitStack, name: str, where: str, opened: Callable[..., Any],
               load_file: Callable[..., Any] | None = None) -> None:
-    """Replaces `safe_open` of a module, and `safe_load_file`, if `where` is a function of it that calls them."""
+    """Replaces `safe_open` and `safe_load_file` of a module, if its function `where` calls them."""
     import safetensors
     import safetensors.torch
 
@@ -117,15 +116,15 @@ def _stand_in(stack: ExitStack, name: str, where: str, opened: Callable[..., Any
 
 
 class _Opened:
-    """As safetensors' `safe_open`, of which any tensor is asked for, from several threads: with the first tensor of a
-    group of neighbours the group is read, and some that follow it."""
+    """Like safetensors' `safe_open`, for any tensor and from several threads: the first tensor of a group of neighbours
+    reads the group, and some groups after it."""
 
     def __init__(self, filename: Any, framework: str, device: Any, session: Session | None, loading: Loading) -> None:
         import torch
 
         self._device = torch.device(device)
         if self._device.type == "cuda" and self._device.index is None:
-            # Threads have a current device of their own.
+            # The current device is per thread.
             self._device = torch.device("cuda", torch.cuda.current_device())
         self._rows = safe_open(filename, framework, self._device, session=session)
         self._weights, self._session, self._loading = Weights([filename]), session, loading
@@ -160,7 +159,7 @@ class _Opened:
         tensors = group.result()
         with self._lock:
             tensor: Any = tensors.pop(name, None)
-        if tensor is None:  # It was asked for before.
+        if tensor is None:  # The tensor was requested before.
             tensor = self._rows.get_tensor(name)
         return _apart(tensor)
 
@@ -184,7 +183,7 @@ class _Opened:
 
 
 def _groups_of(weights: Weights) -> list[list[str]]:
-    """Names of neighbours in the file, as many as are read together."""
+    """Groups of tensors that are adjacent in the file and read together."""
     groups: list[list[str]] = []
     left = 0
     for tensor in sorted(weights.tensors.values(), key=lambda tensor: tensor.offset):
@@ -197,19 +196,20 @@ def _groups_of(weights: Weights) -> list[list[str]]:
 
 
 def _apart(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without its neighbours in the file, which share its memory: whoever saves it saves it alone."""
+    """Separates the tensor from its neighbours in the file, which share its memory, so that saving it does not save
+    them."""
     import torch
 
     if tensor.device.type != "cpu" or tensor.nbytes == 0:
-        return tensor.clone()  # A GPU copies at once, and works best with tensors that are aligned.
+        return tensor.clone()  # A copy on a GPU is fast, and aligned tensors work best.
     storage = tensor.untyped_storage()
     begin = tensor.data_ptr() - storage.data_ptr()
-    alone = storage[begin:begin + tensor.nbytes]  # The same bytes.
+    alone = storage[begin:begin + tensor.nbytes]  # The same bytes, as a separate storage.
     return torch.asarray(alone, dtype=torch.uint8).view(tensor.dtype).view(tensor.shape)
 
 
 class _Slice:
-    """What Transformers asks for shape and dtype first, and indexes later."""
+    """A slice: Transformers first reads its shape and dtype, and indexes it later."""
 
     def __init__(self, opened: _Opened, name: str, rows: Any) -> None:
         self._opened, self._name, self._rows = opened, name, rows

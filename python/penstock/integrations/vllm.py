@@ -2,8 +2,8 @@
 
 """Load format "penstock" of vLLM: `vllm serve MODEL --load-format penstock`.
 
-vLLM finds `register` by the entry point group vllm.general_plugins. The loader is vLLM's own except for the reading:
-which files belong to a model, what of them is wanted, and what becomes of the tensors stays with vLLM.
+vLLM finds `register` by the entry point group vllm.general_plugins. The loader is vLLM's own, except for the reading:
+vLLM still chooses files and tensors, and uses the tensors.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _loading = client("vllm.model_executor.model_loader", "vLLM")
 _files = client("vllm.model_executor.model_loader.weight_utils", "vLLM")
 _experts = client("vllm.model_executor.model_loader.ep_weight_filter", "vLLM")
 _Base: Any = _loading.DefaultModelLoader
-_log = logging.getLogger("vllm.penstock")  # Below vLLM's, whose lines are shown.
+_log = logging.getLogger("vllm.penstock")  # A child of vLLM's logger, whose lines are shown.
 
 
 class PenstockModelLoader(_Base):  # type: ignore[misc]
     """Reads safetensors files with Penstock, to the GPU of this process.
 
-    model_loader_extra_config takes Penstock's settings, vLLM's enable_weights_track, and `together`: true where
-    tensor-parallel ranks shall read a share each of what all of them want, and exchange the shares.
+    model_loader_extra_config takes Penstock's settings, vLLM's enable_weights_track, and `together`: true if true,
+    tensor-parallel ranks each read a share of the tensors that all need, and exchange the shares.
     """
 
-    counter_before_loading_weights: float  # Of the class below, whose log tells the time.
+    counter_before_loading_weights: float  # An attribute of the base class, whose log prints the time.
 
     def __init__(self, load_config: Any) -> None:
         check_fits(_Base, "model_name_or_path subfolder revision fall_back_to_pt allow_patterns_overrides", "vLLM")
@@ -46,7 +46,7 @@ class PenstockModelLoader(_Base):  # type: ignore[misc]
                              "load format 'penstock'")
         self._settings, self._together, rest = settings_of(load_config.model_loader_extra_config,
                                                            ["enable_weights_track"])
-        # For the class below it is the format whose files it knows how to find.
+        # The base class finds the files of this format.
         load_config = copy.copy(load_config)
         load_config.load_format, load_config.model_loader_extra_config = "safetensors", rest
         super().__init__(load_config)
@@ -85,5 +85,5 @@ def _group() -> Any:
 
 @functools.cache  # vLLM may call it several times in a process.
 def register() -> None:
-    """Makes the load format known. vLLM calls it in every process."""
+    """Registers the load format. vLLM calls it in every process."""
     _loading.register_model_loader("penstock")(PenstockModelLoader)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A tier of vLLM's KV offloading: chunks that leave vLLM's CPU tier go into a store of penstock.kv.
+"""A tier of vLLM's KV offloading: chunks evicted from vLLM's CPU tier go to a store of penstock.kv.
 
 vLLM imports it by its name, from --kv-transfer-config:
 
@@ -37,12 +37,12 @@ _ASKED = {"lookup", "submit_store", "submit_load", "get_finished_jobs", "on_new_
 
 
 class PenstockTier(_Base):  # type: ignore[misc]
-    """Keeps chunks on the drives of `folders`, in `capacity_bytes` in all.
+    """Keeps chunks on the drives of `folders`, in `capacity_bytes` in total.
 
     folders: one path, or a list of one for each drive. threads: how many jobs move at once. Of `kv.Store` also
     eviction, salt, host_bytes and bytes_a_day; every other key is a setting of Penstock's.
-    Chunks are shared with every vLLM of the same model, dtype and parallel layout that uses the same folders. A chunk
-    that is damaged, or was made by another model, is a failed load of that chunk, which vLLM computes again.
+    Chunks are shared with every vLLM of the same model, dtype and parallel layout that uses the same folders. Loading a
+    chunk that is damaged, or from another model, fails, and vLLM computes it again.
     """
 
     medium = _base.Medium.STORAGE
@@ -94,7 +94,7 @@ class PenstockTier(_Base):  # type: ignore[misc]
         self._store.close()
 
     def state(self) -> dict[str, Any]:
-        """As of `kv.Store.state`."""
+        """Like `kv.Store.state`."""
         return self._store.state()
 
     # ---- Inside ----
@@ -110,7 +110,7 @@ class PenstockTier(_Base):  # type: ignore[misc]
         outcomes: list[kv.Outcome] = []
         try:
             outcomes = self._store.get(keys, memories) if is_load else self._store.put(keys, memories)
-        except Exception as failure:  # A job without a result would keep its chunks for ever.
+        except Exception as failure:  # Reports any failure: a job without a result would keep its chunks for ever.
             self._store.failure = failure
         there = [key for key, outcome in zip(keys, outcomes, strict=False)
                  if outcome in (kv.Outcome.DONE, kv.Outcome.PRESENT)]
@@ -120,7 +120,7 @@ class PenstockTier(_Base):  # type: ignore[misc]
 
 
 def check_fits() -> None:
-    """Raises where vLLM's tiers are not what this one was written for."""
+    """Raises if vLLM's tier interface differs from the supported one."""
     asked = set(_Base.__abstractmethods__)
     given = list(inspect.signature(_Base.__init__).parameters)[1:]
     expected = ["offloading_spec", "primary_kv_view", "tier_type", "backpressure_detector"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One folder of a store: the sub-store that this process writes there, and those of others."""
+"""One folder of a store: this process's sub-store there, and those of others."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from penstock.sessions import Session
 __all__ = ["Drive", "Outcome", "nbytes_of"]
 
 _SUB_STORES_MOST = 64
-_FULL = 0.95  # Of a sub-store: from here on chunks make room for others.
+_FULL = 0.95  # A sub-store this full is close to evicting chunks.
 _FARTHEST = len(_native.distance_names()) - 1
 
 
 class Outcome(enum.IntEnum):
-    """What became of one key."""
+    """The result for one key."""
 
-    DONE = 0  #: put: it is there now; get: its bytes are in the memory.
-    PRESENT = 1  #: put: it was there, or is being put; nothing was written.
+    DONE = 0  #: put: the chunk is stored; get: its bytes are in the memory.
+    PRESENT = 1  #: put: the chunk was there, or is being put; nothing was written.
     MISS = 2  #: There is no such chunk.
-    DAMAGED = 3  #: There was one, and its header, checksum or length is wrong: it is dropped. A miss.
-    MISMATCH = 4  #: get: it has another size than the memory. A miss.
-    FULL = 5  #: put: all that could make room is pinned or in use.
-    LARGE = 6  #: put: larger than an extent.
-    FAILED = 7  #: The drive failed; `Store.failure` says how. A miss.
-    LATE = 8  #: get: it was not there in time (`timeout`). A miss; the memory is as it was.
-    WRITE_BUDGET_EXCEEDED = 9  #: put: the drive was written to as much today as it may be.
-    SLOW = 10  #: put: every drive has become slow; `Store.state` says how.
+    DAMAGED = 3  #: The chunk's header, checksum or length is wrong: it is dropped. A miss.
+    MISMATCH = 4  #: get: the chunk has another size than the memory. A miss.
+    FULL = 5  #: put: all chunks that could be evicted are pinned or in use.
+    LARGE = 6  #: put: the chunk is larger than an extent.
+    FAILED = 7  #: The drive failed; `Store.failure` has the error. A miss.
+    LATE = 8  #: get: the chunk was not read in time (`timeout`). A miss; the memory is unchanged.
+    WRITE_BUDGET_EXCEEDED = 9  #: put: the drive's write budget for today is used up.
+    SLOW = 10  #: put: every drive has become slow; see `Store.state`.
     UNLIKE = 4  #: The deprecated name of MISMATCH: it goes with the next minor version.
     WORN = 9  #: The deprecated name of WRITE_BUDGET_EXCEEDED: it goes with the next minor version.
 
 
 class Drive:
-    """The sub-stores of one folder: the one that this process writes, and those of others."""
+    """The sub-stores of one folder: this process's own, and those of others."""
 
     def __init__(self, folder: Path, session: Session, namer: Namer, direct: bool, gpu: str) -> None:
         self.folder = folder
@@ -57,10 +57,10 @@ class Drive:
         self.others: dict[str, _native.KvStore] = {}
         self._own_number = ""
         self.bytes_under_way = 0
-        self.is_full = False  # As of the last commit.
+        self.is_full = False  # State at the last commit.
         self.refused = {"worn": 0, "slow": 0}  # Keys of puts, by names of state(), which programs read.
         self._has_host = False
-        self._judged = 0, 0.0  # Bytes that the host's tier has written, and seconds.
+        self._judged = 0, 0.0  # Bytes written by the host tier, and the seconds for them.
         self.health = Health()
         self.budget: Budget | None = None
 
@@ -71,7 +71,7 @@ class Drive:
 
     def become_writer(self, nbytes: int, extent_bytes: int, by_cost: bool, bytes_a_day: int | None,
                       host_bytes: int) -> None:
-        """Of the first sub-store that has none: so one whose writer has died goes on with what that had."""
+        """Becomes the writer of the first sub-store without one, so that the chunks of a dead writer stay in use."""
         if not self.folder.is_dir():
             make_folder(self.folder, mode=0o700)
         for number in range(_SUB_STORES_MOST):
@@ -87,11 +87,11 @@ class Drive:
         raise OSError(errno.EBUSY, f"{self.folder} has {_SUB_STORES_MOST} writers: that is the most")
 
     def worth(self, planned: int) -> tuple[bool, bool, int, int]:
-        """Less for a drive that rather gets the next chunk, where so many bytes are on their way to it besides.
+        """A sort key: the drive with the smallest value gets the next chunk. bytes: those already in flight to it.
 
-        What is slow comes last, and what is full. The less has to be written first the better, and what has to pass the
-        link between two sockets counts double. Then the nearer one, until all are full: from then on the near ones
-        would lose chunks that are still asked for, while the far ones keep what nobody wants.
+        Slow and full drives come last. Fewer bytes in flight are better, and bytes that pass the link between two
+        sockets count double. Then the nearer drive wins, until all are full: from then on near drives would evict
+        chunks still in use, while far ones kept unused chunks.
         """
         load = (self.bytes_under_way + planned) * (2 if self.distance == _FARTHEST else 1)
         return self.health.is_slow, self.is_full, load, 0 if self.is_full else self.distance
@@ -124,7 +124,7 @@ class Drive:
                 self._judge_writes(state["host"])
 
     def _judge_writes(self, host: dict[str, Any]) -> None:
-        """A put is over when the host's memory has it: how quick the drive is, the writes behind it tell."""
+        """A put ends when the chunk is in host memory, so the drive's speed is judged by the background writes."""
         nbytes, seconds = host["written_bytes"], host["written_s"]
         self.health.add(nbytes - self._judged[0], seconds - self._judged[1])
         self._judged = nbytes, seconds
@@ -136,12 +136,12 @@ class Drive:
         return state
 
     def refresh(self) -> None:
-        """Looks for what the others have committed, and for new ones."""
+        """Reads the commits of other sub-stores, and finds new ones."""
         with contextlib.suppress(FileNotFoundError):
             for number in os.listdir(self.folder):
                 if number == self._own_number or number in self.others or not number.isdecimal():
                     continue
-                with contextlib.suppress(FileNotFoundError):  # It is being made.
+                with contextlib.suppress(FileNotFoundError):  # The sub-store is being created.
                     self.others[number] = self._open(number, 0, 0, False, 0)
         for other in list(self.others.values()):
             other.refresh()
@@ -153,7 +153,7 @@ class Drive:
 
 
 def _there(folder: Path) -> Path:
-    """The folder, or of those above it the first that is there."""
+    """The folder, or its nearest existing parent."""
     return next((path for path in (folder, *folder.parents) if path.is_dir()), folder).resolve()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What keeps a store from writing: a drive that has become slow, and the bytes that may be written to it in a day."""
+"""Limits of a store's writes: slow drives, and the write budget per day."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from penstock.regular import read_regular
 
 __all__ = ["Budget", "Health"]
 
-_SLOWER = 10.0  # Than it usually is, for as many bytes.
-_LONG_S = 1.0  # What is over sooner harms nobody: a page cache that is full makes writes ten times as long, too.
+_SLOWER = 10.0  # A request this many times slower than usual for its size is slow.
+_LONG_S = 1.0  # Faster requests never count as slow: a full page cache makes writes ten times as long, too.
 _IN_A_ROW = 4
 _PAUSE_S = 30.0
-_NEWEST = 0.05  # The share of the newest request in what is usual.
+_NEWEST = 0.05  # The weight of the newest request in the average.
 
 
 class Health:
-    """Whether a drive has become slow: then nothing is written to it for half a minute. Any thread."""
+    """Detects a slow drive, to which nothing is written for half a minute. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._usual: dict[int, float] = {}
         self._slow_ones = 0
         self._until = 0.0
-        self.reason = ""  #: Why it was last taken for slow.
+        self.reason = ""  #: Why it last counted as slow.
 
     def add(self, nbytes: int, seconds: float) -> None:
         if nbytes <= 0:
@@ -54,7 +54,8 @@ class Health:
 
 
 class Budget:
-    """Bytes that may be written in a day (UTC), counted on through restarts by a file in the folder. Any thread."""
+    """The bytes that may be written per day (UTC); a file in the folder keeps the count across restarts.
+    Thread-safe."""
 
     def __init__(self, folder: Path, bytes_a_day: int | None, clock: Callable[[], float] = time.time) -> None:
         self._file = folder / "written"
@@ -65,14 +66,14 @@ class Budget:
             day, written = read_regular(self._file, 100, follow=False).decode().split()
             if day == self._day:
                 self.written = max(int(written), 0)
-        except (OSError, ValueError):  # There is none yet, or it is not ours: then the day begins with nothing.
+        except (OSError, ValueError):  # The file is missing or not ours: the count starts at 0.
             pass
 
     def _today(self) -> str:
         return time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
 
     def take(self, nbytes: int) -> bool:
-        """False, and nothing is counted, where the day has not so much left."""
+        """Returns False, without counting, if the day's rest is smaller."""
         if self._today() != self._day:
             self._day, self.written = self._today(), 0
         if self._most is not None and self.written + nbytes > self._most:

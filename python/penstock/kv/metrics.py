@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a store has done, in Prometheus's text format (version 0.0.4)."""
+"""A store's metrics in Prometheus's text format (version 0.0.4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["exposition"]
 
 Sample = tuple[dict[str, str], float]
 
-# Name, type, what it tells.
+# Name, type, description.
 _FAMILIES = (
     ("penstock_kv_requests_total", "counter", "Keys that were put or got, by what became of them."),
     ("penstock_kv_request_bytes_total", "counter", "Bytes of chunks that were put or got."),
@@ -35,7 +35,7 @@ def _by(label: str, counts: dict[str, int], **labels: str) -> Iterator[Sample]:
 
 
 def _samples(family: str, sub_store: dict[str, Any]) -> Iterator[Sample]:
-    """Of one sub-store. What another process writes, this one only reads: what it holds is that one's to tell."""
+    """Samples of one sub-store. The process that writes it exports its contents; readers only export their gets."""
     own, host = bool(sub_store["own"]), sub_store.get("host")
     match family.removeprefix("penstock_kv_"):
         case "requests_total":
@@ -72,9 +72,9 @@ def _escaped(value: str) -> str:
 
 
 def exposition(drives: list[dict[str, Any]], missed: int) -> str:
-    """Of `Store.state()["drives"]`: what several sub-stores of a folder have in common is added up.
+    """The text for `Store.state()["drives"]`; equal metrics of a folder's sub-stores are summed.
 
-    missed: keys that were got and are in no folder.
+    missed: requested keys that are in no folder.
     """
     lines: list[str] = []
     for family, kind, help_text in _FAMILIES:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of chunks and of what they are of: 16 bytes by BLAKE2b, keyed by the tenant's salt.
+"""Names of chunks and models: 16 bytes by BLAKE2b, keyed by the tenant's salt.
 
-Nobody who does not know the salt can tell from a store's files whether a prompt was seen, nor make a chunk that is
-taken for another's.
+Without the salt nobody can find out from a store's files whether a prompt was seen, or forge another tenant's chunk.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ def _bytes(value: Key) -> bytes:
 
 
 class Namer:
-    """The names of one tenant's chunks of one model."""
+    """Makes the names of one tenant's chunks of one model."""
 
     def __init__(self, model: str, dtype: str, layout: str, salt: Key) -> None:
         secret = hashlib.blake2b(_bytes(salt), person=b"penstock.kv", digest_size=32).digest()
         what = json.dumps([model, dtype, layout], ensure_ascii=True).encode()
         self.store = hashlib.blake2b(what, key=secret, person=b"store", digest_size=16).digest()
-        # Of the store, too: the same key of another model has another name.
+        # Depends on the store's name, too: the same key of another model has another name.
         self._chunks = hashlib.blake2b(key=secret, person=b"chunk", digest_size=16)
         self._chunks.update(self.store)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""penstock.kv.purge: what a model and a tenant have in folders, removed without a store of theirs."""
+"""penstock.kv.purge: removes a model's and tenant's chunks from folders without opening a store."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ __all__ = ["purge"]
 
 
 def purge(folders: Folder | Sequence[Folder], *, model: str, dtype: str = "", layout: str = "", salt: Key = b"") -> int:
-    """Removes all chunks of a model and a tenant from the folders. How many sub-stores that were.
+    """Removes all chunks of a model and a tenant from the folders. Returns the number of sub-stores removed.
 
-    Raises BlockingIOError at the end where a process writes one, of which it removes nothing: close that store first.
+    Raises BlockingIOError at the end if a process has a sub-store open for writing, which stays: close that store
+    first.
     """
     namer, removed = Namer(model, dtype, layout, salt), 0
     written: list[str] = []
@@ -37,7 +38,7 @@ def purge(folders: Folder | Sequence[Folder], *, model: str, dtype: str = "", la
                     continue
                 shutil.rmtree(sub_store)
             removed += 1
-        with contextlib.suppress(OSError):  # It is not there, or has what a process writes.
+        with contextlib.suppress(OSError):  # It is missing, or another process writes it.
             folder.rmdir()
     if written:
         raise BlockingIOError(errno.EWOULDBLOCK, "a process writes it: close that store first", ", ".join(written))
