@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""For programs that come from KvikIO: `CuFile` with its calls. Start with `from penstock.kvikio import CuFile`.
+"""For programs written for KvikIO: `CuFile` with its calls. Start with `from penstock.kvikio import CuFile`.
 
-Offsets and sizes are in bytes. What differs: `read` and its like fail with `penstock.PenstockError`; `task_size` is
-taken and not used, since Penstock cuts requests by itself; `future.report()` tells the path that the bytes took.
+Offsets and sizes are in bytes. Differences: `read` and the others raise `penstock.PenstockError`; `task_size` is
+accepted and ignored, since Penstock splits requests itself; `future.report()` says which path moved the bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from penstock.sessions import Session, default_session
 
 __all__ = ["CuFile", "IOFuture", "IOFutureStream"]
 
-_NO_ORDER = -1  # pread() and pwrite() know no streams, as KvikIO's: their callers wait before.
+_NO_ORDER = -1  # pread() and pwrite() have no stream order, like KvikIO's: callers synchronize before.
 _MODES = {"r": "r", "r+": "r+", "w": "w", "w+": "w", "+": "r+"}
 
 
 class IOFuture:
-    """A request that is under way."""
+    """A request in flight."""
 
     def __init__(self, future: Future) -> None:
         self.future = future
@@ -49,7 +49,7 @@ class IOFutureStream(IOFuture):
 
 
 class CuFile:
-    """A file for reading and writing between it and device or host memory, as `kvikio.CuFile`.
+    """A file that is read into and written from device or host memory, like `kvikio.CuFile`.
 
     flags: "r" (read), "w" (write, emptied), "r+" or "+" (read and write).
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """The command `penstock` from Python: `run` with the libcufile of this package, however Penstock was installed, and
-what to do where the package came without the command, as pip makes it where CLI11 or fmt is missing.
+remedies if the package lacks the command, as built by pip without CLI11 or fmt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.terminal import complain
 __all__ = ["TOOLS", "check_root", "checked_machine", "checked_paths", "has_tool", "library", "named", "of_the_tool",
            "run", "tool"]
 
-# What the command has, and `python -m penstock` has not.
+# Commands of `penstock` that `python -m penstock` lacks.
 TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help", "kv", "serve",
          "settings", "stats")
 WHERE = ("`pip install .` of the sources builds it where CLI11 and fmt are (Debian: libcli11-dev, libfmt-dev), and a "
@@ -33,21 +33,21 @@ NOT_FOUND, NOT_STARTED = 127, 126
 
 
 def library() -> Path:
-    """Penstock's libcufile.so.0, as this package has it."""
+    """The path of this package's libcufile.so.0."""
     return Path(_native.__file__).parent / "lib" / "libcufile.so.0"
 
 
 def tool() -> Path:
-    """The command `penstock` that was installed with this package, wherever pip put it; else the one on PATH.
+    """The path of the command `penstock` installed with this package; else the one on PATH.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError if there is none.
     """
     try:
         for file in metadata.files("penstock") or []:
             if (file.parent.name, file.name) == ("bin", "penstock"):
                 return Path(str(file.locate())).resolve()
     except metadata.PackageNotFoundError:
-        pass  # The package lies in PYTHONPATH, not installed.
+        pass  # The package is in PYTHONPATH, not installed.
     on_path = shutil.which("penstock")
     if on_path is None:
         raise FileNotFoundError(f"the command penstock is neither part of this package nor on PATH: {WHERE}")
@@ -63,18 +63,18 @@ def has_tool() -> bool:
 
 
 def named(text: str) -> str:
-    """A remedy, with the commands that it names as they are called here."""
+    """A remedy, with its commands as they must be called here."""
     return text if has_tool() else re.sub(r"'penstock (check|explain|run)\b", r"'python -m penstock \1", text)
 
 
 def of_the_tool(command: str) -> str:
-    """A sentence for who asks `python -m penstock` for what the command penstock alone has."""
+    """The message for commands that only `penstock` has, not `python -m penstock`."""
     where = f"`{tool()} {command}`" if has_tool() else f"which is not here: {WHERE}"
     return f"{command}: the command penstock has it, and python -m penstock has not: {where}"
 
 
 def checked_machine() -> dict[str, Any]:
-    """What `penstock check` says of this machine; nothing where the command is not here."""
+    """The result of `penstock check` on this machine; None without the command."""
     if not has_tool():
         return {}
     done = subprocess.run([tool(), "check", "--json"], capture_output=True, text=True, check=False)
@@ -86,28 +86,28 @@ def checked_machine() -> dict[str, Any]:
 
 
 def checked_paths() -> list[Verdict]:
-    """What `penstock check` says of each path on this machine, best first; nothing where the command is not here."""
+    """The verdicts of `penstock check` on each path of this machine, best first; empty without the command."""
     paths = checked_machine().get("paths", [])
     return [cast(Verdict, {name: path[name] for name in path if name != "needs"}) for path in paths]
 
 
 def check_root(root: str, as_json: bool) -> int:
-    """`penstock check --root`, of a captured machine."""
+    """`penstock check --root`, for a captured machine."""
     if not has_tool():
         _refuse(f"check --root: of a captured machine the command penstock alone tells, which is not here: {WHERE}", 2)
     return subprocess.run([tool(), "check", "--root", root, *(["--json"] if as_json else [])], check=False).returncode
 
 
 def run(words: list[str]) -> NoReturn:
-    """Takes the words of `penstock run`, and becomes that command; without that, the program itself."""
+    """Replaces this process by `penstock run` with these arguments, or without that command by the program itself."""
     if has_tool():
         os.execv(tool(), ["penstock", "run", "--library", str(library()), *words])
     _become_program(words)
 
 
 def _become_program(words: list[str]) -> NoReturn:
-    """With our library in front, which writes its own report in each process that moves bytes. Watching the program and
-    telling of all its processes together is the command's."""
+    """Runs the program with our library preloaded; each process that moves bytes writes its own report. Only the
+    command can watch the program and report on all of its processes together."""
     report = None
     while words and words[0].startswith("-") and words[0] != "--":
         option, _, value = words.pop(0).partition("=")

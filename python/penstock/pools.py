@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory for tensors of torch that Penstock's direct paths can serve."""
+"""Memory for torch tensors that Penstock's direct paths can serve."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["memory_pool"]
 
 
 def memory_pool(session: Session | None = None) -> torch.cuda.MemPool:
-    """A torch.cuda.MemPool whose memory is the session's own:
+    """A torch.cuda.MemPool with memory allocated by the session:
 
         with torch.cuda.use_mem_pool(penstock.memory_pool()):
             tensor = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
 
-    A session with `nvidia_export=True` (experimental) makes it so that a drive's DMA engine reaches it, by path p2pdma;
-    memory that torch allocated by itself cannot be had for that. One session of a process has pools, until it is
-    closed: keep it open as long as the tensors. Raises UnsupportedError where there is no GPU, or for another session.
+    With `nvidia_export=True` (experimental) a drive's DMA engine reaches this memory, by path p2pdma, which is
+    impossible for torch's own allocations. Only one session per process can have pools, until it is closed: keep it
+    open as long as the tensors. Raises UnsupportedError without a GPU, or for another session.
     """
     import torch
 
@@ -42,7 +42,7 @@ _known: Any = None
 
 
 def _allocator() -> Any:
-    """One for the process, kept for ever: torch calls it when pools go, at the very end."""
+    """One per process, never freed: torch calls it when pools are freed, at process exit."""
     import torch
 
     global _known

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How far a plan, a save or a copy is, by one thread or by several together."""
+"""Progress of a plan, a save or a copy, by one or several threads."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock._native import Report
 
 @dataclass
 class Progress:
-    """How far a plan or a save is: bytes moved and to move, seconds since it began, bytes by the paths they took, and
-    how many of them went around the page cache, by direct I/O."""
+    """Progress of a plan or a save: bytes moved and to move, seconds since it began, bytes by path, and how many
+    bypassed the page cache by direct I/O."""
 
     bytes_total: int
     bytes_done: int = 0
@@ -25,7 +25,7 @@ class Progress:
 
     @property
     def gb_per_s(self) -> float:
-        """10^9 bytes a second so far."""
+        """Average rate in 10^9 bytes a second."""
         return self.bytes_done / 1e9 / self.seconds if self.seconds > 0 else 0.0
 
     def count(self, report: Report | None, seconds: float) -> None:
@@ -42,7 +42,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class Shared:
-    """Thread-safe. `on_progress` is called by one thread at a time."""
+    """A thread-safe progress counter. One thread at a time calls `on_progress`."""
 
     def __init__(self, total: int, on_progress: OnProgress | None) -> None:
         self.progress, self._on_progress = Progress(total), on_progress

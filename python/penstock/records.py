@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the package tells of sessions, files and paths: dictionaries whose keys and types are known.
+"""Types of the dictionaries that describe sessions, files and paths.
 
-They are made by the native module and are plain dictionaries, so that they go to JSON as they are and `told["name"]` is
-how they are read. A later release may add keys.
+The native module makes plain dictionaries, which convert to JSON unchanged and are read as `info["name"]`. A later
+release may add keys.
 """
 
 from typing import NotRequired, TypedDict
@@ -12,7 +12,7 @@ __all__ = ["Check", "Counter", "Device", "Engine", "FileInfo", "SessionInfo", "S
 
 
 class Engine(TypedDict):
-    """The library at work. library: its file. is_cufile: whether it is the process's libcufile.so.0."""
+    """The library in use. library: its file. is_cufile: whether it is the process's libcufile.so.0."""
 
     version: str
     library: str
@@ -20,7 +20,7 @@ class Engine(TypedDict):
 
 
 class Setting(TypedDict):
-    """A setting that there is. takes: what it may be, in words, to follow "expected"."""
+    """A setting. takes: its valid values in words, to follow "expected"."""
 
     name: str
     variable: str
@@ -30,7 +30,7 @@ class Setting(TypedDict):
 
 
 class SessionInfo(TypedDict):
-    """device_kinds: as "cuda". device_reason: why no GPU can be used, or "". pinned_bytes: host memory that is pinned.
+    """device_kinds: such as "cuda". device_reason: why no GPU can be used, or "". pinned_bytes: pinned host memory.
     """
 
     device_count: int
@@ -40,7 +40,7 @@ class SessionInfo(TypedDict):
 
 
 class Device(TypedDict):
-    """stand_in: host memory plays a GPU. uuid: 16 bytes."""
+    """stand_in: host memory stands in for a GPU. uuid: 16 bytes."""
 
     ordinal: int
     kind: str
@@ -52,9 +52,9 @@ class Device(TypedDict):
 
 
 class Verdict(TypedDict):
-    """What a path says of a request, or of any at all. reason: None where there is none. detail: an errno that goes
-    with the reason, or 0. sentence, remedy: for people, or "". standing: "usable", "off", "unknown" or "closed", where
-    the command penstock tells of the machine."""
+    """A path's verdict on a request, or in general. reason: None if there is none. detail: an errno for the reason, or
+    0. sentence, remedy: for people, or "". standing: "usable", "off", "unknown" or "closed", if the command penstock
+    read the machine."""
 
     path: str
     usable: bool
@@ -66,7 +66,7 @@ class Verdict(TypedDict):
 
 
 class Counter(TypedDict):
-    """Bytes and operations of one path for one reason why no better one was taken, since the session opened."""
+    """Bytes and operations of one path, by the reason why no better path was taken, since the session opened."""
 
     path: str
     reason: str
@@ -77,7 +77,7 @@ class Counter(TypedDict):
 
 
 class FileInfo(TypedDict):
-    """direct_memory_align, direct_offset_align: bytes, 0 where direct I/O cannot be. alignment_source: who told them.
+    """direct_memory_align, direct_offset_align: bytes, 0 without direct I/O. alignment_source: where they come from.
     """
 
     size: int
@@ -91,7 +91,7 @@ class FileInfo(TypedDict):
 
 
 class StripeInfo(TypedDict):
-    """object: what all members are parts of. members: their names, in order."""
+    """object: the object's id. members: the members' names, in order."""
 
     object: str
     size: int
@@ -100,8 +100,8 @@ class StripeInfo(TypedDict):
 
 
 class Check(SessionInfo):
-    """What a process can do. shared: the session is the one behind cuFile's calls. settings: of each its value, and who
-    set it."""
+    """What a process can use. shared: the session is the one behind cuFile's calls. settings: each with its value and
+    source."""
 
     engine: Engine
     shared: bool

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Opens and reads what must be a regular file, whatever lies under its name.
+"""Opens and reads files that must be regular files.
 
-A pipe would have whoever opens it wait for ever, a device may do something when it is opened, and a file of any size
-would be read into memory. Every file that somebody else may have put there is opened by these calls.
+Opening a pipe may block for ever, opening a device may have side effects, and a huge file would fill the memory. Every
+file that somebody else may have put in place is opened by these calls.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ KINDS = ((stat.S_ISDIR, "a folder", errno.EISDIR), (stat.S_ISLNK, "a link, which
 
 
 class UnfitFileError(OSError):
-    """What has the name is no regular file (errno EISDIR, ELOOP, EINVAL), or has more bytes than are read (EFBIG).
+    """The file is not a regular file (errno EISDIR, ELOOP, EINVAL), or is too large (EFBIG).
 
-    `strerror` says what it is, without the name; the text names it as well.
+    `strerror` says what it is, without the name; the text includes the name.
     """
 
     def __str__(self) -> str:
@@ -35,16 +35,16 @@ class UnfitFileError(OSError):
 
 def open_regular(path: AnyPath, flags: int = os.O_RDONLY, *, follow: bool = True, dir_fd: int | None = None,
                  mode: int = 0o666, shown: object = None) -> int:
-    """A descriptor of the file, which blocks as others do. Never waits for the other end of a pipe.
+    """Returns a blocking descriptor of the file. Never waits for the other end of a pipe.
 
-    flags, mode, dir_fd: as of os.open(). follow: whether the last word of the path may be a link; a link that leads
-    to a regular file is taken for one. shown: what errors call the file, where that is not its path.
+    flags, mode, dir_fd: as for os.open(). follow: whether the last component of the path may be a link to a regular
+    file. shown: the file's name in errors, if that is not its path.
 
-    Raises UnfitFileError for what is no regular file, and what os.open() raises.
+    Raises UnfitFileError if it is not a regular file, and the errors of os.open().
     """
     name = os.fsdecode(path) if shown is None else str(shown)
     flags |= os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
-    try:  # What is no file is not even opened, unless it came to be there just now.
+    try:  # Anything but a file is not even opened, except in a race.
         _check_regular(os.stat(path, dir_fd=dir_fd, follow_symlinks=follow), name)
     except FileNotFoundError:
         if not flags & os.O_CREAT:
@@ -61,13 +61,13 @@ def open_regular(path: AnyPath, flags: int = os.O_RDONLY, *, follow: bool = True
 
 def read_regular(path: AnyPath, bytes_max: int, *, follow: bool = True, dir_fd: int | None = None,
                  shown: object = None) -> bytes:
-    """All that the file has. Takes no more memory than that, nor than bytes_max.
+    """Reads the whole file. Uses no more memory than its size, and at most bytes_max.
 
-    Raises UnfitFileError for what is no regular file or has more bytes, and what os.open() raises.
+    Raises UnfitFileError if it is not a regular file or has more bytes, and the errors of os.open().
     """
     fd = open_regular(path, follow=follow, dir_fd=dir_fd, shown=shown)
     try:
-        size, pieces, left = os.fstat(fd).st_size, [], bytes_max + 1  # Files of /proc say 0, and others grow.
+        size, pieces, left = os.fstat(fd).st_size, [], bytes_max + 1  # Files in /proc report size 0, and others grow.
         while size <= bytes_max and left and (piece := os.read(fd, min(PIECE, left))):
             pieces.append(piece)
             left -= len(piece)
@@ -95,7 +95,7 @@ def _opened(path: AnyPath, flags: int, mode: int, dir_fd: int | None, follow: bo
                                  name) from None
         if not isinstance(error, BlockingIOError):
             raise
-    # Somebody holds a lease on it, whose end is waited for: of this file, whatever has the name by now.
+    # Another process holds a lease on it: waits for its end, on this very file even if the name has moved.
     place = os.open(path, os.O_PATH | flags & (os.O_CLOEXEC | os.O_NOFOLLOW), dir_fd=dir_fd)
     try:
         _check_regular(os.fstat(place), name)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Times that a caller names. What is no number is refused here, since no order has a place for it."""
+"""Validates times from callers. Refuses NaN, which cannot be compared."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 __all__ = ["costs_of", "interval_of", "timeout_of"]
 
-_COST_MOST = 1e38  # A float of 32 bits has it.
+_COST_MOST = 1e38  # Fits into a 32-bit float.
 
 
 def timeout_of(timeout: float | None) -> float:
-    """As the native calls take it: below 0 for none. One that is below 0 has passed already."""
+    """The timeout for native calls: below 0 for none. A negative one has passed already."""
     if timeout is None:
         return -1.0
     seconds = float(timeout)
@@ -24,7 +24,7 @@ def timeout_of(timeout: float | None) -> float:
 
 
 def interval_of(name: str, value: float) -> float:
-    """Between one look and the next."""
+    """The interval between two checks."""
     seconds = float(value)
     if not 0 < seconds <= threading.TIMEOUT_MAX:
         raise ValueError(f"{name}={value!r}: expected seconds, more than 0 and at most {threading.TIMEOUT_MAX:.0f}")
@@ -32,7 +32,7 @@ def interval_of(name: str, value: float) -> float:
 
 
 def costs_of(costs: Sequence[float], count: int) -> list[float]:
-    """What it takes to make each of so many keys' chunks anew."""
+    """The costs of computing the chunks of `count` keys again."""
     numbers = [float(cost) for cost in costs]
     if len(numbers) != count:
         raise ValueError(f"costs has {len(numbers)} values for {count} keys: expected one for each")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions: what owns files, pinned memory and worker threads."""
+"""Sessions, which own files, pinned memory and worker threads."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _MODES = {
 class Session:
     """A session of Penstock: `with penstock.Session(policy="cpu") as session: ...`.
 
-    Settings are keywords, by the names of `penstock.settings()`; one that is not given comes from the environment or is
-    the default. In a process that has Penstock's libcufile all share the session behind cuFile's calls, so that there
-    is one budget of pinned memory: settings cannot be given then, unless `shared=False` asks for a session of its own.
+    Settings are keywords, by the names of `penstock.settings()`; others come from the environment or have their
+    defaults. In a process with Penstock's libcufile all share the session behind cuFile's calls, so that there is one
+    budget of pinned memory: then settings are not allowed, unless `shared=False` asks for a separate session.
 
     Most programs need no session of their own: `penstock.open()` uses `penstock.default_session()`.
     """
@@ -53,13 +53,12 @@ class Session:
 
     def open(self, file: str | bytes | os.PathLike[Any] | int, mode: str = "r", *, direct: bool = False,
              once: bool = False) -> File:
-        """Opens a file, or takes a descriptor (which the caller may close at any time).
+        """Opens a file, or registers a descriptor (which the caller may close at any time).
 
-        mode: "r", "r+" (read and write), "w" (create or empty, read and write) or "x" (create, it must not exist). Of
-        a descriptor the mode does not matter. direct: open it with O_DIRECT. Not needed for direct I/O, which the
-        library chooses by itself; it keeps the library from using the page cache where it can.
-        once: no byte is read again, so that registering the file's pages with a GPU would not pay.
-        Raises what `os.open()` raises, and PenstockError.
+        mode: "r", "r+" (read and write), "w" (create or empty, read and write) or "x" (create, it must not exist). For
+        a descriptor the mode is ignored. direct: open it with O_DIRECT. Not needed for direct I/O, which the library
+        chooses itself; it makes the library avoid the page cache where it can. once: no byte is read twice, so that
+        registering the file's pages with a GPU would not pay. Raises the errors of `os.open()`, and PenstockError.
         """
         if isinstance(file, int):
             return self._advised(File(self._native, file), once)
@@ -80,28 +79,29 @@ class Session:
 
     def create(self, name: str | bytes | os.PathLike[Any], *, replace: bool = False, mode: int = 0o666,
                direct: bool = False) -> NewFile:
-        """A new file that appears under `name` only when it is published, as a whole: see `NewFile`.
+        """Creates a file that appears under `name` only when it is published, as a whole: see `NewFile`.
 
-        replace: publishing replaces a file of that name; without it, it fails where there is one. mode: as of open(2).
-        direct: with O_DIRECT, if the file system allows it.
+        replace: publishing replaces an existing file; otherwise it fails if there is one. mode: as for open(2). direct:
+        with O_DIRECT, if the file system allows it.
         """
         _check_length(os.fsencode(name))
         return self._adopt(NewFile(self._native, os.fsencode(name), mode, replace | direct << 1))
 
     def open_stripe(self, manifest: str | bytes | os.PathLike[Any]) -> File:
-        """One object that lies in files on several drives, for reading, by the name of its manifest.
+        """Opens a striped object (one object in files on several drives) for reading, by its manifest.
 
-        A read fills the buffer from all members at once. Raises `BadStripeError` where the manifest or a member is
-        missing, cut off or another object's; it names the file. `stripe_info()` tells the members.
+        A read fills the buffer from all members in parallel. Raises `BadStripeError`, which names the file, if the
+        manifest or a member is missing, truncated or from another object. `stripe_info()` lists the members.
         """
         return self._adopt(File(self._native, os.fsencode(manifest)))
 
     def create_stripe(self, manifest: str | bytes | os.PathLike[Any], folders: Iterable[str | bytes | os.PathLike[Any]],
                       size: int, *, stripe_bytes: int = 8 << 20, replace: bool = False, mode: int = 0o666,
                       direct: bool = False) -> NewFile:
-        """A new object of `size` bytes, with a member in each folder; it appears when it is published: see `NewFile`.
+        """Creates a striped object of `size` bytes, with a member in each folder; it appears when it is published: see
+        `NewFile`.
 
-        stripe_bytes: in a member before the next has its turn, a multiple of 65536. The rest is as of `create()`.
+        stripe_bytes: bytes of a stripe, a multiple of 65536. The rest is as for `create()`.
         """
         names = [os.fsencode(folder) for folder in folders]
         return self._adopt(NewFile(self._native, os.fsencode(manifest), names, size, stripe_bytes, mode,
@@ -128,11 +128,12 @@ class Session:
 
     @property
     def shared(self) -> bool:
-        """Whether it is the session behind cuFile's calls in this process."""
+        """Whether this is the session behind this process's cuFile calls."""
         return self._native.shared
 
     def devices(self) -> list[Device]:
-        """The devices: ordinal, kind, name, pci_address, memory_bytes, uuid, stand_in (host memory plays a GPU)."""
+        """The devices: ordinal, kind, name, pci_address, memory_bytes, uuid, stand_in (host memory stands in for a
+        GPU)."""
         return self._native.devices()
 
     def info(self) -> SessionInfo:
@@ -140,11 +141,11 @@ class Session:
         return self._native.info()
 
     def setting(self, name: str) -> tuple[str, str]:
-        """A setting's value in this session, and who set it: "default", "environment", "file" or "call"."""
+        """A setting's value in this session, and its source: "default", "environment", "file" or "call"."""
         return self._native.setting(name)
 
     def outlook(self) -> list[Verdict]:
-        """Of each path, whether it can serve any file at all here: as the verdicts of `File.explain()`."""
+        """Whether each path can serve any file at all here, as verdicts like those of `File.explain()`."""
         return self._native.outlook()
 
     def counters(self) -> list[Counter]:
@@ -152,12 +153,12 @@ class Session:
         return self._native.counters()
 
     def allocate(self, size: int, device: int = 0) -> _native.DeviceMemory:
-        """`size` bytes of a device's memory, for programs without torch or cupy."""
+        """Allocates `size` bytes of a device's memory, for programs without torch or cupy."""
         return self._native.allocate(size, device)
 
     def crc32c(self, buffer: Any, piece_bytes: int = 0, *, stream: Any = None) -> list[int]:
-        """CRC32C (RFC 3720) of each `piece_bytes` of memory, of the host or of a GPU, the last of what is left; 0: one
-        of all of it. Of nothing there is none. A GPU makes those of its own memory, after `stream`: see `File.read()`.
+        """CRC32C (RFC 3720) of each `piece_bytes` of host or GPU memory (the last piece may be shorter); 0: one of all
+        of it. Empty for no bytes. A GPU computes those of its own memory, after `stream`: see `File.read()`.
         """
         if piece_bytes < 0:
             raise ValueError(f"piece_bytes is {piece_bytes}: expected the bytes that one checksum covers, or 0")
@@ -166,7 +167,8 @@ class Session:
     # ---- Its end ----
 
     def close(self) -> None:
-        """Waits for the requests that have begun, cancels the others, and closes. Files fail afterwards."""
+        """Waits for the requests that have begun, cancels the others, and closes. Calls on its files fail
+        afterwards."""
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -187,7 +189,7 @@ class Session:
 
 
 def _check_names(settings: Iterable[str]) -> None:
-    """A part of a name is answered with the whole one; misspelt ones are by the library."""
+    """Suggests the whole name for a part of one; the library handles misspelt names."""
     known = [str(each["name"]) for each in _native.settings()]
     for name in settings:
         whole = [each for each in known if name in each]
@@ -199,11 +201,11 @@ def _check_names(settings: Iterable[str]) -> None:
 
 
 def _opened(file: str | bytes | os.PathLike[Any], flags: int) -> int:
-    """A regular file or a block device. What else there is would have whoever opens it wait, or does not end."""
+    """Opens a regular file or a block device. Opening anything else may block, or it has no end."""
     try:
         if stat.S_ISBLK(os.stat(file).st_mode):
             fd = os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK)
-            os.set_blocking(fd, True)  # io_uring fails requests of others with EAGAIN.
+            os.set_blocking(fd, True)  # With O_NONBLOCK, io_uring fails requests with EAGAIN.
             return fd
     except FileNotFoundError:
         pass
@@ -216,12 +218,12 @@ def _opened(file: str | bytes | os.PathLike[Any], flags: int) -> int:
 
 
 def _check_length(name: bytes) -> None:
-    """A file without a name yet would be told at its end that the one it is to have is too long."""
+    """Checks early: an unnamed file would learn only when published that its name is too long."""
     folder, base = os.path.split(name)
     try:
         most = os.pathconf(folder or b".", "PC_NAME_MAX")
     except OSError:
-        return  # What is wrong with the folder is told by what opens it.
+        return  # Opening the folder reports what is wrong with it.
     if 0 < most < len(base):
         raise OSError(errno.ENAMETOOLONG, f"the name has {len(base)} bytes, and the file system takes {most}: nothing "
                       "was written. Choose a shorter one", os.fsdecode(name))
@@ -240,7 +242,7 @@ _default_lock = threading.Lock()
 
 
 def default_session() -> Session:
-    """The session that `penstock.open()` uses: opened when it is first needed, and by settings of the environment."""
+    """The session of `penstock.open()`, opened when first needed, with the environment's settings."""
     global _default
     with _default_lock:
         if _default is None or _default.closed:
@@ -249,6 +251,6 @@ def default_session() -> Session:
 
 
 def forget_default() -> None:
-    """In a forked child, which needs one of its own."""
+    """Called in a forked child, which needs its own session."""
     global _default, _default_lock
     _default, _default_lock = None, threading.Lock()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""penstock.kv.Store: sub-stores on drives, of which this process writes some and reads all."""
+"""penstock.kv.Store: sub-stores on drives; this process writes its own and reads all."""
 
 from __future__ import annotations
 
@@ -36,27 +36,24 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 class Store:
     """Chunks of one model and one tenant, on one or several drives.
 
-    folders: one for each drive, made where it is missing (0700; all files are 0600).
-    model, dtype, layout: what the chunks are of: anything that makes them unfit for others belongs in here, as the
-    parallel layout. A chunk of other values is a miss.
-    salt: a tenant's; without it, its chunks can neither be found nor told from others.
-    capacity_bytes: of this process's part, on all drives together; it is allocated at once, and never exceeded.
-    extent_bytes: the largest chunk, less 4096; a multiple of 4096.
-    eviction: "lru", or "cost": what is dear to make anew stays longer (`costs` of `put`).
-    commit_s: a chunk survives a loss of power, and is seen by other processes, so many seconds after it was put.
-    bytes_a_day: as much is written to each drive by this process in a day (UTC), also when it is started anew.
-    direct: around the page cache, where the file system has direct I/O; without it, what was put lately comes from
-    host memory, and all that is put goes through it.
-    host_bytes: of host memory, before all drives together. A put is a copy into it, and is written behind the caller's
-    back; what was put or got lately comes from it. Where all of it waits for the drives, a put is FULL.
-    read_only: only read what other processes put.
-    gpu: the ordinal of the one whose near drives get chunks first, while they have room.
+    folders: one for each drive, created if missing (0700; all files are 0600). model, dtype, layout: identify the
+    chunks: include everything on which their bytes depend, such as the parallel layout. A chunk with other values is a
+    miss. salt: a tenant's secret; without it, its chunks can neither be found nor recognized. capacity_bytes: of this
+    process, over all drives; allocated at once, and never exceeded. extent_bytes: the largest chunk, less 4096; a
+    multiple of 4096. eviction: "lru", or "cost": chunks that are expensive to compute stay longer (`costs` of `put`).
+    commit_s: this many seconds after its put a chunk survives a loss of power, and other processes see it. bytes_a_day:
+    the most bytes that this process writes to each drive per day (UTC), also across restarts. direct: bypasses the page
+    cache, if the file system has direct I/O; without it, recent chunks are read from host memory, and all puts go
+    through it. host_bytes: host memory as a tier in front of all drives. A put copies into it, and is written in the
+    background; recent puts and gets are read from it. If all of it waits for the drives, a put is FULL. read_only: only
+    reads chunks of other processes. gpu: the ordinal of the GPU whose nearest drives get chunks first, while they have
+    room.
 
-    Each process writes a sub-store of its own and reads all. When one dies, the next that is opened takes up its
-    sub-store. Raises PenstockError, and OSError where a folder cannot be used or a drive has no room.
+    Each process writes its own sub-store and reads all. When one dies, the next that is opened takes over its
+    sub-store. Raises PenstockError, and OSError if a folder cannot be used or a drive has no space.
 
-    Any thread. After fork() the child's calls fail with `penstock.ClosedError`. Not closed, a store loses at most what
-    was put within the last `commit_s`.
+    Thread-safe. After fork() the child's calls fail with `penstock.ClosedError`. A store that is not closed loses at
+    most the puts of the last `commit_s`.
     """
 
     def __init__(self, folders: Folder | Sequence[Folder], *, model: str, dtype: str = "", layout: str = "",
@@ -81,12 +78,12 @@ class Store:
         near = next((each["pci_address"] for each in self._session.devices() if each["ordinal"] == gpu), "")
         self._drives = [Drive(Path(path) / self._namer.store.hex(), self._session, self._namer, direct, near)
                         for path in paths]
-        self._missed = 0  # Keys that were asked for and that no sub-store has: none of them counts these.
+        self._missed = 0  # Requested keys that no sub-store has, which no sub-store counts.
         self._pool: ThreadPoolExecutor | None = None
         self._helpers: ThreadPoolExecutor | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self.failure: Exception | None = None  #: What the last request or commit that failed failed with.
+        self.failure: Exception | None = None  #: The error of the last failed request or commit.
         try:
             for drive in self._drives:
                 if not read_only:
@@ -105,10 +102,10 @@ class Store:
             stream: Any = None) -> list[Outcome]:
         """Writes chunks, and returns when their bytes have left the memory.
 
-        memories: for each key a buffer, tensor or array of the host or a GPU, or a list of up to 1024 of them, which
-        lie in the chunk one behind the other: the pages of a paged cache. All are contiguous. Or a block of `Blocks`.
-        costs: what it takes to make each anew, in seconds from 0 on, for eviction="cost".
-        stream: as of `File.write()`. An outcome for each.
+        memories: for each key a buffer, tensor or array of the host or a GPU, or a list of up to 1024 of them,
+        concatenated in the chunk: the pages of a paged cache. All must be contiguous. Or a block of `Blocks`. costs:
+        the seconds to compute each again, 0 or more, for eviction="cost". stream: as for `File.write()`. Returns an
+        outcome for each.
         """
         names = self._namer.chunks(keys)
         pieces = [_pieces(memory) for memory in memories]
@@ -126,7 +123,7 @@ class Store:
 
         def put_some(number: int, which: list[int]) -> None:
             drive = self._drives[number]
-            if drive.health.is_slow:  # And so are all others.
+            if drive.health.is_slow:  # All other drives are slow, too.
                 drive.refused["slow"] += len(which)
                 result, failure = bytes([Outcome.SLOW]) * len(which), None
             else:
@@ -139,11 +136,12 @@ class Store:
 
     def get(self, keys: Sequence[Key], memories: Memories, *, stream: Any = None,
             timeout: float | None = None) -> list[Outcome]:
-        """Reads chunks into memory: as of `put`. An outcome for each; only where it is DONE the memory has the chunk.
+        """Reads chunks into memory, given as for `put`. Returns an outcome for each; the memory has the chunk only if
+        it is DONE.
 
-        timeout: seconds until what is not there yet is LATE, and its memory is not written afterwards. Such a get goes
-        by memory of the host, of which up to 16 late ones keep theirs until the drive lets go of it. Anywhere else the
-        memory of what is not DONE may have anything in it.
+        timeout: seconds after which a chunk that has not arrived is LATE; its memory is not written afterwards. Such a
+        get uses host memory; up to 16 late gets keep theirs until the drive releases it. Otherwise the memory of a
+        chunk that is not DONE is undefined.
         """
         names = self._namer.chunks(keys)
         pieces = [_pieces(memory) for memory in memories]
@@ -162,21 +160,21 @@ class Store:
 
     def put_async(self, keys: Sequence[Key], memories: Memories, *, costs: Sequence[float] | None = None,
                   stream: Any = None) -> Future[list[Outcome]]:
-        """As `put`, on a thread of the store. The memory is not to be changed before the future is done."""
+        """Like `put`, on a thread of the store. Do not change the memory before the future is done."""
         stream = _stream_of([_pieces(memory) for memory in memories], stream)
         return self._executor().submit(self.put, keys, memories, costs=costs, stream=stream)
 
     def get_async(self, keys: Sequence[Key], memories: Memories, *, stream: Any = None,
                   timeout: float | None = None) -> Future[list[Outcome]]:
-        """As `get`, on a thread of the store. The memory is not to be used before the future is done."""
+        """Like `get`, on a thread of the store. Do not use the memory before the future is done."""
         stream = _stream_of([_pieces(memory) for memory in memories], stream)
         return self._executor().submit(self.get, keys, memories, stream=stream, timeout=timeout)
 
     def lookup(self, keys: Sequence[Key]) -> list[bool]:
-        """Whether each is there, by what is in memory: no drive is asked. Only `get` tells whether it is damaged."""
+        """Whether each is in the store, from the index in memory, without I/O. Only `get` detects damage."""
         names = self._namer.chunks(keys)
         first = self._drives[0]
-        if first.own is not None:  # Mostly it has all of them, or is the only one.
+        if first.own is not None:  # The common case: it has all of them, or is the only one.
             present = first.own.lookup(b"".join(names))
             if b"\0" not in present or (len(self._drives) == 1 and not first.others):
                 return [each == 1 for each in present]
@@ -184,28 +182,28 @@ class Store:
         return [i in there for i in range(len(names))]
 
     def prefix(self, keys: Sequence[Key]) -> int:
-        """How many of the first keys are there, one behind the other: what of a prompt need not be computed."""
+        """How many leading keys are all in the store: the part of a prompt that need not be computed."""
         found = self.lookup(keys)
         return found.index(False) if False in found else len(found)
 
     def delete(self, keys: Sequence[Key]) -> list[bool]:
-        """Of this process's chunks. Their bytes stay on the drive until others take their place: see `purge`."""
+        """Deletes chunks of this process. Their bytes stay on the drive until overwritten: see `purge`."""
         return self._of_own("erase", keys)
 
     def touch(self, keys: Sequence[Key]) -> list[bool]:
-        """As if they had been got: they make room later."""
+        """Counts as a use: the chunks are evicted later."""
         return self._of_own("touch", keys)
 
     def pin(self, keys: Sequence[Key]) -> list[bool]:
-        """A pinned chunk does not make room for others, until it was unpinned as often. False: it is not there."""
+        """A pinned chunk is not evicted until it was unpinned as often. Returns False for a missing chunk."""
         return self._of_own("pin", keys)
 
     def unpin(self, keys: Sequence[Key]) -> list[bool]:
         return self._of_own("unpin", keys)
 
     def seconds_to_get(self, keys: Sequence[Key]) -> float | None:
-        """How long a get of these chunks will take, by what gets took lately from where they are: host memory, or the
-        drive of each. None as long as none was measured there; of chunks that are not there, no time.
+        """Predicts the time of a get of these chunks from recent gets from the same place: host memory, or each chunk's
+        drive. None until one was measured there; missing chunks take no time.
         """
         names = list(dict.fromkeys(self._namer.chunks(keys)))
         each = [store.seconds_to_get(b"".join(names[i] for i in which))
@@ -214,16 +212,16 @@ class Store:
         return sum(known) if len(known) == len(each) else None
 
     def worth_loading(self, keys: Sequence[Key], recompute_s: float) -> bool:
-        """Whether getting these chunks takes less than computing them. True as long as no get was measured."""
+        """Whether getting these chunks takes less time than computing them. True until a get was measured."""
         seconds = self.seconds_to_get(keys)
         return seconds is None or seconds < recompute_s
 
     # ---- The store ----
 
     def commit(self) -> None:
-        """What was put survives a loss of power when this has returned, and other processes can read it.
+        """Makes earlier puts durable and visible to other processes.
 
-        Raises PenstockError or OSError; then the next call tries again.
+        Raises PenstockError or OSError; the next call then tries again.
         """
         for drive in self._drives:
             drive.commit()
@@ -231,15 +229,15 @@ class Store:
                 self._keep(drive.own.failure())
 
     def refresh(self) -> None:
-        """Learns what other processes have put since; a thread of the store does that every `commit_s`."""
+        """Reads other processes' new commits; a thread of the store does that every `commit_s`."""
         for drive in self._drives:
             drive.refresh()
 
     def state(self) -> dict[str, Any]:
         """chunks, used_bytes, capacity_bytes, uncommitted, evicted, puts and gets by outcome, bytes_by_path, ...
 
-        Of this process's requests; `drives` has the same of each sub-store. With `host_bytes` also `host`: chunks and
-        bytes that are in host memory, wait for a drive, or were written to one, and where chunks were got from.
+        For this process's requests; `drives` has the same for each sub-store. With `host_bytes` also `host`: chunks and
+        bytes in host memory, waiting for a drive, or written to one, and the source of gets.
         """
         names = _native.distance_names()
         drives = [{"folder": str(drive.folder), "distance": names[drive.distance], **drive.state_of(store),
@@ -251,11 +249,11 @@ class Store:
         return {**total, "failure": None if self.failure is None else str(self.failure), "drives": drives}
 
     def metrics(self) -> str:
-        """The same in Prometheus's text format, for a scraper; by folder."""
+        """The same in Prometheus's text format, by folder."""
         return exposition(self.state()["drives"], self._missed)
 
     def close(self) -> None:
-        """Waits for what is under way, and commits. Further calls do nothing."""
+        """Waits for requests in flight, and commits. Further calls do nothing."""
         self._ended.set()
         for pool in (self._pool, self._helpers):
             if pool is not None:
@@ -295,7 +293,7 @@ class Store:
             return self._pool
 
     def _at_once(self, work: Callable[[Any, list[int]], None], groups: dict[Any, list[int]]) -> None:
-        """Of each drive its part, those of several drives at once."""
+        """Runs each drive's part, several drives in parallel."""
         if not groups:
             return
         *others, last = groups.items()
@@ -312,13 +310,13 @@ class Store:
             future.result()
 
     def _drive_for(self, name: bytes, planned: list[int]) -> int:
-        """The best one by `Drive.worth`; of equal ones the name decides."""
+        """The best drive by `Drive.worth`; ties are decided by the name."""
         count = len(self._drives)
         return min(((name[0] + i) % count for i in range(count)),
                    key=lambda number: self._drives[number].worth(planned[number]))
 
     def _by_store(self, names: list[bytes]) -> dict[_native.KvStore, list[int]]:
-        """The places in `names` of the chunks that each store has. Chunks that none has are left out."""
+        """The indexes in `names` of the chunks that each store has. Omits chunks that none has."""
         groups: dict[_native.KvStore, list[int]] = {}
         missing = list(range(len(names)))
         for drive in self._drives:
@@ -347,13 +345,13 @@ def _pieces(memory: Any) -> list[Any]:
 
 
 def _stream_of(pieces: list[list[Any]], stream: Any) -> Any:
-    """The caller's: torch has a current stream for each thread, and a request may be carried out by another one."""
+    """The caller's stream: torch's current stream is per thread, and another thread may execute the request."""
     first = next((piece for each in pieces for piece in each if getattr(piece, "is_cuda", False)), None)
     return stream if stream is not None or first is None else sys.modules["torch"].cuda.current_stream(first.device)
 
 
 def _sum_of(states: list[dict[str, Any]]) -> dict[str, Any]:
-    """Numbers are added, and what they are by, one by one."""
+    """Sums numbers, and dictionaries key by key."""
     total: dict[str, Any] = {}
     for state in states:
         for name, value in state.items():
@@ -373,7 +371,7 @@ def _commit_repeatedly(store: weakref.ref[Store], ended: threading.Event, every_
             kept.commit()
             kept.refresh()
         except Exception as failure:
-            if not (ended.is_set() and isinstance(failure, ClosedError)):  # Closing is no failure.
+            if not (ended.is_set() and isinstance(failure, ClosedError)):  # A closed store is not a failure.
                 kept.failure = failure
         del kept
 
