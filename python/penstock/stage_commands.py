@@ -22,7 +22,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 77 if where the GPU is makes no dif
 
 
 def add_to(commands: Any) -> None:
-    """commands: what argparse's add_subparsers() gives."""
+    """commands: the result of argparse's add_subparsers()."""
     parser = commands.add_parser("stage", help="bring files from an object store or a shared file system onto local "
                                  "drives, checked and laid out for direct reads", epilog=EPILOG,
                                  description="A file gets its name when it is whole, checked and flushed. The folder's "
@@ -49,7 +49,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(said: argparse.Namespace) -> int:
-    """Raises what the calls of penstock.stage raise."""
+    """Raises the errors of penstock.stage."""
     from penstock.stage.failures import NotApplicableError
 
     if said.check:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What commands take from a terminal, and show there.
+"""Terminal input and output of commands.
 
-Every command prints by `say`, `say_json` and `complain`. Names of files, texts of servers and of other programs come
-from strangers: they move no cursor, set no title, turn no text around and begin no line of their own.
+Every command prints by `say`, `say_json` and `complain`. File names and texts of servers and other programs are
+untrusted: they must not move the cursor, set a title, reverse text or begin a new line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from penstock.progress import Progress
 
-# Control characters, C1 ones too; separators of lines; what turns text around; bytes that are no UTF-8. As in
+# Control characters, also C1; line separators; characters that reverse text; bytes that are not UTF-8. As in
 # src/base/printable.cc.
 HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -34,52 +34,52 @@ def printable(text: str) -> str:
 
 
 def _bytes_of(letter: str) -> bytes:
-    is_lone_byte = "\udc80" <= letter <= "\udcff"  # As Python reads names of files.
+    is_lone_byte = "\udc80" <= letter <= "\udcff"  # As Python decodes file names (surrogateescape).
     return letter.encode(errors="surrogateescape" if is_lone_byte else "surrogatepass")
 
 
 def say(*lines: str) -> None:
-    """To standard output. A line is one line there, whatever it has."""
+    """Prints to standard output, always as one line."""
     _write(sys.stdout, [printable(line) for line in lines])
 
 
 def say_json(document: Any) -> None:
-    """For programs: JSON that is ASCII, and that a terminal shows as it is. Bytes are hexadecimal."""
+    """For programs: ASCII JSON, safe on a terminal. Bytes are hexadecimal."""
     text = json.dumps(document, indent=1, default=lambda value: value.hex())
     _write(sys.stdout, [text.replace("\x7f", "\\u007f")])
 
 
 def complain(text: str) -> None:
-    """To standard error, with our name before it."""
+    """Prints to standard error, with our name in front."""
     _write(sys.stderr, [f"penstock: {printable(text)}"])
 
 
 def _write(to: TextIO | None, lines: list[str]) -> None:
     if to is None:
-        return  # The program was begun without it.
+        return  # The program was started without standard error.
     encoding = to.encoding or "utf-8"
     print("\n".join(lines).encode(encoding, "backslashreplace").decode(encoding), file=to)
 
 
 def flush() -> None:
-    """Raises what writing the rest raises; nothing where standard output is closed."""
+    """Flushes; raises write errors, but does nothing if standard output is closed."""
     print(end="", flush=True)
 
 
 def stop_output() -> None:
-    """Whoever reads has seen enough: what is left to print is not tried at the end of the process."""
+    """The reader closed the pipe: drops the rest, so that it is not written at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def columns() -> int:
-    """How wide a page of text is: as the terminal, within reason; 100 elsewhere."""
+    """The width of a page of text: the terminal's, within limits; 100 elsewhere."""
     if sys.stdout is None or not sys.stdout.isatty():
         return 100
     return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
 
 
 class Parser(argparse.ArgumentParser):
-    """A shell's pattern makes names of files into words, and wrong words are told."""
+    """Escapes wrong arguments in messages, since shell patterns may turn file names into arguments."""
 
     def error(self, message: str) -> Any:
         super().error(printable(message))
@@ -91,7 +91,7 @@ class _Log(logging.Handler):
 
 
 def show_all_else() -> None:
-    """Of a program that is one of our commands: what is logged and what nobody catches goes the same way."""
+    """Routes log messages and uncaught exceptions of our commands through these functions, too."""
     logging.basicConfig(handlers=[_Log()], format="%(message)s")
     sys.excepthook = _show_failure
 
@@ -111,7 +111,8 @@ def positive(text: str) -> int:
 
 @contextmanager
 def progress_shown(done: str) -> Iterator[Callable[[Progress], None] | None]:
-    """On a terminal, what an `on_progress` takes, and a new line at the end; elsewhere None. done: as "read"."""
+    """On a terminal a callback for `on_progress`, with a newline at the end; elsewhere None. done: a verb such as
+    "read"."""
     if not sys.stderr.isatty():
         yield None
         return

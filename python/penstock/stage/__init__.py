@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files from an object store or a shared file system onto local drives, whole, checked and laid out for direct reads.
+"""Copies files from an object store or a shared file system to local drives, whole, checked and laid out for direct
+reads.
 
     from penstock import stage
     stage.stage(["s3://bucket/model"], ["/local/model"])
 
-A file comes in parts. When a part is on the drive, it is written down with its checksum: what was killed goes on there
-when it is called again. A file gets its name when it is whole, checked and flushed.
+A file is fetched in parts. A part on the drive is recorded with its checksum, so that a killed run continues there when
+called again. A file gets its name when it is whole, checked and flushed.
 """
 
 from penstock.stage.failures import StageError

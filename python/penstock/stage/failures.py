@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What sources fail with: which failures are of the moment, and what users are told of the others."""
+"""Failures of sources: which are temporary, and the messages for the others."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 
 class StageError(OSError):
-    """What was asked for cannot be staged, or what was staged is damaged. The text names step, cause and remedy, and
-    no user, password or query of a URL."""
+    """The files cannot be staged, or staged files are damaged. The text names step, cause and remedy, but no user,
+    password or query of a URL."""
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*(without_secrets(word) if isinstance(word, str) else word for word in words))
 
-    def __str__(self) -> str:  # Without its number.
+    def __str__(self) -> str:  # Without the errno.
         return str(self.args[-1])
 
 
 class NotApplicableError(StageError):
-    """It makes no sense on this machine."""
+    """The request makes no sense on this machine."""
 
 
 class ChangedError(Exception):
-    """The source is not what was listed any more."""
+    """The source has changed since it was listed."""
 
 
 class TransientError(Exception):
-    """It may go well another time."""
+    """A later try may succeed."""
 
 
 class UntrustedError(OSError):
@@ -48,11 +48,11 @@ class UntrustedError(OSError):
 
 
 class UnknownServerError(OSError):
-    """No server has the name."""
+    """No server has this name."""
 
 
 def with_cause(call: Any, *words: Any, **named: Any) -> Any:
-    """What the call gives, or its failure as ChangedError, TransientError or OSError."""
+    """Returns the call's result, or raises its failure as ChangedError, TransientError or OSError."""
     try:
         return call(*words, **named)
     except (StageError, ChangedError, TransientError):
@@ -66,7 +66,8 @@ def with_cause(call: Any, *words: Any, **named: Any) -> Any:
 
 
 def _cause_of(error: Exception) -> BaseException:
-    """fsspec calls whatever fails at its first look a missing file, and says its URL; what failed lies behind that."""
+    """fsspec reports any failure of its first request as a missing file with its URL; the real failure is the cause of
+    that."""
     while (isinstance(error, OSError) and error.errno is None and isinstance(error.__cause__, Exception)
            and ("://" in str(error) or " " not in str(error))):
         error = error.__cause__
@@ -90,7 +91,7 @@ def _kind_of(error: BaseException, status: int | None) -> type[Exception]:
 
 
 def _chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and what it came of. Libraries name that as they like."""
+    """The error and its causes, which libraries store in different attributes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -101,7 +102,7 @@ def _chain_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def patiently(call: Callable[[], T], wait: Callable[[float], object] = time.sleep) -> T:
-    """What the call gives, tried TRIES times where a failure is of the moment."""
+    """Returns the call's result, with TRIES tries for temporary failures."""
     for count in range(TRIES):
         try:
             return cast(T, with_cause(call))
@@ -113,7 +114,7 @@ def patiently(call: Callable[[], T], wait: Callable[[float], object] = time.slee
 
 
 def failure_of(step: str, error: Exception, url: str = "") -> StageError:
-    """With the remedy. url: the source as it was said, whose secrets are left out of what is told."""
+    """The StageError with its remedy. url: the source as given; its secrets are removed from the message."""
     if isinstance(error, StageError):
         return error
     remedy = "look at what the source says of it"
@@ -137,7 +138,7 @@ def failure_of(step: str, error: Exception, url: str = "") -> StageError:
 
 
 def status_of(error: BaseException | None) -> int | None:
-    """The HTTP status that it came of."""
+    """The HTTP status that caused it."""
     while error is not None:
         if isinstance(status := getattr(error, "status", None), int):
             return status
@@ -149,7 +150,7 @@ def status_of(error: BaseException | None) -> int | None:
 
 
 def _is_of_network(error: BaseException) -> bool:
-    """By the libraries' names, which may not be installed."""
+    """Compares class names, since the libraries may not be installed."""
     if isinstance(error, (ConnectionError, TimeoutError, asyncio.TimeoutError)):
         return True
     names = {each.__name__ for each in type(error).__mro__}
@@ -158,7 +159,7 @@ def _is_of_network(error: BaseException) -> bool:
 
 
 def said_of(error: BaseException) -> str:
-    """One line; and what the system said behind it, where it leaves that out."""
+    """The message in one line, with the system's error appended if it lacks that."""
     status = status_of(error)
     text = " ".join(str(error).split()) or type(error).__name__
     if status and str(status) not in text:

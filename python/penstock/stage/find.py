@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where files come from: local paths by themselves, everything else by fsspec."""
+"""Finds source files: local paths directly, everything else by fsspec."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.stage.urls import shown_of
 
 
 def find(said: str, options: dict[str, Any]) -> Iterator[Found]:
-    """The files that are meant, with names below the folder that was said. Raises StageError."""
+    """The files of a source, with names relative to its folder. Raises StageError."""
     scheme = urlsplit(said).scheme if "://" in said else ""
     if scheme in ("", "file"):
         yield from _find_local(unquote(urlsplit(said).path) if scheme else said, said)
@@ -60,7 +60,7 @@ class Local:
                 done += got
             if _version(os.fstat(fd)) != file.version:
                 raise ChangedError
-            os.posix_fadvise(fd, begin, len(memory), os.POSIX_FADV_DONTNEED)  # It is read once.
+            os.posix_fadvise(fd, begin, len(memory), os.POSIX_FADV_DONTNEED)  # The file is read only once.
         finally:
             os.close(fd)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folders that files are staged to: what they have, how much room is left, which are near a GPU."""
+"""The target folders: their files, their free space, and which are near a GPU."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.stage.failures import NotApplicableError, StageError
 from penstock.stage.manifest import Entry, Journal, Unfinished, open_state, read_manifest, recall
 from penstock.stage.names import STATE, facts_of, folder_of
 
-NEAREST_FIRST = ("switch", "host_bridge", "node", "apart")  # As `penstock check --json` calls them.
+NEAREST_FIRST = ("switch", "host_bridge", "node", "apart")  # Names in `penstock check --json`.
 BLOCK = 4096
 
 
 class Folder:
-    """is_dry: nothing is written, and the folder need not be there."""
+    """is_dry: nothing is written, and the folder need not exist."""
 
     def __init__(self, path: Path, *, is_dry: bool) -> None:
         if path.exists() and not path.is_dir():
@@ -34,7 +34,7 @@ class Folder:
             make_folder(path)
         self.root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if self._exists else -1
         self.journal: Journal | None = None
-        self.flushes: set[str] = set()  # Names in folders that are still to be flushed.
+        self.flushes: set[str] = set()  # Folders whose names must still be flushed.
         try:
             self.entries: dict[str, Entry] = read_manifest(self.root, path) if self._exists else {}
             self.journal = None if is_dry else Journal(self.root, path)
@@ -57,7 +57,7 @@ class Folder:
             os.close(state)
 
     def _take_whole(self, name: str) -> None:
-        """What a run had all of when it was ended gets its name now, at the latest; in a dry run it gets none."""
+        """Names files that a killed run had completed, except in a dry run."""
         found = self.unfinished[name]
         if self.has_temporary(found):
             self.give_name(name, found)
@@ -69,7 +69,7 @@ class Folder:
             self.journal.forget(name)
 
     def has_temporary(self, found: Unfinished) -> bool:
-        """Whether it is there, and nobody else's file: one that has another name, too, is not written to."""
+        """Whether the temporary file exists and is ours: one with a further link is not written to."""
         if self.journal is None:
             return False
         try:
@@ -92,7 +92,7 @@ class Folder:
         self.flushes.add(name)
 
     def flush(self) -> None:
-        """The folders of what got its name."""
+        """Flushes the folders of newly named files."""
         words = {"/".join(name.split("/")[:count]) for name in self.flushes for count in range(1, name.count("/") + 2)}
         for name in {"", *(name.rpartition("/")[0] for name in words)}:
             with folder_of(self.root, f"{name}/x" if name else "x") as folder:
@@ -100,7 +100,7 @@ class Folder:
                     flush_folder(folder)
 
     def free(self) -> tuple[int, int]:
-        """(the file system, how many bytes are free there)"""
+        """Returns (file system, free bytes)."""
         place = next(each for each in (self.path, *self.path.absolute().parents) if each.exists())
         facts = os.statvfs(place)
         return place.stat().st_dev, facts.f_bavail * facts.f_frsize
@@ -121,7 +121,7 @@ def entry_of(found: Unfinished) -> Entry:
 # ---- Near a GPU
 
 def near_gpu(folders: Iterable[Path], gpu: int) -> list[Path]:
-    """Those whose drives are the nearest to it. Raises NotApplicableError where that is not known."""
+    """The folders whose drives are nearest to the GPU. Raises NotApplicableError if that is unknown."""
     devices = default_session().devices()
     address = devices[gpu]["pci_address"] if gpu < len(devices) else ""
     if not address:
@@ -131,7 +131,7 @@ def near_gpu(folders: Iterable[Path], gpu: int) -> list[Path]:
 
 
 def _machine() -> dict[str, Any]:
-    """What `penstock check` knows of this machine."""
+    """The result of `penstock check` on this machine."""
     try:
         output = subprocess.run([launcher.tool(), "check", "--json"], capture_output=True, timeout=60).stdout
         return dict(json.loads(output))
@@ -141,7 +141,7 @@ def _machine() -> dict[str, Any]:
 
 
 def nearest(folders: list[Path], address: str, machine: dict[str, Any]) -> list[Path]:
-    """machine: what `penstock check --json` says."""
+    """machine: the output of `penstock check --json`."""
     relations = {each["drive"]: each["relation"] for each in machine["placement"] if each["gpu"] == address}
     mounts = {each["mount_point"]: each["stack"] for each in machine["file_systems"]}
     ranks: dict[Path, int] = {}
@@ -149,7 +149,7 @@ def nearest(folders: list[Path], address: str, machine: dict[str, Any]) -> list[
         real = Path(os.path.realpath(folder))
         mount = next((str(each) for each in (real, *real.parents) if str(each) in mounts), None)
         known = [relations[drive] for drive in _drives(mounts[mount] if mount else None) if drive in relations]
-        if known:  # An array is as far as its farthest drive.
+        if known:  # An array is as far away as its farthest drive.
             ranks[folder] = max(NEAREST_FIRST.index(each) for each in known)
     if not ranks:
         raise NotApplicableError(f"place the files near the GPU at {address}: how far the drives of "

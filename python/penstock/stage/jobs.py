@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One file on its way: allocated as a whole, written part by part, each flushed, read back and noted, then named."""
+"""The staging of one file: allocates it, writes, flushes, verifies and records each part, then names it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Settings:
 
 @dataclass(eq=False)
 class Job:
-    """Parts are drawn by several threads: what they share is behind the lock."""
+    """Several threads process parts; the lock guards their shared state."""
 
     item: Item
     settings: Settings
     attempt: int = 1
-    drawn: int = 0                # How many parts were.
-    is_over: bool = False         # Another attempt took its place.
+    drawn: int = 0                # How many parts threads have taken.
+    is_over: bool = False         # Another attempt replaced this one.
     _done: int = 0
     _users: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -61,7 +61,7 @@ class Job:
     # ---- Its file
 
     def enter(self) -> bool:
-        """Whether it still wants its parts. The first one opens its file; `leave` comes behind."""
+        """Returns whether its parts are still needed. The first call opens the file; `leave` must follow."""
         with self._lock:
             if self.is_over:
                 return False
@@ -91,9 +91,9 @@ class Job:
             try:
                 return open_regular(name, flags | os.O_DIRECT, follow=False, dir_fd=journal.state)
             except OSError as error:
-                if error.errno != errno.EINVAL:  # A file system without it.
+                if error.errno != errno.EINVAL:  # The file system does not support the flag.
                     raise
-                flags &= ~os.O_EXCL  # It may have been made all the same.
+                flags &= ~os.O_EXCL  # The failed call may have created the file.
         return open_regular(name, flags, follow=False, dir_fd=journal.state)
 
     def _begun(self) -> int:
@@ -104,7 +104,7 @@ class Job:
         return fd
 
     def _allocate(self, fd: int) -> None:
-        """All of it before a byte: no holes, few extents, and no surprise by a full drive."""
+        """Allocates the whole file first: no holes, few extents, and a full drive fails early."""
         try:
             if self.item.found.size:
                 os.posix_fallocate(fd, 0, self.item.found.size)
@@ -130,14 +130,14 @@ class Job:
         return begin, min(self.settings.part_bytes, self.item.found.size - begin)
 
     def has(self, part: int, memory: memoryview) -> bool:
-        """Whether the drive gives back what an earlier run wrote down of it."""
+        """Whether the part on the drive has the checksum that an earlier run recorded."""
         if part not in self._recalled:
             return False
         noted = self.item.folder.unfinished[self.item.found.name].sums[part]
         return self._sum_on_drive(part, memory) == noted
 
     def put(self, part: int, memory: memoryview) -> None:
-        """The memory is used to read it back."""
+        """Writes a part. Overwrites the memory when it reads the part back."""
         begin, size = self.extent_of(part)
         found, session = self.item.found, self.settings.session
         checksum = session.crc32c(memory[:size])[0]
@@ -157,7 +157,7 @@ class Job:
                 self.item.folder.journal.note_part(found.name, part, checksum)
 
     def _check_on_drive(self, part: int, memory: memoryview, checksum: int) -> None:
-        """Leaves it in the memory."""
+        """Reads the part back into the memory and checks it."""
         if self._sum_on_drive(part, memory) != checksum:
             raise StageError(f"read back {self.item.path} from byte {self.extent_of(part)[0]}: the drive gives other "
                              "bytes than were written: look at the drive, and stage to another")
@@ -172,13 +172,13 @@ class Job:
     # ---- Its end
 
     def part_is_done(self) -> bool:
-        """Whether it was the last one."""
+        """Returns whether it was the last part."""
         with self._lock:
             self._done += 1
             return self._done == self.count and not self.is_over
 
     def finish(self, memory: memoryview) -> None:
-        """Raises ChangedError where the source is another by now."""
+        """Names the file. Raises ChangedError if the source has changed."""
         found, folder = self.item.found, self.item.folder
         if not found.source.is_exact(found):
             now = self._asked(lambda: found.source.again(found))
@@ -196,7 +196,7 @@ class Job:
         self.is_over = True
 
     def _asked(self, call: Callable[[], T]) -> T:
-        """What the source answers of the file."""
+        """The source's current state of the file."""
         try:
             return patiently(call)
         except (OSError, TransientError) as error:
@@ -204,7 +204,7 @@ class Job:
 
     @property
     def _is_read_for_md5(self) -> bool:
-        """All of it at the end, in its order, which tells what reading back each part would."""
+        """Reads the whole file in order at the end, which replaces reading back each part."""
         return self.settings.verify and self.item.found.md5 is not None and self.count > 1
 
     def _md5_on_drive(self, memory: memoryview) -> str:

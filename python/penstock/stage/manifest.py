@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a folder's staged files are: penstock-stage.json, published as a whole, and the journal of a run until then.
+"""The list of a folder's staged files: penstock-stage.json, published as a whole, and the journal of a run before that.
 
-The journal is lines of JSON that are only added to. A part is written down when it is on the drive, so that a line that
-was lost costs a fetch and a line that is there is true. What a torn line ends with is cut off.
+The journal is lines of JSON, only appended. A part is recorded when it is on the drive, so that a lost line costs a
+fetch and an existing line is true. A torn line at the end is truncated.
 """
 
 from __future__ import annotations
@@ -27,25 +27,24 @@ from penstock.stage.urls import origin_of
 JOURNAL = "journal"
 FORMAT = 1
 PART_BYTES_MAX = 1 << 30
-# Of a manifest: 200,000 files, or 80 TB in parts of 16 MiB. What somebody else has put in its place is read into
-# memory, where it takes 21 times as much at most.
+# Limit of a manifest: 200,000 files, or 80 TB in parts of 16 MiB. A hostile file is read into memory, where it takes at
+# most 21 times as much.
 BYTES_MAX = 64 << 20
-JOURNAL_BYTES_MAX = 256 << 20  # It is read by the line.
-LINE_BYTES_MAX = 1 << 20  # Of the journal. A longer one was never whole.
+JOURNAL_BYTES_MAX = 256 << 20  # The journal is read line by line.
+LINE_BYTES_MAX = 1 << 20  # Limit of a journal's line: no valid line is longer.
 BEGUN = {"temporary", "source", "size", "version", "part_bytes"}
 
 
 @dataclass
 class Entry:
-    """A staged file. source: its origin. version: what the source called this state of it. Part i has checksum
-    sums[i]."""
+    """A staged file. source: its origin. version: the source's version of it. Part i has checksum sums[i]."""
 
     source: str
     size: int
     version: str | None
     part_bytes: int
     sums: list[int]
-    mtime_ns: int = 0  # Of the staged file: another one tells that somebody wrote to it.
+    mtime_ns: int = 0  # Modification time of the staged file; a different one shows that somebody wrote to it.
 
 
 @dataclass
@@ -58,11 +57,13 @@ class Unfinished:
     version: str | None
     part_bytes: int
     sums: dict[int, int] = field(default_factory=dict)
-    mtime_ns: int | None = None  # Where it is whole, checked and flushed: it has its name, or only lacks that.
+    # Set when the file is whole, checked and flushed: it has its name, or only needs renaming.
+    mtime_ns: int | None = None
 
 
 def read_manifest(root: int, folder: Path) -> dict[str, Entry]:
-    """Of nothing, where there is none. Raises StageError for what is no manifest, or names what lies elsewhere."""
+    """Returns an empty manifest if there is none. Raises StageError if it is invalid, or names files outside the
+    folder."""
     try:
         document = json.loads(read_regular(MANIFEST, BYTES_MAX, follow=False, dir_fd=root))
         if document["format"] != FORMAT:
@@ -79,7 +80,7 @@ def read_manifest(root: int, folder: Path) -> dict[str, Entry]:
 
 
 def _checked(name: object) -> str:
-    """The name. Raises ValueError for one by which nothing is staged."""
+    """Returns the name. Raises ValueError for one that staging never uses."""
     if (why := fault_of(name)) is not None:
         raise ValueError(f"it names {name!r}, and {why}")
     return str(name)
@@ -90,12 +91,12 @@ def _entry(fields: dict[str, Any]) -> Entry:
     numbers = [entry.size, entry.part_bytes, entry.mtime_ns, *entry.sums]
     if not all(type(each) is int and each >= 0 for each in numbers) or len(entry.sums) != _parts(entry):
         raise ValueError("a file's description makes no sense")
-    entry.source = origin_of(entry.source)  # Earlier releases kept all of a URL.
+    entry.source = origin_of(entry.source)  # Earlier releases stored whole URLs.
     return entry
 
 
 def _parts(said: Entry | Unfinished) -> int:
-    """How many it has. Raises ValueError for what makes no sense."""
+    """The number of parts. Raises ValueError for invalid values."""
     if (not all(type(each) is int and each >= 0 for each in (said.size, said.part_bytes))
             or not 0 < said.part_bytes <= PART_BYTES_MAX or not isinstance(said.source, str)
             or not isinstance(said.version, str | None)):
@@ -104,8 +105,8 @@ def _parts(said: Entry | Unfinished) -> int:
 
 
 def check_describable(folder: Path, entries: Iterable[tuple[str, str, int]]) -> None:
-    """Raises StageError where a manifest of these would be longer than one that is read. Of each: name, source, and how
-    many parts it has."""
+    """Raises StageError if the manifest would exceed the limit for reading. For each file: name, source, number of
+    parts."""
     bytes_said = sum(200 + len(json.dumps(name)) + len(json.dumps(source)) + 16 * parts
                      for name, source, parts in entries)
     if bytes_said > BYTES_MAX:
@@ -121,7 +122,7 @@ def publish_manifest(session: Session, folder: Path, entries: dict[str, Entry]) 
 
 
 def open_state(root: int, folder: Path) -> int | None:
-    """The folder of what is unfinished, None where there is none."""
+    """Opens the folder of unfinished files; None if there is none."""
     try:
         return os.open(STATE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
     except FileNotFoundError:
@@ -132,9 +133,9 @@ def open_state(root: int, folder: Path) -> int | None:
 
 
 def recall(state: int, folder: Path) -> tuple[dict[str, Unfinished], int]:
-    """What the journal says, and how many bytes of it do. A line that was torn ends it.
+    """Returns the journal's contents, and its valid length in bytes. A torn line ends it.
 
-    Raises StageError for a line that is whole, and that no run has written: all of them may be somebody else's then.
+    Raises StageError for a complete line that no run has written: the journal may be somebody else's.
     """
     files: dict[str, Unfinished] = {}
     good, number = 0, 0
@@ -164,7 +165,7 @@ def _open_journal(state: int, folder: Path, flags: int) -> int:
     except UnfitFileError as error:
         raise StageError(f"read {error}: remove {folder / STATE}, and stage again") from None
     facts = os.fstat(fd)
-    if facts.st_nlink > 1 or facts.st_size > JOURNAL_BYTES_MAX:  # It will be cut and written to: nobody else's file is.
+    if facts.st_nlink > 1 or facts.st_size > JOURNAL_BYTES_MAX:  # It will be truncated and written, so it must be ours.
         os.close(fd)
         why = "it is a file that has other names, too" if facts.st_nlink > 1 else f"it has {facts.st_size} bytes"
         raise StageError(f"read {folder / STATE / JOURNAL}: {why}, and is no journal of stage: remove "
@@ -173,7 +174,7 @@ def _open_journal(state: int, folder: Path, flags: int) -> int:
 
 
 def _take(files: dict[str, Unfinished], record: Any) -> None:
-    """Raises ValueError, KeyError or TypeError for what the journal never says."""
+    """Raises ValueError, KeyError or TypeError for a record that the journal never contains."""
     if not isinstance(record, dict):
         raise ValueError("it is no object of JSON")
     if "begin" in record:
@@ -198,7 +199,7 @@ def _take(files: dict[str, Unfinished], record: Any) -> None:
 
 
 class Journal:
-    """Of one folder, which no other run may stage to meanwhile. Threads may add to it at the same time, of
+    """The journal of one folder, to which no other run may stage meanwhile. Threads may append concurrently, for
     different files."""
 
     def __init__(self, root: int, folder: Path) -> None:
@@ -224,7 +225,7 @@ class Journal:
             raise
 
     def _sweep(self) -> None:
-        """Removes what no line names: of a run that was killed before it had written down what it began."""
+        """Removes files that no line names, from a run killed before it recorded them."""
         known = {each.temporary for each in self.files.values()} | {JOURNAL}
         for name in set(os.listdir(self.state)) - known:
             try:
@@ -239,7 +240,7 @@ class Journal:
                   version=unfinished.version, part_bytes=unfinished.part_bytes)
 
     def note_part(self, name: str, part: int, checksum: int) -> None:
-        """To be called when it is on the drive. Of a file of several parts a loss of power does not cost those."""
+        """Call it when the part is on the drive. The parts recorded so far survive a loss of power."""
         found = self.files[name]
         found.sums[part] = checksum
         self._add(of=name, part=part, sum=checksum)
@@ -253,7 +254,7 @@ class Journal:
         self._add(whole=name, mtime_ns=mtime_ns)
 
     def forget(self, name: str) -> None:
-        """And removes the unfinished file."""
+        """Also removes the unfinished file."""
         if (gone := self.files.pop(name, None)) is not None:
             self._add(forget=name)
             with contextlib.suppress(FileNotFoundError):
@@ -265,7 +266,7 @@ class Journal:
             raise StageError("write the journal: the drive is full: free some room, and stage again, which goes on")
 
     def remove(self) -> None:
-        """After the manifest has everything."""
+        """Called once the manifest is complete."""
         for name in os.listdir(self.state):
             os.unlink(name, dir_fd=self.state)
         os.rmdir(STATE, dir_fd=self._root)
@@ -278,6 +279,6 @@ class Journal:
 
 
 def parts_of(size: int, part_bytes: int) -> Iterator[tuple[int, int]]:
-    """(where, how many bytes) of each part."""
+    """Returns (offset, bytes) of each part."""
     for begin in range(0, size, part_bytes):
         yield begin, min(part_bytes, size - begin)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of files below a folder: those that lead out of it, or that no drive takes, are refused.
+"""Names of files in a folder: refuses names that lead out of it, or that file systems do not accept.
 
-Sources say names, and so do the manifest and the journal of a folder, which somebody else may have written. Nothing is
-opened by a path of several words: each folder is opened from the one above it, and no link is followed.
+Names come from sources, and from the manifest and journal of a folder, which are untrusted. Paths are opened one
+component at a time, each from its parent folder, without following links.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from collections.abc import Iterable, Iterator
 from penstock.stage.failures import StageError
 
 MANIFEST = "penstock-stage.json"
-STATE = ".penstock-stage"   # A folder with the journal and unfinished files, while a run is unfinished.
+STATE = ".penstock-stage"   # The folder of the journal and unfinished files of an unfinished run.
 TEMPORARY = re.compile(r"[0-9a-f]{32}\.part")
 WORD_BYTES_MAX = 255
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def check_name(name: str, source: str) -> None:
-    """Raises StageError. name: with slashes, as it would be below the folder; source: whose name it is."""
+    """Raises StageError for a refused name. name: the relative path; source: the file's source, for the message."""
     if (why := fault_of(name)) is not None:
         raise StageError(f"list the sources: {source!r} would be staged as {name!r}, and {why}: rename it at the "
                          "source, or name the files to stage one by one")
 
 
 def fault_of(name: object) -> str | None:
-    """Why nothing is staged by this name."""
+    """Why the name is refused; "" if it is not."""
     if not isinstance(name, str):
         return "a name is text"
     words = name.split("/")
@@ -59,12 +59,12 @@ def new_temporary() -> str:
 
 
 def is_temporary(name: object) -> bool:
-    """Whether it is such a name as `new_temporary` makes, and so of one word."""
+    """Whether the name is one from `new_temporary`, and so a single component."""
     return isinstance(name, str) and TEMPORARY.fullmatch(name) is not None
 
 
 def check_together(names: Iterable[tuple[str, str]]) -> None:
-    """Raises StageError where two (name, source) are one file, or one is a file and the other's folder."""
+    """Raises StageError if two (name, source) are the same file, or one is the folder of another."""
     found: dict[str, str] = {}
     for name, source in names:
         if name in found:
@@ -81,7 +81,7 @@ def check_together(names: Iterable[tuple[str, str]]) -> None:
 
 @contextlib.contextmanager
 def folder_of(root: int, name: str, *, make: bool = False) -> Iterator[int | None]:
-    """A descriptor of the folder in which `name` lies; None: there is none. Raises StageError for a link."""
+    """Opens the folder that contains `name`; None if there is none. Raises StageError for a link."""
     fd = os.dup(root)
     try:
         for word in name.split("/")[:-1]:
@@ -106,7 +106,7 @@ def folder_of(root: int, name: str, *, make: bool = False) -> Iterator[int | Non
 
 
 def facts_of(root: int, name: str) -> os.stat_result | None:
-    """Of the regular file that has the name, None where there is nothing. Raises StageError for anything else."""
+    """The facts of the regular file with the name; None if there is none. Raises StageError for anything else."""
     with folder_of(root, name) as folder:
         if folder is None:
             return None

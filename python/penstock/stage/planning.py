@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is to be done, before anything is: which files come from where, which are there, where the others go, whether
-they fit."""
+"""Plans a run: the files and their sources, which exist already, the folders of the others, and whether they fit."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ AnyPath = str | os.PathLike[str]
 
 @dataclass
 class Item:
-    """A file, where it goes, and how many bytes of it are still to come: None where it is there."""
+    """A file, its folder, and the bytes still to fetch; None if it is there."""
 
     found: Found
     folder: Folder
@@ -43,7 +42,7 @@ class Item:
 
 @dataclass
 class Room:
-    """Of one file system: bytes that are needed, and that are free."""
+    """Needed and free bytes of one file system."""
 
     folder: Path
     needed: int
@@ -52,10 +51,10 @@ class Room:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call of `stage` would do."""
+    """The effects of a call of `stage`."""
 
-    files: dict[str, Path]     # All, by the names that they get.
-    fetched: dict[str, int]    # Of those that are to come, the bytes that are still to come.
+    files: dict[str, Path]     # All files, by their target names.
+    fetched: dict[str, int]    # Bytes still to fetch, by file.
     rooms: list[Room]
 
     @property
@@ -69,7 +68,7 @@ class Plan:
 
 def plan(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | None = None,
          part_bytes: int = PART_BYTES, options: dict[str, Any] | None = None) -> Plan:
-    """Looks, and changes nothing. The arguments are those of `stage`."""
+    """Only plans, without changes. The arguments are those of `stage`."""
     with opened(folders, gpu, is_dry=True) as places:
         items = itemized(listed(sources, options), places, part_bytes)
         return Plan({item.found.name: item.path for item in items},
@@ -93,7 +92,7 @@ def opened(folders: Iterable[AnyPath], gpu: int | None, *, is_dry: bool) -> Iter
 
 
 def listed(sources: Iterable[AnyPath], options: dict[str, Any] | None = None) -> list[Found]:
-    """Raises StageError, also for names that are refused."""
+    """Lists the sources' files. Raises StageError, also for refused names."""
     found: list[Found] = []
     for said in [os.fspath(each) for each in sources]:
         try:
@@ -113,7 +112,8 @@ def _found(said: str, options: dict[str, Any]) -> list[Found]:
 
 
 def itemized(found: list[Found], places: list[Folder], part_bytes: int) -> list[Item]:
-    """The largest first, each to the folder that gets least; what is there, or has begun, stays where it is."""
+    """Assigns the largest files first, each to the folder that gets least; existing and begun files stay in their
+    folder."""
     if part_bytes <= 0 or part_bytes % PAGE or part_bytes > PART_BYTES_MAX:
         raise StageError(f"stage: part_bytes is {part_bytes}: expected a multiple of {PAGE}, {PART_BYTES_MAX} at most")
     items, filled = [], dict.fromkeys(places, 0)
@@ -133,7 +133,7 @@ def itemized(found: list[Found], places: list[Folder], part_bytes: int) -> list[
 
 
 def is_begun(found: Found, place: Folder, part_bytes: int) -> bool:
-    """Whether what the folder has of it is of the same version."""
+    """Whether the folder has a part of the file in the same version."""
     begun = place.unfinished.get(found.name)
     return (begun is not None and begun.mtime_ns is None and found.version is not None and
             (begun.source, begun.size, begun.version, begun.part_bytes) ==
@@ -154,7 +154,7 @@ def _lacking(found: Found, place: Folder, part_bytes: int) -> int | None:
 
 
 def rooms_of(items: list[Item], part_bytes: int) -> list[Room]:
-    """What has begun has all of its room."""
+    """A begun file is already allocated."""
     rooms: dict[int, Room] = {}
     for item in items:
         device, free = item.folder.free()

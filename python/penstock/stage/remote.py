@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sources that fsspec opens. S3 and HTTP are read into the memory of a part, by the version that was listed.
+"""Sources opened by fsspec. S3 and HTTP are read into a part's memory, in the listed version.
 
-Requests run in fsspec's thread; a caller waits for his, at most TIMEOUT_S for each piece of an answer.
+Requests run in fsspec's thread; the caller waits for them, at most TIMEOUT_S for each piece of a response.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from penstock.stage.names import check_name
 from penstock.stage.source import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
 from penstock.stage.urls import origin_of, shown_of
 
-WHOLE_CRC32C = re.compile(r"[A-Za-z0-9+/]{6}==")  # One of the checksums of parts ends with how many there are.
+WHOLE_CRC32C = re.compile(r"[A-Za-z0-9+/]{6}==")  # A checksum of part checksums ends with their number.
 CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
 TIMEOUT_S = 60
 DEPTH_MAX = 64
 PIECE = 1 << 20
-# One try at a time: stage counts them.
+# No retries by fsspec: stage counts tries itself.
 SETTINGS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"retries": {"total_max_attempts": 1}, "connect_timeout": 20, "read_timeout": TIMEOUT_S}},
 }
@@ -53,15 +53,15 @@ def find_remote(fsspec: Any, said: str, scheme: str, options: dict[str, Any]) ->
 
 def _listed(files: Any, source: Remote, said: str, path: str) -> Iterator[Found]:
     is_http = isinstance(source, Http)
-    fixed = re.split("[?#]", path, maxsplit=1)[0] if is_http else path  # A query may have slashes.
+    fixed = re.split("[?#]", path, maxsplit=1)[0] if is_http else path  # A query may contain slashes.
     if MAGIC.search(path) and not is_http:
         root = MAGIC.split(path)[0].rpartition("/")[0]
-        is_flat = isinstance(source, S3) and "**" in path  # It lists all keys that begin so.
+        is_flat = isinstance(source, S3) and "**" in path  # S3 lists all keys with this prefix.
         listed = files.glob(path, detail=True) if is_flat else dict(_matching(files, path, root))
     elif not (fixed if is_http else said).endswith("/") and (is_http or files.isfile(path)):
         listed, root = {path: files.info(path)}, fixed.rpartition("/")[0]
     else:
-        is_flat = isinstance(source, S3)  # It lists all keys that begin so.
+        is_flat = isinstance(source, S3)  # S3 lists all keys with this prefix.
         listed, root = files.find(path, detail=True) if is_flat else dict(_below(files, path)), fixed.rstrip("/")
     names = {each: each[len(root):].removeprefix("/") if each.startswith(root) else each for each in listed}
     if is_http:
@@ -69,9 +69,9 @@ def _listed(files: Any, source: Remote, said: str, path: str) -> Iterator[Found]
     count = 0
     for each, facts in sorted(listed.items()):
         if facts.get("type") == "directory" or (each.endswith("/") and not facts.get("size")):
-            continue  # A mark that stands for a folder.
+            continue  # A placeholder object for a folder.
         count += 1
-        if not isinstance(source, S3):  # A listing tells no size, or no version, or may lead anywhere.
+        if not isinstance(source, S3):  # A listing may lack size or version, or link anywhere.
             check_name(names[each], shown_of(each))
             facts = files.info(each)
         yield source.found(each, names[each], facts)
@@ -88,7 +88,7 @@ def _matching(files: Any, pattern: str, root: str) -> Iterator[tuple[str, dict[s
 
 
 def _below(files: Any, folder: str, depth: int = 0, last: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """last: how deep it looks, at most. fsspec's own walk leaves out what cannot be listed, and says nothing."""
+    """last: the maximum depth. fsspec's own walk silently skips folders that it cannot list."""
     if depth == DEPTH_MAX:
         raise StageError(f"list {shown_of(folder)}: {DEPTH_MAX} folders in one another are not believed: name a deeper "
                          "one")
@@ -145,7 +145,7 @@ class Remote:
         return None
 
     def _sync(self, request: Coroutine[Any, Any, None], stop: threading.Event) -> None:
-        """In fsspec's thread, until it is done or nobody wants it any more."""
+        """Runs it in fsspec's thread, until it is done or the run stops."""
         future = asyncio.run_coroutine_threadsafe(request, self._files.loop)
         while not stop.is_set():
             if concurrent.futures.wait([future], timeout=0.1).done:
@@ -164,19 +164,19 @@ class S3(Remote):
     def is_exact(self, file: Found) -> bool:
         return _tag_of(file).startswith('"')
 
-    def again(self, file: Found) -> Found:  # A listing is cached, and may be of a version.
+    def again(self, file: Found) -> Found:  # Not from a listing, which is cached, and may be of an old version.
         head = self._head(file)
         return self.found(file.path, file.name, {"size": head["ContentLength"], **head})
 
     def has_md5(self, file: Found) -> bool:
-        """ETags of objects that a key of KMS or of the client encrypts, and of directory buckets, are none."""
+        """ETags of objects encrypted with a KMS or client key, and of directory buckets, are not MD5s."""
         head = self._head(file)
         return not (head.get("ServerSideEncryption", "").startswith("aws:kms") or "SSECustomerAlgorithm" in head
                     or self._files.split_path(file.path)[0].endswith("--x-s3"))
 
     def checksum_of(self, file: Found) -> int | None:
         if file.md5 is not None:
-            return None  # It was compared: no further request.
+            return None  # The MD5 was compared: saves a request.
         checksum = WHOLE_CRC32C.fullmatch(self._head(file, ChecksumMode="ENABLED").get("ChecksumCRC32C", ""))
         return int.from_bytes(base64.b64decode(checksum[0]), "big") if checksum else None
 
@@ -198,7 +198,7 @@ class S3(Remote):
 
 class Http(Remote):
     def is_exact(self, file: Found) -> bool:
-        return _tag_of(file).startswith('"')  # A strong one.
+        return _tag_of(file).startswith('"')  # A strong ETag.
 
     def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
         with_cause(self._sync, self._fetch(file, begin, memory), stop)
@@ -218,22 +218,22 @@ class Http(Remote):
         async with session.get(self._files.encode_url(file.path), headers=headers, timeout=limit, **asked) as answer:
             answer.raise_for_status()
             _check_answer(file, begin, len(memory), answer.status, answer.headers.get("Content-Range"))
-            if self.is_exact(file) and answer.headers.get("ETag") != tag:  # Of a server that knows no If-Match.
+            if self.is_exact(file) and answer.headers.get("ETag") != tag:  # The server may ignore If-Match.
                 raise ChangedError
             await _fill(memory, answer.content.iter_chunked(PIECE))
 
 
-# What a request says to any server. All else (keys, cookies, whatever users add) is for the one that they named.
+# Headers for any server. All others (keys, cookies, users' headers) are only for the server that the user named.
 FOR_ANY_SERVER = {"accept", "accept-encoding", "if-match", "range", "user-agent"}
 
 
 def _kept_to_server(options: dict[str, Any]) -> dict[str, Any]:
-    """For fsspec's file system of HTTP: what opens one server's doors does not go along to another by a redirect."""
+    """For fsspec's HTTP file system: a redirect to another server must not carry credentials along."""
     import aiohttp
     from fsspec.implementations.http import get_client  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     made, settings = options.get("get_client", get_client), dict(options.get("client_kwargs") or {})
-    # A session's own goes to whoever is asked, a request's does not.
+    # A session's credentials go to every server, a request's do not.
     auth = {"auth": settings.pop("auth")} if "auth" in settings else {}
 
     async def client(**words: Any) -> Any:
@@ -248,7 +248,7 @@ def _kept_to_server(options: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _leave(session: Any, context: Any, redirect: Any) -> None:
-    """The headers are those of the next request."""
+    """Removes credentials from the headers of the redirected request."""
     answer = redirect.response.headers
     try:
         to = redirect.url.join(type(redirect.url)(answer.get("Location") or answer.get("URI") or ""))
@@ -273,11 +273,11 @@ def _tag_of(file: Found) -> str:
 
 
 def _check_answer(file: Found, begin: int, size: int, status: int, said: str | None) -> None:
-    """Whether an answer has the bytes that were asked for: servers, and caches before them, answer with others (RFC
-    9110, 14.4 and 15.3.7). said: its Content-Range. Raises StageError, or ChangedError where the file has another size.
+    """Checks that a response has the requested bytes: servers and caches may return others (RFC 9110, 14.4 and 15.3.7).
+    said: its Content-Range. Raises StageError, or ChangedError if the file has another size.
     """
     if status == 200 and size == file.size:
-        return  # All of it, which needs no range; how many bytes come is counted.
+        return  # The whole file, which needs no range; the bytes are counted on arrival.
     in_one_piece = f"give --part-bytes {-(-file.size // 4096) * 4096}, which takes as much memory, or fetch it by " \
                    "another program"
     if status != 206:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Staging by several threads, each with memory for one part; and the check of what was staged."""
+"""Stages files by several threads, each with memory for one part; and checks staged files."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from penstock.stage.names import MANIFEST, facts_of, folder_of
 from penstock.stage.planning import PART_BYTES, AnyPath, check_room, itemized, listed, opened, rooms_of
 
 PARALLEL = 8
-ATTEMPTS = 3  # Of a file whose source changes.
+ATTEMPTS = 3  # Attempts for a file whose source changes.
 
 
 @dataclass(frozen=True)
 class Staged:
-    files: dict[str, Path]  # Where each is.
-    nbytes: int             # Of all of them.
+    files: dict[str, Path]  # The path of each file.
+    nbytes: int             # Total bytes.
     fetched: int            # Bytes that this call has fetched.
-    skipped: int            # Files that were there.
+    skipped: int            # Files that existed already.
 
 
 @dataclass(frozen=True)
 class Checked:
     files: int
     nbytes: int
-    bad: dict[str, str]     # The path of each damaged file, and what is wrong with it.
+    bad: dict[str, str]     # The path of each damaged file, and its fault.
 
 
 def stage(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | None = None, parallel: int = PARALLEL,
           part_bytes: int = PART_BYTES, verify: bool = True, page_cache: bool = False,
           options: dict[str, Any] | None = None, session: Session | None = None,
           on_progress: OnProgress | None = None) -> Staged:
-    """Brings the files of all sources into the folders, spread by size; returns when all are whole and on the drives.
+    """Copies the files of all sources into the folders, spread by size; returns when all are whole and on the drives.
 
-    sources: local paths, or URLs that fsspec knows; files, folders with all that is below them, or patterns.
-    gpu: of the folders only those nearest to this GPU. parallel: parts that are fetched at a time; each takes
-    `part_bytes` of memory. verify: each part is read back from the drive and compared. page_cache: leave the files in
-    it. options: for fsspec's file system, as `{"anon": True}`.
+    sources: local paths, or URLs supported by fsspec; files, folders (recursively), or patterns. gpu: only use the
+    folders nearest to this GPU. parallel: parts fetched at a time; each takes `part_bytes` of memory. verify: read each
+    part back from the drive and compare it. page_cache: leave the files in it. options: for fsspec's file system, such
+    as `{"anon": True}`.
 
-    Raises StageError: before the first byte where something does not fit, or a name is refused.
+    Raises StageError, before the first byte if the files do not fit or a name is refused.
     """
     session = session or default_session()
     found = listed(sources, options)
@@ -76,7 +76,7 @@ def stage(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | 
 
 
 class _Threads:
-    """They end at the first failure; what was noted until then stays."""
+    """The threads end at the first failure; recorded parts stay."""
 
     def __init__(self, jobs: list[Job]) -> None:
         self._jobs = collections.deque(jobs)
@@ -84,7 +84,7 @@ class _Threads:
         self._failure: BaseException | None = None
 
     def run(self, count: int) -> None:
-        # Daemons: one that waits for a server keeps no interrupted program alive.
+        # Daemon threads: one that waits for a server must not keep an interrupted program alive.
         threads = [threading.Thread(target=self._work, name=f"penstock-stage-{i}", daemon=True) for i in range(count)]
         for thread in threads:
             thread.start()
@@ -115,7 +115,7 @@ class _Threads:
         try:
             memory: mmap.mmap | None = None
             while (drawn := self._next()) is not None:
-                memory = memory or mmap.mmap(-1, drawn[0].settings.part_bytes)  # Aligned, as direct I/O wants it.
+                memory = memory or mmap.mmap(-1, drawn[0].settings.part_bytes)  # Aligned for direct I/O.
                 self._part(*drawn, memoryview(memory))
         except BaseException as error:
             with self._lock:
@@ -147,10 +147,10 @@ class _Threads:
 
     def _wait(self, seconds: float) -> None:
         if self._stop.wait(seconds):
-            raise StageError("stopped")  # Behind the failure that is told.
+            raise StageError("stopped")  # Another thread's failure is reported.
 
     def _again(self, job: Job) -> None:
-        """The file once more from its beginning, as its source is now."""
+        """Starts the file again, with the source's current version."""
         with self._lock:
             if job.is_over:
                 return
@@ -172,7 +172,7 @@ def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Sess
           on_progress: OnProgress | None = None) -> Checked:
     """Reads every staged file of the folders, and compares sizes and checksums with their manifests.
 
-    Raises StageError where there is no manifest.
+    Raises StageError if there is no manifest.
     """
     session = session or default_session()
     bad: dict[str, str] = {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a source of files is: it lists, and fetches a part.
+"""The interface of sources: they list files and fetch parts.
 
-A part is of the version that was listed, or `ChangedError` is raised. Where a source cannot see to that (`is_exact`),
-the version is looked at again when all parts are there.
+A part must be of the listed version, or `ChangedError` is raised. If a source cannot guarantee that (`is_exact`), the
+version is checked again after the last part.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ REMEDY = "pip install 'penstock[stage]'"
 
 class Source(Protocol):
     def again(self, file: Found) -> Found:
-        """As it is now."""
+        """The file in its current version."""
 
     def is_exact(self, file: Found) -> bool:
-        """Whether `fetch` itself tells that another version is there."""
+        """Whether `fetch` itself detects another version."""
 
     def has_md5(self, file: Found) -> bool:
-        """Whether what looks like its MD5 is one. Asked where it is not that of the bytes."""
+        """Whether an ETag that looks like an MD5 really is one. Called if it differs from the bytes' MD5."""
 
     def checksum_of(self, file: Found) -> int | None:
-        """CRC32C of all of it, where the source tells that."""
+        """CRC32C of the whole file, if the source has it."""
 
     def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
-        """Fills the memory. Raises ChangedError, TransientError; once `stop` is set StageError; or what it may."""
+        """Fills the memory. Raises ChangedError or TransientError, StageError once `stop` is set, or other errors."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A file of a source, and the name that it gets. version: what the source calls its state, if it does. md5: where
-    the source tells it. shown: the path or URL without what may be secret; origin: the same, and what tells it from
-    others, for the folder's own files."""
+    """A file of a source, with its target name. version: the source's version of it, if any. md5: if the source has it.
+    shown: the path or URL without secrets; origin: the same plus a distinguishing checksum, for the folder's own
+    files."""
 
     source: Source
     path: str
@@ -60,6 +60,6 @@ def nothing_there(said: str) -> StageError:
 
 
 def md5_of(tag: str | None) -> str | None:
-    """Of an ETag of S3: None where it is of several parts, or of an encrypted object."""
+    """The MD5 in an S3 ETag; None for an ETag of several parts or of an encrypted object."""
     found = PLAIN_MD5.fullmatch(tag) if tag else None
     return found[1] if found else None

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Weights of models: files of safetensors and of torch.save, and checkpoints of torch.distributed, one file or many.
+"""Model weights: files of safetensors and torch.save, and checkpoints of torch.distributed, one file or many.
 
-They are read into tensors of torch at the speed of the link.
+Reads them into torch tensors at the speed of the link.
 
     from penstock import weights
     tensors = weights.load_file("model.safetensors", device="cuda")
     for name, tensor in weights.Weights("model/").plan("*.weight", device="cuda"): ...
 
 Tensors are planned first: names, parts of tensors, dtype and device. Then neighbours in a file are read as one range,
-several ranges at a time, straight into memory of the device; tensors are views of it. Headers are checked by the rules
-of the format before anything else is believed, and nothing that a file names is executed. What will not fit is refused
-before the first byte.
+several ranges at a time, straight into memory of the device; tensors are views of it. Headers are validated before
+anything else is used, and nothing in a file is executed. Tensors that do not fit are refused before the first byte.
 """
 
 from penstock.progress import Progress
