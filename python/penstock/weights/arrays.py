@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The arrays that tensors come as: torch's, on any of its devices, or numpy's."""
+"""The array types for tensors: torch's, on any device, or numpy's."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     import torch
 
 class Memory(Protocol):
-    """Bytes of which arrays are views."""
+    """Memory of which arrays are views."""
 
     nbytes: int
 
     def view(self, at: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Any:
-        """The array whose first element is `at` bytes behind the first; a copy where that is no place for one."""
+        """The array that begins at offset `at`; a copy if that is not aligned for its type."""
 
     def bytes(self, begin: int, end: int) -> Any:
-        """What penstock.File reads into."""
+        """The buffer for penstock.File to read into."""
 
 
 class Arrays(Protocol):
@@ -36,10 +36,10 @@ class Arrays(Protocol):
     device: Any
 
     def dtype_of(self, tensor: Tensor) -> Any:
-        """Raises WeightsError where the framework has no such type."""
+        """Raises WeightsError if the framework has no such type."""
 
     def dtype_named(self, wanted: Any) -> Any:
-        """What to convert to, as the framework has it; None for nothing. Raises WeightsError for what is no dtype."""
+        """The framework's dtype to convert to; None for none. Raises WeightsError for an unknown dtype."""
 
     def item_bytes(self, dtype: Any) -> int: ...
     def is_converted(self, dtype: Any, wanted: Any) -> bool: ...
@@ -48,15 +48,15 @@ class Arrays(Protocol):
     def free_bytes(self) -> int | None: ...
     def on_host(self, content: Any) -> Any: ...
     def empty(self, dtype: Any, shape: tuple[int, ...]) -> Any: ...
-    def nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any: ...  # Of a shape without elements.
+    def nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any: ...  # An array of a shape without elements.
     def part(self, array: Any, dim: int, start: int, stop: int) -> Any: ...
     def copy(self, array: Any) -> Any: ...
     def convert(self, array: Any, dtype: Any) -> Any: ...
 
 
 def format_dtype(name: str, array: Any, *, any_order: bool = False) -> str:
-    """What the format calls the dtype of a tensor or a numpy array, or OTHERS do. Raises WeightsError, also for
-    big-endian arrays, unless any_order."""
+    """The format's (or OTHERS') name for the dtype of a tensor or numpy array. Raises WeightsError, also for big-endian
+    arrays, unless any_order."""
     if not hasattr(array, "dtype") or hasattr(array, "mask"):
         raise WeightsError(f"tensor {name!r} is of type {type(array).__name__}: expected a tensor, or an array without "
                            "a mask")
@@ -69,7 +69,7 @@ def format_dtype(name: str, array: Any, *, any_order: bool = False) -> str:
 
 
 def _check_plain(name: str, array: Any) -> None:
-    """Of a tensor of torch: whether it has its bytes, all of them, in one piece of memory."""
+    """Refuses torch tensors without their own contiguous memory."""
     wrong = None
     if hasattr(array, "full_tensor"):
         wrong = "a DTensor, of which each rank has a piece: pass its full_tensor(), or save with penstock.checkpoint"
@@ -85,7 +85,7 @@ def _check_plain(name: str, array: Any) -> None:
 
 
 def described(name: str, array: Any) -> tuple[str, str, list[int]]:
-    """(name, dtype, shape) as the format writes them, of a tensor or a numpy array. Raises WeightsError."""
+    """(name, dtype, shape) of a tensor or numpy array, as in the format. Raises WeightsError."""
     _check_plain(name, array)
     dtype = format_dtype(name, array, any_order=True)
     if dtype in OTHERS:
@@ -96,13 +96,13 @@ def described(name: str, array: Any) -> tuple[str, str, list[int]]:
 
 
 def _extent(tensor: Any) -> tuple[str, int, int]:
-    """(device, first byte, behind the last byte) of a tensor of torch."""
+    """(device, begin, end) of a torch tensor's bytes."""
     begin = tensor.data_ptr()
     return str(tensor.device), begin, begin + span(tuple(tensor.shape), tensor.stride()) * tensor.element_size()
 
 
 def sharing(tensors: Mapping[str, Any]) -> list[list[str]]:
-    """The names of those of torch's tensors that share memory, in groups."""
+    """Groups of names of torch tensors that share memory."""
     places = sorted((*_extent(tensor), name) for name, tensor in tensors.items() if hasattr(tensor, "data_ptr"))
     groups: list[list[str]] = []
     where, end = "", 0
@@ -119,7 +119,7 @@ def sharing(tensors: Mapping[str, Any]) -> list[list[str]]:
 
 
 def covering(tensors: Mapping[str, Any], group: Sequence[str]) -> str | None:
-    """The first of a group that shares memory which has all of it, or None."""
+    """The first tensor of a group that covers all of the shared memory, or None."""
     extents = [_extent(tensors[name])[1:] for name in group]
     whole = min(begin for begin, _ in extents), max(end for _, end in extents)
     return next((name for name, extent in zip(group, extents, strict=True) if extent == whole
@@ -127,7 +127,7 @@ def covering(tensors: Mapping[str, Any], group: Sequence[str]) -> str | None:
 
 
 def raw_bytes(array: Any) -> Any:
-    """What penstock.File writes. The format is little-endian: other arrays are copied."""
+    """The bytes for penstock.File to write. The format is little-endian: other arrays are converted."""
     if hasattr(array, "detach"):
         return array.detach()
     if not array.dtype.isnative:
@@ -177,7 +177,7 @@ class TorchArrays:
         return dtype.itemsize
 
     def is_converted(self, dtype: torch.dtype, wanted: torch.dtype | None) -> bool:
-        # Two elements a byte are converted by nobody: such tensors go with scales of their own.
+        # Types with two elements per byte are not converted: such tensors need their scales.
         return wanted is not None and dtype.is_floating_point and dtype != wanted and "float4" not in str(dtype)
 
     def memory(self, nbytes: int, page: int) -> _TorchMemory:
@@ -190,7 +190,7 @@ class TorchArrays:
         return _TorchMemory(memory[start:start + nbytes])
 
     def stream(self) -> int | None:
-        """The stream after whose work memory may be used: others may have just given it back."""
+        """The stream after whose work memory may be used: it may just have been freed by other work."""
         if self.device.type != "cuda":
             return None
         import torch
@@ -239,15 +239,15 @@ class _TorchMemory:
     def view(self, at: int, dtype: torch.dtype, shape: tuple[int, ...],
              strides: tuple[int, ...] | None) -> torch.Tensor:
         size = dtype.itemsize
-        if 0 in shape:  # Whose strides may be more than 64 bits can count.
+        if 0 in shape:  # Strides of empty shapes may exceed 64 bits.
             return self._memory[:0].view(dtype).view(shape)
-        if at % size != 0:  # The format aligns nothing.
+        if at % size != 0:  # The format does not align tensors.
             return self._copy(at, dtype, shape, strides)
         typed = self._typed.get(dtype)
         if typed is None:
             viewed = self._memory[:self.nbytes // size * size].view(dtype)
             typed = self._typed[dtype] = viewed, int(viewed.storage_offset())
-        # One call for each of what may be many thousands.
+        # One call per tensor, of which there may be many thousands.
         return typed[0].as_strided(shape, row_major(shape) if strides is None else strides, typed[1] + at // size)
 
     def _copy(self, at: int, dtype: torch.dtype, shape: tuple[int, ...],
@@ -261,7 +261,7 @@ class _TorchMemory:
 
 
 class NumpyArrays:
-    """Without torch. What numpy has no type for comes by those of the package ml_dtypes, where it is installed."""
+    """Arrays without torch. Types that numpy lacks come from the package ml_dtypes, if installed."""
 
     device = "cpu"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checkpoints of torch into safetensors files."""
+"""Converts torch checkpoints to safetensors files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was written, and the names of what is no tensor and was left out."""
+    """The written files, and the names of skipped objects that are not tensors."""
 
     files: list[Path]
     tensors: int
@@ -36,12 +36,12 @@ class Conversion:
 def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], destination: str | os.PathLike[str], *,
             shard_bytes: int = SHARD_BYTES, session: Session | None = None,
             on_progress: Callable[[Progress], None] | None = None) -> Conversion:
-    """Writes whatever `Weights` reads as safetensors.
+    """Writes anything that `Weights` reads as safetensors.
 
     destination: a file, if its name ends with .safetensors, or else a folder, which gets model.safetensors or, beyond
     shard_bytes, several files and their index. One shard is in memory at a time. Tensors that share memory are written
-    once for each name. Files appear when they are whole, the index last, and a failure leaves none of them; a file that
-    is there already is replaced.
+    once for each name. Files appear when they are whole, the index last, and a failure leaves none of them; existing
+    files are replaced.
     """
     weights, target = Weights(source), Path(destination)
     shards = list(_shards_of(weights.tensors.values(), shard_bytes))
@@ -54,7 +54,7 @@ def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], d
     try:
         for name, shard, plan in zip(names, shards, plans, strict=True):
             _check_memory(shard)
-            if not name.exists():  # One that was there before is replaced, or stays.
+            if not name.exists():  # An existing file is replaced, or stays.
                 written.append(name)
             _write(plan, name, metadata, session, _counter(progress, on_progress))
         index = [_write_index(target / INDEX, names, shards, session)] if len(names) > 1 else []
@@ -67,12 +67,12 @@ def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], d
 
 
 def _nbytes(tensor: Tensor) -> int:
-    """Row by row, as the format has it."""
+    """Size in row-major order, as in the format."""
     return nbytes_of(tensor.dtype, tensor.shape)
 
 
 def _shards_of(tensors: Iterable[Tensor], shard_bytes: int) -> Iterator[list[Tensor]]:
-    """At least one, perhaps of nothing."""
+    """Returns at least one shard, possibly empty."""
     shard: list[Tensor] = []
     filled = 0
     for tensor in tensors:
@@ -105,7 +105,7 @@ def _file_names(target: Path, count: int, shard_bytes: int) -> list[Path]:
 
 
 def _check_memory(shard: list[Tensor]) -> None:
-    """The plan checks what it reads. A tensor may be larger row by row: an expanded one repeats a few bytes."""
+    """The plan checks its own memory, but an expanded tensor repeats bytes and is larger in row-major order."""
     wanted, free = sum(_nbytes(tensor) for tensor in shard if tensor.strides is not None), _native.available_memory()
     if free is not None and wanted > free:
         raise MemoryError(f"the tensors from {shard[0].name!r} to {shard[-1].name!r} take {wanted} bytes row by row, "
@@ -119,7 +119,7 @@ def _write(plan: Plan, file: Path, metadata: Mapping[str, str], session: Session
 
 
 def _counter(whole: Progress, on_progress: Callable[[Progress], None] | None) -> Callable[[Progress], None]:
-    """Adds what a plan has done to the whole."""
+    """Adds a plan's progress to the total."""
     before, seconds, paths = whole.bytes_done, whole.seconds, dict(whole.bytes_by_path)
 
     def count(progress: Progress) -> None:

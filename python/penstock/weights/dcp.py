@@ -2,9 +2,9 @@
 
 """Checkpoints of torch.distributed.checkpoint: a folder with `.metadata` and the data files of all ranks.
 
-`.metadata` is a pickle, read without running it. It says which chunks a tensor has, and where each lies: every chunk is
-a file of torch.save of its own, inside a larger file. A tensor of one chunk lies in a file like any other; one of
-several is put together from them when it is read.
+`.metadata` is a pickle, parsed without executing it. It lists each tensor's chunks and their places: every chunk is a
+complete torch.save file inside a larger file. A tensor of one chunk is read like any other; one of several is assembled
+from them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.weights.torch_views import Dtype, View, checked_size
 from penstock.weights.zips import SIGNATURE
 
 METADATA = ".metadata"
-IRREGULAR_MAX = 2000  # Chunks that are no grid are compared with each other, each with each.
+IRREGULAR_MAX = 2000  # Limit of chunks that do not form a grid: each is compared with each.
 RESAVE = "load it with torch.distributed.checkpoint and save it anew"
 
 _PACKAGE = "torch.distributed.checkpoint"
@@ -59,7 +59,7 @@ TABLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a chunk is: a file of torch.save at `offset` of a file."""
+    """The place of a chunk: a torch.save file at `offset` of a file."""
 
     file: str
     offset: int
@@ -68,7 +68,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Saved:
-    """What the metadata say of a tensor: its chunks, as (where in the whole, shape)."""
+    """A tensor in the metadata: its chunks, as (position, shape)."""
 
     name: str
     dtype: str
@@ -77,7 +77,7 @@ class Saved:
 
 
 class Checkpoint:
-    """The tensors of a folder, and the names of the objects that are none: as penstock.formats has what is opened."""
+    """The tensors of a folder, and the names of other objects, in the form of penstock.formats."""
 
     check = None
 
@@ -99,7 +99,7 @@ class Checkpoint:
 
     def _read_pieces(self, wanted: Mapping[tuple[str, tuple[int, ...]], Place]) -> dict[tuple[str, tuple[int, ...]],
                                                                                        Tensor]:
-        """Every chunk's own description, one file after the other."""
+        """Reads every chunk's own header, one file after the other."""
         pieces = {}
         by_file: dict[str, list[tuple[Place, tuple[str, tuple[int, ...]]]]] = {}
         for key, place in wanted.items():
@@ -140,7 +140,7 @@ def _read_piece(file: Path, fd: int, place: Place, name: str) -> Tensor:
 
 
 def assembled(name: str, shape: tuple[int, ...], chunks: Iterable[Chunk]) -> Tensor:
-    """A tensor of its chunks, which must fill its shape exactly."""
+    """Assembles a tensor from its chunks, which must fill its shape exactly."""
     given = sorted(chunks, key=lambda chunk: chunk.at)
     whole = [chunk for chunk in given if 0 not in chunk.piece.shape]
     if not given:
@@ -166,14 +166,14 @@ def _check_tiling(name: str, shape: tuple[int, ...], chunks: list[Chunk]) -> Non
         return
     if len(boxes) > IRREGULAR_MAX:
         raise WeightsError(f"tensor {name!r}: {len(boxes)} chunks of irregular shapes are not believed")
-    # As many elements as it has, and none of them twice: then none is missing.
+    # The right number of elements, and no overlap: then none is missing.
     for i, one in enumerate(boxes):
         if any(_overlap(one, other) for other in boxes[:i]):
             raise WeightsError(f"tensor {name!r}: its chunks overlap")
 
 
 def _is_grid(shape: tuple[int, ...], boxes: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> bool:
-    """Whether each dimension is cut at the same places all along, as ranks do."""
+    """Whether the chunks form a regular grid, as ranks write them."""
     cells = 1
     lengths: list[dict[int, int]] = []
     for dim, size in enumerate(shape):
@@ -241,7 +241,7 @@ def _read_tensor(name: str, value: Made) -> Saved:
         if not _is(chunk, "ChunkStorageMetadata"):
             raise WeightsError(f"what it says of the chunks of tensor {name!r} makes no sense")
         at, size = checked_size(chunk.field("offsets")), checked_size(chunk.field("sizes"))
-        if 0 not in size or 0 in shape:  # A rank without a share of the tensor says so.
+        if 0 not in size or 0 in shape:  # A rank without a share of the tensor lists an empty chunk.
             boxes.append((tuple(at), tuple(size)))
     return Saved(name, NAMES[dtype.removeprefix("torch.")], tuple(shape), tuple(boxes))
 

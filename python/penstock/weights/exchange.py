@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ranks that load a model together: each reads a share of what several of them want, and they exchange the shares.
+"""Ranks that load a model together: each reads a share of the tensors that several need, and they exchange the shares.
 
-Every rank makes the same plan but for its parts, and iterates over it to the end. A rank that fails, or leaves, says so
-before the next exchange: then all of them raise, and none waits for ever. One that is killed, or that never comes to
-load, is noticed by the group's own time limit.
+Every rank makes the same plan, except for its parts, and iterates over it to the end. A rank that fails or leaves
+announces it before the next exchange: then all of them raise, and none waits for ever. A rank that is killed, or never
+starts loading, is detected by the group's own time limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Exchange:
         self.world = torch.distributed.get_world_size(group)
 
     def agree(self, plan: Plan, problem: str | None) -> Turn:
-        """Raises on every rank where one has a problem, or where they would exchange different things."""
+        """Raises on every rank if one has a problem, or if their exchanges would not match."""
         import torch
         import torch.distributed
 
@@ -48,7 +48,7 @@ class Exchange:
         turn = None
         try:
             turn = Turn(self, len(together))
-        except Exception as error:  # The device's: whatever it is, the others must not wait for this one.
+        except Exception as error:  # For instance an error of the device: the others must not wait for this rank.
             problem = problem or f"{type(error).__name__}: {error}"
         own = (_digest(plan, together), platform.node(), _identities(together, plan.identities), problem)
         torch.distributed.all_gather_object(said, own, self.group)
@@ -59,7 +59,7 @@ class Exchange:
             raise WeightsError("the ranks of the group want different tensors: each must plan the same names, files, "
                                "dtype, device and budget, and parts of the same dimensions")
         for rank, (_, host, identities, _) in enumerate(said):
-            # Other hosts have copies of their own, of which only sizes and layout can be compared.
+            # Other hosts have their own copies, of which only sizes and layout can be compared.
             if host == own[1] and identities != own[2]:
                 raise WeightsError(f"rank {rank} of the group has other files than rank {self.rank}, by inode or time "
                                    "of change: load the same ones")
@@ -81,7 +81,7 @@ class Turn:
 
     @contextmanager
     def attempt(self, what: str) -> Iterator[None]:
-        """What must succeed on every rank before they exchange. Raises on each where it failed on one."""
+        """A step that must succeed on every rank before an exchange. Raises on all ranks if it fails on one."""
         try:
             yield
         except BaseException:
@@ -94,14 +94,14 @@ class Turn:
             raise WeightsError(f"{what}: rank {failed[0]} of the group failed or left before its share was there")
 
     def gather(self, memory: Any) -> None:
-        """The memory has as many bytes for each rank; this one's are there already."""
+        """Gathers equal shares of the memory from all ranks; this rank's share is there already."""
         share = memory.numel() // self._exchange.world
         own = memory[self._exchange.rank * share:(self._exchange.rank + 1) * share]
         _all_gather(memory, own, self._exchange.group)
 
     def leave(self) -> None:
-        """Tells the others that this rank exchanges nothing any more. Does nothing at the end, nor in a forked child,
-        to which the group does not belong."""
+        """Tells the others that this rank leaves. Does nothing at the end of the iteration, or in a forked child, to
+        which the group does not belong."""
         if self.left > 0 and os.getpid() == self._pid and not sys.is_finalizing():
             self.left = 0
             self._tell(_FAILED)
@@ -110,7 +110,7 @@ class Turn:
         try:
             _all_gather(self._said, self._own[status], self._exchange.group)
         except BaseException:
-            self.left = 0  # The group is broken: nobody is left to be told.
+            self.left = 0  # The group is broken: there is nobody to notify.
             raise
         return [int(each) for each in self._said.tolist()]
 
@@ -118,7 +118,7 @@ class Turn:
 def _all_gather(all_ranks: Any, own: Any, group: Any) -> None:
     from torch import distributed
 
-    # The first is what torch calls it from 2.13 on.
+    # The first name is from torch 2.13 on.
     gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
     gather(all_ranks, own, group)
 
@@ -134,5 +134,5 @@ def _digest(plan: Plan, runs: Iterable[Run]) -> str:
 
 
 def _identities(runs: Iterable[Run], known: Mapping[Path, tuple[int, int, int, int]]) -> list[tuple[int, ...]]:
-    """Inode, size and time of change: containers may number the same device differently."""
+    """Inode, size and change time, without the device, which containers may number differently."""
     return [known[file][1:] for file in dict.fromkeys(run.file for run in runs)]

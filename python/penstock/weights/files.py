@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files of weights, as they are opened and told from each other."""
+"""Opens and identifies files of weights."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ COPY_BYTES = 16 << 20
 
 
 def identity_of(fd: int) -> tuple[int, int, int, int]:
-    """Which file it is, and whether it is as it was."""
+    """Identifies a file and its state."""
     facts = os.fstat(fd)
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 @contextmanager
 def opened_file(path: Path) -> Iterator[int]:
-    """A descriptor of a regular file. What would make the reader wait, or has no end, is refused by name."""
+    """Opens a regular file. Refuses by name files that would block the reader or have no end."""
     fd = open_regular(path)
     try:
         yield fd
@@ -35,7 +35,7 @@ def opened_file(path: Path) -> Iterator[int]:
 
 @contextmanager
 def copied(source: BinaryIO) -> Iterator[Path]:
-    """What a file object has from where it stands, as a file without a name."""
+    """Copies the rest of a file object to an unnamed file."""
     if not callable(getattr(source, "read", None)):
         raise WeightsError(f"a {type(source).__name__} is no file: expected its name, or a file object")
     fd = os.memfd_create("penstock")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a model's files say that they have."""
+"""The contents of a model's files, from their headers."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from penstock.weights.torch_files import read_torch_file
 
 INDEX = "model.safetensors.index.json"
 TORCH_INDEX = "pytorch_model.bin.index.json"
-SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which pieces of tensors are in it.
-SHARD = re.compile(r"-\d{5}-of-(\d{5})\.\w+$")  # As the second of three files is called.
+SHARDING = "DCP_SHARDING_INFO"  # The metadata key of a safetensors file that lists its pieces of tensors.
+SHARD = re.compile(r"-\d{5}-of-(\d{5})\.\w+$")  # The name of a shard, such as the second of three.
 INDEX_BYTES_MAX = 100_000_000
 HEADERS_AT_ONCE = 8
 
 
 class Weights:
-    """What is in a model's files; only headers are read, and nothing in them is executed.
+    """The contents of a model's files; reads only headers, and executes nothing.
 
     paths: a file of safetensors or torch.save, several, the index of a sharded model (model.safetensors.index.json,
     pytorch_model.bin.index.json), a folder with these, or a checkpoint's folder, of torch.distributed.checkpoint or of
-    penstock.checkpoint. `objects` has what is no tensor: of torch.save's files values by name (dtypes and devices as
-    text), of checkpoints names alone. Raises WeightsError for what the format forbids, and for an index that does not
-    agree with its files.
+    penstock.checkpoint. `objects` has everything else: for torch.save files values by name (dtypes and devices as
+    text), for checkpoints only names. Raises WeightsError for invalid files, and for an index that does not match its
+    files.
     """
 
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
@@ -49,7 +49,8 @@ class Weights:
         self.objects: dict[str, Any] = {}
         self.metadata: dict[str, str] = {}
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
-        self.check: Callable[[Tensor, Any], None] | None = None  # Of a tensor or chunk, and its bytes in host memory.
+        # Checks the bytes (in host memory) of a tensor or chunk.
+        self.check: Callable[[Tensor, Any], None] | None = None
         self._pieces: dict[str, list[Chunk]] = {}
         placed, self.files = _files_of(paths)
         with collecting_paused():
@@ -77,7 +78,7 @@ class Weights:
     def _add(self, file: Path, header: _Header) -> None:
         self.identities[file] = header.identity
         self.objects.update(header.objects)
-        pieces = header.pieces if len(self.files) > 1 else {}  # Alone, a rank's file has what it has.
+        pieces = header.pieces if len(self.files) > 1 else {}  # A rank's file alone is read as it is.
         for tensor in header.tensors:
             if tensor.name in pieces:
                 self._pieces.setdefault(tensor.name, []).append(Chunk(pieces[tensor.name], tensor))
@@ -91,7 +92,7 @@ class Weights:
         self.tensors[tensor.name] = tensor
 
     def _assemble(self) -> None:
-        """Puts together what ranks have saved into files of their own, whose shapes nothing says but the pieces."""
+        """Assembles tensors that ranks saved in separate files; only the pieces show their shapes."""
         for name, chunks in self._pieces.items():
             ends = [[a + size for a, size in zip(chunk.at, chunk.piece.shape, strict=False)] for chunk in chunks]
             if len({len(chunk.at) for chunk in chunks}) != 1:
@@ -99,7 +100,7 @@ class Weights:
             self._add_tensor(assembled(name, tuple(map(max, *ends)) if len(ends) > 1 else tuple(ends[0]), chunks))
 
     def shown(self) -> str:
-        """The files, as errors call them."""
+        """The files' names for error messages."""
         return f"{self.files[0]}{f' and {len(self.files) - 1} others' if len(self.files) > 1 else ''}"
 
     @property
@@ -109,18 +110,18 @@ class Weights:
     def plan(self, names: str | Iterable[str] | None = None, *, parts: Mapping[str, Part] | None = None,
              device: Any = "cpu", dtype: Any = None, session: Session | None = None, framework: str = "pt",
              group: Any = None, budget: int | None = None) -> Plan:
-        """What to read, and how.
+        """Plans a read.
 
-        names: names or globs; None for all. parts: of some, by name or glob, the share that is wanted. device: torch's.
-        dtype: a dtype that floating-point tensors are converted to on the device, None for as they are. framework: "pt"
-        for torch's tensors, "np" for numpy's arrays.
+        names: names or globs; None for all. parts: by name or glob, the wanted slice of some tensors. device: torch's.
+        dtype: a dtype to which floating-point tensors are converted on the device, None for no conversion. framework:
+        "pt" for torch tensors, "np" for numpy arrays.
 
-        group: ranks of torch.distributed that load together, on one host best. What several of them want is read once:
-        each reads a share, and they exchange the shares. Each plans the same names, and parts of the same dimensions,
-        and iterates to the end; one that fails makes the others raise WeightsError.
+        group: ranks of torch.distributed that load together, ideally on one host. Tensors that several need are read
+        once: each reads a share, and they exchange the shares. All plan the same names, and parts of the same
+        dimensions, and iterate to the end; if one fails the others raise WeightsError.
 
-        budget: bytes of device memory that reading takes at most besides the tensors that the caller keeps, if no
-        single tensor is larger than a quarter of it. 1 GiB, if nothing is said.
+        budget: the most bytes of device memory used besides the tensors that the caller keeps, if no single tensor is
+        larger than a quarter of it. The default is 1 GiB.
         """
         wanted = [names] if isinstance(names, str) else names
         chosen = list(self.tensors.values()) if wanted is None else self._named(wanted)
@@ -149,7 +150,7 @@ class Weights:
 
 
 def _openers() -> dict[str, Open]:
-    """How a folder is opened, by the file that makes it one of a format."""
+    """The opener of a folder, by the marker file of its format."""
     return {**OPENERS, METADATA: Checkpoint}
 
 
@@ -160,7 +161,7 @@ def _matching(tensors: Mapping[str, Tensor], pattern: str) -> list[Tensor]:
 
 
 def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[dict[str, Path], list[Path]]:
-    """What an index says of names, and the files."""
+    """The names in an index, and its files."""
     if not isinstance(paths, (str, os.PathLike)):
         files = [Path(path) for path in paths]
         if not files:
@@ -181,7 +182,7 @@ def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Those of the first kind that there is. Beside models lie other files of torch.save, as training_args.bin."""
+    """The files of the first kind that exists. Folders may have other torch.save files, such as training_args.bin."""
     for pattern in ("model.safetensors", "*.safetensors", "pytorch_model*.bin", "*.bin", "*.pt", "*.pth"):
         files = sorted(path for path in folder.glob(pattern) if path.is_file())
         if files:
@@ -192,7 +193,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _check_complete(files: list[Path]) -> None:
-    """Of a sharded model the names tell how many files it has: where the index is missing, some may be, too."""
+    """Checks a sharded model without an index: its file names contain the number of files."""
     for match in filter(None, (SHARD.search(file.name) for file in files)):
         count = sum(1 for file in files if file.name.endswith(match[0][6:]))
         if count < int(match[1]):
@@ -202,7 +203,7 @@ def _check_complete(files: list[Path]) -> None:
 
 @dataclass(frozen=True)
 class _Header:
-    """What one file says: `pieces` tells of its tensors where they begin in whole ones, where they are pieces."""
+    """The header of one file. `pieces`: for tensors that are pieces, their position in the whole tensor."""
 
     identity: tuple[int, int, int, int]
     tensors: list[Tensor]
@@ -226,7 +227,7 @@ def _read_header(file: Path) -> _Header:
 
 
 def _pieces_of(file: Path, sharding: str) -> dict[str, tuple[int, ...]]:
-    """Where the tensors of a file begin in the whole ones."""
+    """The positions of a file's tensors in the whole tensors."""
     try:
         offsets = {str(name): tuple(said["saved_offsets"]) for name, said in json.loads(sharding).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

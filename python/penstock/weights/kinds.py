@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a file is, by its first bytes. What is no file of weights is called what it is, with what to do instead."""
+"""Recognizes a file by its first bytes. For a file without weights the error names its kind and a remedy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LFS = re.compile(rb"version https?://(?:git-lfs\.github\.com|hawser\.github\.com
 LFS_SIZE = re.compile(rb"\nsize (\d{1,20})\s")
 LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19"
 PICKLE = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
-SPACES = b"\xef\xbb\xbf \t\r\n"  # And a mark of the order of bytes, as pages begin.
+SPACES = b"\xef\xbb\xbf \t\r\n"  # Blanks, and a byte order mark, as at the start of web pages.
 ANOTHER = "name the file of weights itself"
 
-# What begins so is this.
+# Kinds of files by their first bytes.
 KINDS = (
     (b"GGUF", f"this is a GGUF file, as llama.cpp reads them: {ANOTHER}, as safetensors"),
     (b"GGML", f"this is a GGML file, as llama.cpp once read them: {ANOTHER}, as safetensors"),
@@ -35,12 +35,13 @@ PAGES = ((b"<!doctype html", "HTML"), (b"<html", "HTML"), (b"<?xml", "XML"), (b"
 
 
 def is_torch_file(file: Path, fd: int) -> bool:
-    """Whether a file begins as torch.save's do: as a zip archive. Raises WeightsError for what is neither that nor
-    safetensors, where its first bytes say what it is."""
+    """Whether a file begins like a torch.save file, which is a zip archive. Raises WeightsError if its first bytes show
+    another kind that is neither that nor safetensors."""
     head = os.pread(fd, HEAD_BYTES, 0)
     if head.startswith(SIGNATURE):
         return True
-    message = None if head[8:9] == b"{" else _told(head)  # A header's size may begin like anything.
+    # A safetensors file's first 8 bytes are a size, which may look like anything.
+    message = None if head[8:9] == b"{" else _told(head)
     if message is not None:
         raise WeightsError(f"{file}: {message}")
     return False

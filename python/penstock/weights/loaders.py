@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The calls of other loaders."""
+"""Replacements for the calls of other loaders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 
-BACKENDS = ("mmap", "pread")  # Of safetensors. Here each request takes the best path by itself.
+BACKENDS = ("mmap", "pread")  # Backends of safetensors, accepted and ignored: each request takes the best path.
 
 
 def check_backend(backend: str) -> None:
@@ -82,10 +82,11 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
 
 
 def _fill(plan: Plan, targets: Mapping[str, torch.Tensor]) -> list[str]:
-    """Names of parameters that have another name before them, with another content."""
+    """Names of tied parameters for which the files have contradicting tensors."""
     import torch
 
-    filled: dict[Any, tuple[str, bool]] = {}  # By place: the first of its names, and whether others differ.
+    # By memory: its first name, and whether the contents of other names differ.
+    filled: dict[Any, tuple[str, bool]] = {}
     others: set[str] = set()
     with torch.no_grad():
         for name, tensor in plan:
@@ -105,7 +106,7 @@ def _fill(plan: Plan, targets: Mapping[str, torch.Tensor]) -> list[str]:
 
 
 def _is_same(target: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Bit for bit, with the dtype of the target."""
+    """Compares bit for bit, in the target's dtype."""
     import torch
 
     ours, theirs = (each.reshape(-1).contiguous().view(torch.uint8)
@@ -114,7 +115,7 @@ def _is_same(target: torch.Tensor, tensor: torch.Tensor) -> bool:
 
 
 def _disagreement(weights: Weights, missing: Iterable[str], unexpected: Iterable[str], why: str = "") -> StateError:
-    """In the words of torch, which callers know."""
+    """Words the error like torch, which callers know."""
     sentences = [f"{what} key(s) in state_dict: {', '.join(json.dumps(name, ensure_ascii=False) for name in names)}"
             for what, names in (("Missing", missing), ("Unexpected", unexpected)) if names]
     return StateError(f"{weights.shown()} and the module disagree. {'. '.join(sentences)}{why}")
@@ -129,7 +130,7 @@ def _check_target(name: str, there: Tensor, target: torch.Tensor) -> None:
 
 
 def _check_own(module: torch.nn.Module, targets: Mapping[str, torch.Tensor]) -> None:
-    """Filling copies would fill nothing."""
+    """Refuses modules whose state_dict returns copies, which cannot be filled."""
     own = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     for name, target in targets.items():
         if id(target) not in own:
@@ -143,17 +144,17 @@ def _place_of(tensor: torch.Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:
 
 def save_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str],
               metadata: Mapping[str, str] | None = None, *, session: Session | None = None) -> None:
-    """In place of `safetensors.torch.save_file`, and that of numpy: the file appears when it is whole and on the disk.
+    """Replaces `safetensors.torch.save_file` and numpy's: the file appears when it is whole and on the disk.
 
-    Tensors are contiguous, on any device, and share no memory: each would be written in full, and nothing would tie
-    them when they are loaded. The data begins at a multiple of 4096 bytes, so that direct I/O serves it.
+    Tensors must be contiguous, on any device, and share no memory: each would be written in full, and they would not be
+    tied when loaded. The data begins at a multiple of 4096 bytes, so that direct I/O serves it.
     """
     write_file(tensors, filename, metadata, session, may_share=False)
 
 
 def write_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None,
                session: Session | None, *, may_share: bool) -> None:
-    """may_share: what shares memory is written once for each name."""
+    """may_share: tensors that share memory are written once for each name."""
     header, placed = _laid_out(tensors, metadata, f"{filename}", may_share)
     with (session or default_session()).create(filename, replace=True) as file:
         _write(file, tensors, header, placed, f"{filename}")
@@ -161,7 +162,7 @@ def write_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str], met
 
 def save(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *,
          session: Session | None = None) -> bytes:
-    """In place of `safetensors.torch.save`, and that of numpy: the bytes of such a file."""
+    """Replaces `safetensors.torch.save` and numpy's: returns the bytes of such a file."""
     header, placed = _laid_out(tensors, metadata, "save", False)
     fd = os.memfd_create("penstock")
     try:
@@ -185,7 +186,7 @@ Placed = list[tuple[str, int, int]]
 
 def _laid_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None, what: str,
               may_share: bool) -> tuple[bytes, Placed]:
-    """The header's bytes, and where each tensor begins and ends in the file."""
+    """The header's bytes, and each tensor's begin and end in the file."""
     _check_texts(tensors, metadata)
     entries = []
     for name, tensor in tensors.items():
@@ -209,8 +210,8 @@ def _write(file: File, tensors: Mapping[str, Any], header: bytes, placed: Placed
 
 def save_model(module: torch.nn.Module, filename: str | os.PathLike[str], metadata: Mapping[str, str] | None = None,
                force_contiguous: bool = True, *, session: Session | None = None) -> None:
-    """In place of `safetensors.torch.save_model`: of tensors that share memory one is saved, and `load_model` gives it
-    to the others. The metadata say under which name."""
+    """Replaces `safetensors.torch.save_model`: saves one of the tensors that share memory, and `load_model` restores
+    the others. The metadata contain its name."""
     state, aliases = dict(module.state_dict()), dict(metadata or {})
     for group in arrays.sharing(state):
         kept = arrays.covering(state, group)
@@ -255,7 +256,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
                  backend: str = "mmap", session: Session | None = None) -> None:
         check_backend(backend)
-        arrays.arrays_of(framework, device)  # Raises here, and not at the first tensor.
+        arrays.arrays_of(framework, device)  # Raises here, not at the first tensor.
         self._weights = Weights([filename])
         self._framework, self._device, self._session = framework, device, session
         self._is_closed = False
@@ -280,8 +281,8 @@ class safe_open:  # noqa: N801, the name that it replaces.
         return dict(sorted(plan.load().items()))
 
     def get_slice(self, name: str) -> Slice:
-        """What can be indexed: `get_slice(name)[2:4, :, ::2]` reads no more rows than it needs. It stays
-        usable when the file is closed."""
+        """An object to index: `get_slice(name)[2:4, :, ::2]` reads only the rows that it needs. It stays usable after
+        the file is closed."""
         self._opened()
         return Slice(self, self._tensor(name))
 
@@ -309,7 +310,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
 
 
 class Slice:
-    """A tensor of which parts are read when it is indexed."""
+    """A tensor whose parts are read when it is indexed."""
 
     def __init__(self, opened: safe_open, tensor: Tensor) -> None:
         self._opened, self._tensor = opened, tensor
@@ -329,7 +330,7 @@ class Slice:
         return self._alone(self._opened._get(self._tensor.name, Part(0, start, stop)), (rest, *indices[1:]))
 
     def _rows_of(self, first: Any) -> tuple[int, int, Any] | None:
-        """The range of rows that an index means, and the index into that; None where all are read."""
+        """The rows that an index needs, and the index into them; None if all rows are read."""
         count = self._tensor.shape[0]
         if isinstance(first, int) and not isinstance(first, bool) and -count <= first < count:
             return first % count, first % count + 1, 0
@@ -340,6 +341,6 @@ class Slice:
 
     @staticmethod
     def _alone(read: Any, index: Any) -> Any:
-        """A small part does not keep the memory of all that was read."""
+        """Copies a small part, so that it does not keep all of the read memory alive."""
         part = read[index]
         return part if 2 * part.nbytes > read.nbytes or not hasattr(part, "clone") else part.clone()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""In place of `safetensors.numpy`: without torch.
+"""Replaces `safetensors.numpy`, without torch.
 
-bfloat16 and the small floating-point types come as those of the package ml_dtypes, where it is installed.
+bfloat16 and the small floating-point types come from the package ml_dtypes, if installed.
 """
 
 from __future__ import annotations

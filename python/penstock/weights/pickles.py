@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pickles, read without running anything that they name.
+"""Parses pickles without executing anything in them.
 
-A small machine of its own carries out the instructions that describe data. What a pickle names is looked up in a table
-of stand-ins, and nothing else can be called, made or changed; Python's own unpickler imports what it is told to, and
-sizes its memo by what a file says. Work and memory are bounded by the pickle's size: each byte of a hostile one could
-otherwise make a set of 216 bytes.
+A small interpreter executes only the opcodes that describe data. Names in a pickle are looked up in a table of
+stand-ins, and nothing else can be called, created or changed; Python's own unpickler imports any name, and sizes its
+memo as the file says. Work and memory are limited by the pickle's size: each byte of a hostile one could otherwise
+create a set of 216 bytes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from penstock.weights.tensors import WeightsError
 
 PICKLE_BYTES_MAX = 100_000_000
 STEPS_MAX = 50_000_000
-MARKS_MAX = 10_000    # Open ones: lists in lists.
-ROOM = 64 << 20       # What the containers of a pickle may take, in bytes: so much,
-ROOM_OF_A_BYTE = 16   # and so much for each of its own. Dicts of one number take the most of what is met: 26.
-DICT_ITEM, SET_ITEM, OBJECT = 80, 64, 300  # About what they take besides.
-_BARE = frozenset((tuple, list, dict, set, frozenset, bytes, bytearray, complex, Unknown))  # Without a dict.
-KEY_INTEGER_MAX = 1 << 60  # Larger ones have equal hashes at will.
+MARKS_MAX = 10_000    # Limit of open marks (nested lists).
+ROOM = 64 << 20       # Memory limit of a pickle's containers in bytes: a base,
+ROOM_OF_A_BYTE = 16   # plus this for each of its bytes. In practice dicts with one number need the most: 26.
+DICT_ITEM, SET_ITEM, OBJECT = 80, 64, 300  # Approximate overhead of containers.
+_BARE = frozenset((tuple, list, dict, set, frozenset, bytes, bytearray, complex, Unknown))  # Types without a __dict__.
+KEY_INTEGER_MAX = 1 << 60  # Larger integers can be chosen to collide.
 
 
 def read_pickle(data: bytes, table: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None,
                 unknown: Callable[[str], Unknown] | None = None) -> Any:
-    """What a pickle describes. `table` has stand-ins by "module.name", `persistent` is asked for persistent ids, and
-    `unknown` for what stands in place of names that the table lacks.
+    """Returns the data of a pickle. `table` has stand-ins by "module.name", `persistent` resolves persistent ids, and
+    `unknown` makes stand-ins for names that the table lacks.
 
-    Raises WeightsError for whatever is no plain data or makes no sense.
+    Raises WeightsError for anything but plain data, and for invalid pickles.
     """
     if len(data) > PICKLE_BYTES_MAX:
         raise WeightsError(f"a pickle of {len(data)} bytes is not believed: {PICKLE_BYTES_MAX} are expected at most")
@@ -59,11 +59,11 @@ class _Machine:
         self._table, self._persistent, self._unknown = table, persistent, unknown
         self.stack: list[Any] = []
         self._marks: list[int] = []
-        self._memo: list[Any] = []               # Picklers number what they remember from 0 on.
-        self._far: dict[int, Any] = {}           # Whoever does not has numbers for all.
-        self._remembered_at = 0                  # Where the latest instruction that remembers something ends.
+        self._memo: list[Any] = []               # Picklers number their memo from 0 on.
+        self._far: dict[int, Any] = {}           # Memo entries with other numbers.
+        self._remembered_at = 0                  # The offset after the last opcode that stored a memo entry.
         self._room_left = ROOM + ROOM_OF_A_BYTE * len(data)
-        self._copies_left = 4 * len(data) + 1000  # What calls may copy in all, in elements and bytes.
+        self._copies_left = 4 * len(data) + 1000  # How many elements and bytes calls may still copy.
 
     def run(self) -> Any:
         steps = _STEPS
@@ -87,7 +87,7 @@ class _Machine:
         return piece
 
     def skip(self, size: int) -> None:
-        """The protocol's number and the frames' sizes say nothing that is needed."""
+        """Skips the protocol number and frame sizes, which are not needed."""
         self.take(size)
 
     def byte(self) -> int:
@@ -98,7 +98,7 @@ class _Machine:
         return int.from_bytes(self.take(size), "little")
 
     def text(self, size: int) -> str:
-        """As Python's own: text may have halves of letters, which nothing else writes."""
+        """Like Python's own: text may have lone surrogates."""
         return self.take(size).decode("utf-8", "surrogatepass")
 
     def line(self) -> str:
@@ -125,7 +125,7 @@ class _Machine:
         self._marks.append(len(self.stack))
 
     def put(self, index: int, nbytes: int) -> None:
-        """By an instruction of so many bytes."""
+        """For an opcode of `size` bytes."""
         if self.at - nbytes == self._remembered_at:
             raise WeightsError("the pickle remembers one object over and over")
         self._remembered_at = self.at
@@ -193,7 +193,7 @@ class _Machine:
         elif type(thing) is Made and thing.state is None:
             thing.state = state
         elif type(thing) is OrderedDict and type(state) is dict:
-            # What a module's state_dict says of its versions.
+            # The version attributes of a module's state_dict.
             for name, value in state.items():
                 if not isinstance(name, str) or hasattr(OrderedDict, name):
                     raise WeightsError("the pickle gives a dict an attribute that hides one of its own")
@@ -249,7 +249,7 @@ class _Machine:
 
 
 def checked_key(key: Any) -> Any:
-    """A key whose hash is quick to make, and hard to make equal to others'."""
+    """A key whose hash is cheap and cannot be forced to collide."""
     is_tuple = type(key) is tuple and len(key) <= 64
     for each in key if is_tuple else (key,):
         if not isinstance(each, (str, int, float, bytes, Made, Unknown, type(None))):
