@@ -87,7 +87,7 @@ SWITCH_MACHINE = Machine(
         Probe("journal", "/mnt/ext4/journal", every(COPIED),
               prepare="losetup -d /dev/loop0 && umount /mnt/ext4 && " + file_on("ext4", "-o data=journal", "journal")),
         Tool("explain-journal", "penstock explain -v /mnt/ext4/journal", says=("data_journal",)),
-        Tool("check", "penstock check", says=("PCI P2PDMA      yes",)),
+        Tool("check", "penstock check --all", says=("PCI P2PDMA      yes",)),
         unbind("unbound", "/drives/near", {"read": "EFAULT", "touch": "BUS", "offer": "gone"}),
     ))
 
@@ -197,7 +197,7 @@ DROPPING_MACHINE = Machine(
         bench("ext4-read", "/mnt/ext4/data", "read", FAILED, "self_test_wrong"),
         bench("near-write", "/drives/near", "write", FAILED_READS, "no_scratch", options="--offset 8M"),
         bench("near-read", "/drives/near", "read", FAILED_READS, "self_test_wrong", options="--offset 8M"),
-        Tool("check", "penstock check", says=("IOMMU           translating", "iommu_translating?")),
+        Tool("check", "penstock check --all", says=("IOMMU           translating", "iommu_translating?")),
     ))
 
 HOST_BRIDGE_MACHINE = Machine(

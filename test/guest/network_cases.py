@@ -104,7 +104,7 @@ NETWORK_MACHINE = Machine(
         # NVMe over TCP.
         explain("explain-nvme-tcp", "/mnt/two/data", "nvme_tcp", prepare=TCP_DRIVE),
         moved_by_client("nvme-tcp", "/mnt/two/data", "tcp", "nvme_tcp", "same /drives/two /drives/two-tcp /mnt/two"),
-        Tool("check", "penstock check", says=("nvme_tcp", "nfs_tcp")),
+        Tool("check", "penstock check --all", says=("nvme_tcp", "nfs_tcp")),
     ))
 
 BY_RDMA = ("pass", "RDMA to traddr=10.9.0.1,trsvcid=4421 (nqn.2026-01.test.penstock.one), made by software")

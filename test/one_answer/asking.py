@@ -194,11 +194,11 @@ class Interview:
             self.hear("serve --problem-detector", functools.partial(self.hear_detector, path))
 
     def hear_check(self) -> None:
-        self.checked = [self.ask("penstock", "check", "--json"), self.ask("penstock", "check")]
+        self.checked = [self.ask("penstock", "check", "--json"), self.ask("penstock", "check", "--all")]
         self.hear("check --json", lambda: readers.read_check_json(self.answers, self.checked[0][0]))
         self.hear("check", lambda: readers.read_check(self.answers, self.checked[1][0]))
         self.hear_as_env("check --env", self.checked[0], "check", "--json")
-        self.hear_as_env("check --env", self.checked[1], "check")
+        self.hear_as_env("check --env", self.checked[1], "check", "--all")
 
     def hear_explain(self) -> None:
         """Of a file at each place, for programs and for people, by one process each."""

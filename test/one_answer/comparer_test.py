@@ -56,13 +56,15 @@ PATHS = """
   vendor     not usable (vendor_library_missing): NVIDIA's libcufile.so.0 cannot be found
     missing  vendor_library     NVIDIA's libcufile.so.0 cannot be found
   bounce     usable
+"""
 
+VERDICT = """
 Verdict
   files reach device memory by bounce
 """
 
 CHECK = """Penstock 0.2.0: the captured machine in m
-
+""" + VERDICT + """
 How bytes of GPU memory go, as the machine is set
   /data: through host memory, until a direct path is switched on
 
@@ -76,7 +78,7 @@ Paths, best first""" + PATHS
 EXPLAIN = """file: /data/file on the captured machine in m
   mount: /dev/nvme0n1 on /data, xfs, rw
 
-Paths between it and device memory, best first""" + PATHS + """
+Paths between it and device memory, best first""" + PATHS + VERDICT + """
 p2pdma, a read: what stands in the way (?: only its self-test can tell)
   stored in       the file system does not tell
   file            nothing

@@ -126,7 +126,8 @@ def read_outlook(answers: Answers, mouth: str, place: str, out: str) -> None:
 
 
 def read_check(answers: Answers, out: str) -> None:
-    read_outlook(answers, "check", "", out.split("\nPaths, best first\n")[1])
+    verdict = out.split("\nVerdict\n")[1].split("\n\n")[0]
+    read_outlook(answers, "check", "", verdict + "\n" + out.split("\nPaths, best first\n")[1])
     read_pairs(answers, out)
     read_findings(answers, out)
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock check [FOLDER... --try] [--root DIR] [--require PATH] [--topology] [--json]`. Exit code 0: the bounce path
-// is usable. 1: it is not, or the environment's settings or cuFile's configuration are wrong. 2: wrong usage.
+// `penstock check [FOLDER... --try] [--root DIR] [--require PATH] [--topology] [--all] [--json]`. Exit code 0: the
+// bounce path is usable. 1: it is not, or the environment's settings or cuFile's configuration are wrong. 2: wrong
+// usage.
 #include "tools/check/check.h"
 
 #include <fmt/format.h>
@@ -26,6 +27,7 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n"
     "  penstock check                      this machine\n"
+    "  penstock check --all                every row: what passed, too\n"
     "  penstock check --try /mnt/nvme0     and a transfer there, proven byte by byte; in a GPU's memory, where there "
     "is one\n"
     "  penstock check --topology           what hangs where, how far apart, and who had best read from which drive\n"
@@ -48,6 +50,7 @@ struct CheckSettings {
   std::string deepspeed;               // A configuration to check instead, as in the last release; "" for none.
   std::string require;                 // A path, or "gpu"; "" for none.
   std::vector<std::string> variables;  // NAME=VALUE, for the process in question.
+  bool all = false;
   bool json = false;
 };
 
@@ -92,7 +95,7 @@ int run_check(const CheckSettings& settings) {
   const Requirement required = require_of(settings, examined);
   const Tries tries = try_folders(settings);
   if (settings.json) print_json(check_json(examined, required, usable, tries));
-  else print("{}", check_text(examined, required, tries));
+  else print("{}", check_text(examined, required, tries, settings.all));
   return usable && required.is_met && tries.are_right() ? kSuccess : kFailed;
 }
 
@@ -117,6 +120,7 @@ void add_check(CommandLine& command) {
   command.option("--env", settings->variables, "As if the program had this variable of Penstock's or cuFile's as well")
       .value_name("NAME=VALUE")
       .one_value_each();
+  command.flag("--all", settings->all, "Also print every row: devices, file systems, pairs, needs of paths, checks");
   command.flag("--json", settings->json, "Print JSON");
   command.group("");  // Not in the help.
   command.option("--deepspeed", settings->deepspeed, "Now python -m penstock check --deepspeed FILE").excludes(root);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -110,7 +111,7 @@ TEST(CheckTest, MemoryOfAGpuHasToBeAskedForAndThatOfOthersHasNot) {
 }
 
 TEST(CheckTest, WhereThereIsNoGpuNothingElseIsRecommended) {
-  const std::string text = check(root_of("md-raid0")).text;
+  const std::string text = check(root_of("md-raid0") + " --all").text;
   const std::size_t begin = text.find("Paths, best first");
   const std::string paths = text.substr(begin, text.find("\nLayer 1") - begin);
   EXPECT_NE(paths.find("Run on a machine with an NVIDIA GPU"), std::string::npos) << paths;
@@ -273,7 +274,7 @@ TEST(CheckTest, EveryPairSaysWhatStandsBetween) {
 }
 
 TEST(CheckTest, TextNamesEveryObstacleAndItsRemedyOnce) {
-  const std::string text = check(root_of("old-driver")).text;
+  const std::string text = check(root_of("old-driver") + " --all").text;
   std::size_t remedies = 0;
   const std::size_t end = text.find("Paths, best first");
   const std::size_t begin = text.find("Device memory and storage: ");
@@ -294,7 +295,7 @@ TEST(CheckTest, AGpusMemoryIsTriedAsADmaBufAndWhatNobodyCanTellIsNotGuessed) {
   EXPECT_EQ(told["dma_buf"]["exportable"], true) << told["dma_buf"];
   EXPECT_TRUE(told["dma_buf"]["rdma_devices"].is_array());
   EXPECT_NE(told["dma_buf"]["io_uring"], "yes");
-  EXPECT_NE(check("", gpu).text.find("GPU memory as a dma-buf (no path uses it yet)"), std::string::npos);
+  EXPECT_NE(check("--all", gpu).text.find("GPU memory as a dma-buf (no path uses it yet)"), std::string::npos);
   EXPECT_TRUE(check_json("dgx-h100")["dma_buf"].is_null()) << "nothing is tried on a captured machine";
 }
 
@@ -336,7 +337,7 @@ TEST(CheckTest, WithoutIoUringBounceIsUsableAndSaysSo) {
 
 TEST(CheckTest, TextFitsAHundredColumnsAndNamesEverySection) {
   for (const char* machine : kMachines) {
-    const std::string text = check(root_of(machine)).text;
+    const std::string text = check(root_of(machine) + " --all").text;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
       const bool names_the_root = line.find(PENSTOCK_SOURCE_DIR) != std::string::npos;
@@ -348,6 +349,16 @@ TEST(CheckTest, TextFitsAHundredColumnsAndNamesEverySection) {
           "Device memory and storage: ", "IOMMU, io_uring, locked memory\n", "Paths, best first\n"}) {
       EXPECT_NE(text.find(section), std::string::npos) << machine << " " << section;
     }
+  }
+}
+
+TEST(CheckTest, WithoutAllItIsOneScreenThatSaysHowToSeeTheRest) {
+  for (const char* machine : kMachines) {
+    const std::string text = check(root_of(machine)).text;
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40) << machine << text;
+    EXPECT_EQ(text.find("\n\nVerdict\n"), text.find('\n')) << text;
+    EXPECT_NE(text.find("--all"), std::string::npos) << text;
+    EXPECT_EQ(text.find("Platform\n"), std::string::npos) << text;
   }
 }
 
@@ -393,7 +404,7 @@ TEST(CheckTest, AHostileTreeIsReportedAndMovesNoCursor) {
   fs::remove_all(tree);
 }
 
-TEST(CheckTest, ItEndsWithAVerdictAndWhatToChangeFirst) {
+TEST(CheckTest, ItBeginsWithAVerdictAndWhatToChangeFirst) {
   const std::string text = check(root_of("dgx-h100")).text;
   const std::size_t verdict = text.find(
       "\nVerdict\n  files reach device memory by vendor, if its self-test passes\n  for p2pdma: Install NVIDIA's");
@@ -418,7 +429,7 @@ TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {
 }
 
 TEST(CheckTest, HowFarDrivesAreFromGpusIsATable) {
-  const std::string text = check(root_of("dgx-h100")).text;
+  const std::string text = check(root_of("dgx-h100") + " --all").text;
   EXPECT_NE(text.find("\n  drive         PCIe link   19:00.0  9b:00.0\n  0000:03:00.0  32 GT/s x4  node     apart\n"),
             std::string::npos)
       << text;

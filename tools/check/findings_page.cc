@@ -75,15 +75,12 @@ std::size_t causes_of(const Findings& rows) {
 void add_result(Page& page, const Findings& rows) {
   page.section("Result of the checks");
   const std::size_t failed = count_of(rows, State::fail), causes = causes_of(rows);
-  const std::size_t passed = count_of(rows, State::pass);
-  const char* const verdict = failed > 0   ? "something is wrong"
-                              : passed > 0 ? "nothing failed"
-                                           : "nothing could be judged";
-  const std::size_t warned = count_of(rows, State::warn);
-  page.wrap("  ", fmt::format("{}: {} passed, {}{} failed, {} unknown, {} not applicable", verdict, passed,
-                              warned == 0 ? "" : fmt::format("{} warned, ", warned), failed,
-                              count_of(rows, State::unknown), count_of(rows, State::not_applicable)));
-  page.paint(failed > 0 ? Color::red : passed > 0 ? Color::green : Color::yellow, verdict);
+  const std::string text = result_text(rows);
+  page.wrap("  ", text);
+  page.paint(failed > 0                        ? Color::red
+             : count_of(rows, State::pass) > 0 ? Color::green
+                                               : Color::yellow,
+             std::string_view(text).substr(0, text.find(':')));
   if (failed > 0) {
     const std::size_t rest = failed - causes;
     page.wrap("  ",
@@ -98,11 +95,24 @@ void add_result(Page& page, const Findings& rows) {
 
 }  // namespace
 
+std::string result_text(const Findings& rows) {
+  const std::size_t failed = count_of(rows, State::fail), passed = count_of(rows, State::pass);
+  const std::size_t warned = count_of(rows, State::warn);
+  const char* const verdict = failed > 0   ? "something is wrong"
+                              : passed > 0 ? "nothing failed"
+                                           : "nothing could be judged";
+  return fmt::format("{}: {} passed, {}{} failed, {} unknown, {} not applicable", verdict, passed,
+                     warned == 0 ? "" : fmt::format("{} warned, ", warned), failed, count_of(rows, State::unknown),
+                     count_of(rows, State::not_applicable));
+}
+
+void add_layer(Page& page, const Findings& rows, Layer layer) {
+  page.section(layer_title(layer));
+  add_rows(page, rows, layer);
+}
+
 void add_layers(Page& page, const Findings& rows, const std::vector<Layer>& layers) {
-  for (const Layer layer : layers) {
-    page.section(layer_title(layer));
-    add_rows(page, rows, layer);
-  }
+  for (const Layer layer : layers) add_layer(page, rows, layer);
   add_result(page, rows);
 }
 

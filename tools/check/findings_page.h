@@ -30,6 +30,9 @@
 
 namespace penstock::tools::validate {
 
+// "nothing failed: 12 passed, 0 failed, 1 unknown, 3 not applicable".
+std::string result_text(const facts::Findings& rows);
+void add_layer(Page& page, const facts::Findings& rows, facts::Layer layer);
 // Adds the findings layer by layer, and then the result.
 void add_layers(Page& page, const facts::Findings& rows, const std::vector<facts::Layer>& layers);
 

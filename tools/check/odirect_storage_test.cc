@@ -66,7 +66,7 @@ TEST_F(Storage, AnIscsiDiskIsNamedSoByAllWhoJudgeIt) {
   EXPECT_EQ(explained["p2pdma"]["routes"][0]["obstacles"].dump().find("\"scsi\""), std::string::npos);
   EXPECT_NE(explained["p2pdma"]["routes"][0]["obstacles"].dump().find("\"iscsi\""), std::string::npos) << explained;
   EXPECT_EQ(explained["file"]["block_device"]["iscsi_driver"], "iscsi_tcp");
-  EXPECT_NE(run({"check", "--root", root}).out.find("sdb (scsi iscsi iscsi_tcp)"), std::string::npos);
+  EXPECT_NE(run({"check", "--all", "--root", root}).out.find("sdb (scsi iscsi iscsi_tcp)"), std::string::npos);
   EXPECT_NE(told({"iscsi", "/models"}, "server").find("reached by tcp"), std::string::npos);
 }
 

@@ -107,7 +107,7 @@ void add_matters(Page& page, const std::string& title, const Matters& matters, C
   page.section(title);
   for (std::size_t i = 0; i < std::min(matters.size(), kMattersMax); ++i) add_matter(page, matters[i], color);
   if (matters.size() > kMattersMax) {
-    page.wrap("  ", fmt::format("and {} more, among the rows below", matters.size() - kMattersMax));
+    page.wrap("  ", fmt::format("and {} more, among all rows", matters.size() - kMattersMax));
   }
 }
 
@@ -171,6 +171,14 @@ void add_summary(Page& page, const facts::Findings& rows) {
   add_matters(page, "What is wrong", wrong, Color::red);
   add_matters(page, "What keeps storage from a direct path, or may", matters_of(rows, is_in_the_way), Color::red);
   add_matters(page, "What is no fault, and could be better", matters_of(rows, could_be_better), Color::yellow);
+}
+
+void add_unknown(Page& page, const facts::Findings& rows) {
+  const auto is_untold = [](const facts::Finding& row) {
+    const bool is_told = is_in_the_way(row) || could_be_better(row);
+    return row.state == facts::State::unknown && is_open_question(row) && !is_told;
+  };
+  add_matters(page, "What nothing here tells", matters_of(rows, is_untold), Color::yellow);
 }
 
 }  // namespace penstock::tools::validate

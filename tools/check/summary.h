@@ -10,5 +10,7 @@
 namespace penstock::tools::validate {
 
 void add_summary(Page& page, const facts::Findings& rows);
+// Adds what is unknown, is not in the summary, and can be found out.
+void add_unknown(Page& page, const facts::Findings& rows);
 
 }  // namespace penstock::tools::validate

@@ -152,6 +152,31 @@ void print_cufile(Page& page, const core::LoadedSettings& cufile) {
   if (cufile.must_refuse) page.wrap("  ", "cuFile's driver does not open with these errors: correct them");
 }
 
+// The long form tells everything that was found.
+void print_rows(Page& page, const facts::Examination& examined, const facts::Findings& findings, bool has_tried) {
+  const facts::Machine& machine = examined.machine;
+  print_platform(page, machine);
+  print_gpus(page, machine);
+  print_placement(page, machine);
+  print_file_systems(page, machine);
+  print_pairs(page, examined);
+  print_limits(page, machine);
+  print_dma_buf(page, machine);
+  page.section("Paths, best first");
+  for (const facts::PathOutlook& path : examined.whole.paths) print_path(page, path);
+  std::vector<facts::Layer> layers = {facts::Layer::drivers, facts::Layer::fabric};
+  if (has_tried) layers.push_back(facts::Layer::transfer);
+  validate::add_layers(page, findings, layers);
+}
+
+// The short form tells what was tried, how each path stands, and where the rest is.
+void print_brief(Page& page, const facts::Examination& examined, const facts::Findings& findings, bool has_tried) {
+  if (has_tried) validate::add_layer(page, findings, facts::Layer::transfer);
+  page.section("Paths, best first");
+  for (const facts::PathOutlook& path : examined.whole.paths) print_headline(page, path);
+  page.section(validate::result_text(findings) + "; --all shows every row");
+}
+
 // The paths of users who change nothing, and the changes that they might make first.
 void print_verdict(Page& page, const facts::Examination& examined, const Requirement& required) {
   page.section("Verdict");
@@ -173,7 +198,7 @@ bool can_use_gpu(const facts::Machine& machine) {
   return machine.probe ? machine.probe->cuda_devices() > 0 : !machine.nvidia_gpus().empty();
 }
 
-Text check_text(const facts::Examination& examined, const Requirement& required, const Tries& tries) {
+Text check_text(const facts::Examination& examined, const Requirement& required, const Tries& tries, bool all) {
   const facts::Machine& machine = examined.machine;
   Page page;
   page.wrap("", fmt::format("Penstock {}: {}", penstock_version(),
@@ -181,22 +206,12 @@ Text check_text(const facts::Examination& examined, const Requirement& required,
   facts::Findings findings = examined.findings;
   findings.insert(findings.end(), tries.findings.begin(), tries.findings.end());
   facts::settle_causes(findings);
+  print_verdict(page, examined, required);
   validate::add_summary(page, findings);
-  print_platform(page, machine);
-  print_gpus(page, machine);
-  print_placement(page, machine);
-  print_file_systems(page, machine);
-  print_pairs(page, examined);
-  print_limits(page, machine);
-  print_dma_buf(page, machine);
+  if (!all) validate::add_unknown(page, findings);
   print_environment(page, machine.process);
   print_cufile(page, machine.process.cufile);
-  page.section("Paths, best first");
-  for (const facts::PathOutlook& path : examined.whole.paths) print_path(page, path);
-  std::vector<facts::Layer> layers = {facts::Layer::drivers, facts::Layer::fabric};
-  if (!tries.findings.empty()) layers.push_back(facts::Layer::transfer);
-  validate::add_layers(page, findings, layers);
-  print_verdict(page, examined, required);
+  (all ? print_rows : print_brief)(page, examined, findings, !tries.findings.empty());
   Text text = page.shown();
   for (const OdirectTry& one : tries.odirect) {
     text += Text("\n");

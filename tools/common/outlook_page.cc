@@ -35,6 +35,10 @@ Color color_of(const Finding& need) {
   return need.state == State::pass ? Color::green : need.state == State::fail ? Color::red : Color::yellow;
 }
 
+void paint_headline(Page& page, const PathOutlook& path, std::string_view headline) {
+  page.paint(color_of(path), headline.substr(0, headline.find_first_of(":(")));
+}
+
 }  // namespace
 
 const char* need_state_name(const Finding& need) {
@@ -49,10 +53,16 @@ const char* need_state_name(const Finding& need) {
   return "unknown";
 }
 
+void print_headline(Page& page, const PathOutlook& path) {
+  const std::string headline = headline_of(path);
+  page.line(fmt::format("  {:<10} ", penstock_path_name(path.path)), headline);
+  paint_headline(page, path, headline);
+}
+
 void print_path(Page& page, const PathOutlook& path) {
   const std::string headline = headline_of(path);
   page.wrap(fmt::format("  {:<10} ", penstock_path_name(path.path)), headline);
-  page.paint(color_of(path), std::string_view(headline).substr(0, headline.find_first_of(":(")));
+  paint_headline(page, path, headline);
   for (const Finding& need : path.needs) {
     const char* const state = need_state_name(need);
     page.wrap(fmt::format("    {:<8} {:<18} ", state, need.code), need.sentence);

@@ -11,7 +11,9 @@ namespace penstock::tools {
 
 // The state of a need as a word: "ok", "missing", "off", "unknown".
 const char* need_state_name(const facts::Finding& need);
-// Prints a line for the path, one for each of its needs, and remedies.
+// Prints how the path stands, in one line that is cut where it is too long.
+void print_headline(Page& page, const facts::PathOutlook& path);
+// Prints how it stands, a line for each of its needs, and remedies.
 void print_path(Page& page, const facts::PathOutlook& path);
 // The JSON of one path, {path, standing, usable, reason, sentence, remedy}, and of all paths.
 Json path_outlook_json(const facts::PathOutlook& path);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -27,6 +28,10 @@ class Page {
     wrap("", title);
   }
   void row(std::string_view label, const std::string& value) { wrap(fmt::format("  {:<16}", label), value); }
+  // Adds one line, which is cut at the terminal's width.
+  void line(const std::string& head, std::string_view value) {
+    wrap(head, cut(value, columns_ - std::min(columns_ - 3, head.size())));
+  }
   void wrap(const std::string& head, std::string_view value) {
     last_ = text_.size();
     const std::string safe = printable(value);
