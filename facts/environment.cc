@@ -76,6 +76,19 @@ std::string library_setting(std::string_view variable) {
   return std::string(key.substr(key.find('.') + 1));
 }
 
+std::string setting_name(core::Setting setting) {
+  return std::string(setting.is_own() ? setting.name() : setting.key());
+}
+
+std::vector<std::string> setting_names() {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < core::kSettingCount; ++i) {
+    const core::Setting setting = core::Setting::at(i);
+    if (setting.is_served()) names.push_back(setting_name(setting));
+  }
+  return names;
+}
+
 std::string nearest_setting(std::string_view name) {
   const std::optional<core::Setting> near = core::variable_near(name);
   return near ? near->row().variable : "";

@@ -47,6 +47,11 @@ std::optional<core::Setting> setting_by_any_name(std::string_view name);
 // The name that a session's setting has for a known variable: "policy" for PENSTOCK_POLICY; "" for other variables.
 std::string library_setting(std::string_view variable);
 
+// The name for users: short for Penstock's own settings, section and name for cuFile's.
+std::string setting_name(core::Setting setting);
+// The names of all settings that have an effect.
+std::vector<std::string> setting_names();
+
 // The known name that the user probably meant, or by which the variable is called today; "" if there is none.
 std::string nearest_setting(std::string_view name);
 

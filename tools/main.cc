@@ -4,6 +4,7 @@
 // question, that question has options of its own, and so a row: "penstock bench --suite". A command for which NVIDIA
 // has a tool can be called by that tool's name, through a link beside this program.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "facts/environment.h"
@@ -28,6 +29,8 @@ Add add_bench, add_cp, add_demo, add_doctor, add_gdsio, add_gdsio_verify, add_kv
 
 namespace {
 
+void add_this_help(CommandLine& command);
+
 constexpr Command kCommands[] = {
     {.name = "check",
      .summary = "Say what this machine offers to each path, and what it lacks",
@@ -43,7 +46,7 @@ constexpr Command kCommands[] = {
      .summary = "List the library's settings: value, who set it, what it does",
      .add = add_settings,
      .reports_misspelt_settings = true},
-    {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_help},
+    {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_this_help},
     {"validate", "Say whether drivers, fabric and a transfer are right, and what to do", add_validate, false, false,
      "penstock check"},
     {"topology", "Draw where GPUs, drives and NICs hang, and say who had best read from what", add_topology, false,
@@ -73,6 +76,14 @@ constexpr Command kCommands[] = {
     {.name = "k8s", .has_own_signals = true, .replaced_by = "penstock-k8s"},
     {.name = "model", .has_own_signals = true, .replaced_by = "penstock-model"},
 };
+
+void add_this_help(CommandLine& command) {
+  Topics commands;
+  for (const Command& each : kCommands) {
+    if (each.is_listed()) commands.emplace_back(each.name, each.summary);
+  }
+  add_help(command, std::move(commands));
+}
 
 constexpr const char* kFooter =
     "Examples:\n"

@@ -5,38 +5,48 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+
+#include "base/edit_distance.h"
 
 namespace penstock::tools {
 namespace {
 
-constexpr std::size_t kLettersASlip = 3, kSlipsMost = 3, kLettersMost = 64;
+constexpr std::size_t kLettersOfAPart = 3, kLettersMost = 64, kProposalsMost = 5;
 
-// The number of slips (see nearest()) between two words.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    before_last.swap(last);
-    last.swap(row);
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t other = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, other});
-      const bool changed_places = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (changed_places) row[j] = std::min(row[j], before_last[j - 2] + 1);
-    }
+// A swap of two neighbouring letters is two slips.
+std::size_t slips_allowed(std::string_view word) {
+  return word.size() < 4 ? 0 : std::clamp<std::size_t>(word.size() / 3, 2, 3);
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char letter) { return std::tolower(letter); });
+  return result;
+}
+
+std::vector<std::string> names_with(std::string_view word, const std::vector<std::string>& known) {
+  std::vector<std::string> found;
+  for (const std::string& each : known) {
+    if (found.size() < kProposalsMost && contains(each, word)) found.push_back(each);
   }
-  return row[b.size()];
+  return found;
 }
 
 }  // namespace
 
+bool contains(std::string_view text, std::string_view word) {
+  const bool is_telling = word.size() >= kLettersOfAPart && word.size() <= kLettersMost;
+  return is_telling && lower(text).find(lower(word)) != std::string::npos;
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   if (word.size() > kLettersMost) return "";
   std::string best;
-  std::size_t least = std::min(kSlipsMost, word.size() / kLettersASlip) + 1;
+  std::size_t least = slips_allowed(word) + 1;
   for (const std::string& each : known) {
-    if (const std::size_t slips = distance(word, each); slips < least) {
+    if (const std::size_t slips = core::edit_distance(word, each); slips < least) {
       least = slips;
       best = each;
     }
@@ -45,8 +55,9 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 }
 
 std::string proposal(std::string_view word, const std::vector<std::string>& known) {
-  const std::string meant = nearest(word, known);
-  return meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant);
+  std::vector<std::string> meant = {nearest(word, known)};
+  if (meant.front().empty()) meant = names_with(word, known);
+  return meant.empty() ? "" : fmt::format("; did you mean '{}'?", fmt::join(meant, "', '"));
 }
 
 }  // namespace penstock::tools

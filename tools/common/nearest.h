@@ -9,11 +9,14 @@
 
 namespace penstock::tools {
 
-// The known word that is the fewest slips away. A slip is a letter too many, too few or different, or two neighbouring
-// letters that changed places. One slip is allowed for each three letters, three at most; "" if no word is so near.
+// The known word that is the fewest slips away. A slip is a letter too many, too few or different. Two are allowed, and
+// three in a word of nine letters or more; "" if no word is so near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
-// "; did you mean '--depth'?", or "".
+// True if `word` is a part of the text, in capitals or not. A part of fewer than three letters tells nothing.
+bool contains(std::string_view text, std::string_view word);
+
+// "; did you mean '--depth'?": the nearest word, else up to five that contain this one; or "".
 std::string proposal(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace penstock::tools

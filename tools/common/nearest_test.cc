@@ -23,6 +23,12 @@ TEST(NearestTest, WhatIsFarFromAllMeansNone) {
   EXPECT_EQ(nearest(std::string(100'000, '-'), kOptions), "");
 }
 
+TEST(NearestTest, WordsThatContainItAreProposedWhereNoneIsNear) {
+  EXPECT_EQ(proposal("cache", {"registration_cache_mib", "page-cache", "workers", "CACHE_SIZE"}),
+            "; did you mean 'registration_cache_mib', 'page-cache', 'CACHE_SIZE'?");
+  EXPECT_EQ(proposal("io", {"io_uring", "direct_io"}), "") << "two letters are in too many words";
+}
+
 TEST(NearestTest, AProposalIsTheEndOfASentence) {
   EXPECT_EQ("there is no option '--dpeth'" + proposal("--dpeth", kOptions),
             "there is no option '--dpeth'; did you mean '--depth'?");

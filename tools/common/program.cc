@@ -108,8 +108,8 @@ Words meant(const Program& program, Words words) {
   for (const Command& command : program.commands) {
     if (!command.is_old_name()) names.emplace_back(command.name);
   }
-  const std::string more =
-      nearest(word, names).empty() ? fmt::format("; '{} help' lists them", program.name) : proposal(word, names);
+  const std::string meant = proposal(word, names);
+  const std::string more = meant.empty() ? fmt::format("; '{} help' lists them", program.name) : meant;
   throw Failure(fmt::format("there is no command '{}'{}", word, more), kUsage);
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "facts/environment.h"
 #include "facts/finding.h"
@@ -208,22 +209,49 @@ bool add_errno(Page& page, std::string_view word) {
   return false;
 }
 
+void add_all(Topics& topics, const std::vector<std::string>& names) {
+  for (const std::string& name : names) topics.emplace_back(name, "");
+}
+
+// Collects all that can be asked about besides commands.
+Topics other_topics() {
+  Topics topics;
+  for (const Word& each : kWords) topics.emplace_back(each.word, each.sentence);
+  for (const std::string& name : names_of_paths()) topics.emplace_back(name, path_sentence(*path_by_name(name)));
+  add_all(topics, {"words", "paths", "reasons"});
+  add_all(topics, names_of_reasons());
+  add_all(topics, facts::setting_names());
+  for (const CufileError& error : kCufileErrors) topics.emplace_back(error.name, "");
+  return topics;
+}
+
+// Proposes names, and where none is near, the topics that are told in a sentence with this word.
+[[noreturn]] void refuse_word(const std::string& word, Topics topics) {
+  const Topics others = other_topics();
+  topics.insert(topics.end(), others.begin(), others.end());
+  std::vector<std::string> names, telling;
+  for (const auto& [name, sentence] : topics) {
+    names.push_back(name);
+    if (contains(sentence, word)) telling.push_back(name);
+  }
+  std::string meant = proposal(word, names);
+  const std::string variable = facts::nearest_setting(word);
+  if (meant.empty()) meant = proposal(variable, {variable});
+  if (meant.empty() && !telling.empty()) meant = fmt::format("; it is a matter of '{}'", fmt::join(telling, "', '"));
+  throw Failure(
+      fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}", word, meant),
+      kUsage);
+}
+
 }  // namespace
 
-void add_help(CommandLine& command) {
+void add_help(CommandLine& command, Topics commands) {
   auto word = std::make_shared<std::string>();
   command.option("WORD", *word, "A command, path, reason, setting, variable, error or word of the tools").required();
   command.footer(kExamples);
-  command.runs([word] {
+  command.runs([word, commands = std::move(commands)] {
     const auto text = topic_text(*word);
-    if (!text) {
-      std::string meant = proposal(*word, topics());
-      const std::string setting = facts::nearest_setting(*word);
-      if (meant.empty() && !setting.empty()) meant = fmt::format("; did you mean '{}'?", setting);
-      throw Failure(fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}",
-                                *word, meant),
-                    kUsage);
-    }
+    if (!text) refuse_word(*word, commands);
     print("{}", *text);
     return kSuccess;
   });
@@ -234,14 +262,6 @@ std::optional<Text> topic_text(std::string_view word) {
   const bool is_known = add_list(page, word) || add_path(page, word) || add_reason(page, word) ||
                         add_cufile_error(page, word) || add_errno(page, word) || add_word(page, word);
   return is_known ? std::optional(Text(page.text())) : std::nullopt;
-}
-
-std::vector<std::string> topics() {
-  std::vector<std::string> names = {"words", "paths", "reasons"};
-  for (const auto& list : {names_of_paths(), names_of_reasons()}) names.insert(names.end(), list.begin(), list.end());
-  for (const CufileError& error : kCufileErrors) names.emplace_back(error.name);
-  for (const Word& each : kWords) names.emplace_back(each.word);
-  return names;
 }
 
 }  // namespace penstock::tools

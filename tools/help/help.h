@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/common/command_line.h"
@@ -14,11 +15,13 @@
 
 namespace penstock::tools {
 
-// Adds the command only so that help lists it: main() reads the word itself.
-void add_help(CommandLine& command);
+// Names with the sentences that are told of them.
+using Topics = std::vector<std::pair<std::string, std::string>>;
+
+// Adds the command. `commands` are proposed beside other topics where there is no such word.
+void add_help(CommandLine& command, Topics commands);
 
 // Nothing if it is no such word.
 std::optional<Text> topic_text(std::string_view word);
-std::vector<std::string> topics();  // The names of paths, reasons and cuFile's errors, and words.
 
 }  // namespace penstock::tools

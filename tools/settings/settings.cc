@@ -14,20 +14,17 @@
 #include <vector>
 
 #include "facts/environment.h"
-#include "settings/names.h"
 #include "settings/words.h"
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/nearest.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {
 namespace {
 
 using core::Setting;
-
-// The names for users: short names for Penstock's own settings, section and name for cuFile's.
-std::string_view public_name(Setting setting) { return setting.is_own() ? setting.name() : setting.key(); }
 
 std::string value_of(const core::Settings& settings, Setting setting) {
   const std::string text = settings.text_of(setting);
@@ -36,7 +33,7 @@ std::string value_of(const core::Settings& settings, Setting setting) {
 
 Text paragraph(const core::Settings& settings, Setting setting) {
   const core::SettingRow& row = setting.row();
-  Text text = Text::of("{} = {} ({})\n", public_name(setting), value_of(settings, setting),
+  Text text = Text::of("{} = {} ({})\n", facts::setting_name(setting), value_of(settings, setting),
                        core::origin_name(settings.origin(setting)));
   if (!setting.is_served()) return text += Text::of("    has no effect: {}\n", row.idle);
   text += Text::of("    {}\n    takes {}; by default {}", row.meaning, core::takes_text(row), core::default_text(row));
@@ -49,7 +46,7 @@ Json or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json
 
 Json setting_json(const core::Settings& settings, Setting setting) {
   const core::SettingRow& row = setting.row();
-  return {{"name", public_name(setting)},
+  return {{"name", facts::setting_name(setting)},
           {"key", row.key},
           {"variable", or_null(row.variable)},
           {"value", settings.text_of(setting)},
@@ -114,7 +111,7 @@ std::string served_table(bool own) {
     if (!setting.is_served() || setting.is_own() != own) continue;
     std::string meaning(row.meaning);
     if (!row.aliases.empty()) meaning += fmt::format(" (also called {})", codes(row.aliases));
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", code(public_name(setting)), code(row.variable),
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", code(facts::setting_name(setting)), code(row.variable),
                         core::takes_text(row), core::default_text(row), meaning);
   }
   return text;
@@ -161,11 +158,10 @@ struct SettingsSettings {
 };
 
 [[noreturn]] void refuse_name(const std::string& name) {
-  std::optional<Setting> near = core::own_setting_near(name);
-  if (!near) near = core::setting_near(name);
-  if (!near) near = core::variable_near(name);
-  const std::string proposal = near ? fmt::format("; did you mean '{}'?", public_name(*near)) : "";
-  throw Failure(fmt::format("there is no setting '{}'{}", name, proposal), kUsage);
+  std::string meant = proposal(name, facts::setting_names());
+  const std::string variable = facts::nearest_setting(name);
+  if (meant.empty()) meant = proposal(variable, {variable});
+  throw Failure(fmt::format("there is no setting '{}'{}", name, meant), kUsage);
 }
 
 // Penstock's own settings come first.

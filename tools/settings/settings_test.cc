@@ -58,6 +58,7 @@ TEST_F(SettingsCommandTest, ANameThatNoneHasIsWrongUsageAndTheNearOneIsProposed)
   EXPECT_EQ(near.exit_code, 2);
   EXPECT_NE(near.err.find("there is no setting 'bounce_mb'; did you mean 'bounce_mib'?"), std::string::npos)
       << near.err;
+  EXPECT_NE(settings({"cache"}).err.find("did you mean 'registration_cache_mib'"), std::string::npos);
   for (const char* far : {"frobnicate", "foo", "nosuch"}) EXPECT_EQ(settings({far}).exit_code, 2) << far;
 }
 
