@@ -89,7 +89,8 @@ void print_report(const LintReport& report, const std::string& format) {
 
 void print_rules(const LintSettings& settings) {
   if (settings.json || settings.format == "json") print_json(rules_json());
-  else print("{}", settings.markdown ? rules_markdown() : rules_text());
+  else if (settings.markdown) print_document(rules_markdown());
+  else print("{}", rules_text());
 }
 
 int run_lint(const LintSettings& settings) {

@@ -73,7 +73,7 @@ void print_objects(const RenderSettings& settings, const Deployment& deployment)
   bool found = false;
   for (const Rendered& each : deployment.objects) {
     if (settings.only.empty() ? !is_for_kubectl(each) : each.name != settings.only) continue;
-    print("{}", Text((found ? "---\n" : "") + text_of(each)));
+    print_document(Text((found ? "---\n" : "") + text_of(each)));
     found = true;
   }
   if (found) return;
@@ -99,7 +99,7 @@ void print_for_programs(const Deployment& deployment) {
     document["refusals"].push_back({{"rule", each.rule}, {"sentence", each.sentence}, {"remedy", each.remedy}});
   }
   document["notes"] = deployment.notes;
-  print("{}\n", Text(document.dump(2)));
+  print_document(Text(document.dump(2) + "\n"));
 }
 
 int render(RenderSettings& settings) {

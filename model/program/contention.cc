@@ -282,7 +282,7 @@ int run(const ContentionSettings& settings) {
   if (settings.list_machines) return list_machines(settings.json);
   if (settings.published) return show_published(settings);
   if (settings.print_topology) {
-    print("{}", Text(model::write_topology(read_source(settings, constants_of(settings)).machine)));
+    print_document(Text(model::write_topology(read_source(settings, constants_of(settings)).machine)));
     return kSuccess;
   }
   if (!settings.html.empty()) require_plots(contention_page());

@@ -93,7 +93,7 @@ model::CostInput input_of(const CostSettings& settings) {
 }
 
 void run_cost(const CostSettings& settings) {
-  if (settings.print_platforms) return print("{}", Text(std::string(model::platforms_text())));
+  if (settings.print_platforms) return print_document(Text(std::string(model::platforms_text())));
   const model::Constants constants = constants_of(settings.output);
   const PlatformsText given = platforms_text_of(settings);
   model::CostInput input = input_of(settings);

@@ -118,7 +118,7 @@ void deliver(const model::Report& report, const model::Json& defaults, const Mod
   const model::Json json = model::to_json(report);
   if (!output.html.empty()) write_file(output.html, page_with(report_page(), json), output.overwrite);
   if (output.json) return print_json(json);
-  if (output.csv) return print("{}", Text(model::to_csv(report)));
+  if (output.csv) return print_document(Text(model::to_csv(report)));
   print_text(report, defaults, output.sensitivity);
   if (!output.html.empty()) print("\npage: {}\n", output.html);
 }

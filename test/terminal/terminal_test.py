@@ -67,7 +67,9 @@ class Pages(World):
     def commands(self):
         self.unpack_machine()
         return {"check": ["check", "--root", MACHINE], "topology": ["check", "--topology", "--root", MACHINE],
-                "help": ["help", "stand_in"], "explain": ["explain", "data"],
+                "help": ["help", "stand_in"], "options": ["bench", "--help"],
+                "bench": ["bench", "data", "--time", "0.1"], "every path": ["bench", "--every-path", "--size", "1M"],
+                "explain": ["explain", "data"],
                 "doctor": ["explain", "--measure", "--time", "0.1", "data"]}
 
     def test_no_line_is_wider_than_the_terminal(self):

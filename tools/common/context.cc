@@ -90,7 +90,7 @@ void print_json(const Json& json, int indent) {
     versioned.update(json);
   }
   const Json& shown = versioned.empty() ? json : versioned;
-  print("{}\n", Text(shown.dump(indent, ' ', true, Json::error_handler_t::replace)));
+  print_document(Text(shown.dump(indent, ' ', true, Json::error_handler_t::replace) + "\n"));
 }
 
 std::string refusal_text(const Session& session, const File& file, unsigned gpu, bool is_write) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/common/terminal.h"
+#include "tools/common/wrapping.h"
 
 namespace penstock::tools {
 
@@ -34,23 +35,7 @@ class Page {
   }
   void wrap(const std::string& head, std::string_view value) {
     last_ = text_.size();
-    const std::string safe = printable(value);
-    std::string line = head;
-    std::string_view rest = safe;
-    bool is_empty = true;
-    while (!rest.empty()) {
-      const std::size_t space = rest.find(' ');
-      const std::string_view word = rest.substr(0, space);
-      rest = space == std::string_view::npos ? std::string_view{} : rest.substr(space + 1);
-      if (!is_empty && line.size() + 1 + word.size() > columns_) {
-        finish(line);
-        line.assign(head.size(), ' ');
-        is_empty = true;
-      }
-      line.append(is_empty ? "" : " ").append(word);
-      is_empty = false;
-    }
-    finish(line);
+    text_ += wrapped_line(head + printable(value), head.size(), columns_);
   }
   // Adds whole lines, such as a table's.
   void lines(std::string_view safe) { text_ += safe; }
@@ -77,10 +62,6 @@ class Page {
     std::size_t at, size;
     Color color;
   };
-  void finish(std::string& line) {
-    line.erase(line.find_last_not_of(' ') + 1);
-    text_ += line + "\n";
-  }
   const std::size_t columns_ = output_columns();
   std::string text_;
   std::size_t last_ = 0;  // The offset at which the text that was added last begins.

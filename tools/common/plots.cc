@@ -41,6 +41,7 @@ Output::Output(const OutputOptions& options, std::string_view page) : options_(o
 
 void Output::show(const Text& text, const Json& json, bool is_text_alone) {
   if (options_.json) print_json(json);
+  else if (is_text_alone) print_document(text);
   else print("{}", text);
   if (!file_) return;
   file_->publish(page_with(page_, json));

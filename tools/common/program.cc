@@ -219,6 +219,7 @@ int run_by_name(const Program& program, std::string_view name, Words words) {
   const Command* const command = command_of(program, words);
   if (command == nullptr || !command->reports_misspelt_settings) warn_of_misspelt_settings(program);
   if (face == nullptr) return run(program.name, words, [&] { return run_words(program, words); });
+  terminal::show_long_lines();
   return run(face->name, words, [&] { return run_face(*face, words); });
 }
 

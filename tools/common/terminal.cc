@@ -14,6 +14,7 @@
 
 #include "tools/common/interrupt.h"
 #include "tools/common/variable.h"
+#include "tools/common/wrapping.h"
 
 namespace penstock::tools {
 namespace {
@@ -26,6 +27,14 @@ bool terminal_obeys_codes() {
 }
 
 bool colors_are_shown = false;
+bool breaks_lines = true;
+
+// The width of the terminal; 0 if the output goes elsewhere.
+std::size_t terminal_columns() {
+  winsize size{};
+  const bool is_known = output_is_terminal() && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  return is_known ? size.ws_col : 0;
+}
 
 // Writes all at once, with write(2): stdio's buffer would send a page in parts, and signal handlers cannot use it.
 // False if the text did not arrive.
@@ -85,7 +94,15 @@ void handle(int signal_number, void (*handler)(int), int flags) {
 
 }  // namespace
 
-void terminal::write_out(std::string_view safe) { std::fwrite(safe.data(), 1, safe.size(), stdout); }
+void terminal::show_long_lines() { breaks_lines = false; }
+
+void terminal::write_document(std::string_view safe) { std::fwrite(safe.data(), 1, safe.size(), stdout); }
+
+void terminal::write_out(std::string_view safe) {
+  const std::size_t columns = breaks_lines ? terminal_columns() : 0;
+  if (columns == 0) return write_document(safe);
+  write_document(wrapped(safe, std::max(columns, kColumnsLeast)));
+}
 
 void terminal::write_error(std::string_view safe) {
   std::fwrite(safe.data(), 1, safe.size(), stderr);
@@ -102,11 +119,8 @@ void show_colors(std::string_view when) {
 }
 
 std::size_t output_columns() {
-  winsize size{};
-  if (!output_is_terminal() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-    return kColumnsElsewhere;
-  }
-  return std::clamp<std::size_t>(size.ws_col, kColumnsLeast, kColumnsMost);
+  const std::size_t columns = terminal_columns();
+  return columns == 0 ? kColumnsElsewhere : std::clamp(columns, kColumnsLeast, kColumnsMost);
 }
 
 Text Text::painted(Color color, std::string_view words) {

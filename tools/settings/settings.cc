@@ -183,7 +183,7 @@ std::vector<Setting> chosen(const SettingsSettings& settings) {
 
 int run_settings(const SettingsSettings& settings) {
   if (settings.markdown) {
-    print("{}", Text(settings_markdown()));
+    print_document(Text(settings_markdown()));
     return kSuccess;
   }
   const std::vector<Setting> list = chosen(settings);

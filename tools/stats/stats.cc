@@ -84,7 +84,7 @@ void show(const ProcessView& process, const StatsSettings& settings) {
   if (settings.json) {
     print_json(process_json(process));
   } else if (settings.prometheus) {
-    print("{}", Text(prometheus_text({process})));
+    print_document(Text(prometheus_text({process})));
   } else {
     print("{}", Text(process_text(process)));
   }
@@ -94,7 +94,7 @@ void show(const MachineView& machine, const StatsSettings& settings) {
   if (settings.json) {
     print_json(machine_json(machine));
   } else if (settings.prometheus) {
-    print("{}", Text(prometheus_text(machine.processes)));
+    print_document(Text(prometheus_text(machine.processes)));
   } else {
     print("{}", Text(machine_text(machine)));
   }
