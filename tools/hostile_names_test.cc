@@ -82,7 +82,7 @@ TEST_F(HostileNames, OfADrivesModelAreShownEscaped) {
     ++models;
   }
   ASSERT_GT(models, 0);
-  const Finished done = run({"explain", "--root", "machine", "/data/file"});
+  const Finished done = run({"explain", "-v", "--root", "machine", "/data/file"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.out.find("a\\x1b]0;owned\\x07\\x9b"), std::string::npos) << done.out;
   EXPECT_EQ(done.out.find_first_of("\x1b\a\x9b"), std::string::npos) << done.out;

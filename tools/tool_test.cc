@@ -185,10 +185,10 @@ TEST_F(Tool, ExplainAnswersAsIfAVariableWereSet) {
 }
 
 TEST_F(Tool, ExplainFailsOnACapturedMachineWhereNoPathIsUsable) {
-  const std::string machines = PENSTOCK_MACHINES;
-
-  EXPECT_EQ(run({"explain", "/data/0/x", "--root", machines + "dgx-ready"}).exit_code, 0);
-  EXPECT_EQ(run({"explain", "/data/0/x", "--root", machines + "cufile-broken"}).exit_code, 1);
+  EXPECT_EQ(run({"explain", "/data/0/x", "--root", PENSTOCK_MACHINES "dgx-ready"}).exit_code, 0);
+  const Finished refused = run({"explain", "/data/0/x", "--root", PENSTOCK_MACHINES "cufile-broken"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.out.find("Correct that in"), refused.out.rfind("Correct that in")) << "told twice" << refused.out;
 }
 
 TEST_F(Tool, WhatIsNoFileIsRefusedInOneSentence) {
@@ -248,20 +248,20 @@ TEST_F(Tool, ExplainAnswersWithTheVerdictFirstAndEachReasonOnce) {
 }
 
 TEST_F(Tool, ExplainTakesFoldersAndSeveralFilesAndSaysWhichItCouldNotLookAt) {
-  fs::create_directories(path("model/part"));
+  for (const char* name : {"model/part", "empty"}) fs::create_directories(path(name));
   make("model/one", 5000);
   make("model/part/two", 7000);
   make("three", 10);
+  fs::create_symlink("one", path("model/link"));
   const Finished all = run({"explain", "model", "three"});
   EXPECT_EQ(all.exit_code, 0) << all.err;
   EXPECT_TRUE(all.out.starts_with("3 files, ")) << all.out;
-  for (const char* name : {"\nmodel/one ", "\nmodel/part/two ", "\nthree "}) {
+  for (const char* name : {"\nmodel/one ", "\nmodel/part/two ", "\nthree "})
     EXPECT_NE(all.out.find(name), std::string::npos) << name << " in\n" << all.out;
-  }
   const Finished some = run({"explain", "three", "none"});
   EXPECT_EQ(some.exit_code, 1);
+  EXPECT_TRUE(some.out.starts_with("1 file, ")) << some.out;
   EXPECT_NE(some.out.find("not looked at: none: "), std::string::npos) << some.out;
-  fs::create_directories(path("empty"));
   EXPECT_EQ(run({"explain", "empty"}).exit_code, 1);
 }
 

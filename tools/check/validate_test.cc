@@ -184,7 +184,7 @@ TEST_F(Validate, AMountOverTcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
   for (const auto& [machine, point] : {std::pair("nvme-tcp", "/remote"), std::pair("nfs-tcp", "/models")}) {
     const std::string row = std::string("transport ") + point;
     const json without = rows_of(machine_report(std::string(PENSTOCK_MACHINES) + machine))[row];
-    EXPECT_EQ(without["state"], "pass") << machine;
+    EXPECT_EQ(without["state"], "warn") << machine;
     EXPECT_NE(without["sentence"].get<std::string>().find("TCP"), std::string::npos) << without.dump();
     const std::string root = copy_of(machine);
     plant_port([&](const std::string& file, const std::string& text) { put(root, file, text); });

@@ -242,6 +242,25 @@ void print_captured(const std::string& file, const std::string& root, const Dire
   print("\n{}\n{}", page.shown(), Text(direct_text(told.direct, question)));
 }
 
+// The first line names the path; below it stand those that are refused before it, by their sentence.
+void print_captured_in_short(const std::string& file, const std::string& root, const DirectQuestion& question,
+                             const facts::Outlook& outlook) {
+  const facts::PathOutlook* const best = outlook.first_usable();
+  Page page;
+  page.wrap("", fmt::format("{}: a {} goes by {}, on the captured machine in {}", file, core::op_name(question.op),
+                            best == nullptr ? "none" : penstock_path_name(best->path), root));
+  for (std::size_t i = 0; i < outlook.paths.size() && &outlook.paths[i] != best;) {
+    const facts::PathOutlook& first = outlook.paths[i];
+    std::string names;
+    for (; i < outlook.paths.size() && outlook.paths[i].sentence() == first.sentence(); ++i) {
+      names += (names.empty() ? "" : ", ") + std::string(penstock_path_name(outlook.paths[i].path));
+    }
+    page.wrap(fmt::format("  not {}: ", names), fmt::format("{} [{}]", first.sentence(), first.reason_name()));
+    if (!first.remedy().empty()) page.wrap("    -> ", first.remedy());
+  }
+  print("{}", page.shown());
+}
+
 RequestPlan plan_of(const ExplainSettings& settings, const File& file, std::uint64_t size, const Verdict* best,
                     const DryRun& run) {
   if (best == nullptr) return {size, "", std::nullopt};
@@ -313,7 +332,7 @@ Explanation look_at(const ExplainSettings& settings, const Session& session) {
   return told;
 }
 
-int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files) {
+int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files, bool in_full) {
   const DirectQuestion question = question_of(settings, settings.size);
   const core::Root root = open_machine_root(settings.root);
   const facts::Examination examined =
@@ -325,7 +344,8 @@ int explain_captured(const ExplainSettings& settings, const std::vector<std::str
     if (told.outlook.first_usable() == nullptr) exit_code = kFailed;
     if (!settings.json && &file != files.data()) print("\n");
     if (settings.json) documents.push_back(captured_json(file, question, told));
-    else print_captured(file, settings.root, question, told);
+    else if (in_full) print_captured(file, settings.root, question, told);
+    else print_captured_in_short(file, settings.root, question, told.outlook);
   }
   if (settings.json) print_json(files.size() == 1 ? documents[0] : Json{{"files", documents}});
   return exit_code;

@@ -60,6 +60,6 @@ Json explanation_json(const ExplainSettings& settings, const Session& session, c
 int explain(const ExplainSettings& settings);
 // Prints the explanations of files of the captured machine in settings.root, which are named by their absolute paths
 // there.
-int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files);
+int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files, bool in_full);
 
 }  // namespace penstock::tools

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include "base/regular_file.h"
@@ -46,6 +47,18 @@ namespace fs = std::filesystem;
   throw Failure(fmt::format("{}: has more than {} files; name a folder within it", word, kFilesMost), kUsage);
 }
 
+// Takes out links to files that are among the names: their bytes are there once.
+void remove_links_to(std::vector<std::string>& names) {
+  std::error_code ignored;
+  std::set<std::string> own;
+  for (const std::string& name : names) {
+    if (!fs::is_symlink(name, ignored)) own.insert(fs::canonical(name, ignored).string());
+  }
+  std::erase_if(names, [&](const std::string& name) {
+    return fs::is_symlink(name, ignored) && !own.insert(fs::canonical(name, ignored).string()).second;
+  });
+}
+
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -57,6 +70,7 @@ std::vector<std::string> files_below(const std::string& folder) {
   if (error) throw Failure(fmt::format("{}: cannot be listed: {}", folder, error.message()));
   if (names.empty()) throw Failure(folder + ": has no regular file");
   std::sort(names.begin(), names.end());
+  remove_links_to(names);
   return names;
 }
 

@@ -68,8 +68,9 @@ void print_path(Page& page, const PathOutlook& path) {
     page.wrap(fmt::format("    {:<8} {:<18} ", state, need.code), need.sentence);
     page.paint(color_of(need), state);
     if (need.state != State::pass && !need.remedy.empty()) page.wrap("             -> ", need.remedy);
-    // Without a GPU nothing else helps; --json has the rest.
-    if (need.state == State::fail && std::string_view(need.code) == "gpu") break;
+    // Without a GPU, or a setting that makes sense, nothing else helps; --json has the rest.
+    const std::string_view code = need.code;
+    if (need.state == State::fail && (code == "gpu" || code == "settings")) break;
   }
 }
 

@@ -117,7 +117,7 @@ int explain_many(const Options& options, const std::vector<std::string>& files) 
 }
 
 int explain_all(const Options& options) {
-  if (!options.root.empty()) return explain_captured(options, options.files);
+  if (!options.root.empty()) return explain_captured(options, options.files, options.verbose);
   set_variables(variables_of(options.variables));
   return explain_many(options, files_of(options.files));
 }

@@ -174,9 +174,11 @@ Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& 
   Hindrances hindrances;
   std::uint64_t size = 0, cached = 0;
   bool is_told = true;
+  std::size_t files = 0;
   std::set<std::string> paths;
   for (const FileAnswer& each : answers) {
     if (!each.failure.empty()) continue;
+    ++files;
     const auto& known = each.told.cached;
     table.add({each.file, format_size(each.told.info.size), known ? format_size(*known) : "?", path_text(each.told)});
     add_obstructions(each.told, list);
@@ -187,9 +189,9 @@ Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& 
     paths.insert(path_text(each.told));
   }
   Page page;
-  page.wrap("", fmt::format("{} files, {}, {} in the page cache: {} {} goes by {}", answers.size(), format_size(size),
-                            is_told ? format_size(cached) : "an unknown part", verb(settings), memory_text(settings),
-                            fmt::format("{}", fmt::join(paths, ", "))));
+  page.wrap("", fmt::format("{} file{}, {}, {} in the page cache: {} {} goes by {}", files, files == 1 ? "" : "s",
+                            format_size(size), is_told ? format_size(cached) : "an unknown part", verb(settings),
+                            memory_text(settings), fmt::format("{}", fmt::join(paths, ", "))));
   print_obstructions(list, page);
   hindrances.print(list, true, page);
   for (const FileAnswer& each : answers) {

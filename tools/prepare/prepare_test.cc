@@ -265,7 +265,8 @@ TEST_F(Tool, ExplainTellsOfACapturedMachinesFile) {
   EXPECT_EQ(report["p2pdma"]["routes"][0]["possible"], false);
   EXPECT_EQ(report["p2pdma"]["routes"][0]["obstacles"][1]["code"], "nvme_tcp");
   EXPECT_EQ(report["p2pdma"]["routes"][0]["obstacles"][1]["subject"], "nvme5n1");
-  EXPECT_NE(run({"explain", "--root", machine("dgx-ready"), "/dev/nvme2n1"}).out.find("nothing"), std::string::npos);
+  EXPECT_NE(run({"explain", "-v", "--root", machine("dgx-ready"), "/dev/nvme2n1"}).out.find("nothing"),
+            std::string::npos);
 }
 
 TEST_F(Tool, ExplainOfACapturedMachineNeedsItsPaths) {
