@@ -40,6 +40,15 @@ void add_switch(Findings& needs, bool is_on, const char* code, std::string sente
   else needs.push_back(switched_off(code, std::move(sentence), std::move(remedy)));
 }
 
+// The remedy that the library has for a reason of that name, which 'penstock help' tells, too.
+std::string library_remedy(std::string_view name) {
+  for (std::uint32_t i = 0; i < penstock_reason_count(); ++i) {
+    const auto reason = static_cast<std::int32_t>(i);
+    if (name == penstock_reason_name(reason)) return as_sentence(penstock_reason_remedy(reason));
+  }
+  return "";
+}
+
 // Judges the setting that names the paths to use, and the one that requires a path.
 void add_named_paths(const Machine& machine, const core::PathRow& row, Findings& needs) {
   const core::Settings& settings = machine.process.cufile.settings;
@@ -134,7 +143,7 @@ void add_nvfs(const Machine& machine, const core::FileSystem* place, Findings& n
   needs.push_back(need_nvidia_fs_version(machine));
   add_switch(needs, machine.process.calls_nvidia_fs(), "nvfs_setting",
              "experimental: not yet run beside NVIDIA's module, and off unless PENSTOCK_NVFS=on",
-             "See with prove-direct whether it works here, then set PENSTOCK_NVFS=on.");
+             library_remedy("nvfs_off"));
 }
 
 void add_vendor(const Machine& machine, const core::FileSystem* place, Findings& needs) {
