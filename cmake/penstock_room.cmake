@@ -104,14 +104,14 @@ function(penstock_room name)
   endif()
 endfunction()
 
-# A public face: entry points that are seen outside of the libraries.
+# A public face: entry points that are seen outside of the libraries. They go without the core's headers: a type that
+# was compiled as hidden, such as timespec, hides the functions that take it.
 function(penstock_face_objects name)
   add_library(${name} OBJECT ${ARGN})
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE penstock_core_flags)
   penstock_guard_arrays_only(${name})
-  penstock_core_headers(${name} OF penstock_core)
   penstock_join(${name})
 endfunction()
 

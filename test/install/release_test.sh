@@ -4,9 +4,14 @@
 # release_test.sh SOURCE
 #
 # Libraries and a program with them, built as users get them, are guarded by everything that cmake/hardening.cmake asks
-# for. They are those of bench/instructions.py, so that no test builds a release for itself.
+# for, and export what their maps say. They are those of bench/instructions.py, so that no test builds a release for
+# itself.
 set -euo pipefail
 
 source=$1
 python3 -B "$source/bench/instructions.py" --build
 python3 -B "$source/test/install/check_elf.py" --built-here --optimised "$source/build/instructions"
+python3 -B "$source/test/abi/symbols_test.py" "$source/build/instructions/lib/libcufile.so" \
+  "$source/src/cufile/libcufile.map" libcufile.so.0
+python3 -B "$source/test/abi/symbols_test.py" "$source/build/instructions/lib/libpenstock.so" \
+  "$source/src/capi/libpenstock.map" libpenstock.so.0.2
