@@ -20,7 +20,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kChooseExamples =
     "Examples:\n"
     "  kubectl get nodes -o json | penstock-k8s choose\n"
     "  penstock-k8s choose --nodes nodes.json --storage nfs-rdma\n"
@@ -133,7 +133,7 @@ void add_choose(CommandLine& command) {
       .one_of({"xfs", "ext4", "lvm", "luks", "nfs", "nfs-rdma"})
       .default_shown();
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kChooseExamples);
   command.runs([settings] { return choose_nodes(*settings); });
 }
 

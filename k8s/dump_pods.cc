@@ -14,7 +14,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr std::string_view kNvidiaFs = "nvidia-fs-ctr";
+constexpr std::string_view kNvidiaFsContainer = "nvidia-fs-ctr";
 
 bool is_drivers(const Object& pod) {
   const Value& labels = pod["metadata.labels"];
@@ -122,14 +122,15 @@ PathEvidence DriverPods::against_nvidia_fs(const std::string& node) const {
   for (const Object* pod : found->second) {
     const auto& containers = (*pod)["spec.containers"].members;
     const bool has_it = std::any_of(containers.begin(), containers.end(),
-                                    [](const Member& one) { return (*one.value)["name"].text == kNvidiaFs; });
+                                    [](const Member& one) { return (*one.value)["name"].text == kNvidiaFsContainer; });
     if (!has_it) {
-      return driver_evidence(
-          "gds_container_missing", Standing::closed,
-          fmt::format("{} has no container {}: it is older than what turns it on", core::shown(pod->name), kNvidiaFs));
+      return driver_evidence("gds_container_missing", Standing::closed,
+                             fmt::format("{} has no container {}: it is older than what turns it on",
+                                         core::shown(pod->name), kNvidiaFsContainer));
     }
     for (const Member& member : (*pod)["status.containerStatuses"].members) {
-      if ((*member.value)["name"].text == kNvidiaFs) return container_evidence("gds_container", *pod, *member.value);
+      if ((*member.value)["name"].text == kNvidiaFsContainer)
+        return container_evidence("gds_container", *pod, *member.value);
     }
   }
   return {};

@@ -18,7 +18,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kExplainLogExamples =
     "Examples:\n"
     "  kubectl logs -n gpu-operator ds/nvidia-driver-daemonset -c nvidia-fs-ctr | penstock-k8s explain-log\n"
     "  kubectl get events -A | penstock-k8s explain-log\n"
@@ -82,7 +82,7 @@ void add_explain_log(CommandLine& command) {
   auto settings = std::make_shared<LogSettings>();
   command.option("FILE", settings->files, "Logs, or - [standard input]");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kExplainLogExamples);
   command.runs([settings] { return explain_log(*settings); });
 }
 

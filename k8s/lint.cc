@@ -22,7 +22,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kLintExamples =
     "Examples:\n"
     "  penstock-k8s lint manifests/                        all that is below a folder, looked at together\n"
     "  helm template gpu-operator | penstock-k8s lint -    a rendered chart\n"
@@ -139,7 +139,7 @@ void add_lint(CommandLine& command) {
   command.option("--kernel", settings->facts.kernel, "Their kernel, as uname -r says it").value_name("RELEASE");
   const Option rules = command.flag("--rules", settings->list_rules, "List the rules, and look at no file");
   command.flag("--markdown", settings->markdown, "With --rules: a table for the manual").needs(rules);
-  command.footer(kExamples);
+  command.footer(kLintExamples);
   command.runs([settings] { return run_lint(*settings); });
 }
 

@@ -10,7 +10,6 @@
 namespace penstock::tools::k8s {
 namespace {
 
-bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 bool is_small(char letter) { return letter >= 'a' && letter <= 'z'; }
 bool is_alphabetic(char letter) { return is_small(letter) || (letter >= 'A' && letter <= 'Z'); }
 bool is_alphanumeric(char letter) { return is_alphabetic(letter) || is_digit(letter); }

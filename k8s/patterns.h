@@ -16,6 +16,7 @@ struct Pattern {
 
 const Pattern* pattern_named(std::string_view name);  // Null if there is none.
 
+inline bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 bool is_label(std::string_view text);        // A DNS label: small letters, digits, '-'.
 bool is_subdomain(std::string_view text);    // DNS labels separated by dots, up to 253 characters.
 bool is_label_value(std::string_view text);  // The value of a Kubernetes label: up to 63 characters; may be empty.

@@ -17,15 +17,15 @@ facts::Version version_or_none(const std::string& text) { return facts::version_
 // The kernel that the release was installed with; {} if unknown.
 facts::Version kernel_of(const Answers& answers) {
   if (!answers.kernel.empty()) return version_or_none(answers.kernel);
-  struct Row {
+  struct Release {
     const char* os;
     facts::Version kernel;
   };
-  static constexpr Row kRows[] = {{"ubuntu22.04", {5, 15, 0}}, {"ubuntu24.04", {6, 8, 0}}, {"debian12", {6, 1, 0}},
-                                  {"debian13", {6, 12, 0}},    {"rhel8", {4, 18, 0}},      {"rhel9", {5, 14, 0}},
-                                  {"rhel10", {6, 12, 0}},      {"rhcos", {5, 14, 0}}};
-  for (const Row& row : kRows) {
-    if (answers.os.starts_with(row.os)) return row.kernel;
+  static constexpr Release kReleases[] = {
+      {"ubuntu22.04", {5, 15, 0}}, {"ubuntu24.04", {6, 8, 0}}, {"debian12", {6, 1, 0}}, {"debian13", {6, 12, 0}},
+      {"rhel8", {4, 18, 0}},       {"rhel9", {5, 14, 0}},      {"rhel10", {6, 12, 0}},  {"rhcos", {5, 14, 0}}};
+  for (const Release& release : kReleases) {
+    if (answers.os.starts_with(release.os)) return release.kernel;
   }
   return {};
 }

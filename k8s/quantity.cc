@@ -7,13 +7,13 @@
 #include <cmath>
 #include <string>
 
+#include "k8s/patterns.h"
+
 namespace penstock::tools::k8s {
 namespace {
 
 constexpr long double kMost = 9223372036854775807.0L;
 constexpr long kExponentMost = 5000;  // Far beyond what a long double holds.
-
-bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
 struct Scale {
   long tens = 0;

@@ -19,7 +19,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kRenderExamples =
     "Examples:\n"
     "  penstock-k8s render --path bounce --storage xfs | kubectl apply -f -\n"
     "  penstock-k8s render --path p2pdma --os ubuntu24.04 --storage ext4 --out manifests\n"
@@ -156,7 +156,7 @@ void add_render(CommandLine& command) {
   Option only = command.option("--only", settings->only, "Print the object of this name alone").value_name("NAME");
   only.excludes(out);
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kRenderExamples);
   command.runs([settings] { return render(*settings); });
 }
 

@@ -9,14 +9,14 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "k8s/patterns.h"
+
 namespace penstock::tools::k8s {
 namespace {
 
 bool is_among(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
-
-bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
 // Parses a decimal number, or by prefix: 0x1F, 0o17, 017, 0b11. Skips underscores.
 bool set_integer(Value& value, const std::string& digits) {

@@ -21,7 +21,7 @@
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kVerifyExamples =
     "Examples:\n"
     "  penstock-k8s verify                             the node that this runs on\n"
     "  penstock-k8s verify --root /host                the same from a pod that has its /proc and /sys below /host\n"
@@ -207,7 +207,7 @@ void add_verify(CommandLine& command) {
   dump.excludes(read);
   command.option("--gpu", settings->gpu, "The GPU for --read").default_shown();
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kVerifyExamples);
   command.runs([settings] { return verify(*settings); });
 }
 

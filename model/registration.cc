@@ -11,8 +11,6 @@
 namespace penstock::model {
 namespace {
 
-constexpr double kMebibyte = 1 << 20;
-
 double pages(const Constants& constants, double bytes) {
   return std::ceil(bytes / constants[Constant::kHostPageBytes]);
 }
@@ -96,7 +94,7 @@ double first_io(double crossover) { return std::max(1.0, std::ceil(crossover * (
 double average_first_io(const Constants& constants, double setup_s) {
   double sum = 0;
   int sizes = 0;
-  for (RegistrationInput input; input.buffer_bytes <= 256 * kMebibyte; input.buffer_bytes *= 2, ++sizes) {
+  for (RegistrationInput input; input.buffer_bytes <= 256 << 20; input.buffer_bytes *= 2, ++sizes) {
     input.setup_s = setup_s;
     sum += first_io(
         crossover_ios(cost_of(Scheme::kHostEachIo, input, constants), cost_of(Scheme::kGpuOnce, input, constants), 0));

@@ -18,8 +18,8 @@ namespace penstock::versus {
 namespace {
 
 constexpr std::size_t kPinnedMax = std::size_t{256} << 20;
-constexpr std::size_t kStep = std::size_t{16} << 20;  // Step of comparing bytes, which fits the CPU's caches.
-constexpr int kNoUdevRecord = 5027;                   // NVIDIA's error for a missing udev record.
+constexpr std::size_t kCompareStep = std::size_t{16} << 20;  // Step of comparing bytes, which fits the CPU's caches.
+constexpr int kNoUdevRecord = 5027;                          // NVIDIA's error for a missing udev record.
 
 // Reads with pread(2), without the library.
 void read_exactly(int fd, char* to, std::size_t size, std::uint64_t offset) {
@@ -30,7 +30,7 @@ void read_exactly(int fd, char* to, std::size_t size, std::uint64_t offset) {
 
 template <typename Visit>
 void in_steps(std::size_t size, Visit visit) {
-  for (std::size_t at = 0; at < size; at += kStep) visit(at, std::min(kStep, size - at));
+  for (std::size_t at = 0; at < size; at += kCompareStep) visit(at, std::min(kCompareStep, size - at));
 }
 
 [[noreturn]] void refused(const Calls& calls, const std::string& file, const CUfileError_t& error) {
@@ -106,7 +106,7 @@ void Fixture::load(const std::string& file, std::size_t size) {
 }
 
 void Fixture::spoil(std::size_t size) {
-  std::memset(pinned_, 0xee, kStep);
+  std::memset(pinned_, 0xee, kCompareStep);
   in_steps(size, [&](std::size_t at, std::size_t step) { gpu_.to_device(memory_ + at, pinned_, step); });
 }
 

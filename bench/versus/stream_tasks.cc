@@ -14,9 +14,9 @@
 namespace penstock::versus {
 namespace {
 
-constexpr unsigned kWarmUp = 16;             // Untimed requests before the clock starts.
+constexpr unsigned kStreamWarmUp = 16;       // Untimed requests before the clock starts.
 constexpr unsigned kSmallRequests = 10'000;  // Queued on all streams before any wait.
-constexpr std::size_t kPinnedMax = std::size_t{64} << 20;
+constexpr std::size_t kStreamPinnedMax = std::size_t{64} << 20;
 
 class Stream {
  public:
@@ -80,7 +80,7 @@ Sample read_on_stream(Fixture& fixture, const Task& task, const Gate& gate) {
     }
     return time;
   };
-  for (unsigned i = 0; i < (is_whole ? 1 : kWarmUp); ++i) read();
+  for (unsigned i = 0; i < (is_whole ? 1 : kStreamWarmUp); ++i) read();
   Stopwatch watch(gate);
   for (double& time : times) time = read() * 1e6;
   watch.stop();
@@ -119,7 +119,7 @@ Sample copy_on_many_streams(Fixture& fixture, const Task& task, const Gate& gate
   const core::UniqueFd fd = open_plainly(task.file);
   const auto streams = open_streams(fixture, task.threads);
   // A place is reused only after its stream has finished with it.
-  const std::size_t places = std::min(fixture.pinned_size(), kPinnedMax) / task.block;
+  const std::size_t places = std::min(fixture.pinned_size(), kStreamPinnedMax) / task.block;
   std::uint64_t done = 0;
   Stopwatch watch(gate);
   for (const double until = now() + task.seconds; done == 0 || now() < until; done += kSmallRequests) {

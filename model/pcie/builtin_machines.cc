@@ -9,7 +9,6 @@
 namespace penstock::model {
 namespace {
 
-constexpr double kGiga = 1e9;
 constexpr const char* kSource = "built-in machine";
 
 std::string numbered(const char* what, int number) { return fmt::format("{}{}", what, number); }

@@ -16,9 +16,8 @@
 namespace penstock::model {
 namespace {
 
-constexpr std::size_t kFileBytesMax = std::size_t{32} << 20;
+constexpr std::size_t kHwlocBytesMax = std::size_t{32} << 20;
 constexpr unsigned kDepthMax = 64;
-constexpr double kGiga = 1e9;
 constexpr unsigned kDisplayClass = 0x03;
 constexpr unsigned kProcessingClass = 0x12;
 constexpr unsigned kNetworkClass = 0x02;
@@ -151,7 +150,7 @@ Machine parse_hwloc(const std::string& text, const std::string& name, const Pcie
 }
 
 Machine read_hwloc_file(const std::string& path, const PcieConstants& constants) {
-  return parse_hwloc(read_input_file(path, kFileBytesMax), path, constants);
+  return parse_hwloc(read_input_file(path, kHwlocBytesMax), path, constants);
 }
 
 }  // namespace penstock::model

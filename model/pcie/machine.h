@@ -32,6 +32,8 @@ enum class NodeKind : std::uint8_t {
 const char* node_kind_name(NodeKind kind);
 
 constexpr int kNone = -1;
+constexpr double kGiga = 1e9;
+constexpr double kMicro = 1e-6;
 
 // Rates are in bytes a second; 0 means unlimited. The kind decides which fields are used.
 struct Node {

@@ -7,9 +7,6 @@
 namespace penstock::model {
 namespace {
 
-constexpr double kGiga = 1e9;
-constexpr double kMicro = 1e-6;
-
 std::pair<double, double> drive_rates(unsigned generation, const PcieConstants& constants) {
   if (generation >= 5) {
     return {constants.drive_gen5_read_bytes_per_s, constants.drive_gen5_write_bytes_per_s};

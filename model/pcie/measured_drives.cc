@@ -8,8 +8,6 @@
 namespace penstock::model {
 namespace {
 
-constexpr double kMicro = 1e-6;
-
 // The fastest measured group that bypassed the page cache; null if there is none.
 const TransferModel* best(std::span<const GroupComparison> groups, std::string_view operation) {
   const TransferModel* found = nullptr;

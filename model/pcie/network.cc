@@ -21,7 +21,6 @@ namespace {
 constexpr std::array<const char*, 8> kStationNames = {"link", "crossbar",    "root complex", "memory",
                                                       "copy", "socket link", "media",        "wire"};
 constexpr double kNano = 1e-9;
-constexpr double kMicro = 1e-6;
 
 enum class TrafficClass : std::uint8_t { drive_to_nic, nic_to_gpu, gpu_to_nic, other };
 

@@ -15,7 +15,6 @@
 namespace penstock::model {
 namespace {
 
-constexpr double kGiga = 1e9;
 constexpr double kGibi = 1.073741824;  // GB in a GiB.
 constexpr std::uint64_t kMebibyte = 1 << 20;
 constexpr std::uint64_t kGibibyte = 1 << 30;

@@ -15,7 +15,6 @@
 namespace penstock::model {
 
 constexpr std::uint64_t kMebibyte = 1 << 20;
-constexpr double kGiga = 1e9;
 
 // The text of the InputError, or "" if nothing was thrown.
 inline std::string refusal(const std::function<void()>& action) {

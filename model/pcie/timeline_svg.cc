@@ -19,7 +19,6 @@ constexpr double kCurvesHeight = 180;
 constexpr double kRowHeight = 20;
 constexpr double kNameHeight = kCurvesHeight / kCurvesMax;
 constexpr double kRight = 160;
-constexpr double kGiga = 1e9;
 
 std::string escaped(const std::string& text) {
   std::string out;

@@ -11,8 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMicro = 1e6;  // Microseconds in a second.
-constexpr double kGiga = 1e9;
+constexpr double kMicroseconds = 1e6;       // In a second.
 constexpr int kStreams = 1, kStations = 2;  // The processes.
 
 class Trace {
@@ -30,8 +29,8 @@ class Trace {
                        {"name", stream.name},
                        {"pid", kStreams},
                        {"tid", thread},
-                       {"ts", kMicro * stream.begin_seconds},
-                       {"dur", kMicro * (stream.end_seconds - stream.begin_seconds)},
+                       {"ts", kMicroseconds * stream.begin_seconds},
+                       {"dur", kMicroseconds * (stream.end_seconds - stream.begin_seconds)},
                        {"args", {{"bytes", stream.bytes}, {"GB/s", stream.bytes_per_second / kGiga}}}});
   }
   // Writes one value per bin, as a rate per second, and none if it is unchanged.
@@ -58,7 +57,7 @@ class Trace {
  private:
   void add(int process, const std::string& name, const char* unit, double seconds, double value) {
     events_.push_back(
-        {{"ph", "C"}, {"name", name}, {"pid", process}, {"ts", kMicro * seconds}, {"args", {{unit, value}}}});
+        {{"ph", "C"}, {"name", name}, {"pid", process}, {"ts", kMicroseconds * seconds}, {"args", {{unit, value}}}});
   }
 
   const Outcome& outcome_;

@@ -19,7 +19,7 @@
 namespace penstock::model {
 namespace {
 
-constexpr std::size_t kFileBytesMax = std::size_t{32} << 20;
+constexpr std::size_t kTopologyBytesMax = std::size_t{32} << 20;
 constexpr double kCountMax = 1e9;
 constexpr double kBytesMax = 1e15;
 
@@ -291,7 +291,7 @@ TopologyFile parse_topology(const std::string& text, const std::string& name, co
 }
 
 TopologyFile read_topology_file(const std::string& path, const PcieConstants& constants) {
-  return parse_topology(read_input_file(path, kFileBytesMax), path, constants);
+  return parse_topology(read_input_file(path, kTopologyBytesMax), path, constants);
 }
 
 std::string write_topology(const Machine& machine) {

@@ -20,7 +20,7 @@ struct CompareSettings {
   ModelOutput output;
 };
 
-constexpr const char* kExamples =
+constexpr const char* kCompareExamples =
     "Examples:\n"
     "  for bs in 4k 64k 1M 16M; do for depth in 1 4 16; do\n"
     "    penstock bench data --bs $bs --depth $depth --time 2 --json\n"
@@ -53,7 +53,7 @@ void add_compare(CommandLine& command) {
   command.option("--within", settings->within_percent, "Fail if a point that was left out is off by more")
       .value_name("PERCENT");
   add_output_options(command, settings->output);
-  command.footer(kExamples);
+  command.footer(kCompareExamples);
   command.runs([settings] { return answer([&] { run_compare(*settings); }); });
 }
 

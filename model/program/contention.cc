@@ -75,7 +75,7 @@ constexpr const char* kStreamOptions[] = {"--pattern", "--pair",  "--write", "--
                                           "--size",    "--depth", "--path",  "--fence"};
 constexpr double kHopsMax = 2e10;  // About an hour of simulation.
 
-constexpr const char* kExamples =
+constexpr const char* kContentionExamples =
     "Examples:\n"
     "  penstock-model contention --machine two-switch-server            eight GPUs, each from its drive\n"
     "  penstock-model contention --this-host --path host --svg run.svg  what this machine would reach, with a picture\n"
@@ -385,7 +385,7 @@ void add_contention(CommandLine& command) {
   add_stream_options(command, *settings);
   add_rule_options(command, *settings);
   add_answer_options(command, *settings);
-  command.footer(kExamples);
+  command.footer(kContentionExamples);
   command.runs([settings, command] {
     for (const char* name : kStreamOptions) {
       if (command.was_given(name)) settings->stream_options.emplace_back(name);

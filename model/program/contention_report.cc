@@ -111,7 +111,7 @@ void print_sweep(const ContentionReport& report) {
   print("\n{}{}\nmost in total: {} streams\n", table.text(), search_words(sweep.search), sweep.best_streams);
 }
 
-void print_sensitivity(const model::Sensitivity& sensitivity) {
+void print_influences(const model::Sensitivity& sensitivity) {
   if (sensitivity.influences.empty()) {
     print("\nno constant moves the total: it hangs on what the topology file says itself\n");
     return;
@@ -251,7 +251,7 @@ void print_contention(const ContentionReport& report) {
         station_name(report, outcome.busiest_station));
   if (!report.orderings.empty()) print_orderings(report);
   if (report.sweep) print_sweep(report);
-  if (report.sensitivity) print_sensitivity(*report.sensitivity);
+  if (report.sensitivity) print_influences(*report.sensitivity);
   for (const std::string& note : notes_of(report)) print("\nnote: {}\n", note);
 }
 

@@ -31,7 +31,7 @@ struct CostSettings {
   ModelOutput output;
 };
 
-constexpr const char* kExamples =
+constexpr const char* kCostExamples =
     "Examples:\n"
     "  penstock-model cost                                      1,000 saves of 140 GB in a week, the published case\n"
     "  penstock-model cost --size-gb 980 --sharded --drives 4 --drive-gb-per-s 14 --platform aws-p5.48xlarge\n"
@@ -142,7 +142,7 @@ void add_cost(CommandLine& command) {
       .value_name("TB")
       .needs(file_system);
   add_output_options(command, settings->output);
-  command.footer(kExamples);
+  command.footer(kCostExamples);
   command.runs([settings] { return answer([&] { run_cost(*settings); }); });
 }
 

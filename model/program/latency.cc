@@ -19,7 +19,7 @@ struct LatencySettings {
   ModelOutput output;
 };
 
-constexpr const char* kExamples =
+constexpr const char* kLatencyExamples =
     "Examples:\n"
     "  penstock-model latency                                   a read of 1 MiB from a local drive\n"
     "  penstock-model latency --size 16M --write                a write, and how often it goes through host memory\n"
@@ -37,7 +37,7 @@ model::LatencyInput input_of(const LatencySettings& settings) {
 void run_latency(const LatencySettings& settings) {
   const model::Constants constants = constants_of(settings.output);
   deliver(model::latency_report(input_of(settings), constants, settings.published),
-          model::latency_report(input_of({}), constants, false).inputs, settings.output);
+          model::latency_report(input_of(LatencySettings{}), constants, false).inputs, settings.output);
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ void add_latency(CommandLine& command) {
       .default_shown();
   command.flag("--published", settings->published, "Add the published figures, and what the model says for them");
   add_output_options(command, settings->output);
-  command.footer(kExamples);
+  command.footer(kLatencyExamples);
   command.runs([settings] { return answer([&] { run_latency(*settings); }); });
 }
 

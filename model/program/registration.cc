@@ -25,7 +25,7 @@ struct RegistrationSettings {
   ModelOutput output;
 };
 
-constexpr const char* kExamples =
+constexpr const char* kRegistrationExamples =
     "Examples:\n"
     "  penstock-model registration                                  1 MiB, 100 Gb/s, 4 I/Os\n"
     "  penstock-model registration --buffer 64M --link-gbit 400     other buffers, another link\n"
@@ -87,7 +87,7 @@ void add_registration(CommandLine& command) {
       .one_value_each()
       .excludes(link);
   add_output_options(command, settings->output);
-  command.footer(kExamples);
+  command.footer(kRegistrationExamples);
   command.runs([settings] { return answer([&] { run_registration(*settings); }); });
 }
 

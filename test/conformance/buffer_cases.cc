@@ -13,50 +13,50 @@ namespace {
 
 constexpr Kind kKinds[] = {Kind::gpu,     Kind::host, Kind::pinned, Kind::registered,
                            Kind::managed, Kind::vmm,  Kind::mapped};
-constexpr std::size_t kSize = 64 * kKib;
+constexpr std::size_t kBufferSize = 64 * kKib;
 
 // Rows for every kind of memory.
 TABLE() {
   for (Kind kind : kKinds) {
     const std::string name = name_of(kind);
     add("buffer.register." + name, [kind](Fixture& w) {
-      Memory memory(w, kind, kSize);
-      w.tell("register", w.cuFileBufRegister(memory.base(), kSize, 0));
-      w.tell("again", w.cuFileBufRegister(memory.base(), kSize, 0));
+      Memory memory(w, kind, kBufferSize);
+      w.tell("register", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
+      w.tell("again", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
       w.tell("deregister", w.cuFileBufDeregister(memory.base()));
       w.tell("deregister again", w.cuFileBufDeregister(memory.base()));
-      w.tell("register once more", w.cuFileBufRegister(memory.base(), kSize, 0));
+      w.tell("register once more", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
     });
     for (const bool registered : {false, true}) {
       add("buffer.transfer." + std::string(registered ? "registered." : "plain.") + name, [=](Fixture& w) {
-        const int fd = w.file("a", 2 * kSize);
+        const int fd = w.file("a", 2 * kBufferSize);
         const CUfileHandle_t handle = w.handle(fd);
-        Memory memory(w, kind, kSize);
-        if (registered) w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
-        w.tell("read", w.cuFileRead(handle, memory.base(), kSize - 8192, 4096, 4096));
-        w.say("memory: %s", compare_memory(memory, 4096, kSize - 8192, 1, 4096));
-        memory.put(0, pattern(2, 0, kSize));
-        w.tell("write", w.cuFileWrite(handle, memory.base(), kSize, 8192, 0));
-        w.say("file: %s", compare_file(fd, 2 * kSize, 8192, kSize));
+        Memory memory(w, kind, kBufferSize);
+        if (registered) w.must("register buffer", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
+        w.tell("read", w.cuFileRead(handle, memory.base(), kBufferSize - 8192, 4096, 4096));
+        w.say("memory: %s", compare_memory(memory, 4096, kBufferSize - 8192, 1, 4096));
+        memory.put(0, pattern(2, 0, kBufferSize));
+        w.tell("write", w.cuFileWrite(handle, memory.base(), kBufferSize, 8192, 0));
+        w.say("file: %s", compare_file(fd, 2 * kBufferSize, 8192, kBufferSize));
       });
     }
     add("buffer.beyond.registered." + name, [kind](Fixture& w) {
-      const CUfileHandle_t handle = w.handle(w.file("a", 4 * kSize));
-      Memory memory(w, kind, 2 * kSize);
-      w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
-      w.tell("size one too many", w.cuFileRead(handle, memory.base(), kSize + 1, 0, 0));
-      w.tell("offset one too far", w.cuFileRead(handle, memory.base(), kSize, 0, 1));
-      w.tell("offset at the end", w.cuFileRead(handle, memory.base(), 1, 0, kSize));
-      w.tell("nothing at the end", w.cuFileRead(handle, memory.base(), 0, 0, kSize));
-      w.tell("write", w.cuFileWrite(handle, memory.base(), kSize + 1, 0, 0));
+      const CUfileHandle_t handle = w.handle(w.file("a", 4 * kBufferSize));
+      Memory memory(w, kind, 2 * kBufferSize);
+      w.must("register buffer", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
+      w.tell("size one too many", w.cuFileRead(handle, memory.base(), kBufferSize + 1, 0, 0));
+      w.tell("offset one too far", w.cuFileRead(handle, memory.base(), kBufferSize, 0, 1));
+      w.tell("offset at the end", w.cuFileRead(handle, memory.base(), 1, 0, kBufferSize));
+      w.tell("nothing at the end", w.cuFileRead(handle, memory.base(), 0, 0, kBufferSize));
+      w.tell("write", w.cuFileWrite(handle, memory.base(), kBufferSize + 1, 0, 0));
     });
     add("buffer.inside_registration." + name, [kind](Fixture& w) {
-      const CUfileHandle_t handle = w.handle(w.file("a", 4 * kSize));
-      Memory memory(w, kind, 2 * kSize);
-      w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
+      const CUfileHandle_t handle = w.handle(w.file("a", 4 * kBufferSize));
+      Memory memory(w, kind, 2 * kBufferSize);
+      w.must("register buffer", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
       w.tell("pointer inside", w.cuFileRead(handle, memory.at(4096), 4096, 4096, 0));
       w.say("memory: %s", compare_memory(memory, 4096, 4096, 1, 4096));
-      w.tell("past the registration", w.cuFileRead(handle, memory.at(4096), kSize, 0, 0));
+      w.tell("past the registration", w.cuFileRead(handle, memory.at(4096), kBufferSize, 0, 0));
     });
     add("buffer.past_the_allocation." + name, [kind](Fixture& w) {
       if (kind == Kind::host || kind == Kind::mapped) w.skip("host ranges are not known to anybody");
@@ -67,8 +67,8 @@ TABLE() {
     });
     add("buffer.freed_while_registered." + name, [kind](Fixture& w) {
       if (kind == Kind::vmm) w.skip("not freed here");
-      Memory memory(w, kind, kSize);
-      w.must("register buffer", w.cuFileBufRegister(memory.base(), kSize, 0));
+      Memory memory(w, kind, kBufferSize);
+      w.must("register buffer", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
       memory.free();
       w.tell("deregister", w.cuFileBufDeregister(memory.base()));
       w.tell("deregister again", w.cuFileBufDeregister(memory.base()));
@@ -144,33 +144,33 @@ CASE("buffer.unmapped_address") {
   w.tell("register", w.cuFileBufRegister(hole, 4096, 0));
 }
 CASE("buffer.nested.gpu") {
-  Memory memory(w, Kind::gpu, kSize);
-  w.tell("whole", w.cuFileBufRegister(memory.base(), kSize, 0));
+  Memory memory(w, Kind::gpu, kBufferSize);
+  w.tell("whole", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
   w.tell("inside", w.cuFileBufRegister(memory.at(4096), 4096, 0));
-  w.tell("overlapping", w.cuFileBufRegister(memory.at(8192), kSize - 8192, 0));
+  w.tell("overlapping", w.cuFileBufRegister(memory.at(8192), kBufferSize - 8192, 0));
   w.tell("whole again, shorter", w.cuFileBufRegister(memory.base(), 4096, 0));
   w.tell("deregister whole", w.cuFileBufDeregister(memory.base()));
   w.tell("deregister inside", w.cuFileBufDeregister(memory.at(4096)));
   w.tell("deregister overlapping", w.cuFileBufDeregister(memory.at(8192)));
 }
 CASE("buffer.nested.host") {
-  Memory memory(w, Kind::host, kSize);
-  w.tell("whole", w.cuFileBufRegister(memory.base(), kSize, 0));
+  Memory memory(w, Kind::host, kBufferSize);
+  w.tell("whole", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
   w.tell("inside", w.cuFileBufRegister(memory.at(4096), 4096, 0));
-  w.tell("overlapping", w.cuFileBufRegister(memory.at(8192), kSize - 8192, 0));
+  w.tell("overlapping", w.cuFileBufRegister(memory.at(8192), kBufferSize - 8192, 0));
   w.tell("deregister whole", w.cuFileBufDeregister(memory.base()));
   w.tell("deregister inside", w.cuFileBufDeregister(memory.at(4096)));
 }
 CASE("buffer.unaligned.gpu") {
-  Memory memory(w, Kind::gpu, kSize);
-  const CUfileHandle_t handle = w.handle(w.file("a", kSize));
+  Memory memory(w, Kind::gpu, kBufferSize);
+  const CUfileHandle_t handle = w.handle(w.file("a", kBufferSize));
   w.tell("register", w.cuFileBufRegister(memory.at(1), 4097, 0));
   w.tell("read", w.cuFileRead(handle, memory.at(1), 4097, 3, 0));
   w.say("memory: %s", compare_memory(memory, 1, 4097, 1, 3));
 }
 CASE("buffer.unaligned.host") {
-  Memory memory(w, Kind::host, kSize);
-  const CUfileHandle_t handle = w.handle(w.file("a", kSize));
+  Memory memory(w, Kind::host, kBufferSize);
+  const CUfileHandle_t handle = w.handle(w.file("a", kBufferSize));
   w.tell("register", w.cuFileBufRegister(memory.at(1), 4097, 0));
   w.tell("read", w.cuFileRead(handle, memory.at(1), 4097, 3, 0));
   w.say("memory: %s", compare_memory(memory, 1, 4097, 1, 3));
@@ -200,15 +200,15 @@ CASE("buffer.deregister_does_not_close_driver") {
   w.say("use count: %ld", w.cuFileUseCount());
 }
 CASE("buffer.freed_and_allocated_anew.gpu") {
-  const CUfileHandle_t handle = w.handle(w.file("a", kSize));
-  Memory first(w, Kind::gpu, kSize);
-  w.must("register", w.cuFileBufRegister(first.base(), kSize, 0));
+  const CUfileHandle_t handle = w.handle(w.file("a", kBufferSize));
+  Memory first(w, Kind::gpu, kBufferSize);
+  w.must("register", w.cuFileBufRegister(first.base(), kBufferSize, 0));
   first.free();
-  Memory second(w, Kind::gpu, kSize);
+  Memory second(w, Kind::gpu, kBufferSize);
   w.say("same address: %d", first.base() == second.base());
-  w.tell("register", w.cuFileBufRegister(second.base(), kSize, 0));
-  w.tell("read", w.cuFileRead(handle, second.base(), kSize, 0, 0));
-  w.say("memory: %s", compare_memory(second, 0, kSize, 1, 0));
+  w.tell("register", w.cuFileBufRegister(second.base(), kBufferSize, 0));
+  w.tell("read", w.cuFileRead(handle, second.base(), kBufferSize, 0, 0));
+  w.say("memory: %s", compare_memory(second, 0, kBufferSize, 1, 0));
 }
 CASE("buffer.thousand") {
   Memory memory(w, Kind::gpu, 1000 * 4096);
@@ -236,39 +236,39 @@ CASE("buffer.deregister_while_used") {
 
 CASE("buffer.memory_of_second_context") {
   w.need_gpu();
-  const CUfileHandle_t handle = w.handle(w.file("a", kSize));
+  const CUfileHandle_t handle = w.handle(w.file("a", kBufferSize));
   Context second = nullptr, popped = nullptr;
   w.must_cuda("cuCtxCreate", w.cuda.cuCtxCreate_v2(&second, 0, 0));
-  Memory memory(w, Kind::gpu, kSize);
-  w.tell("register", w.cuFileBufRegister(memory.base(), kSize, 0));
-  w.tell("read", w.cuFileRead(handle, memory.base(), kSize, 0, 0));
-  w.say("memory: %s", compare_memory(memory, 0, kSize, 1, 0));
+  Memory memory(w, Kind::gpu, kBufferSize);
+  w.tell("register", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
+  w.tell("read", w.cuFileRead(handle, memory.base(), kBufferSize, 0, 0));
+  w.say("memory: %s", compare_memory(memory, 0, kBufferSize, 1, 0));
   w.must_cuda("cuCtxPopCurrent", w.cuda.cuCtxPopCurrent_v2(&popped));
-  w.tell("read in the primary context", w.cuFileRead(handle, memory.base(), kSize, 0, 0));
+  w.tell("read in the primary context", w.cuFileRead(handle, memory.base(), kBufferSize, 0, 0));
   w.tell("deregister", w.cuFileBufDeregister(memory.base()));
 }
 CASE("buffer.thread_without_context") {
-  const CUfileHandle_t handle = w.handle(w.file("a", kSize));
-  Memory memory(w, Kind::gpu, kSize);
+  const CUfileHandle_t handle = w.handle(w.file("a", kBufferSize));
+  Memory memory(w, Kind::gpu, kBufferSize);
   std::thread([&] {
-    w.tell("read", w.cuFileRead(handle, memory.base(), kSize, 0, 0));
-    w.tell("register", w.cuFileBufRegister(memory.base(), kSize, 0));
-    w.tell("read registered", w.cuFileRead(handle, memory.base(), kSize, 0, 0));
+    w.tell("read", w.cuFileRead(handle, memory.base(), kBufferSize, 0, 0));
+    w.tell("register", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
+    w.tell("read registered", w.cuFileRead(handle, memory.base(), kBufferSize, 0, 0));
   }).join();
-  w.say("memory: %s", compare_memory(memory, 0, kSize, 1, 0));
+  w.say("memory: %s", compare_memory(memory, 0, kBufferSize, 1, 0));
 }
 CASE("buffer.context_destroyed") {
   w.need_gpu();
-  const CUfileHandle_t handle = w.handle(w.file("a", kSize));
+  const CUfileHandle_t handle = w.handle(w.file("a", kBufferSize));
   Context second = nullptr;
   w.must_cuda("cuCtxCreate", w.cuda.cuCtxCreate_v2(&second, 0, 0));
-  Memory memory(w, Kind::gpu, kSize);
-  w.tell("register", w.cuFileBufRegister(memory.base(), kSize, 0));
+  Memory memory(w, Kind::gpu, kBufferSize);
+  w.tell("register", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
   w.must_cuda("cuCtxDestroy", w.cuda.cuCtxDestroy_v2(second));
-  w.tell("read", w.cuFileRead(handle, memory.base(), kSize, 0, 0));
+  w.tell("read", w.cuFileRead(handle, memory.base(), kBufferSize, 0, 0));
   w.tell("deregister", w.cuFileBufDeregister(memory.base()));
-  Memory fresh(w, Kind::gpu, kSize);
-  w.tell("read anew", w.cuFileRead(handle, fresh.base(), kSize, 0, 0));
+  Memory fresh(w, Kind::gpu, kBufferSize);
+  w.tell("read anew", w.cuFileRead(handle, fresh.base(), kBufferSize, 0, 0));
 }
 CASE("buffer.stack") {
   const CUfileHandle_t handle = w.handle(w.file("a", 4096));
@@ -296,11 +296,11 @@ CASE("buffer.address_1") {
   w.tell("write", w.cuFileWrite(handle, reinterpret_cast<void*>(1), 4096, 0, 0));
 }
 CASE("buffer.freed_gpu_memory") {
-  const CUfileHandle_t handle = w.handle(w.file("a", kSize));
+  const CUfileHandle_t handle = w.handle(w.file("a", kBufferSize));
   Memory memory(w, Kind::gpu, 4 * kMib);
   memory.free();
-  w.tell("register", w.cuFileBufRegister(memory.base(), kSize, 0));
-  w.tell("read", w.cuFileRead(handle, memory.base(), kSize, 0, 0));
+  w.tell("register", w.cuFileBufRegister(memory.base(), kBufferSize, 0));
+  w.tell("read", w.cuFileRead(handle, memory.base(), kBufferSize, 0, 0));
 }
 
 }  // namespace

@@ -121,18 +121,21 @@ inline bool add(std::string name, std::function<void(Fixture&)> act, Setup setup
   return true;
 }
 
-#define CONFORMANCE_JOIN_(a, b) a##b
-#define CONFORMANCE_JOIN(a, b) CONFORMANCE_JOIN_(a, b)
-#define CASE(name, ...)                                                        \
-  static void CONFORMANCE_JOIN(case_, __LINE__)(Fixture&);                     \
-  [[maybe_unused]] static const bool CONFORMANCE_JOIN(added_, __LINE__) =      \
-      add(name, CONFORMANCE_JOIN(case_, __LINE__) __VA_OPT__(, ) __VA_ARGS__); \
-  static void CONFORMANCE_JOIN(case_, __LINE__)([[maybe_unused]] Fixture & w)
+#define CONFORMANCE_JOIN(a, b) a##b
+// By numbers, since several files may be compiled as one.
+#define CONFORMANCE_CASE(number, name, ...)                                  \
+  static void CONFORMANCE_JOIN(case_, number)(Fixture&);                     \
+  [[maybe_unused]] static const bool CONFORMANCE_JOIN(added_, number) =      \
+      add(name, CONFORMANCE_JOIN(case_, number) __VA_OPT__(, ) __VA_ARGS__); \
+  static void CONFORMANCE_JOIN(case_, number)([[maybe_unused]] Fixture & w)
+#define CONFORMANCE_NUMBERED(macro, ...) macro(__VA_ARGS__)
+#define CASE(...) CONFORMANCE_NUMBERED(CONFORMANCE_CASE, __COUNTER__, __VA_ARGS__)
+#define CONFORMANCE_TABLE(number)                                                                           \
+  static bool CONFORMANCE_JOIN(table_, number)();                                                           \
+  [[maybe_unused]] static const bool CONFORMANCE_JOIN(added_, number) = CONFORMANCE_JOIN(table_, number)(); \
+  static bool CONFORMANCE_JOIN(table_, number)()
 // Cases from a table: the block runs once at start and calls add().
-#define TABLE()                                                                                                 \
-  static bool CONFORMANCE_JOIN(table_, __LINE__)();                                                             \
-  [[maybe_unused]] static const bool CONFORMANCE_JOIN(added_, __LINE__) = CONFORMANCE_JOIN(table_, __LINE__)(); \
-  static bool CONFORMANCE_JOIN(table_, __LINE__)()
+#define TABLE() CONFORMANCE_NUMBERED(CONFORMANCE_TABLE, __COUNTER__)
 
 }  // namespace conformance
 

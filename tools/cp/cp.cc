@@ -131,7 +131,7 @@ CpOutcome copy_striped(const CpSettings& settings, const std::string& path, Sess
 constexpr std::uint64_t kWindowMin = 8192;
 constexpr std::uint64_t kWindowMax = std::uint64_t{1} << 40;
 
-constexpr const char* kExamples =
+constexpr const char* kCpExamples =
     "Examples:\n"
     "  penstock cp /data/model.safetensors /scratch/          through the memory of GPU 0\n"
     "  penstock cp model.bin copy.bin --verify --direct       O_DIRECT on both sides, then compared\n"
@@ -327,7 +327,7 @@ void add_cp(CommandLine& command) {
       .value_name("DIR,DIR");
   command.size("--stripe-size", settings->stripe_size, "Bytes in a member before the next has its turn [8M]");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kCpExamples);
   command.runs([settings] { return run_cp(*settings); });
 }
 

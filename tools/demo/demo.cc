@@ -34,7 +34,7 @@ constexpr std::uint64_t kSpare = std::uint64_t{16} << 20;    // Left free on the
 constexpr std::uint64_t kSmallBlock = 4096;
 constexpr double kLatencySeconds = 0.25;
 
-constexpr const char* kExamples =
+constexpr const char* kDemoExamples =
     "Examples:\n"
     "  penstock bench --every-path                             1 GiB in the current folder\n"
     "  penstock bench --every-path --dir /mnt/nvme --size 4G   on the drive that matters\n"
@@ -373,7 +373,7 @@ void add_demo(CommandLine& command) {
   command.size("--size", settings->size, "Bytes of data [1G]");
   command.option("--gpu", settings->gpu, "The GPU whose memory takes part").default_shown();
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kDemoExamples);
   command.runs([settings] { return run_demo(*settings); });
 }
 

@@ -19,7 +19,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kExplainExamples =
     "Examples:\n"
     "  penstock explain weights.safetensors            how a read into GPU 0 would travel, and why\n"
     "  penstock explain model/                         all files below a folder, as a table\n"
@@ -145,7 +145,7 @@ void add_explain(CommandLine& command) {
   // A captured machine tells of every device it had, and no request is planned there.
   for (const Option& option : {gpu, memory, direct, offset, size}) root.excludes(option);
   command.flag("--json", options->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kExplainExamples);
   command.runs([options] { return explain_all(*options); });
 }
 

@@ -24,7 +24,7 @@ struct GdsStatsSettings {
   std::optional<unsigned> level;
 };
 
-constexpr const char* kExamples =
+constexpr const char* kGdsStatsExamples =
     "Examples:\n"
     "  gds_stats -p 4711         all that the process counts\n"
     "  gds_stats -p 4711 -l 1    only its totals\n"
@@ -176,7 +176,7 @@ void add_gds_stats(CommandLine& command) {
   command.option("-p", settings->pid, "The process, which must be of the same user").required().value_name("PID");
   command.option("-l", settings->level, "1: totals, 2: also by size, 3: also by GPU [what the process counts]")
       .between(1, 3);
-  command.footer(kExamples);
+  command.footer(kGdsStatsExamples);
   command.runs([settings] { return show(*settings); });
 }
 

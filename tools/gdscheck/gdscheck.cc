@@ -19,7 +19,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kGdscheckExamples =
     "Examples:\n"
     "  gdscheck -p                    what this platform offers, and the configuration in force\n"
     "  gdscheck -f /mnt/data/file     whether this file can be served, and how\n"
@@ -108,7 +108,7 @@ void add_gdscheck(CommandLine& command) {
   command.option("-d", settings->seconds, "Does not apply here: how long to measure").value_name("SECONDS");
   command.option("-l", settings->level, "Does not apply here: how much to measure").value_name("LEVEL");
   command.flag("-i", settings->wants_interactive, "Does not apply here: ask before measuring");
-  command.footer(kExamples);
+  command.footer(kGdscheckExamples);
   command.runs([settings] { return run_gdscheck(*settings); });
 }
 

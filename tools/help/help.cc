@@ -24,7 +24,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kHelpExamples =
     "Examples:\n"
     "  penstock help bench             the options of a command\n"
     "  penstock help stand_in          what a reason means, and what to do\n"
@@ -45,7 +45,7 @@ constexpr CufileError kCufileErrors[] = {
 #undef CUFILE_OP
 };
 
-const char* path_sentence(int path) {
+const char* path_in_words(int path) {
   switch (path) {
     case PENSTOCK_PATH_P2PDMA: return "the drive's DMA engine reaches the GPU's memory; no CPU, no host memory";
     case PENSTOCK_PATH_PAGECACHE: return "the GPU's DMA engine reads the file's pages in the page cache";
@@ -165,7 +165,7 @@ bool add_list(Page& page, std::string_view word) {
 bool add_path(Page& page, std::string_view word) {
   const auto path = path_by_name(std::string(word));
   if (!path) return false;
-  page.wrap(fmt::format("{} (a path): ", word), path_sentence(*path));
+  page.wrap(fmt::format("{} (a path): ", word), path_in_words(*path));
   page.wrap("  ",
             "'penstock check' says what it needs and what this machine lacks, 'penstock explain FILE' the same "
             "for a file.");
@@ -217,7 +217,7 @@ void add_all(Topics& topics, const std::vector<std::string>& names) {
 Topics other_topics() {
   Topics topics;
   for (const Word& each : kWords) topics.emplace_back(each.word, each.sentence);
-  for (const std::string& name : names_of_paths()) topics.emplace_back(name, path_sentence(*path_by_name(name)));
+  for (const std::string& name : names_of_paths()) topics.emplace_back(name, path_in_words(*path_by_name(name)));
   add_all(topics, {"words", "paths", "reasons"});
   add_all(topics, names_of_reasons());
   add_all(topics, facts::setting_names());
@@ -248,7 +248,7 @@ Topics other_topics() {
 void add_help(CommandLine& command, Topics commands) {
   auto word = std::make_shared<std::string>();
   command.option("WORD", *word, "A command, path, reason, setting, variable, error or word of the tools").required();
-  command.footer(kExamples);
+  command.footer(kHelpExamples);
   command.runs([word, commands = std::move(commands)] {
     const auto text = topic_text(*word);
     if (!text) refuse_word(*word, commands);

@@ -91,7 +91,7 @@ bool Lease::is_unwanted() {
 
 constexpr std::uint64_t kSizeMax = (std::uint64_t{1} << 63) - kZeroBlock;
 
-constexpr const char* kExamples =
+constexpr const char* kPrepareExamples =
     "Examples:\n"
     "  penstock explain --fix /data/checkpoint --size 64G              allocated, so that writes need no new blocks\n"
     "  penstock explain --fix /data/checkpoint --size 64G --written    filled with zeros, too: no extents to convert\n"
@@ -323,7 +323,7 @@ void add_prepare(CommandLine& command) {
   const Option size = command.size("--size", settings->size, "The size it is to have [an existing file's own]");
   command.flag("--written", settings->written, "Also write zeros, so that the first write has no extent to convert");
   command.flag("--json", settings->json, "Print JSON");
-  command.footer(kExamples);
+  command.footer(kPrepareExamples);
   command.runs([settings, size] {
     settings->has_size = size.was_given();
     return run_prepare(*settings);

@@ -43,7 +43,7 @@ constexpr const char* kStderr = "stderr";
 constexpr std::size_t kReportBytesMax = 1 << 20;
 constexpr int kPassedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
 
-constexpr const char* kExamples =
+constexpr const char* kRunExamples =
     "Examples:\n"
     "  penstock run python train.py                 in front of whatever libcufile the program brings\n"
     "  penstock run --report python train.py        and tell at the end what went through it, or what did not\n"
@@ -57,7 +57,7 @@ constexpr const char* kExamples =
     "program,\n"
     "126 where it cannot be started; 1 failed, 2 wrong usage.";
 
-struct RunSettings {
+struct RunOptions {
   std::vector<std::string> words;  // The program and its arguments.
   std::string library;
   std::string report;  // "stderr", or a file's name.
@@ -110,7 +110,7 @@ constexpr const char* kReport = "PENSTOCK_REPORT";
 
 // Returns when the child has become the program, or has said why it could not: before that its mappings are those of
 // this process and say nothing about the program.
-pid_t start(const RunSettings& settings, const fs::path& library, const std::string& report, const sigset_t& before) {
+pid_t start(const RunOptions& settings, const fs::path& library, const std::string& report, const sigset_t& before) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw Failure(fmt::format("a pipe could not be made: {}", std::strerror(errno)));
   const core::UniqueFd there(ends[0]);
@@ -170,7 +170,7 @@ int watch(pid_t child, ProcessFamily& family, const sigset_t& signals) {
   return status;
 }
 
-Account watch_program(const RunSettings& settings, const fs::path& library, const std::string& report) {
+Account watch_program(const RunOptions& settings, const fs::path& library, const std::string& report) {
   sigset_t signals, before;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
@@ -191,10 +191,10 @@ Account watch_program(const RunSettings& settings, const fs::path& library, cons
 
 // ---- Answers
 
-bool asks_for_json(const RunSettings& settings) { return settings.report.ends_with(".json"); }
+bool asks_for_json(const RunOptions& settings) { return settings.report.ends_with(".json"); }
 
 // Writes the report. If the file that was asked for cannot be written, the report goes to stderr, so it is not lost.
-void tell(const std::string& text, const RunSettings& settings) {
+void tell(const std::string& text, const RunOptions& settings) {
   if (settings.report != kStderr) {
     const core::Status status = core::publish_private_file(settings.report, text);
     if (status.ok()) return;
@@ -204,11 +204,11 @@ void tell(const std::string& text, const RunSettings& settings) {
 }
 
 // Checks this before the program runs for hours. The file that it makes is removed.
-void check_writable(const RunSettings& settings) {
+void check_writable(const RunOptions& settings) {
   if (settings.report != kStderr) const NewFile probe(settings.report, 0);
 }
 
-int run_and_report(const RunSettings& settings, const fs::path& library, const std::string& out_of_reach) {
+int run_and_report(const RunOptions& settings, const fs::path& library, const std::string& out_of_reach) {
   check_writable(settings);
   const ReportFolder folder(asks_for_json(settings));
   Account account = watch_program(settings, library, folder.setting());
@@ -223,7 +223,7 @@ int run_and_report(const RunSettings& settings, const fs::path& library, const s
 
 // Says which library was used. If cuFile was used, the library's own report shows it, which no look can miss, unless
 // the user sends that report elsewhere.
-int run_and_say_which(const RunSettings& settings, const fs::path& library, const std::string& out_of_reach) {
+int run_and_say_which(const RunOptions& settings, const fs::path& library, const std::string& out_of_reach) {
   const char* const taken = core::process_environment(kReport);
   const bool is_taken = taken != nullptr && *taken != '\0';
   const ReportFolder folder(true);
@@ -234,7 +234,7 @@ int run_and_say_which(const RunSettings& settings, const fs::path& library, cons
   return account.exit_code;
 }
 
-int run_program(const RunSettings& settings) {
+int run_program(const RunOptions& settings) {
   if (settings.words.empty()) throw Failure("no program was given; see 'penstock run --help'", kUsage);
   const fs::path library = library_for(settings.library);
   const std::string path = program_path(settings.words[0]);
@@ -250,7 +250,7 @@ int run_program(const RunSettings& settings) {
 }  // namespace
 
 void add_run(CommandLine& command) {
-  auto settings = std::make_shared<RunSettings>();
+  auto settings = std::make_shared<RunOptions>();
   command.flag_or_value("--report", kStderr, settings->report,
                         "Tell at the end what went through cuFile, by which paths and why, or what the program read "
                         "with in its place; --report=FILE: into a file, JSON where its name ends in .json");
@@ -258,7 +258,7 @@ void add_run(CommandLine& command) {
   command.option("--library", settings->library, "The libcufile.so.0 to put in front [the one installed beside]")
       .value_name("FILE");
   command.takes_program(settings->words);
-  command.footer(kExamples);
+  command.footer(kRunExamples);
   command.runs([settings] { return run_program(*settings); });
 }
 

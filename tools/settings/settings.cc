@@ -141,7 +141,7 @@ std::string settings_markdown() {
          served_table(false) + "\n### cuFile's keys and variables that have none\n\n" + idle_table();
 }
 
-constexpr const char* kExamples =
+constexpr const char* kSettingsExamples =
     "Examples:\n"
     "  penstock settings                                  the values that a program started here would have\n"
     "  penstock settings bounce_mib                       one of them\n"
@@ -201,7 +201,7 @@ void add_settings(CommandLine& command) {
   command.flag("--all", settings->all, "Also list cuFile's keys that have no effect here, and why");
   command.flag("--json", settings->json, "Print JSON");
   command.flag("--markdown", settings->markdown, "Print the tables of the manual's page");
-  command.footer(kExamples);
+  command.footer(kSettingsExamples);
   command.runs([settings] { return run_settings(*settings); });
 }
 
