@@ -33,9 +33,9 @@ WALKS = {
 
 
 def sources_of(file):
-    """Of one that the build makes of several tests, these; else itself."""
+    """Of one that the build makes of several sources or tests, these; else itself."""
     text = Path(file).read_text(encoding="utf-8") if Path(file).exists() else ""
-    joined = re.findall(r'^#line 1 "(.*)"$', text, re.M)
+    joined = re.findall(r'^#include "(.*)"$' if "/Unity/" in file else r'^#line 1 "(.*)"$', text, re.M)
     return [os.path.relpath(BUILD / each, ROOT) for each in joined or [file]]
 
 
@@ -75,6 +75,9 @@ def syntax_errors(name, tree, known):
     words = known[like(name, known)]
     end = words.index("-o")
     options = [re.sub(rf"^-I{re.escape(str(ROOT))}(?!/build)", f"-I{tree}", word) for word in words[:end]]
+    while "-include" in options:  # Headers that were compiled before, which are not this tree's.
+        at = options.index("-include")
+        del options[at:at + 2]
     if "ccache" in options[0]:
         options = options[1:]
     done = subprocess.run([*options, "-fsyntax-only", str(tree / name)], cwd=BUILD, capture_output=True, text=True,

@@ -7,7 +7,9 @@ that mutex alone. Of the rest, which takes ten minutes, `./dev clang` has the wa
 
     clang.py BUILD
 
-The flags are the build's own, and no code is made. Ninja, in BUILD/clang, looks at what has changed since it passed.
+The flags are the build's own, and no code is made. Where several sources are compiled as one object, each is looked at
+by itself. A source that the build does not compile is a failure, so that none is left out in silence. Ninja, in
+BUILD/clang, looks at what has changed since it passed.
 Exits 77 where clang 14 is not installed: other versions warn of other things.
 """
 
@@ -25,6 +27,7 @@ FOLDERS_WITH_THREADS = ("tools", "bench", "model")
 FLAGS = ["-fsyntax-only", "-Wthread-safety", "-Wthread-safety-beta", "-Werror"]
 # Precompiled headers are the other compiler's, and what they hold each file includes itself.
 NOT_OURS = re.compile(r" -Winvalid-pch|(?: -Xclang)? -include(?:-pch)?(?: -Xclang)? \S+| -o \S+ -c \S+$")
+JOINED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 RULE = """builddir = {build}
 rule look
   command = {clang} $flags -MD -MF $out.d $in && touch $out
@@ -61,16 +64,33 @@ def is_looked_at(source):
     return source.parts[0] in FOLDERS or (source.parts[0] in FOLDERS_WITH_THREADS and names_a_mutex(source))
 
 
+def sources_of(file):
+    """What is compiled by that name: the file, or those that CMake has joined in it."""
+    if file.parent.name != "Unity":
+        return [file]
+    return [Path(name) for name in JOINED.findall(file.read_text(encoding="utf-8"))]
+
+
 def commands_of(build):
     """The flags by source, in the order of names; a source that two targets compile is looked at once."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
-        if not Path(entry["file"]).is_relative_to(ROOT):
-            continue  # Of others: what the Python module is bound by.
-        source = Path(entry["file"]).relative_to(ROOT)
-        if is_looked_at(source):
-            commands[source] = NOT_OURS.sub("", entry["command"].partition(" ")[2])
+        for file in sources_of(Path(entry["file"])):
+            if not file.is_relative_to(ROOT):
+                continue  # Of others: what the Python module is bound by.
+            source = file.relative_to(ROOT)
+            if is_looked_at(source):
+                commands[source] = NOT_OURS.sub("", entry["command"].partition(" ")[2])
     return sorted(commands.items())
+
+
+def left_out(commands):
+    """The sources that should be looked at, and are not; of folders that the build has nothing of, none is expected."""
+    seen = {source for source, _ in commands}
+    built = {source.parts[0] for source in seen}
+    there = {path.relative_to(ROOT) for folder in FOLDERS + FOLDERS_WITH_THREADS
+             for path in (ROOT / folder).rglob("*.cc")}
+    return sorted(source for source in there - seen if source.parts[0] in built and is_looked_at(source))
 
 
 def check_that_clang_sees(clang):
@@ -90,6 +110,8 @@ def main(arguments):
     commands = commands_of(Path(arguments[1]))
     if not commands:
         sys.exit("clang: the build compiles nothing")
+    if missing := left_out(commands):
+        sys.exit(f"clang: the build does not compile {', '.join(map(str, missing))}")
     build = Path(arguments[1]).resolve() / "clang"
     build.mkdir(exist_ok=True)
     steps = [RULE.format(build=build, clang=clang)]
