@@ -38,11 +38,11 @@ set(PENSTOCK_ROOMS penstock_frontend penstock_session penstock_engine penstock_s
 set(PENSTOCK_ROOMS_OF_A_REQUEST core plan storage device path engine session frontend)
 
 # What nearly every source of the core reads, compiled once for all where objects are joined: in base, and in core for
-# who guards arrays alone, since GCC takes no headers that were compiled under another guard. Developers' builds go
-# without, so that a missing include shows.
+# who guards arrays alone, since GCC takes no headers that were compiled under another guard. A build that compiles each
+# file by itself goes without, so that a missing include shows.
 function(penstock_core_headers target)
   cmake_parse_arguments(HEADERS "" "OF" "" ${ARGN})
-  if(PENSTOCK_DEVELOPER)
+  if(NOT PENSTOCK_JOINED)
     return()
   elseif(NOT target STREQUAL HEADERS_OF)
     target_precompile_headers(${target} REUSE_FROM ${HEADERS_OF})
@@ -53,11 +53,12 @@ function(penstock_core_headers target)
   endif()
 endfunction()
 
-# What is built to be used is compiled by folders, sixteen files to an object, in half the time; those APART have names
-# that others have, too. Developers' builds compile each file by itself, which shows that it includes what it needs.
+# What is built to be used, or to be tested as a whole, is compiled by folders, sixteen files to an object, in half the
+# time. Those APART have names that others have, too. `./dev
+# build` compiles each file by itself, which shows that it includes what it needs, and after a change that file alone.
 function(penstock_join target)
   cmake_parse_arguments(JOIN "" "" "SOURCES;APART" ${ARGN})
-  if(PENSTOCK_DEVELOPER)
+  if(NOT PENSTOCK_JOINED)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
