@@ -61,7 +61,7 @@ static void dry_run(penstock_file* file) {
   expect(verdicts != NULL, "memory for the verdicts");
   verdicts[0].struct_size = sizeof verdicts[0];
   check(penstock_explain(&request, verdicts, count, &count), "explain");
-  uint32_t bounce = 0;  // Later libraries know more paths, before it and behind.
+  uint32_t bounce = 0;  // Later libraries may have more paths, before and after it.
   while (bounce < count && verdicts[bounce].path != PENSTOCK_PATH_BOUNCE) ++bounce;
   expect(count >= 5 && bounce < count && verdicts[bounce].usable == 1, "verdicts, of bounce that it is usable");
   free(verdicts);

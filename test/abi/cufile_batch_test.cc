@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Batches as their clients use them: KvikIO frees its parameters at once, NIXL asks for everything at every poll,
-// Mooncake polls with nothing.
+// Batches as real clients use them: KvikIO frees its parameters at once, NIXL requests all events at every poll,
+// Mooncake polls without waiting.
 #include <atomic>
 #include <ctime>
 #include <memory>
@@ -35,7 +35,7 @@ class CufileBatchTest : public CufileFixture {
   static CUfileError_t submit(CUfileBatchHandle_t batch, std::vector<CUfileIOParams_t> params) {
     return cuFileBatchIOSubmit(batch, static_cast<unsigned>(params.size()), params.data(), 0);
   }
-  // All that comes within the time; -1 for ever.
+  // Reaps all events within the time; -1: no limit.
   static std::vector<CUfileIOEvents_t> reap(CUfileBatchHandle_t batch, unsigned least, unsigned room, long ms = -1) {
     std::vector<CUfileIOEvents_t> events(room);
     timespec timeout = {ms / 1000, ms % 1000 * 1'000'000};
@@ -195,7 +195,7 @@ TEST_F(CufileBatchTest, OfWhatWasCanceledNothingIsReportedAndNoMemoryIsTouched) 
     auto host = std::make_unique<std::vector<char>>(128 * kPiece);
     ASSERT_EQ(submit(batch, entries(128, CUFILE_READ, host->data())).err, CU_FILE_SUCCESS);
     ASSERT_EQ(cuFileBatchIOCancel(batch).err, CU_FILE_SUCCESS);
-    host.reset();  // Under the memory checkers: nothing is written any more.
+    host.reset();  // For the memory checkers: nothing may write to it any more.
 
     EXPECT_TRUE(reap(batch, 128, 128).empty());
   }
@@ -219,7 +219,7 @@ TEST_F(CufileBatchTest, DestroyingInFlightLeavesTheMemoryToItsOwner) {
     const CUfileBatchHandle_t batch = set_up(128);
     ASSERT_EQ(submit(batch, entries(128, CUFILE_READ, host->data())).err, CU_FILE_SUCCESS);
     cuFileBatchIODestroy(batch);
-    host.reset();  // Under the memory checkers: nothing is written any more.
+    host.reset();  // For the memory checkers: nothing may write to it any more.
   }
 }
 

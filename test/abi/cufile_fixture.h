@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What tests of cuFile's calls stand on: a scratch file of known bytes, its handle, and memory of the stand-in device.
+// The fixture of tests of cuFile's calls: a scratch file of known bytes, its handle, and memory of the stand-in device.
 #pragma once
 
 #include <fcntl.h>

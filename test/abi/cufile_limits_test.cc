@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's calls where there is little: threads that are canceled in them, that have small stacks, processes that run
-// out of memory.
+// cuFile's calls under pressure: canceled threads, threads with small stacks, processes that run out of memory.
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -17,12 +16,12 @@
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // Their stacks and their memory are others than ours.
+constexpr bool kSanitized = true;  // Sanitizers change stacks and memory.
 #else
 constexpr bool kSanitized = false;
 #endif
 
-constexpr unsigned kPatienceSeconds = 120;  // Then SIGALRM ends what hangs.
+constexpr unsigned kPatienceSeconds = 120;  // After so long SIGALRM ends a test that hangs.
 
 using Work = std::function<void()>;
 
@@ -35,7 +34,7 @@ CUfileHandle_t registered(int fd) {
   return handle;
 }
 
-// Eight reads of a page, to their end where that can be had.
+// Makes eight reads of a page, and waits for them if possible.
 bool run_batch(CUfileHandle_t handle, char* memory) {
   constexpr unsigned kEntries = 8;
   static std::array<CUfileIOParams_t, kEntries> params;
@@ -71,7 +70,7 @@ class CanceledThreadTest : public CufileFixture {
     CufileFixture::TearDown();
   }
 
-  // Threads that do it again and again, each canceled in the midst.
+  // Runs threads that repeat the work, and cancels each of them halfway.
   static void cancel_threads_in(const Work& work) {
     struct Loop {
       const Work& work;
@@ -160,12 +159,12 @@ TEST_F(CanceledThreadTest, CanceledInPenstocksOwnCallsItLosesNothing) {
 
 // ---- Children ------------------------------------------------------------------------------------------------------
 
-// What a child of this process, which has not opened the driver, ends with: an exit status, or 256 and a signal.
+// The exit status of a child that runs the work (this process has not opened the driver), or 256 plus a signal.
 int end_of_child(const Work& work) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(kPatienceSeconds);
-    [&work]() noexcept { work(); }();  // What is thrown ends the child, and is not caught by the tests' frame.
+    [&work]() noexcept { work(); }();  // An exception ends the child, and must not reach the test framework.
     ::_exit(0);
   }
   int status = 0;
@@ -199,7 +198,7 @@ class LittleRoomTest : public testing::Test {
 
 // ---- Small stacks --------------------------------------------------------------------------------------------------
 
-// On a thread with no more stack than that, or than the system insists on.
+// Runs the work on a thread with only this much stack, or the system's minimum.
 void run_on_small_stack(std::size_t bytes, const Work& work) {
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
@@ -251,7 +250,7 @@ void limit_address_space(std::size_t bytes) {
   if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(3);
 }
 
-// Each may fail; what says that it has moved all has.
+// Each call may fail; a call that reports all bytes must have moved them.
 void use_everything(int fd, char* memory) {
   const CUfileHandle_t handle = registered(fd);
   constexpr ssize_t kAll = 8 << 20;

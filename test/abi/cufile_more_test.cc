@@ -65,11 +65,11 @@ TEST_F(CufileVectorTest, LooksAtEverythingBeforeAnythingMoves) {
 
 // ---- File systems in user space ------------------------------------------------------------------------------------
 
-// A "file system" of one file in memory, which moves at most so much at once.
+// A "file system" of one file in memory, with a limit per transfer.
 struct MemoryFile {
   std::string content;
   std::size_t at_most = SIZE_MAX;
-  int fail_with = 0;  // An errno, by way of -1.
+  int fail_with = 0;  // An errno to fail with, returned as -1.
   unsigned calls = 0;
 };
 

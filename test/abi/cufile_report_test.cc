@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// PENSTOCK_REPORT, as a program's user has it: strangers' programs end in all the ways there are.
+// PENSTOCK_REPORT from a user's view: programs that end in every possible way.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -46,7 +46,7 @@ class ReportTest : public testing::Test {
   fs::path path(const std::string& name) const { return root_ / name; }
   std::string data() const { return "read:" + path("data").string(); }
 
-  // The program with the library preloaded and a report asked for; `prepare` runs in the child.
+  // Starts the program with the library preloaded and PENSTOCK_REPORT set; `prepare` runs in the child.
   pid_t start(
       const std::string& report, const Words& words, const std::function<void()>& prepare = [] {}) {
     const pid_t child = fork();
@@ -65,7 +65,7 @@ class ReportTest : public testing::Test {
     execv(argv[0], argv.data());
     _exit(97);
   }
-  // Its exit code; 128 and the signal's number where a signal ended it.
+  // Returns its exit code, or 128 plus the signal that ended it.
   int run(
       const std::string& report, const Words& words, const std::function<void()>& prepare = [] {}) {
     int status = 0;

@@ -32,7 +32,7 @@ class CufileSettingsTest : public testing::Test {
     ASSERT_NE(::mkdtemp(directory_.data()), nullptr);
     for (const char* name : kVariables) ::unsetenv(name);
     ::setenv("CUFILE_LOGFILE_PATH", (directory_ + "/cufile.log").c_str(), 1);
-    configure("{}");  // Whatever this machine has installed in /etc.
+    configure("{}");  // Independent of any file installed in /etc.
     fd_ = ::open((directory_ + "/data").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ASSERT_EQ(::ftruncate(fd_, 1 << 20), 0);
   }
@@ -335,7 +335,7 @@ TEST_F(CufileSettingsTest, TheLogNamesFileLineAndKeyOfWhatIsWrong) {
     text << std::ifstream(directory_ + "/cufile.log").rdbuf();
     return text.str();
   };
-  // The path that a call said stays for the process; an earlier test's may be there.
+  // A log path set by a call stays for the process; an earlier test may have set one.
   ASSERT_EQ(cuFileSetParameterString(CUFILE_PARAM_ENV_LOGFILE_PATH, (directory_ + "/cufile.log").c_str()).err,
             CU_FILE_SUCCESS);
   configure("{}");
@@ -359,7 +359,8 @@ TEST_F(CufileSettingsTest, SettersOfAClosedDriverHoldForItsNextOpening) {
   EXPECT_EQ(cuFileUseCount(), 0);
   EXPECT_EQ(properties().nvfs.max_direct_io_size, 128u);
 
-  EXPECT_EQ(cuFileDriverSetMaxCacheSize(1024).err, CU_FILE_SUCCESS);  // As NVIDIA's: this one opens it.
+  // As in NVIDIA's library, this call opens the driver.
+  EXPECT_EQ(cuFileDriverSetMaxCacheSize(1024).err, CU_FILE_SUCCESS);
 
   EXPECT_EQ(cuFileUseCount(), 1);
   EXPECT_EQ(properties().nvfs.poll_thresh_size, 64u);
@@ -383,7 +384,7 @@ TEST_F(CufileSettingsTest, AParameterThatAnOpeningAppliedIsItsDefaultAgainOnceTh
     EXPECT_EQ(cuFileGetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, &entries).err, CU_FILE_SUCCESS);
     EXPECT_EQ(cuFileGetParameterBool(CUFILE_PARAM_PROFILE_NVTX, &traces).err, CU_FILE_SUCCESS);
     EXPECT_EQ(cuFileGetParameterString(CUFILE_PARAM_LOGGING_LEVEL, level, sizeof level).err, CU_FILE_SUCCESS);
-    EXPECT_EQ(threads, 0u);  // As before its first opening.
+    EXPECT_EQ(threads, 0u);  // The same as before the first opening.
     EXPECT_EQ(entries, 128u);
     EXPECT_FALSE(traces);
     EXPECT_STREQ(level, "ERROR");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that is refused once, wherever that may be: cuFile's calls answer with an error, or do without, and nothing
-// that was held on the way is lost.
+// Refuses one allocation after the other: cuFile's calls must return an error or succeed without it, and leak nothing.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 namespace {
 
 std::atomic<long> allocations{0};
-std::atomic<long> refused{-1};  // The number of the allocation that is.
+std::atomic<long> refused{-1};  // The number of the allocation to refuse.
 
 bool is_refused() { return allocations.fetch_add(1) == refused.load(); }
 
@@ -27,7 +26,7 @@ void* allocate_or_throw(void* memory) {
 
 }  // namespace
 
-// These replace those of the whole process, the library's among them.
+// These replace the operators of the whole process, also for the library.
 void* operator new(std::size_t size) { return allocate_or_throw(allocate(size)); }
 void* operator new[](std::size_t size) { return allocate_or_throw(allocate(size)); }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return allocate(size); }
@@ -56,7 +55,7 @@ class ShortageTest : public testing::Test {
     GTEST_SKIP() << "the sanitizer's own allocation functions are in use";
 #endif
     ::setenv("PENSTOCK_DEVICE", "host", 1);
-    ::setenv("PENSTOCK_REPORT", report_.c_str(), 1);  // Wants memory, too.
+    ::setenv("PENSTOCK_REPORT", report_.c_str(), 1);  // The report allocates memory, too.
     std::string name = testing::TempDir() + "penstock_shortage_XXXXXX";
     fd_ = ::mkstemp(name.data());
     ASSERT_GE(fd_, 0);
@@ -68,7 +67,7 @@ class ShortageTest : public testing::Test {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  // Every kind of call. True where all went well.
+  // Makes every kind of call. Returns true if all succeeded.
   static bool use_everything(int fd) {
     alignas(4096) static char host[kAll];
     bool good = cuFileSetParameterString(CUFILE_PARAM_LOGGING_LEVEL, "ERROR").err == CU_FILE_SUCCESS;

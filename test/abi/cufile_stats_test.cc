@@ -120,7 +120,7 @@ TEST_F(CufileStatsTest, ALevelChosenWhileClosedHoldsOnceOpen) {
   EXPECT_EQ(cuFileGetStatsL2(&stats).err, CU_FILE_SUCCESS);
 }
 
-// Runs itself again in a process that has chosen no level by a call.
+// Runs itself again in a process that has not set a level by a call.
 TEST(ConfiguredCufileStatsTest, ALevelOfTheConfigurationIsCountedFromTheOpeningOn) {
   if (::getenv("CUFILE_ENV_PATH_JSON") == nullptr) {
     const std::string name = testing::TempDir() + "penstock_stats_" + std::to_string(::getpid()) + ".json";

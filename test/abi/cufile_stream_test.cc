@@ -147,7 +147,7 @@ TEST_F(CufileStreamTest, FailuresAtTheArrivalAreNegativeNumbers) {
   void (*const wait)(void*) = [](void* gate) { static_cast<std::atomic<bool>*>(gate)->wait(false); };
   ASSERT_EQ(driver("cuLaunchHostFunc", stream_, wait, static_cast<void*>(&open)), 0);
   EXPECT_EQ(read(stream_).err, CU_FILE_SUCCESS);
-  size_ = 5001;  // More than was said at the call.
+  size_ = 5001;  // More than at the time of the call.
   open = true;
   open.notify_all();
   synchronize(stream_);
@@ -290,7 +290,7 @@ TEST_F(CufileStreamTest, TheStatisticsCountWhatStreamsMove) {
 
 }  // namespace
 
-// Loaded first, under its own name, the driver without a GPU is what everybody finds as libcuda.so.1.
+// Loads the driver without a GPU first, so that everybody finds it as libcuda.so.1.
 int main(int argc, char** argv) {
   ::setenv("PENSTOCK_DEVICE", "cuda", 1);
   ::unsetenv("CUFILE_ENV_PATH_JSON");

@@ -265,7 +265,7 @@ TEST_F(CufileTest, ClosingWhileOthersTransferNeitherCrashesNorHangs) {
     (void)cuFileDriverClose();
     std::this_thread::yield();
   }
-  while (moved == 0) std::this_thread::yield();  // On a busy machine all closings may be over before the first read.
+  while (moved == 0) std::this_thread::yield();  // On a busy machine all closes may have ended before the first read.
   stop = true;
   for (std::thread& thread : threads) thread.join();
 }
@@ -277,7 +277,7 @@ int open_descriptors() {
 }
 
 TEST_F(CufileTest, NoDescriptorIsLeft) {
-  // A large request first: threads and whatever the C library keeps are there from now on.
+  // A large request first, so that threads and the C library's caches exist from here on.
   for (int round = 0; round < 3; ++round) {
     const int before = open_descriptors();
     const CUfileHandle_t registered = handle();
@@ -305,7 +305,7 @@ TEST(CufileLifetimeTest, SurvivesDlcloseAndReopening) {
   }
 }
 
-// What a forked child sees of a driver that its parent had open: nothing, and it can open its own.
+// A forked child sees nothing of its parent's open driver, and can open its own.
 int use_after_fork(CUfileHandle_t inherited, int fd) {
   char memory[4096] = {};
   errno = 0;

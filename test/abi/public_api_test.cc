@@ -387,7 +387,8 @@ TEST_F(PublicApiTest, FourGibibytesTakeNoMoreMemoryThanTheBounceBuffers) {
 }
 
 TEST_F(PublicApiTest, OneRequestFarAboveTwoGibibytes) {
-  constexpr std::uint64_t kSize = (std::uint64_t{5} << 29) + 4097;  // 2.5 GiB and a bit, of holes and two islands.
+  // A bit more than 2.5 GiB: holes with two pieces of data.
+  constexpr std::uint64_t kSize = (std::uint64_t{5} << 29) + 4097;
   ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(kSize + 1)), 0);
   ASSERT_EQ(::pwrite(fd_, "first", 5, 3), 5);
   ASSERT_EQ(::pwrite(fd_, "last", 4, static_cast<off_t>(kSize - 3)), 4);
@@ -404,7 +405,7 @@ TEST_F(PublicApiTest, OneRequestFarAboveTwoGibibytes) {
   EXPECT_EQ(std::memcmp(memory->data() + kSize - 4, "last", 4), 0);
 }
 
-// As container runtimes have it.
+// Blocks io_uring as container runtimes do.
 int move_without_io_uring(int fd) {
   if (!penstock::forbid_calls({SYS_io_uring_setup})) return penstock::kFiltersRefused;
   auto session = Session::open(on_host());
@@ -457,7 +458,7 @@ TEST_F(PublicApiTest, ThreadsRunOnTheCpusThatTheUserNamedAlsoForHostMemory) {
   ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(memory.size())), 0);
   std::vector<std::string> cpus;
   for (int i = 0; i < 1000 && (cpus.size() < 2 || cpus != std::vector<std::string>(2, std::to_string(cpu))); ++i) {
-    ASSERT_TRUE(file->read(memory.data(), memory.size(), 0).ok());  // Until both have come to help.
+    ASSERT_TRUE(file->read(memory.data(), memory.size(), 0).ok());  // Repeats until both workers have helped.
     cpus = cpus_of_threads("penstock-work");
   }
   EXPECT_EQ(cpus, std::vector<std::string>(2, std::to_string(cpu)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Futures and callbacks of the C++ face, and what else penstock.hpp puts over penstock.h.
+// Futures and callbacks of the C++ interface, and the other additions of penstock.hpp to penstock.h.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -154,7 +154,7 @@ TEST_F(PublicAsyncTest, AFutureOutlivesItsQueueAndItsSession) {
   EXPECT_EQ(future.get().report.bytes, kPart);
 }
 
-// A session with all that can be made of it, and requests under way.
+// A session with every kind of object, and requests in flight.
 class Objects {
  public:
   static constexpr unsigned kCount = 5;

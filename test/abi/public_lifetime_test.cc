@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Handles that are given back in any order, used after their session's end, or in a forked child.
+// Handles that are closed in any order, used after their session's end, or in a forked child.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

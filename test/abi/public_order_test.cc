@@ -30,11 +30,11 @@ using penstock::Queue;
 using penstock::Request;
 using penstock::Session;
 
-constexpr std::uint64_t kPart = 256 << 10;  // No two requests share a byte: what races is the library's.
+constexpr std::uint64_t kPart = 256 << 10;  // No two requests share a byte, so that any race is in the library.
 constexpr unsigned kRequests = 4;
 constexpr std::uint64_t kSize = kPart * 2 * kRequests;
 
-// Host memory of the program's own, which goes right after its registration.
+// The program's own host memory, freed right after its registration.
 class OwnMemory {
  public:
   explicit OwnMemory(Session& session) : buffer_(std::move(*session.buffer(data_, kSize))) {}

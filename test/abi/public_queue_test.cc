@@ -83,7 +83,7 @@ TEST_F(PublicQueueTest, RequestsAreCarriedOutWithoutTheirCaller) {
 
 TEST_F(PublicQueueTest, RequestsWithoutBytesEndAlsoWhereEveryThreadSleeps) {
   for (std::uint64_t cookie = 1; cookie <= 3; ++cookie) {
-    penstock::give_time_to_go_wrong();  // In which threads that have nothing to do go to sleep.
+    penstock::give_time_to_go_wrong();  // Time for idle threads to go to sleep.
     ASSERT_TRUE(queue_.submit(read_of(0, 10, cookie)).ok());
 
     ASSERT_TRUE(is_readable(120'000));

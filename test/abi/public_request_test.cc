@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a penstock_request can say, and that nothing of it is passed over in silence.
+// All members of penstock_request, none of which may be silently ignored.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

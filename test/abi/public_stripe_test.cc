@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One object in files on several drives, through the public face: every byte at its place, whoever asks for which
-// range, and no wrong byte whatever happens to a member.
+// One object in files on several drives, through the public face: every byte at its place for any range, and no wrong
+// byte whatever happens to a member.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

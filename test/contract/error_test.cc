@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What goes wrong in use: a typed error that names the step, and no byte touched that should not be.
+// Failures in use: each must be a typed error that names the step, without touching other bytes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -137,7 +137,7 @@ std::set<int> descriptors_on(int file) {
   return found;
 }
 
-// As after closefrom(3), when another file was given the numbers.
+// The state after closefrom(3), once other files got the descriptor numbers.
 TEST_P(KernelErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves) {
   std::byte* memory = allocate(4 << 20);
   set_file_content(std::string(4 << 20, 'o'));

@@ -50,7 +50,7 @@ Result<std::unique_ptr<DeviceSet>> open_provider(const std::string& name) {
   return provider_named(name)->open({.kind = provider_named(name)->name}, why_not);
 }
 
-// Whose devices can be had here: those that every session opens, or the others.
+// The kinds of devices available here: those that every session opens, or the others.
 std::vector<std::string> devices_here(bool unasked) {
   std::vector<std::string> names;
   for (const Provider& provider : providers()) {
@@ -62,7 +62,7 @@ std::vector<std::string> devices_here(bool unasked) {
   return names;
 }
 
-// Seen through plain system calls of a descriptor of its own.
+// A file accessed by plain system calls on a separate descriptor.
 class KernelFile final : public TestFile {
  public:
   // Fills in the name's Xs.
@@ -151,7 +151,7 @@ std::vector<Fixture> kernel_places() {
   return places;
 }
 
-// Of paths that need no machine of their own, and of those whose machine can be had.
+// Fixtures of paths that need no special machine, and of those whose machine is available.
 std::vector<Fixture> fixtures_of_paths() {
   std::vector<Fixture> fixtures;
   for (const PathRow& row : kPaths) {
@@ -272,7 +272,8 @@ std::unique_ptr<Storage> ContractTest::open_storage() {
   if (fixture().is_fake()) {
     auto storage = std::make_unique<FakeStorage>();
     storage->be_busy(kBusySeed);
-    // As is what was just written to a file of the kernel's. To p2pdma's self-test it would mean that the CPU copied.
+    // Just written bytes of a kernel's file are resident, too. To p2pdma's self-test this would mean that the CPU
+    // copied.
     storage->resident = fixture().path != PathId::p2pdma;
     test_file_ = std::make_unique<FakeFile>(*storage);
     return storage;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a contract test runs: storage, a way to open files, rings, a device, and the path that is to move bytes of the
-// device's memory. Storage is a file system of the kernel's, or FakeStorage (test/fakes) with its rings, which is cut
-// short, interrupted and put off all the time. Every test runs in each fixture that this machine has; what it lacks is
-// skipped with the reason. Fixtures are made of the tables of paths and of providers: a new row has some without a
-// change here, so far as it needs no machine of its own.
+// The environment of a contract test: storage, how files are opened, rings, a device, and the path that must move the
+// bytes of the device's memory. Storage is a file system of the kernel's, or FakeStorage (test/fakes) with its rings,
+// which is cut short, interrupted and put off all the time. Every test runs in each fixture that this machine has; what
+// it lacks is skipped with the reason. Fixtures are made of the tables of paths and of providers: a new row has some
+// without a change here, so far as it needs no machine of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,12 +28,12 @@ class VendorMachine;
 struct Fixture {
   std::string file_system;  // "ext4", "xfs", ...; "local" for the temporary directory; "fake" for FakeStorage.
   std::string directory;
-  std::string missing;  // Why it cannot be had; empty where it can.
+  std::string missing;  // Why it is not available; empty if it is.
   bool direct = false;  // The user's descriptors have O_DIRECT.
   bool io_uring = true;
   std::string registering;       // Of pages in the page cache: "at_once", a policy's name, or as it is by default.
   std::string device = "host";   // Its provider's name.
-  PathId path = PathId::bounce;  // Others than bounce are named, with host alone beside them.
+  PathId path = PathId::bounce;  // Paths other than bounce are named in the settings, together with only host.
 
   bool is_gpu() const { return device == "cuda"; }
   bool is_fake() const { return file_system == "fake"; }
@@ -47,11 +47,11 @@ std::vector<Fixture> kernel_fixtures();
 void PrintTo(const Fixture& fixture, std::ostream* out);
 std::string fixture_name(const testing::TestParamInfo<Fixture>& fixture);
 
-// The file of a test, as others than the session see and change it.
+// The file of a test, accessed without the session.
 class TestFile {
  public:
   virtual ~TestFile() = default;
-  // Anew, with O_DIRECT where the file system takes it.
+  // Opens it again, with O_DIRECT if the file system supports it.
   virtual UniqueFd open(int flags) = 0;
   virtual std::string content(std::uint64_t offset, std::uint64_t size) = 0;
   virtual void set_content(const std::string& content, std::uint64_t offset) = 0;
@@ -59,8 +59,7 @@ class TestFile {
   virtual std::uint64_t size() = 0;
 };
 
-// A session in a fixture, a file there, memory on its device, and what is needed to look at all three behind the
-// session's back.
+// A session in a fixture, with a file and device memory, and access to all three without the session.
 class ContractTest : public testing::TestWithParam<Fixture> {
  protected:
   ContractTest();
@@ -75,7 +74,7 @@ class ContractTest : public testing::TestWithParam<Fixture> {
   // Opens the test's file anew, with the fixture's O_DIRECT where the file system takes it.
   UniqueFd open_fd(int access_mode = O_RDWR);
   std::uint64_t register_fd(const UniqueFd& fd);
-  // What the file holds, and is made to hold, behind the session's back.
+  // Reads and writes the file's contents without the session.
   std::string file_content(std::uint64_t offset, std::uint64_t size) { return test_file_->content(offset, size); }
   void set_file_content(const std::string& content, std::uint64_t offset = 0) {
     test_file_->set_content(content, offset);
@@ -94,8 +93,8 @@ class ContractTest : public testing::TestWithParam<Fixture> {
                 std::int64_t in_buffer = 0) {
     return transfer(*session_, {Op::write, file, base, size, offset, in_buffer});
   }
-  // That the bytes went by this path, around the page cache where that was asked for and can be, and that nothing
-  // was hidden. By the fixture's own, if none is named.
+  // Expects that this path (default: the fixture's) moved the bytes, around the page cache if requested and possible,
+  // and that the report is complete.
   void expect_moved(const Outcome& outcome, std::uint64_t bytes, std::optional<PathId> path = {});
   bool goes_direct(std::uint64_t file);
   // Of device memory: what a direct path had to bounce goes through the page cache.

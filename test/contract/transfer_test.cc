@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What reading and writing promise, in every fixture.
+// The contract of reads and writes, in every fixture.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 namespace penstock::core {
 namespace {
 
-// -1 where the kernel does not tell.
+// -1 if the kernel does not report it.
 long dirty_pages(int fd) {
   constexpr long kCachestat = 451;
   struct {

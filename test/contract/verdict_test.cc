@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why the bytes go the way they do, in every fixture.
+// The reasons for the chosen path, in every fixture.
 #include <gtest/gtest.h>
 
 #include "contract/fixture.h"
@@ -28,7 +28,7 @@ class VerdictTest : public ContractTest {
     ADD_FAILURE() << "no verdict of " << path_name(path);
     return {};
   }
-  // What stands in the way of p2pdma: of memory that stands in for a GPU's, nothing else.
+  // The obstacle to p2pdma; for a stand-in device only that it is one.
   Reason obstacle() { return device().facts().stand_in ? Reason::stand_in : verdict(PathId::p2pdma).reason; }
   Reason reason_of_ring() const { return fixture().io_uring ? Reason::none : Reason::io_uring_off; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the tests of batches share: a session over storage whose transfers can be held up, so that "in flight" is a
-// state and not a matter of luck.
+// The fixture of batch tests: a session over storage whose transfers can be blocked, so that tests control which
+// requests are in flight.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class Barrier {
   bool open_ = false;
 };
 
-// What is not in the page cache takes until the barrier opens.
+// Reads outside the page cache wait until the barrier opens.
 class HeldRing final : public Ring {
  public:
   HeldRing(std::unique_ptr<Ring> real, Barrier& barrier) : real_(std::move(real)), barrier_(barrier) {}

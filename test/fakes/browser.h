@@ -22,7 +22,7 @@ inline std::string output_of(const std::string& command) {
   return text;
 }
 
-// Its command; "" where there is none.
+// The browser's command; "" if there is none.
 inline std::string browser() {
   for (const char* name : {"chromium-headless-shell", "chromium", "google-chrome"}) {
     if (!output_of(std::string("command -v ") + name).empty()) return name;

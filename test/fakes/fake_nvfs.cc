@@ -218,7 +218,7 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
 
 // ---- Bytes ---------------------------------------------------------------------------------------------------------
 
-// What the call answers: a write that the file system finished through the page cache moved nothing of the GPU's.
+// The call's result: a write that the file system did through the page cache moved no GPU bytes.
 std::int64_t FakeNvfs::carry_out(unsigned long call, const nvfs::IoArgument& io, const Group& group,
                                  std::uint64_t at_most) {
   if (call != nvfs::kWrite) return read_blocks(group, io, at_most);
@@ -227,8 +227,8 @@ std::int64_t FakeNvfs::carry_out(unsigned long call, const nvfs::IoArgument& io,
   return is_direct || count < 0 ? count : 0;
 }
 
-// Blocks of a driver that does not ask are left in the shadow buffer, and told as holes; nothing of them reaches the
-// GPU. So are holes of the file.
+// Blocks of a driver that bypasses the module stay in the shadow buffer, and are reported as holes, like the file's
+// holes; they do not reach the GPU.
 std::int64_t FakeNvfs::read_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most) const {
   const Pages pages(io.size);
   const ssize_t count = ::pread(io.fd, pages.data, io.size, io.file_offset);
@@ -256,8 +256,8 @@ std::int64_t FakeNvfs::read_blocks(const Group& group, const nvfs::IoArgument& i
   return static_cast<std::int64_t>(bytes);
 }
 
-// True where any of it went by DMA. The rest, holes in smaller blocks of the file system's, is zeroed in the shadow
-// buffer, and nobody is told.
+// True if any part went by DMA. The rest (holes in smaller blocks of the file system) is zeroed in the shadow buffer,
+// unreported.
 bool FakeNvfs::read_block(const Group& group, const nvfs::IoArgument& io, const std::byte* from,
                           std::uint64_t done) const {
   const std::uint64_t within = (group.gpu_address + io.gpu_offset) % kGpuPage;
@@ -278,7 +278,7 @@ bool FakeNvfs::has_data(int fd, std::uint64_t offset) const {
   return !is_hole_of_file && !is_hole(offset);
 }
 
-// Where the driver does not ask, the file gets the shadow buffer's bytes.
+// If the driver bypasses the module, the file gets the shadow buffer's bytes.
 std::int64_t FakeNvfs::write_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most,
                                     bool& is_direct) const {
   const Pages pages(io.size);

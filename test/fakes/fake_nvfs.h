@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What stands in for the module nvidia-fs in unit tests, as nvfs_abi.h and the module's source have it, and as version
-// 2.28.4 was seen to do in an emulated machine: files are real ones with O_DIRECT, GPU memory is memory of this
-// process. It forgives nothing: what would kill a mapping kills it here, and what would end in an assertion of the
-// kernel is a test that fails. So is an asynchronous request: in a process of one thread nothing holds its file, which
-// is freed under it where the process dies, and a mapping that is closed under it stays pinned for good. Where the
-// stand-in lies: it moves bytes by the CPU, so it proves nothing of DMA, BAR space, IOMMUs and the order in which a GPU
-// sees them.
+// The stand-in for the module nvidia-fs in unit tests, after nvfs_abi.h, the module's source, and the behaviour of
+// version 2.28.4 in an emulated machine: files are real ones with O_DIRECT, GPU memory is memory of this process. It is
+// strict: errors that kill a mapping kill it here, and calls that would trip a kernel assertion fail the test. So does
+// an asynchronous request: in a single-threaded process nothing holds its file, which is freed when the process dies,
+// and a mapping closed during the request stays pinned for good. Its limits: it moves bytes by the CPU, so it proves
+// nothing about DMA, BAR space, IOMMUs and the order in which a GPU sees bytes.
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,7 @@ namespace penstock::core {
 
 class FakeNvfs final : public NvfsKernel {
  public:
-  // What the next call of that number meets, once.
+  // A fault for the next call with this number, once.
   struct Fault {
     unsigned long call = 0;
     std::int64_t error = 0;              // As told at offset 32: EIO, 512, ...
@@ -48,7 +47,7 @@ class FakeNvfs final : public NvfsKernel {
   std::deque<Fault> faults;
   // Called by each READ and WRITE while it is under way, on its thread: for as long as it takes, it is.
   std::function<void()> drive = [] {};
-  // Whether the driver below asks the module for a block's address; by its offset in the file.
+  // Whether the storage driver calls the module for a block, by its offset in the file.
   std::function<bool(std::uint64_t file_offset)> is_hooked = [](std::uint64_t) { return true; };
   // Whether a block of the file system, of block_size bytes, is a hole, besides those that the file itself tells of.
   std::function<bool(std::uint64_t file_offset)> is_hole = [](std::uint64_t) { return false; };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Devices that offer memory, made of plain files in a folder that looks like /sys/bus/pci/devices: what maps such a
-// file and reads and writes the mapping cannot tell. A file cut short is a driver that was unbound. All allocations of
-// one device are the same memory, unless each is to have its own.
+// Devices that offer memory, made of plain files in a folder that looks like /sys/bus/pci/devices: code that maps such
+// a file sees no difference. A truncated file simulates an unbound driver. All allocations of one device are the same
+// memory, unless each is to have its own.
 #pragma once
 
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One file in memory, with faults on demand. Direct descriptors check alignment as a strict kernel would. Its rings
+// One file in memory, with faults on demand. Direct descriptors check alignment like a strict kernel. Its rings
 // complete in a seeded random order, so nothing may depend on the order of submission. The contract suite
-// (test/contract) runs on it as on the kernel's file systems, so it promises what they promise, and no more.
+// (test/contract) runs on it as on the kernel's file systems, so it has the same guarantees, and no more.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class FakeStorage : public Storage {
   static constexpr int kUserFd = 100;
   static constexpr std::uint32_t kAlign = 512;
 
-  // What happens to the next transfer that meets it: an error, or at most so many bytes. As below any Storage and Ring,
-  // EINTR is tried again, and so is EAGAIN where a ring meets it.
+  // A fault for the next transfer: an error, or a limit of bytes. As with any Storage and Ring, EINTR is retried, and
+  // so is EAGAIN in a ring.
   struct Fault {
     int error = 0;
     std::size_t at_most = SIZE_MAX;
@@ -53,7 +53,7 @@ class FakeStorage : public Storage {
   };
   bool scratch_allowed = true;
   std::vector<char> scratch;
-  // What a kernel or a fabric does to transfers by their memory: an errno, or bytes that never arrive.
+  // Simulates a kernel or fabric that refuses transfers by their memory: an errno, or bytes that never arrive.
   std::function<int(const Access&)> refuses = [](const Access&) { return 0; };
   std::function<bool(const Access&)> loses = [](const Access&) { return false; };
   std::uint64_t seed = 1;
@@ -65,7 +65,7 @@ class FakeStorage : public Storage {
   std::vector<const void*> registered;  // With its rings, and still.
   bool descriptors_lost = false;
 
-  // From now on transfers are cut short, interrupted and put off, by the seed; those of scratch are left alone.
+  // From now on transfers are shortened, interrupted and delayed, by the seed; those of scratch files are not.
   void be_busy(std::uint64_t by_seed) {
     seed = by_seed;
     random_.emplace(by_seed);
@@ -80,7 +80,7 @@ class FakeStorage : public Storage {
     const std::lock_guard lock(mutex_);
     std::erase(registered, memory);
   }
-  // For who looks at the file, or changes it, while transfers are under way.
+  // For access to the file while transfers are in flight.
   template <typename Look>
   auto with_content(Look look) {
     const std::lock_guard lock(mutex_);

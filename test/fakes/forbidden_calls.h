@@ -17,7 +17,7 @@
 
 namespace penstock {
 
-// They fail with the error. False where seccomp filters are refused.
+// Makes the calls fail with the error. Returns false if seccomp filters are refused.
 inline bool forbid_calls(std::initializer_list<long> calls, int error = EPERM) {
   std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const long call : calls) {

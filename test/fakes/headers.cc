@@ -4,6 +4,6 @@
 #include <cstdio>
 
 int main() {
-  char line[64];  // An array, so that a stack protector is there, as check_elf.py asks of every program.
+  char line[64];  // An array, so that there is a stack protector, which check_elf.py requires of every program.
   return std::snprintf(line, sizeof line, "%s", __FILE__) > 0 ? 0 : 1;
 }

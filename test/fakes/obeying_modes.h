@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Root is refused by the modes of files and folders as others are, in this thread and those that it starts, while this
-// is there.
+// While it lives, root must obey the modes of files and folders like other users, in this thread and the threads that
+// it starts.
 #pragma once
 
 #include <linux/capability.h>

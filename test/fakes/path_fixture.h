@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For the tests of one path by itself: a file and a device's memory, and requests between them that are prepared,
-// planned and moved chunk by chunk, as the engine would. Whoever derives from it lets go of file, path and devices, in
-// this order, in TearDown(): they stand on what is the derived class's.
+// For the tests of a single path: a file and a device's memory, and requests between them that are prepared, planned
+// and moved chunk by chunk, as in the engine. A derived class frees file, path and devices, in this order, in
+// TearDown(), since they use its members.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads Prometheus's text format, and OpenMetrics, and says what is wrong with a page, as promtool would. For tests.
+// Parses Prometheus's text format and OpenMetrics, and reports errors like promtool. For tests.
 #pragma once
 
 #include <map>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NVIDIA's kernel driver without a GPU, behind NvidiaExport's seam: it answers every request as the driver does where
-// all is well, refuses the step that a test names, keeps a journal, and knows what of RM and UVM is alive, so that a
-// test sees what was left behind. Requests are told apart by their numbers and bytes.
+// NVIDIA's kernel driver without a GPU, behind NvidiaExport's seam: it answers every request like a working driver,
+// refuses the step that a test names, records a journal, and tracks live objects of RM and UVM, so that a test sees
+// leaks. Requests are told apart by their numbers and bytes.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the tests of streams share: a session over one file in memory, and streams of the stand-in device or of the
-// CUDA driver without a GPU (test/fakes/fake_cuda/), with words to wait for (as of CUDA 12) and without.
+// The fixture of stream tests: a session over one file in memory, and streams of the stand-in device or of the CUDA
+// driver without a GPU (test/fakes/fake_cuda/), with words to wait for (as of CUDA 12) and without.
 #pragma once
 
 #include <dlfcn.h>
@@ -31,10 +31,10 @@ inline void deliver(void* result, const RawRequest&, const Outcome& outcome) {
   const auto word = outcome.status.ok() ? static_cast<std::int64_t>(outcome.report.bytes) : -outcome.status.code;
   __atomic_store_n(static_cast<std::int64_t*>(result), word, __ATOMIC_RELEASE);
 }
-inline constexpr std::int64_t kNothing = 0x5eed;  // What a result is before the stream was there.
+inline constexpr std::int64_t kNothing = 0x5eed;  // The value of a result before the stream reaches the request.
 constexpr std::int64_t failed(Code code) { return -static_cast<std::int64_t>(code); }
 
-// The parameters of one request, where a stream finds them.
+// The parameters of one request, which the stream reads.
 struct Parameters {
   std::uint64_t size = 0;
   std::int64_t file_offset = 0;
@@ -138,7 +138,7 @@ class StreamsTest : public testing::TestWithParam<On> {
   void* library_ = nullptr;
 };
 
-// Holds a stream up, as work of the user's would.
+// Blocks a stream, like a user's work.
 class Hold {
  public:
   Hold(StreamHome& home, void* stream) : home_(home) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The built tool from outside, for tests: a folder of its own to work in, its output, its exit code, and what it
-// leaves on disk. Runs with host memory standing in for a GPU, so that it tells the same everywhere.
+// leaves on disk. Runs with host memory standing in for a GPU, so that results are the same everywhere.
 #pragma once
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A machine with nvidia-fs and a copy of NVIDIA's library of its own (test/fakes/fake_vendor), in a folder that goes
-// with it. What the library does is told by its environment, so there is one at a time.
+// with it. Its environment controls the library, so there can be only one at a time.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How tests wait: for what must happen, until it has; for what must not, a little while; and how what they script is
-// slow. They sleep in no other way (test/lint/lint.py).
+// How tests wait: until an expected event happens; a little while for one that must not happen; and how scripted work
+// is slow. Tests sleep in no other way (test/lint/lint.py).
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace penstock {
 
-// True as soon as `there` says so; false if it did not come true in 14 minutes, which is a hang, and
-// less than the 15 that ctest gives a test.
+// Waits until `there` returns true; returns false after 14 minutes, which counts as a hang, and is less than ctest's
+// limit of 15.
 template <typename There>
 [[nodiscard]] bool wait_until(There there) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(14);
@@ -21,13 +21,13 @@ template <typename There>
   return true;
 }
 
-// What must not happen gets time to happen. On a slow machine that may be too little: then a fault is overlooked, and
-// a test that is right passes all the same.
+// Gives a fault time to happen. On a slow machine that may be too short: then a fault is missed, but a correct test
+// still passes.
 inline void give_time_to_go_wrong(std::chrono::milliseconds time = std::chrono::milliseconds(20)) {
   std::this_thread::sleep_for(time);
 }
 
-// Scripted work that takes as long.
+// Simulates work that takes this long.
 inline void be_slow(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
 
 }  // namespace penstock

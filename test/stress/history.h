@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a file could legally have held while it was read. Every eight bytes of a file say which file they belong to,
-// which change wrote them and where they stand; a History knows every change's beginning and end. From both follows,
-// for each byte of a read, what it may be: what the last change before the read left there, or what any change made
-// that ran beside it. Anything else is a fault: bytes of another file, of another place, of a change that was
-// replaced before the read began, zeros where nothing was cut off, a short count where nothing was shortened.
+// The legal contents of a file while it is read. Every eight bytes of a file encode the file, the change that wrote
+// them and their position; a History records every change's beginning and end. From both follow the legal values of
+// each byte of a read: the value left by the last change before the read, or by any concurrent change. Anything else is
+// a fault: bytes of another file, of another place, of a change that was replaced before the read began, zeros where
+// nothing was cut off, a short count where nothing was shortened.
 //
 // One thread changes a file, any number read it. Thread-safe.
 #pragma once

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// That the checker of the stress test can fail: a fixture without file system, in which reads return what they are
-// told.
+// Shows that the checker of the stress test can fail: a fixture without a file system, whose reads return given bytes.
 #include "stress/history.h"
 
 #include <gtest/gtest.h>

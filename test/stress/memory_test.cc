@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// That what a session holds stays within what was configured, as the kernel sees it: /proc/self is read while requests
-// of all sizes are under way. Bounce buffers are the anonymous mappings that forks do not get; what is registered of
-// files are their shared mappings.
+// Checks that a session's memory stays within its limits, as the kernel counts it: reads /proc/self while requests of
+// all sizes are in flight. Bounce buffers are the anonymous mappings that forks do not get; what is registered of files
+// are their shared mappings.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ends the process, with what it knows, when a thread of a stress test makes no progress: a hang in a test is a
-// failure that says where. Prints every thread's last step, what the kernel says it waits in, and the stacks of those
-// that take signals. Also tells the seed when a signal ends the process.
+// Ends the process with diagnostics when a thread of a stress test makes no progress, so that a hang is a failure with
+// a place. Prints every thread's last step, the kernel function in which it waits, and the stacks of threads that take
+// signals. Also prints the seed when a signal ends the process.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Preloaded into a program of the tests (LD_PRELOAD): what PENSTOCK_TEST_MOMENT names goes wrong where it is reached.
+// Preloaded into a program of the tests (LD_PRELOAD): makes the step named by PENSTOCK_TEST_MOMENT fail when it is
+// reached.
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 // memory, as a shared library to be opened in place of libcuda.so.1. Nothing of it is used by the library itself.
 //
 // Streams work like a GPU's: in order, with events between them, host functions on a thread of the driver's, waiting
-// for words, and default streams with their own rules. It is stricter than the real driver where that is lenient:
+// for words, and default streams with their own rules. It is stricter than the real driver:
 // - a copy of a stream lands only when its event or stream is waited for, or one for each query, unless something
 //   behind it makes progress by itself: host functions, waits, kernels and written words do;
 // - a stream or event is used with its own context current, and copies to memory of its own GPU only;
@@ -46,7 +46,7 @@ struct CUctx_st {
   unsigned users;  // Of a primary one.
 };
 
-// What a stream or event keeps of its context.
+// The context of a stream or event.
 struct Owned {
   CUcontext context = nullptr;
   unsigned long long id = 0;
@@ -71,7 +71,7 @@ struct Work {
 
 struct CUstream_st {
   Owned owner;
-  bool blocking = true;  // Takes its turn with the default stream of the context.
+  bool blocking = true;  // Synchronizes with the default stream of the context.
   int priority = 0;
   bool capturing = false;
   bool calling = false;  // Its first work is a call that was handed out.
@@ -145,14 +145,14 @@ extern thread_local int capture_mode;
 extern thread_local bool in_call;
 
 inline CUcontext current() { return stack.empty() ? nullptr : stack.back(); }
-CUresult enter();  // What every call answers where there is no driver to be had; the lock is held.
+CUresult enter();  // The result of every call without a driver. Call it with the lock held.
 CUresult check(const Owned& owner);
 CUresult outside_capture();
 CUresult need_context();
 inline void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 inline CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 std::map<CUdeviceptr, Block>::iterator find(CUdeviceptr address);
-// Whole pages: memory that was given back is nobody's, as a GPU's is not the host's.
+// Allocates whole pages, so that access to freed memory faults.
 inline void* take_pages(std::size_t size) {
   void* const pages = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return pages == MAP_FAILED ? nullptr : pages;

@@ -29,7 +29,7 @@ Block here(std::size_t size, unsigned type, unsigned managed = 0) {
   return {size, current(), current()->device, type, managed, size};
 }
 
-// The calls that wait for themselves are work of the default stream.
+// Synchronous calls are work of the default stream.
 CUresult at_once(Work work, std::unique_lock<std::mutex>& lock) {
   REQUIRE(outside_capture());
   REQUIRE(need_context());

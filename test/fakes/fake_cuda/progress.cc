@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How streams get on: what stands in whose way, the threads that keep them going, and who waits for them.
+// The progress of streams: dependencies, the threads that run them, and waiting.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -255,7 +255,7 @@ void drive_all(CUcontext context, std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// What its streams had before them never happens, but for a call that has begun.
+// Drops the pending work of its streams, except a call that has begun.
 void forget_context(CUcontext context, std::unique_lock<std::mutex>& lock) {
   context->alive = false;
   const auto is_ours = [&](const CUstream_st& stream) {

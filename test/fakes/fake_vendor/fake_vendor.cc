@@ -59,7 +59,7 @@ bool is(const char* word) {
   return std::strcmp(script == nullptr ? "compat" : script, word) == 0;
 }
 
-// What it does then, it does late.
+// Blocks while FAKE_VENDOR has this word.
 void hang_while(const char* word) {
   while (is(word)) ::usleep(1000);
 }
