@@ -5,11 +5,13 @@
 
     compare.py VENDOR.json OURS.json [--differences FILE] [--expected FILE]
     compare.py VENDOR.json --run PROGRAM ARGUMENT...     (runs the program first; --output is added)
+    compare.py VENDOR.json NEWER.json --versions         (what two versions of NVIDIA's library answer differently)
 
 Every case must be equal in both, or be a difference that is known: --expected holds our outcome of each, --differences
 says why, in groups of name patterns. So neither library's behaviour can change unnoticed, and no reason outlives what
-it explains. --update writes --expected anew from OURS; --markdown prints the differences as a table instead. Exits 0
-where all is as it was said, 1 where not, 2 where a file is missing.
+it explains. A case that NVIDIA's library was not asked yet has our outcome alone, and is counted. --update writes
+--expected anew from OURS; --markdown prints the differences as a table instead. Exits 0 where all is as it was said, 1
+where not, 2 where a file is missing.
 """
 
 import argparse
@@ -71,7 +73,7 @@ class Comparison:
         self.differences = Differences(differences)
         self.faults = []
         self.skips = []
-        self.counts = dict.fromkeys(["same", *KINDS, "absent", "skipped"], 0)
+        self.counts = dict.fromkeys(["same", *KINDS, "absent", "unasked", "skipped"], 0)
         self.known = {}  # id of a group: (group, its cases)
 
     def run(self):
@@ -82,12 +84,14 @@ class Comparison:
         self.faults.extend(self.differences.faults())
 
     def look_at(self, case):
-        for name, outcomes in (("the vendor's outcomes lack it", self.vendor), ("it was not run", self.ours)):
-            if case not in outcomes:
-                self.faults.append(f"{case}: {name}")
-                return
-        vendor, ours = self.vendor[case], self.ours[case]
+        if case not in self.ours:
+            self.faults.append(f"{case}: it was not run")
+            return
+        vendor, ours = self.vendor.get(case), self.ours[case]
         expected = self.expected.get(case, vendor)
+        if expected is None:
+            self.faults.append(f"{case}: neither the vendor's outcome nor ours is on record")
+            return
         if case in self.expected and expected == vendor:
             self.faults.append(f"{case}: is expected to differ, and the expectation does not (--update drops it)")
         if ours != expected and skip_of(ours):
@@ -102,6 +106,9 @@ class Comparison:
         skipped = ours != expected and skip_of(ours)
         if expected == vendor:
             self.counts["same"] += 0 if skipped else 1
+            return
+        if vendor is None:
+            self.counts["unasked"] += 0 if skipped else 1
             return
         if is_absent(vendor):
             self.counts["absent"] += 0 if skipped else 1
@@ -148,6 +155,18 @@ def markdown(comparison, version):
     return "\n".join(out)
 
 
+def versions(old, new):
+    """A table of the cases that were asked of both, and differ."""
+    names = [f"{each['library']['version'] // 1000}.{each['library']['version'] % 1000 // 10}" for each in (old, new)]
+    both = sorted(set(old["cases"]) & set(new["cases"]))
+    out = [f"| case | {names[0]} | {names[1]} |\n|---|---|---|"]
+    for case in both:
+        before, after = old["cases"][case], new["cases"][case]
+        if before != after:
+            out.append(f"| `{case}` | {short(before, after)} | {short(after, before)} |")
+    return "\n".join([*out, f"\n{len(both)} cases were asked of both; {len(out) - 1} differ."])
+
+
 def write_expected(path, vendor, ours):
     kept = {case: lines for case, lines in ours.items() if lines != vendor.get(case) and not skip_of(lines)}
     path.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -176,11 +195,15 @@ def main():
                         help="cases that need not run; any other that does not is a fault")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--versions", action="store_true")
     parser.add_argument("--run", nargs=argparse.REMAINDER, default=[])
     wishes = parser.parse_args()
     try:
         vendor = read(wishes.vendor)
         ours = run_program(wishes.run) if wishes.run else read(wishes.ours or "")
+        if wishes.versions:
+            print(versions(vendor, ours))
+            return 0
         if wishes.update:
             write_expected(wishes.expected, vendor["cases"], ours["cases"])
         comparison = Comparison(vendor["cases"], ours["cases"], read(wishes.expected), read(wishes.differences))
@@ -196,7 +219,8 @@ def main():
     counts = comparison.counts
     summary = (f"{len(comparison.ours)} cases: {counts['same']} same, {counts['deliberate']} deliberate, "
                f"{counts['undetermined']} undetermined, {counts['machine']} of the machine, {counts['absent']} absent "
-               f"from the vendor's library, {counts['skipped']} skipped; {len(comparison.faults)} faults")
+               f"from the vendor's library, {counts['unasked']} not asked of it, {counts['skipped']} skipped; "
+               f"{len(comparison.faults)} faults")
     version = vendor["library"].get("version", 0)
     print(markdown(comparison, f"{version // 1000}.{version % 1000 // 10}") if wishes.markdown else summary)
     return 1 if comparison.faults else 0
