@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The configuration file and the environment: what is accepted, what a broken one does, what the switches mean.
+#include <cstring>
+
 #include "fixture.h"
 
 namespace conformance {
@@ -181,6 +183,24 @@ constexpr Row kSwitches[] = {
        "allow_compat_mode": true}})"},
     {"no_cache", R"({"properties": {"max_device_cache_size_kb": 0, "allow_compat_mode": true}})"},
     {"tiny_pinned", R"({"properties": {"max_device_pinned_mem_size_kb": 64, "allow_compat_mode": true}})"},
+    {"vanilla_posix_io", R"({"properties": {"vanilla_posix_io_mode": true, "allow_compat_mode": true}})"},
+    {"vanilla_posix_io_compat_refused",
+     R"({"properties": {"vanilla_posix_io_mode": true, "allow_compat_mode": false}})"},
+    {"posix_io_mode", R"({"properties": {"posix_io_mode": true, "allow_compat_mode": true}})"},
+    {"fallback_io", R"({"properties": {"gds_fallback_io": true, "allow_compat_mode": true}})"},
+    {"fallback_io_compat_refused", R"({"properties": {"gds_fallback_io": true, "allow_compat_mode": false}})"},
+    {"not_parallel", R"({"execution": {"parallel_io": false}, "properties": {"allow_compat_mode": true}})"},
+    {"sparse_off", R"({"sparse": {"p2p_compat_enable": false, "min_p2pdma_threshold_kb": 64},
+       "properties": {"allow_compat_mode": true}})"},
+    {"static_config", R"({"miscellaneous": {"enable_static_config": true, "static_config_filepath": "$DIR/none.json"},
+       "properties": {"allow_compat_mode": true}})"},
+    {"block_p2pdma", R"({"block": {"nvme": {"use_pci_p2pdma": true}, "raid1": {"use_pci_p2pdma": true}},
+       "properties": {"allow_compat_mode": true}})"},
+    {"bounce_buffer_mode", R"({"properties": {"gpu_bounce_buffer_mode": true, "allow_compat_mode": true}})"},
+    {"rdma_names", R"({"properties": {"rdma_transport_type": "DC_V1", "rdma_load_balancing_policy": "RoundRobin",
+       "allow_compat_mode": true}})"},
+    {"rdma_names_unknown", R"({"properties": {"rdma_transport_type": "bogus", "rdma_load_balancing_policy": "bogus",
+       "allow_compat_mode": true}})"},
     {"rdma_write_refused", R"({"properties": {"gds_rdma_write_support": false, "allow_compat_mode": true}})"},
 };
 
@@ -192,8 +212,48 @@ TABLE() {
   };
   for (const Variable& row :
        {Variable{"CUFILE_FORCE_COMPAT_MODE", "true"}, Variable{"CUFILE_ALLOW_COMPAT_MODE", "false"},
-        Variable{"CUFILE_USE_PCIP2PDMA", "true"}}) {
+        Variable{"CUFILE_USE_PCIP2PDMA", "true"}, Variable{"CUFILE_VISIBLE_DEVICES", "0"},
+        Variable{"CUFILE_SKIP_BUFFER_VALIDITY_CHECK", "1"}, Variable{"CUFILE_LOGFILE_MAX_SIZE_MB", "1"}}) {
     add(std::string("switch.environment.") + row.name, transfer, Setup{.environment = {{row.name, row.value}}});
+  }
+  return true;
+}
+
+// What the two switches of cuFile 1.19 tell of themselves.
+TABLE() {
+  for (const char* key : {"vanilla_posix_io_mode", "posix_io_mode", "gds_fallback_io"}) {
+    static std::vector<std::string> texts;
+    texts.reserve(8);  // Setup keeps a pointer.
+    texts.push_back(std::string(R"({"properties": {"allow_compat_mode": true, ")") + key + R"(": true}})");
+    add(
+        std::string("switch.properties.") + key,
+        [](Fixture& w) {
+          w.must("open", w.cuFileDriverOpen());
+          CUfileDrvProps_t p = {};
+          w.tell("properties", w.cuFileDriverGetProperties(&p));
+          w.say("dcontrolflags: 0x%x", p.nvfs.dcontrolflags);
+          for (int number : {12, 13}) {
+            bool value = false;
+            CUFileBoolConfigParameter_t parameter;
+            std::memcpy(&parameter, &number, sizeof(parameter));
+            w.tell(("parameter " + std::to_string(number)).c_str(), w.cuFileGetParameterBool(parameter, &value));
+            w.say("value: %d", value);
+          }
+        },
+        Setup{.json = texts.back().c_str()});
+  }
+  for (const char* value : {"2", "3", "0", "7", "bogus"}) {
+    add(
+        std::string("environment.stats_level.") + value,
+        [](Fixture& w) {
+          int now = -77;
+          w.tell("closed", w.cuFileGetStatsLevel(&now));
+          w.say("now: %d", now);
+          w.must("open", w.cuFileDriverOpen());
+          w.tell("open", w.cuFileGetStatsLevel(&now));
+          w.say("now: %d", now);
+        },
+        Setup{.environment = {{"CUFILE_STATS_LEVEL", value}}});
   }
   return true;
 }

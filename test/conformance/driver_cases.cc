@@ -33,6 +33,11 @@ CASE("driver.version") {
   w.say("plausible: %d", version >= 1080 && version < 2000 && version % 10 == 0);
   tell_count(w);
 }
+CASE("driver.version.number") {
+  int version = -1;
+  w.tell("version", w.cuFileGetVersion(&version));
+  w.say("number: %d", version);
+}
 CASE("driver.version.null") { w.tell("version", w.cuFileGetVersion(nullptr)); }
 
 CASE("driver.count_before_open") { tell_count(w); }
@@ -257,6 +262,39 @@ CASE("driver.properties.after_setters") {
   w.tell("pinned", w.cuFileDriverSetMaxPinnedMemSize(1048576));
   tell_properties(w);
 }
+CASE("driver.properties.after_setters_while_closed") {
+  const auto set = [&w](std::size_t by) {
+    w.tell("poll", w.cuFileDriverSetPollMode(true, 16 * by));
+    w.tell("direct", w.cuFileDriverSetMaxDirectIOSize(256 * by));
+    w.tell("cache", w.cuFileDriverSetMaxCacheSize(65536 * by));
+    w.tell("pinned", w.cuFileDriverSetMaxPinnedMemSize(1048576 * by));
+  };
+  set(1);
+  w.say("staged");
+  tell_properties(w);
+  tell_count(w);
+  w.must("open", w.cuFileDriverOpen());
+  tell_properties(w);
+  set(2);
+  w.say("set while open");
+  tell_properties(w);
+  w.must("close", w.cuFileDriverClose_v2());
+  w.say("closed again");
+  tell_properties(w);
+  w.must("open", w.cuFileDriverOpen());
+  w.say("open again");
+  tell_properties(w);
+}
+CASE("driver.properties.after_staged_parameters_while_closed") {
+  w.tell("batch", w.cuFileSetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, 64));
+  w.tell("direct", w.cuFileSetParameterSizeT(CUFILE_PARAM_PROPERTIES_MAX_DIRECT_IO_SIZE_KB, 128));
+  w.tell("poll", w.cuFileSetParameterBool(CUFILE_PARAM_PROPERTIES_USE_POLL_MODE, true));
+  tell_properties(w);
+}
+CASE("driver.properties.closed_of_json", Setup{.json = R"({"properties": {"max_direct_io_size_kb": 2048,
+    "max_device_cache_size_kb": 65536, "use_poll_mode": true, "poll_max_size_kb": 8, "io_batchsize": 32}})"}) {
+  tell_properties(w);
+}
 CASE("driver.properties.after_reopen") {
   w.must("open", w.cuFileDriverOpen());
   w.tell("poll", w.cuFileDriverSetPollMode(true, 16));
@@ -298,6 +336,14 @@ TABLE() {
     add(std::string("driver.set.") + row.name + ".closed", [set](Fixture& w) {
       w.tell("set", set(w, 1024));
       tell_count(w);
+    });
+    add(std::string("driver.set.") + row.name + ".values_closed", [set](Fixture& w) {
+      for (std::size_t kib : {std::size_t{0}, std::size_t{1}, std::size_t{4}, std::size_t{65}, std::size_t{1024},
+                              std::size_t{16385}, std::size_t{1} << 40, ~std::size_t{0}}) {
+        w.tell(std::to_string(kib).c_str(), set(w, kib));
+      }
+      w.tell("open", w.cuFileDriverOpen());
+      tell_properties(w);
     });
     add(std::string("driver.set.") + row.name + ".values", [set](Fixture& w) {
       w.must("open", w.cuFileDriverOpen());

@@ -111,6 +111,80 @@ TABLE() {
   }
   return true;
 }
+// Pieces of both memories in one call, and more pieces than the kernel takes at once.
+CASE("vector.host_and_gpu") {
+  const int fd = w.file("a", 65536);
+  const CUfileHandle_t handle = w.handle(fd);
+  Memory host(w, Kind::host, 65536), gpu(w, Kind::gpu, 65536);
+  const CUfileIOVec_t pieces[] = {{host.at(0), 4096}, {gpu.at(4096), 8192}, {host.at(16384), 100}};
+  w.tell("read", w.cuFileReadv(handle, pieces, 3, 0, 0));
+  w.say("pieces: %d %d %d", host.get(0, 4096) == pattern(1, 0, 4096), gpu.get(4096, 8192) == pattern(1, 4096, 8192),
+        host.get(16384, 100) == pattern(1, 12288, 100));
+  host.put(0, pattern(2, 0, 4096));
+  gpu.put(4096, pattern(2, 4096, 8192));
+  host.put(16384, pattern(2, 12288, 100));
+  w.tell("write", w.cuFileWritev(handle, pieces, 3, 4096, 0));
+  w.say("file: %s", compare_file(fd, 65536, 4096, 12388));
+}
+TABLE() {
+  for (std::size_t count : {std::size_t{1024}, std::size_t{1025}, std::size_t{5000}}) {
+    for (Kind kind : {Kind::host, Kind::gpu}) {
+      add("vector.pieces." + std::to_string(count) + "." + name_of(kind), [count, kind](Fixture& w) {
+        const CUfileHandle_t handle = w.handle(w.file("a", count * 64));
+        Memory memory(w, kind, count * 64);
+        std::vector<CUfileIOVec_t> pieces;
+        for (std::size_t i = 0; i < count; ++i) pieces.push_back({memory.at(i * 64), 64});
+        w.tell("read", w.cuFileReadv(handle, pieces.data(), pieces.size(), 0, 0));
+        w.say("memory: %s", compare_memory(memory, 0, count * 64, 1, 0));
+      });
+    }
+  }
+  for (Kind kind : {Kind::host, Kind::gpu}) {
+    add(std::string("vector.direct_file.") + name_of(kind), [kind](Fixture& w) {
+      const CUfileHandle_t handle = w.handle(w.file("a", 65536, O_RDWR | O_DIRECT));
+      Memory memory(w, kind, 65536);
+      const CUfileIOVec_t even[] = {{memory.at(0), 4096}, {memory.at(8192), 8192}};
+      const CUfileIOVec_t uneven[] = {{memory.at(0), 100}, {memory.at(8192), 5000}};
+      w.tell("read", w.cuFileReadv(handle, even, 2, 4096, 0));
+      w.say("pieces: %d %d", memory.get(0, 4096) == pattern(1, 4096, 4096),
+            memory.get(8192, 8192) == pattern(1, 8192, 8192));
+      w.tell("uneven read", w.cuFileReadv(handle, uneven, 2, 10, 0));
+      w.say("pieces: %d %d", memory.get(0, 100) == pattern(1, 10, 100),
+            memory.get(8192, 5000) == pattern(1, 110, 5000));
+      w.tell("uneven write", w.cuFileWritev(handle, uneven, 2, 10, 0));
+    });
+    add(std::string("vector.large.") + name_of(kind), [kind](Fixture& w) {
+      const CUfileHandle_t handle = w.handle(w.file("a", 48 * kMib));
+      Memory memory(w, kind, 48 * kMib);
+      const CUfileIOVec_t pieces[] = {
+          {memory.at(0), 20 * kMib}, {memory.at(20 * kMib), 4096}, {memory.at(20 * kMib + 4096), 28 * kMib - 4096}};
+      w.tell("read", w.cuFileReadv(handle, pieces, 3, 0, 0));
+      w.say("memory: %s", compare_memory(memory, 0, 48 * kMib, 1, 0));
+    });
+    add(std::string("vector.behind_the_end.") + name_of(kind), [kind](Fixture& w) {
+      const int fd = w.file("a", 4096);
+      const CUfileHandle_t handle = w.handle(fd);
+      Memory memory(w, kind, 8192);
+      const CUfileIOVec_t pieces[] = {{memory.at(0), 4096}, {memory.at(4096), 1000}};
+      w.tell("write", w.cuFileWritev(handle, pieces, 2, 8192, 0));
+      w.say("size: %zu", size_of(fd));
+    });
+  }
+  return true;
+}
+CASE("vector.opens_the_driver") {
+  Memory memory(w, Kind::host, 4096);
+  const CUfileIOVec_t piece[] = {{memory.base(), 4096}};
+  w.tell("read", w.cuFileReadv(nullptr, piece, 1, 0, 0));
+  w.say("use count: %ld", w.cuFileUseCount());
+}
+// cuObject's way in. What they take is not published, so that they are not called.
+CASE("object.entries") {
+  for (const char* name :
+       {"cuFileObjectInitialize", "cuFileObjectDriverOpen", "cuFileObjectDriverOpenForDiagnostics"}) {
+    w.say("%s: %s", name, dlsym(w.opened, name) != nullptr ? "there" : "absent");
+  }
+}
 CASE("vector.arguments") {
   const CUfileHandle_t handle = w.handle(w.file("a", 65536));
   Memory memory(w, Kind::host, 65536);

@@ -8,7 +8,7 @@
 namespace conformance {
 namespace {
 
-constexpr int kSizes = 12, kBools = 12, kStrings = 3;
+constexpr int kSizes = 12, kBools = 14, kStrings = 4;
 
 template <typename Parameter>
 Parameter number(int value) {

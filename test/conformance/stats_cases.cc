@@ -57,19 +57,54 @@ void tell_rows(Fixture& w, const char* name, const uint64_t (&rows)[32]) {
   }
 }
 
+// Level 1 of cuFile 1.19 and later is followed by what readv and writev did, in front of what levels 2 and 3 add.
+struct Vectored {
+  CUfileOpCounter_t readv_ops, writev_ops;
+  uint64_t readv_bytes, writev_bytes, rates_and_times[8];
+};
+static_assert(sizeof(Vectored) == 112);
+
+bool has_vectored(Fixture& w) {
+  int version = 0;
+  w.cuFileGetVersion(&version);
+  return version >= 1190;
+}
+
+// The statistics in the form of cuFile 1.15, whatever the library's is; false where it refused, which is told.
+template <typename Stats>
+bool read_out(Fixture& w, const char* step, const Function<CUfileError_t(Stats*)>& call, Stats& stats,
+              Vectored* vectored = nullptr) {
+  alignas(8) static unsigned char memory[8192];
+  constexpr std::size_t kFirst = sizeof(CUfileStatsLevel1_t);
+  const std::size_t between = has_vectored(w) ? sizeof(Vectored) : 0;
+  if (w.tell(step, call(reinterpret_cast<Stats*>(memory))).err != CU_FILE_SUCCESS) return false;
+  std::memcpy(&stats, memory, kFirst);
+  if constexpr (sizeof(Stats) > kFirst) {
+    std::memcpy(reinterpret_cast<char*>(&stats) + kFirst, memory + kFirst + between, sizeof(Stats) - kFirst);
+  }
+  if (vectored != nullptr && between != 0) std::memcpy(vectored, memory + kFirst, sizeof(*vectored));
+  return true;
+}
+
 void tell_first(Fixture& w) {
-  static CUfileStatsLevel1_t stats;
-  if (w.tell("level 1", w.cuFileGetStatsL1(&stats)).err == CU_FILE_SUCCESS) tell_first(w, stats);
+  CUfileStatsLevel1_t stats;
+  Vectored vectored = {};
+  if (!read_out(w, "level 1", w.cuFileGetStatsL1, stats, &vectored)) return;
+  tell_first(w, stats);
+  tell_counter(w, "readvs", vectored.readv_ops);
+  tell_counter(w, "writevs", vectored.writev_ops);
+  tell_number(w, "bytes read by readv", vectored.readv_bytes);
+  tell_number(w, "bytes written by writev", vectored.writev_bytes);
 }
 void tell_second(Fixture& w) {
-  static CUfileStatsLevel2_t stats;
-  if (w.tell("level 2", w.cuFileGetStatsL2(&stats)).err != CU_FILE_SUCCESS) return;
+  CUfileStatsLevel2_t stats;
+  if (!read_out(w, "level 2", w.cuFileGetStatsL2, stats)) return;
   tell_rows(w, "read", stats.read_size_kb_hist);
   tell_rows(w, "write", stats.write_size_kb_hist);
 }
 void tell_third(Fixture& w) {
   static CUfileStatsLevel3_t stats;
-  if (w.tell("level 3", w.cuFileGetStatsL3(&stats)).err != CU_FILE_SUCCESS) return;
+  if (!read_out(w, "level 3", w.cuFileGetStatsL3, stats)) return;
   w.say("gpus: %s", stats.num_gpus > 0 ? "some" : "none");
   for (uint32_t i = 0; i < stats.num_gpus && i < 16; ++i) {
     const CUfilePerGpuStats_t& gpu = stats.per_gpu_stats[i];
@@ -209,6 +244,44 @@ CASE("stats.layout.nothing_past_the_end") {
   bool kept = true;
   for (unsigned char each : memory.guard) kept &= each == 0x5A;
   w.say("kept: %d", kept);
+}
+// Where the library's structures end: the last byte that changes, of memory that was filled with one byte and another.
+template <typename Stats>
+std::size_t extent(const Function<CUfileError_t(Stats*)>& call) {
+  alignas(8) static unsigned char memory[2][16384];
+  for (int i : {0, 1}) {
+    std::memset(memory[i], i == 0 ? 0x00 : 0xFF, sizeof(memory[i]));
+    call(reinterpret_cast<Stats*>(memory[i]));
+  }
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < sizeof(memory[0]); ++i) {
+    if (memory[0][i] != 0x00 || memory[1][i] != 0xFF) end = i + 1;
+  }
+  return end;
+}
+CASE("stats.layout.bytes_written") {
+  start(w, 3);
+  w.say("level 1: %zu", extent(w.cuFileGetStatsL1));
+  w.say("level 2: %zu", extent(w.cuFileGetStatsL2));
+  w.say("level 3: %zu", extent(w.cuFileGetStatsL3));
+}
+TABLE() {
+  for (Kind kind : {Kind::host, Kind::gpu}) {
+    add(std::string("stats.count.vectored.") + name_of(kind), [=](Fixture& w) {
+      start(w, 3);
+      const CUfileHandle_t handle = w.handle(w.file("a", 65536));
+      Memory memory(w, kind, 65536);
+      const CUfileIOVec_t pieces[] = {{memory.at(0), 4096}, {memory.at(8192), 8192}};
+      w.tell("readv", w.cuFileReadv(handle, pieces, 2, 0, 0));
+      w.tell("writev", w.cuFileWritev(handle, pieces, 2, 16384, 0));
+      w.tell("refused", w.cuFileReadv(handle, pieces, 2, -1, 0));
+      w.tell("read", w.cuFileRead(handle, memory.base(), 4096, 0, 0));
+      tell_first(w);
+      tell_second(w);
+      tell_third(w);
+    });
+  }
+  return true;
 }
 
 // ---- What is counted -----------------------------------------------------------------------------------------------
