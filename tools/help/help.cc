@@ -138,6 +138,19 @@ constexpr Word kWords[] = {
     {"ACS", "PCIe Access Control Services: where they redirect, bytes between two devices take the way by the CPU"},
     {"IOMMU",
      "the unit that can translate the addresses of DMA; if it does, some direct transfers are lost without an error"},
+    // People ask with these words; each is answered with a command.
+    {"fast", "'penstock bench --every-path FILE' measures every path that this machine has, and ends with the fastest"},
+    {"slow", "'penstock explain --measure FILE' says which part of the way limits a load, and what would help"},
+    {"save",
+     "'penstock explain --measure --save SIZE FOLDER' says what limits a checkpoint that is saved there, and what "
+     "would "
+     "help"},
+    {"fallback",
+     "a path that served because a better one could not; 'penstock run --report PROGRAM' says which paths a program's "
+     "bytes took and why, and PENSTOCK_REQUIRE=PATH makes a request fail instead"},
+    {"pod",
+     "'penstock-k8s verify' says on a node or in a pod which paths it has; 'penstock-k8s lint' judges manifests"},
+    {"kubernetes", "'penstock-k8s' answers for a cluster: choose, render, lint, verify"},
 };
 
 bool add_word(Page& page, std::string_view word) {
@@ -169,6 +182,11 @@ bool add_path(Page& page, std::string_view word) {
   page.wrap("  ",
             "'penstock check' says what it needs and what this machine lacks, 'penstock explain FILE' the same "
             "for a file.");
+  const std::string reason = fmt::format("{}_off", word);
+  const std::vector<std::string> reasons = names_of_reasons();
+  if (std::find(reasons.begin(), reasons.end(), reason) != reasons.end()) {
+    page.wrap("  ", fmt::format("A setting can leave it out: 'penstock help {}' says which.", reason));
+  }
   return true;
 }
 

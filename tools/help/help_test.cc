@@ -39,6 +39,14 @@ TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
   EXPECT_NE(run({"help", "bindss"}).err.find("did you mean 'binds'?"), std::string::npos);
 }
 
+TEST_F(HelpTest, WhatPeopleAskIsAnsweredWithACommand) {
+  const std::pair<const char*, const char*> answers[] = {
+      {"fast", "bench --every-path"},    {"slow", "explain --measure"},  {"save", "--save SIZE"},
+      {"fallback", "run --report"},      {"pod", "penstock-k8s verify"}, {"kubernetes", "penstock-k8s"},
+      {"nvfs", "penstock help nvfs_off"}};
+  for (const auto& [word, command] : answers) EXPECT_NE(told(word).find(command), std::string::npos) << told(word);
+}
+
 TEST_F(HelpTest, TheWordsThatCanBeAskedAboutAreListed) {
   EXPECT_EQ(told("paths").find("p2pdma\n"), 0u);
   EXPECT_NE(told("reasons").find("\nstand_in\n"), std::string::npos);
