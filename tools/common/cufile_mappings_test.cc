@@ -3,6 +3,9 @@
 #include "tools/common/cufile_mappings.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace penstock::tools {
@@ -49,7 +52,20 @@ TEST(CuFileMappingsTest, ALibraryThatIsGoneIsNobodysAndAProcessThatIsGoneHasNone
   EXPECT_EQ(maker_of(getpid(), {"/nowhere/libcufile.so.0", true, false}), Maker::unknown);
   EXPECT_EQ(maker_of(getpid(), {"/dev/null", true, false}), Maker::unknown);
   EXPECT_FALSE(cufile_libraries_of(0x7fffffff).has_value());
-  EXPECT_EQ(cufile_libraries_of(getpid())->size(), 0u);
+}
+
+TEST(CuFileMappingsTest, AProcessWithoutALibraryHasNone) {
+  // Another program, since this one may be linked with the library.
+  char name[] = "sleep", seconds[] = "600";
+  char* const words[] = {name, seconds, nullptr};
+  pid_t child = 0;
+  ASSERT_EQ(posix_spawnp(&child, name, nullptr, nullptr, words, environ), 0);
+  const auto found = cufile_libraries_of(child);
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(found->empty());
 }
 
 TEST(CuFileMappingsTest, ASentenceNamesTheLibraryAndTheRemedy) {
