@@ -75,9 +75,8 @@ std::uint64_t mapped_and_shared(const std::string& file_name) {
   return bytes;
 }
 
-Held look(const std::string& file_name) {
-  Held held;
-  held.registered = std::min(mapped_and_shared(file_name), mapped_and_shared(file_name));
+std::uint64_t anonymous_and_not_forked() {
+  std::uint64_t bytes = 0;
   std::ifstream smaps("/proc/self/smaps");
   std::uint64_t size = 0;
   bool anonymous = false;
@@ -92,9 +91,16 @@ Held look(const std::string& file_name) {
       size = std::strtoull(dash + 1, nullptr, 16) - first;
       anonymous = inode == 0;
     } else if (anonymous && line.starts_with("VmFlags:") && line.find(" dc") != std::string::npos) {
-      held.bounce += size;
+      bytes += size;
     }
   }
+  return bytes;
+}
+
+Held look(const std::string& file_name) {
+  Held held;
+  held.registered = std::min(mapped_and_shared(file_name), mapped_and_shared(file_name));
+  held.bounce = std::min(anonymous_and_not_forked(), anonymous_and_not_forked());
   held.pinned = status_bytes("VmPin");
   held.anonymous = status_bytes("RssAnon");
   return held;
