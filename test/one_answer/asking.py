@@ -170,6 +170,7 @@ class Interview:
         self.answers = Answers()
         self.features = ""
         self.checked: list[tuple[str, int]] = []
+        self.in_short: tuple[str, int] = ("", 0)
 
     def hear(self, mouth: str, read: Callable[[], None]) -> None:
         try:
@@ -195,6 +196,7 @@ class Interview:
 
     def hear_check(self) -> None:
         self.checked = [self.ask("penstock", "check", "--json"), self.ask("penstock", "check", "--all")]
+        self.in_short = self.ask("penstock", "check")
         self.hear("check --json", lambda: readers.read_check_json(self.answers, self.checked[0][0]))
         self.hear("check", lambda: readers.read_check(self.answers, self.checked[1][0]))
         self.hear_as_env("check --env", self.checked[0], "check", "--json")
@@ -237,7 +239,7 @@ def hear_python(programs: Programs, setting: Setting, interviews: list[Interview
         return
     told = programs.ask_python(setting, [str(one.machine.root) for one in interviews])
     for one, answers in zip(interviews, zip(told[::2], told[1::2], strict=True), strict=True):
-        for answer, checked in zip(answers, one.checked):
+        for answer, checked in zip(answers, (one.checked[0], one.in_short)):
             one.hear("python -m penstock check",
                      lambda answer=answer, checked=checked: readers.read_same(answer, checked))
 
