@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "penstock/penstock.h"
+
 namespace penstock::facts {
 namespace {
 
@@ -28,6 +30,14 @@ std::string as_sentence(std::string remedy) {
   if (remedy.front() >= 'a' && remedy.front() <= 'z') remedy.front() += 'A' - 'a';
   if (!remedy.ends_with('.')) remedy += '.';
   return remedy;
+}
+
+std::optional<std::int32_t> reason_named(std::string_view name) {
+  for (std::uint32_t i = 1; i < penstock_reason_count() && !name.empty(); ++i) {  // 0 is "none", and gaps have no name.
+    const auto reason = static_cast<std::int32_t>(i);
+    if (name == penstock_reason_name(reason)) return reason;
+  }
+  return std::nullopt;
 }
 
 Finding need(const char* code, State state, std::string sentence, std::string remedy) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,8 @@ using Findings = std::vector<Finding>;
 
 // A remedy as a sentence, with a capital and a full stop: the library's own begin in lower case and have none.
 std::string as_sentence(std::string remedy);
+// The reason of the library's with this name (penstock_reason_name()); nothing if there is none.
+std::optional<std::int32_t> reason_named(std::string_view name);
 // Makes a finding about a need of a path.
 Finding need(const char* code, State state, std::string sentence, std::string remedy = "");
 // Makes a finding about a setting that keeps a path off.

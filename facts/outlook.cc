@@ -42,11 +42,8 @@ void add_switch(Findings& needs, bool is_on, const char* code, std::string sente
 
 // The remedy that the library has for a reason of that name, which 'penstock help' tells, too.
 std::string library_remedy(std::string_view name) {
-  for (std::uint32_t i = 0; i < penstock_reason_count(); ++i) {
-    const auto reason = static_cast<std::int32_t>(i);
-    if (name == penstock_reason_name(reason)) return as_sentence(penstock_reason_remedy(reason));
-  }
-  return "";
+  const std::optional<std::int32_t> reason = reason_named(name);
+  return reason ? as_sentence(penstock_reason_remedy(*reason)) : "";
 }
 
 // Judges the setting that names the paths to use, and the one that requires a path.

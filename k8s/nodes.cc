@@ -139,10 +139,9 @@ std::optional<Refusal> reported_against(const Node& node, const std::string& pat
   std::string sentence =
       fmt::format("'penstock serve' on it finds {} {}", path, facts::standing_name(*reported.standing));
   const char* remedy = "";
-  for (int reason = 0; reason < static_cast<int>(penstock_reason_count()); ++reason) {
-    if (reported.reason != penstock_reason_name(reason)) continue;
-    sentence += fmt::format(": {}", penstock_reason_sentence(reason));
-    remedy = penstock_reason_remedy(reason);
+  if (const std::optional<std::int32_t> reason = facts::reason_named(reported.reason)) {
+    sentence += fmt::format(": {}", penstock_reason_sentence(*reason));
+    remedy = penstock_reason_remedy(*reason);
   }
   return Refusal{reported.reason, sentence, *remedy == '\0' ? "see 'penstock check' on the node" : remedy};
 }

@@ -183,23 +183,19 @@ bool add_path(Page& page, std::string_view word) {
             "'penstock check' says what it needs and what this machine lacks, 'penstock explain FILE' the same "
             "for a file.");
   const std::string reason = fmt::format("{}_off", word);
-  const std::vector<std::string> reasons = names_of_reasons();
-  if (std::find(reasons.begin(), reasons.end(), reason) != reasons.end()) {
+  if (facts::reason_named(reason)) {
     page.wrap("  ", fmt::format("A setting can leave it out: 'penstock help {}' says which.", reason));
   }
   return true;
 }
 
 bool add_reason(Page& page, std::string_view word) {
-  for (std::uint32_t i = 1; i < penstock_reason_count(); ++i) {  // 0 is "none".
-    const auto reason = static_cast<std::int32_t>(i);
-    if (word.empty() || word != penstock_reason_name(reason)) continue;
-    page.wrap(fmt::format("{} (a reason): ", word), penstock_reason_sentence(reason));
-    const std::string_view remedy = penstock_reason_remedy(reason);
-    if (!remedy.empty()) page.wrap("  -> ", facts::as_sentence(std::string(remedy)));
-    return true;
-  }
-  return false;
+  const std::optional<std::int32_t> reason = facts::reason_named(word);
+  if (!reason) return false;
+  page.wrap(fmt::format("{} (a reason): ", word), penstock_reason_sentence(*reason));
+  const std::string_view remedy = penstock_reason_remedy(*reason);
+  if (!remedy.empty()) page.wrap("  -> ", facts::as_sentence(std::string(remedy)));
+  return true;
 }
 
 // Finds an error by its name or its number, which programs print with either sign.
