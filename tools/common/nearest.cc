@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "base/edit_distance.h"
+#include "facts/environment.h"
 
 namespace penstock::tools {
 namespace {
@@ -34,6 +35,8 @@ std::vector<std::string> names_with(std::string_view word, const std::vector<std
   return found;
 }
 
+std::string question(std::string_view meant) { return fmt::format("; did you mean '{}'?", meant); }
+
 }  // namespace
 
 bool contains(std::string_view text, std::string_view word) {
@@ -57,7 +60,13 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 std::string proposal(std::string_view word, const std::vector<std::string>& known) {
   std::vector<std::string> meant = {nearest(word, known)};
   if (meant.front().empty()) meant = names_with(word, known);
-  return meant.empty() ? "" : fmt::format("; did you mean '{}'?", fmt::join(meant, "', '"));
+  return meant.empty() ? "" : question(fmt::format("{}", fmt::join(meant, "', '")));
+}
+
+std::string proposal_or_variable(std::string_view word, const std::vector<std::string>& known) {
+  const std::string meant = proposal(word, known);
+  const std::string variable = meant.empty() ? facts::nearest_setting(word) : "";
+  return variable.empty() ? meant : question(variable);
 }
 
 }  // namespace penstock::tools

@@ -18,5 +18,7 @@ bool contains(std::string_view text, std::string_view word);
 
 // "; did you mean '--depth'?": the nearest word, else up to five that contain this one; or "".
 std::string proposal(std::string_view word, const std::vector<std::string>& known);
+// The same, and if it is "", the variable whose name is near.
+std::string proposal_or_variable(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace penstock::tools

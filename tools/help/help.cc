@@ -248,9 +248,7 @@ Topics other_topics() {
     names.push_back(name);
     if (contains(sentence, word)) telling.push_back(name);
   }
-  std::string meant = proposal(word, names);
-  const std::string variable = facts::nearest_setting(word);
-  if (meant.empty()) meant = proposal(variable, {variable});
+  std::string meant = proposal_or_variable(word, names);
   if (meant.empty() && !telling.empty()) meant = fmt::format("; it is a matter of '{}'", fmt::join(telling, "', '"));
   throw Failure(
       fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}", word, meant),

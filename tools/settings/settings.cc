@@ -158,10 +158,8 @@ struct SettingsSettings {
 };
 
 [[noreturn]] void refuse_name(const std::string& name) {
-  std::string meant = proposal(name, facts::setting_names());
-  const std::string variable = facts::nearest_setting(name);
-  if (meant.empty()) meant = proposal(variable, {variable});
-  throw Failure(fmt::format("there is no setting '{}'{}", name, meant), kUsage);
+  throw Failure(fmt::format("there is no setting '{}'{}", name, proposal_or_variable(name, facts::setting_names())),
+                kUsage);
 }
 
 // Penstock's own settings come first.
