@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/regular_file.h"
@@ -47,30 +48,30 @@ namespace fs = std::filesystem;
   throw Failure(fmt::format("{}: has more than {} files; name a folder within it", word, kFilesMost), kUsage);
 }
 
-// Takes out links to files that are among the names: their bytes are there once.
-void remove_links_to(std::vector<std::string>& names) {
+// Adds links, but those to files that are among the names: their bytes are there once.
+void add_links(std::vector<std::string>& names, std::vector<std::string> links) {
+  if (links.empty()) return;
   std::error_code ignored;
-  std::set<std::string> own;
-  for (const std::string& name : names) {
-    if (!fs::is_symlink(name, ignored)) own.insert(fs::canonical(name, ignored).string());
+  std::set<std::string> seen;
+  for (const std::string& name : names) seen.insert(fs::canonical(name, ignored).string());
+  std::sort(links.begin(), links.end());
+  for (std::string& link : links) {
+    if (seen.insert(fs::canonical(link, ignored).string()).second) names.push_back(std::move(link));
   }
-  std::erase_if(names, [&](const std::string& name) {
-    return fs::is_symlink(name, ignored) && !own.insert(fs::canonical(name, ignored).string()).second;
-  });
 }
 
 std::vector<std::string> files_below(const std::string& folder) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, links;
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
-    if (at->is_regular_file(ignored)) names.push_back(at->path().string());
-    if (names.size() > kFilesMost) fail_too_many(folder);
+    if (at->is_regular_file(ignored)) (at->is_symlink(ignored) ? links : names).push_back(at->path().string());
+    if (names.size() + links.size() > kFilesMost) fail_too_many(folder);
   }
   if (error) throw Failure(fmt::format("{}: cannot be listed: {}", folder, error.message()));
+  add_links(names, std::move(links));
   if (names.empty()) throw Failure(folder + ": has no regular file");
   std::sort(names.begin(), names.end());
-  remove_links_to(names);
   return names;
 }
 
