@@ -220,27 +220,28 @@ TABLE() {
 }
 
 // What the two switches of cuFile 1.19 tell of themselves.
+void tell_newer_switches(Fixture& w) {
+  w.must("open", w.cuFileDriverOpen());
+  CUfileDrvProps_t p = {};
+  w.tell("properties", w.cuFileDriverGetProperties(&p));
+  w.say("dcontrolflags: 0x%x", p.nvfs.dcontrolflags);
+  for (int number : {12, 13}) {
+    bool value = false;
+    CUFileBoolConfigParameter_t parameter;
+    std::memcpy(&parameter, &number, sizeof(parameter));
+    w.tell(("parameter " + std::to_string(number)).c_str(), w.cuFileGetParameterBool(parameter, &value));
+    w.say("value: %d", value);
+  }
+}
+constexpr Row kNewerSwitches[] = {
+    {"vanilla_posix_io_mode", R"({"properties": {"allow_compat_mode": true, "vanilla_posix_io_mode": true}})"},
+    {"posix_io_mode", R"({"properties": {"allow_compat_mode": true, "posix_io_mode": true}})"},
+    {"gds_fallback_io", R"({"properties": {"allow_compat_mode": true, "gds_fallback_io": true}})"},
+};
+
 TABLE() {
-  for (const char* key : {"vanilla_posix_io_mode", "posix_io_mode", "gds_fallback_io"}) {
-    static std::vector<std::string> texts;
-    texts.reserve(8);  // Setup keeps a pointer.
-    texts.push_back(std::string(R"({"properties": {"allow_compat_mode": true, ")") + key + R"(": true}})");
-    add(
-        std::string("switch.properties.") + key,
-        [](Fixture& w) {
-          w.must("open", w.cuFileDriverOpen());
-          CUfileDrvProps_t p = {};
-          w.tell("properties", w.cuFileDriverGetProperties(&p));
-          w.say("dcontrolflags: 0x%x", p.nvfs.dcontrolflags);
-          for (int number : {12, 13}) {
-            bool value = false;
-            CUFileBoolConfigParameter_t parameter;
-            std::memcpy(&parameter, &number, sizeof(parameter));
-            w.tell(("parameter " + std::to_string(number)).c_str(), w.cuFileGetParameterBool(parameter, &value));
-            w.say("value: %d", value);
-          }
-        },
-        Setup{.json = texts.back().c_str()});
+  for (const Row& row : kNewerSwitches) {
+    add(std::string("switch.properties.") + row.name, tell_newer_switches, Setup{.json = row.json});
   }
   for (const char* value : {"2", "3", "0", "7", "bogus"}) {
     add(
