@@ -75,10 +75,10 @@ def _leases_of(target: Path, layout: Layout) -> Iterator[None]:
 
 def _copy_all(session: Session, sources: dict[str, Path], target: Path, layout: Layout, lacking: list[str],
               extents: dict[str, list[tuple[str, Extent]]], on_progress: OnProgress | None) -> None:
-    count = Shared(sum(extent.nbytes for file in lacking for _, extent in extents[file]), on_progress)
+    counter = Shared(sum(extent.nbytes for file in lacking for _, extent in extents[file]), on_progress)
     with ThreadPoolExecutor(FILES_AT_ONCE, "penstock-drain") as threads:
-        copies = [threads.submit(_copy, session, sources[file], target, file, layout.files[file], extents[file], count)
-                  for file in lacking]
+        copies = [threads.submit(_copy, session, sources[file], target, file, layout.files[file], extents[file],
+                                 counter) for file in lacking]
         try:
             for copied in copies:
                 copied.result()
@@ -183,10 +183,10 @@ def _is_whole(session: Session, target: Path, file: str, size: int, extents: lis
 
 
 def _copy(session: Session, folder: Path, target: Path, file: str, size: int, extents: list[tuple[str, Extent]],
-          count: Shared) -> None:
+          counter: Shared) -> None:
     with session.create(target / file, replace=True) as opened:
         for offset, content in _contents(session, folder, extents):
-            count.count(opened.write(content, offset))
+            counter.count(opened.write(content, offset))
         if size > max((extent.offset + extent.nbytes for _, extent in extents), default=0):
             opened.write(b"\0", size - 1)  # The gap at the end has no contents, but the size is part of the checkpoint.
 
