@@ -358,11 +358,10 @@ typedef struct penstock_request {
    * size and buffer_offset zero. The array is read when the request is submitted, and not needed after. */
   const struct iovec* pieces;
   uint32_t piece_count;
-  uint32_t device; /* for dry runs with base NULL: the ordinal of the device that would hold the memory; else 0 */
-  uint64_t cookie; /* a number that the program chooses; a queue's completion returns it */
-  uint64_t
-      deadline_ns; /* on CLOCK_MONOTONIC; a request that has not begun by then ends with PENSTOCK_TIMED_OUT; 0: none */
-  uint32_t flags;  /* penstock_request_flag */
+  uint32_t device;       /* for dry runs with base NULL: the ordinal of the device that would hold the memory; else 0 */
+  uint64_t cookie;       /* a number that the program chooses; a queue's completion returns it */
+  uint64_t deadline_ns;  /* on CLOCK_MONOTONIC; if it has not begun by then it ends with PENSTOCK_TIMED_OUT; 0: none */
+  uint32_t flags;        /* penstock_request_flag */
   int32_t required_path; /* penstock_path, with PENSTOCK_REQUEST_REQUIRES_PATH; else 0 */
   void* stream;          /* for penstock_stream_submit(): a CUstream or cudaStream_t; else NULL */
 } penstock_request;
@@ -416,11 +415,10 @@ typedef enum penstock_queue_mode {
 
 typedef struct penstock_queue_options {
   uint32_t struct_size;
-  int32_t mode;      /* penstock_queue_mode */
-  uint32_t depth;    /* how many requests may be outstanding (submitted, not reaped): 1 to 4096 */
-  uint32_t reserved; /* 0 */
-  uint64_t
-      request_bytes_max; /* polled: the largest request, up to 1 GiB; the queue pins depth times as much. Threaded: 0 */
+  int32_t mode;               /* penstock_queue_mode */
+  uint32_t depth;             /* how many requests may be outstanding (submitted, not reaped): 1 to 4096 */
+  uint32_t reserved;          /* 0 */
+  uint64_t request_bytes_max; /* polled: the largest request, up to 1 GiB; depth times as much is pinned. Threaded: 0 */
 } penstock_queue_options;
 
 typedef struct penstock_completion {
