@@ -7,7 +7,6 @@ Each applies to a copy of the tree, with no files but those that its page names,
 compiles: with the options of the files of BUILD beside it, the syntax alone.
 """
 
-import json
 import os
 import re
 import shlex
@@ -20,6 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test/lint"))
+import compiled  # noqa: E402
+
 BUILD = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
 EXAMPLES = ROOT / "docs" / "internals" / "examples"
 
@@ -32,17 +34,9 @@ WALKS = {
 }
 
 
-def sources_of(file):
-    """Of one that the build makes of several sources or tests, these; else itself."""
-    text = Path(file).read_text(encoding="utf-8") if Path(file).exists() else ""
-    joined = re.findall(r'^#include "(.*)"$' if "/Unity/" in file else r'^#line 1 "(.*)"$', text, re.M)
-    return [os.path.relpath(BUILD / each, ROOT) for each in joined or [file]]
-
-
 def commands():
     """How BUILD compiles each file, as words, by its path in the tree."""
-    database = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
-    return {source: shlex.split(one["command"]) for one in database for source in sources_of(one["file"])}
+    return {os.path.relpath(file, ROOT): shlex.split(command) for file, command in compiled.commands_of(BUILD).items()}
 
 
 def copy_of_the_tree(folder):

@@ -13,7 +13,6 @@ BUILD/clang, looks at what has changed since it passed.
 Exits 77 where clang 14 is not installed: other versions warn of other things.
 """
 
-import json
 import re
 import shlex
 import shutil
@@ -21,13 +20,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import compiled
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "kv", "python")
 FOLDERS_WITH_THREADS = ("tools", "bench", "model")
 FLAGS = ["-fsyntax-only", "-Wthread-safety", "-Wthread-safety-beta", "-Werror"]
 # Precompiled headers are the other compiler's, and what they hold each file includes itself.
 NOT_OURS = re.compile(r" -Winvalid-pch|(?: -Xclang)? -include(?:-pch)?(?: -Xclang)? \S+| -o \S+ -c \S+$")
-JOINED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 RULE = """builddir = {build}
 rule look
   command = {clang} $flags -MD -MF $out.d $in && touch $out
@@ -64,24 +64,12 @@ def is_looked_at(source):
     return source.parts[0] in FOLDERS or (source.parts[0] in FOLDERS_WITH_THREADS and names_a_mutex(source))
 
 
-def sources_of(file):
-    """What is compiled by that name: the file, or those that CMake has joined in it."""
-    if file.parent.name != "Unity":
-        return [file]
-    return [Path(name) for name in JOINED.findall(file.read_text(encoding="utf-8"))]
-
-
 def commands_of(build):
-    """The flags by source, in the order of names; a source that two targets compile is looked at once."""
-    commands = {}
-    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
-        for file in sources_of(Path(entry["file"])):
-            if not file.is_relative_to(ROOT):
-                continue  # Of others: what the Python module is bound by.
-            source = file.relative_to(ROOT)
-            if is_looked_at(source):
-                commands[source] = NOT_OURS.sub("", entry["command"].partition(" ")[2])
-    return sorted(commands.items())
+    """The flags by source, in the order of names."""
+    ours = {file.relative_to(ROOT): command for file, command in compiled.commands_of(build).items()
+            if file.is_relative_to(ROOT)}  # The others are what the Python module is bound by.
+    return sorted((source, NOT_OURS.sub("", command.partition(" ")[2])) for source, command in ours.items()
+                  if is_looked_at(source))
 
 
 def left_out(commands):
