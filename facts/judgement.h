@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Builds one finding. Its verdict (pass(), fail(), ...) is called once, and adds it to the other findings.
+// Builds one finding. At its end one of pass(), warn(), fail() and so on is called once, and adds it to
+// the other findings.
 #pragma once
 
 #include <string>

@@ -54,7 +54,7 @@ struct GpuBar {
 // Facts of a file system that topology/ does not read.
 struct Place {
   std::string denied_by;  // The key of cuFile's list that bars it from direct paths ("denylist.mounts"); or "".
-  std::string denied_as;  // The entry of that list.
+  std::string denied_as;  // The entry of that list which names it.
   std::string transport;  // The transport of a network file system; "" if unknown.
   std::string client;  // The client that serves it on this machine, if its name is known: "VAST's NFS client 4.0.35".
   // True if blocks are below 4 KiB, on which nvidia-fs corrupts bytes; never known of a captured machine.
@@ -76,7 +76,7 @@ struct Machine : core::PeerMachine {
   std::optional<core::LockedMemoryLimit> locked_memory;
   std::vector<core::FileSystem> file_systems;
   std::vector<Place> places;                          // One for each of file_systems.
-  core::Tristate has_udev = core::Tristate::unknown;  // Unknown under a root of /proc and /sys alone.
+  core::Tristate has_udev = core::Tristate::unknown;  // Unknown if only /proc and /sys were captured.
   bool has_vendor_library = false;                    // NVIDIA's libcufile.so.0 in one of its usual places.
   std::optional<Probe> probe;
 

@@ -193,7 +193,7 @@ PathOutlook path_outlook(const Machine& machine, const Findings& known, std::spa
 }
 
 // Lists the paths in the order in which a file opened with O_DIRECT is offered to them, as programs that want a direct
-// path open it. The page cache serves files opened without, so it comes behind all paths that go around it.
+// path open it. The page cache serves files opened without O_DIRECT, so it comes after all paths that go around it.
 std::vector<core::PathRow> rows_in_order() {
   std::vector<core::PathRow> rows;
   for (const core::PathRow& row : core::kPaths) {
@@ -217,8 +217,8 @@ std::ptrdiff_t count_of(const PathOutlook& path, Standing standing) {
   return std::count_if(path.needs.begin(), path.needs.end(), [&](auto& need) { return is_of(need, standing); });
 }
 
-// Compares a path's outlooks in several places. If their standings are equal, one on a drive or a server says more than
-// one in memory, and the drive nearest to a device says most.
+// The least of these is a path's best place. If standings are equal, one on a drive or a server says more than one in
+// memory, and the drive nearest to a device says most.
 auto rank_of(const PathOutlook& path, const core::FileSystem& place, const PeerPair* nearest) {
   const bool is_nearest = nearest != nullptr && nearest->file_system == &place;
   return std::tuple(path.standing(), !holds_data(place), count_of(path, Standing::closed),

@@ -23,7 +23,7 @@ constexpr std::uint64_t kFetchedShareBytes = 256u << 10;
 constexpr unsigned kLookedOverMax = 64;  // The most jobs of others that a caller passes over in the line.
 
 // A queue keeps the memory that it has pinned. All queues together may take half of a device's bounce buffers, so that
-// channels of other requests find room. If that is not enough for two threads, they have no queues.
+// channels of other requests find room. If that is not enough for two threads, the executor opens no queues.
 std::uint64_t queues_that_fit(const Config& config) {
   return config.bounce_bytes / 2 / (SubmissionContext::kDepth * (SubmissionContext::kQueuedBytesMax + page_size()));
 }

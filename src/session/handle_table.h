@@ -62,7 +62,8 @@ class HandleTable {
     }
   }
 
-  // Call it with a pin on the object. Returns true if no other thread has a pin; then no other gets one until let_go().
+  // The caller itself has a pin on the object. Returns true if no other thread has a pin; then no other gets one until
+  // let_go().
   bool hold(std::uint64_t handle) {
     Entry* slot = find(handle);
     std::uint64_t state = slot->state.load(std::memory_order_acquire);

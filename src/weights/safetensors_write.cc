@@ -55,7 +55,8 @@ std::string json_of(const SafetensorsHeader& header) {
   return json + '}';
 }
 
-// Finds faults that the parser could not see in the JSON, because it would read something else.
+// Finds names and texts that the JSON cannot hold, because they are not UTF-8, and a tensor that would be read as the
+// metadata, because it has its name.
 std::optional<Fault> fault_of_texts(const SafetensorsHeader& header) {
   for (const SafetensorsTensor& tensor : header.tensors) {
     const std::string_view what = tensor.name == kSafetensorsMetadata ? "the name of what is no tensor"

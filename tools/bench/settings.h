@@ -28,8 +28,8 @@ struct BenchSettings {
   unsigned gpu = 0;
   std::string memory = "device";
   std::string device;
-  std::vector<std::pair<std::string, std::string>>
-      library;  // Settings of the library, by name, before its environment.
+  // Settings of the library, by name; they go before its environment.
+  std::vector<std::pair<std::string, std::string>> library;
   bool register_memory = false;
   bool verify = false;
   std::uint64_t seed = 1;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSizeOfNewFile = std::uint64_t{1} << 30;
 constexpr std::uint64_t kSizeMax = std::uint64_t{4} << 30;
-constexpr std::uint64_t kSizeMin = 1 << 20;  // Room for several of the largest small request.
+constexpr std::uint64_t kSizeMin = 1 << 20;  // Several of the largest small requests find room.
 constexpr unsigned kPairs = 5;
 constexpr const char* kNewFile = "penstock-versus.tmp";
 

@@ -28,7 +28,7 @@ class OtherPrograms {
   const double others_before_;
 };
 
-// The part of all processors that so much processor time is.
+// CPU time as a fraction of what all processors offer in that wall time.
 double share_of_processors(double cpu_seconds, double wall_seconds);
 
 // True if other programs had so much that they may have influenced a measurement.

@@ -28,7 +28,7 @@ struct Examination {
   std::vector<Bound> bounds;
   Forecast forecast;
   double others = 0;                // The part of the processors that other programs had meanwhile.
-  std::optional<Ratio> of_part;     // The same as in Load.
+  std::optional<Ratio> of_part;     // The speed of the whole over that of its slowest part, as in Load.
   std::vector<std::string> causes;  // Causes that are easily overlooked and slow the whole way down.
   std::vector<std::string> notes;   // Measurements that could not be made, and why.
   bool is_decoded = false;          // The CPUs have to decode what the drive delivers, so O_DIRECT is not direct.

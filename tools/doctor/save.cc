@@ -29,8 +29,8 @@
 namespace penstock::tools {
 namespace {
 
-// Measures how fast a checkpoint is written into a folder, flushed and all, in the ways that there are: by turns, to
-// files that nobody else sees and that are gone afterwards.
+// One way to write a checkpoint into a folder. The ways are measured by turns, flush included, with files that nobody
+// else sees and that are gone afterwards.
 struct SaveVariant {
   const Session* session = nullptr;  // Null: a copy into host memory, and write(2) by one thread.
   Into from = Into::device;

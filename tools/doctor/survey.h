@@ -22,7 +22,7 @@ namespace penstock::tools {
 constexpr std::uint64_t kPieceSize = std::uint64_t{64} << 20;  // The largest request.
 
 // One thing to load, opened: a file, or the striped object of a manifest, whose bytes lie in a file on each of several
-// drives. Questions to the kernel (which bytes are cached, read(2)) go to the files that hold the bytes.
+// drives. Calls of the kernel (which bytes are cached, read(2)) go to the files that hold the bytes.
 class Source {
  public:
   // Throws a Failure if it cannot be opened, or if a member of the object is not what it should be.

@@ -43,7 +43,7 @@ std::string place_text(const Explanation& told) {
   return text;
 }
 
-// The paths refused before the chosen one, by the sentence: paths that have it in common stand together.
+// The paths that were refused before the chosen one for one reason.
 struct Obstruction {
   std::string paths;
   const Verdict* verdict = nullptr;

@@ -91,7 +91,7 @@ TraceRequest request_in(const std::string& path, std::size_t number, std::string
 }  // namespace
 
 std::uint64_t least_room(std::uint64_t chunk_bytes) {
-  // A slot is up to a 64th larger than its chunk.
+  // A slot is up to a 64th larger than its chunk: twice that, and pages for its header and for both roundings.
   return whole_pages(chunk_bytes + chunk_bytes / 32 + 3 * kv::kHeaderBytes);
 }
 

@@ -150,7 +150,7 @@ class Suite {
     for (const auto& way : ways_) row.ways.push_back({way->name(), {}});
     Files files(options_.folder, workload, options_.scale);
     files.make();
-    // Warms up all that outlasts a turn, and makes the files that are to be loaded.
+    // Warms up what several turns share, such as sessions, and makes the files that are to be loaded.
     (void)ways_[0]->move(files.all(), false, workload.threads);
     advance(row.bytes);
     row.cached = workload.is_load ? std::optional(0.0) : std::nullopt;

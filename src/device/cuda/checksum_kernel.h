@@ -9,8 +9,8 @@
 // change the sum.
 //
 // Thread t reads words 4t to 4t + 3 of each row, and has a sum for each of the four: times x^(8 * 4096), by
-// table, plus the next row's word. At the end each sum is multiplied by the factor for the words after it, and all are
-// added.
+// table, plus the next row's word. At the end each sum is multiplied by the factor for the words that follow its own in
+// a row, and the sums are added.
 #pragma once
 
 #include <string>

@@ -161,7 +161,7 @@ Result<void*> CudaDevice::allocate(std::size_t size) {
 
 NvidiaExport* CudaDevice::exporter() const { return set_.exporter(*this); }
 
-// Accepts only memory of cuMemCreate, for instance a framework's own pool.
+// Accepts only memory that cuMemCreate made, for instance for a framework's own pool, and not that of cuMemAlloc.
 std::uint64_t CudaDevice::offer(const PointerFacts& memory, const void* buffer, std::size_t size) {
   NvidiaExport* const own = exporter();
   if (own == nullptr) return 0;

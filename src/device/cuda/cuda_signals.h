@@ -41,7 +41,7 @@ class CudaSignals {
 
   // Opens the signals once, in the context that is current then, using a stream of that context.
   bool open(cuda::CUstream stream);
-  // Takes a signal, for launches with numbers from 1 on. Null if none is free.
+  // Takes a free signal, whose user numbers its launches 1, 2 and so on. Null if none is free.
   Signal* take();
   // Returns a signal. No launch that uses it may be under way.
   void give_back(Signal& signal) { signal.taken_.store(false, std::memory_order_release); }

@@ -56,7 +56,7 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
   cuda::CUfunction copy_ = nullptr;
   const StreamBlock* own_block_ = nullptr;
   bool has_words_ = false;
-  const Status status_;  // The last member: open() sets the others.
+  const Status status_;  // Declared last: its initializer, open(), sets the members above.
 };
 
 // True if a stream may still be held for a request of ours, or have one before it.

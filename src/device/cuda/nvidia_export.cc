@@ -314,7 +314,7 @@ Status NvidiaExport::ensure_device(std::uint32_t instance) {
   return success();
 }
 
-// From 6.15 on the kernel hands out free peer pages with no reference. Older drivers take them for used ones, refuse,
+// Since Linux 6.15 a free peer page has no reference. Older drivers take them for used ones, refuse,
 // and never give back the memory (kernel-open/nvidia-uvm/uvm_va_range_device_p2p.c). So they get a request without
 // pages, whose result shows whether the machine supports peer pages at all.
 Status NvidiaExport::ask_for_pages(const Export& made) {

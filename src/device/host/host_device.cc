@@ -69,7 +69,7 @@ class HostCopyQueue final : public CopyQueue {
   PinnedPages& pages_;
   std::deque<PendingCopy> pending_;
   std::uint64_t landed_ = 0;             // Copies that have landed since the queue was opened.
-  std::vector<std::uint64_t> recorded_;  // By marker: how many must have landed.
+  std::vector<std::uint64_t> recorded_;  // By marker: the copies that must have landed.
 };
 
 }  // namespace

@@ -126,8 +126,8 @@ std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
   return nullptr;
 }
 
-// Returns null if it is in use, or not registered. A thread first counts itself as a user of the extent, and then
-// checks its state.
+// Returns null if it is in use, or not registered. Users of an extent count themselves first, and then check its state.
+// This changes the state first, and then checks the count, so one of both sees the other.
 std::unique_ptr<Registration> RegistrationCache::take_unused_locked(Extent& extent) {
   if (extent.state() != State::registered) return nullptr;
   extent.state_.store(State::evicting);
