@@ -29,7 +29,7 @@ bool is_posix_alone(const Settings& settings) {
 }
 
 bool allows_posix(const Settings& settings) {
-  return is_posix_alone(settings) || settings.is_on("properties.allow_compat_mode");
+  return settings.is_on("properties.force_compat_mode") || settings.is_on("properties.allow_compat_mode");
 }
 
 // True if the machine's facts allow a path that moves bytes to or from a device's memory.

@@ -47,6 +47,9 @@ TEST_F(CufileConfigTest, CompatibilityModeChoosesThePaths) {
   set("properties.force_compat_mode", false);
   set("properties.vanilla_posix_io_mode", true);
   EXPECT_EQ(paths(), "bounce host");
+  set("properties.allow_compat_mode", false);
+  EXPECT_TRUE(config_from(settings).status().is(Code::no_direct_path));  // This one does not overrule it.
+  set("properties.allow_compat_mode", true);
   set("properties.vanilla_posix_io_mode", false);
   set("properties.allow_system_memory", false);
   EXPECT_EQ(paths(), "p2pdma pagecache vendor bounce");

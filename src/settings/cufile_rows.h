@@ -104,7 +104,7 @@ constexpr SettingRow kCufileRows[] = {
     {.key = "properties.prefer_iouring", .kind = SettingKind::boolean, .initial = "false",
      .idle = "io_uring is used wherever the kernel allows it", .parameter = 8},
     {.key = "properties.vanilla_posix_io_mode", .kind = SettingKind::boolean, .initial = "false",
-     .meaning = "true: as force_compat_mode",
+     .meaning = "true: by the paths bounce and host alone, if allow_compat_mode allows them",
      .aliases = "properties.posix_io_mode properties.vanilla_posix_mode", .forbids = true},
     {.key = "properties.gds_fallback_io", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoNvidiaFs},
