@@ -2,8 +2,8 @@
  * for NVIDIA's library already use (cuFile 1.15; docs/reference/compatibility.md says what differs).
  *
  * Written from published facts: NVIDIA's API reference, the cuda-python bindings and layouts measured on machines.
- * Statistics have the layout of cuFile 1.15 to 1.18. P2P flags, GPU bounce-buffer slabs, topology export, cuFileReadv
- * and cuFileWritev came with later versions; this header has them too.
+ * Statistics have the layout of cuFile 1.15 to 1.18 (PENSTOCK_CUFILE_VERSION chooses). P2P flags, GPU bounce-buffer
+ * slabs, topology export, cuFileReadv and cuFileWritev came with later versions; this header has them too.
  *
  * Conventions: functions return CUfileError_t by value (err 0 is success; err 5011 carries a CUresult in cu_err).
  * cuFileRead and cuFileWrite return the number of bytes, or -1 with errno set to a system error or a CUfileOpError
@@ -137,12 +137,16 @@ typedef enum CUfileDriverStatusFlags {
   CU_FILE_NVME_P2P_SUPPORTED = 11,
   CU_FILE_SCATEFS_SUPPORTED = 12,
   CU_FILE_VIRTIOFS_SUPPORTED = 13,
-  CU_FILE_MAX_TARGET_TYPES = 14
+  CU_FILE_PANFS_SUPPORTED = 14,
+  CU_FILE_MAX_TARGET_TYPES = 15
 } CUfileDriverStatusFlags_t;
 
 typedef enum CUfileDriverControlFlags {
   CU_FILE_USE_POLL_MODE = 0,
-  CU_FILE_ALLOW_COMPAT_MODE = 1
+  CU_FILE_ALLOW_COMPAT_MODE = 1,
+  CU_FILE_VANILLA_POSIX_IO_MODE = 2,
+  CU_FILE_POSIX_IO_MODE = CU_FILE_VANILLA_POSIX_IO_MODE,
+  CU_FILE_FALLBACK_IO_MODE = 4
 } CUfileDriverControlFlags_t;
 
 typedef enum CUfileFeatureFlags {
@@ -288,13 +292,16 @@ typedef enum CUFileBoolConfigParameter {
   CUFILE_PARAM_PREFER_IO_URING = 8,
   CUFILE_PARAM_FORCE_ODIRECT_MODE = 9,
   CUFILE_PARAM_SKIP_TOPOLOGY_DETECTION = 10,
-  CUFILE_PARAM_STREAM_MEMOPS_BYPASS = 11
+  CUFILE_PARAM_STREAM_MEMOPS_BYPASS = 11,
+  CUFILE_PARAM_PROPERTIES_POSIX_IO_MODE = 12,
+  CUFILE_PARAM_GDS_FALLBACK_IO = 13
 } CUFileBoolConfigParameter_t;
 
 typedef enum CUFileStringConfigParameter {
   CUFILE_PARAM_LOGGING_LEVEL = 0,
   CUFILE_PARAM_ENV_LOGFILE_PATH = 1,
-  CUFILE_PARAM_LOG_DIR = 2
+  CUFILE_PARAM_LOG_DIR = 2,
+  CUFILE_PARAM_RDMA_TRANSPORT = 3 /* without effect here */
 } CUFileStringConfigParameter_t;
 
 /* Used by no function; kept for programs that name it. */
@@ -445,8 +452,8 @@ CUfileError_t cuFileBufRegister(const void* bufPtr_base, size_t length, int flag
 CUfileError_t cuFileBufDeregister(const void* bufPtr_base);
 ssize_t cuFileRead(CUfileHandle_t fh, void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset);
 ssize_t cuFileWrite(CUfileHandle_t fh, const void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset);
-/* Reads one contiguous range of the file into iovcnt pieces of memory, or writes it from them, in order. flags must be
- * 0.
+/* Reads one contiguous range of the file into iovcnt pieces of memory, or writes it from them, in order: 1 to 1024
+ * pieces. flags have no effect.
  */
 ssize_t cuFileReadv(CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t iovcnt, off_t file_offset, unsigned flags);
 ssize_t cuFileWritev(CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t iovcnt, off_t file_offset, unsigned flags);

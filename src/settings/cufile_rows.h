@@ -41,13 +41,14 @@ constexpr SettingRow kCufileRows[] = {
     {.key = "profile.nvtx", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoMarks,
      .variable = "CUFILE_NVTX", .parameter = 5},
     {.key = "profile.cufile_stats", .kind = SettingKind::number, .initial = "0",
-     .meaning = "the level of cuFile's statistics when the driver opens, 0 to 3", .parameter = 0},
+     .meaning = "the level of cuFile's statistics when the driver opens, 0 to 3", .variable = "CUFILE_STATS_LEVEL",
+     .parameter = 0},
 
     {.key = "execution.max_io_queue_depth", .kind = SettingKind::number, .initial = "128",
      .idle = "requests wait without a bound of their own; batches are bounded by their size", .low = 1, .high = 256,
      .parameter = 1},
     {.key = "execution.max_io_threads", .kind = SettingKind::number, .initial = "4",
-     .meaning = "threads for large requests; 0: none, and no streams", .high = 32, .parameter = 2},
+     .meaning = "threads for large requests; 0: none, and no streams", .high = 128, .parameter = 2},
     {.key = "execution.parallel_io", .kind = SettingKind::boolean, .initial = "true",
      .meaning = "whether threads may share a request, and whether streams are served", .parameter = 4},
     {.key = "execution.min_io_threshold_size_kb", .kind = SettingKind::number, .initial = "8192",
@@ -76,6 +77,8 @@ constexpr SettingRow kCufileRows[] = {
      .printed = "properties.gpu_bounce_buffer_slab_size_kb"},
     {.key = "properties.gpu_bounce_buffer_slab_config.slab_count", .kind = SettingKind::numbers,
      .initial = "128 8 4 2", .idle = idle::kNoGpuCache, .printed = "properties.gpu_bounce_buffer_slab_count"},
+    {.key = "properties.gpu_bounce_buffer_mode", .kind = SettingKind::boolean, .initial = "false",
+     .idle = idle::kNoGpuCache},
     {.key = "properties.max_device_pinned_mem_size_kb", .kind = SettingKind::number, .initial = "33554432",
      .idle = "no GPU memory is mapped for the PCIe bus", .low = 64, .high = 268435456, .unit = 4, .or_zero = true,
      .parameter = 8},
@@ -105,9 +108,9 @@ constexpr SettingRow kCufileRows[] = {
      .idle = "io_uring is used wherever the kernel allows it", .parameter = 8},
     {.key = "properties.vanilla_posix_io_mode", .kind = SettingKind::boolean, .initial = "false",
      .meaning = "true: by the paths bounce and host alone, if allow_compat_mode allows them",
-     .aliases = "properties.posix_io_mode properties.vanilla_posix_mode", .forbids = true},
+     .aliases = "properties.posix_io_mode properties.vanilla_posix_mode", .parameter = 12, .forbids = true},
     {.key = "properties.gds_fallback_io", .kind = SettingKind::boolean, .initial = "false",
-     .idle = idle::kNoNvidiaFs},
+     .idle = idle::kNoNvidiaFs, .parameter = 13},
     {.key = "properties.allow_system_memory", .kind = SettingKind::boolean, .initial = "true",
      .meaning = "whether host memory is served; false: it is refused with 5008", .parameter = 6,
      .forbids = true},
@@ -129,7 +132,8 @@ constexpr SettingRow kCufileRows[] = {
     {.key = "properties.rdma_access_mask", .kind = SettingKind::text, .initial = "", .idle = idle::kNoRdma},
     {.key = "properties.rdma_peer_type", .kind = SettingKind::text, .initial = "peer_mem", .idle = idle::kNoRdma},
     {.key = "properties.rdma_topN_ranks", .kind = SettingKind::number, .initial = "1", .idle = idle::kNoRdma},
-    {.key = "properties.rdma_transport_type", .kind = SettingKind::text, .initial = "DC_V1", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_transport_type", .kind = SettingKind::text, .initial = "DC_V1", .idle = idle::kNoRdma,
+     .words = "DC_V1", .parameter = 3},
     {.key = "properties.allow_rdma_token_reset", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoRdma},
     {.key = "properties.rdma_multipath_enabled", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
@@ -204,17 +208,31 @@ constexpr SettingRow kCufileRows[] = {
      .idle = idle::kNoTopology, .aliases = "sparse.enable_static_routing"},
     {.key = "miscellaneous.static_routing_filepath", .kind = SettingKind::text, .initial = "/etc/topology.json",
      .idle = idle::kNoTopology, .aliases = "sparse.static_routing_filepath"},
+    {.key = "miscellaneous.enable_static_config", .kind = SettingKind::boolean, .initial = "false",
+     .idle = idle::kNoTopology},
+    {.key = "miscellaneous.static_config_filepath", .kind = SettingKind::text, .initial = "",
+     .idle = idle::kNoTopology},
     {.key = "miscellaneous.rdma_token_reset_timeout_secs", .kind = SettingKind::number, .initial = "30",
      .idle = idle::kNoRdma},
     // clang-format on
 };
 
-// Variables that NVIDIA's library knows, or is said to know, and that have no effect here: all concern RDMA or its list
-// of file systems.
-constexpr std::string_view kIdleVariablesReason = "there is neither RDMA nor a list of known file systems";
-constexpr const char* kIdleVariables[] = {
-    "CUFILE_IB_SL",          "CUFILE_CQ_DEPTH",       "CUFILE_ENV_EXPERIMENTAL_FS", "CUFILE_ETH_SL",
-    "CUFILE_MIN_RNR_TIMER",  "CUFILE_RDMA_DC_KEY",    "CUFILE_RDMA_HOP_LIMIT",      "CUFILE_RDMA_PKEY_INDEX",
-    "CUFILE_RDMA_SR_MAX_WR", "CUFILE_RDMA_SR_MAX_SGE"};
+// Variables that NVIDIA's library knows, or is said to know, and that have no effect here: all concern RDMA, its list
+// of file systems, a choice of GPUs, or a check of buffers.
+constexpr std::string_view kIdleVariablesReason =
+    "there is neither RDMA nor a list of known file systems or GPUs, and every buffer is checked";
+constexpr const char* kIdleVariables[] = {"CUFILE_VISIBLE_DEVICES",
+                                          "CUFILE_SKIP_BUFFER_VALIDITY_CHECK",
+                                          "CUFILE_RDMA_ALLOW_RDMA_TOKEN_RESET",
+                                          "CUFILE_IB_SL",
+                                          "CUFILE_CQ_DEPTH",
+                                          "CUFILE_ENV_EXPERIMENTAL_FS",
+                                          "CUFILE_ETH_SL",
+                                          "CUFILE_MIN_RNR_TIMER",
+                                          "CUFILE_RDMA_DC_KEY",
+                                          "CUFILE_RDMA_HOP_LIMIT",
+                                          "CUFILE_RDMA_PKEY_INDEX",
+                                          "CUFILE_RDMA_SR_MAX_WR",
+                                          "CUFILE_RDMA_SR_MAX_SGE"};
 
 }  // namespace penstock::core

@@ -77,6 +77,10 @@ constexpr SettingRow kPenstockRows[] = {
      .otherwise = "where the CUDA toolkit has it",
      .meaning = "the file of NVIDIA's library", .form = "an absolute path", .absolute = true,
      .variable = "PENSTOCK_VENDOR_LIBRARY"},
+    {.key = "penstock.cufile_version", .kind = SettingKind::text, .initial = "1.15",
+     .meaning = "the version of cuFile whose answers libcufile gives where versions differ; with 1.20 the structures "
+                "of statistics are 112 bytes longer, so choose it only for programs that were built for 1.19 or later",
+     .words = "1.15 1.20", .variable = "PENSTOCK_CUFILE_VERSION"},
     {.key = "penstock.report", .kind = SettingKind::text, .initial = "",
      .meaning = "where a process tells, whenever its last session closes and when it exits, what it moved, by which "
                 "paths and why, of which files and in what time; in a file's name %p is the process's number, and a "

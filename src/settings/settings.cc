@@ -133,7 +133,8 @@ std::optional<Value> value_of_text(const SettingRow& row, std::string_view text)
 std::string kind_fault(const SettingRow& row) { return "must be " + takes_text(row); }
 
 Severity fault_severity(Setting setting) {
-  const bool matters = setting.is_served() && !setting.key().starts_with("logging.");
+  const bool only_tells = setting.key().starts_with("logging.") || setting.key().starts_with("profile.");
+  const bool matters = setting.is_served() && !only_tells;
   return matters ? Severity::error : Severity::note;
 }
 

@@ -92,7 +92,8 @@ std::string_view printed_name(Setting setting);
 std::optional<Value> parse_value(const SettingRow& row, std::string_view text);
 // Parses a value like parse_value(), and returns nothing for a number out of range.
 std::optional<Value> value_of_text(const SettingRow& row, std::string_view text);
-// The severity of a value that is not understood: a note if the setting is not supported, or concerns only the log.
+// The severity of a value that is not understood: a note if the setting is not supported, or concerns only the log
+// or the statistics.
 Severity fault_severity(Setting setting);
 // Describes what is wrong with a value; "" if nothing is.
 std::string range_fault(const SettingRow& row, const Value& value);

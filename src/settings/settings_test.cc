@@ -47,7 +47,7 @@ TEST(SettingsTableTest, EveryNameLeadsToOneRow) {
     }
     EXPECT_NE(row.key.find('.'), std::string_view::npos) << row.key;
   }
-  EXPECT_EQ(parameters.size(), 12u + 12u + 3u);  // cufile.h's size, boolean and text parameters.
+  EXPECT_EQ(parameters.size(), 12u + 14u + 4u);  // cufile.h's size, boolean and text parameters.
 }
 
 TEST(SettingsTableTest, OursAreNamedByOneRule) {

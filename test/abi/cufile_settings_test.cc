@@ -93,7 +93,7 @@ TEST_F(CufileSettingsTest, ParametersHaveTheDefaultsOfTheContract) {
 }
 
 TEST_F(CufileSettingsTest, LimitsAreThoseOfTheContract) {
-  const std::size_t limits[][2] = {{1, 256},      {0, 32},     {4, UINT_MAX},  {0, 8},   {64, 16384},
+  const std::size_t limits[][2] = {{1, 256},      {0, 128},    {4, UINT_MAX},  {0, 8},   {64, 16384},
                                    {0, 1u << 28}, {64, 16384}, {64, 1u << 28}, {1, 256}, {4, 18014398509481980},
                                    {1, 1000}};
   for (int i = 1; i < 12; ++i) {
@@ -161,7 +161,7 @@ TEST_F(CufileSettingsTest, ParametersThatDoNotExistAreRefused) {
   char text[64];
   const auto bad_size = static_cast<CUFileSizeTConfigParameter_t>(12);
   const auto bad_bool = static_cast<CUFileBoolConfigParameter_t>(15);
-  const auto bad_text = static_cast<CUFileStringConfigParameter_t>(3);
+  const auto bad_text = static_cast<CUFileStringConfigParameter_t>(4);
   EXPECT_EQ(cuFileGetParameterSizeT(bad_size, &size).err, CU_FILE_INVALID_VALUE);
   EXPECT_EQ(cuFileSetParameterSizeT(bad_size, 1).err, CU_FILE_INVALID_VALUE);
   EXPECT_EQ(cuFileGetParameterBool(bad_bool, &flag).err, CU_FILE_INVALID_VALUE);
