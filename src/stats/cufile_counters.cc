@@ -110,12 +110,21 @@ void CufileCounters::add_transfer(const CufileTransfer& transfer) {
   if (level() == 0) return;
   CufileSums& sums = own_sums();
   const unsigned op = index_of(transfer.op);
-  count(sums, static_cast<CufileOperation>(op), transfer.ok);
-  if (transfer.ok) {
+  if (!transfer.is_piece) count(sums, static_cast<CufileOperation>(op), transfer.ok);
+  if (!transfer.is_piece && transfer.ok) {
     add_shared(sums.bytes[op], transfer.bytes);
     add_shared(sums.nanoseconds[op], transfer.nanoseconds);
   }
   add_size_and_gpu(sums, transfer);
+}
+
+void CufileCounters::add_vectored(Op op, bool ok, std::uint64_t bytes, std::uint64_t nanoseconds) {
+  if (level() == 0) return;
+  CufileSums& sums = own_sums();
+  count(sums, op == Op::read ? CufileOperation::readv : CufileOperation::writev, ok);
+  if (!ok) return;
+  add_shared(sums.vectored_bytes[index_of(op)], bytes);
+  add_shared(sums.vectored_nanoseconds[index_of(op)], nanoseconds);
 }
 
 void CufileCounters::add_batch_entry(const CufileTransfer& transfer) {

@@ -39,8 +39,10 @@ enum class CufileOperation : std::uint8_t {
   batch_io_uring_submit,
   batch_mixed_submit,
   batch_total_submit,
+  readv,
+  writev,
 };
-constexpr unsigned kCufileOperations = 21;
+constexpr unsigned kCufileOperations = 23;
 
 // How a GPU's bytes moved, in cuFile's terms.
 enum class CufileWay : std::uint8_t { posix, nvfs, p2p };
@@ -73,6 +75,8 @@ struct CufileSums {
   std::uint64_t bytes[2] = {};  // By Op, as everywhere below.
   std::uint64_t nanoseconds[2] = {};
   std::uint64_t batch_bytes[2] = {};
+  std::uint64_t vectored_bytes[2] = {};
+  std::uint64_t vectored_nanoseconds[2] = {};
   std::uint64_t submit_nanoseconds = 0;
   std::uint64_t completion_nanoseconds = 0;
   std::uint64_t sizes[2][kCufileSizeBuckets] = {};
@@ -125,6 +129,7 @@ struct CufileTransfer {
   int gpu = -1;  // Only at level 3, and for memory of a GPU.
   CufileWay way = CufileWay::posix;
   bool unaligned = false;
+  bool is_piece = false;  // It is part of a vectored transfer, which add_vectored() counts.
 };
 
 class CufileCounters {
@@ -147,6 +152,7 @@ class CufileCounters {
   // Each of these counts as the level requires.
   void add(CufileOperation operation, bool ok, std::uint64_t times = 1);
   void add_transfer(const CufileTransfer& transfer);
+  void add_vectored(Op op, bool ok, std::uint64_t bytes, std::uint64_t nanoseconds);
   void add_batch_entry(const CufileTransfer& transfer);
   void add_batch_submit(unsigned entries, bool mixed, bool ok, std::uint64_t nanoseconds);
   void add_batch_complete(std::uint64_t read_bytes, std::uint64_t written_bytes, bool ok, std::uint64_t nanoseconds);
