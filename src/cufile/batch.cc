@@ -38,7 +38,7 @@ class PinnedBatch {
   PinnedBatch& operator=(const PinnedBatch&) = delete;
   explicit operator bool() const { return batch_ != nullptr; }
   core::Batch* operator->() const { return batch_; }
-  core::Batch& operator*() const { return *batch_; }
+  core::Batch* get() const { return batch_; }
 
  private:
   core::Frontends& frontends_;
@@ -58,16 +58,19 @@ struct Submission {
   }
 };
 
-// Neighbouring entries mostly name the same file, so it is looked up once.
-bool are_sane(core::Session& session, std::span<const CUfileIOParams_t> entries) {
+// 1.20's answer to a submission with an entry like this, if it is one for which the whole submission is refused. 1.15
+// answers all of them with CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR. Neighbouring entries mostly name the same file, so it
+// is looked up once.
+CUfileOpError fault_of(core::Session& session, std::span<const CUfileIOParams_t> entries) {
   const CUfileIOParams_t* before = nullptr;
   for (const CUfileIOParams_t& one : entries) {
-    if (one.mode != CUFILE_BATCH || one.u.batch.file_offset < 0 || one.u.batch.devPtr_offset < 0) return false;
+    if (one.mode != CUFILE_BATCH) return CU_FILE_BATCH_SUBMIT_FAILED;
+    if (one.u.batch.file_offset < 0 || one.u.batch.devPtr_offset < 0) return CU_FILE_INVALID_VALUE;
     const bool is_known = before != nullptr && before->fh == one.fh;
-    if (!is_known && !session.is_file(number_of(one.fh))) return false;
+    if (!is_known && !session.is_file(number_of(one.fh))) return CU_FILE_HANDLE_NOT_REGISTERED;
     before = &one;
   }
-  return true;
+  return CU_FILE_SUCCESS;
 }
 
 core::BatchEntry entry_of(const void* submission, unsigned index) {
@@ -85,6 +88,20 @@ core::BatchEntry entry_of(const void* submission, unsigned index) {
   const bool known = params.opcode == CUFILE_READ || params.opcode == CUFILE_WRITE;
   if (!known) entry.refused = core::failure(core::Code::invalid_argument, "carry out an entry of the batch");
   return entry;
+}
+
+// 1.20's answer to a submission, or success if its entries were submitted.
+CUfileOpError submit(core::Session& session, core::Batch* batch, const Submission& all) {
+  if (batch == nullptr) return CU_FILE_INVALID_CONTEXT_ERROR;
+  if (all.count == 0 || all.count > batch->capacity() || all.params == nullptr) {
+    return CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR;
+  }
+  if (const CUfileOpError fault = fault_of(session, {all.params, all.count}); fault != CU_FILE_SUCCESS) return fault;
+  return batch->submit(all.count, entry_of, &all).ok() ? CU_FILE_SUCCESS : CU_FILE_BATCH_FULL;
+}
+
+CUfileError_t no_batch(CUfileOpError of_1_15) {
+  return refuse(core::by_version(of_1_15, CU_FILE_INVALID_CONTEXT_ERROR));
 }
 
 CUfileStatus_t state_of(const core::BatchEvent& event) {
@@ -146,13 +163,13 @@ CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr) {
 CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CUfileIOParams_t* iocbp, unsigned) {
   return core::cufile_call([&] {
     const CufileDriver::Use use(driver());
-    if (!use) return refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+    if (!use) return no_batch(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
     const PinnedBatch batch(use.frontends(), batch_idp);
     const Submission all{iocbp, nr, core::stats_clock(use.session())};
-    const bool submitted = batch && nr > 0 && nr <= batch->capacity() && iocbp != nullptr &&
-                           are_sane(use.session(), {iocbp, nr}) && batch->submit(nr, entry_of, &all).ok();
+    const CUfileOpError error = submit(use.session(), batch.get(), all);
+    const bool submitted = error == CU_FILE_SUCCESS;
     core::count_batch_submit(use.session(), nr, submitted && all.is_mixed(), submitted, all.began);
-    return submitted ? ok() : refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+    return submitted ? ok() : refuse(core::by_version(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR, error));
   });
 }
 
@@ -161,9 +178,9 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min
   return core::cufile_call([&] {
     if (nr == nullptr || iocbp == nullptr || *nr == 0 || min_nr > *nr) return refuse(CU_FILE_INVALID_VALUE);
     const CufileDriver::Use use(driver());
-    if (!use) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
+    if (!use) return no_batch(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
     const PinnedBatch batch(use.frontends(), batch_idp);
-    if (!batch) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
+    if (!batch) return no_batch(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
     Events events{use.session(), iocbp};
     *nr = batch->reap(*nr, min_nr, deadline_of(timeout), &Events::take, &events);
     return ok();
@@ -173,11 +190,11 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min
 CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp) {
   return core::cufile_call([&] {
     const CufileDriver::Use use(driver());
-    if (!use) return ok();
+    if (!use) return no_batch(CU_FILE_SUCCESS);
     const PinnedBatch batch(use.frontends(), batch_idp);
     if (batch) batch->cancel();
     core::count(use.session(), CufileOperation::batch_cancel, static_cast<bool>(batch));
-    return ok();
+    return batch ? ok() : no_batch(CU_FILE_SUCCESS);
   });
 }
 

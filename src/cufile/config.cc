@@ -80,6 +80,8 @@ Result<Config> config_from(const Settings& settings) {
 
 bool allows_streams(const Settings& settings) { return is_parallel(settings); }
 
+bool follows_1_20(const Settings& settings) { return settings.text("penstock.cufile_version") == "1.20"; }
+
 CUfileDrvProps_t properties_from(const Settings& settings) {
   const auto size = [&](Setting setting) { return static_cast<std::size_t>(settings.number(setting)); };
   const auto narrow = [&](Setting setting) {
@@ -93,6 +95,12 @@ CUfileDrvProps_t properties_from(const Settings& settings) {
   properties.fflags = bit(true, CU_FILE_BATCH_IO_SUPPORTED) | bit(allows_streams(settings), CU_FILE_STREAMS_SUPPORTED) |
                       bit(is_parallel(settings), CU_FILE_PARALLEL_IO_SUPPORTED);
   properties.max_device_cache_size = narrow("properties.max_device_cache_size_kb");
+  if (follows_1_20(settings)) {
+    properties.nvfs.dcontrolflags |=
+        bit(settings.is_on("properties.vanilla_posix_io_mode"), CU_FILE_VANILLA_POSIX_IO_MODE) |
+        bit(settings.is_on("properties.gds_fallback_io"), CU_FILE_FALLBACK_IO_MODE);
+    properties.per_buffer_cache_size = narrow("properties.per_buffer_cache_size_kb");
+  }
   properties.max_device_pinned_mem_size = narrow("properties.max_device_pinned_mem_size_kb");
   properties.max_batch_io_size = narrow("properties.io_batchsize");
   properties.max_batch_io_timeout_msecs = narrow("properties.max_batch_io_timeout_msecs");

@@ -16,6 +16,9 @@ Result<Config> config_from(const Settings& settings);
 // True if streams may be used at all.
 bool allows_streams(const Settings& settings);
 
+// True if libcufile gives the answers of cuFile 1.20 (penstock.cufile_version), false if those of 1.15.
+bool follows_1_20(const Settings& settings);
+
 CUfileDrvProps_t properties_from(const Settings& settings);
 
 }  // namespace penstock::core

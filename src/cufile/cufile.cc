@@ -28,7 +28,6 @@ using core::entry_points::fail;
 using core::entry_points::ok;
 using core::entry_points::refuse;
 
-constexpr int kVersion = 1150;  // Compatible with cuFile 1.15.
 constexpr auto kCudaInvalidValue = static_cast<CUresult>(1);
 
 std::uint64_t file_of(CUfileHandle_t handle) { return reinterpret_cast<std::uintptr_t>(handle); }
@@ -42,28 +41,14 @@ int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
   return file_offset > SSIZE_MAX - static_cast<ssize_t>(size) ? CU_FILE_INVALID_VALUE : 0;
 }
 
-// Needs no boundary() against bad_alloc: transfers have their own, which first unpins the files.
-ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset,
-                 off_t buffer_offset) {
-  const core::HeldCancellation held;
-  const CufileDriver::Use use(driver());
-  const auto refuse_transfer = [&](int error_number) {
-    if (use) core::count(use.session(), op == core::Op::read ? CufileOperation::read : CufileOperation::write, false);
-    return fail(error_number);
-  };
-  if (handle == nullptr || base == nullptr) return refuse_transfer(EINVAL);
-  // While the driver is closed no handle is valid, nor is a parent's handle in a forked child. Before the first opening
-  // there were none at all.
-  if (!use) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
-  const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
-  if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {
-    return refuse_transfer(use->is_file(request.file) ? error : CU_FILE_HANDLE_NOT_REGISTERED);
-  }
-  const std::uint64_t began = core::stats_clock(use.session());
-  const core::Outcome outcome = core::transfer(use.session(), request);
-  core::count_transfer(use.session(), request, outcome, began);
-  if (!outcome.status.ok()) return fail(core::cufile_errno(outcome.status));
-  return static_cast<ssize_t>(outcome.report.bytes);
+// While the driver is closed no handle is valid, nor is a parent's handle in a forked child. By 1.15's answers there
+// were none at all before the first opening; by 1.20's the call opens the driver all the same.
+ssize_t refuse_closed(off_t file_offset) {
+  if (!driver().follows_1_20()) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
+  core::Status opened;
+  const auto open = [&] { return static_cast<bool>(CufileDriver::Use(driver(), opened)); };
+  if (!core::unless_short_of_memory(open, [] { return false; })) return fail(core::cufile_errno(opened));
+  return fail(file_offset < 0 ? CU_FILE_INVALID_VALUE : CU_FILE_HANDLE_NOT_REGISTERED);
 }
 
 core::Result<std::uint64_t> register_userspace(core::Session& session, const CUfileDescr_t& descr) {
@@ -72,6 +57,31 @@ core::Result<std::uint64_t> register_userspace(core::Session& session, const CUf
 }
 
 }  // namespace
+
+// Needs no boundary() against bad_alloc: transfers have their own, which first unpins the files.
+ssize_t core::entry_points::transfer(Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset,
+                                     off_t buffer_offset, bool is_piece) {
+  const core::HeldCancellation held;
+  const CufileDriver::Use use(driver());
+  const auto refuse_transfer = [&](int error_number) {
+    if (use && !is_piece)
+      core::count(use.session(), op == Op::read ? CufileOperation::read : CufileOperation::write, false);
+    return fail(error_number);
+  };
+  if (handle == nullptr || base == nullptr) return refuse_transfer(EINVAL);
+  // The caller of a piece is inside the gate, where nothing may open the driver: another thread is closing it.
+  if (!use) return is_piece ? fail(CU_FILE_HANDLE_NOT_REGISTERED) : refuse_closed(file_offset);
+  const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
+  if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {
+    const bool comes_first = file_offset < 0 && driver().follows_1_20();
+    return refuse_transfer(comes_first || use->is_file(request.file) ? error : CU_FILE_HANDLE_NOT_REGISTERED);
+  }
+  const std::uint64_t began = core::stats_clock(use.session());
+  const core::Outcome outcome = core::transfer(use.session(), request);
+  core::count_transfer(use.session(), request, outcome, began, is_piece);
+  if (!outcome.status.ok()) return fail(core::cufile_errno(outcome.status));
+  return static_cast<ssize_t>(outcome.report.bytes);
+}
 
 extern "C" {
 
@@ -101,9 +111,11 @@ long cuFileUseCount(void) {
 }
 
 CUfileError_t cuFileGetVersion(int* version) {
-  if (version == nullptr) return refuse(CU_FILE_INVALID_VALUE);
-  *version = kVersion;
-  return ok();
+  return core::cufile_call([&] {
+    if (version == nullptr) return refuse(CU_FILE_INVALID_VALUE);
+    *version = core::by_version(1150, 1200);
+    return ok();
+  });
 }
 
 // ---- Files and buffers ---------------------------------------------------------------------------------------------
@@ -175,11 +187,11 @@ CUfileError_t cuFileBufDeregister(const void* bufPtr_base) {
 // ---- Transfers -----------------------------------------------------------------------------------------------------
 
 ssize_t cuFileRead(CUfileHandle_t fh, void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset) {
-  return transfer(core::Op::read, fh, bufPtr_base, size, file_offset, bufPtr_offset);
+  return core::entry_points::transfer(core::Op::read, fh, bufPtr_base, size, file_offset, bufPtr_offset);
 }
 
 ssize_t cuFileWrite(CUfileHandle_t fh, const void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset) {
-  return transfer(core::Op::write, fh, bufPtr_base, size, file_offset, bufPtr_offset);
+  return core::entry_points::transfer(core::Op::write, fh, bufPtr_base, size, file_offset, bufPtr_offset);
 }
 
 }  // extern "C"

@@ -19,12 +19,8 @@
 namespace penstock::core {
 namespace {
 
-// Values that calls have set hold for one opening, except these, which NVIDIA's library keeps.
-bool outlives_opening(Setting setting) {
-  return setting == Setting("call.logfile_path") ||
-         setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_size_kb") ||
-         setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_count");
-}
+// Values that calls have set hold for one opening, except this one, which NVIDIA's library keeps.
+bool outlives_opening(Setting setting) { return setting == Setting("call.logfile_path"); }
 
 // Once it has closed, NVIDIA's library answers for these settings as if it had never been open.
 bool is_forgotten_by_closing(Setting setting) { return std::string_view(setting.row().key).starts_with("execution."); }
@@ -128,6 +124,7 @@ Status CufileDriver::try_open_session_locked() {
   for (const auto& [stream, flags] : streams_to_come_) guarded_->frontends().streams().expect_stream(stream, flags);
   CufileStats& stats = CufileStats::instance();
   // From here on nothing can fail.
+  contract_ = core::follows_1_20(loaded.settings) ? Contract::of_1_20 : Contract::of_1_15;
   streams_to_come_.clear();
   std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
   gate_.open();
@@ -168,6 +165,8 @@ bool CufileDriver::close() {
   if (use_count_ == 0) return std::exchange(is_inherited_, false);
   if (--use_count_ > 0) return true;
   gate_.close();
+  // By 1.20's answers a level of statistics ends with the driver that it was set for.
+  if (contract_.exchange(Contract::unknown) == Contract::of_1_20) CufileStats::instance().forget_level();
   clear_session_locked();
   return true;
 }
@@ -233,6 +232,13 @@ Settings CufileDriver::settings_to_come() {
   return use_count_ > 0 ? settings() : load_process_settings(staged_).settings;
 }
 
+bool CufileDriver::follows_1_20() {
+  if (const Contract known = contract_.load(std::memory_order_relaxed); known != Contract::unknown) {
+    return known == Contract::of_1_20;
+  }
+  return unless_short_of_memory([&] { return core::follows_1_20(settings_to_come()); }, [] { return false; });
+}
+
 Value CufileDriver::parameter(Setting setting) {
   const MutexLock lock(mutex_);
   if (use_count_ > 0) return settings().value(setting);
@@ -245,6 +251,11 @@ bool CufileDriver::stage_parameters(const Staged& values) {
   if (use_count_ > 0) return false;
   for (const StagedValue& one : values) stage(staged_, one.setting, one.value);
   return true;
+}
+
+bool CufileDriver::was_set(Setting setting) {
+  const MutexLock lock(mutex_);
+  return use_count_ > 0 ? settings().was_set(setting) : find(staged_, setting) != nullptr;
 }
 
 bool CufileDriver::is_known(Setting setting) {

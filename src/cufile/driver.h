@@ -57,6 +57,9 @@ class CufileDriver {
   std::int64_t number(Setting setting);
   // The current settings, or those of the next opening.
   Settings settings_to_come();
+  // True if answers are those of cuFile 1.20, by the settings in force or to come. Takes no lock while the driver is
+  // open, so calls inside the gate may ask. False if there is no memory to read the settings.
+  bool follows_1_20();
   // The notes made when the settings were read, also if the driver did not open because of one.
   std::vector<Note> notes();
   // Changes settings that are in force. False while the driver is closed.
@@ -67,6 +70,8 @@ class CufileDriver {
   // Keeps values for the driver's next opening. False, with nothing changed, if it is open.
   bool stage_parameters(const Staged& values);
   bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // True also while it is open.
+  // True if a file, a variable or a call gave the value in force; while the driver is closed, if a call did.
+  bool was_set(Setting setting);
   // True if the driver is open, if it was open and closing did not forget this setting, or if it was staged.
   bool is_known(Setting setting);
 
@@ -86,6 +91,8 @@ class CufileDriver {
   bool is_inherited_ GUARDED_BY(mutex_) = false;
   long use_count_ GUARDED_BY(mutex_) = 0;
   std::atomic<bool> was_open_{false};
+  enum class Contract : std::uint8_t { unknown, of_1_15, of_1_20 };
+  std::atomic<Contract> contract_{Contract::unknown};  // Known from before the gate opens until it has closed.
   Staged staged_ GUARDED_BY(mutex_);
   std::map<void*, unsigned> streams_to_come_ GUARDED_BY(mutex_);
   Mutex settings_mutex_;
@@ -94,5 +101,11 @@ class CufileDriver {
   std::shared_ptr<GuardedSession> guarded_;  // Set while the gate is open.
   Gate gate_;
 };
+
+// Chooses between two versions' answers.
+template <typename Answer>
+Answer by_version(Answer of_1_15, Answer of_1_20) {
+  return CufileDriver::instance().follows_1_20() ? of_1_20 : of_1_15;
+}
 
 }  // namespace penstock::core

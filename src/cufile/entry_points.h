@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "core/io.h"
 #include "cufile/driver.h"
 #include "cufile/errors.h"
 
@@ -22,5 +23,9 @@ inline ssize_t fail(int error_number) {
   errno = error_number;
   return -1;
 }
+
+// cuFileRead and cuFileWrite are this. `is_piece`: the caller counts the transfer that this one is a piece of.
+ssize_t transfer(Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset, off_t buffer_offset,
+                 bool is_piece = false);
 
 }  // namespace penstock::core::entry_points

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "cufile/driver.h"
+
 namespace penstock::core {
 namespace {
 
@@ -30,7 +32,7 @@ CUfileOpError number_of(Code code) {
     case Code::unsupported: return CU_FILE_IO_NOT_SUPPORTED;
     case Code::device_lost: return CU_FILE_INVALID_CONTEXT_ERROR;
     case Code::past_allocation: return CU_FILE_CUDA_POINTER_RANGE_ERROR;
-    case Code::bad_setting: return CU_FILE_INVALID_VALUE;
+    case Code::bad_setting: return by_version(CU_FILE_INVALID_VALUE, CU_FILE_DRIVER_INVALID_PROPS);
     case Code::denied: return CU_FILE_IO_DISABLED;
     case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // The same as on a machine without nvidia-fs.
     case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // The same as for EBADF.

@@ -31,8 +31,10 @@ CUfileError_t get(std::optional<Setting> setting, Out* out) {
   return ok();
 }
 
-// NVIDIA's result for a number that was never set, before the first opening: only two have values from the start.
+// NVIDIA's result for a number that was never set, before the first opening: only some have values from the start.
 std::size_t unread(Setting setting) {
+  if (setting == Setting("execution.max_io_threads")) return core::by_version(0, 8);
+  if (setting == Setting("execution.max_request_parallelism")) return core::by_version(0, 4);
   if (setting == Setting("execution.max_io_queue_depth")) return 128;
   return setting == Setting("execution.min_io_threshold_size_kb") ? 1024 : 0;
 }
@@ -127,7 +129,9 @@ CUfileError_t cuFileGetParameterString(CUFileStringConfigParameter_t param, char
 CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t param, const char* desc_str) {
   return core::cufile_call([&] {
     if (desc_str == nullptr || desc_str[0] == '\0' || ::strnlen(desc_str, PATH_MAX) == PATH_MAX) return invalid();
-    return set(Setting::of_parameter(SettingKind::text, param), std::string(desc_str));
+    const std::optional<Setting> setting = Setting::of_parameter(SettingKind::text, param);
+    if (param == CUFILE_PARAM_RDMA_TRANSPORT && setting->row().words != desc_str) return invalid();
+    return set(setting, std::string(desc_str));
   });
 }
 
@@ -150,8 +154,12 @@ CUfileError_t cuFileSetParameterGpuBounceBufferSlabArray(const size_t* size_valu
   return core::cufile_call([&] { return set_slabs(kGpuBounce, size_values, count_values, len); });
 }
 
+// Unknown unless it was set.
 CUfileError_t cuFileGetParameterGpuBounceBufferSlabArray(size_t* size_values, size_t* count_values, int len) {
-  return core::cufile_call([&] { return get_slabs(kGpuBounce, size_values, count_values, len); });
+  return core::cufile_call([&] {
+    if (!driver().was_set(kGpuBounce.sizes)) return invalid();
+    return get_slabs(kGpuBounce, size_values, count_values, len);
+  });
 }
 
 }  // extern "C"

@@ -54,9 +54,18 @@ std::uint64_t stats_clock(const Session& session) {
   return session.counters().cufile().level() >= 1 ? nanoseconds_now() : 0;
 }
 
-void count_transfer(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began) {
+void count_transfer(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began,
+                    bool is_piece) {
   if (began == 0) return;
-  session.counters().cufile().add_transfer(facts_of(session, request, outcome, began));
+  CufileTransfer transfer = facts_of(session, request, outcome, began);
+  transfer.is_piece = is_piece;
+  session.counters().cufile().add_transfer(transfer);
+}
+
+void count_vectored(const Session& session, Op op, std::int64_t bytes, std::uint64_t began) {
+  if (began == 0) return;
+  const auto moved = static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
+  session.counters().cufile().add_vectored(op, bytes >= 0, moved, since(began));
 }
 
 void count_batch_submit(Session& session, unsigned entries, bool mixed, bool ok, std::uint64_t began) {
@@ -105,6 +114,11 @@ void CufileStats::choose_level(unsigned level, Session* session) {
   const MutexLock lock(mutex_);
   chosen_level_ = level;
   if (session != nullptr) session->counters().cufile().choose_level(level);
+}
+
+void CufileStats::forget_level() {
+  const MutexLock lock(mutex_);
+  chosen_level_.reset();
 }
 
 unsigned CufileStats::chosen_level(const Session* session) {

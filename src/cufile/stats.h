@@ -29,7 +29,11 @@ inline void count(const Session& session, CufileOperation operation, bool ok) {
 
 // Counts a read or a write. `began` is its start; for a stream's request the time when the stream reached it. Counts a
 // request that was refused before it reached the session with count(session, CufileOperation::read or write, false).
-void count_transfer(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began);
+// `is_piece`: it is a piece of a vectored transfer, which is counted as a whole by count_vectored().
+void count_transfer(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began,
+                    bool is_piece);
+// Counts a cuFileReadv or cuFileWritev that moved this many bytes; -1: it failed.
+void count_vectored(const Session& session, Op op, std::int64_t bytes, std::uint64_t began);
 
 // Counts a cuFileBatchIOSubmit: `ok` if its entries were accepted, `mixed` if they both read and write.
 void count_batch_submit(Session& session, unsigned entries, bool mixed, bool ok, std::uint64_t began);
@@ -50,6 +54,7 @@ class CufileStats {
   // The session is null if the driver is closed.
   void choose_level(unsigned level, Session* session);
   unsigned chosen_level(const Session* session);
+  void forget_level();
   // Calls CufileCounters::start, stop or reset; one call at a time.
   void change(Session& session, void (CufileCounters::*action)());
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's entry points for statistics: levels, start and stop, and the structures of cuFile 1.15 to 1.18.
+// cuFile's entry points for statistics: levels, start and stop, and the structures of cuFile 1.15 to 1.18, or by
+// PENSTOCK_CUFILE_VERSION those of 1.19 and 1.20, which have vectored transfers behind the rest of level 1.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <new>
 
 #include "cufile.h"
 #include "cufile/entry_points.h"
@@ -19,6 +22,38 @@ using core::CufileTotals;
 using core::Op;
 using core::entry_points::ok;
 using core::entry_points::refuse;
+
+struct Vectored {
+  CUfileOpCounter_t readv_ops, writev_ops;
+  std::uint64_t readv_bytes, writev_bytes;
+  std::uint64_t readv_bw_bytes_per_sec, writev_bw_bytes_per_sec;
+  std::uint64_t readv_lat_avg_us, writev_lat_avg_us;
+  std::uint64_t readv_ops_per_sec, writev_ops_per_sec;
+  std::uint64_t readv_lat_sum_us, writev_lat_sum_us;
+};
+struct Level1 {
+  CUfileStatsLevel1_t basic;
+};
+struct Level1Of1_20 {
+  CUfileStatsLevel1_t basic;
+  Vectored vectored;
+};
+template <typename First>
+struct Level2 {
+  First first;
+  std::uint64_t sizes[2][core::kCufileSizeBuckets];  // By Op.
+};
+template <typename First>
+struct Level3 {
+  Level2<First> second;
+  std::uint32_t num_gpus;
+  CUfilePerGpuStats_t gpus[core::kCufileGpus];
+};
+static_assert(sizeof(Level2<Level1>) == sizeof(CUfileStatsLevel2_t) &&
+              sizeof(Level3<Level1>) == sizeof(CUfileStatsLevel3_t) &&
+              offsetof(Level3<Level1>, gpus) == offsetof(CUfileStatsLevel3_t, per_gpu_stats));
+static_assert(sizeof(Level1Of1_20) == 624 && sizeof(Level2<Level1Of1_20>) == 1136 &&
+              sizeof(Level3<Level1Of1_20>) == 5112);
 
 constexpr std::uint64_t microseconds(std::uint64_t nanoseconds) { return nanoseconds / 1000; }
 
@@ -53,7 +88,7 @@ void fill_batch_operations(CUfileStatsLevel1_t& stats, const CufileTotals& total
   stats.batch_total_submit_ops = counter(totals, CufileOperation::batch_total_submit);
 }
 
-void fill(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
+void fill_basic(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
   constexpr auto kRead = static_cast<unsigned>(Op::read);
   constexpr auto kWrite = static_cast<unsigned>(Op::write);
   const core::CufileSums& sums = totals.sums;
@@ -88,11 +123,31 @@ void fill(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
   stats.last_batch_write_bytes = totals.last_batch_bytes[kWrite];
 }
 
-void fill(CUfileStatsLevel2_t& stats, const CufileTotals& totals) {
-  fill(stats.basic, totals);
-  static_assert(sizeof stats.read_size_kb_hist == sizeof totals.sums.sizes[0]);
-  std::memcpy(stats.read_size_kb_hist, totals.sums.sizes[0], sizeof stats.read_size_kb_hist);
-  std::memcpy(stats.write_size_kb_hist, totals.sums.sizes[1], sizeof stats.write_size_kb_hist);
+void fill(Level1& stats, const CufileTotals& totals) { fill_basic(stats.basic, totals); }
+
+void fill(Level1Of1_20& stats, const CufileTotals& totals) {
+  fill_basic(stats.basic, totals);
+  const core::CufileSums& sums = totals.sums;
+  Vectored& all = stats.vectored;
+  all.readv_ops = counter(totals, CufileOperation::readv);
+  all.writev_ops = counter(totals, CufileOperation::writev);
+  all.readv_bytes = sums.vectored_bytes[0];
+  all.writev_bytes = sums.vectored_bytes[1];
+  all.readv_bw_bytes_per_sec = rate(all.readv_bytes, totals);
+  all.writev_bw_bytes_per_sec = rate(all.writev_bytes, totals);
+  all.readv_lat_sum_us = microseconds(sums.vectored_nanoseconds[0]);
+  all.writev_lat_sum_us = microseconds(sums.vectored_nanoseconds[1]);
+  all.readv_lat_avg_us = average(all.readv_lat_sum_us, all.readv_ops.ok);
+  all.writev_lat_avg_us = average(all.writev_lat_sum_us, all.writev_ops.ok);
+  all.readv_ops_per_sec = rate(all.readv_ops.ok, totals);
+  all.writev_ops_per_sec = rate(all.writev_ops.ok, totals);
+}
+
+template <typename First>
+void fill(Level2<First>& stats, const CufileTotals& totals) {
+  fill(stats.first, totals);
+  static_assert(sizeof stats.sizes == sizeof totals.sums.sizes);
+  std::memcpy(stats.sizes, totals.sums.sizes, sizeof stats.sizes);
 }
 
 void fill(CUfilePerGpuStats_t& stats, const CufileTotals& totals, unsigned ordinal) {
@@ -130,22 +185,26 @@ void fill(CUfilePerGpuStats_t& stats, const CufileTotals& totals, unsigned ordin
   stats.reg_bytes = gpu.registered_bytes - std::min(gpu.freed_bytes, gpu.registered_bytes);
 }
 
-void fill(CUfileStatsLevel3_t& stats, const CufileTotals& totals) {
-  fill(stats.detailed, totals);
-  static_assert(std::size(decltype(stats.per_gpu_stats){}) == core::kCufileGpus);
+template <typename First>
+void fill(Level3<First>& stats, const CufileTotals& totals) {
+  fill(stats.second, totals);
   stats.num_gpus = totals.gpu_count;
-  for (unsigned i = 0; i < core::kCufileGpus; ++i) fill(stats.per_gpu_stats[i], totals, i);
+  for (unsigned i = 0; i < core::kCufileGpus; ++i) fill(stats.gpus[i], totals, i);
 }
 
 template <typename Stats>
-CUfileError_t answer(Stats* stats, unsigned level) {
+void write(void* stats, const CufileTotals& totals) {
+  fill(*new (stats) Stats{}, totals);
+}
+
+template <typename Of1_15, typename Of1_20>
+CUfileError_t answer(void* stats, unsigned level) {
   if (stats == nullptr) return refuse(CU_FILE_INVALID_VALUE);
   const CufileDriver::Use use(CufileDriver::instance());
   if (!use) return refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
   const CufileTotals totals = use->counters().cufile().total();
   if (totals.level < level || !totals.counting) return refuse(CU_FILE_INVALID_VALUE);
-  *stats = {};
-  fill(*stats, totals);
+  core::by_version(write<Of1_15>, write<Of1_20>)(stats, totals);
   return ok();
 }
 
@@ -194,13 +253,13 @@ CUfileError_t cuFileStatsReset(void) {
 }
 
 CUfileError_t cuFileGetStatsL1(CUfileStatsLevel1_t* stats) {
-  return core::cufile_call([&] { return answer(stats, 1); });
+  return core::cufile_call([&] { return answer<Level1, Level1Of1_20>(stats, 1); });
 }
 CUfileError_t cuFileGetStatsL2(CUfileStatsLevel2_t* stats) {
-  return core::cufile_call([&] { return answer(stats, 2); });
+  return core::cufile_call([&] { return answer<Level2<Level1>, Level2<Level1Of1_20>>(stats, 2); });
 }
 CUfileError_t cuFileGetStatsL3(CUfileStatsLevel3_t* stats) {
-  return core::cufile_call([&] { return answer(stats, 3); });
+  return core::cufile_call([&] { return answer<Level3<Level1>, Level3<Level1Of1_20>>(stats, 3); });
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 // cuFile's calls on CUDA streams, refused as NVIDIA's library does (1.15.1). frontend/streams.h moves the bytes.
 #include <cerrno>
 #include <limits>
+#include <optional>
 
 #include "cufile.h"
 #include "cufile/entry_points.h"
@@ -38,12 +39,37 @@ void deliver(void* result, const core::RawRequest& request, const core::Outcome&
   __atomic_store_n(static_cast<std::int64_t*>(result), result_word(request, outcome), __ATOMIC_RELEASE);
 }
 
-constexpr core::StreamHooks kHooks = {deliver, core::stats_clock, core::count_transfer};
+void count_whole(core::Session& session, const core::RawRequest& request, const core::Outcome& outcome,
+                 std::uint64_t began) {
+  core::count_transfer(session, request, outcome, began, false);
+}
+
+constexpr core::StreamHooks kHooks = {deliver, core::stats_clock, count_whole};
 
 // Also writes the error to the result, if there is one.
 CUfileError_t refuse(ssize_t* result) {
   if (result != nullptr) *result = -EINVAL;
   return core::cufile_error(CU_FILE_INVALID_VALUE);
+}
+
+CUfileError_t refuse(ssize_t* result, CUfileOpError error) {
+  *result = -error;
+  return core::cufile_error(error);
+}
+
+// 1.20 refuses at the call what can be seen then: a file that is open in the other direction, and a range behind the
+// registration or allocation. 1.15 tells these in the result word.
+std::optional<CUfileOpError> visible_fault(core::Session& session, const core::RawRequest& request) {
+  core::File* const file = request.size == 0 ? nullptr : session.pin_file(request.file);
+  if (file == nullptr) return std::nullopt;
+  core::RoutedRequest unused;
+  const core::Status status = session.admit(request, file, unused);
+  session.unpin_file(request.file);
+  using core::Code;
+  const bool is_seen = status.is(Code::not_readable) || status.is(Code::not_writable) ||
+                       status.is(Code::out_of_range) || status.is(Code::past_allocation);
+  if (!is_seen) return std::nullopt;
+  return static_cast<CUfileOpError>(-result_word(request, {status, {}}));
 }
 
 CUfileError_t submit(core::Op op, CUfileHandle_t handle, void* base, const size_t* size, const off_t* file_offset,
@@ -56,8 +82,14 @@ CUfileError_t submit(core::Op op, CUfileHandle_t handle, void* base, const size_
   if (!complete || *size > kSizeMax) return refuse(result);
   const core::StreamParameters parameters = {
       op, reinterpret_cast<std::uintptr_t>(handle), base, size, file_offset, buffer_offset, result};
+  const bool newer = driver().follows_1_20();
+  if (newer) {
+    const std::optional<CUfileOpError> fault = visible_fault(use.session(), parameters.request());
+    if (fault) return refuse(result, *fault);
+  }
   const core::Status status = use.frontends().streams().submit(stream, parameters, kHooks);
-  return status.is(core::Code::not_registered) ? refuse(result) : to_error(status);
+  if (!status.is(core::Code::not_registered)) return to_error(status);
+  return newer ? refuse(result, CU_FILE_HANDLE_NOT_REGISTERED) : refuse(result);
 }
 
 }  // namespace
