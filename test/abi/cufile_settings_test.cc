@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -161,7 +162,7 @@ TEST_F(CufileSettingsTest, ParametersThatDoNotExistAreRefused) {
   char text[64];
   const auto bad_size = static_cast<CUFileSizeTConfigParameter_t>(12);
   const auto bad_bool = static_cast<CUFileBoolConfigParameter_t>(15);
-  const auto bad_text = static_cast<CUFileStringConfigParameter_t>(4);
+  const auto bad_text = std::bit_cast<CUFileStringConfigParameter_t>(4);
   EXPECT_EQ(cuFileGetParameterSizeT(bad_size, &size).err, CU_FILE_INVALID_VALUE);
   EXPECT_EQ(cuFileSetParameterSizeT(bad_size, 1).err, CU_FILE_INVALID_VALUE);
   EXPECT_EQ(cuFileGetParameterBool(bad_bool, &flag).err, CU_FILE_INVALID_VALUE);
@@ -224,10 +225,14 @@ TEST_F(CufileSlabsTest, OfNoSizesOrNoNumberAreRefused) {
   EXPECT_EQ(cuFileSetParameterPosixPoolSlabArray(kSizes, kCounts, 0).err, CU_FILE_INVALID_VALUE);
 }
 
-TEST_F(CufileSlabsTest, HaveDefaults) {
-  ASSERT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes_, got_counts_, 4).err, CU_FILE_SUCCESS);
-  EXPECT_EQ(got_sizes_[3], 65536u);
-  EXPECT_EQ(got_counts_[3], 2u);
+TEST_F(CufileSlabsTest, OfTheGpuAreUnknownUnlessTheyWereSet) {
+  EXPECT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes_, got_counts_, 4).err, CU_FILE_INVALID_VALUE);
+  ASSERT_EQ(cuFileSetParameterGpuBounceBufferSlabArray(kSizes, kCounts, 2).err, CU_FILE_SUCCESS);
+  ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+
+  ASSERT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes_, got_counts_, 2).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(got_sizes_[1], 64u);
+  EXPECT_EQ(got_counts_[1], 20u);
 }
 
 TEST_F(CufileSlabsTest, AreLockedWhileTheDriverIsOpen) {
@@ -239,7 +244,7 @@ TEST_F(CufileSlabsTest, AreLockedWhileTheDriverIsOpen) {
   EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes_, got_counts_, 2).err, CU_FILE_SUCCESS);
 }
 
-TEST_F(CufileSlabsTest, OfThePoolAreTheDefaultsAgainOnceTheDriverHasClosedAndThoseOfTheGpuStay) {
+TEST_F(CufileSlabsTest, HoldForOneOpening) {
   ASSERT_EQ(cuFileSetParameterPosixPoolSlabArray(kSizes, kCounts, 2).err, CU_FILE_SUCCESS);
   ASSERT_EQ(cuFileSetParameterGpuBounceBufferSlabArray(kSizes, kCounts, 2).err, CU_FILE_SUCCESS);
   ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
@@ -247,9 +252,7 @@ TEST_F(CufileSlabsTest, OfThePoolAreTheDefaultsAgainOnceTheDriverHasClosedAndTho
   ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
 
   EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes_, got_counts_, 3).err, CU_FILE_SUCCESS);
-  ASSERT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes_, got_counts_, 2).err, CU_FILE_SUCCESS);
-  EXPECT_EQ(got_sizes_[1], 64u);
-  EXPECT_EQ(got_counts_[1], 20u);
+  EXPECT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes_, got_counts_, 2).err, CU_FILE_INVALID_VALUE);
 }
 
 TEST_F(CufileSettingsTest, WithoutCompatibilityModeAndDirectPathsTheDriverDoesNotOpen) {

@@ -7,6 +7,9 @@
     compare.py VENDOR.json --run PROGRAM ARGUMENT...     (runs the program first; --output is added)
     compare.py VENDOR.json NEWER.json --versions         (what two versions of NVIDIA's library answer differently)
 
+For another version of NVIDIA's library than 1.15, --version names it, and --base its 1.15 outcomes: then --expected may
+say "as 1.15" of a case, where our outcome is the same whichever version we follow, and --run runs only the others.
+
 Every case must be equal in both, or be a difference that is known: --expected holds our outcome of each, --differences
 says why, in groups of name patterns. So neither library's behaviour can change unnoticed, and no reason outlives what
 it explains. A case that NVIDIA's library was not asked yet has our outcome alone, and is counted. --update writes
@@ -22,6 +25,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+BASE = "1.15"
+AS_BASE = f"as {BASE}"
 HERE = Path(__file__).resolve().parent
 KINDS = {
     "deliberate": "different on purpose",
@@ -42,8 +47,9 @@ def skip_of(lines):
 class Differences:
     """Groups of cases with one reason each; a case belongs to the first group with a pattern for it."""
 
-    def __init__(self, groups):
-        self.groups = groups
+    def __init__(self, groups, version):
+        self.groups = [group for group in groups if group.get("of", version) == version]
+        self.must_be_used = [group for group in self.groups if version == BASE or "of" in group]
         self.used = set()  # (group, pattern)
 
     def group_of(self, case):
@@ -55,7 +61,7 @@ class Differences:
         return None
 
     def faults(self):
-        for group in self.groups:
+        for group in self.must_be_used:
             if group.get("kind", "deliberate") not in KINDS or not group["why"]:
                 yield f"differences: a group needs a reason, and a kind of {', '.join(KINDS)}: {group}"
             for pattern in group["cases"]:
@@ -68,9 +74,9 @@ def shown(name, lines):
 
 
 class Comparison:
-    def __init__(self, vendor, ours, expected, differences):
+    def __init__(self, vendor, ours, expected, differences, version=BASE):
         self.vendor, self.ours, self.expected = vendor, ours, expected
-        self.differences = Differences(differences)
+        self.differences = Differences(differences, version)
         self.faults = []
         self.skips = []
         self.counts = dict.fromkeys(["same", *KINDS, "absent", "unasked", "skipped"], 0)
@@ -167,8 +173,9 @@ def versions(old, new):
     return "\n".join([*out, f"\n{len(both)} cases were asked of both; {len(out) - 1} differ."])
 
 
-def write_expected(path, vendor, ours):
-    kept = {case: lines for case, lines in ours.items() if lines != vendor.get(case) and not skip_of(lines)}
+def write_expected(path, vendor, ours, base):
+    kept = {case: AS_BASE if lines == base.get(case) else lines
+            for case, lines in ours.items() if lines != vendor.get(case) and not skip_of(lines)}
     path.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -176,9 +183,29 @@ def read(path):
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def run_program(command):
+def read_base(path):
+    """Our outcomes by 1.15's answers: NVIDIA's, but for those that are on record as ours."""
+    return {**read(path)["cases"], **read(HERE / "expected.json")} if path else {}
+
+
+def read_expected(path, base):
+    return {case: base[case] if lines == AS_BASE else lines for case, lines in read(path).items()}
+
+
+def run_changed(command, vendor, expected, base):
+    """Our outcomes, of which those that are expected to be the same for either version are not asked for again."""
+    ours = {**vendor, **expected}
+    changed = [case for case in ours if ours[case] != base[case]]
+    return {"cases": {**ours, **run_program(command, changed)["cases"]}}
+
+
+def run_program(command, only=None):
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "ours.json"
+        if only is not None:
+            names = Path(folder) / "names"
+            names.write_text("".join(f"{name}\n" for name in only), encoding="utf-8")
+            command = [*command, "--names", str(names)]
         status = subprocess.run([*command, "--output", str(output)], check=False).returncode
         if status != 0:
             raise OSError(f"{command[0]} ended with {status}")
@@ -191,6 +218,8 @@ def main():
     parser.add_argument("ours", nargs="?")
     parser.add_argument("--differences", default=HERE / "differences.json")
     parser.add_argument("--expected", type=Path, default=HERE / "expected.json")
+    parser.add_argument("--version", default=BASE)
+    parser.add_argument("--base", metavar="FILE")
     parser.add_argument("--may-skip", action="append", default=[], metavar="PATTERN",
                         help="cases that need not run; any other that does not is a fault")
     parser.add_argument("--update", action="store_true")
@@ -200,13 +229,19 @@ def main():
     wishes = parser.parse_args()
     try:
         vendor = read(wishes.vendor)
-        ours = run_program(wishes.run) if wishes.run else read(wishes.ours or "")
+        base = read_base(wishes.base)
+        if wishes.run and wishes.base:
+            expected = read_expected(wishes.expected, base)
+            ours = run_changed(wishes.run, vendor["cases"], expected, base)
+        else:
+            ours = run_program(wishes.run) if wishes.run else read(wishes.ours or "")
         if wishes.versions:
             print(versions(vendor, ours))
             return 0
         if wishes.update:
-            write_expected(wishes.expected, vendor["cases"], ours["cases"])
-        comparison = Comparison(vendor["cases"], ours["cases"], read(wishes.expected), read(wishes.differences))
+            write_expected(wishes.expected, vendor["cases"], ours["cases"], base)
+        comparison = Comparison(vendor["cases"], ours["cases"], read_expected(wishes.expected, base),
+                                read(wishes.differences), wishes.version)
     except (OSError, ValueError, KeyError) as error:
         print(f"compare.py: {error}", file=sys.stderr)
         return 2

@@ -21,12 +21,13 @@ namespace conformance {
 namespace {
 
 constexpr const char* kUsage =
-    "penstock_conformance [--library PATH] [--cuda PATH] [--dir DIR] [--case PATTERN] [--list] [--jobs N]\n"
-    "                     [--timeout SECONDS] [--output FILE]\n";
+    "penstock_conformance [--library PATH] [--cuda PATH] [--dir DIR] [--case PATTERN] [--names FILE]\n"
+    "                     [--list] [--jobs N] [--timeout SECONDS] [--output FILE]\n";
 
 struct Wishes {
   Options options;
   std::string pattern = "*";
+  std::string names;  // A file with the names of the cases to run, one to a line, or "" for all.
   std::string output;
   bool list = false;
 };
@@ -45,12 +46,20 @@ bool understand(int count, char** words, Wishes& wishes) {
     else if (word == "--cuda") wishes.options.cuda = value;
     else if (word == "--dir") wishes.options.folder = value;
     else if (word == "--case") wishes.pattern = value;
+    else if (word == "--names") wishes.names = value;
     else if (word == "--jobs") wishes.options.jobs = static_cast<unsigned>(std::max(1, std::atoi(value.c_str())));
     else if (word == "--timeout") wishes.options.timeout_s = std::max(1, std::atoi(value.c_str()));
     else if (word == "--output") wishes.output = value;
     else return false;
   }
   return true;
+}
+
+std::set<std::string> names_in(const std::string& file) {
+  std::set<std::string> names;
+  std::ifstream lines(file);
+  for (std::string name; std::getline(lines, name);) names.insert(name);
+  return names;
 }
 
 // Asked in a child, like everything that loads the library or CUDA.
@@ -107,9 +116,12 @@ int main_of(int count, char** words) {
     std::cerr << kUsage;
     return 2;
   }
+  const std::set<std::string> named = names_in(wishes.names);
   std::vector<Case> chosen;
-  std::copy_if(cases().begin(), cases().end(), std::back_inserter(chosen),
-               [&](const Case& each) { return fnmatch(wishes.pattern.c_str(), each.name.c_str(), 0) == 0; });
+  std::copy_if(cases().begin(), cases().end(), std::back_inserter(chosen), [&](const Case& each) {
+    const bool is_named = wishes.names.empty() || named.count(each.name) > 0;
+    return is_named && fnmatch(wishes.pattern.c_str(), each.name.c_str(), 0) == 0;
+  });
   std::set<std::string> names;
   for (const Case& each : chosen) {
     if (!names.insert(each.name).second) throw std::logic_error("two cases have the name " + each.name);
