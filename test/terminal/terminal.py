@@ -19,7 +19,7 @@ class Terminal:
         self.words, self.folder, self.environment = words, folder, dict(environment)
 
     def __enter__(self):
-        self.place = tempfile.TemporaryDirectory()
+        self.place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # The killed server may still write there.
         self.socket = Path(self.place.name) / "tmux"
         columns, rows = self.size
         # Nothing of who runs the tests: their NO_COLOR, their settings of Penstock.

@@ -79,10 +79,8 @@ void print_rate(const Measured& measured) {
 
 void print_latency(const Tally& tally, unsigned depth) {
   const Latency told = latency_of(tally);
-  print(
-      "latency: min {:.1f} us, mean {:.1f} us, p50 {:.1f} us, p90 {:.1f} us, p99 {:.1f} us, p99.9 {:.1f} us, "
-      "max {:.1f} us\n",
-      told.least, told.mean, told.p50, told.p90, told.p99, told.p99_9, told.most);
+  print("latency in us: min {:.1f}, mean {:.1f}, p50 {:.1f}, p90 {:.1f}, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}\n",
+        told.least, told.mean, told.p50, told.p90, told.p99, told.p99_9, told.most);
   if (depth > 1)
     print("  with {} requests in flight for each thread, this includes their waiting for each other\n", depth);
 }
