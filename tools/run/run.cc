@@ -40,6 +40,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStderr = "stderr";
+constexpr const char* kCufileVersion = "PENSTOCK_CUFILE_VERSION";
 constexpr std::size_t kReportBytesMax = 1 << 20;
 constexpr int kPassedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -61,6 +62,7 @@ struct RunOptions {
   std::vector<std::string> words;  // The program and its arguments.
   std::string library;
   std::string report;  // "stderr", or a file's name.
+  std::string cufile;  // The version of cuFile whose answers are given, or "".
   bool which = false;
 };
 
@@ -237,6 +239,7 @@ int run_and_say_which(const RunOptions& settings, const fs::path& library, const
 int run_program(const RunOptions& settings) {
   if (settings.words.empty()) throw Failure("no program was given; see 'penstock run --help'", kUsage);
   const fs::path library = library_for(settings.library);
+  if (!settings.cufile.empty()) setenv(kCufileVersion, settings.cufile.c_str(), 1);
   const std::string path = program_path(settings.words[0]);
   if (path.empty()) throw Failure(settings.words[0] + ": there is no such program", kNotFound);
   const std::string out_of_reach = why_out_of_reach(path);
@@ -257,6 +260,11 @@ void add_run(CommandLine& command) {
   command.flag("--which", settings->which, "Say at the end which libcufile the program's processes had mapped");
   command.option("--library", settings->library, "The libcufile.so.0 to put in front [the one installed beside]")
       .value_name("FILE");
+  command
+      .option("--cufile", settings->cufile,
+              "The version of cuFile that the program was built for; with 1.20 the answers and statistics of 1.19 and "
+              "1.20 [1.15]")
+      .one_of({"1.15", "1.20"});
   command.takes_program(settings->words);
   command.footer(kRunExamples);
   command.runs([settings] { return run_program(*settings); });

@@ -48,6 +48,16 @@ TEST_F(RunTool, WhatWasPreloadedBeforeComesBehind) {
   EXPECT_EQ(done.out, library() + " " + PENSTOCK_BAD_MOMENTS + "\n");
 }
 
+TEST_F(RunTool, TheVersionOfCuFileReachesTheProgram) {
+  const Finished done = run(
+      {"run", "--library", PENSTOCK_CUFILE, "--cufile", "1.20", "--", "sh", "-c", "echo \"$PENSTOCK_CUFILE_VERSION\""});
+  const Finished wrong = run({"run", "--library", PENSTOCK_CUFILE, "--cufile", "1.21", "true"});
+
+  EXPECT_EQ(done.out, "1.20\n");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_TRUE(has(wrong.err, "1.15")) << wrong.err;
+}
+
 TEST_F(RunTool, TheLibraryThatWonIsToldFromTheMappingsOfAllItsProcesses) {
   const Finished done = looked_at({"sh", "-c", std::string("true; (") + kAwaited + ") | cat"});
 

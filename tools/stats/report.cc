@@ -83,6 +83,8 @@ Json cufile_json(const core::CufileTotals& totals) {
           {"counting", totals.counting},
           {"read", counter(CufileOperation::read)},
           {"write", counter(CufileOperation::write)},
+          {"readv", counter(CufileOperation::readv)},
+          {"writev", counter(CufileOperation::writev)},
           {"handle_register", counter(CufileOperation::handle_register)},
           {"handle_deregister", counter(CufileOperation::handle_deregister)},
           {"buffer_register", counter(CufileOperation::buffer_register)},
@@ -191,6 +193,8 @@ void add_cufile(Exposition& page, const std::vector<ProcessView>& processes) {
   constexpr std::pair<core::CufileOperation, const char*> kNamed[] = {
       {core::CufileOperation::read, "read"},
       {core::CufileOperation::write, "write"},
+      {core::CufileOperation::readv, "readv"},
+      {core::CufileOperation::writev, "writev"},
       {core::CufileOperation::handle_register, "handle_register"},
       {core::CufileOperation::buffer_register, "buffer_register"},
       {core::CufileOperation::batch_submit, "batch_submit"},
