@@ -41,7 +41,7 @@ core::Result<penstock_queue*> Queues::take() {
   return queue;
 }
 
-void Queues::run_here(std::span<const penstock_request> requests, const Ended& ended) const {
+void Queues::transfer_here(std::span<const penstock_request> requests, const Ended& ended) const {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     penstock_report report{};
     report.struct_size = sizeof report;
@@ -51,9 +51,10 @@ void Queues::run_here(std::span<const penstock_request> requests, const Ended& e
 }
 
 // Submits as many as the queue takes, and the others as completions arrive.
-core::Status Queues::run(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most) {
+core::Status Queues::transfer_all(std::span<penstock_request> requests, const Ended& ended,
+                                  std::size_t by_caller_most) {
   if (requests.size() <= by_caller_most || requests.empty()) {
-    run_here(requests, ended);
+    transfer_here(requests, ended);
     return core::success();
   }
   const core::Result<penstock_queue*> queue = take();

@@ -44,11 +44,11 @@ class Queues {
   // Calls `ended` for each request that has ended, in any order, and returns when all have. Sets their cookies. Fails
   // if no queue can be opened; then none has begun. The calling thread moves up to by_caller_most of them itself, one
   // after the other, without a queue. Any thread.
-  core::Status run(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most = 0)
+  core::Status transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most = 0)
       EXCLUDES(mutex_);
 
  private:
-  void run_here(std::span<const penstock_request> requests, const Ended& ended) const;
+  void transfer_here(std::span<const penstock_request> requests, const Ended& ended) const;
   core::Result<penstock_queue*> take() EXCLUDES(mutex_);
 
   const Library library_;

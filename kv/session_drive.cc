@@ -117,7 +117,7 @@ std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) 
   };
   // Copying a chunk or two takes less time than waking another thread.
   const std::size_t by_caller_most = role_ == Role::memory ? kByCallerMost : 0;
-  const Status status = queues_.run(requests, ended, by_caller_most);
+  const Status status = queues_.transfer_all(requests, ended, by_caller_most);
   if (status.ok()) return moved;
   for (Moved& one : moved) one.status = status;
   return moved;

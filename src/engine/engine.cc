@@ -189,11 +189,11 @@ void Engine::move_shared(Flight& flight, Pools& pools) {
 void Engine::move_large(Flight& flight, ChannelPool& pool) {
   const bool preallocated = preallocate(flight);
   if (is_tuned(flight)) move_tuned(flight, 0, pool);
-  else move_at_once(flight, pool);
+  else move_whole(flight, pool);
   if (preallocated && flight.report.bytes < flight.request.size) flight.request.file->note_blocks_behind_end();
 }
 
-void Engine::move_at_once(Flight& flight, ChannelPool& pool) {
+void Engine::move_whole(Flight& flight, ChannelPool& pool) {
   const auto start = std::chrono::steady_clock::now();
   Transfer transfer(flight, pool);
   workers_.run(transfer, threads_for(flight, 0) - 1, flight.request.facts.device);

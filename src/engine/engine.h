@@ -88,7 +88,7 @@ class Engine {
   static void move_small(Flight& flight, ChannelPool& pool);
   void move_shared(Flight& flight, Pools& pools);
   void move_large(Flight& flight, ChannelPool& pool);
-  void move_at_once(Flight& flight, ChannelPool& pool);
+  void move_whole(Flight& flight, ChannelPool& pool);
   void move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool);
   static bool preallocate(const Flight& flight);
   static bool is_tuned(const Flight& flight);

@@ -69,7 +69,7 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
 
 void Batch::begin_locked() {
   const std::span<Job* const> rest = begins_here_locked() ? begin_here_locked() : jobs_;
-  const Status status = rest.empty() ? success() : executor_.submit(rest);
+  const Status status = rest.empty() ? success() : executor_.enqueue(rest);
   // No thread can carry these out, so they end with that status.
   for (Job* job : rest) {
     if (!status.ok()) complete_locked(static_cast<Slot&>(*job), {status, {}});
@@ -232,7 +232,7 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
   // The executor may be gone; everything is done then.
   if (context_ == nullptr && !may_go_on()) return;
   const bool looks = executor_.can_look_out();
-  if (!in_use_ && (context_ != nullptr || (may_go_on() && executor_.has_line() && borrow_context_locked()))) {
+  if (!in_use_ && (context_ != nullptr || (may_go_on() && executor_.has_waiting() && borrow_context_locked()))) {
     in_use_ = true;
     {
       SubmissionContext& context = *context_;

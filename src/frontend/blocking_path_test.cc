@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Requests by a path whose calls wait for storage, as nvfs is: threads are all the depth there is, and what no thread
-// has begun stays in the line.
+// has begun stays in the run queue.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -99,7 +99,7 @@ TEST_F(BlockingPathTest, SmallReadsAreUnderWayOnEveryThreadAndTheOthersCanBeCanc
   EXPECT_EQ(module_->under_way, kMany);
   unsigned canceled = 0;
   for (unsigned i = 0; i < 64; ++i) canceled += batch_->cancel(cookie(i));
-  EXPECT_EQ(canceled, 64 - kMany) << "what is in the line has not begun";
+  EXPECT_EQ(canceled, 64 - kMany) << "what is in the run queue has not begun";
   barrier_.open();
   std::vector<BatchEvent> events(64);
   ASSERT_EQ(batch_->reap(events, 64, std::nullopt), 64u);

@@ -20,7 +20,7 @@ namespace {
 // 4.6 us each (H100, 2026-11-25).
 constexpr std::uint64_t kShareBytes = 64u << 10;
 constexpr std::uint64_t kFetchedShareBytes = 256u << 10;
-constexpr unsigned kLookedOverMax = 64;  // The most jobs of others that a caller passes over in the line.
+constexpr unsigned kLookedOverMax = 64;  // The most jobs of others that a caller passes over in the run queue.
 
 // A queue keeps the memory that it has pinned. All queues together may take half of a device's bounce buffers, so that
 // channels of other requests find room. If that is not enough for two threads, the executor opens no queues.
@@ -43,7 +43,7 @@ Executor::Executor(Session& session, unsigned threads_max)
                   : threads_max),
       can_spin_(looks_out(session.config())) {
   threads_.reserve(threads_max_);
-  for (auto* const contexts : {&idle_, &left_}) contexts->reserve(threads_max_ + kLentMax);
+  for (auto* const contexts : {&idle_, &orphaned_}) contexts->reserve(threads_max_ + kLentMax);
   contexts_.reserve(threads_max_ + kLentMax);
   holders_.reserve(kLentMax);
 }
@@ -113,11 +113,11 @@ void Executor::wake_locked() {
   std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
   if (const std::uint64_t share = share_bytes_locked(); share > 0)
     wanted = std::min(wanted, (waiting_bytes_ + share - 1) / share);
-  wanted += left_.size();
+  wanted += orphaned_.size();
   for (; called_ < wanted && called_ < asleep_; ++called_) arrivals_.notify_one();
 }
 
-Status Executor::submit(std::span<Job* const> jobs) {
+Status Executor::enqueue(std::span<Job* const> jobs) {
   const MutexLock lock(mutex_);
   if (threads_.empty()) {
     if (const Status status = start_locked(); !status.ok()) return status;
@@ -153,8 +153,9 @@ void Executor::sleep_locked() {
   }
 }
 
-// Takes a fair share of the line, so that all threads take part, but no share too small to be worth a thread. Takes at
-// most one large job, because a job that was taken can neither be withdrawn nor be carried out by another thread.
+// Takes a fair share of the run queue, so that all threads take part, but no share too small to be worth a thread.
+// Takes at most one large job, because a job that was taken can neither be withdrawn nor be carried out by another
+// thread.
 void Executor::take_locked(Share& share, unsigned most) {
   const std::size_t fair = (waiting_.load(std::memory_order_relaxed) + threads_.size() - 1) / threads_.size();
   std::uint64_t bytes = 0;
@@ -175,7 +176,7 @@ void Executor::learn(SubmissionContext& context) {
   if (can_share_ || *news != Going::fetched) going_.store(*news, std::memory_order_relaxed);
 }
 
-// The number of jobs that the thread may take from the line at once.
+// The number of jobs that the thread may take from the run queue at once.
 unsigned Executor::grab(const SubmissionContext& context) const {
   if (going() == Going::blocking) return context.is_idle() ? 1 : 0;
   return std::min(context.room(), are_fetched() ? kGrabMax : kGrabMax / 2);
@@ -186,12 +187,12 @@ std::uint64_t Executor::share_bytes_locked() const {
   return are_fetched() ? kFetchedShareBytes : kShareBytes;
 }
 
-SubmissionContext* Executor::take_left_locked() {
-  if (left_.empty()) return nullptr;
-  SubmissionContext* const left = left_.back();
-  left_.pop_back();
-  has_left_.store(!left_.empty(), std::memory_order_relaxed);
-  return left;
+SubmissionContext* Executor::take_orphaned_locked() {
+  if (orphaned_.empty()) return nullptr;
+  SubmissionContext* const orphaned = orphaned_.back();
+  orphaned_.pop_back();
+  has_orphaned_.store(!orphaned_.empty(), std::memory_order_relaxed);
+  return orphaned;
 }
 
 // There always is an idle context, because there is one for each thread. If the usual one is not idle, takes one whose
@@ -207,9 +208,9 @@ SubmissionContext* Executor::take_idle_locked(const SubmissionContext* usual) {
 
 // A context for a thread that has something to do; one with requests that nobody works on goes first.
 SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
-  if (SubmissionContext* const left = take_left_locked()) {
+  if (SubmissionContext* const orphaned = take_orphaned_locked()) {
     --away_;
-    return left;
+    return orphaned;
   }
   return first_ == nullptr ? nullptr : take_idle_locked(usual);
 }
@@ -222,7 +223,7 @@ Executor::Share Executor::take(SubmissionContext*& context, const SubmissionCont
   const MutexLock lock(mutex_);
   if (context != nullptr && context->is_idle()) idle_.push_back(std::exchange(context, nullptr));
   if (context != nullptr) {
-    share.left = take_left_locked();
+    share.orphaned = take_orphaned_locked();
   } else {
     if (is_idle_locked() && !stopping_) sleep_locked();
     context = context_locked(usual);
@@ -232,18 +233,18 @@ Executor::Share Executor::take(SubmissionContext*& context, const SubmissionCont
 }
 
 // Finishes the requests of a context that nobody works on, beside the thread's own.
-void Executor::finish_left(SubmissionContext& left, SubmissionContext& own) {
-  while (!left.is_idle()) {
-    left.reap(1);
+void Executor::finish_orphaned(SubmissionContext& orphaned, SubmissionContext& own) {
+  while (!orphaned.is_idle()) {
+    orphaned.reap(1);
     own.reap(0);
   }
-  learn(left);
+  learn(orphaned);
   const MutexLock lock(mutex_);
   --away_;
-  idle_.push_back(&left);
+  idle_.push_back(&orphaned);
 }
 
-void Executor::put_in_line(std::span<Job* const> jobs) {
+void Executor::append(std::span<Job* const> jobs) {
   const MutexLock lock(mutex_);
   for (Job* job : jobs) append_locked(*job);
   wake_locked();
@@ -253,7 +254,7 @@ void Executor::put_in_line(std::span<Job* const> jobs) {
 void Executor::carry_out(SubmissionContext& context, Job& job) {
   if (context.begin(job)) return;
   if (job.parts.empty()) context.move_now(job);
-  else if (!context.move_together(job)) put_in_line(job.parts);
+  else if (!context.move_together(job)) append(job.parts);
 }
 
 // Earlier requests only suggest how the next will go: if a request turns out to have to wait for its turn on this
@@ -263,7 +264,7 @@ void Executor::carry_out(SubmissionContext& context, std::span<Job* const> jobs)
     carry_out(context, *jobs.front());
     jobs = jobs.subspan(1);
   }
-  if (!jobs.empty()) put_in_line(jobs);
+  if (!jobs.empty()) append(jobs);
 }
 
 void Executor::loop() {
@@ -275,8 +276,8 @@ void Executor::loop() {
     const Share share = take(context, usual);
     if (context == nullptr) return;
     carry_out(*context, std::span(share.jobs).first(share.count));
-    context->reap(share.left == nullptr && (share.count == 0 || context->room() == 0) ? 1 : 0);
-    if (share.left != nullptr) finish_left(*share.left, *context);
+    context->reap(share.orphaned == nullptr && (share.count == 0 || context->room() == 0) ? 1 : 0);
+    if (share.orphaned != nullptr) finish_orphaned(*share.orphaned, *context);
   }
 }
 
@@ -288,7 +289,7 @@ Status Executor::start_watch_locked() {
   return is_watched_ ? success() : failure(Code::out_of_memory, "start a thread for the request's deadline");
 }
 
-// Unlinks the jobs whose deadline has passed, as a list in the order of the line.
+// Unlinks the jobs whose deadline has passed, as a list in the order of the run queue.
 Job* Executor::unlink_late_locked() {
   const TimePoint now = std::chrono::steady_clock::now();
   Job* late = nullptr;
@@ -344,8 +345,8 @@ void Executor::give_back(SubmissionContext& context, SubmissionContextHolder& ho
     --away_;
     return idle_.push_back(&context);
   }
-  left_.push_back(&context);
-  has_left_.store(true, std::memory_order_relaxed);
+  orphaned_.push_back(&context);
+  has_orphaned_.store(true, std::memory_order_relaxed);
   wake_locked();
 }
 
@@ -376,7 +377,7 @@ bool Executor::feed(SubmissionContext& context, const void* owner) {
   const Share share = take_for(owner, grab(context));
   const auto jobs = std::span(share.jobs).first(share.count);
   const std::size_t begun = begin_reads(context, jobs, true);
-  if (begun < jobs.size()) put_in_line(jobs.subspan(begun));
+  if (begun < jobs.size()) append(jobs.subspan(begun));
   return begun > 0 && begun == jobs.size();
 }
 

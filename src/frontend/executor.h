@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Carries out requests whose callers do not wait for them: entries of batches, and requests that a stream has reached.
-// Jobs wait in one line for a few threads, which start with the first job. A thread has its small requests in flight
+// Jobs wait in a run queue for a few threads, which start with the first job. A thread has its small requests in flight
 // together, through a queue; it moves a larger one like a call of its own, with the workers' help. A caller's thread
 // may do small reads by itself: lend(). A job that has not begun by its deadline ends then, even while all threads are
-// busy: from the first deadline on, a separate thread watches the line.
+// busy: from the first deadline on, a separate thread watches the run queue.
 #pragma once
 
 #include <pthread.h>
@@ -44,8 +44,8 @@ class Job {
 
   RawRequest request;
   TimePoint deadline = kNoDeadline;  // A job that has not begun by this time ends with timed_out.
-  // If not empty, these jobs enter the line in place of this one when its turn comes. This job has begun then, and the
-  // executor does not finish it.
+  // If not empty, these jobs enter the run queue in place of this one when its turn comes. This job has begun then, and
+  // the executor does not finish it.
   std::span<Job* const> parts;
   // The memory of all parts, in their order. If it can be moved as one request, it is, and the executor finishes the
   // job.
@@ -68,7 +68,7 @@ class Job {
   friend class Executor;
   Job* previous_ = nullptr;
   Job* next_ = nullptr;
-  bool waiting_ = false;  // The job is in the line; guarded by the executor's mutex.
+  bool waiting_ = false;  // The job is in the run queue; guarded by the executor's mutex.
 };
 
 // An object that has borrowed a submission context.
@@ -83,18 +83,18 @@ class SubmissionContextHolder {
 enum class Going : std::uint8_t {
   stored,    // A thread has many at storage at once.
   fetched,   // The device fetches them out of the page cache by itself.
-  blocking,  // A thread has one at a time, and the others stay in the line.
+  blocking,  // A thread has one at a time, and the others stay in the run queue.
 };
 
 class Executor {
  public:
   Executor(Session& session, unsigned threads_max);
-  // Carries out all jobs that wait or are under way, then ends. submit() must not be called any more.
+  // Carries out all jobs that wait or are under way, then ends. enqueue() must not be called any more.
   ~Executor();
 
   // Callable on any thread, also in a callback of the device's driver: it takes a lock for a moment and wakes threads.
   // Fails, with no job begun, only if no thread can be started.
-  Status submit(std::span<Job* const> jobs);
+  Status enqueue(std::span<Job* const> jobs);
   // Returns true if the job had not begun: then finish() is not called for it.
   bool withdraw(Job& job);
 
@@ -106,10 +106,10 @@ class Executor {
   void give_back(SubmissionContext& context, SubmissionContextHolder& holder);
   // Calls SubmissionContext::begin_reads().
   std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open);
-  // Begins reads of this owner that wait in the line. False if the context can take no more of them.
+  // Begins reads of this owner that wait in the run queue. False if the context can take no more of them.
   bool feed(SubmissionContext& context, const void* owner);
-  // True if jobs wait in the line; looks without the lock.
-  bool has_line() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+  // True if jobs wait in the run queue; looks without the lock.
+  bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   Going going() const { return going_.load(std::memory_order_relaxed); }
   bool are_fetched() const { return going() == Going::fetched; }
 
@@ -118,14 +118,14 @@ class Executor {
   std::chrono::microseconds patience() const;  // The time to spin.
 
  private:
-  static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the line at once.
+  static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the run queue at once.
   static constexpr unsigned kLentMax = 4;   // Contexts that are lent at the same time.
 
   // The jobs that one thread takes.
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
-    SubmissionContext* left = nullptr;  // A context with requests in flight that this thread finishes as well.
+    SubmissionContext* orphaned = nullptr;  // A context with requests in flight that this thread finishes as well.
   };
 
   Status start_locked() REQUIRES(mutex_);
@@ -135,22 +135,22 @@ class Executor {
   void unlink_locked(Job& job) REQUIRES(mutex_);
   void wake_locked() REQUIRES(mutex_);
   bool is_idle_locked() const REQUIRES(mutex_) {
-    return waiting_.load(std::memory_order_relaxed) == 0 && left_.empty();
+    return waiting_.load(std::memory_order_relaxed) == 0 && orphaned_.empty();
   }
   // Looks without the lock.
-  bool has_something() const { return has_line() || has_left_.load(std::memory_order_relaxed); }
+  bool has_something() const { return has_waiting() || has_orphaned_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
-  SubmissionContext* take_left_locked() REQUIRES(mutex_);
+  SubmissionContext* take_orphaned_locked() REQUIRES(mutex_);
   SubmissionContext* take_idle_locked(const SubmissionContext* usual) REQUIRES(mutex_);
   SubmissionContext* context_locked(const SubmissionContext* usual) REQUIRES(mutex_);
-  void finish_left(SubmissionContext& left, SubmissionContext& own);
+  void finish_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
   Share take(SubmissionContext*& context, const SubmissionContext* usual);
   void learn(SubmissionContext& context);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // One thread moves this many bytes as fast as two.
   unsigned grab(const SubmissionContext& context) const;
   Share take_for(const void* owner, unsigned most);
-  void put_in_line(std::span<Job* const> jobs);
+  void append(std::span<Job* const> jobs);
   void carry_out(SubmissionContext& context, Job& job);
   void carry_out(SubmissionContext& context, std::span<Job* const> jobs);
   void loop();
@@ -169,7 +169,7 @@ class Executor {
   std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
   Job* first_ GUARDED_BY(mutex_) = nullptr;
   Job* last_ GUARDED_BY(mutex_) = nullptr;
-  std::atomic<std::size_t> waiting_{0};  // Jobs in the line. Written under the lock, read without it.
+  std::atomic<std::size_t> waiting_{0};  // Jobs in the run queue. Written under the lock, read without it.
   // The bytes of these jobs; a large job counts as a few shares.
   std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
   unsigned asleep_ GUARDED_BY(mutex_) = 0;  // Threads that sleep.
@@ -178,13 +178,14 @@ class Executor {
   std::vector<std::unique_ptr<SubmissionContext>> contexts_ GUARDED_BY(mutex_);
   std::vector<SubmissionContext*> idle_
       GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
-  std::vector<SubmissionContext*> left_ GUARDED_BY(mutex_);  // They have requests in flight that no thread works on.
-  std::atomic<bool> has_left_{false};
+  std::vector<SubmissionContext*> orphaned_
+      GUARDED_BY(mutex_);  // They have requests in flight that no thread works on.
+  std::atomic<bool> has_orphaned_{false};
   std::vector<SubmissionContextHolder*> holders_ GUARDED_BY(mutex_);
   unsigned away_ GUARDED_BY(mutex_) = 0;  // Contexts that are lent, or left and not yet taken by a thread.
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
-  TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier deadline.
+  TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the run queue has an earlier deadline.
   ConditionVariable deadlines_;                               // Notified when next_deadline_ changes.
 };
 

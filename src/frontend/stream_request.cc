@@ -42,9 +42,9 @@ StreamRequestPool::~StreamRequestPool() {
   while (idle != nullptr) delete std::exchange(idle, idle->next_idle_);
 }
 
-Status StreamRequestPool::submit(std::span<Job* const> jobs) {
+Status StreamRequestPool::enqueue(std::span<Job* const> jobs) {
   const MutexLock lock(mutex);
-  return executor != nullptr ? executor->submit(jobs) : failure(Code::closed, step_of(jobs[0]->request.op));
+  return executor != nullptr ? executor->enqueue(jobs) : failure(Code::closed, step_of(jobs[0]->request.op));
 }
 
 // ---- The call ------------------------------------------------------------------------------------------------------
@@ -60,23 +60,23 @@ Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const Strea
   request_ = parameters.request();
   size_max_ = request_.size;
   if (is_staged()) request_.memory = &target_.memory;
-  began_ = arrivals_ = drop_offs_ = waits_ = settled_ = 0;
+  began_ = arrivals_ = staged_ = waits_ = completed_ = 0;
   progress_ = {};
   report_ = {};
-  arrivals_queued_ = drop_offs_queued_ = 0;
+  arrivals_queued_ = staged_queued_ = 0;
   abandoned_ = lost_ = ready_at_once_ = false;
   lent_.clear();
   for (Part& job : jobs_) job.lent = nullptr;
   block_ = nullptr;
-  holders_.store(1);
+  references_.store(1);
 
   Status status = lend_whole() ? success() : take_block(std::min(size_max_, room()));
   if (status.ok()) {
-    holders_.fetch_add(parts_);
+    references_.fetch_add(parts_);
     status = enqueue();
     if (!status.ok()) abandon();
   }
-  let_go();
+  release();
   return status;
 }
 
@@ -139,14 +139,14 @@ Status StreamRequest::enqueue() {
   return target_.home->work().write(target_.stream, *block_, block_->acknowledged(), block_->to_be_acknowledged);
 }
 
-// Queues the first arrival, or calls arrive() at once if the stream is ready.
+// Queues the first arrival, or calls stream_reached() at once if the stream is ready.
 Status StreamRequest::enqueue_arrival() {
   if (target_.here == nullptr) return call(on_arrival);
-  holders_.fetch_add(1);
+  references_.fetch_add(1);
   ++arrivals_queued_;
-  arrive();
+  stream_reached();
   const MutexLock lock(mutex_);
-  ready_at_once_ = settled_ == parts_;
+  ready_at_once_ = completed_ == parts_;
   return success();
 }
 
@@ -167,15 +167,15 @@ Status StreamRequest::enqueue_write_part(std::uint64_t part) {
     if (const Status status = wait(part - slots_); !status.ok()) return status;
   }
   const Status status = target_.home->work().copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
-  return status.ok() ? call(on_drop_off) : status;
+  return status.ok() ? call(on_staged) : status;
 }
 
 Status StreamRequest::call(void (*function)(void*)) {
-  holders_.fetch_add(1);
+  references_.fetch_add(1);
   const Status status = target_.home->work().call(target_.stream, function, this);
-  if (!status.ok()) holders_.fetch_sub(1);
+  if (!status.ok()) references_.fetch_sub(1);
   else if (function == on_arrival) ++arrivals_queued_;
-  else if (function == on_drop_off) ++drop_offs_queued_;
+  else if (function == on_staged) ++staged_queued_;
   return status;
 }
 
@@ -197,31 +197,31 @@ void StreamRequest::abandon() {
   }
   for (unsigned slot = 0; slot < slots_; ++slot) target_.home->work().set(block_->word(slot), block_->begun[slot]);
   lost_ = queued && !call(on_end).ok();
-  holders_.fetch_sub(parts_ - parts_to_come());
+  references_.fetch_sub(parts_ - parts_to_come());
 }
 
 // The number of parts that the queued arrivals will start or have started.
 std::uint64_t StreamRequest::parts_to_come() const {
   if (arrivals_queued_ == 0) return 0;
   if (!is_staged()) return 1;
-  return parameters_.op == Op::read ? std::min(arrivals_queued_ + slots_ - 1, parts_) : drop_offs_queued_;
+  return parameters_.op == Op::read ? std::min(arrivals_queued_ + slots_ - 1, parts_) : staged_queued_;
 }
 
 // ---- The stream has reached the request: on a thread of the driver's, or in the call
 
-void StreamRequest::arrive() {
+void StreamRequest::stream_reached() {
   const std::uint64_t arrival = arrivals_++;
   if (arrival == 0) read_parameters();
   if (parameters_.op == Op::read || !is_staged()) {
     start(arrival == 0 ? 0 : arrival + slots_ - 1, arrival + slots_);
   }
-  let_go();
+  release();
 }
 
-void StreamRequest::drop_off() {
-  const std::uint64_t part = drop_offs_++;
+void StreamRequest::take_staged() {
+  const std::uint64_t part = staged_++;
   start(part, part + 1);
-  let_go();
+  release();
 }
 
 void StreamRequest::block() {
@@ -232,7 +232,7 @@ void StreamRequest::block() {
        seen = word.load(std::memory_order_acquire)) {
     word.wait(seen);
   }
-  let_go();
+  release();
 }
 
 void StreamRequest::read_parameters() {
@@ -283,8 +283,8 @@ void StreamRequest::start(std::uint64_t first, std::uint64_t end) {
     if (Job* const job = job_of(part)) jobs[count++] = job;
   }
   if (count == 0) return;
-  const Status status = pool_.submit(std::span(jobs).first(count));
-  for (std::size_t i = 0; !status.ok() && i < count; ++i) settle(static_cast<Part*>(jobs[i])->index, {status, {}});
+  const Status status = pool_.enqueue(std::span(jobs).first(count));
+  for (std::size_t i = 0; !status.ok() && i < count; ++i) complete(static_cast<Part*>(jobs[i])->index, {status, {}});
 }
 
 // Makes the job of a part; null if the part has already ended.
@@ -295,7 +295,7 @@ Job* StreamRequest::job_of(std::uint64_t part) {
     if (!abandoned_) size = size_of(part);
   }
   if (size == 0) {
-    settle(part, {});
+    complete(part, {});
     return nullptr;
   }
   Part& job = jobs_[slot_of(part)];  // The part that used the slot before has ended.
@@ -307,7 +307,7 @@ Job* StreamRequest::job_of(std::uint64_t part) {
   job.request.buffer_offset += static_cast<std::int64_t>(begin_of(part));
   job.lent = nullptr;
   if (const std::optional<Outcome> outcome = lend(job)) {
-    settle(part, *outcome);
+    complete(part, *outcome);
     return nullptr;
   }
   job.request.staging = is_staged() ? staging_of(part) : nullptr;
@@ -320,14 +320,14 @@ bool StreamRequest::stage_at_once(const Part& job) {
   if (!is_short || parameters_.op != Op::read || !is_staged()) return false;
   const std::optional<Outcome> outcome = transfer_cached(*target_.here, job.request);
   if (!outcome) return false;
-  settle(job.index, *outcome);
+  complete(job.index, *outcome);
   return true;
 }
 
 // ---- A part has ended: on a thread of the executor's, or where it did not begin
 // --------------------------------------
 
-void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
+void StreamRequest::complete(std::uint64_t part, const Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
     if (part == 0) report_ = outcome.report;
@@ -336,11 +336,11 @@ void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
       if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
       else if (part + slots_ < parts_) describe_copy(part + slots_, size_of(part + slots_));
     }
-    if (++settled_ == parts_ && !abandoned_) deliver();
+    if (++completed_ == parts_ && !abandoned_) deliver();
   }
   // From here on the stream may continue, and use the slot again.
   target_.home->work().set(block_->word(slot_of(part)), ready_at(part));
-  let_go();
+  release();
 }
 
 void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
@@ -364,8 +364,8 @@ void StreamRequest::deliver() {
 }
 
 // Gives everything back when the last user is done.
-void StreamRequest::let_go() {
-  if (holders_.fetch_sub(1) != 1) return;
+void StreamRequest::release() {
+  if (references_.fetch_sub(1) != 1) return;
   mutex_.assume_held();  // No other thread knows of it any more.
   if (block_ != nullptr && !lost_) {
     const bool acknowledges = is_staged() && parameters_.op == Op::read && !target_.blocking && !abandoned_;

@@ -8,8 +8,8 @@
 // held stream waits for nothing that could wait for a stream. Long requests are cut into parts, which take turns with
 // the slots of the staging memory:
 //
-//   read:  (arrive, wait for the slot, copy it to the device) for each part; acknowledge
-//   write: arrive; (wait for the slot unless it is new, copy to it, drop it off) for each part; wait for the last ones
+//   read:  (reached, wait for the slot, copy it to the device) for each part; acknowledge
+//   write: reached; (wait for the slot unless it is new, copy to it, staged) for each part; wait for the last ones
 //
 // Arriving at the first part of a read starts as many parts as there are slots; at each later one, that the slot of the
 // part before it is free. Where none is left to be started, nobody is told of the arrival.
@@ -49,7 +49,7 @@ struct StreamRequestPool {
   // A list, because a request may end where no memory may be allocated.
   StreamRequest* idle GUARDED_BY(mutex) = nullptr;
 
-  Status submit(std::span<Job* const> jobs);
+  Status enqueue(std::span<Job* const> jobs);
 };
 
 // The caller's parameters. Their pointers must be valid until the outcome is delivered.
@@ -112,7 +112,7 @@ class StreamRequest {
   friend struct StreamRequestPool;
 
   struct Part final : Job {
-    void finish(const Outcome& outcome) override { owner->settle(index, outcome); }
+    void finish(const Outcome& outcome) override { owner->complete(index, outcome); }
     StreamRequest* owner = nullptr;
     std::uint64_t index = 0;
     const std::byte* lent = nullptr;  // The address from which the stream copies a lent part by itself.
@@ -133,13 +133,13 @@ class StreamRequest {
   void abandon();
   std::uint64_t parts_to_come() const;
 
-  static void on_arrival(void* request) { static_cast<StreamRequest*>(request)->arrive(); }
-  static void on_drop_off(void* request) { static_cast<StreamRequest*>(request)->drop_off(); }
+  static void on_arrival(void* request) { static_cast<StreamRequest*>(request)->stream_reached(); }
+  static void on_staged(void* request) { static_cast<StreamRequest*>(request)->take_staged(); }
   static void on_wait(void* request) { static_cast<StreamRequest*>(request)->block(); }
-  static void on_end(void* request) { static_cast<StreamRequest*>(request)->let_go(); }
+  static void on_end(void* request) { static_cast<StreamRequest*>(request)->release(); }
 
-  void arrive();
-  void drop_off();
+  void stream_reached();
+  void take_staged();
   void block();
   void read_parameters();
   Status check_parameters() const REQUIRES(mutex_);
@@ -148,10 +148,10 @@ class StreamRequest {
   std::optional<Outcome> lend(Part& job);
   Status copy_lent();
   bool stage_at_once(const Part& job);
-  void settle(std::uint64_t part, const Outcome& outcome);
+  void complete(std::uint64_t part, const Outcome& outcome);
   void describe_copy(std::uint64_t part, std::uint64_t bytes) REQUIRES(mutex_);
   void deliver() REQUIRES(mutex_);
-  void let_go();
+  void release();
 
   bool is_staged() const { return target_.memory.needs_device(); }
   std::uint64_t begin_of(std::uint64_t part) const { return part * part_max_; }
@@ -178,9 +178,9 @@ class StreamRequest {
   std::vector<std::span<const std::byte>> lent_;  // The whole request in order, or nothing.
   Outcome lent_outcome_;
   // Users that will still look at this object: queued functions, parts, and begin().
-  std::atomic<std::uint64_t> holders_{0};
+  std::atomic<std::uint64_t> references_{0};
   std::uint64_t arrivals_queued_ = 0;
-  std::uint64_t drop_offs_queued_ = 0;
+  std::uint64_t staged_queued_ = 0;
   bool lost_ = false;           // The block is lost: the stream may look at it for an unknown time.
   bool ready_at_once_ = false;  // Everything is ready, so the stream need not wait.
 
@@ -188,12 +188,12 @@ class StreamRequest {
   RawRequest request_;
   std::uint64_t began_ = 0;
   std::uint64_t arrivals_ = 0;
-  std::uint64_t drop_offs_ = 0;
+  std::uint64_t staged_ = 0;
   std::uint64_t waits_ = 0;
 
   Mutex mutex_;
   bool abandoned_ GUARDED_BY(mutex_) = false;
-  std::uint64_t settled_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t completed_ GUARDED_BY(mutex_) = 0;
   Progress progress_ GUARDED_BY(mutex_);  // Positions count from the request's first byte.
   Report report_ GUARDED_BY(mutex_);      // The first part's report; at the end that of all parts.
 };

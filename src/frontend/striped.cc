@@ -124,7 +124,7 @@ void StripedJob::share_out(std::span<const MemoryPiece> pieces) {
 void StripedJob::move_now(Session& session) {
   // The first part is moved below, so the job cannot end in this loop.
   for (std::size_t i = 1; i < jobs_.size(); ++i) {
-    if (const Status status = executor_.submit({&jobs_[i], 1}); !status.ok()) jobs_[i]->finish({status, {}});
+    if (const Status status = executor_.enqueue({&jobs_[i], 1}); !status.ok()) jobs_[i]->finish({status, {}});
   }
   Share& own = shares_[0];
   const Outcome moved =
@@ -132,7 +132,7 @@ void StripedJob::move_now(Session& session) {
   own.finish(moved);
 }
 
-void StripedJob::settle(const Share& share, const Outcome& outcome) {
+void StripedJob::complete(const Share& share, const Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
     take_in(share, outcome);

@@ -33,8 +33,8 @@ struct Striped : std::enable_shared_from_this<Striped> {
 // the pieces if there are any.
 Status admit_striped(const Striped& striped, RawRequest& request, std::span<const MemoryPiece> pieces);
 
-// A request on a striped object that the executor carries out: at its job's turn, the members' parts enter the line;
-// when all have ended, the job is finished with their common outcome.
+// A request on a striped object that the executor carries out: at its job's turn, the members' parts enter the run
+// queue; when all have ended, the job is finished with their common outcome.
 class StripedJob {
  public:
   // The request was admitted and is not empty. From now on the executor carries out the parts in place of the job,
@@ -49,7 +49,7 @@ class StripedJob {
 
  private:
   struct Share final : Job {
-    void finish(const Outcome& outcome) override { striped->settle(*this, outcome); }
+    void finish(const Outcome& outcome) override { striped->complete(*this, outcome); }
     StripedJob* striped = nullptr;
     std::uint32_t member = 0;
     std::vector<MemoryPiece> memory;
@@ -57,7 +57,7 @@ class StripedJob {
   };
 
   void share_out(std::span<const MemoryPiece> pieces);
-  void settle(const Share& share, const Outcome& outcome);
+  void complete(const Share& share, const Outcome& outcome);
   void take_in(const Share& share, const Outcome& outcome) REQUIRES(mutex_);
   Outcome outcome() const REQUIRES(mutex_);
 

@@ -97,7 +97,7 @@ VectoredJob::VectoredJob(Executor& executor, Job& whole, std::span<const MemoryP
   whole.pieces = pieces_;
 }
 
-void VectoredJob::settle(Part& part, const Outcome& outcome) {
+void VectoredJob::complete(Part& part, const Outcome& outcome) {
   Part* next = part.next;
   {
     const MutexLock lock(mutex_);
@@ -113,7 +113,7 @@ void VectoredJob::settle(Part& part, const Outcome& outcome) {
     return whole_.finish(progress_.outcome());
   }
   Job* const one = next;
-  if (const Status status = executor_.submit({&one, 1}); !status.ok()) settle(*next, {status, {}});
+  if (const Status status = executor_.enqueue({&one, 1}); !status.ok()) complete(*next, {status, {}});
 }
 
 }  // namespace penstock::core

@@ -47,8 +47,8 @@ class PiecesProgress {
   Report first_;  // The first piece's report.
 };
 
-// A vectored request that the executor carries out. At its job's turn it is moved as one, or the pieces enter the line,
-// each as a job of its own; when all have ended, the job is finished with their common outcome.
+// A vectored request that the executor carries out. At its job's turn it is moved as one, or the pieces enter the run
+// queue, each as a job of its own; when all have ended, the job is finished with their common outcome.
 class VectoredJob {
  public:
   // The request was admitted and is not empty. The pieces are copied. From now on the executor carries out the parts in
@@ -63,12 +63,12 @@ class VectoredJob {
 
  private:
   struct Part final : Job {
-    void finish(const Outcome& outcome) override { vectored->settle(*this, outcome); }
+    void finish(const Outcome& outcome) override { vectored->complete(*this, outcome); }
     VectoredJob* vectored = nullptr;
     Part* next = nullptr;  // It must not begin before this one has ended.
   };
 
-  void settle(Part& part, const Outcome& outcome);
+  void complete(Part& part, const Outcome& outcome);
 
   Executor& executor_;
   Job& whole_;
