@@ -14,24 +14,12 @@
 namespace penstock::core {
 namespace {
 
-// Waking a thread takes as long as copying kShareBytes out of the page cache, or, if the device fetches the bytes, as
-// asking it for kFetchedShareBytes. Threads that ask beside each other wait for the driver's lock, and few threads with
-// long lists use a third of the CPU time: 128 reads of 4 KiB at once came to 1.04 million a second by both, at 1.8 and
-// 4.6 us each (H100, 2026-11-25).
-constexpr std::uint64_t kShareBytes = 64u << 10;
-constexpr std::uint64_t kFetchedShareBytes = 256u << 10;
 constexpr unsigned kLookedOverMax = 64;  // The most jobs of others that a caller passes over in the run queue.
 
 // A queue keeps the memory that it has pinned. All queues together may take half of a device's bounce buffers, so that
 // channels of other requests find room. If that is not enough for two threads, the executor opens no queues.
 std::uint64_t queues_that_fit(const Config& config) {
-  return config.bounce_bytes / 2 / (SubmissionContext::kDepth * (SubmissionContext::kQueuedBytesMax + page_size()));
-}
-
-// Never 0, because a thread is also woken for a request without bytes.
-std::uint64_t weight_of(const Job& job) {
-  return SubmissionContext::is_large(job) ? kFetchedShareBytes
-                                          : std::clamp(job.request.size, std::uint64_t{1}, kShareBytes);
+  return config.bounce_bytes / 2 / (SubmissionContext::kDepth * (Job::kQueuedBytesMax + page_size()));
 }
 
 }  // namespace
@@ -87,32 +75,16 @@ bool Executor::add_context_locked() {
 }
 
 void Executor::append_locked(Job& job) {
-  job.previous_ = last_;
-  job.next_ = nullptr;
-  job.waiting_ = true;
-  (last_ == nullptr ? first_ : last_->next_) = &job;
-  last_ = &job;
-  waiting_bytes_ += weight_of(job);
-  waiting_.store(waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (job.deadline < next_deadline_) {
-    next_deadline_ = job.deadline;
-    deadlines_.notify_one();
-  }
-}
-
-void Executor::unlink_locked(Job& job) {
-  (job.previous_ == nullptr ? first_ : job.previous_->next_) = job.next_;
-  (job.next_ == nullptr ? last_ : job.next_->previous_) = job.previous_;
-  job.waiting_ = false;
-  waiting_bytes_ -= weight_of(job);
-  waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  const TimePoint before = queue_.next_deadline();
+  queue_.append(job);
+  if (queue_.next_deadline() < before) deadlines_.notify_one();
 }
 
 // Wakes a thread for each share of the work, but few at a time: they wake others, so that the caller soon returns.
 void Executor::wake_locked() {
-  std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
+  std::uint64_t wanted = queue_.size();
   if (const std::uint64_t share = share_bytes_locked(); share > 0)
-    wanted = std::min(wanted, (waiting_bytes_ + share - 1) / share);
+    wanted = std::min(wanted, (queue_.bytes() + share - 1) / share);
   wanted += orphaned_.size();
   for (; called_ < wanted && called_ < asleep_; ++called_) arrivals_.notify_one();
 }
@@ -133,9 +105,7 @@ Status Executor::enqueue(std::span<Job* const> jobs) {
 
 bool Executor::withdraw(Job& job) {
   const MutexLock lock(mutex_);
-  const bool waiting = job.waiting_;
-  if (waiting) unlink_locked(job);
-  return waiting;
+  return queue_.withdraw(job);
 }
 
 std::chrono::microseconds Executor::patience() const { return are_fetched() ? kLongPatience : kPatience; }
@@ -157,14 +127,15 @@ void Executor::sleep_locked() {
 // Takes at most one large job, because a job that was taken can neither be withdrawn nor be carried out by another
 // thread.
 void Executor::take_locked(Share& share, unsigned most) {
-  const std::size_t fair = (waiting_.load(std::memory_order_relaxed) + threads_.size() - 1) / threads_.size();
+  const std::size_t fair = (queue_.size() + threads_.size() - 1) / threads_.size();
   std::uint64_t bytes = 0;
-  for (bool large = false; first_ != nullptr && share.count < most && !large;) {
-    if (share.count >= fair && bytes + weight_of(*first_) > share_bytes_locked()) break;
-    bytes += weight_of(*first_);
-    large = SubmissionContext::is_large(*first_);
-    share.jobs[share.count++] = first_;
-    unlink_locked(*first_);
+  for (bool large = false; queue_.first() != nullptr && share.count < most && !large;) {
+    Job& job = *queue_.first();
+    if (share.count >= fair && bytes + RunQueue::bytes_of(job) > share_bytes_locked()) break;
+    bytes += RunQueue::bytes_of(job);
+    large = job.is_large();
+    share.jobs[share.count++] = &job;
+    queue_.unlink(job);
   }
   if (!is_idle_locked()) wake_locked();
 }
@@ -184,7 +155,7 @@ unsigned Executor::grab(const SubmissionContext& context) const {
 
 std::uint64_t Executor::share_bytes_locked() const {
   if (!can_share_ || going() == Going::blocking) return 0;
-  return are_fetched() ? kFetchedShareBytes : kShareBytes;
+  return are_fetched() ? RunQueue::kFetchedShareBytes : RunQueue::kShareBytes;
 }
 
 SubmissionContext* Executor::take_orphaned_locked() {
@@ -212,7 +183,7 @@ SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
     --away_;
     return orphaned;
   }
-  return first_ == nullptr ? nullptr : take_idle_locked(usual);
+  return queue_.first() == nullptr ? nullptr : take_idle_locked(usual);
 }
 
 // A thread has a context as long as the context has requests in flight. The context is null if there is nothing more to
@@ -289,38 +260,17 @@ Status Executor::start_watch_locked() {
   return is_watched_ ? success() : failure(Code::out_of_memory, "start a thread for the request's deadline");
 }
 
-// Unlinks the jobs whose deadline has passed, as a list in the order of the run queue.
-Job* Executor::unlink_late_locked() {
-  const TimePoint now = std::chrono::steady_clock::now();
-  Job* late = nullptr;
-  Job** end = &late;
-  next_deadline_ = kNoDeadline;
-  for (Job* job = first_; job != nullptr;) {
-    Job* const next = job->next_;
-    if (job->deadline <= now) {
-      unlink_locked(*job);
-      job->next_ = nullptr;
-      *end = job;
-      end = &job->next_;
-    } else {
-      next_deadline_ = std::min(next_deadline_, job->deadline);
-    }
-    job = next;
-  }
-  return late;
-}
-
 // Ends late jobs. It has a thread of its own, because the other threads may all be busy.
 void Executor::watch() {
   const MutexLock lock(mutex_);
   while (!stopping_) {
-    const TimePoint next = next_deadline_;
+    const TimePoint next = queue_.next_deadline();
     if (next == kNoDeadline) {
       deadlines_.wait(mutex_);
     } else if (!deadlines_.wait_until(mutex_, next)) {
-      Job* late = unlink_late_locked();
+      Job* late = queue_.unlink_late();
       const MutexUnlock unlock(mutex_);
-      while (late != nullptr) std::exchange(late, late->next_)->time_out();
+      while (late != nullptr) std::exchange(late, RunQueue::next(*late))->time_out();
     }
   }
 }
@@ -360,12 +310,12 @@ Executor::Share Executor::take_for(const void* owner, unsigned most) {
   Share share;
   unsigned passed = 0;
   const MutexLock lock(mutex_);
-  for (Job* job = first_; job != nullptr && share.count < most && passed < kLookedOverMax;) {
-    Job* const next = job->next_;
-    if (job->owner() != owner || !SubmissionContext::is_small_read(*job)) {
+  for (Job* job = queue_.first(); job != nullptr && share.count < most && passed < kLookedOverMax;) {
+    Job* const next = RunQueue::next(*job);
+    if (job->owner() != owner || !job->is_small_read()) {
       ++passed;
     } else {
-      unlink_locked(*job);
+      queue_.unlink(*job);
       share.jobs[share.count++] = job;
     }
     job = next;

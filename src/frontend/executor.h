@@ -17,59 +17,12 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "frontend/run_queue.h"
 #include "session/session.h"
 
 namespace penstock::core {
 
-class Job;
 class SubmissionContext;
-
-using TimePoint = std::chrono::steady_clock::time_point;
-inline constexpr TimePoint kNoDeadline = TimePoint::max();
-inline bool has_passed(TimePoint deadline) {
-  return deadline != kNoDeadline && deadline <= std::chrono::steady_clock::now();
-}
-
-// A job that has ended.
-struct Ended {
-  Job* job = nullptr;
-  Outcome outcome;
-};
-
-// A request for the executor. Its owner keeps it alive until finish() or finish_all() was called, or withdraw()
-// returned true.
-class Job {
- public:
-  virtual ~Job() = default;
-
-  RawRequest request;
-  TimePoint deadline = kNoDeadline;  // A job that has not begun by this time ends with timed_out.
-  // If not empty, these jobs enter the run queue in place of this one when its turn comes. This job has begun then, and
-  // the executor does not finish it.
-  std::span<Job* const> parts;
-  // The memory of all parts, in their order. If it can be moved as one request, it is, and the executor finishes the
-  // job.
-  std::span<const MemoryPiece> pieces;
-
-  // Called on a thread of the executor or of a caller, without any lock. The job may be destroyed in here. Must not
-  // wait for another job.
-  virtual void finish(const Outcome& outcome) = 0;
-  // Finishes several jobs of one owner at once; this job is one of them.
-  virtual void finish_all(std::span<const Ended> jobs) {
-    for (const Ended& each : jobs) each.job->finish(each.outcome);
-  }
-  // Jobs with the same owner may be finished together, and the owner's threads may help with them. Null: no owner.
-  virtual const void* owner() const { return nullptr; }
-
-  bool is_late() const { return has_passed(deadline); }
-  void time_out() { finish({failure(Code::timed_out, transfer_step(request.op)), {}}); }
-
- private:
-  friend class Executor;
-  Job* previous_ = nullptr;
-  Job* next_ = nullptr;
-  bool waiting_ = false;  // The job is in the run queue; guarded by the executor's mutex.
-};
 
 // An object that has borrowed a submission context.
 class SubmissionContextHolder {
@@ -132,11 +85,8 @@ class Executor {
   bool add_context_locked() REQUIRES(mutex_);
   Status start_watch_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);
-  void unlink_locked(Job& job) REQUIRES(mutex_);
   void wake_locked() REQUIRES(mutex_);
-  bool is_idle_locked() const REQUIRES(mutex_) {
-    return waiting_.load(std::memory_order_relaxed) == 0 && orphaned_.empty();
-  }
+  bool is_idle_locked() const REQUIRES(mutex_) { return queue_.size() == 0 && orphaned_.empty(); }
   // Looks without the lock.
   bool has_something() const { return has_waiting() || has_orphaned_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
@@ -154,7 +104,6 @@ class Executor {
   void carry_out(SubmissionContext& context, Job& job);
   void carry_out(SubmissionContext& context, std::span<Job* const> jobs);
   void loop();
-  Job* unlink_late_locked() REQUIRES(mutex_);
   void watch();
 
   Session& session_;
@@ -167,11 +116,8 @@ class Executor {
   bool can_share_ GUARDED_BY(mutex_) = false;  // A thread can have more than one transfer under way.
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
-  Job* first_ GUARDED_BY(mutex_) = nullptr;
-  Job* last_ GUARDED_BY(mutex_) = nullptr;
   std::atomic<std::size_t> waiting_{0};  // Jobs in the run queue. Written under the lock, read without it.
-  // The bytes of these jobs; a large job counts as a few shares.
-  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
+  RunQueue queue_ GUARDED_BY(mutex_){waiting_};
   unsigned asleep_ GUARDED_BY(mutex_) = 0;  // Threads that sleep.
   unsigned called_ GUARDED_BY(mutex_) = 0;  // Threads of these that were woken and have not run yet.
   // There is always one for each thread, not counting those that are away.
@@ -185,8 +131,7 @@ class Executor {
   unsigned away_ GUARDED_BY(mutex_) = 0;  // Contexts that are lent, or left and not yet taken by a thread.
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
-  TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the run queue has an earlier deadline.
-  ConditionVariable deadlines_;                               // Notified when next_deadline_ changes.
+  ConditionVariable deadlines_;  // Notified when the run queue's next deadline becomes earlier.
 };
 
 }  // namespace penstock::core

@@ -24,7 +24,7 @@ bool SubmissionContext::begin(Job& job, bool may_open) {
     job.time_out();
     return true;
   }
-  if (!queues_ || is_large(job) || (queue_ == nullptr && !(may_open && open_queue()))) return false;
+  if (!queues_ || job.is_large() || (queue_ == nullptr && !(may_open && open_queue()))) return false;
   const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job), may_open);
   if (status.is(Code::limit) || status.is(Code::closed)) return false;
   if (status.ok()) ++in_flight_;
@@ -61,7 +61,7 @@ void SubmissionContext::reap(unsigned least) {
 }
 
 bool SubmissionContext::open_queue() {
-  const auto open = [&] { return Queue::open(session_, kDepth, kQueuedBytesMax); };
+  const auto open = [&] { return Queue::open(session_, kDepth, Job::kQueuedBytesMax); };
   using Opened = Result<std::unique_ptr<Queue>>;
   Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
   if (queue.ok()) queue_ = std::move(*queue);
@@ -86,7 +86,7 @@ void SubmissionContext::move_now(Job& job) {
 }
 
 bool SubmissionContext::move_together(Job& job) {
-  if (job.request.size <= kQueuedBytesMax) return false;
+  if (job.request.size <= Job::kQueuedBytesMax) return false;
   reap(0);
   const std::optional<Outcome> outcome = transfer_together(session_, job.request, job.pieces);
   if (outcome) job.finish(*outcome);

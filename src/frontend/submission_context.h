@@ -19,14 +19,6 @@ namespace penstock::core {
 class SubmissionContext {
  public:
   static constexpr unsigned kDepth = 64;
-  // The largest request that is put in flight beside others; a larger one keeps a storage device busy alone.
-  static constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
-  static bool is_large(const Job& job) {
-    return job.request.size > kQueuedBytesMax || job.request.staging != nullptr || !job.parts.empty();
-  }
-
-  // True if it needs no thread of its own: a queue can begin it without waiting for storage.
-  static bool is_small_read(const Job& job) { return job.request.op == Op::read && !is_large(job); }
 
   // `queues`: it may open a queue. `looks`: it spins for a moment when it waits for room.
   SubmissionContext(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
