@@ -191,6 +191,16 @@ TEST_P(PagecacheStreamsTest, BehindTheEndThereIsNothingToTake) {
   EXPECT_EQ(outcome_.report.bytes, kMebibyte);
 }
 
+TEST_P(PagecacheStreamsTest, BytesThatAreStagedBehindRegisteredOnesCountAsBounced) {
+  const std::string more = noise(kMebibyte, 3);
+  ASSERT_EQ(::pwrite(fd_.get(), more.data(), more.size(), kSize), static_cast<ssize_t>(more.size()));
+  content_ += more;
+
+  expect_read(2 * kMebibyte, kSize - kMebibyte, PathId::pagecache);
+
+  EXPECT_GT(outcome_.report.bounced_bytes, 0u);
+}
+
 TEST_P(PagecacheStreamsTest, ARegisteredBufferBoundsWhatIsTaken) {
   ASSERT_TRUE(session_->register_buffer(memory_, kMebibyte).ok());
   std::memset(memory_, 0xee, 2 * kMebibyte);

@@ -60,9 +60,8 @@ Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const Strea
   request_ = parameters.request();
   size_max_ = request_.size;
   if (is_staged()) request_.memory = &target_.memory;
-  began_ = arrivals_ = staged_ = waits_ = completed_ = 0;
+  began_ = arrivals_ = staged_ = waits_ = 0;
   progress_ = {};
-  report_ = {};
   arrivals_queued_ = staged_queued_ = 0;
   abandoned_ = lost_ = ready_at_once_ = false;
   lent_.clear();
@@ -146,7 +145,7 @@ Status StreamRequest::enqueue_arrival() {
   ++arrivals_queued_;
   stream_reached();
   const MutexLock lock(mutex_);
-  ready_at_once_ = completed_ == parts_;
+  ready_at_once_ = progress_.is_over();
   return success();
 }
 
@@ -246,7 +245,7 @@ void StreamRequest::read_parameters() {
     if (!closed && hooks_.clock != nullptr) began_ = hooks_.clock(*pool_.session);
   }
   const MutexLock lock(mutex_);
-  progress_ = Progress(0, request_.size);
+  progress_ = PartsProgress(0, request_.size, parts_);
   const Status status = closed ? failure(Code::closed, step_of(parameters_.op)) : check_parameters();
   if (!status.ok()) progress_.fail_at(0, status);
   if (parameters_.op == Op::read || !is_staged()) return;
@@ -330,13 +329,12 @@ bool StreamRequest::stage_at_once(const Part& job) {
 void StreamRequest::complete(std::uint64_t part, const Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
-    if (part == 0) report_ = outcome.report;
     progress_.take_in(begin_of(part), size_of(part), outcome);
     if (is_staged()) {
       if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
       else if (part + slots_ < parts_) describe_copy(part + slots_, size_of(part + slots_));
     }
-    if (++completed_ == parts_ && !abandoned_) deliver();
+    if (progress_.is_over() && !abandoned_) deliver();
   }
   // From here on the stream may continue, and use the slot again.
   target_.home->work().set(block_->word(slot_of(part)), ready_at(part));
@@ -355,8 +353,7 @@ void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
 }
 
 void StreamRequest::deliver() {
-  progress_.tell(report_);
-  const Outcome outcome{progress_.status(), report_};
+  const Outcome outcome = progress_.outcome();
   if (const MutexLock lock(pool_.mutex); pool_.session != nullptr && hooks_.finished != nullptr) {
     hooks_.finished(*pool_.session, request_, outcome, began_);
   }

@@ -33,6 +33,7 @@
 #include "device/stream_home.h"
 #include "frontend/call.h"
 #include "frontend/executor.h"
+#include "frontend/parts_progress.h"
 
 namespace penstock::core {
 
@@ -193,9 +194,7 @@ class StreamRequest {
 
   Mutex mutex_;
   bool abandoned_ GUARDED_BY(mutex_) = false;
-  std::uint64_t completed_ GUARDED_BY(mutex_) = 0;
-  Progress progress_ GUARDED_BY(mutex_);  // Positions count from the request's first byte.
-  Report report_ GUARDED_BY(mutex_);      // The first part's report; at the end that of all parts.
+  PartsProgress progress_ GUARDED_BY(mutex_);  // Positions count from the request's first byte.
 };
 
 }  // namespace penstock::core

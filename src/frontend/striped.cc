@@ -81,8 +81,7 @@ Status admit_striped(const Striped& striped, RawRequest& request, std::span<cons
 }
 
 StripedJob::StripedJob(Executor& executor, const Striped& striped, Job& whole, std::span<const MemoryPiece> pieces)
-    : executor_(executor), striped_(striped.shared_from_this()), whole_(whole),
-      progress_(begin_of(whole.request), whole.request.size) {
+    : executor_(executor), striped_(striped.shared_from_this()), whole_(whole) {
   share_out(pieces);
   for (Job* const job : jobs_) {
     auto& share = static_cast<Share&>(*job);
@@ -118,7 +117,7 @@ void StripedJob::share_out(std::span<const MemoryPiece> pieces) {
     if (at < end) rest.skip(size);
   }
   mutex_.assume_held();
-  unfinished_ = jobs_.size();
+  progress_ = PartsProgress(begin, request.size, jobs_.size());
 }
 
 void StripedJob::move_now(Session& session) {
@@ -136,35 +135,18 @@ void StripedJob::complete(const Share& share, const Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
     take_in(share, outcome);
-    if (--unfinished_ > 0) return;
+    if (!progress_.is_over()) return;
   }
   mutex_.assume_held();  // No other thread works on it any more. finish() may destroy this.
-  whole_.finish(this->outcome());
+  whole_.finish(progress_.outcome());
 }
 
 void StripedJob::take_in(const Share& share, const Outcome& outcome) {
-  Report report = outcome.report;
-  if (&share == &shares_[0]) first_ = report;
-  if (report.path == PathId::bounce) {
-    report.bounced_bytes = report.bytes;
-    report.bounced_reason = report.reason;
-  }
-  progress_.take_in(progress_.begin(), report.bytes, {success(), report});
+  const Report& report = outcome.report;
+  progress_.take_in_scattered(&share == &shares_[0], report);
   if (report.bytes == share.request.size && outcome.status.ok()) return;
   const std::uint64_t position = striped_->layout.offset_of(share.member, begin_of(share.request) + report.bytes);
   progress_.fail_at(position, named(*striped_, share.member, share.request.op, outcome.status));
-}
-
-Outcome StripedJob::outcome() const {
-  Outcome outcome{progress_.status(), first_};
-  progress_.tell(outcome.report);
-  if (first_.path == PathId::bounce) {
-    // tell() would also count bytes that went by another path; this is like the report of a vectored request.
-    outcome.report = first_;
-    outcome.report.bytes = progress_.bytes();
-    outcome.report.direct_bytes = progress_.direct_bytes();
-  }
-  return outcome;
 }
 
 Outcome transfer_striped(Session& session, Executor& executor, const Striped& striped, RawRequest request,

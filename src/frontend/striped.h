@@ -2,8 +2,7 @@
 
 // Requests on an object that lies in several files (stripe/). A member's part of a request is one range of its file,
 // and the stripes in memory are the pieces of a vectored request for that range. All members are moved at once and come
-// to one outcome, as pieces do (vectored.h): bytes are counted from the start up to the first gap, bytes by path are
-// summed, and the failure nearest to the start counts and names its member. A call within one stripe is a request on
+// to one outcome, as pieces do (parts_progress.h); a failure names its member. A call within one stripe is a request on
 // its member and costs nothing more; any other call allocates memory, as requests of queues do.
 #pragma once
 
@@ -15,7 +14,6 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "engine/progress.h"
 #include "frontend/executor.h"
 #include "frontend/vectored.h"
 #include "session/session.h"
@@ -59,7 +57,6 @@ class StripedJob {
   void share_out(std::span<const MemoryPiece> pieces);
   void complete(const Share& share, const Outcome& outcome);
   void take_in(const Share& share, const Outcome& outcome) REQUIRES(mutex_);
-  Outcome outcome() const REQUIRES(mutex_);
 
   Executor& executor_;
   const std::shared_ptr<const Striped> striped_;  // Shared, because it may be deregistered meanwhile.
@@ -67,9 +64,7 @@ class StripedJob {
   std::unique_ptr<Share[]> shares_;  // In the order in which the members' first stripes follow the request's start.
   std::vector<Job*> jobs_;
   Mutex mutex_;
-  std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
-  Progress progress_ GUARDED_BY(mutex_);
-  Report first_ GUARDED_BY(mutex_);  // The report of the part at the request's start.
+  PartsProgress progress_ GUARDED_BY(mutex_);
 };
 
 // Moves the whole request.

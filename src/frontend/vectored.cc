@@ -46,40 +46,18 @@ Outcome transfer_vectored(Session& session, RawRequest request, std::span<const 
   if (const Status status = admit_pieces(request, pieces); !status.ok()) return {status, {}};
   if (request.size == 0) return transfer(session, request);
   if (const auto outcome = transfer_together(session, request, pieces)) return *outcome;
-  PiecesProgress progress(request);
+  PartsProgress progress(static_cast<std::uint64_t>(request.file_offset), request.size, pieces.size());
   each_piece(request, pieces, [&](const RawRequest& piece) {
-    progress.take_in(piece, transfer(session, piece));
+    progress.take_in(static_cast<std::uint64_t>(piece.file_offset), piece.size, transfer(session, piece));
     return progress.goes_on();
   });
   return progress.outcome();
 }
 
-void PiecesProgress::take_in(const RawRequest& piece, Outcome outcome) {
-  const auto begin = static_cast<std::uint64_t>(piece.file_offset);
-  Report& report = outcome.report;
-  if (begin == progress_.begin()) first_ = report;
-  if (report.path == PathId::bounce) {
-    report.bounced_bytes = report.bytes;
-    report.bounced_reason = report.reason;
-  }
-  progress_.take_in(begin, piece.size, outcome);
-}
-
-Outcome PiecesProgress::outcome() const {
-  Outcome outcome{progress_.status(), first_};
-  progress_.tell(outcome.report);
-  if (first_.path == PathId::bounce) {
-    outcome.report = first_;  // tell() would also count bytes that went by another path than the first piece's.
-    outcome.report.bytes = progress_.bytes();
-    outcome.report.direct_bytes = progress_.direct_bytes();
-  }
-  return outcome;
-}
-
 // Two pieces of a write that meet within a page are not moved at the same time: one of them may go through the page
 // cache, which writes whole pages and might restore the old bytes of the other.
 VectoredJob::VectoredJob(Executor& executor, Job& whole, std::span<const MemoryPiece> pieces)
-    : executor_(executor), whole_(whole), pieces_(pieces.begin(), pieces.end()), progress_(whole.request) {
+    : executor_(executor), whole_(whole), pieces_(pieces.begin(), pieces.end()) {
   parts_.reserve(pieces.size());
   first_.reserve(pieces.size());
   each_piece(whole.request, pieces, [&](const RawRequest& piece) {
@@ -92,7 +70,7 @@ VectoredJob::VectoredJob(Executor& executor, Job& whole, std::span<const MemoryP
     else first_.push_back(&part);
     return true;
   });
-  unfinished_ = parts_.size();
+  progress_ = PartsProgress(static_cast<std::uint64_t>(whole.request.file_offset), whole.request.size, parts_.size());
   whole.parts = first_;
   whole.pieces = pieces_;
 }
@@ -101,12 +79,11 @@ void VectoredJob::complete(Part& part, const Outcome& outcome) {
   Part* next = part.next;
   {
     const MutexLock lock(mutex_);
-    progress_.take_in(part.request, outcome);
-    --unfinished_;
+    progress_.take_in(static_cast<std::uint64_t>(part.request.file_offset), part.request.size, outcome);
     // A piece does not begin if the piece that it waits for came out short.
     const bool is_whole = outcome.status.ok() && outcome.report.bytes == part.request.size;
-    for (; !is_whole && next != nullptr; next = next->next) --unfinished_;
-    if (next == nullptr && unfinished_ > 0) return;
+    for (; !is_whole && next != nullptr; next = next->next) progress_.leave_out();
+    if (next == nullptr && !progress_.is_over()) return;
   }
   if (next == nullptr) {
     mutex_.assume_held();  // No other thread works on it any more. finish() may destroy this.

@@ -2,13 +2,7 @@
 
 // Vectored requests: one range of a file, without a gap, over several pieces of memory, which may be of different
 // kinds. If the pieces are memory of one device and the path can take them together (PathTraits::gathers), they are
-// moved as one request. Otherwise each piece is moved by itself, and they come to one outcome: bytes are counted from
-// the start of the range up to the first piece that came out short or failed, and the first failure in the file's order
-// counts.
-//
-// Direct bytes and bounced bytes are those of all pieces together. Path and reasons are the first piece's. If a later
-// piece went by bounce and the first did not, its bytes count as bounced, so that the report does not make the request
-// look more direct than it was.
+// moved as one request. Otherwise each piece is moved by itself, and they come to one outcome (parts_progress.h).
 #pragma once
 
 #include <cstddef>
@@ -18,8 +12,8 @@
 
 #include "base/mutex.h"
 #include "core/memory.h"
-#include "engine/progress.h"
 #include "frontend/executor.h"
+#include "frontend/parts_progress.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -31,21 +25,6 @@ Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces);
 
 // Moves the pieces as one request, or one after the other until one comes out short.
 Outcome transfer_vectored(Session& session, RawRequest request, std::span<const MemoryPiece> pieces);
-
-// The progress of pieces, which may end in any order. One thread at a time uses it.
-class PiecesProgress {
- public:
-  explicit PiecesProgress(const RawRequest& whole)
-      : progress_(static_cast<std::uint64_t>(whole.file_offset), whole.size) {}
-
-  void take_in(const RawRequest& piece, Outcome outcome);
-  bool goes_on() const { return progress_.goes_on(); }
-  Outcome outcome() const;
-
- private:
-  Progress progress_;
-  Report first_;  // The first piece's report.
-};
 
 // A vectored request that the executor carries out. At its job's turn it is moved as one, or the pieces enter the run
 // queue, each as a job of its own; when all have ended, the job is finished with their common outcome.
@@ -76,8 +55,7 @@ class VectoredJob {
   std::vector<Part> parts_;
   std::vector<Job*> first_;  // The pieces that wait for no other.
   Mutex mutex_;
-  std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
-  PiecesProgress progress_ GUARDED_BY(mutex_);
+  PartsProgress progress_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core

@@ -340,20 +340,20 @@ TEST_P(GatheredTest, ManySmallPiecesAreNoMoreOperationsThanFewLargeOnes) {
   EXPECT_TRUE(std::string(device_, 512) == content(4096 + (kPiecesMax - 1) * 512, 512));
 }
 
-// ---- The progress of pieces ----------------------------------------------------------------------------------------
+// ---- The progress of parts ------------------------------------------------------------------------------------------
 
-class PiecesProgressTest : public testing::Test {
+class PartsProgressTest : public testing::Test {
  protected:
-  // Piece i of three, of 100 bytes each, from byte 1000 on.
+  // Part i of three, of 100 bytes each, from byte 1000 on.
   void take_in(unsigned i, const Status& status, const Report& report) {
-    progress_.take_in({.op = Op::read, .size = 100, .file_offset = 1000 + 100 * i}, {status, report});
+    progress_.take_in(1000 + 100 * i, 100, {status, report});
   }
   Report report() const { return progress_.outcome().report; }
 
-  PiecesProgress progress_{RawRequest{.op = Op::read, .size = 300, .file_offset = 1000}};
+  PartsProgress progress_{1000, 300, 3};
 };
 
-TEST_F(PiecesProgressTest, BytesOfALaterPieceThatWentByBounceCountAsBounced) {
+TEST_F(PartsProgressTest, BytesOfALaterPartThatWentByBounceCountAsBounced) {
   take_in(2, success(), {.bytes = 100, .path = PathId::bounce, .reason = Reason::host_memory});
   take_in(0, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
   take_in(1, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
@@ -365,7 +365,7 @@ TEST_F(PiecesProgressTest, BytesOfALaterPieceThatWentByBounceCountAsBounced) {
   EXPECT_EQ(report().bounced_reason, Reason::host_memory);
 }
 
-TEST_F(PiecesProgressTest, WhereTheFirstPieceWentByBounceSoDidTheRequest) {
+TEST_F(PartsProgressTest, WhereTheFirstPartWentByBounceSoDidTheRequest) {
   take_in(1, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
   take_in(0, success(), {.bytes = 100, .path = PathId::bounce, .reason = Reason::host_memory, .refused = 0});
   take_in(2, success(), {.bytes = 50, .path = PathId::p2pdma});
@@ -377,7 +377,7 @@ TEST_F(PiecesProgressTest, WhereTheFirstPieceWentByBounceSoDidTheRequest) {
   EXPECT_EQ(report().bounced_bytes, 0u);
 }
 
-TEST_F(PiecesProgressTest, TheFirstFailureInTheFilesOrderCountsWhicheverCameFirst) {
+TEST_F(PartsProgressTest, TheFirstFailureInTheFilesOrderCountsWhicheverCameFirst) {
   take_in(2, os_failure(EIO, "late"), {});
   take_in(1, os_failure(ENOSPC, "early"), {.bytes = 30});
   take_in(0, success(), {.bytes = 100});
@@ -386,7 +386,7 @@ TEST_F(PiecesProgressTest, TheFirstFailureInTheFilesOrderCountsWhicheverCameFirs
   EXPECT_EQ(report().bytes, 130u);
 }
 
-TEST_F(PiecesProgressTest, AFailureBehindTheEndOfTheFileIsNone) {
+TEST_F(PartsProgressTest, AFailureBehindTheEndOfTheFileIsNone) {
   take_in(0, success(), {.bytes = 60});
   take_in(1, os_failure(EIO, "behind"), {});
 
