@@ -100,7 +100,7 @@ std::span<Job* const> Batch::begin_here_locked() {
   keep_context_locked();
   // A job that was canceled meanwhile does not begin.
   const std::span<Job*> rest = jobs.subspan(count);
-  const auto stays = [](const Job* job) { return !static_cast<const Slot*>(job)->dropped; };
+  const auto stays = [](const Job* job) { return static_cast<const Slot*>(job)->state != State::dropped; };
   const auto canceled = std::partition(rest.begin(), rest.end(), stays);
   for (auto each = canceled; each != rest.end(); ++each) complete_locked(static_cast<Slot&>(**each), {});
   return rest.first(static_cast<std::size_t>(canceled - rest.begin()));
@@ -146,7 +146,7 @@ Status Batch::fill_locked(Slot& slot, const BatchEntry& entry) {
   else if (status.ok() && !entry.pieces.empty()) status = admit_pieces(kept.request, entry.pieces);
   slot.request = kept.request;
   slot.deadline = entry.deadline;
-  slot.in_flight = true;
+  slot.state = State::under_way;
   slot.number = ++submitted_;
   const bool is_plain = entry.pieces.empty() && entry.striped == nullptr;
   if (!status.ok() || is_plain || slot.request.size == 0) return status;
@@ -161,7 +161,6 @@ Status Batch::fill_locked(Slot& slot, const BatchEntry& entry) {
 
 void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
   slot.event.outcome = outcome;
-  slot.in_flight = false;
   slot.vectored.reset();
   slot.striped.reset();
   BatchEvent::Submission* const submission = slot.submission;
@@ -171,12 +170,17 @@ void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
     slot.event.ended = *submission;
     free_submissions_.push_back(submission);
   }
-  if (slot.dropped) drop_locked(slot);
-  else done_.push_back(&slot);
+  if (slot.state == State::dropped) {
+    free_locked(slot);
+    if (--dropped_ == 0) notify_all_locked();
+  } else {
+    slot.state = State::over;
+    done_.push_back(&slot);
+  }
 }
 
-void Batch::drop_locked(Slot& slot) {
-  if (std::exchange(slot.dropped, false) && --dropped_ == 0) notify_all_locked();
+void Batch::free_locked(Slot& slot) {
+  slot.state = State::free;
   free_.push_back(&slot);
 }
 
@@ -271,7 +275,7 @@ unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   const std::size_t count = std::min(room, done_.size());
   for (std::size_t i = 0; i < count; ++i) {
     take(taker, done_[i]->event);
-    free_.push_back(done_[i]);
+    free_locked(*done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
   show_done_locked();
@@ -284,7 +288,7 @@ unsigned Batch::cancel(const void* cookie) {
   const MutexLock lock(mutex_);
   unsigned count = 0;
   for (Slot& slot : slots_) {
-    const bool meant = slot.in_flight && !slot.dropped && slot.event.entry.cookie == cookie;
+    const bool meant = slot.state == State::under_way && slot.event.entry.cookie == cookie;
     if (!meant || !executor_.withdraw(slot)) continue;
     complete_locked(slot, {failure(Code::canceled, transfer_step(slot.request.op)), {}});
     ++count;
@@ -308,7 +312,9 @@ bool Batch::Slot::uses(const MemoryPiece& memory) const {
 void Batch::wait_for(const MemoryPiece& memory) {
   const MutexLock lock(mutex_);
   const std::uint64_t last = submitted_;
-  const auto is_in_it = [&](const Slot& slot) { return slot.in_flight && slot.number <= last && slot.uses(memory); };
+  const auto is_in_it = [&](const Slot& slot) {
+    return slot.is_under_way() && slot.number <= last && slot.uses(memory);
+  };
   ++memory_waits_;
   let_context_go_locked();
   while (std::any_of(slots_.begin(), slots_.end(), is_in_it)) completions_.wait(mutex_);
@@ -319,12 +325,12 @@ void Batch::wait_for(const MemoryPiece& memory) {
 void Batch::cancel() {
   const MutexLock lock(mutex_);
   for (Slot& slot : slots_) {
-    if (!slot.in_flight || slot.dropped) continue;
-    slot.dropped = true;
+    if (slot.state != State::under_way) continue;
+    slot.state = State::dropped;
     ++dropped_;
     if (executor_.withdraw(slot)) complete_locked(slot, {});
   }
-  for (Slot* const slot : done_) drop_locked(*slot);
+  for (Slot* const slot : done_) free_locked(*slot);
   done_.clear();
   show_done_locked();
   notify_all_locked();

@@ -82,6 +82,13 @@ class Batch final : private SubmissionContextHolder {
   void cancel();
 
  private:
+  enum class State : std::uint8_t {
+    free,
+    under_way,  // In the run queue, or begun: the executor knows.
+    dropped,    // Under way, but it will not be reported.
+    over,       // Ended, and not reported yet.
+  };
+
   struct Slot final : Job {
     void finish(const Outcome& outcome) override {
       const Ended ended{this, outcome};
@@ -89,11 +96,11 @@ class Batch final : private SubmissionContextHolder {
     }
     void finish_all(std::span<const Ended> jobs) override { batch->complete(jobs); }
     const void* owner() const override { return batch; }
+    bool is_under_way() const { return state == State::under_way || state == State::dropped; }
     bool uses(const MemoryPiece& memory) const;
 
     Batch* batch = nullptr;
-    bool in_flight = false;
-    bool dropped = false;      // It is under way and will not be reported.
+    State state = State::free;
     std::uint64_t number = 0;  // Counts up in the order of submission.
     BatchEvent::Submission* submission = nullptr;
     BatchEvent event;
@@ -104,7 +111,7 @@ class Batch final : private SubmissionContextHolder {
   Status fill_locked(Slot& slot, const BatchEntry& entry) REQUIRES(mutex_);
   void complete(std::span<const Ended> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome) REQUIRES(mutex_);
-  void drop_locked(Slot& slot) REQUIRES(mutex_);
+  void free_locked(Slot& slot) REQUIRES(mutex_);
   void show_done_locked() REQUIRES(mutex_);
   void notify_locked() REQUIRES(mutex_);
   void notify_all_locked() REQUIRES(mutex_);
