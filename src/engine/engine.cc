@@ -69,7 +69,7 @@ Outcome Engine::move(Flight& flight) {
     Router::commit(flight);
     // A path may ask for larger chunks than usual.
     flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
-    if (small && flight.request.size < 2 * kBriefShareMin) move_small(flight, (*pools)->small);
+    if (small && !may_be_brief(flight)) move_small(flight, (*pools)->small);
     else move_shared(flight, **pools);
   } else {
     flight.fail(pools.status());
@@ -150,12 +150,17 @@ void Engine::move_small(Flight& flight, ChannelPool& pool) {
   else flight.fail(loan.status());
 }
 
+bool Engine::may_be_brief(const Flight& flight) {
+  const RoutedRequest& request = flight.request;
+  return request.size >= 2 * kBriefShareMin && request.op == Op::read && flight.prepared.tune_threads;
+}
+
 // The bytes that each thread of a brief read takes at a time; 0 if the read is not brief. CPUs copy a brief read out of
 // the page cache, with threads to spare, and it is so short that channels of small requests suffice, each for one chunk
 // at a time.
 std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   const RoutedRequest& request = flight.request;
-  if (request.op != Op::read || request.size < 2 * kBriefShareMin || !is_tuned(flight)) return 0;
+  if (!may_be_brief(flight)) return 0;
   // A quarter of the small channels is left to other requests.
   const std::uint64_t threads = std::min<std::uint64_t>(
       {(rules_.workers + 1) / std::max(active_transfers_.load(std::memory_order_relaxed), 1u),

@@ -92,6 +92,7 @@ class Engine {
   void move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool);
   static bool preallocate(const Flight& flight);
   static bool is_tuned(const Flight& flight);
+  static bool may_be_brief(const Flight& flight);
   std::uint64_t shares_of(std::uint64_t size) const;  // The number of shares that are worth a thread each.
   std::uint64_t brief_chunk(const Flight& flight) const;
   unsigned threads_for(const Flight& flight, std::uint64_t brief) const;
