@@ -63,7 +63,8 @@ Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const Strea
   began_ = arrivals_ = staged_ = waits_ = 0;
   progress_ = {};
   arrivals_queued_ = staged_queued_ = 0;
-  abandoned_ = lost_ = ready_at_once_ = false;
+  state_ = State::under_way;
+  ready_at_once_ = false;
   lent_.clear();
   for (Part& job : jobs_) job.lent = nullptr;
   block_ = nullptr;
@@ -189,13 +190,16 @@ void StreamRequest::abandon() {
   const bool queued = arrivals_queued_ > 0;
   {
     const MutexLock lock(mutex_);
-    abandoned_ = queued;
+    if (queued) state_ = State::abandoned;
     for (unsigned slot = 0; slot < slots_; ++slot) {
       std::atomic_ref(block_->copy(slot).size).store(0, std::memory_order_relaxed);
     }
   }
   for (unsigned slot = 0; slot < slots_; ++slot) target_.home->work().set(block_->word(slot), block_->begun[slot]);
-  lost_ = queued && !call(on_end).ok();
+  if (queued && !call(on_end).ok()) {
+    const MutexLock lock(mutex_);
+    state_ = State::lost;
+  }
   references_.fetch_sub(parts_ - parts_to_come());
 }
 
@@ -291,7 +295,7 @@ Job* StreamRequest::job_of(std::uint64_t part) {
   std::uint64_t size = 0;
   {
     const MutexLock lock(mutex_);
-    if (!abandoned_) size = size_of(part);
+    if (!is_abandoned()) size = size_of(part);
   }
   if (size == 0) {
     complete(part, {});
@@ -334,7 +338,7 @@ void StreamRequest::complete(std::uint64_t part, const Outcome& outcome) {
       if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
       else if (part + slots_ < parts_) describe_copy(part + slots_, size_of(part + slots_));
     }
-    if (progress_.is_over() && !abandoned_) deliver();
+    if (progress_.is_over() && !is_abandoned()) deliver();
   }
   // From here on the stream may continue, and use the slot again.
   target_.home->work().set(block_->word(slot_of(part)), ready_at(part));
@@ -342,7 +346,7 @@ void StreamRequest::complete(std::uint64_t part, const Outcome& outcome) {
 }
 
 void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
-  if (abandoned_) return;
+  if (is_abandoned()) return;
   const std::byte* const lent = jobs_[slot_of(part)].lent;
   const std::uint64_t staging =
       lent != nullptr ? reinterpret_cast<std::uintptr_t>(lent) : block_->device_address(staging_of(part));
@@ -353,6 +357,7 @@ void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
 }
 
 void StreamRequest::deliver() {
+  state_ = State::over;
   const Outcome outcome = progress_.outcome();
   if (const MutexLock lock(pool_.mutex); pool_.session != nullptr && hooks_.finished != nullptr) {
     hooks_.finished(*pool_.session, request_, outcome, began_);
@@ -364,8 +369,8 @@ void StreamRequest::deliver() {
 void StreamRequest::release() {
   if (references_.fetch_sub(1) != 1) return;
   mutex_.assume_held();  // No other thread knows of it any more.
-  if (block_ != nullptr && !lost_) {
-    const bool acknowledges = is_staged() && parameters_.op == Op::read && !target_.blocking && !abandoned_;
+  if (block_ != nullptr && state_ != State::lost) {
+    const bool acknowledges = is_staged() && parameters_.op == Op::read && !target_.blocking && !is_abandoned();
     if (acknowledges) target_.home->memory().give_back_when_acknowledged(*block_);
     else target_.home->memory().give_back(*block_);
   }

@@ -112,6 +112,13 @@ class StreamRequest {
   friend class Streams;
   friend struct StreamRequestPool;
 
+  enum class State : std::uint8_t {
+    under_way,
+    over,       // The outcome is delivered; the stream may still have to copy.
+    abandoned,  // It could not be queued completely, and nothing is delivered any more. The stream passes what was.
+    lost,       // Abandoned, and nobody will tell when the stream has passed: it may look at the block for ever.
+  };
+
   struct Part final : Job {
     void finish(const Outcome& outcome) override { owner->complete(index, outcome); }
     StreamRequest* owner = nullptr;
@@ -154,6 +161,7 @@ class StreamRequest {
   void deliver() REQUIRES(mutex_);
   void release();
 
+  bool is_abandoned() const REQUIRES(mutex_) { return state_ == State::abandoned || state_ == State::lost; }
   bool is_staged() const { return target_.memory.needs_device(); }
   std::uint64_t begin_of(std::uint64_t part) const { return part * part_max_; }
   std::uint64_t size_of(std::uint64_t part) const REQUIRES(mutex_);
@@ -182,7 +190,6 @@ class StreamRequest {
   std::atomic<std::uint64_t> references_{0};
   std::uint64_t arrivals_queued_ = 0;
   std::uint64_t staged_queued_ = 0;
-  bool lost_ = false;           // The block is lost: the stream may look at it for an unknown time.
   bool ready_at_once_ = false;  // Everything is ready, so the stream need not wait.
 
   // Only the stream uses these, and so one operation after another.
@@ -193,7 +200,7 @@ class StreamRequest {
   std::uint64_t waits_ = 0;
 
   Mutex mutex_;
-  bool abandoned_ GUARDED_BY(mutex_) = false;
+  State state_ GUARDED_BY(mutex_) = State::under_way;
   PartsProgress progress_ GUARDED_BY(mutex_);  // Positions count from the request's first byte.
 };
 
