@@ -71,8 +71,7 @@ class Fixture : public Library {
   int report_;
 };
 
-// The byte of pattern `seed` at a position.
-char byte_at(int seed, std::size_t position);
+// The bytes of pattern `seed` at a position.
 std::string pattern(int seed, std::size_t from, std::size_t size);
 
 // Memory of some kind, filled with 0xA5; lives until the process ends or free() is called.
