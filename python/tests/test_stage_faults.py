@@ -92,9 +92,14 @@ def test_what_is_killed_again_and_again_goes_on_and_fetches_little_twice(bucket,
 
 
 def test_ctrl_c_ends_it_with_a_sentence_and_the_same_command_goes_on(bucket, tmp_path):
-    wire, signals = Wire(bucket), [signal.SIGINT]
+    wire = Wire(bucket)
     with staging(wire.port, tmp_path / "to") as program:
-        wire.on_count = lambda count: count >= TOTAL // 2 and signals and program.send_signal(signals.pop())
+        def interrupt(count):
+            """Nothing more arrives until it has ended, so that it cannot be done before it hears of the signal."""
+            if count >= TOTAL // 2 and program.poll() is None:
+                program.send_signal(signal.SIGINT)
+                program.wait(SECONDS_MAX)
+        wire.on_count = interrupt
         text = program.communicate(timeout=SECONDS_MAX)[1]
     assert program.returncode == 130
     assert text == ("penstock: interrupted: what is on the drives stays there; give the same command again, which goes "
