@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
 import pathlib
 import sys
 
 import asking
 from said import Contradiction, contradictions
-
-THREADS = 2
 
 Found = dict[tuple[str, str], list[Contradiction]]  # By machine and setting.
 
@@ -23,8 +20,8 @@ Found = dict[tuple[str, str], list[Contradiction]]  # By machine and setting.
 def interview(programs: asking.Programs, setting: asking.Setting, machines: list[asking.Machine]) -> Found:
     with asking.with_cufile(machines, setting) as asked:
         interviews = [asking.Interview(programs, setting, machine) for machine in asked]
-        with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(lambda one: one.hold(), interviews))
+        for one in interviews:
+            one.hold()
         asking.hear_python(programs, setting, interviews)
         asking.hear_verify(programs, setting, interviews)
         asking.hear_choose(programs, setting, interviews)
@@ -72,8 +69,7 @@ def main() -> int:
     programs = asking.Programs(asked.tools.resolve(), asked.package)
     roots = [root for root in sorted(asked.machines.resolve().iterdir())
              if not asked.machine or root.name in asked.machine]
-    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-        machines = list(pool.map(lambda root: asking.machine_of(programs, root), roots))
+    machines = [asking.machine_of(programs, root) for root in roots]
     found: Found = {}
     for setting in asking.SETTINGS_ASKED:
         found.update(interview(programs, setting, machines))
