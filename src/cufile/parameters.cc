@@ -33,8 +33,8 @@ CUfileError_t get(std::optional<Setting> setting, Out* out) {
 
 // NVIDIA's result for a number that was never set, before the first opening: only some have values from the start.
 std::size_t unread(Setting setting) {
-  if (setting == Setting("execution.max_io_threads")) return core::by_version(0, 8);
-  if (setting == Setting("execution.max_request_parallelism")) return core::by_version(0, 4);
+  if (setting == Setting("execution.max_io_threads")) return core::by_version<std::size_t>(0, 8);
+  if (setting == Setting("execution.max_request_parallelism")) return core::by_version<std::size_t>(0, 4);
   if (setting == Setting("execution.max_io_queue_depth")) return 128;
   return setting == Setting("execution.min_io_threshold_size_kb") ? 1024 : 0;
 }
