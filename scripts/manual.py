@@ -20,12 +20,14 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 REASONS_MAX = 1024  # Numbers that are asked for; most are not in use.
 UNKNOWN = "unknown"
+WIDTH = 100  # The width of the manual.
 # Of those that the build has. The last five are NVIDIA's names, links to the first.
 PROGRAMS = ("penstock", "penstock-k8s", "penstock-model", "gds_install_check", "gds_stats", "gdscheck", "gdsio",
             "gdsio_verify")
@@ -184,7 +186,13 @@ apply on this machine.
 
 
 def write_command_line(tools, file):
-    parts = [f"## {' '.join(page.words)}\n\n```text\n{page.text.rstrip()}\n```\n" for page in helps(tools)]
+    def folded(line):
+        return line if line.startswith(" ") else textwrap.fill(line, WIDTH)
+
+    parts = []
+    for page in helps(tools):
+        text = "\n".join(map(folded, page.text.rstrip().splitlines()))
+        parts.append(f"## {' '.join(page.words)}\n\n```text\n{text}\n```\n")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join([COMMAND_LINE, *parts]), encoding="utf-8")
 

@@ -81,6 +81,12 @@ class Pages(World):
                     self.assertGreater(len(lines), 1)
                     self.assertEqual([line for line in lines if len(line) > min(columns, WIDEST)], [])
 
+    def test_a_message_is_broken_between_words_too(self):
+        lines, code = self.lines_of(80, ["check", "folder"])
+        self.assertEqual(code, 2)
+        self.assertEqual([line for line in lines if len(line) > 80], [])
+        self.assertTrue(lines[0].startswith("penstock: ") and lines[1].startswith("  "), lines)
+
     def test_colours_are_there_on_a_terminal_alone_and_not_with_no_color(self):
         words = self.commands()["check"]
         self.assertIn("\033[", "\n".join(self.lines_of(80, words, with_colors=True)[0]))

@@ -34,7 +34,7 @@ constexpr const char* kExamples =
     "  penstock bench data --sweep bs=4k,64k,1M depth=1,16 --html sweep.html\n"
     "  penstock bench --versus /usr/local/cuda/lib64/libcufile.so.0    this library against that one, in turns\n"
     "The library's settings (PENSTOCK_IO_URING=off, PENSTOCK_BOUNCE_MIB=512, ...) apply, and are printed.\n"
-    "--versus measures whole reads, latencies and a write, by both libraries in turns. It only reads FILE; if FILE\n"
+    "--versus measures whole reads, latencies and a write, by both libraries in turns. It only reads FILE; if FILE "
     "does not exist it creates one, and removes it again.\n"
     "Exit code: 0 done, 1 failed or --require not met, 2 wrong usage, 77 if there is no such GPU.";
 
@@ -90,7 +90,7 @@ void add_what(CommandLine& command, BenchSettings& settings) {
 }
 
 void add_how(CommandLine& command, BenchSettings& settings) {
-  command.group("By which way");
+  command.group("How bytes move");
   const Option direct = command.flag("--direct", settings.direct, "Open the file with O_DIRECT, and always use it");
   command.flag("--buffered", settings.buffered, "Never use O_DIRECT").excludes(direct);
   command.option("--memory", settings.memory, "Whose memory takes part: a GPU's or the host's")
@@ -100,7 +100,7 @@ void add_how(CommandLine& command, BenchSettings& settings) {
   command.option("--device", settings.device, "Which devices take part, as in PENSTOCK_DEVICE [auto]")
       .value_name("KIND");
   command.flag("--register", settings.register_memory, "Register the memory with the session first");
-  command.group("What is done to the file");
+  command.group("How the file is treated");
   command.flag("--create", settings.create, "Create the file if it does not exist; needs --size");
   command.flag("--overwrite", settings.overwrite,
                "Allow writes to a file or device that holds data, and replace those of --log and --html");
@@ -110,7 +110,7 @@ void add_how(CommandLine& command, BenchSettings& settings) {
       .flag("--drop-cache", settings.drop_cache,
             "Ask the kernel to drop the file from the page cache first (it may keep some)")
       .excludes(warm);
-  command.group("What is told");
+  command.group("What is reported");
   command.option("--require", settings.require, "Fail if bytes take any other path").value_name("PATH");
   command.flag("--histogram", settings.histogram, "Show how latencies are spread");
   const Option log = command.option("--log", settings.log, "Write rate and latencies over the time to FILE, as CSV")

@@ -168,7 +168,8 @@ void take_turns(Side& a, Side& b, unsigned pairs, double seconds) {
 }
 
 void check_sides(const BenchSettings& settings) {
-  if (settings.pairs == 1) throw Failure("--pairs 1: --compare needs 2 or more, to tell chance", kUsage);
+  if (settings.pairs == 1)
+    throw Failure("--pairs 1: expected 2 or more, since --compare has to tell a difference from chance", kUsage);
   for (const std::string& words : settings.compare) {
     if (variant_of(settings, words).is_write() && settings.create) {
       throw Failure("--compare writes to an existing file: leave --create out, and give --overwrite", kUsage);

@@ -38,7 +38,9 @@ auto place_of(const BusEnd& end) {
   return std::tuple(end.device.numa_node, end.device.host_bridge, end.switches(), end.device.address);
 }
 
-std::string node_text(int node) { return node < 0 ? "no NUMA node is told" : fmt::format("NUMA node {}", node); }
+std::string node_text(int node) {
+  return node < 0 ? "the kernel reports no NUMA node" : fmt::format("NUMA node {}", node);
+}
 
 const char* relation(const BusEnd& end, const BusEnd& gpu) {
   return core::distance_name(core::distance_between(end.device, gpu.device));

@@ -30,15 +30,15 @@ constexpr const char* kExamples =
     "  penstock check --all                every row: what passed, too\n"
     "  penstock check --try /mnt/nvme0     and a transfer there, proven byte by byte; in a GPU's memory, where there "
     "is one\n"
-    "  penstock check --topology           what hangs where, how far apart, and who had best read from which drive\n"
+    "  penstock check --topology           which device is where, how far apart, and which GPU should read from which "
+    "drive\n"
     "  penstock check --json               the same for a program\n"
     "  penstock check --require gpu        for a probe: fails where files cannot reach a GPU's memory at all\n"
     "  penstock check --root captured/     a captured machine (scripts/capture-machine, scripts/machine-tree unpack)\n"
     "  penstock check --env PENSTOCK_NVIDIA_EXPORT=on    a program that switches the path p2pdma on\n"
     "A finding is 'pass', 'warn' (off, or slower than it could be), 'fail', 'unknown' (nothing here tells) or 'n/a'. "
-    "What\n"
-    "is wrong comes first: each cause with its remedy, and below it what follows from it ('so').\n"
-    "Exit code: 0 if the bounce path is usable, 1 if it is not, --require is not met, a transfer of --try failed or a\n"
+    "What is wrong comes first: each cause with its remedy, and below it what follows from it ('so').\n"
+    "Exit code: 0 if the bounce path is usable, 1 if it is not, --require is not met, a transfer of --try failed or a "
     "setting (of the environment, of cufile.json) makes no sense, 2 wrong usage, 77 nothing to draw for --topology.";
 
 struct CheckSettings {
@@ -103,8 +103,8 @@ int run_check(const CheckSettings& settings) {
 
 void add_check(CommandLine& command) {
   auto settings = std::make_shared<CheckSettings>();
-  Option folders =
-      command.option("FOLDER", settings->folders, "With --try: where bytes are moved; nothing is left of them");
+  Option folders = command.option("FOLDER", settings->folders,
+                                  "With --try: a folder in which bytes are moved; no file is left in it");
   const Option root = command.option("--root", settings->root, "Read the captured machine in DIR instead of this one");
   Option(root).value_name("DIR");
   folders.excludes(root);  // On a captured machine no bytes can be moved.
@@ -112,7 +112,7 @@ void add_check(CommandLine& command) {
                "Move 8 MiB between each FOLDER and a GPU, and try there what may keep direct I/O from being direct");
   command.option("--gpu", settings->gpu, "The GPU whose memory takes part in --try").default_shown();
   command.flag("--topology", settings->draws_topology,
-               "Draw instead where GPUs, drives and NICs hang, and who had best read from what");
+               "Draw instead where GPUs, drives and NICs are, and which GPU should read from which drive");
   command
       .option("--require", settings->require,
               "Fail unless this path may be used (p2pdma, ...); 'gpu': unless a GPU can be")

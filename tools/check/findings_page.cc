@@ -22,7 +22,7 @@ using facts::State;
 
 constexpr State kStates[] = {State::pass, State::fail, State::unknown, State::not_applicable};
 constexpr const char* kNotTried =
-    "RDMA devices, nvidia-fs and GPUs with P2PDMA: what is said of them was tested on captured, composed and emulated "
+    "what is said about RDMA devices, nvidia-fs and GPUs with P2PDMA was tested on captured, composed and emulated "
     "machines, never on such hardware";
 
 std::size_t count_of(const Findings& rows, State state) {
@@ -84,7 +84,7 @@ void add_result(Page& page, const Findings& rows) {
   if (failed > 0) {
     const std::size_t rest = failed - causes;
     page.wrap("  ",
-              fmt::format("{} cause{}, told first with {}{}", causes, causes == 1 ? "" : "s",
+              fmt::format("{} cause{}, listed first with {}{}", causes, causes == 1 ? "" : "s",
                           causes == 1 ? "its remedy" : "their remedies",
                           rest == 0 ? ""
                                     : fmt::format("; {} more failure{} from {}", rest,

@@ -30,17 +30,14 @@ constexpr const char* kOdirectExamples =
     "Examples:\n"
     "  penstock odirect /mnt/nvme0\n"
     "  penstock odirect /mnt/nvme0 --json\n"
-    "  penstock odirect /mnt/nfs --root captured/    of a captured machine what no try shows, and nothing tried\n"
-    "Each condition of NVIDIA's O_DIRECT Requirements Guide is made in a file without a name, and tried with "
-    "O_DIRECT,\n"
-    "into host memory. 'direct': around the page cache, as the kernel's counts show; 'cached': through it, which no\n"
-    "direct path of a GPU can do; 'refused': an error; 'absent': there is no such thing here; 'unproven': done, and "
-    "the\n"
-    "kernel does not tell which way, as on overlays. GB/s are of 8 MiB, "
-    "once:\n"
-    "they tell kinds of ways apart, and no more. 'penstock explain FILE' says it of one file, with remedies.\n"
-    "Below stands what no try shows: of a network file system what its server does, of a block device what lies under\n"
-    "it (caches, deduplication, replicas), with the command that tells. No server was asked.\n"
+    "  penstock odirect /mnt/nfs --root captured/    only what no try shows, for a captured machine\n"
+    "Each condition of NVIDIA's O_DIRECT Requirements Guide is made in a file without a name, and tried with O_DIRECT, "
+    "into host memory. 'direct': around the page cache, as the kernel's counts show; 'cached': through it, which no "
+    "direct path of a GPU can do; 'refused': an error; 'absent': there is no such thing here; 'unproven': done, but "
+    "the kernel does not show which way, as on overlays. GB/s are measured once, with 8 MiB, and only distinguish the "
+    "ways from each other. 'penstock explain FILE' explains one file, with remedies.\n"
+    "Below is what no try shows: for a network file system what its server does, for a block device what lies under it "
+    "(caches, deduplication, replicas), with the command that shows it. No server was asked.\n"
     "Exit code: 0 tried, 1 failed, or bytes were wrong, 2 wrong usage.";
 
 struct OdirectSettings {
@@ -102,7 +99,7 @@ Json tried_json(const Tried& tried) {
 
 void print_place(const TriedPlace& place, Page& page) {
   if (place.notes.empty()) return;
-  page.section("What no try shows here, by the guide's sections, and who can tell it");
+  page.section("What no try shows here, by the guide's sections, and how to find out");
   print_notes(place.notes, page);
 }
 
@@ -188,10 +185,12 @@ OdirectTry try_odirect(const std::string& folder) {
 
 void add_odirect(CommandLine& command) {
   auto settings = std::make_shared<OdirectSettings>();
-  command.option("FOLDER", settings->folder, "Of the file system; needs room for 40 MB, which nothing is left of")
+  command
+      .option("FOLDER", settings->folder, "A folder on the file system to try; needs 40 MB of free space while it runs")
       .required();
   command
-      .option("--root", settings->root, "Say of FOLDER on the captured machine in DIR what no try shows; try nothing")
+      .option("--root", settings->root,
+              "Try nothing, and print for FOLDER on the captured machine in DIR what no try shows")
       .value_name("DIR");
   command.flag("--json", settings->json, "Print JSON");
   command.footer(kOdirectExamples);

@@ -70,8 +70,7 @@ std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends
   page.wrap("  ", fmt::format("In all {}{}; with every GPU reading from all drives {}.",
                               format_rate(plan.bytes_per_second), bound, format_rate(plan.striped_per_second)));
   add_notes(page, plan);
-  page.wrap("  ",
-            "By a model of links, with drives as they typically are: 'penstock explain --measure FILE' measures.");
+  page.wrap("  ", "By a model of links, with typical drives: 'penstock explain --measure FILE' measures.");
   return page.text();
 }
 

@@ -16,23 +16,24 @@ namespace {
 
 constexpr const char* kTopologyExamples =
     "Examples:\n"
-    "  penstock topology              what hangs where, how far apart, and who had best read from which drive\n"
+    "  penstock topology              which device is where, how far apart, and which GPU should read from which "
+    "drive\n"
     "  penstock topology --root DIR   of a machine that scripts/capture-machine captured\n"
     "  penstock topology --json       for a program\n"
-    "It measures nothing: rates are what links allow, with drives as they typically are. NUMA nodes, bridges and "
-    "links\n"
-    "are the kernel's word; in a virtual machine they are what its host shows.\n"
-    "Exit code: 0 shown, 2 wrong usage, 77 where no GPU, NVMe drive or NIC is to be seen.";
+    "It measures nothing: rates are those of the links, with typical drives. NUMA nodes, bridges and links are what "
+    "the kernel reports; in a virtual machine they are what its host shows.\n"
+    "Exit code: 0 shown, 2 wrong usage, 77 if no GPU, NVMe drive or NIC can be seen.";
 
 std::string topology_text(const std::vector<BusEnd>& ends, const ReadPlan& plan) {
   Page page;
-  page.wrap("", "GPUs, NVMe drives and NICs, as they hang");
+  page.wrap("", "GPUs, NVMe drives and NICs, by their bus");
   page.lines(Text(bus_tree_text(ends)).string());
   if (const std::string distances = distances_text(ends); !distances.empty()) {
     page.section("How far: switch (below one PCIe switch), host_bridge, node (NUMA), apart, or unknown");
     page.lines(distances);
   }
-  page.section("Who reads from which drive: the nearest pairs first, each drive once while there are enough");
+  page.section(
+      "Which GPU should read from which drive: the nearest pairs first, each drive once while there are enough");
   page.lines(read_plan_text(plan, ends));
   return page.text();
 }
@@ -49,7 +50,7 @@ int draw_topology(const core::Root& root, bool json) {
                 {"distances", distances_json(ends)},
                 {"plan", read_plan_json(plan)}});
   } else if (ends.empty()) {
-    print("no GPU, NVMe drive or NIC is to be seen on the PCI bus\n");
+    print("no GPU, NVMe drive or NIC can be seen on the PCI bus\n");
   } else {
     print("{}", Text(topology_text(ends, plan)));
   }

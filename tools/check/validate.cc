@@ -27,9 +27,9 @@ constexpr const char* kValidateExamples =
     "  penstock validate /mnt/nvme0 /mnt/nfs     these, and one real transfer in each folder\n"
     "  penstock validate --layer 2 --json        the fabric alone, for a program\n"
     "  penstock validate --root captured/        a captured machine (scripts/capture-machine)\n"
-    "A row is 'pass', 'fail', 'unknown' (nothing here tells) or 'n/a'. What is wrong comes first: each cause with its\n"
+    "A row is 'pass', 'fail', 'unknown' (nothing here tells) or 'n/a'. What is wrong comes first: each cause with its "
     "remedy, and below it what follows from it ('so'). A transfer takes 8 MiB, which nothing is left of.\n"
-    "RDMA, nvidia-fs and P2PDMA with a GPU were never tried on real hardware: their rows were tested on captured,\n"
+    "RDMA, nvidia-fs and P2PDMA with a GPU were never tried on real hardware: their rows were tested on captured, "
     "composed and emulated machines.\n"
     "Exit code: 0 nothing failed, 1 something did, 2 wrong usage, 77 if nothing could be judged.";
 

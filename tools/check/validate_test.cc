@@ -336,7 +336,7 @@ TEST_F(Validate, ForPeopleItSaysRowsRemediesAndWhatWasNeverTried) {
   EXPECT_EQ(done.exit_code, 1);
   for (const char* part : {"Layer 1, drivers and peer access", "Layer 2, fabric and links", "fail", "-> ",
                            "What is wrong", "Result of the checks", "something is wrong",
-                           "1 cause, told first with its remedy", "so storage /", "never tried on real hardware"}) {
+                           "1 cause, listed first with its remedy", "so storage /", "never tried on real hardware"}) {
     EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
   }
 }

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -64,23 +63,10 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// Takes out one of the two empty lines that CLI11 puts between groups.
-std::string without_double_gaps(std::string text) {
+// Takes out one of the two empty lines that CLI11 puts between groups, and breaks lines for a terminal.
+std::string help_text(std::string text) {
   for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
-  return text;
-}
-
-// Joins sentences behind the examples that are broken for wider terminals: print() breaks them anew. A line goes on in
-// the next one if neither has an indentation and it ends no sentence.
-std::string as_wide_as_the_terminal(std::string text) {
-  if (!output_is_terminal()) return text;
-  for (std::size_t at = text.find("\nExamples:\n"); at != std::string::npos; at = text.find('\n', at + 1)) {
-    const bool has_text = at > 0 && at + 1 < text.size() && std::isalnum(static_cast<unsigned char>(text[at + 1])) != 0;
-    const std::size_t begin = text.rfind('\n', at - 1) + 1;
-    if (has_text && text[begin] != ' ' && text[at - 1] != '\n' && text.find_first_of(".:", at - 1) != at - 1)
-      text[at] = ' ';
-  }
-  return wrapped(text, output_columns());
+  return output_is_terminal() ? wrapped(text, output_columns()) : text;
 }
 
 // The command whose words were wrong, as "penstock bench".
@@ -125,7 +111,8 @@ std::string unknown_word_text(const CLI::App* app) {
   }
   const std::string word = words.empty() ? "" : words.front();
   const std::vector<std::string> commands = command_names(innermost(app));
-  if (commands.empty()) return fmt::format("'{}' is one word too many: a value stands behind its option", word);
+  if (commands.empty())
+    return fmt::format("'{}' is not expected here: a value follows the option that it is for", word);
   return fmt::format("there is no command '{}'{}", word, proposal(word, commands));
 }
 
@@ -292,7 +279,7 @@ int CommandLine::run(const std::vector<std::string>& words) {
   } catch (const CLI::Success& asked_for_help) {
     std::ostringstream text;
     const int exit_code = app_->exit(asked_for_help, text, text);
-    print("{}", Text(as_wide_as_the_terminal(without_double_gaps(text.str()))));
+    print("{}", Text(help_text(text.str())));
     return exit_code;
   } catch (const CLI::Error& error) {
     // A word that nothing takes may be a misspelt command: "model lod".

@@ -112,7 +112,7 @@ std::string direct_text(const DirectAnswer& answer, const DirectQuestion& questi
   if (!answer.routes.empty() && answer.routes[0].peer.empty()) page.row("", "there is none here");
   if (!answer.notes.empty())
     page.section(
-        "storage: what no look at the file shows, by sections of NVIDIA's O_DIRECT guide, and who can tell it");
+        "storage: what no look at the file shows, by sections of NVIDIA's O_DIRECT guide, and how to find out");
   print_notes(answer.notes, page);
   return page.text();
 }

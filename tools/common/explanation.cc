@@ -255,8 +255,7 @@ void print_captured_in_short(const std::string& file, const std::string& root, c
     for (; i < outlook.paths.size() && outlook.paths[i].sentence() == first.sentence(); ++i) {
       names += (names.empty() ? "" : ", ") + std::string(penstock_path_name(outlook.paths[i].path));
     }
-    page.wrap(fmt::format("  not {}: ", names), fmt::format("{} [{}]", first.sentence(), first.reason_name()));
-    if (!first.remedy().empty()) page.wrap("    -> ", first.remedy());
+    print_refusal(page, "not " + names, first.sentence(), first.reason_name(), first.remedy());
   }
   print("{}", page.shown());
 }

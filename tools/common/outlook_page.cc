@@ -74,6 +74,12 @@ void print_path(Page& page, const PathOutlook& path) {
   }
 }
 
+void print_refusal(Page& page, const std::string& paths, std::string_view sentence, std::string_view reason,
+                   const std::string& remedy) {
+  page.wrap(fmt::format("  {}: ", paths), fmt::format("{} [{}]", sentence, reason));
+  if (!remedy.empty()) page.wrap("    -> ", facts::as_sentence(remedy));
+}
+
 Json path_outlook_json(const PathOutlook& path) {
   return {{"path", penstock_path_name(path.path)},
           {"standing", standing_name(path.standing())},

@@ -15,6 +15,9 @@ const char* need_state_name(const facts::Finding& need);
 void print_headline(Page& page, const facts::PathOutlook& path);
 // Prints how it stands, a line for each of its needs, and remedies.
 void print_path(Page& page, const facts::PathOutlook& path);
+// Prints why paths are refused, in two lines: a sentence with the reason's name, and the remedy if there is one.
+void print_refusal(Page& page, const std::string& paths, std::string_view sentence, std::string_view reason,
+                   const std::string& remedy);
 // The JSON of one path, {path, standing, usable, reason, sentence, remedy}, and of all paths.
 Json path_outlook_json(const facts::PathOutlook& path);
 Json outlook_json(const facts::Outlook& outlook);

@@ -56,7 +56,7 @@ std::string remedy_of(const Rights& rights) {
 }
 
 std::string hidden_text(unsigned processes, const Rights& rights) {
-  return fmt::format("{} process{} may not be looked at: {}", processes, processes == 1 ? "" : "es", remedy_of(rights));
+  return fmt::format("{} process{} cannot be looked at: {}", processes, processes == 1 ? "" : "es", remedy_of(rights));
 }
 
 }  // namespace penstock::tools

@@ -22,7 +22,7 @@ Rights rights_in(std::string_view status);
 
 // "run penstock as root", or the rights that root lacks here and that would show any process.
 std::string remedy_of(const Rights& rights);
-// One short line for a terminal: "1 process may not be looked at: " and the remedy.
+// One short line for a terminal: "1 process cannot be looked at: " and the remedy.
 std::string hidden_text(unsigned processes, const Rights& rights);
 
 }  // namespace penstock::tools

@@ -18,16 +18,16 @@ std::string told(unsigned uid, const char* capabilities) {
 }
 
 TEST(RightsTest, WhoIsRootAlreadyIsToldWhatItLacksAndNotToBecomeRoot) {
-  EXPECT_EQ(told(0, "00000000a80425fb"), "1 process may not be looked at: root lacks the capability SYS_PTRACE here")
+  EXPECT_EQ(told(0, "00000000a80425fb"), "1 process cannot be looked at: root lacks the capability SYS_PTRACE here")
       << "as Docker gives it";
   EXPECT_EQ(told(0, "0000000000080000"),
-            "1 process may not be looked at: root lacks the capability DAC_READ_SEARCH here");
+            "1 process cannot be looked at: root lacks the capability DAC_READ_SEARCH here");
   EXPECT_EQ(told(0, "0000000000000000"),
-            "1 process may not be looked at: root lacks the capabilities SYS_PTRACE and DAC_READ_SEARCH here");
+            "1 process cannot be looked at: root lacks the capabilities SYS_PTRACE and DAC_READ_SEARCH here");
   EXPECT_EQ(told(0, "000001ffffffffff"),
-            "1 process may not be looked at: root has SYS_PTRACE and DAC_READ_SEARCH here, so a security module or a "
+            "1 process cannot be looked at: root has SYS_PTRACE and DAC_READ_SEARCH here, so a security module or a "
             "user namespace forbids it");
-  EXPECT_EQ(told(1000, "0000000000000000"), "1 process may not be looked at: run penstock as root");
+  EXPECT_EQ(told(1000, "0000000000000000"), "1 process cannot be looked at: run penstock as root");
 }
 
 TEST(RightsTest, WhatTheKernelDoesNotTellCountsAsMissing) {
@@ -35,7 +35,7 @@ TEST(RightsTest, WhatTheKernelDoesNotTellCountsAsMissing) {
     const Rights rights = rights_in(status);
     EXPECT_FALSE(rights.is_root || rights.may_trace || rights.may_read_all) << status;
   }
-  EXPECT_EQ(hidden_text(3, {}).find("3 processes may not be looked at"), 0u);
+  EXPECT_EQ(hidden_text(3, {}).find("3 processes cannot be looked at"), 0u);
 }
 
 TEST(RightsTest, OnesOwnAreThoseOfTheProcess) { EXPECT_EQ(own_rights().is_root, ::geteuid() == 0); }

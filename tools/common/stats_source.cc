@@ -58,7 +58,7 @@ ProcessView look_at(pid_t pid) {
     if (status.is_errno(ENOENT) || status.is_errno(ESRCH)) throw Failure(fmt::format("there is no process {}", pid));
     if (status.is_errno(EACCES) || status.is_errno(EPERM)) {
       const Rights rights = own_rights();
-      throw Failure(fmt::format("process {} may not be looked at: {}{}", pid, remedy_of(rights),
+      throw Failure(fmt::format("process {} cannot be looked at: {}{}", pid, remedy_of(rights),
                                 rights.is_root ? "" : ", or as its user"));
     }
     throw Failure(fmt::format("process {}: {}", pid, core::describe(status)));

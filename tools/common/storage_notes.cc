@@ -169,10 +169,9 @@ class Notes {
     const std::string transport = device.kind == core::BlockKind::nvme ? device.remote_transport() : "";
     if (transport.empty()) return;
     add("server",
-        fmt::format(
-            "{} is a namespace of NVMe over Fabrics ({}). What is called a Magnum IO fabric is that, and nothing "
-            "in Linux has the name; what lies behind the target does not show",
-            device.disk, transport),
+        fmt::format("{} is a namespace of NVMe over Fabrics ({}). NVIDIA's name for it is Magnum IO fabric, which "
+                    "Linux does not know; what lies behind the target cannot be seen",
+                    device.disk, transport),
         "nvme list-subsys; nvme discover -t rdma -a ADDRESS -s 4420 lists what the target offers", "nvme-discover(1)");
     add("replication", "whether an answered write outlives the target (RPO) is the target's", "at the target",
         facts::kGuide);

@@ -29,11 +29,17 @@ bool terminal_obeys_codes() {
 bool colors_are_shown = false;
 bool breaks_lines = true;
 
-// The width of the terminal; 0 if the output goes elsewhere.
-std::size_t terminal_columns() {
+// The width of the terminal that a descriptor is; 0 if it is none.
+std::size_t columns_of(int fd) {
   winsize size{};
-  const bool is_known = output_is_terminal() && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-  return is_known ? size.ws_col : 0;
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+// Breaks the lines for the terminal that they go to. They stay whole elsewhere.
+void write_lines(std::string_view safe, std::FILE* file) {
+  const std::size_t columns = breaks_lines ? columns_of(fileno(file)) : 0;
+  const std::string text = columns == 0 ? std::string(safe) : wrapped(safe, std::max(columns, kColumnsLeast));
+  std::fwrite(text.data(), 1, text.size(), file);
 }
 
 // Writes all at once, with write(2): stdio's buffer would send a page in parts, and signal handlers cannot use it.
@@ -98,14 +104,10 @@ void terminal::show_long_lines() { breaks_lines = false; }
 
 void terminal::write_document(std::string_view safe) { std::fwrite(safe.data(), 1, safe.size(), stdout); }
 
-void terminal::write_out(std::string_view safe) {
-  const std::size_t columns = breaks_lines ? terminal_columns() : 0;
-  if (columns == 0) return write_document(safe);
-  write_document(wrapped(safe, std::max(columns, kColumnsLeast)));
-}
+void terminal::write_out(std::string_view safe) { write_lines(safe, stdout); }
 
 void terminal::write_error(std::string_view safe) {
-  std::fwrite(safe.data(), 1, safe.size(), stderr);
+  write_lines(safe, stderr);
   std::fflush(stderr);
 }
 
@@ -119,7 +121,7 @@ void show_colors(std::string_view when) {
 }
 
 std::size_t output_columns() {
-  const std::size_t columns = terminal_columns();
+  const std::size_t columns = columns_of(STDOUT_FILENO);
   return columns == 0 ? kColumnsElsewhere : std::clamp(columns, kColumnsLeast, kColumnsMost);
 }
 

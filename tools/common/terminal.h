@@ -47,9 +47,9 @@ using Format = fmt::format_string<decltype(shown(std::declval<const Args&>()))..
 
 void write_out(std::string_view safe);
 void write_document(std::string_view safe);
-// After this call write_out() breaks no line: their form is another program's.
-void show_long_lines();
 void write_error(std::string_view safe);
+// After this call no line is broken: their form is another program's.
+void show_long_lines();
 
 }  // namespace terminal
 
@@ -80,8 +80,8 @@ class Text {
 // Prints a document for programs (JSON, CSV, YAML), whose lines are never broken.
 inline void print_document(const Text& text) { terminal::write_document(text.string()); }
 
-// Neither throws if the output does not arrive: flush_output() reports that. print() breaks lines that are wider than
-// the terminal.
+// Both break lines that are wider than the terminal they go to. Neither throws if the output does not arrive:
+// flush_output() reports that.
 template <typename... Args>
 void print(terminal::Format<Args...> format, const Args&... args) {
   terminal::write_out(fmt::format(format, terminal::shown(args)...));

@@ -46,12 +46,8 @@ std::size_t last_column_of(std::string_view line, std::size_t columns) {
   return column;
 }
 
-std::size_t hang_of_sentence(std::string_view line) {
-  constexpr std::size_t kLabelMost = 12;
-  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
-  const std::size_t label = line.find(": ", begin);
-  return label < begin + kLabelMost ? label + 2 : begin + 2;
-}
+// Finds where a sentence goes on below itself: two columns in.
+std::size_t hang_of_sentence(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()) + 2; }
 
 // Breaks a line that is too wide.
 std::string broken(std::string_view line, std::size_t columns) {

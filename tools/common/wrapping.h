@@ -14,8 +14,7 @@ namespace penstock::tools {
 std::string wrapped_line(std::string_view line, std::size_t hang, std::size_t columns);
 
 // Breaks those lines that are too wide. A line of columns, which two blanks separate, goes on below its last one; where
-// that begins far to the right, it has a line of its own. Others go on below their label ("warning: ") or two columns
-// in. Codes of colours take no room.
+// that begins far to the right, it has a line of its own. Others go on two columns in. Codes of colours take no room.
 std::string wrapped(std::string_view lines, std::size_t columns);
 
 }  // namespace penstock::tools

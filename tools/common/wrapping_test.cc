@@ -22,8 +22,8 @@ TEST(WrappingTest, AColumnFarToTheRightHasALineOfItsOwn) {
   EXPECT_EQ(wrapped("first  second  why not\n", 19), "first  second\n    why not\n");
 }
 
-TEST(WrappingTest, ASentenceGoesOnBelowItsLabelOrTwoColumnsIn) {
-  EXPECT_EQ(wrapped("cpu: one two three\n", 12), "cpu: one two\n     three\n");
+TEST(WrappingTest, ASentenceGoesOnTwoColumnsIn) {
+  EXPECT_EQ(wrapped("cpu: one two three\n", 12), "cpu: one two\n  three\n");
   EXPECT_EQ(wrapped("one two three\n", 8), "one two\n  three\n");
 }
 

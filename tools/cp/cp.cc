@@ -138,9 +138,9 @@ constexpr const char* kCpExamples =
     "  penstock cp /dev/nvme1n1 disk.img --gpu 1 --force      replaces disk.img when the copy is whole\n"
     "  penstock cp w.bin w.stripe --stripe /mnt/d0,/mnt/d1    one object in a file on each of two drives; w.stripe is\n"
     "                                                         its manifest, and cp w.stripe w.bin makes it one file\n"
-    "After a failure DST is what it was, unless the message says that the copy is whole and in place: then only its\n"
-    "folder could not be flushed. Until the copy is whole it has no name. Where the file system or NVIDIA's library\n"
-    "(PENSTOCK_VENDOR) needs one, and for the moment in which --force replaces a file, the copy is in DST's folder as\n"
+    "After a failure DST is what it was, unless the message says that the copy is whole and in place: then only its "
+    "folder could not be flushed. Until the copy is whole it has no name. Where the file system or NVIDIA's library "
+    "(PENSTOCK_VENDOR) needs one, and for the moment in which --force replaces a file, the copy is in DST's folder as "
     ".penstock- and 32 digits; only a cp that was killed (kill -9) leaves it there.\n"
     "Exit code: 0 copied (and equal, with --verify), 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
@@ -161,7 +161,7 @@ void check_destination(const OpenFile& source, const std::string& path, bool for
   }
   if (lstat(path.c_str(), &facts) != 0) return;
   if (!S_ISREG(facts.st_mode) && !S_ISLNK(facts.st_mode)) {
-    throw Failure(path + ": it is no regular file, and cp makes only those; name another destination");
+    throw Failure(path + ": it is no regular file, and cp writes only regular files; name another destination");
   }
   if (!force) throw Failure(path + ": it exists; --force replaces it");
 }
@@ -322,7 +322,8 @@ void add_cp(CommandLine& command) {
   command.size("--window", settings->window, "Bytes of device memory to use [256M]");
   command.flag("--direct", settings->direct, "Open both files with O_DIRECT");
   command.flag("--force", settings->force, "Replace DST if it exists, in one step");
-  command.flag("--no-preserve", settings->no_preserve, "Do not take over SRC's mode and times, nor as root its owner");
+  command.flag("--no-preserve", settings->no_preserve,
+               "Do not copy SRC's mode and times to DST, nor, as root, its owner");
   command.option("--stripe", settings->stripe, "Make DST a striped object with a member in each DIR")
       .value_name("DIR,DIR");
   command.size("--stripe-size", settings->stripe_size, "Bytes in a member before the next has its turn [8M]");

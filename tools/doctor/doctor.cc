@@ -20,17 +20,16 @@ constexpr double kSecondsMost = 60;
 constexpr const char* kExamples =
     "Examples:\n"
     "  penstock explain --measure model/                    why these weights take so long to load, and what would "
-    "change it\n"
+    "help\n"
     "  penstock explain --measure 'model/*.safetensors'     of some of them\n"
     "  penstock explain --measure model.stripe              of a striped object, by its manifest: its drives together\n"
-    "  penstock explain --measure /ckpt --save 140G         the same of a checkpoint of that size, saved into that "
+    "  penstock explain --measure /ckpt --save 140G         the same for a checkpoint of that size, saved into that "
     "folder\n"
     "  penstock explain --measure model/ --html model.html  as a page, too\n"
     "  penstock explain --measure model/ --json             for a program\n"
-    "It reads parts of the files, for some fifteen seconds in all, and leaves the page cache as it was. With --save "
-    "it\n"
-    "writes files that have no name, of a gibibyte at most, and gives their room back. What is 'at best' is what the\n"
-    "slowest part that remains would allow; all else was measured.\n"
+    "It reads parts of the files, for about fifteen seconds in all, and leaves the page cache as it was. With --save "
+    "it writes files without a name, of a gibibyte at most, and frees their space again. A time 'at best' is what the "
+    "slowest remaining part would allow; all others were measured.\n"
     "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
 struct Options : ExamineSettings {
@@ -61,8 +60,8 @@ void add_doctor(CommandLine& command) {
   command.option("--time", options->seconds, "How long each of about ten measurements takes at most")
       .value_name("SECONDS")
       .default_shown();
-  const Option save =
-      command.size("--save", options->save, "Ask of a checkpoint of so many bytes, saved into the folder FILE");
+  const Option save = command.size(
+      "--save", options->save, "Measure instead how long a checkpoint of this size takes to save into the folder FILE");
   add_output_options(command, options->output);
   command.footer(kExamples);
   command.runs([options, save] {

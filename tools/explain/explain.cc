@@ -27,8 +27,8 @@ constexpr const char* kExplainExamples =
     "  penstock explain weights.safetensors --write    the same for a write\n"
     "  penstock explain /dev/nvme0n1 --gpu 1 --json    for a program\n"
     "  penstock explain /data/file --root captured/    on a captured machine, as far as it tells\n"
-    "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage,\n"
-    "77 if there is no such GPU.";
+    "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage, 77 if there is no "
+    "such GPU.";
 
 struct Options : ExplainSettings {
   std::vector<std::string> files;
@@ -128,7 +128,8 @@ void add_explain(CommandLine& command) {
   auto options = std::make_shared<Options>();
   command.option("FILE", options->files, "Files, block devices, folders with all below them, or striped objects")
       .required();
-  command.flag("-v,--verbose", options->verbose, "Tell of every path, and all that stands in p2pdma's way");
+  command.flag("-v,--verbose", options->verbose,
+               "Also print every path, the plan, and all that stands in p2pdma's way");
   const Option gpu = command.option("--gpu", options->gpu, "The GPU whose memory takes part").default_shown();
   const Option memory = command.option("--memory", options->memory, "Whose memory takes part: a GPU's or the host's")
                             .one_of({"device", "host"})

@@ -11,6 +11,7 @@
 #include "base/environment.h"
 #include "facts/finding.h"
 #include "settings/settings.h"
+#include "tools/common/outlook_page.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
@@ -63,10 +64,9 @@ void add_obstructions(const Explanation& told, std::vector<Obstruction>& list) {
 void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
   std::set<std::string> told;
   for (const Obstruction& each : list) {
-    page.wrap(fmt::format("  not {}: ", each.paths),
-              fmt::format("{} [{}]", each.verdict->sentence(), each.verdict->reason_name()));
     const std::string remedy = each.verdict->remedy();
-    if (!remedy.empty() && told.insert(remedy).second) page.wrap("    -> ", facts::as_sentence(remedy));
+    print_refusal(page, "not " + each.paths, each.verdict->sentence(), each.verdict->reason_name(),
+                  told.insert(remedy).second ? remedy : "");
   }
 }
 
@@ -89,8 +89,7 @@ class Hindrances {
       const auto says_it = [&](const Obstruction& each) { return code == each.verdict->reason_name(); };
       if (std::any_of(told.begin(), told.end(), says_it)) continue;
       const std::string of = counts ? fmt::format("{} of them: ", files) : "";
-      page.wrap("  O_DIRECT: ", fmt::format("{}{} [{}]", of, finding.sentence(), code));
-      page.wrap("    -> ", facts::as_sentence(finding.remedy()));
+      print_refusal(page, "O_DIRECT", of + finding.sentence(), code, finding.remedy());
     }
   }
 

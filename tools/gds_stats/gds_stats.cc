@@ -28,9 +28,9 @@ constexpr const char* kGdsStatsExamples =
     "Examples:\n"
     "  gds_stats -p 4711         all that the process counts\n"
     "  gds_stats -p 4711 -l 1    only its totals\n"
-    "A process counts for this if profile.cufile_stats in its cufile.json or cuFileSetStatsLevel() says so;\n"
-    "'penstock stats' shows every process without that.\n"
-    "Exit code: 0 done, 1 there is no such process, this user may not look at it, or it counts too little, 2 wrong\n"
+    "A process counts for this if profile.cufile_stats in its cufile.json or cuFileSetStatsLevel() says so; 'penstock "
+    "stats' shows every process without that.\n"
+    "Exit code: 0 done, 1 there is no such process, this user may not look at it, or it counts too little, 2 wrong "
     "usage, 77 if the process has no session open.";
 
 constexpr int kLayout = 8;

@@ -78,7 +78,7 @@ int run_gdscheck(const GdscheckSettings& settings) {
   refuse_what_does_not_apply(settings);
   const bool wants_report = settings.wants_platform || settings.wants_versions || settings.wants_file_systems;
   if (!wants_report && settings.file.empty()) {
-    throw Failure("nothing is asked for; -p tells about this platform, -h about the rest", kUsage);
+    throw Failure("no question was given; -p checks this platform, -h lists the flags", kUsage);
   }
   if (!settings.root.empty() && !settings.file.empty()) throw Failure("-f and --root exclude one another", kUsage);
   int exit_code = kSuccess;

@@ -32,7 +32,7 @@ constexpr const char* kHelpExamples =
     "  penstock help 5030              an error of cuFile; also by its name, and errors of the system (EIO)\n"
     "  penstock help binds             a word of what the tools print\n"
     "  penstock help words             the list of such words; also 'paths' and 'reasons'\n"
-    "Exit code: 0 told, 2 there is no such word.";
+    "Exit code: 0 explained, 2 there is no such word.";
 
 struct CufileError {
   const char* name;
@@ -124,7 +124,8 @@ constexpr Word kWords[] = {
     {"placement", "which memory and which CPUs a transfer uses: those near the GPU or the drive are quicker"},
     {"path", "a way to move bytes between a file and memory; 'penstock help paths' lists them"},
     {"reason",
-     "the stable name of why a path is not taken, or is slower than it could be; 'penstock help reasons' lists them"},
+     "the stable name of a cause for which a path is not taken, or is slower than it could be; 'penstock help reasons' "
+     "lists them"},
     {"session", "one use of the library by a process, from opening it to closing it, with its settings and its memory"},
     {"self-test",
      "bytes that are written and read over a direct path before it is used, once for each pair of GPU and drive: on "

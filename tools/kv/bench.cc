@@ -25,10 +25,11 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock kv bench /mnt/nvme0 --trace conversation_trace.jsonl --prefill-rate 12000 --capacity 200G\n"
     "  penstock kv bench /mnt/nvme0 --trace - --prefill-rate 12000 --capacity 20G --host-memory 4G --json < trace\n"
-    "FILE has a JSON object a line, with 'input_length' (tokens) and 'hash_ids' (of each block of --block-tokens), as\n"
-    "the traces that Mooncake published. No model runs: computing takes its tokens / --prefill-rate, and the store "
-    "moves\n"
-    "as many bytes as the model's cache would have. Prompts come one after the other, without the trace's pauses.\n"
+    "FILE has one JSON object in each line, with 'input_length' (tokens) and 'hash_ids' (one for each block of "
+    "--block-tokens), as in the traces that Mooncake published. No model runs: computing takes tokens / --prefill-rate "
+    "seconds, and the store moves as many bytes as the model's cache would have. Prompts come one after the other, "
+    "without the trace's "
+    "pauses.\n"
     "Exit code: 0 done, 1 failed, or a chunk came back with wrong bytes, 2 wrong usage, 77 no such GPU.";
 
 struct BenchSettings {
@@ -259,21 +260,23 @@ void add_kv_bench(CommandLine& command) {
   ReplaySettings& replay = settings->replay;
   replay.block_tokens = 512;
   replay.window_bytes = std::uint64_t{256} << 20;
-  command.option("FOLDER", replay.folder, "Where the store is made, in a folder of its own that goes at the end")
+  command.option("FOLDER", replay.folder, "Where the store is made, in a folder of its own that is removed at the end")
       .required();
   command.option("--trace", settings->trace, "The prompts; '-': from standard input").value_name("FILE").required();
-  command.option("--prefill-rate", replay.tokens_per_second, "Tokens that the GPU computes in a second, of a prompt")
+  command.option("--prefill-rate", replay.tokens_per_second, "Tokens of a prompt that the GPU computes in a second")
       .value_name("TOKENS")
       .required();
-  command.size("--capacity", replay.capacity_bytes, "Of the store on the drive; allocated at once").required();
-  command.size("--host-memory", replay.host_bytes, "Before the drive (default: none)");
-  command.size("--token-bytes", settings->token_bytes, "Of the cache, for each token (default: 128k, Llama 3.1 8B)");
-  command.option("--block-tokens", replay.block_tokens, "Of a block").default_shown();
-  command.option("--pieces", replay.pieces, "Of a block in memory, apart: the model's layers").between(1, 1024);
-  command.size("--window", replay.window_bytes, "Of memory that blocks are got into at once (default: 256M)");
-  command.option("--requests", settings->requests_most, "Only so many of the trace's first prompts");
-  command.flag("--buffered", settings->is_buffered, "Through the page cache, which direct I/O goes around");
-  command.option("--device", settings->device, "Memory of a GPU, or of the host in its place")
+  command.size("--capacity", replay.capacity_bytes, "Size of the store on the drive; it is allocated at once")
+      .required();
+  command.size("--host-memory", replay.host_bytes, "Size of the tier of host memory before the drive (default: none)");
+  command.size("--token-bytes", settings->token_bytes, "Bytes of cache for each token (default: 128k, Llama 3.1 8B)");
+  command.option("--block-tokens", replay.block_tokens, "Tokens of a block").default_shown();
+  command.option("--pieces", replay.pieces, "Pieces of a block, which lie apart in memory: the model's layers")
+      .between(1, 1024);
+  command.size("--window", replay.window_bytes, "Memory that blocks are read into at a time (default: 256M)");
+  command.option("--requests", settings->requests_most, "Replay only this many of the trace's first prompts");
+  command.flag("--buffered", settings->is_buffered, "Use the page cache instead of direct I/O");
+  command.option("--device", settings->device, "Whose memory takes part: a GPU's, or the host's in its place")
       .one_of({"auto", "cuda", "host"});
   command.option("--gpu", replay.gpu, "Which GPU").default_shown();
   command.flag("--json", settings->json, "Print JSON");

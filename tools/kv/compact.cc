@@ -22,7 +22,7 @@ constexpr const char* kCompactExamples =
     "Examples:\n"
     "  penstock kv compact /mnt/nvme0/kv\n"
     "  penstock kv compact /mnt/nvme0/kv --verify    reads every chunk, and drops those that are damaged\n"
-    "A writer does this by itself when its journal is long, and when it ends. No process may write a store meanwhile;\n"
+    "A writer does this by itself when its journal is long, and when it ends. No process may write a store meanwhile; "
     "those that read it may go on. The new journal takes the old one's place in one step.\n"
     "Exit code: 0 done, 1 failed, or a store was left as it was, 2 wrong usage.";
 

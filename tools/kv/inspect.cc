@@ -20,9 +20,10 @@ constexpr const char* kInspectExamples =
     "Examples:\n"
     "  penstock kv inspect /mnt/nvme0/kv\n"
     "  penstock kv inspect /mnt/nvme0/kv --json --chunks    every chunk, with its size and where it lies\n"
-    "Keys are shown as the store has them: hashes, of which no prompt can be told. WRITER is a process that has the\n"
-    "store open for writing; '-' also where it is in a container of which this one is not told.\n"
-    "Exit code: 0 done, 1 failed, or of some store nothing can be told, 2 wrong usage.";
+    "Keys are shown as the store has them: hashes, from which no prompt can be derived. WRITER is a process that has "
+    "the "
+    "store open for writing; '-' also if it is in a container that this one cannot see.\n"
+    "Exit code: 0 done, 1 failed, or some store could not be read, 2 wrong usage.";
 
 struct InspectSettings {
   std::string folder;

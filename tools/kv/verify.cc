@@ -25,9 +25,9 @@ constexpr const char* kVerifyExamples =
     "Examples:\n"
     "  penstock kv verify /mnt/nvme0/kv\n"
     "  penstock kv verify /mnt/nvme0/kv --json\n"
-    "A damaged chunk is never given to anybody: who asks for it is told that it is not there. 'penstock kv compact\n"
-    "--verify' drops it. Chunks that were overwritten after the journal was written are no damage: a loss of power\n"
-    "leaves such, and a writer at work, for which this waits up to 5 s.\n"
+    "A damaged chunk is never returned: a get of it is a miss. 'penstock kv compact "
+    "--verify' drops it. Chunks that were overwritten after the journal was written are not damaged: a loss of power "
+    "leaves such chunks, and so does a writer at work, for which this command waits up to 5 s.\n"
     "Exit code: 0 every chunk is whole, 1 failed, or some are damaged, 2 wrong usage.";
 
 constexpr int kLooksMost = 25;

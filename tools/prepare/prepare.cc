@@ -77,7 +77,7 @@ Lease::~Lease() { fcntl(fd_, F_SETLEASE, F_UNLCK); }
 
 void Lease::check() {
   if (is_unwanted()) return;
-  throw Failure(path_ + ": another program wants to open it, so this was stopped; call it again");
+  throw Failure(path_ + ": another program wants to open it, so the command stopped; run it again");
 }
 
 bool Lease::keeps_others_out() { return is_unwanted() || Clock::now() - unwanted_at_ < patience_with_leases() / 2; }
@@ -96,12 +96,12 @@ constexpr const char* kPrepareExamples =
     "  penstock explain --fix /data/checkpoint --size 64G              allocated, so that writes need no new blocks\n"
     "  penstock explain --fix /data/checkpoint --size 64G --written    filled with zeros, too: no extents to convert\n"
     "  penstock explain --fix sparse.img --json                        an existing file: its holes are filled\n"
-    "An existing file keeps every byte and is never made shorter. No other program may have it open. A program that\n"
-    "opens it meanwhile has to wait, and the command stops for it. After a failure the file has the size it had,\n"
-    "unless the message tells another, and holes that were filled stay filled. If --written is killed while it writes\n"
-    "zeros (kill -9, or Ctrl-C where the disk does not answer within a second), an existing file may be longer than\n"
+    "An existing file keeps every byte and is never made shorter. No other program may have it open. A program that "
+    "opens it meanwhile has to wait, and the command stops for it. After a failure the file has the size it had, "
+    "unless the message tells another, and holes that were filled stay filled. If --written is killed while it writes "
+    "zeros (kill -9, or Ctrl-C where the disk does not answer within a second), an existing file may be longer than "
     "before, with zeros at its end: run the command again.\n"
-    "Exit code: 0 fixed, 1 failed, 2 wrong usage, 77 if no preparation makes direct writes possible on this file\n"
+    "Exit code: 0 fixed, 1 failed, 2 wrong usage, 77 if no preparation makes direct writes possible on this file "
     "system.";
 
 struct PrepareSettings {
@@ -242,7 +242,7 @@ std::uint64_t fill_and_settle(const OpenFile& file, std::uint64_t size, bool wri
   Lease lease(file.path, fd);
   // From here on no other program can change it.
   if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(file.size)) {
-    throw Failure(file.path + ": another program changed its size; call it again");
+    throw Failure(file.path + ": another program changed its size; run the command again");
   }
   const std::uint64_t had = allocated_bytes(fd);
   try {

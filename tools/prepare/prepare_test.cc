@@ -195,7 +195,7 @@ TEST_F(PrepareInterfered, WhoOpensTheFileMeanwhileGetsItAsItWas) {
   for (const int flags : {O_RDWR, O_RDONLY}) {
     const Finished done = run_interfered(flags);
     EXPECT_EQ(done.exit_code, 1);
-    EXPECT_NE(done.err.find("data: another program wants to open it, so this was stopped; call it again"),
+    EXPECT_NE(done.err.find("data: another program wants to open it, so the command stopped; run it again"),
               std::string::npos)
         << done.err;
     EXPECT_EQ(seen_, kOldSize);

@@ -276,7 +276,8 @@ std::string where_calls_go(const Account& account) {
   if (!is_in_place(account)) return why_not_in_place(account);
   const bool is_first = !account.reports.empty() || libraries_of(account).contains(account.library);
   if (is_first || !had(account, Maker::other)) return "cuFile's calls go to Penstock's library, which comes first";
-  return "Penstock's library was there, but not the one that was put in front: whose comes first cannot be known";
+  return "Penstock's library was there, but not the one that was put in front: which of them comes first cannot be "
+         "known";
 }
 
 }  // namespace

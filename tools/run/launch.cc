@@ -34,10 +34,10 @@ fs::path beside_the_tool() {
     if (!error && fs::exists(library, error)) return library;
     places.insert(library.parent_path().string());
   }
-  throw Failure(fmt::format(
-      "cannot find Penstock's {}, which this tool expects in {}: install the package penstock-cufile, or name the file "
-      "with --library; `python -m penstock run` has that of a wheel",
-      kName, fmt::join(places, " or ")));
+  throw Failure(
+      fmt::format("cannot find Penstock's {}, which this tool expects in {}: install the package penstock-cufile, or "
+                  "name the file with --library; `python -m penstock run` uses the one of the Python package",
+                  kName, fmt::join(places, " or ")));
 }
 
 // True if the file, a program for this machine, asks for the dynamic loader. Nothing if it is no program but a script.
@@ -62,7 +62,7 @@ fs::path library_for(const std::string& named) {
   std::error_code error;
   const fs::path library = fs::canonical(named, error);
   if (error || !fs::is_regular_file(library, error)) {
-    throw Failure(named + ": --library takes a file, our libcufile.so.0");
+    throw Failure(named + ": --library takes a file, Penstock's libcufile.so.0");
   }
   return library;
 }
@@ -100,10 +100,10 @@ std::string why_out_of_reach(const std::string& program) {
   const bool changes_group = is_there && (facts.st_mode & S_ISGID) != 0 && facts.st_gid != getgid();
   if (changes_user || changes_group) {
     return program +
-           " is set-user-id or set-group-id: the loader passes LD_PRELOAD over, and Penstock's library is not in front";
+           " is set-user-id or set-group-id: the loader ignores LD_PRELOAD, so Penstock's library is not in front";
   }
   if (is_dynamic(program) == false) {
-    return program + " is statically linked: it loads no library, and Penstock's is not in front";
+    return program + " is statically linked: it loads no library, so Penstock's is not in front";
   }
   return "";
 }

@@ -47,16 +47,15 @@ constexpr int kPassedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2}
 constexpr const char* kRunExamples =
     "Examples:\n"
     "  penstock run python train.py                 in front of whatever libcufile the program brings\n"
-    "  penstock run --report python train.py        and tell at the end what went through it, or what did not\n"
+    "  penstock run --report python train.py        and report at the end what went through it, or what did not\n"
     "  penstock run --report=load.json python train.py    the same as JSON, in a file\n"
     "  penstock run --which python train.py         only say which libcufile its processes had mapped\n"
     "  penstock run --library /opt/lib/libcufile.so.0 -- fio --ioengine=libcufile job.fio\n"
-    "Options of penstock come before PROGRAM. The library is put in front by LD_PRELOAD, which reaches all that the\n"
-    "program starts, but no statically linked program and none that is set-user-id. What the program prints stays\n"
-    "its own: what is told goes to stderr, or to FILE when all has ended.\n"
+    "Options of penstock come before PROGRAM. The library is put in front by LD_PRELOAD, which reaches all that the "
+    "program starts, but no statically linked program and none that is set-user-id. The output of the program stays as "
+    "it is: reports go to stderr, or to FILE when all has ended.\n"
     "Exit code: the program's; 128 and the signal's number where a signal ended it; 127 where there is no such "
-    "program,\n"
-    "126 where it cannot be started; 1 failed, 2 wrong usage.";
+    "program, 126 where it cannot be started; 1 failed, 2 wrong usage.";
 
 struct RunOptions {
   std::vector<std::string> words;  // The program and its arguments.
@@ -254,9 +253,10 @@ int run_program(const RunOptions& settings) {
 
 void add_run(CommandLine& command) {
   auto settings = std::make_shared<RunOptions>();
-  command.flag_or_value("--report", kStderr, settings->report,
-                        "Tell at the end what went through cuFile, by which paths and why, or what the program read "
-                        "with in its place; --report=FILE: into a file, JSON where its name ends in .json");
+  command.flag_or_value(
+      "--report", kStderr, settings->report,
+      "Report at the end what went through cuFile, by which paths and why, or how the program read files instead; "
+      "--report=FILE writes the report into a file, as JSON if its name ends in .json");
   command.flag("--which", settings->which, "Say at the end which libcufile the program's processes had mapped");
   command.option("--library", settings->library, "The libcufile.so.0 to put in front [the one installed beside]")
       .value_name("FILE");

@@ -119,7 +119,7 @@ TEST_F(RunTool, ProgramsOutOfItsReachAreNamedBeforeTheyRun) {
   ASSERT_EQ(chown(program.c_str(), 1, 1), 0);  // Which takes the bit away.
   fs::permissions(program, fs::perms::set_uid | fs::perms::all);
 
-  EXPECT_TRUE(has(under({"./program"}).err, "set-user-id or set-group-id: the loader passes LD_PRELOAD over"));
+  EXPECT_TRUE(has(under({"./program"}).err, "set-user-id or set-group-id: the loader ignores LD_PRELOAD"));
   EXPECT_EQ(under({"./program"}).exit_code, 0);
 }
 

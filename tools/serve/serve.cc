@@ -29,9 +29,8 @@ constexpr const char* kExamples =
     "  penstock serve --listen 0.0.0.0:9760 --host /host    in a pod, with the host's /proc and /sys below /host\n"
     "  penstock serve --textfile /var/lib/node_exporter --listen none    for node_exporter\n"
     "  penstock serve --problem-detector p2pdma             one answer for node-problem-detector\n"
-    "It ends at SIGTERM or Ctrl-C. Exit code: 0 ended by a signal, 1 failed, 2 wrong usage. With --problem-detector: "
-    "0 the\n"
-    "path is available, 1 it is not, 2 that is unknown.";
+    "It ends at SIGTERM or Ctrl-C. Exit code: 0 ended by a signal, 1 failed, 2 wrong usage. With --problem-detector: 0 "
+    "the path is available, 1 it is not, 2 that is unknown.";
 
 constexpr const char* kDefaultListen = "127.0.0.1:9760";
 constexpr const char* kListenNowhere = "none";

@@ -147,7 +147,7 @@ constexpr const char* kSettingsExamples =
     "  penstock settings bounce_mib                       one of them\n"
     "  penstock settings properties.allow_compat_mode     one of cuFile's keys\n"
     "  penstock settings --all --json                     also keys without effect; for programs\n"
-    "Exit code: 0 if a session would open with these settings, 1 if something in environment or cufile.json makes no\n"
+    "Exit code: 0 if a session would open with these settings, 1 if something in environment or cufile.json makes no "
     "sense, 2 wrong usage.";
 
 struct SettingsSettings {

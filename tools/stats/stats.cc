@@ -29,7 +29,7 @@ constexpr const char* kExamples =
     "  penstock stats 4711 --watch           once a second, with rates, until it ends\n"
     "  penstock stats 4711 --odirect         how much of them was direct, and what stands in the way of the rest\n"
     "  penstock stats --prometheus           for a scraper, e.g. node_exporter's textfile collector\n"
-    "Exit code: 0 done, 1 there is no such process or this user may not look at it, 2 wrong usage, 77 if the process\n"
+    "Exit code: 0 done, 1 there is no such process or this user may not look at it, 2 wrong usage, 77 if the process "
     "has no session open.";
 
 constexpr double kIntervalMin = 0.01;

@@ -76,7 +76,7 @@ TEST_F(TopTest, ADumbTerminalIsNotDrawnOn) {
   EXPECT_EQ(done.out.find('\033'), std::string::npos) << done.out;
 }
 
-// A container's runtime starts it so: the test's own process has more, so it may not be looked at.
+// A container's runtime starts it so: the test's own process has more, so it cannot be looked at.
 TEST_F(TopTest, RootWithoutCapabilitiesIsToldWhatItLacksByTopAndByStats) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to give capabilities away";
   const auto without = [] {
@@ -85,12 +85,12 @@ TEST_F(TopTest, RootWithoutCapabilitiesIsToldWhatItLacksByTopAndByStats) {
   if (prctl(PR_CAPBSET_READ, CAP_SYS_PTRACE) != 1) GTEST_SKIP() << "this process lacks them, too";
 
   const Finished top = run({"stats", "--live", "--once", "--interval", "0.05"}, without);
-  EXPECT_NE(top.out.find("may not be looked at: root lacks the capabilities"), std::string::npos) << top.out << top.err;
+  EXPECT_NE(top.out.find("cannot be looked at: root lacks the capabilities"), std::string::npos) << top.out << top.err;
   const Finished stats = run({"stats"}, without);
   EXPECT_NE(stats.out.find("root lacks the capabilities SYS_PTRACE and DAC_READ_SEARCH here\n"), std::string::npos)
       << stats.out << stats.err;
   const Finished one = run({"stats", std::to_string(getpid())}, without);
-  EXPECT_NE(one.err.find("may not be looked at: root lacks the capabilities"), std::string::npos) << one.err;
+  EXPECT_NE(one.err.find("cannot be looked at: root lacks the capabilities"), std::string::npos) << one.err;
   EXPECT_EQ((top.out + stats.out + one.err).find("as root"), std::string::npos);
 }
 

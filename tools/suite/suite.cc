@@ -250,12 +250,12 @@ int run_suite(const Options& options) {
 void add_suite(CommandLine& command) {
   auto options = std::make_shared<Options>();
   command.option("DIR", options->folder, "Where files may be written: on the drive that is to be measured").required();
-  command.option("--scale", options->scale, "Part of the published sizes, above 0 and up to 1").default_shown();
-  command.option("--turns", options->turns, "How often each way takes its turn").default_shown();
+  command.option("--scale", options->scale, "Scale of the published sizes, above 0 and up to 1").default_shown();
+  command.option("--turns", options->turns, "Turns of each variant").default_shown();
   command.option("--only", options->only, "Only this workload; may be given several times")
       .one_of(workload_names())
       .one_value_each();
-  command.option("--gpu", options->gpu, "Of whose memory it is").default_shown();
+  command.option("--gpu", options->gpu, "The GPU whose memory takes part").default_shown();
   command.option("--versus", options->versus, "Also with another libcufile.so.0, in processes of its own")
       .value_name("LIBRARY");
   command.option("--price", options->price, "Dollars for a GPU and an hour").default_shown();
