@@ -31,7 +31,7 @@ void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
   const std::string sentence =
       fmt::format("it is true in {}, and should be false: every byte goes through host memory", place);
   if (machine.process.cufile.settings.origin(setting) == core::Origin::environment) {
-    return row.fail(sentence, fmt::format("Take {} out of the environment.", place));
+    return row.fail(sentence, fmt::format("Unset {}.", place));
   }
   row.fail(sentence,
            fmt::format("Write \"{}\": false in section \"{}\" of {}, or take the line out: false is the default.",
@@ -42,7 +42,7 @@ void judge_denial(const Machine& machine, const Place& denied, const std::string
   const std::size_t dot = denied.denied_by.rfind('.');
   const std::string& file = machine.process.cufile.file;
   Judgement(rows, Layer::drivers, kCufileCode, subject_of(denied))
-      .fail(fmt::format("it stands in {}, and should not: it bars {} from direct paths", file, places),
+      .fail(fmt::format("it is on a denylist in {}, which keeps {} from direct paths", file, places),
             fmt::format("Take \"{}\" out of \"{}\" in section \"{}\" of {}.", denied.denied_as,
                         denied.denied_by.substr(dot + 1), denied.denied_by.substr(0, dot), file));
 }
@@ -77,7 +77,7 @@ void judge_cufile(const Examination& examined, Findings& rows) {
   for (const auto& [place, points] : barred) judge_denial(machine, *place, points, rows);
   if (rows.size() > before || cufile.file.empty()) return;
   Judgement(rows, Layer::drivers, kCufileCode, "")
-      .pass("nothing in " + cufile.file + " forbids a direct path that there is");
+      .pass("nothing in " + cufile.file + " keeps any file system here from a direct path");
 }
 
 }  // namespace penstock::facts

@@ -164,7 +164,7 @@ TEST(ValidateDriversTest, ASwitchOfCufilesThatForbidsIsNamedWhereItWasSet) {
   EXPECT_NE(row_of(machine, "cufile_json").sentence.find("true in /mnt/cufile.json"), std::string::npos);
   settings.set("properties.force_compat_mode", true, core::Origin::environment);
   EXPECT_EQ(row_of(machine, "cufile_json").state, State::fail);
-  EXPECT_EQ(row_of(machine, "cufile_json").remedy, "Take CUFILE_FORCE_COMPAT_MODE out of the environment.");
+  EXPECT_EQ(row_of(machine, "cufile_json").remedy, "Unset CUFILE_FORCE_COMPAT_MODE.");
 }
 
 TEST(ValidateDriversTest, AKernelBeforeNvidiaFsFails) {

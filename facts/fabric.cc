@@ -202,7 +202,7 @@ void judge_transport(const Machine& machine, Judgement row, const std::string& t
   if (by_cpu.empty()) return row.unknown("the transport is unknown" + to);
   if (machine.rdma.empty()) {
     return row.warn(fmt::format("{}{}: the CPU moves every byte, and no direct path takes it", by_cpu, to),
-                    fmt::format("An RDMA device has to come first. {}", remedy));
+                    fmt::format("Install an RDMA device first. {}", remedy));
   }
   row.fail(fmt::format("{}{}, although this machine has the RDMA device {}: no byte goes directly", by_cpu, to,
                        machine.rdma.front().name),

@@ -139,7 +139,7 @@ Finding no_kind_known(const core::FileSystem& storage) {
     return need("nfs_tcp", State::fail, "NFS is mounted by TCP", "Mount it by RDMA: mount -o proto=rdma,port=20049.");
   }
   return need("nvidia_fs_mount", State::fail,
-              fmt::format("under {} lies no drive or server that nvidia-fs knows", storage.mount.mount_point),
+              fmt::format("{} is on no drive or server that nvidia-fs knows", storage.mount.mount_point),
               "Put the data on ext4 or XFS on an NVMe drive, or a network file system with a driver for nvidia-fs.");
 }
 
@@ -154,7 +154,8 @@ Finding need_type(const core::FileSystem& storage, const StorageKind& kind, int 
   if (path == PENSTOCK_PATH_VENDOR && storage.stack && mount.type == "ext4" &&
       !mount.has_super_option(core::kOrderedData)) {
     return need("ext4_ordered", State::fail,
-                "ext4 does not show data=ordered, which NVIDIA's library looks for: it copies",
+                "the mount options of ext4 do not show data=ordered, which NVIDIA's library looks for, so it copies "
+                "through the CPU",
                 "Mount it with data=ordered, even if that is the default.");
   }
   return need(kCode, State::pass, fmt::format("{} at {}", kind.name, mount.mount_point));

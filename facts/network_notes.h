@@ -39,8 +39,8 @@ constexpr NetworkNote kNetworkNotes[] = {
     {"cifs", "replication", "whether an answered write outlives the server (RPO) is the server's",
      "on the server: its share's properties (continuous availability)", kGuide},
 
-    {"lustre", "server", "LNet tells by which network each server is reached", "lctl list_nids; lctl which_nid SERVER",
-     "Lustre Operations Manual"},
+    {"lustre", "server", "LNet can list the network by which each server is reached",
+     "lctl list_nids; lctl which_nid SERVER", "Lustre Operations Manual"},
     {"lustre", "inline", "small files may lie in the metadata server's reply (Data-on-MDT), and not in objects of OSTs",
      "lfs getstripe FILE (pattern mdt)", "Lustre Operations Manual"},
     {"lustre", "allocation", "object storage servers allocate blocks; the client has grants of room, and no blocks",
@@ -69,10 +69,11 @@ constexpr NetworkNote kNetworkNotes[] = {
     {"gpfs", "replication", "how many copies a write has is an attribute of each file",
      "mmlsattr -L FILE (data replication)", "IBM Storage Scale, mmlsattr"},
 
-    {"beegfs", "server", "BeeGFS tells by which transport each server is reached", "beegfs-net",
+    {"beegfs", "server", "BeeGFS can list the transport by which each server is reached", "beegfs-net",
      "BeeGFS documentation"},
-    {"beegfs", "inline", "nothing is known here of data within its messages", "", ""},
-    {"beegfs", "allocation", "storage servers allocate: a chunk is a file of theirs",
+    {"beegfs", "inline", "Penstock does not know whether small transfers travel within messages, through host memory",
+     "", ""},
+    {"beegfs", "allocation", "the storage servers allocate the blocks: each chunk is a file on one of them",
      "on a storage server: penstock check --try FOLDER", "BeeGFS documentation, Striping"},
     {"beegfs", "transforms", "compression and erasure coding are those of the servers' own file systems and disks",
      "on a storage server: its volume's properties", "BeeGFS documentation, Striping"},
@@ -82,8 +83,9 @@ constexpr NetworkNote kNetworkNotes[] = {
 
     {"wekafs", "server", "WEKA's client speaks with its back ends by its own network, by DPDK or UDP",
      "weka local resources; weka status", "WEKA documentation"},
-    {"wekafs", "inline", "nothing is known here of data within its messages", "", ""},
-    {"wekafs", "allocation", "back ends allocate", "", "WEKA documentation"},
+    {"wekafs", "inline", "Penstock does not know whether small transfers travel within messages, through host memory",
+     "", ""},
+    {"wekafs", "allocation", "its back ends allocate the blocks", "", "WEKA documentation"},
     {"wekafs", "transforms",
      "erasure coding (N+2, N+4) is the cluster's, chosen when it was formed; data reduction and encryption are a file "
      "system's",
@@ -102,11 +104,12 @@ constexpr NetworkNote kNetworkNotes[] = {
     {"ceph", "replication", "a write is answered when all replicas of its placement group have it (RPO 0)",
      "ceph osd pool get POOL size", "Ceph documentation, Replication"},
 
-    {"", "server", "nothing is known here of what its server can do", "", ""},
-    {"", "inline", "nothing is known here of data within its messages", "", ""},
-    {"", "allocation", "nothing is known here of where it allocates", "", ""},
-    {"", "transforms", "nothing is known here of what its server does to the bytes", "", ""},
-    {"", "replication", "nothing is known here of its replicas", "", ""},
+    {"", "server", "Penstock does not know what the server of this file system can do", "", ""},
+    {"", "inline", "Penstock does not know whether small transfers travel within messages, through host memory", "",
+     ""},
+    {"", "allocation", "Penstock does not know who allocates its blocks", "", ""},
+    {"", "transforms", "Penstock does not know whether its server compresses, deduplicates or encrypts", "", ""},
+    {"", "replication", "Penstock does not know whether it keeps replicas", "", ""},
 };
 
 // The type under which the table has a file system.

@@ -53,12 +53,12 @@ void add_named_paths(const Machine& machine, const core::PathRow& row, Findings&
   const auto is_it = [&](const std::string& one) { return one == row.name || one == "auto"; };
   if (std::none_of(named.begin(), named.end(), is_it)) {
     needs.push_back(switched_off("not_listed", fmt::format("PENSTOCK_PATHS does not name {}", row.name),
-                                 fmt::format("Add {} to PENSTOCK_PATHS, or take that away.", row.name)));
+                                 fmt::format("Add {} to PENSTOCK_PATHS, or unset PENSTOCK_PATHS.", row.name)));
   }
   const std::string& required = settings.text("penstock.require");
   if (required.empty() || required == row.name) return;
-  needs.push_back(switched_off("required_path", fmt::format("PENSTOCK_REQUIRE={} forbids it", required),
-                               "Take PENSTOCK_REQUIRE away."));
+  needs.push_back(switched_off("required_path", fmt::format("PENSTOCK_REQUIRE={} allows no other path", required),
+                               "Unset PENSTOCK_REQUIRE."));
 }
 
 // Adds the needs of a path that cuFile's configuration does not allow.
@@ -120,8 +120,8 @@ void add_p2pdma(const Machine& machine, std::span<const PeerPair> pairs, const c
   const bool is_on = machine.process.exports_gpu_memory();
   add_switch(needs, is_on, "nvidia_export",
              is_on ? "PENSTOCK_NVIDIA_EXPORT=on: experimental"
-                   : "memory of NVIDIA GPUs: experimental, and off unless PENSTOCK_NVIDIA_EXPORT=on",
-             "Set PENSTOCK_NVIDIA_EXPORT=on; only memory that Penstock allocated can be exported.");
+                   : "an NVIDIA GPU's memory is exported only with PENSTOCK_NVIDIA_EXPORT=on (experimental)",
+             library_remedy("pointer_not_exportable"));
 }
 
 void add_storage(const Machine& machine, const core::FileSystem* place, int path, Findings& needs) {
@@ -138,9 +138,10 @@ void add_nvfs(const Machine& machine, const core::FileSystem* place, Findings& n
   if (!machine.nvidia_fs.is_loaded) return;
   add_storage(machine, place, PENSTOCK_PATH_NVFS, needs);
   needs.push_back(need_nvidia_fs_version(machine));
-  add_switch(needs, machine.process.calls_nvidia_fs(), "nvfs_setting",
-             "experimental: not yet run beside NVIDIA's module, and off unless PENSTOCK_NVFS=on",
-             library_remedy("nvfs_off"));
+  add_switch(
+      needs, machine.process.calls_nvidia_fs(), "nvfs_setting",
+      "Penstock calls nvidia-fs only with PENSTOCK_NVFS=on (experimental: it was not yet run beside NVIDIA's module)",
+      library_remedy("nvfs_off"));
 }
 
 void add_vendor(const Machine& machine, const core::FileSystem* place, Findings& needs) {
@@ -151,7 +152,7 @@ void add_vendor(const Machine& machine, const core::FileSystem* place, Findings&
   if (machine.nvidia_fs.is_loaded) add_storage(machine, place, PENSTOCK_PATH_VENDOR, needs);
   needs.push_back(need_udev(machine));
   if (!machine.process.calls_vendor()) {
-    add_switch(needs, false, "vendor_setting", "PENSTOCK_VENDOR=off", "Take PENSTOCK_VENDOR out of the environment.");
+    add_switch(needs, false, "vendor_setting", "PENSTOCK_VENDOR=off", "Unset PENSTOCK_VENDOR.");
   }
 }
 
@@ -255,7 +256,7 @@ const Finding* PathOutlook::doubt() const {
 std::string PathOutlook::sentence() const {
   if (reason() == nullptr) return "";
   if (doubt() == nullptr) return reason()->sentence;
-  return fmt::format("{}; in doubt once it is on: {}", reason()->sentence, doubt()->sentence);
+  return fmt::format("{}; whether it works once it is on is unknown: {}", reason()->sentence, doubt()->sentence);
 }
 
 std::string PathOutlook::remedy() const {

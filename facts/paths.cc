@@ -131,8 +131,8 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   if (best->is_once_set()) return row.pass(path + " may serve it, once that is switched on");
   if (const Finding* const doubt = best->doubt()) {
     may_follow_by(doubt, row);
-    return row.unknown(
-        fmt::format("{} might serve it, once that is switched on; in doubt then: {}", path, doubt->sentence));
+    return row.unknown(fmt::format("{} might serve it, once that is switched on; whether it does is unknown: {}", path,
+                                   doubt->sentence));
   }
   may_follow_by(best->reason(), row);
   // If the path itself is in doubt, its own finding has the remedy.

@@ -33,30 +33,32 @@ constexpr CodeText kCodeTexts[] = {
      "or change PENSTOCK_PATHS, PENSTOCK_REQUIRE or cufile.json's allow_compat_mode"},
     {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
      "open the file without O_DIRECT, or align offset and size to the file's block size"},
-    {"too few bytes were moved, again and again, or their number makes no sense",
+    {"the storage moved fewer bytes than asked for, repeatedly, or reported an impossible number",
      "check the kernel log for storage errors"},
     {"there is not enough host memory", "lower PENSTOCK_BOUNCE_MIB, or free host memory"},
     {"a limit is reached",
-     "give back what is no longer used, submit less at once, or raise PENSTOCK_BOUNCE_MIB, which "
-     "bounds the bytes of all requests in flight"},
+     "close what is no longer used, submit fewer requests at once, or raise PENSTOCK_BOUNCE_MIB, which limits the "
+     "bytes of all requests in flight"},
     {"the session is closed, or was opened before a fork",
      "open a session in this process, and use its handles until it is closed"},
-    {"this version, kernel, device or file does not support it", "run 'penstock check' to see what is supported here"},
+    {"this version of Penstock, the kernel, the device or the file does not support it",
+     "run 'penstock check' to see what is supported here"},
     {"the device, or the GPU's context, is gone",
      "keep the CUDA context alive and the device's driver bound while its memory is in use"},
     {"the range runs past the end of the allocation", "check size and offset against the allocation"},
     {"", ""},  // bad_setting: the step names the setting, its value, and what was expected.
-    {"the denylist of cufile.json names its mount, file system, device or driver, and compatibility mode is off",
-     "take it off the denylist, or set allow_compat_mode"},
-    {"the configuration allows only direct paths, and there is none",
-     "set allow_compat_mode in cufile.json, or CUFILE_ALLOW_COMPAT_MODE=true"},
+    {"the denylist of cufile.json names the file's mount, file system, device or driver, and compatibility mode is off",
+     "take that entry off the denylist, or set allow_compat_mode to true in cufile.json"},
+    {"the configuration allows only direct paths, and none can serve this request",
+     "set allow_compat_mode to true in cufile.json, or set CUFILE_ALLOW_COMPAT_MODE=true"},
     {"the program closed a descriptor that Penstock had opened on the file, and its number may belong to another file "
      "now",
      "close only descriptors that the program opened itself (closefrom and close_range close all), and register the "
      "file again"},
-    {"the program canceled it before it began", "submit it again if it is still needed"},
-    {"its deadline passed before it began",
-     "give it more time, or submit fewer requests at once: 'penstock bench' measures what the storage keeps up with"},
+    {"the program canceled the request before it began", "submit the request again if it is still needed"},
+    {"the deadline passed before the request began",
+     "set a later deadline, or submit fewer requests at once: 'penstock bench' measures how many the storage can "
+     "serve"},
     {"", ""},  // bad_stripe: the step names the file, and what is wrong with it.
 };
 static_assert(std::size(kCodeTexts) == static_cast<std::size_t>(Code::bad_stripe) + 1);

@@ -14,8 +14,8 @@ TEST(StatusTest, ASentenceHasTheStepTheCauseAndTheRemedy) {
   const Status full = os_failure(ENOSPC, "write the buffer to the file");
 
   EXPECT_EQ(describe(canceled),
-            "could not read the file into the buffer: the program canceled it before it began; submit it again if "
-            "it is still needed");
+            "could not read the file into the buffer: the program canceled the request before it began; submit the "
+            "request again if it is still needed");
   EXPECT_EQ(describe(full),
             "could not write the buffer to the file: No space left on device; free space on the file system");
 }

@@ -39,7 +39,7 @@ TimePoint deadline_of(const penstock_request& request) {
 
 Status set_required(const penstock_request& request, RawRequest& raw) {
   constexpr std::uint32_t kKnown = PENSTOCK_REQUEST_REQUIRES_PATH;
-  if ((request.flags & ~kKnown) != 0) return failure(Code::unsupported, "understand all flags of the request");
+  if ((request.flags & ~kKnown) != 0) return failure(Code::unsupported, "use all flags of the request");
   const bool is_path = request.required_path >= 0 && request.required_path < static_cast<int>(kPathCount);
   if (request.flags == 0 || !is_path) return failure(Code::invalid_argument, "find the path that the request requires");
   raw.required = static_cast<PathId>(request.required_path);
@@ -72,9 +72,9 @@ Result<QueuedRequest> queued_request(const penstock_request& request) {
   if (request.device != 0)
     return failure(Code::invalid_argument, "make a request that names a device, as only dry runs may");
   if (request.stream != nullptr)
-    return failure(Code::unsupported, "keep the order of the request's stream; submit it to that");
+    return failure(Code::unsupported, "keep the order of the request's stream; submit the request to that stream");
   if ((request.pieces == nullptr) != (request.piece_count == 0)) {
-    return failure(Code::invalid_argument, "make a request of which pieces and piece_count disagree");
+    return failure(Code::invalid_argument, "make a request whose pieces and piece_count disagree");
   }
   if (request.pieces != nullptr && names_both) {
     return failure(Code::invalid_argument, "make a request with pieces and also a base, size or buffer_offset");

@@ -112,7 +112,7 @@ class Polled final : public QueueMode {
   // The queue does not know the memory of its requests: it finishes them all.
   void wait_for(const MemoryPiece&) override { queue_->finish(); }
   Result<int> event_fd() override {
-    return failure(Code::unsupported, "watch a polled queue by a descriptor, which it lacks");
+    return failure(Code::unsupported, "watch a polled queue by a descriptor, which only queues with threads have");
   }
 
  private:

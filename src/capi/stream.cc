@@ -29,7 +29,7 @@ void deliver(void* result, const core::RawRequest&, const core::Outcome& outcome
 Status check_plain(const core::QueuedRequest& request) {
   const char* const what = request.striped != nullptr              ? "use a striped object on a stream; use its members"
                            : !request.pieces.empty()               ? "use pieces of memory on a stream"
-                           : request.deadline != core::kNoDeadline ? "keep the deadline of a request on a stream"
+                           : request.deadline != core::kNoDeadline ? "give a request on a stream a deadline"
                            : request.raw.required.has_value()      ? "require a path of a request on a stream"
                                                                    : nullptr;
   return what == nullptr ? core::success() : failure(Code::unsupported, what);

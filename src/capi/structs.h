@@ -85,7 +85,7 @@ Status read_element(const T* array, std::uint32_t index, T& known) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(element(array, index));
   const auto is_said = [](std::byte byte) { return byte != std::byte{}; };
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, is_said)) {
-    return failure(Code::unsupported, "understand members that a newer version of penstock.h added to a structure");
+    return failure(Code::unsupported, "use the members that a newer version of penstock.h added to a structure");
   }
   known = {};
   std::memcpy(&known, bytes, std::min<std::size_t>(size, sizeof(T)));

@@ -30,7 +30,8 @@ constexpr SettingRow kCufileRows[] = {
      .meaning = "the directory of cufile.log; without it, the one where the program runs", .form = "a directory",
      .parameter = 2},
     {.key = "logging.level", .kind = SettingKind::text, .initial = "ERROR",
-     .meaning = "how much cufile.log tells: errors of the configuration: ERROR, notes: WARN, keys without effect: INFO",
+     .meaning = "how much is written to cufile.log: ERROR only errors of the configuration, WARN also notes, INFO "
+                "also keys without effect",
      .words = "NOTICE ERROR WARN INFO DEBUG TRACE", .variable = "CUFILE_LOGGING_LEVEL", .parameter = 0},
     {.key = "logging.max_file_size_mb", .kind = SettingKind::number, .initial = "32",
      .meaning = "the size at which cufile.log is started again; 0 and below: no limit", .low = -1, .high = 4096,
@@ -63,7 +64,7 @@ constexpr SettingRow kCufileRows[] = {
      .aliases = "profile.io_batchsize properties.max_batch_io_size", .printed = "properties.max_batch_io_size",
      .parameter = 9},
     {.key = "properties.max_batch_io_timeout_msecs", .kind = SettingKind::number, .initial = "5",
-     .idle = "completions of a batch are told at once, so nothing waits for a tick", .low = 1, .high = 1000,
+     .idle = "completions of a batch are reported at once, so nothing waits for a tick", .low = 1, .high = 1000,
      .parameter = 11},
     {.key = "properties.max_direct_io_size_kb", .kind = SettingKind::number, .initial = "16384",
      .meaning = "the most that one storage operation of cuFileRead and cuFileWrite moves", .low = 64,

@@ -55,8 +55,9 @@ constexpr SettingRow kPenstockRows[] = {
     {.key = "penstock.placement", .kind = SettingKind::text, .initial = "auto",
      .meaning = "where the library's threads run and its pinned memory lies; auto: on the NUMA node of the GPU that "
                 "they work for; off: wherever the kernel puts them; node: on a NUMA node, for every GPU and for host "
-                "memory; cpus: on these CPUs, and memory on their node where they have one in common. A node or CPUs "
-                "that the process may not use keep the session closed; numactl's memory policy goes first",
+                "memory; cpus: on these CPUs, and memory on their node where they have one in common. "
+                "If the process may not use the node or the CPUs, no session opens. A memory policy of numactl takes "
+                "precedence",
      .form = "auto, off, node:N or cpus:LIST, as node:1 or cpus:0-15,32-47", .takes = is_placement,
      .variable = "PENSTOCK_PLACEMENT"},
     {.key = "penstock.nvidia_export", .kind = SettingKind::boolean, .initial = "false",
@@ -82,9 +83,9 @@ constexpr SettingRow kPenstockRows[] = {
                 "of statistics are 112 bytes longer, so choose it only for programs that were built for 1.19 or later",
      .words = "1.15 1.20", .variable = "PENSTOCK_CUFILE_VERSION"},
     {.key = "penstock.report", .kind = SettingKind::text, .initial = "",
-     .meaning = "where a process tells, whenever its last session closes and when it exits, what it moved, by which "
-                "paths and why, of which files and in what time; in a file's name %p is the process's number, and a "
-                "name that ends in .json asks for JSON",
+     .meaning = "where a process writes its report whenever its last session closes and when it exits: the bytes "
+                "that it moved, by which paths and why, of which files and in what time; in a file's name %p is the "
+                "process's number, and a name that ends in .json asks for JSON",
      .form = "stderr or a file", .variable = "PENSTOCK_REPORT"},
     // clang-format on
 };

@@ -136,7 +136,7 @@ std::string trailer_fault(const Manifest& manifest, std::uint32_t member, std::s
              std::to_string(member);
     }
   }
-  return "it and the manifest do not say the same of the object's size and stripes";
+  return "its object size and stripe size differ from those in the manifest";
 }
 
 }  // namespace penstock::core

@@ -122,8 +122,7 @@ TEST_F(Validate, TheKeyOfCufilesConfigurationThatForbidsIsNamedWithFileValueAndW
             std::string::npos);
   rows = rows_of(machine_report(PENSTOCK_MACHINES "cufile-denylist"));
   row = rows["cufile_json denylist.filesystems xfs"];
-  EXPECT_EQ(row["sentence"],
-            "it stands in /etc/cufile.json, and should not: it bars /data/0, /data/2 from direct paths");
+  EXPECT_EQ(row["sentence"], "it is on a denylist in /etc/cufile.json, which keeps /data/0, /data/2 from direct paths");
   EXPECT_EQ(row["remedy"], "Take \"xfs\" out of \"filesystems\" in section \"denylist\" of /etc/cufile.json.");
   EXPECT_EQ(rows.count("cufile_json denylist.mounts /somewhere/else"), 0u) << "what bars nothing here is no fault";
   EXPECT_EQ(state_of(rows_of(machine_report(PENSTOCK_MACHINES "cufile-broken")), "cufile_json "), "absent");

@@ -7,8 +7,8 @@ namespace {
 
 constexpr ReasonText kTexts[] = {
     {"extent_not_registered",
-     "these bytes were not registered with the GPU: not in the page cache, not worth it so far, or so few that the CPU "
-     "is quicker",
+     "these bytes are not registered with the GPU: they are not in the page cache, were not read often enough to "
+     "register them, or are so few that the CPU is quicker",
      "set PENSTOCK_POLICY=cpu to register sooner; PENSTOCK_REGISTRATION_CACHE_MIB limits how much is registered"},
     {"pages_replaced", "pages of the file left the page cache, or were replaced there, during the transfer", ""},
     {"no_page_registration",
