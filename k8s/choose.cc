@@ -25,11 +25,9 @@ constexpr const char* kChooseExamples =
     "  kubectl get nodes -o json | penstock-k8s choose\n"
     "  penstock-k8s choose --nodes nodes.json --storage nfs-rdma\n"
     "A node's labels and versions prove no path: what is named is possible, and 'penstock-k8s render' makes the job "
-    "that\n"
-    "proves it; 'off' is what a setting of the node's own keeps off. IOMMU, PCI topology and the NVMe driver's hooks "
-    "are\n"
-    "seen on the node alone, by 'penstock serve': where its labels tell of a path, they stand above versions and "
-    "names.\n"
+    "that proves it; 'off' is what a setting of the node's own keeps off. IOMMU, PCI topology and the NVMe driver's "
+    "hooks are seen on the node alone, by 'penstock serve': where its labels tell of a path, they stand above versions "
+    "and names.\n"
     "Exit code: 0 a node with a GPU was found, 1 none was, 2 wrong usage.";
 
 struct ChooseSettings {

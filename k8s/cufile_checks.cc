@@ -27,7 +27,7 @@ void tell(const Object& object, const core::Note& note, Place place, Findings& f
   if (note.severity == core::Severity::idle) return;  // Idle keys only concern Penstock.
   if (const std::string own = misplaced(note); !own.empty()) {
     findings.add("cufile_place", object, place,
-                 {fmt::format("{} is in a section that is not its own, and NVIDIA's library reads past it", key),
+                 {fmt::format("{} is in the wrong section, where NVIDIA's library ignores it", key),
                   fmt::format("Its name is {}.", own)});
     return;
   }

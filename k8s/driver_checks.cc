@@ -128,7 +128,7 @@ void check_system(const Cluster& cluster, const DriverSetup& driver, Findings& f
   if (!has_image) {
     findings.add(
         "gds_os", *driver.object, place,
-        {"whether nvidia-fs can be built depends on the nodes' system", "Say which it is: --os.", Severity::note});
+        {"whether nvidia-fs can be built depends on the nodes' system", "Name the system with --os.", Severity::note});
   } else if (!*has_image) {
     findings.add("gds_os", *driver.object, place,
                  {fmt::format("there is no nvidia-fs image for {}: its nodes would lose their GPUs", core::shown(os))});

@@ -23,7 +23,7 @@ constexpr const char* kExplainLogExamples =
     "  kubectl logs -n gpu-operator ds/nvidia-driver-daemonset -c nvidia-fs-ctr | penstock-k8s explain-log\n"
     "  kubectl get events -A | penstock-k8s explain-log\n"
     "  penstock-k8s explain-log cufile.log\n"
-    "The causes are those that others have met and told of; what is not among them is not explained.\n"
+    "It knows the causes that others have met and reported; it explains no others.\n"
     "Exit code: 0 a cause was found, 1 none was, 2 wrong usage.";
 
 struct LogSettings {

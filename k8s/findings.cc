@@ -76,7 +76,7 @@ std::string Findings::rule_of(std::string_view text, const Object& object, Place
     return "";
   }
   if (!reason.empty()) return std::string(rule);
-  add("ignore_without_reason", object, place, {fmt::format("{} is to be passed over, and nobody says why", rule)});
+  add("ignore_without_reason", object, place, {fmt::format("the comment that ignores {} gives no reason", rule)});
   return "";
 }
 

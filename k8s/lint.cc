@@ -24,12 +24,12 @@ namespace {
 
 constexpr const char* kLintExamples =
     "Examples:\n"
-    "  penstock-k8s lint manifests/                        all that is below a folder, looked at together\n"
+    "  penstock-k8s lint manifests/                        all files below a folder, judged together\n"
     "  helm template gpu-operator | penstock-k8s lint -    a rendered chart\n"
     "  penstock-k8s lint values.yaml --operator-version v26.3.3\n"
     "  penstock-k8s lint gds.yaml --os ubuntu24.04 --runtime containerd-2.1\n"
     "  penstock-k8s lint gds.yaml --format sarif           for a review of code\n"
-    "Nothing is asked of a cluster: no kubelet, node or cloud was tried, only what files say is judged.\n"
+    "No cluster is asked, no kubelet, node or cloud is tried: only the files are judged.\n"
     "Exit code: 0 no error found, 1 errors, with --strict warnings too, 2 wrong usage or what cannot be read.";
 
 struct LintSettings {
@@ -60,7 +60,7 @@ bool tell_faults(const Cluster& cluster, Findings& findings) {
   for (const Object& file : cluster.files) {
     const Manifest& manifest = *file.manifest;
     if (!manifest.is_whole && is_helm_template(manifest)) {
-      findings.add("helm_template", file, {1, 1}, {"a template of Helm's, passed over"});
+      findings.add("helm_template", file, {1, 1}, {"a Helm template, so it was skipped"});
       continue;
     }
     for (const Fault& fault : manifest.faults) findings.add(fault.rule, file, fault.place, {fault.sentence});
@@ -69,7 +69,7 @@ bool tell_faults(const Cluster& cluster, Findings& findings) {
   for (const Object& object : cluster.objects) {
     if (object.form != Form::file) continue;
     findings.add("not_an_object", object, object.root->place,
-                 {"neither a Kubernetes object nor Helm values nor a cufile.json, passed over"});
+                 {"neither a Kubernetes object nor Helm values nor a cufile.json, so it was skipped"});
   }
   return is_whole;
 }
@@ -124,11 +124,14 @@ int run_lint(const LintSettings& settings) {
 void add_lint(CommandLine& command) {
   auto settings = std::make_shared<LintSettings>();
   command.option("FILE", settings->files, "Manifests, Helm values or a cufile.json: files, folders, or -");
-  Option format = command.option("--format", settings->format, "How to tell it").one_of({"text", "json", "sarif"});
+  Option format =
+      command.option("--format", settings->format, "The form of the output").one_of({"text", "json", "sarif"});
   format.default_shown();
   command.flag("--json", settings->json, "The same as --format json").excludes(format);
   command.flag("--strict", settings->strict, "Fail for warnings, too");
-  command.option("--ignore", settings->ignored, "Pass over what this rule finds").value_name("RULE").one_value_each();
+  command.option("--ignore", settings->ignored, "Do not report what this rule finds")
+      .value_name("RULE")
+      .one_value_each();
   command
       .option("--operator-version", settings->facts.operator_version, "The GPU Operator's release [the newest known]")
       .value_name("VERSION");

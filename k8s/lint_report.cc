@@ -15,7 +15,7 @@ std::string summary(const LintReport& report) {
   std::string line = severity_summary(findings.count(Severity::error), findings.count(Severity::warning),
                                       findings.count(Severity::note));
   line += fmt::format(" in {} file{}", report.files, report.files == 1 ? "" : "s");
-  if (findings.passed_over() > 0) line += fmt::format(", {} passed over", findings.passed_over());
+  if (findings.passed_over() > 0) line += fmt::format(", {} skipped", findings.passed_over());
   if (findings.dropped() > 0) line += fmt::format(", {} more that are not shown", findings.dropped());
   return line;
 }

@@ -37,14 +37,14 @@ void check_rdma(const Cluster& cluster, const DriverSetup& driver, const Object*
   const bool by_host = driver.driver_value("rdma.useHostMofed").is_true();
   const Place place = place_of(*driver.object, driver.driver_key(by_host ? "rdma.useHostMofed" : "rdma.enabled"));
   if (by_host && ofed != nullptr) {
-    findings.add("two_ofed_drivers", *driver.object, place,
-                 {fmt::format("the driver is to use the host's OFED, and {} brings another", ofed->title())});
+    findings.add(
+        "two_ofed_drivers", *driver.object, place,
+        {fmt::format("the driver is told to use the host's OFED, but {} installs another one", ofed->title())});
   }
   if (by_host || ofed != nullptr) return;
   const bool is_known = !cluster.of_kind("NicClusterPolicy").empty();
-  Findings::Text text{is_known
-                          ? "no NicClusterPolicy here has an ofedDriver, and the driver's pod waits for it for ever"
-                          : "the driver's pod waits for ever where no OFED driver comes"};
+  Findings::Text text{is_known ? "no NicClusterPolicy here has an ofedDriver, for which the driver's pod waits for ever"
+                               : "the driver's pod waits for ever where no OFED driver comes"};
   if (!is_known) text.severity = Severity::warning;
   findings.add("rdma_without_ofed", *driver.object, place, std::move(text));
 }

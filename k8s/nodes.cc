@@ -128,7 +128,7 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
                         fmt::format("{} shows its drives to virtual machines: none is known "
                                     "where a drive reaches the GPU's memory",
                                     node.cloud),
-                        "a machine of one's own; 'penstock check' on the node tells more"});
+                        "use a physical machine; 'penstock check' on the node tells more"});
   }
   return refusals;
 }

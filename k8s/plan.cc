@@ -74,7 +74,7 @@ class Refusals {
 
   void judge_nvidia_fs() {
     if (answers_.os.empty()) {
-      refuse("gds_os", "--path nvidia-fs needs to know the nodes' system: images of nvidia-fs exist for few",
+      refuse("gds_os", "--path nvidia-fs needs to know the nodes' system, since images of nvidia-fs exist for few",
              "--os NAME");
     } else if (!*facts::has_gds_image(answers_.os)) {
       refuse("gds_os",
@@ -82,7 +82,7 @@ class Refusals {
                  "there is no image of nvidia-fs for {}: its container fails again and again, the driver's pod never "
                  "gets ready, and the node loses its GPUs",
                  answers_.os),
-             "Ubuntu 22.04, 24.04 or OpenShift; else --path p2pdma or bounce");
+             "use nodes with Ubuntu 22.04, 24.04 or OpenShift; else take --path p2pdma or bounce");
     }
     const bool has_hooks = answers_.kernel.find("nvidia") != std::string::npos;
     if (is_local(answers_.storage) && !has_hooks) {
@@ -97,7 +97,7 @@ class Refusals {
           "nfsrdma_with_nvme",
           "the network operator's driver with ENABLE_NFSRDMA also brings an NVMe driver, and does not load where NVMe "
           "drives are in use",
-          "nodes whose system is on another drive, or OFED installed on the host");
+          "use nodes whose system is on another drive, or install OFED on the host");
     }
   }
 
@@ -105,34 +105,34 @@ class Refusals {
     const facts::Version kernel = kernel_of(answers_);
     const facts::Version driver = version_or_none(driver_of(answers_));
     if (answers_.os.empty() && answers_.kernel.empty()) {
-      refuse("p2pdma_needs", "--path p2pdma needs to know the nodes' kernel", "--os NAME or --kernel RELEASE");
+      refuse("p2pdma_needs", "--path p2pdma needs to know the nodes' kernel", "give --os NAME or --kernel RELEASE");
     } else if (kernel == facts::Version{}) {
       refuse(
           "p2pdma_needs",
           answers_.kernel.empty()
               ? fmt::format("--path p2pdma needs to know the nodes' kernel, and none is known of {}", answers_.os)
               : fmt::format("--path p2pdma needs to know the nodes' kernel, and '{}' is no release", answers_.kernel),
-          "--kernel RELEASE, as uname -r says it on a node, such as 6.8.0-51-generic");
+          "give --kernel RELEASE, as uname -r prints it on a node, such as 6.8.0-51-generic");
     } else if (kernel < facts::kP2pdmaKernel) {
       refuse("p2pdma_needs",
              fmt::format("Linux {} gives programs no P2PDMA: {} is the first", facts::version_text(kernel),
                          facts::version_text(facts::kP2pdmaKernel)),
-             "a newer kernel (--kernel RELEASE), or --path bounce");
+             "boot a newer kernel (--kernel RELEASE), or take --path bounce");
     }
     if (driver == facts::Version{}) {
       refuse("p2pdma_needs", fmt::format("'{}' is no release of NVIDIA's driver", driver_of(answers_)),
-             "--driver-version 580.126.20 or later, or --path bounce");
+             "take --driver-version 580.126.20 or later, or --path bounce");
     } else if (driver < facts::kP2pdmaDriver) {
       refuse("p2pdma_needs",
              fmt::format("driver {} has no P2PDMA: {} is the first", driver_of(answers_),
                          facts::version_text(facts::kP2pdmaDriver)),
-             "--driver-version 580.126.20 or later, or --path bounce");
+             "take --driver-version 580.126.20 or later, or --path bounce");
     } else if (kernel >= facts::kP2pdmaNewKernel && driver < facts::kP2pdmaNewDriver) {
       refuse(
           "p2pdma_needs",
           fmt::format("driver {} fails with P2PDMA on Linux {} and later: {} is the first there", driver_of(answers_),
                       facts::version_text(facts::kP2pdmaNewKernel), facts::version_text(facts::kP2pdmaNewDriver)),
-          "--driver-version 595.91.07 or later, or --path bounce");
+          "take --driver-version 595.91.07 or later, or --path bounce");
     }
   }
 

@@ -88,11 +88,11 @@ void check_io_uring(const Cluster& cluster, const Pod& pod, const Value& contain
   if (!type.is_there()) {
     findings.add(
         "io_uring_blocked", *pod.object, place,
-        {"whether io_uring is let by depends on the kubelet's seccompDefault and the runtime", "", Severity::note});
+        {"whether io_uring is allowed depends on the kubelet's seccompDefault and on the runtime", "", Severity::note});
   } else if (!allowed) {
     findings.add("io_uring_blocked", *pod.object, place,
-                 {"whether RuntimeDefault lets io_uring by depends on the container runtime",
-                  "Say which it is: --runtime.", Severity::note});
+                 {"whether RuntimeDefault allows io_uring depends on the container runtime",
+                  "Name the runtime with --runtime.", Severity::note});
   } else {
     findings.add("io_uring_blocked", *pod.object, place,
                  {fmt::format("RuntimeDefault of {} blocks io_uring", core::shown(cluster.facts.runtime))});

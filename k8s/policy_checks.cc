@@ -44,7 +44,7 @@ void check_dead_keys(const Cluster& cluster, const DriverSetup& driver, Findings
     const std::string key = driver.top_key(dead.key);
     if (is_idle(driver.top_value(dead.key)) || (release && *release < dead.since)) continue;
     findings.add("dead_key", *driver.object, place_of(*driver.object, key),
-                 {fmt::format("{} is read by nobody any more", key), dead.remedy});
+                 {fmt::format("nothing reads {} any more", key), dead.remedy});
   }
 }
 

@@ -65,7 +65,8 @@ class Resources {
         const auto most = quantity_of(*limit->value);
         if (request && most) compare(member, *request, *limit, *most);
       } else if (is_whole && request && request->amount > 0 && is_bound(member.key)) {
-        tell(member, fmt::format("{} must be in limits, too: it cannot be given to two", name("requests", member)));
+        tell(member, fmt::format("{} must be in limits, too, since the resource cannot be overcommitted",
+                                 name("requests", member)));
       }
     }
     if (is_whole) judge_huge_pages();

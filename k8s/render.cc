@@ -24,9 +24,8 @@ constexpr const char* kRenderExamples =
     "  penstock-k8s render --path bounce --storage xfs | kubectl apply -f -\n"
     "  penstock-k8s render --path p2pdma --os ubuntu24.04 --storage ext4 --out manifests\n"
     "  penstock-k8s render --path nvidia-fs --openshift --storage nfs-rdma --nfs-server nas:/models\n"
-    "What cannot work is refused, with the name of its rule. On standard output is what kubectl takes; values for "
-    "Helm\n"
-    "are in the folder helm within --out's alone, or by --only gpu-operator-values.\n"
+    "What cannot work is refused, with the name of its rule. Standard output has what kubectl takes; values for Helm "
+    "are written only to the folder helm in that of --out, or printed by --only gpu-operator-values.\n"
     "Exit code: 0 done, 1 refused or not written, 2 wrong usage.";
 
 struct RenderSettings {
@@ -148,9 +147,10 @@ void add_render(CommandLine& command) {
   command.flag("--openshift", answers.openshift, "The cluster is OpenShift");
   command.flag("--strict-iommu", answers.strict_iommu, "The nodes' IOMMU translates, and cannot be set to pt");
   command.flag("--nvme-in-use", answers.nvme_in_use, "The nodes' own system is on an NVMe drive");
-  command.option("--nfs-server", answers.nfs_server, "Of --storage nfs and nfs-rdma").value_name("HOST:/EXPORT");
-  command.option("--namespace", answers.name_space, "Of the workload").default_shown();
-  command.option("--image", answers.image, "Of the workload, and of penstock serve").default_shown();
+  command.option("--nfs-server", answers.nfs_server, "The export for --storage nfs and nfs-rdma")
+      .value_name("HOST:/EXPORT");
+  command.option("--namespace", answers.name_space, "The namespace of the workload").default_shown();
+  command.option("--image", answers.image, "The image of the workload and of penstock serve").default_shown();
   const Option out = command.option("--out", settings->out, "Write a file for each object into DIR").value_name("DIR");
   command.flag("--overwrite", settings->overwrite, "Replace files that exist").needs(out);
   Option only = command.option("--only", settings->only, "Print the object of this name alone").value_name("NAME");

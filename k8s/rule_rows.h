@@ -8,7 +8,7 @@
 namespace penstock::tools::k8s {
 
 namespace from {
-constexpr const char* kKubernetes = "an API server's own judgement";
+constexpr const char* kKubernetes = "what an API server answers";
 constexpr const char* kSchema = "the definition of the resource";
 constexpr const char* kOperator = "the code of the GPU Operator";
 constexpr const char* kSupport =
@@ -32,9 +32,9 @@ constexpr Rule kRules[] = {
      "Render it: helm template CHART | penstock-k8s lint -", "https://helm.sh/docs/helm/helm_template/"},
     {"not_an_object", Severity::note, "a document is neither a Kubernetes object nor anything else that is known here",
      "If it is one, give it apiVersion and kind.", from::kKubernetes},
-    {"ignore_of_nothing", Severity::warning, "what is to be passed over names no rule",
+    {"ignore_of_nothing", Severity::warning, "a comment ignores a rule that does not exist",
      "'penstock-k8s lint --rules' lists them.", "docs/reference/k8s-rules.md"},
-    {"ignore_without_reason", Severity::warning, "a finding may be passed over only with a reason",
+    {"ignore_without_reason", Severity::warning, "a finding may be ignored only with a reason",
      "Write \"RULE: reason\".", "docs/reference/k8s-rules.md"},
     {"unknown_operator_version", Severity::warning, "there is no table for this release of the operator",
      "The newest table is used; name the nearest release that has one.", from::kSchema},
@@ -47,10 +47,10 @@ constexpr Rule kRules[] = {
      "Remove it.", from::kSchema},
     {"missing_key", Severity::error, "a required key is missing, and the server refuses the object",
      "Add it; '{}' is enough for a map.", from::kSchema},
-    {"wrong_type", Severity::error, "a value is of another type than the key takes", "Correct the value.",
+    {"wrong_type", Severity::error, "a value has another type than the key accepts", "Correct the value.",
      from::kSchema},
-    {"wrong_value", Severity::error, "a value is none that the key takes", "Correct the value.", from::kSchema},
-    {"out_of_range", Severity::error, "a number is outside of what the key takes", "Correct the number.",
+    {"wrong_value", Severity::error, "the key does not accept the value", "Correct the value.", from::kSchema},
+    {"out_of_range", Severity::error, "a number is outside the range that the key accepts", "Correct the number.",
      from::kSchema},
     {"namespace_of_cluster", Severity::note, "an object of the whole cluster names a namespace, which is dropped",
      "Remove metadata.namespace.", from::kKubernetes},
@@ -65,15 +65,15 @@ constexpr Rule kRules[] = {
     {"resource_limits", Severity::error,
      "requests and limits of a container contradict each other, and the server refuses the pod",
      "Requests are no more than limits; of devices and huge pages both are the same.", from::kKubernetes},
-    {"placeholder", Severity::warning, "a word that stands for something of yours has not been replaced",
+    {"placeholder", Severity::warning, "a placeholder was not replaced",
      "Replace it.", from::kKubernetes},
 
     // ---- The GPU Operator, and GPUDirect Storage by it.
     {"mofed_key", Severity::error, "a key 'mofed' of recipes, which no release had",
      "OFED comes by a NicClusterPolicy; the driver takes the host's by driver.rdma.useHostMofed.", from::kSchema},
-    {"host_mofed_place", Severity::error, "useHostMofed stands beside rdma, where nobody reads it",
+    {"host_mofed_place", Severity::error, "useHostMofed is beside rdma, where nothing reads it",
      "Write driver.rdma.useHostMofed.", from::kSchema},
-    {"dead_key", Severity::warning, "a key is taken, and nobody reads it any more", "Remove it.", from::kOperator},
+    {"dead_key", Severity::warning, "a key is accepted, and nothing reads it any more", "Remove it.", from::kOperator},
     {"with_gds", Severity::warning, "the variable WITH_GDS of recipes, which no release reads",
      "Remove it; gds.enabled turns GPUDirect Storage on.", from::kOperator},
     {"mofed_validation", Severity::warning, "an init container of recipes, which was removed in v24.3.0",
@@ -119,11 +119,11 @@ constexpr Rule kRules[] = {
      "Look for nvme in /proc/driver/nvidia-fs/modules, or use P2PDMA.",
      "https://github.com/Mellanox/network-operator/issues/1829"},
     {"gds_all_adapters", Severity::note, "GPUDirect Storage turned on gives GPU pods all network adapters, too",
-     "Mind it where pods choose adapters by what they see.",
+     "Check pods that choose adapters by the devices that they see.",
      "https://github.com/NVIDIA/k8s-device-plugin/issues/1692"},
     {"nri_without_cdi", Severity::error, "the NRI plugin without CDI or toolkit: the chart refuses it",
      "Set cdi.enabled and toolkit.enabled.", "the code of gpu-operator's chart"},
-    {"chart_refuses", Severity::error, "values that the chart itself ends with", "Correct them.",
+    {"chart_refuses", Severity::error, "values with which the chart refuses to render", "Correct them.",
      "the code of gpu-operator's chart"},
     {"openshift_toolkit", Severity::warning, "no driver toolkit is asked for on OpenShift",
      "Set operator.use_ocp_driver_toolkit: true.", from::kSupport},
@@ -133,14 +133,14 @@ constexpr Rule kRules[] = {
      from::kOperator},
     {"policy_gds_unused", Severity::warning, "ClusterPolicy's gds is not read where NVIDIADriver objects are in use",
      "Set spec.gds in the NVIDIADriver.", from::kOperator},
-    {"nvidiadriver_unused", Severity::warning, "an NVIDIADriver that nobody reads",
+    {"nvidiadriver_unused", Severity::warning, "an NVIDIADriver that the operator does not read",
      "Set driver.useNvidiaDriverCRD: true in ClusterPolicy; with Helm driver.nvidiaDriverCRD.enabled.",
      from::kOperator},
 
     // ---- Modules, and the kernel's command line.
     {"module_config_missing", Severity::note, "the ConfigMap of module parameters is not among the files",
      "Give its file, too, to have it looked at.", from::kOperator},
-    {"module_config_file", Severity::error, "a name of which the driver's container reads nothing",
+    {"module_config_file", Severity::error, "a file name that the driver's container does not read",
      "Call it nvidia.conf.", "the code of the driver container"},
     {"registry_quotes", Severity::error, "a list in NVreg_RegistryDwords without quotes is cut at its first ';'",
      "Write NVreg_RegistryDwords=\"...;...;\".", "the code of the driver container"},
@@ -168,7 +168,7 @@ constexpr Rule kRules[] = {
      "Set UNLOAD_STORAGE_MODULES to \"true\".", from::kOfed},
     {"nfsrdma_off", Severity::warning, "volumes are mounted by NFS over RDMA, and the driver is built without it",
      "Set ENABLE_NFSRDMA to \"true\" in ofedDriver.env.", from::kOfed},
-    {"nfsrdma_no_nvme", Severity::warning, "a variable that was talked of, and that no release reads", "Remove it.",
+    {"nfsrdma_no_nvme", Severity::warning, "a variable that was discussed, and that no release reads", "Remove it.",
      "https://github.com/Mellanox/doca-driver-build/issues/89"},
     {"rdma_device_config", Severity::error, "the shared device plugin cannot read its configuration",
      "Write {\"configList\": [{\"resourceName\": ..., \"rdmaHcaMax\": ..., \"selectors\": {...}}]}.",
@@ -202,7 +202,7 @@ constexpr Rule kRules[] = {
      "Raise LimitMEMLOCK of the container runtime; a pod has no field for it.",
      "https://github.com/kubernetes/kubernetes/issues/3595"},
     {"io_uring_blocked", Severity::warning, "the runtime's seccomp profile blocks the io_uring that the pod counts on",
-     "Use a profile of type Localhost that lets io_uring_setup, _enter and _register by.",
+     "Use a profile of type Localhost that allows io_uring_setup, io_uring_enter and io_uring_register.",
      "https://github.com/containerd/containerd/pull/9320"},
     {"seccomp_profile_form", Severity::error, "seccompProfile has a file without type Localhost, or the reverse",
      "Write type: Localhost and localhostProfile: profiles/NAME.json.", from::kKubernetes},
@@ -210,7 +210,7 @@ constexpr Rule kRules[] = {
      "Ask for nvidia.com/gpu in resources.limits.", "the code of the NVIDIA Container Toolkit"},
     {"host_users", Severity::warning, "hostUsers: false does not work with CDI", "Remove it.",
      "release notes of the GPU Operator v26.3.1"},
-    {"memory_is_no_drive", Severity::warning, "a volume in host memory goes by the name of a drive",
+    {"memory_is_no_drive", Severity::warning, "a volume in host memory has the name of a drive",
      "Use a persistent volume on the drive; tmpfs takes no direct I/O.", from::kGdsGuide},
     {"mount_of_nothing", Severity::error, "a container mounts a volume that its pod does not have",
      "Correct the name, or add the volume.", from::kKubernetes},
@@ -235,11 +235,11 @@ constexpr Rule kRules[] = {
     // ---- cufile.json.
     {"cufile_syntax", Severity::error, "the cufile.json cannot be read", "Correct it: JSON with // comments.",
      "docs/reference/settings.md"},
-    {"cufile_place", Severity::error, "a key of cufile.json stands in another section than its own",
+    {"cufile_place", Severity::error, "a key of cufile.json is in the wrong section",
      "Move it.", "docs/reference/settings.md"},
     {"cufile_key", Severity::warning, "a key of cufile.json that means nothing", "Remove or correct it.",
      "docs/reference/settings.md"},
-    {"cufile_value", Severity::error, "a value of cufile.json that is not taken", "Correct it.",
+    {"cufile_value", Severity::error, "a value that cufile.json does not accept", "Correct it.",
      "docs/reference/settings.md"},
 
     // ---- Of nodes, for verify.

@@ -24,20 +24,20 @@ namespace {
 constexpr const char* kVerifyExamples =
     "Examples:\n"
     "  penstock-k8s verify                             the node that this runs on\n"
-    "  penstock-k8s verify --root /host                the same from a pod that has its /proc and /sys below /host\n"
+    "  penstock-k8s verify --root /host                the same from a pod in which the node's /proc and /sys are "
+    "below /host\n"
     "  penstock-k8s verify --root node-1 --root node-2 captured nodes\n"
     "  kubectl get nodes,pods,clusterpolicies,nvidiadrivers,pv,storageclass,configmaps -A -o yaml |\n"
-    "    penstock-k8s verify --dump -                  what a cluster tells of its nodes, without a pod on them\n"
+    "    penstock-k8s verify --dump -                  what a cluster knows of its nodes, without a pod on them\n"
     "  penstock-k8s verify --read /data/file           4 KiB of it into a GPU, which proves the path or says which it "
     "took\n"
-    "'open' means that nothing is seen in the way; only --read proves a path. 'off' is what a setting keeps off: this\n"
-    "command's own PENSTOCK_... and CUFILE_... variables count as a program's on the node. Not tried with a kubelet "
-    "or\n"
-    "a GPU node under Kubernetes.\n"
-    "With --dump nothing is ever open: what stands in the way is told, and else that evidence on the node is needed.\n"
+    "'open' means that nothing is seen in the way; only --read proves a path. 'off' is what a setting keeps off: this "
+    "command's own PENSTOCK_... and CUFILE_... variables count as a program's on the node. This command was never run "
+    "under a kubelet, or on a GPU node of a cluster.\n"
+    "With --dump no path is ever open: the command reports what stands in the way, or else that evidence on the node "
+    "is needed.\n"
     "Exit code: 0 a path is open or would be once it is switched on, proven with --read, or not closed by --dump; 1 "
-    "none\n"
-    "is, or the read took another way; 2 wrong usage; 77 with --read if there is no such GPU.";
+    "none is, or the read took another way; 2 wrong usage; 77 with --read if there is no such GPU.";
 
 constexpr std::size_t kReadSize = 4096;
 
