@@ -91,9 +91,9 @@ std::vector<std::string> names_of(const ContentionReport& report, const model::S
 
 const char* search_words(model::Search search) {
   switch (search) {
-    case model::Search::all: return "every choice of so many streams was tried";
-    case model::Search::spread: return "of so many streams those that share least";
-    case model::Search::none: return "the first of so many streams: there are too many to choose";
+    case model::Search::all: return "every set of that many streams was tried";
+    case model::Search::spread: return "the set of that many streams that share least";
+    case model::Search::none: return "the first streams alone: there are too many sets to try";
   }
   return "";
 }

@@ -88,7 +88,7 @@ double value_of(const std::string& text) {
 
 std::string content_of(const std::string& path, const char* what) {
   std::string text = read_bounded(path, kResultsSizeMost);
-  if (text.size() > kResultsSizeMost) throw Failure(fmt::format("{} is too large to hold {}", path, what));
+  if (text.size() > kResultsSizeMost) throw Failure(fmt::format("{}: it is too large for {}", path, what));
   return text;
 }
 
