@@ -25,7 +25,7 @@ EPILOG = """Examples:
   python -m penstock check --deepspeed ds_config.json   what DeepSpeed and Penstock make of a configuration
   python -m penstock explain model.safetensors   how the file would be read into GPU memory, and why so
   python -m penstock run --report python train.py   the program's cuFile calls go to Penstock; what went by which path
-  python -m penstock convert model.pt model/     a checkpoint of torch, written anew as safetensors
+  python -m penstock convert model.pt model/     a checkpoint of torch, converted to safetensors
   python -m penstock checkpoint drain /local/step-100 --to /shared/checkpoints
   python -m penstock stage s3://bucket/model /local/model   onto local drives, checked, ready for direct reads
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; run ends as the program does."""
@@ -39,31 +39,37 @@ def parse(words: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="devices, paths with reason and remedy, settings")
     check.add_argument("--json", action="store_true", help="print JSON")
+    check.add_argument("--all", action="store_true", help="also print every row, as `penstock check --all`, where that "
+                       "command is installed")
     what = check.add_mutually_exclusive_group()
-    what.add_argument("--root", metavar="DIR", help="tell of the captured machine in DIR: `penstock check --root`, "
+    what.add_argument("--root", metavar="DIR", help="check the captured machine in DIR, as `penstock check --root`, "
                       "where that command is installed")
-    what.add_argument("--deepspeed", metavar="FILE", help="tell instead what DeepSpeed makes of the configuration in "
-                      "FILE as far as files go, and what Penstock would do in the folders that it names")
-    explain = commands.add_parser("explain", help="what every path says of reading a file, best first")
+    what.add_argument("--deepspeed", metavar="FILE", help="check instead the DeepSpeed configuration in FILE: what "
+                      "its settings of files mean, and what Penstock would do in the folders that it names")
+    explain = commands.add_parser("explain", help="which paths can read a file, best first, and why others cannot")
     explain.add_argument("file", metavar="FILE")
-    explain.add_argument("--device", type=int, default=0, metavar="N", help="whose memory is meant [0]")
+    explain.add_argument("--device", type=int, default=0, metavar="N", help="the device whose memory takes part [0]")
     explain.add_argument("--json", action="store_true", help="print JSON")
-    commands.add_parser("run", add_help=False, help="put Penstock's libcufile in front for a program, and tell with "
-                        "--report what went through it: `penstock run`, and where that command is not installed, "
-                        "what of it needs none")
-    convert = commands.add_parser("convert", help="write a checkpoint of torch anew as safetensors",
-                                  description="Nothing in the checkpoint is executed; what is no tensor is left out.")
+    commands.add_parser("run", add_help=False, help="run a program with Penstock's libcufile in front, and report "
+                        "with --report what went through it, as `penstock run`; without that command, the part of it "
+                        "that needs none")
+    convert = commands.add_parser("convert", help="convert a checkpoint of torch to safetensors",
+                                  description="Nothing in the checkpoint is executed; values that are no tensors "
+                                  "are left out.")
     convert.add_argument("source", metavar="SOURCE", help="a file of torch.save, or a folder: sharded, or of "
                          "torch.distributed.checkpoint")
     convert.add_argument("destination", metavar="DESTINATION", help="a file, if its name ends with .safetensors, "
                          "which is replaced, or a folder without a model, which gets several files and their index "
                          "where one would be too large")
     convert.add_argument("--shard-bytes", type=positive, default=SHARD_BYTES, metavar="N",
-                         help="the most tensor bytes of one file; so much memory is needed [%(default)s]")
+                         help="the most tensor bytes of one file; the conversion needs as much memory [%(default)s]")
     convert.add_argument("--json", action="store_true", help="print JSON")
     checkpoint_commands.add_to(commands)
     stage_commands.add_to(commands)
-    return parser.parse_args(words)
+    said = parser.parse_args(words)
+    if said.command == "check" and said.all and said.deepspeed is not None:
+        check.error("--all cannot be given with --deepspeed: its report has every row")
+    return said
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
@@ -74,11 +80,13 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     return [f"{line}: {verdict['sentence']}", *remedy]
 
 
-def print_check(as_json: bool, root: str | None) -> int:
+def print_check(as_json: bool, root: str | None, with_all: bool) -> int:
     """Prints facts of this process, and of the machine the result of `penstock check`; without that command, the
     library's dry run for each path."""
-    if root is not None:
-        return launcher.check_root(root, as_json)
+    if root is not None or with_all:
+        given = {"--all": with_all, "--json": as_json}
+        of_root = [] if root is None else ["--root", root]
+        return launcher.check_by_tool([*of_root, *(option for option, is_given in given.items() if is_given)])
     report = penstock.check()
     report["paths"] = launcher.checked_paths() or report["paths"]
     if as_json:
@@ -121,7 +129,7 @@ def print_conversion(source: str, destination: str, shard_bytes: int, as_json: b
     for file in done.files:
         say(f"  {file}")
     if done.left_out:
-        say(f"left out, since they are no tensors: {len(done.left_out)} values, as {done.left_out[0]!r}")
+        say(f"left out, since they are no tensors: {len(done.left_out)} values, such as {done.left_out[0]!r}")
     return 0
 
 
@@ -129,7 +137,7 @@ def run(said: argparse.Namespace) -> int:
     if said.command == "check" and said.deepspeed is not None:
         return deepspeed_commands.run(said.deepspeed, said.json)
     if said.command == "check":
-        return print_check(said.json, said.root)
+        return print_check(said.json, said.root, said.all)
     if said.command == "explain":
         return print_explain(said.file, said.device, said.json)
     if said.command == "convert":

@@ -33,8 +33,8 @@ def add_to(commands: Any) -> None:
     retain.add_argument("root", metavar="ROOT")
     retain.add_argument("--keep", type=positive, required=True, metavar="N", help="how many stay")
     drain = actions.add_parser("drain", help="copy a checkpoint to shared storage, checked on the way",
-                               description="It is found there when it is whole. What is there already is left: after "
-                               "a failure, give the command again.")
+                               description="It becomes visible there once it is whole. Files that are there already "
+                               "are kept: after a failure, run the command again.")
     drain.add_argument("folders", nargs="+", metavar="FOLDER", help="the checkpoint's, or those of all nodes that "
                        "saved it to drives of their own")
     drain.add_argument("--to", required=True, metavar="ROOT", help="where it gets a folder of its own name")

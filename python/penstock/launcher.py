@@ -21,7 +21,7 @@ from penstock import _native
 from penstock.records import Verdict
 from penstock.terminal import complain
 
-__all__ = ["TOOLS", "check_root", "checked_machine", "checked_paths", "has_tool", "library", "named", "of_the_tool",
+__all__ = ["TOOLS", "check_by_tool", "checked_machine", "checked_paths", "has_tool", "library", "named", "of_the_tool",
            "run", "tool"]
 
 # Commands of `penstock` that `python -m penstock` lacks.
@@ -70,7 +70,7 @@ def named(text: str) -> str:
 def of_the_tool(command: str) -> str:
     """The message for commands that only `penstock` has, not `python -m penstock`."""
     where = f"`{tool()} {command}`" if has_tool() else f"which is not here: {WHERE}"
-    return f"{command}: the command penstock has it, and python -m penstock has not: {where}"
+    return f"{command}: this is a command of penstock, and not of python -m penstock: {where}"
 
 
 def checked_machine() -> dict[str, Any]:
@@ -91,11 +91,11 @@ def checked_paths() -> list[Verdict]:
     return [cast(Verdict, {name: path[name] for name in path if name != "needs"}) for path in paths]
 
 
-def check_root(root: str, as_json: bool) -> int:
-    """`penstock check --root`, for a captured machine."""
+def check_by_tool(options: list[str]) -> int:
+    """Runs `penstock check` with options that only the command can answer, and returns its exit code."""
     if not has_tool():
-        _refuse(f"check --root: of a captured machine the command penstock alone tells, which is not here: {WHERE}", 2)
-    return subprocess.run([tool(), "check", "--root", root, *(["--json"] if as_json else [])], check=False).returncode
+        _refuse(f"check {options[0]}: only the command penstock can answer this, and it is not installed: {WHERE}", 2)
+    return subprocess.run([tool(), "check", *options], check=False).returncode
 
 
 def run(words: list[str]) -> NoReturn:
@@ -112,9 +112,9 @@ def _become_program(words: list[str]) -> NoReturn:
     while words and words[0].startswith("-") and words[0] != "--":
         option, _, value = words.pop(0).partition("=")
         if option != "--report" or (value and value != "stderr" and "%p" not in value):
-            _refuse(f"run {option}{f'={value}' if value else ''}: this option is of the command penstock, which is not "
-                    f"here: {WHERE}. Without it there are `run PROGRAM`, and `run --report` or `run "
-                    "--report=FILE-%p.json`, where each process tells of itself", 1)
+            _refuse(f"run {option}{f'={value}' if value else ''}: only the command penstock has this option, and it "
+                    f"is not here: {WHERE}. Without it only `run PROGRAM`, `run --report` and `run "
+                    "--report=FILE-%p.json` work, where each process reports on itself", 1)
         report = value or "stderr"
     program = words[1:] if words[:1] == ["--"] else words
     if not program:

@@ -17,7 +17,7 @@ EPILOG = """Examples:
   python -m penstock stage 's3://bucket/data/*.npy' --to /drive0/data --to /drive1/data --gpu 0
   python -m penstock stage /shared/model /local/model --dry-run     what would be fetched, and whether it fits
   python -m penstock stage --check /local/model                     every byte, against the manifest
-What was interrupted, or killed, goes on when the same command is given again.
+If a run was interrupted or killed, the same command resumes it.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 77 if where the GPU is makes no difference here, 130 interrupted."""
 
 
@@ -69,7 +69,7 @@ def run(said: argparse.Namespace) -> int:
         complain(str(error))
         return 77
     except KeyboardInterrupt:
-        complain("interrupted: what is on the drives stays there; give the same command again, which goes on")
+        complain("interrupted: what is on the drives stays there; run the same command again to resume")
         return 130
 
 
@@ -110,7 +110,7 @@ def _check(folders: list[str], said: argparse.Namespace) -> int:
             complain(f"{path}: {why}")
     _print(said, {"files": done.files, "bytes": done.nbytes, "bad": done.bad},
            f"{done.files} files, {done.nbytes} bytes: " + (
-               f"{len(done.bad)} are damaged: give the stage command again, which fetches those that changed; remove "
+               f"{len(done.bad)} are damaged: run the stage command again, which fetches those that changed; remove "
                "the others first" if done.bad else "every checksum is right"))
     return 1 if done.bad else 0
 

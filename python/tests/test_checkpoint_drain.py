@@ -269,7 +269,7 @@ def test_commands_for_those_who_write_no_python(local, tmp_path, capsys):
     assert main(["checkpoint", "verify", str(shared / "step-8")]) == 1
     assert "the checksum of 'a' is wrong" in capsys.readouterr().err
     assert main(["checkpoint", "verify", str(shared)]) == 1
-    assert "no checkpoint is there: no save to this folder has ended" in capsys.readouterr().err
+    assert "there is no checkpoint: no save to this folder has ended" in capsys.readouterr().err
     for wrong in (["drain", str(local)], ["retain", str(shared), "--keep", "0"], ["sideways"], []):
         with pytest.raises(SystemExit) as ended:
             main(["checkpoint", *wrong])

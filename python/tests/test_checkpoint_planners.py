@@ -130,7 +130,7 @@ def test_where_there_is_no_checkpoint_the_cause_is_told_once(tmp_path):
     for place in (tmp_path / "none", tmp_path):
         with pytest.raises(dcp.CheckpointException) as caught:
             load({"a": torch.zeros(1)}, place)
-        assert str(caught.value).count("no checkpoint is there") == 1
+        assert str(caught.value).count("there is no checkpoint") == 1
         assert str(place / "checkpoint.json") in str(caught.value)
 
 

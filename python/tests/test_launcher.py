@@ -44,7 +44,8 @@ def test_a_report_is_what_the_library_tells_of_itself(tmp_path):
 def test_what_the_command_alone_can_do_is_said_with_the_way_to_it(option):
     done = run_without_the_command("run", option, "true")
     assert done.returncode == 1 and done.stdout == ""
-    assert f"run {option}: this option is of the command penstock, which is not here: `pip install .`" in done.stderr
+    wanted = f"run {option}: only the command penstock has this option, and it is not here: `pip install .`"
+    assert wanted in done.stderr
 
 
 def test_programs_that_cannot_be_run_are_told_as_the_command_tells_them(tmp_path):
@@ -63,7 +64,7 @@ def test_commands_of_the_tool_are_said_to_be_there(monkeypatch, capsys, is_here)
     for command in ("bench", "stats", "gdsio"):
         assert main([command, "x"]) == 2
         output = capsys.readouterr().err
-        assert f"penstock: {command}: the command penstock has it, and python -m penstock has not: " in output
+        assert f"penstock: {command}: this is a command of penstock, and not of python -m penstock: " in output
         assert (f"`/usr/bin/penstock {command}`" if is_here else "which is not here: `pip install .` of the sources "
                 "builds it where CLI11 and fmt are (Debian: libcli11-dev, libfmt-dev)") in output
 
@@ -85,6 +86,7 @@ def test_of_paths_the_command_has_the_word_where_it_is_here(monkeypatch, tmp_pat
     monkeypatch.setattr(launcher, "has_tool", lambda: True)
     assert launcher.checked_paths() == [{"path": "p2pdma", "standing": "off"}]
     assert main(["check", "--root", "captured"]) == 7
+    assert main(["check", "--root", "captured", "--all", "--json"]) == 7
     monkeypatch.setattr(launcher, "has_tool", lambda: False)
     assert launcher.checked_paths() == []
     with pytest.raises(SystemExit) as ended:

@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_skipped_in_favour_of_what_does(tmp_path, clock):
     Guard(tmp_path, clock=clock).save(parts(1))
     report = noticed(tmp_path, clock, budget_s=30).save(parts(2))
     assert [part.outcome for part in report.parts] == ["saved", "skipped", "saved"]
-    assert report.parts[1].reason.startswith("by earlier saves it takes 25.0 s, and 20.0 s are left of 30 s: make the")
+    assert report.parts[1].reason.startswith("by earlier saves it would take 25.0 s, and 20.0 s are left of 30 s: make")
     assert (report.notice.source, report.seconds_since_notice, report.seconds_left) == ("a test", 11.0, 19.0)
     assert (report.saved, report.missing) == (("model", "loop"), ("optimizer",))
     assert "saved 2 of 3 parts" in str(report) and "11.0 s after a test; 19.0 s are left" in str(report)
@@ -288,7 +288,7 @@ def test_sizes_count_what_is_there_twice_once():
 def test_rates_that_make_no_sense_are_unknown_and_written_anew(tmp_path, said, caplog):
     (tmp_path / "rates.json").write_text(said)
     guard = Guard(tmp_path)
-    assert "what earlier saves took is not known" in caplog.text and "rates.json" in caplog.text
+    assert "the times of earlier saves are unknown" in caplog.text and "rates.json" in caplog.text
     assert guard.forecast(parts(1)).holds is None
     assert guard.save(parts(1)).missing == ()
     assert set(json.loads((tmp_path / "rates.json").read_text())["parts"]) == set(NAMES)

@@ -222,7 +222,7 @@ def test_a_token_that_is_no_text_is_no_header(service, tmp_path, caplog):
     aws(service, (404, ""), tokens=("a\r\nHost: other",))
     with guarded(tmp_path, notices.Aws(service.url)) as guard:
         wait_until(lambda: caplog.records, "warning")
-        assert not guard.is_noticed and "its token is no text" in caplog.text
+        assert not guard.is_noticed and "its token is not text" in caplog.text
 
 
 # ---- What is missing, or hangs ----
@@ -289,7 +289,7 @@ def test_a_service_that_is_missing_or_speaks_no_http_is_told_once(tmp_path, capl
     (lambda: notices.Gce(timeout_s=0), "timeout_s is 0"),
     (lambda: Guard(".", budget_s=0), "budget_s is 0"), (lambda: Guard(".", budget_s=float("nan")), "budget_s is nan"),
     (lambda: Guard(".", poll_s=-1), "poll_s is -1"), (lambda: Guard(".", keep=0), "keep is 0"),
-    (lambda: Guard(".", notices=["gone"]), "expected what can be called"),
+    (lambda: Guard(".", notices=["gone"]), "expected callables"),
     (lambda: Guard(".", signals=[signal.SIGKILL]), "no process can take"),
     (lambda: Guard(".").agree(every=0), "every is 0"),
 ])

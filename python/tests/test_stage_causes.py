@@ -41,7 +41,7 @@ def test_a_server_that_refuses_the_connection_is_told(tries, tmp_path):
         port = server.getsockname()[1]
     failure = refused(f"http://127.0.0.1:{port}/a", tmp_path)
     assert f"list http://127.0.0.1:{port}/a: Cannot connect to host 127.0.0.1:{port}" in failure
-    assert "tried 2 times: see that the server is well and can be reached" in failure
+    assert "tried 2 times: check that the server is up and can be reached" in failure
 
 
 @pytest.mark.parametrize(("status", "failure"), [

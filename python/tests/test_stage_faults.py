@@ -102,8 +102,8 @@ def test_ctrl_c_ends_it_with_a_sentence_and_the_same_command_goes_on(bucket, tmp
         wire.on_count = interrupt
         text = program.communicate(timeout=SECONDS_MAX)[1]
     assert program.returncode == 130
-    assert text == ("penstock: interrupted: what is on the drives stays there; give the same command again, which goes "
-                    "on\n")
+    assert text == ("penstock: interrupted: what is on the drives stays there; run the same command again to "
+                    "resume\n")
     assert_whole(tmp_path / "to")
     wire.on_count = lambda count: False
     with staging(wire.port, tmp_path / "to") as program:
@@ -127,7 +127,7 @@ def test_failures_of_the_moment_are_tried_again(web, tmp_path):
 
 
 @pytest.mark.parametrize(("answers", "text"), [
-    ([500] * 99, "500.*tried 3 times: see that the server is well.*goes on"),
+    ([500] * 99, "500.*tried 3 times: check that the server is up.*again to resume"),
     ([-1] * 99, "tried 3 times"), ([403], "403.*credentials"), ([404], "404.*check the name"), ([418], "418")])
 def test_failures_that_stay_are_told_with_step_cause_and_remedy(web, tmp_path, monkeypatch, answers, text):
     monkeypatch.setattr(failures, "TRIES", 3)
@@ -148,10 +148,10 @@ def test_a_bucket_that_is_missing_and_a_server_that_is_away(bucket, tmp_path, mo
     assert main(["stage", "s3://no-such-bucket/x", str(tmp_path)]) == 1
     assert "list s3://no-such-bucket/x: The specified bucket does not exist" in capsys.readouterr().err
     assert main(["stage", "s3://data/none", str(tmp_path)]) == 1
-    assert "list s3://data/none: there is nothing" in capsys.readouterr().err
+    assert "list s3://data/none: nothing has this name" in capsys.readouterr().err
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert main(["stage", "s3://data", str(tmp_path)]) == 1
-    assert "tried 2 times: see that the server is well and can be reached" in capsys.readouterr().err
+    assert "tried 2 times: check that the server is up and can be reached" in capsys.readouterr().err
     assert main(["stage", "nonsense://data", str(tmp_path)]) == 1
     assert "fsspec knows no such scheme" in capsys.readouterr().err
 
@@ -285,7 +285,7 @@ def test_what_does_not_fit_is_refused_before_the_first_byte(web, small_drive, tm
     web.contents = {"/a": CONTENTS["a"]}
     assert main(["stage", web.url("/a"), str(small_drive)]) == 1
     text = capsys.readouterr().err
-    assert "bytes, of which" in text and "are free: nothing was fetched. Free some room" in text and web.asked == []
+    assert "bytes, of which" in text and "are free: nothing was fetched. Free some space" in text and web.asked == []
     assert main(["stage", web.url("/a"), str(small_drive), "--dry-run"]) == 1
     assert "that does not fit" in capsys.readouterr().out
     with pytest.raises(OSError) as refused:

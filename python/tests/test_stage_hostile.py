@@ -64,7 +64,7 @@ def test_a_journal_gives_no_file_a_name_that_leads_elsewhere(prepared, name):
     facts = (prepared.state / TEMPORARY).stat()
     prepared.journal(begun(name), {"of": name, "part": 0, "sum": 0}, {"whole": name, "mtime_ns": facts.st_mtime_ns})
     with pytest.raises(stage.StageError, match=f"^read {prepared.state}/journal: line 1 is none that stage has written"
-                                               f".* see who has access to {prepared.to}, remove {prepared.state}, and"):
+                                               f".* check who can write to {prepared.to}, remove {prepared.state},"):
         prepared.stage()
     with pytest.raises(stage.StageError, match="line 1 is none that stage has written"):
         stage.plan([prepared.source], [prepared.to])

@@ -159,7 +159,7 @@ class Writer(StorageWriter):
 def name_of_dtype(name: str, dtype: torch.dtype) -> str:
     known = NAMES.get(str(dtype).removeprefix("torch."))
     if known is None:
-        raise CheckpointError(f"tensor {name!r} is of {dtype}, which the format has not")
+        raise CheckpointError(f"tensor {name!r} is of {dtype}, which the format cannot hold")
     return known
 
 

@@ -60,7 +60,8 @@ class Rates:
         except FileNotFoundError:
             pass
         except (CheckpointError, OSError) as error:
-            log.warning("%s: what earlier saves took is not known, and measured anew by the next save or drill(): %s",
+            log.warning("%s: the times of earlier saves are unknown, so the next save or drill() measures them "
+                        "anew: %s",
                         path, error)
 
     def note(self, name: str, nbytes: int, seconds: float) -> None:
@@ -79,7 +80,7 @@ class Rates:
         try:
             publish_note(self._path, {"penstock.rates": VERSION, "parts": newest})
         except OSError as error:
-            log.warning("what this save took is not kept for the next process: %s", error)
+            log.warning("the time of this save could not be kept for the next process: %s", error)
 
 
 def _read(path: Path) -> dict[str, list[tuple[int, float]]]:
@@ -90,7 +91,7 @@ def _read(path: Path) -> dict[str, list[tuple[int, float]]]:
     check_names(parts)
     for saves in parts.values():
         if not isinstance(saves, list) or len(saves) > SAVES_MAX or not all(_is_save(save) for save in saves):
-            raise CheckpointError(f"{path}: it says of a part what is no list of up to {SAVES_MAX} [bytes, seconds]")
+            raise CheckpointError(f"{path}: the entry of a part is no list of up to {SAVES_MAX} [bytes, seconds]")
     return {name: [(nbytes, float(seconds)) for nbytes, seconds in saves] for name, saves in parts.items()}
 
 

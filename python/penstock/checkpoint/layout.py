@@ -153,7 +153,7 @@ def check_containers(body: bytes) -> None:
     count, most = body.count(b"{") + body.count(b"["), CONTAINERS_MAX + len(body) // BYTES_OF_ONE
     if count > most:
         raise CheckpointError(f"it has {count} dicts, lists and tuples in {len(body)} bytes, and {most} at most are "
-                              "believed: keep what is so many numbers in tensors")
+                              "accepted: keep what is so many numbers in tensors")
 
 
 def summary_of(said: re.Match[bytes]) -> Layout:

@@ -25,7 +25,7 @@ def read_note(path: Path) -> dict[str, Any]:
     """Raises FileNotFoundError, and CheckpointError unless it is a JSON object in a regular file of at most 64 KiB."""
     text = content_of(path, NBYTES_MAX + 1)
     if len(text) > NBYTES_MAX:
-        raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
+        raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not accepted")
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

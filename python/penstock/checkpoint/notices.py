@@ -127,7 +127,7 @@ class Aws(Url):
 
     def _action(self) -> tuple[int, str]:
         if not self._token.isascii() or not self._token.isprintable():
-            raise ValueError("its token is no text")
+            raise ValueError("its token is not text")
         return self._ask("/latest/meta-data/spot/instance-action", headers={"X-aws-ec2-metadata-token": self._token})
 
 

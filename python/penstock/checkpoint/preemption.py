@@ -124,7 +124,7 @@ class Guard:
         self._sources, self._poll_s, self._keep = list(notices), poll_s, keep
         wrong = [source for source in self._sources if not callable(source)]
         if wrong:
-            raise ValueError(f"notices has {wrong[0]!r}: expected what can be called, such as notices.Aws()")
+            raise ValueError(f"notices has {wrong[0]!r}: expected callables, such as notices.Aws()")
         self._session, self._clock = session, clock
         self._rates = Rates(self.root / RATES)
         self._told: list[Notice] = []  # The first one counts. A list, since a signal handler must not take a lock.
@@ -209,8 +209,9 @@ class Guard:
                     self._heard(name, None if answer is True else answer)
             except Exception as error:  # A caller's source may raise anything; training continues.
                 if not is_quiet:
-                    log.warning("asked whether this machine will be taken away, %s failed: %s. It is asked again every "
-                                "%g s, and this is not told again; leave it out of notices where it does not exist",
+                    log.warning("%s failed: %s. It was asked whether this machine will be taken away, and is asked "
+                                "again every %g s; further failures are not logged; leave it out of notices "
+                                "where it does not exist",
                                 name, str(error) or type(error).__name__, self._poll_s)
                 is_quiet = True
             if stop.wait(self._poll_s):
@@ -304,8 +305,8 @@ class Guard:
             return ""
         if left <= 0:
             return f"no time is left of {self.budget_s:g} s"
-        return (f"by earlier saves it takes {seconds:.1f} s, and {left:.1f} s are left of {self.budget_s:g} s: make "
-                "the state shorter, save to a faster drive, or have a larger budget_s")
+        return (f"by earlier saves it would take {seconds:.1f} s, and {left:.1f} s are left of {self.budget_s:g} s: "
+                "make the state shorter, save to a faster drive, or have a larger budget_s")
 
     @staticmethod
     def _failed(name: str, nbytes: int, seconds: float, error: Exception) -> PartReport:

@@ -89,7 +89,7 @@ def _begin_of(file: BinaryIO) -> bytes:
     begin = _read(file, BEGIN_BYTES)
     head_of(begin)
     if size > NBYTES_MAX:
-        raise CheckpointError(f"it has {size} bytes, and over {NBYTES_MAX} are not believed")
+        raise CheckpointError(f"it has {size} bytes, and over {NBYTES_MAX} are not accepted")
     return begin
 
 
@@ -137,8 +137,8 @@ def read_layout(folder: Path) -> Layout:
             with contextlib.suppress(OSError, CheckpointError):
                 if not is_meant(aside.name, layout := read_description(aside)):
                     return layout
-    raise FileNotFoundError(errno.ENOENT, "no checkpoint is there: no save to this folder has ended, or another folder "
-                            "is meant", str(path))
+    raise FileNotFoundError(errno.ENOENT, "there is no checkpoint: no save to this folder has ended, or the name is "
+                            "wrong", str(path))
 
 
 def name_aside(save_id: str) -> str:

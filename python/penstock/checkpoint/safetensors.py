@@ -190,8 +190,8 @@ def _check(item: WriteItem) -> None:
         raise CheckpointError(f"{name!r} is no tensor, which safetensors cannot hold: leave it out of what is saved, "
                               "make it a tensor, or save with Writer")
     if name_of_dtype(name, item.tensor_data.properties.dtype) in OTHERS:
-        raise CheckpointError(f"tensor {name!r} is of {item.tensor_data.properties.dtype}, which safetensors has not: "
-                              "convert it, or save with Writer")
+        raise CheckpointError(f"tensor {name!r} is of {item.tensor_data.properties.dtype}, which safetensors cannot "
+                              "hold: convert it, or save with Writer")
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -151,7 +151,7 @@ def _fill(tensors: dict[str, Any], found: Weights, place: Path, session: Session
     for name, target in tensors.items():
         if tuple(target.shape) != in_units(found.tensors[name].dtype, found.tensors[name].shape):
             raise CheckpointError(f"{place}: tensor {name!r} is {list(found.tensors[name].shape)}, and "
-                                  f"{list(target.shape)} where it is to go")
+                                  f"{list(target.shape)} in the state to load into")
     if not tensors:
         return
     device = next(iter(tensors.values())).device

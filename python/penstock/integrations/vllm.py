@@ -32,7 +32,7 @@ _log = logging.getLogger("vllm.penstock")  # A child of vLLM's logger, whose lin
 class PenstockModelLoader(_Base):  # type: ignore[misc]
     """Reads safetensors files with Penstock, to the GPU of this process.
 
-    model_loader_extra_config takes Penstock's settings, vLLM's enable_weights_track, and `together`: true if true,
+    model_loader_extra_config takes Penstock's settings, vLLM's enable_weights_track, and `together`: if true,
     tensor-parallel ranks each read a share of the tensors that all need, and exchange the shares.
     """
 

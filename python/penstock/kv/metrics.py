@@ -17,7 +17,7 @@ _FAMILIES = (
     ("penstock_kv_request_bytes_total", "counter", "Bytes of chunks that were put or got."),
     ("penstock_kv_path_bytes_total", "counter", "Bytes between drive and memory, by Penstock's path."),
     ("penstock_kv_evicted_total", "counter", "Chunks that made room for others."),
-    ("penstock_kv_commits_total", "counter", "Times that what was put was made durable."),
+    ("penstock_kv_commits_total", "counter", "Commits, which make earlier puts durable."),
     ("penstock_kv_written_today_bytes", "gauge", "Bytes that were put on the drive in this day (UTC)."),
     ("penstock_kv_drive_slow", "gauge", "1 while nothing is put on the drive since it has become slow."),
     ("penstock_kv_chunks", "gauge", "Chunks that are there, by tier."),

@@ -119,8 +119,8 @@ def failure_of(step: str, error: Exception, url: str = "") -> StageError:
         return error
     remedy = "look at what the source says of it"
     if isinstance(error, TransientError):
-        remedy = f"it was tried {TRIES} times: see that the server is well and can be reached, and give the command " \
-                 "again, which goes on"
+        remedy = f"it was tried {TRIES} times: check that the server is up and can be reached, and run the command " \
+                 "again to resume"
     elif isinstance(error, PermissionError):
         remedy = "name credentials that may read it, as the source's own programs take them (AWS_PROFILE, " \
                  "AWS_ACCESS_KEY_ID; a file's mode), or ask its owner"

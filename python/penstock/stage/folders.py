@@ -78,7 +78,7 @@ class Folder:
             return False
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
             raise StageError(f"go on with {self.path / STATE / found.temporary}: it is no file that stage has made: "
-                             f"see who has access to {self.path}, remove {self.path / STATE}, and stage again")
+                             f"check who can write to {self.path}, remove {self.path / STATE}, and stage again")
         return True
 
     def give_name(self, name: str, found: Unfinished) -> None:

@@ -26,7 +26,7 @@ from penstock.stage.planning import Item, is_begun
 T = TypeVar("T")
 
 FLAGS = os.O_RDWR
-GO_ON = "give the command again, which goes on"
+GO_ON = "run the command again to resume"
 
 
 @dataclass
@@ -148,7 +148,7 @@ class Job:
             self.settings.counter.count(self._file.write(memory[:size], begin))
             os.fdatasync(self._fd)
         except OSError as error:
-            raise StageError(f"write {self.item.path}: {error}: see that the drive is well and has room, and {GO_ON}") \
+            raise StageError(f"write {self.item.path}: {error}: check the drive and its free space, and {GO_ON}") \
                 from error
         if self.settings.verify and not self._is_read_for_md5:
             self._check_on_drive(part, memory, checksum)

@@ -155,7 +155,7 @@ def recall(state: int, folder: Path) -> tuple[dict[str, Unfinished], int]:
         return {}, 0
     except (ValueError, KeyError, TypeError) as error:
         raise StageError(f"read {folder / STATE / JOURNAL}: line {number} is none that stage has written ({error}): "
-                         f"see who has access to {folder}, remove {folder / STATE}, and stage again") from None
+                         f"check who can write to {folder}, remove {folder / STATE}, and stage again") from None
     return files, good
 
 
@@ -263,7 +263,7 @@ class Journal:
     def _add(self, **record: Any) -> None:
         line = json.dumps(record).encode() + b"\n"
         if os.write(self._fd, line) != len(line):
-            raise StageError("write the journal: the drive is full: free some room, and stage again, which goes on")
+            raise StageError("write the journal: the drive is full: free some space, and stage again to resume")
 
     def remove(self) -> None:
         """Called once the manifest is complete."""

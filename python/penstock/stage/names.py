@@ -50,7 +50,7 @@ def fault_of(name: object) -> str | None:
     if longest > WORD_BYTES_MAX:
         return f"a word of it has {longest} bytes, where drives take {WORD_BYTES_MAX}"
     if words[0] in (MANIFEST, STATE):
-        return "that is the name of what stage keeps there itself"
+        return "stage keeps its own files under that name"
     return None
 
 

@@ -168,5 +168,5 @@ def check_room(rooms: list[Room]) -> None:
     for room in rooms:
         if room.needed > room.free:
             raise StageError(errno.ENOSPC, f"stage to {room.folder}: the files take {room.needed} bytes, of which "
-                             f"{room.free} are free: nothing was fetched. Free some room, or name further folders on "
+                             f"{room.free} are free: nothing was fetched. Free some space, or name further folders on "
                              "other drives by --to")

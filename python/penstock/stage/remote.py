@@ -90,7 +90,7 @@ def _matching(files: Any, pattern: str, root: str) -> Iterator[tuple[str, dict[s
 def _below(files: Any, folder: str, depth: int = 0, last: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """last: the maximum depth. fsspec's own walk silently skips folders that it cannot list."""
     if depth == DEPTH_MAX:
-        raise StageError(f"list {shown_of(folder)}: {DEPTH_MAX} folders in one another are not believed: name a deeper "
+        raise StageError(f"list {shown_of(folder)}: {DEPTH_MAX} folders in one another are not accepted: name a deeper "
                          "one")
     for facts in files.ls(folder, detail=True):
         name = facts["name"]

@@ -191,8 +191,7 @@ def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Sess
             stack.callback(os.close, root)
             files = read_manifest(root, path)
             if not files and not (path / MANIFEST).exists():
-                raise StageError(f"check {path}: it has no {MANIFEST}: no stage to it has ended, or another folder is "
-                                 "meant")
+                raise StageError(f"check {path}: it has no {MANIFEST}: no stage to it has ended, or the name is wrong")
             entries += [(path, root, name, entry) for name, entry in files.items()]
         counter = Shared(sum(entry.size for *_, entry in entries), on_progress)
         with ThreadPoolExecutor(max(1, parallel), "penstock-stage") as threads:

@@ -55,8 +55,8 @@ class Found:
 
 
 def nothing_there(said: str) -> StageError:
-    return StageError(f"list {shown_of(said)}: there is nothing: check the name; a folder is meant by its own name, "
-                      "and a pattern wants quotes in a shell")
+    return StageError(f"list {shown_of(said)}: nothing has this name: check it; name a folder without a pattern, "
+                      "and quote patterns in a shell")
 
 
 def md5_of(tag: str | None) -> str | None:

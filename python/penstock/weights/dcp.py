@@ -165,7 +165,7 @@ def _check_tiling(name: str, shape: tuple[int, ...], chunks: list[Chunk]) -> Non
     if _is_grid(shape, boxes):
         return
     if len(boxes) > IRREGULAR_MAX:
-        raise WeightsError(f"tensor {name!r}: {len(boxes)} chunks of irregular shapes are not believed")
+        raise WeightsError(f"tensor {name!r}: {len(boxes)} chunks of irregular shapes are not accepted")
     # The right number of elements, and no overlap: then none is missing.
     for i, one in enumerate(boxes):
         if any(_overlap(one, other) for other in boxes[:i]):

@@ -37,7 +37,7 @@ def read_pickle(data: bytes, table: Mapping[str, Any], persistent: Callable[[Any
     Raises WeightsError for anything but plain data, and for invalid pickles.
     """
     if len(data) > PICKLE_BYTES_MAX:
-        raise WeightsError(f"a pickle of {len(data)} bytes is not believed: {PICKLE_BYTES_MAX} are expected at most")
+        raise WeightsError(f"a pickle of {len(data)} bytes is not accepted: {PICKLE_BYTES_MAX} are expected at most")
     machine = _Machine(data, table, persistent, unknown or _refuse)
     try:
         return machine.run()
@@ -77,7 +77,7 @@ class _Machine:
                 raise WeightsError(f"the pickle has the instruction {code:#04x} at its byte {self.at - 1}: one of "
                                    "protocol 2 to 5 that describes plain data is expected")
             step(self)
-        raise WeightsError(f"a pickle of over {STEPS_MAX} instructions is not believed")
+        raise WeightsError(f"a pickle of over {STEPS_MAX} instructions is not accepted")
 
     def take(self, size: int) -> bytes:
         piece = self.data[self.at:self.at + size]
@@ -121,7 +121,7 @@ class _Machine:
 
     def mark(self) -> None:
         if len(self._marks) >= MARKS_MAX:
-            raise WeightsError(f"a pickle that begins over {MARKS_MAX} lists within each other is not believed")
+            raise WeightsError(f"a pickle that begins over {MARKS_MAX} lists within each other is not accepted")
         self._marks.append(len(self.stack))
 
     def put(self, index: int, nbytes: int) -> None:
@@ -238,7 +238,7 @@ class _Machine:
         self._room_left -= nbytes
         if self._room_left < 0:
             raise WeightsError(f"a pickle of {len(self.data)} bytes whose lists, dicts, tuples and sets take over "
-                               f"{ROOM_OF_A_BYTE} times as many is not believed")
+                               f"{ROOM_OF_A_BYTE} times as many is not accepted")
 
     def tuple_of(self, count: int) -> None:
         if len(self.stack) < count:

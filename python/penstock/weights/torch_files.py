@@ -162,7 +162,7 @@ class _Walk:
             name = f"{before}{key}"
             self._names_left -= len(name) + 1
             if self._names_left < 0:
-                raise WeightsError(f"{self._where}: names of over {NAMES_MAX} characters in all are not believed")
+                raise WeightsError(f"{self._where}: names of over {NAMES_MAX} characters in all are not accepted")
             # What an unknown object has may lead back to it.
             if isinstance(value, View) or not self._has_tensors.get(id(value), False) or id(value) in self._path:
                 yield name, value

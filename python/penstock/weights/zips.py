@@ -80,7 +80,7 @@ class Zip:
         self.window = window
         count, at, size = self._end_record()
         if size > DIRECTORY_BYTES_MAX:
-            raise self._wrong(f"a directory of {size} bytes is not believed")
+            raise self._wrong(f"a directory of {size} bytes is not accepted")
         self._directory_at = at
         self.entries = self._read_entries(window.read(at, size), count)
 
