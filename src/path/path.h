@@ -170,8 +170,8 @@ class PathHooks {
   virtual void commit(const RoutedRequest&, Prepared&) {}
   virtual void learn(const Timing&) {}
   // The bytes of a read, or the first of them, if streams of the memory's device reach them directly (it must be a
-  // device for which StreamHome::reaches_pages_of() is true); none otherwise. They stay valid while a request on such a
-  // stream is in flight, and one must be in flight already: later changes of the file do not matter. Calls no device.
+  // device for which StreamHome::reaches_pages_of() is true); none otherwise. Call it only while a request
+  // on such a stream is in flight: they stay valid as long as one is, whatever happens to the file. Calls no device.
   virtual std::span<const std::byte> lend(const RoutedRequest&) { return {}; }
   // A program has registered the memory that contains the buffer, and will unregister it before it frees it.
   virtual void add_buffer(const PointerFacts& /*memory*/, std::uint64_t /*base*/, std::uint64_t /*size*/) {}
