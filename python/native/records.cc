@@ -134,13 +134,14 @@ nb::dict RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, 
   {
     const NoGil no_gil;
     wait_for_order(into);
-    const core::Status begun = queues_->run(requests, [&](std::size_t i, const auto& status, const auto& report) {
-      if (failure.code == 0) failure = status;
-      is_short = is_short || (status.code == 0 && report.bytes != runs[i].bytes);
-      for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
-        bytes_by_path[path] += engine.report_bytes(&report, static_cast<std::int32_t>(path));
-      }
-    });
+    const core::Status begun =
+        queues_->transfer_all(requests, [&](std::size_t i, const auto& status, const auto& report) {
+          if (failure.code == 0) failure = status;
+          is_short = is_short || (status.code == 0 && report.bytes != runs[i].bytes);
+          for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
+            bytes_by_path[path] += engine.report_bytes(&report, static_cast<std::int32_t>(path));
+          }
+        });
     if (!begun.ok()) failure = raw(begun);
   }
   check(failure);
