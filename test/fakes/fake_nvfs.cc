@@ -7,10 +7,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -30,6 +32,26 @@ struct Pages {
   Pages& operator=(const Pages&) = delete;
   std::byte* const data;
 };
+
+// Where the module would trip an assertion of the kernel, or do worse.
+[[noreturn]] void never(const char* what) {
+  std::fprintf(stderr, "nvidia-fs must never be sent: %s\n", what);
+  std::abort();
+}
+
+bool is_readable(const void* memory, std::size_t bytes) {
+  std::byte copy[256];
+  const iovec here{copy, std::min(bytes, sizeof copy)}, there{const_cast<void*>(memory), here.iov_len};
+  return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(here.iov_len);
+}
+
+bool is_misfit(const nvfs::IoArgument& io, int file_flags) {
+  struct stat status {};
+  const bool is_whole = (static_cast<std::uint64_t>(io.file_offset) | io.size | io.gpu_offset) % kBlock == 0;
+  return !is_whole || (file_flags & O_DIRECT) == 0 || (::fstat(io.fd, &status) == 0 && status.st_ino != io.inode);
+}
+
+constexpr std::size_t kLargerArgument = sizeof(nvfs::Argument) + 8;
 
 }  // namespace
 
@@ -67,10 +89,9 @@ void FakeNvfs::unmap(std::byte* shadow, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = groups_.find(reinterpret_cast<std::uintptr_t>(shadow));
   if (found == groups_.end() || found->second.bytes != bytes) {
-    ADD_FAILURE() << "a partial munmap of a shadow buffer, or one of none";
-    return;
+    never("a partial munmap of a shadow buffer, or one of none");
   }
-  if (found->second.state == State::in_progress) ADD_FAILURE() << "munmap of a shadow buffer with a request under way";
+  if (found->second.state == State::in_progress) never("munmap of a shadow buffer with a request under way");
   if (found->second.fence != nullptr) --pinned;
   ::munmap(shadow, bytes);
   groups_.erase(found);
@@ -80,6 +101,7 @@ void FakeNvfs::unmap(std::byte* shadow, std::uint64_t bytes) {
 
 std::string FakeNvfs::text(const char* file) {
   const std::string name = file;
+  if (name == nvfs::kKernelReleaseFile) return kernel + "\n";
   if (version.empty()) return "";
   if (name == nvfs::kModuleVersionFile) return version + "\n";
   if (name == nvfs::kVersionFile) return "version: " + version.substr(0, version.rfind('.')) + "\n";
@@ -96,7 +118,7 @@ std::string FakeNvfs::text(const char* file) {
 
 int FakeNvfs::fail(nvfs::Argument& argument, std::int64_t error) const {
   const std::int64_t reported = -error;
-  std::memcpy(argument.bytes + 32, &reported, sizeof reported);
+  std::memcpy(argument.bytes + (lie == Lie::moved_error ? 40 : 32), &reported, sizeof reported);
   return -EPERM;
 }
 
@@ -108,6 +130,18 @@ FakeNvfs::Fault FakeNvfs::next_fault(unsigned long call) {
 }
 
 int FakeNvfs::control(int, unsigned long call, nvfs::Argument& argument) {
+  const bool has_room = is_readable(&argument, kLargerArgument);
+  if (lie == Lie::larger_argument && !has_room) return -ENOMEM;
+  const int result = answer(call, argument);
+  if (lie == Lie::larger_answer && !has_room) return call == nvfs::kMap ? -EFAULT : -EPERM;
+  if (lie == Lie::writes_argument) argument.bytes[96] = std::byte{1};
+  if (lie == Lie::writes_map && call == nvfs::kMap) argument.bytes[32] ^= std::byte{0xff};
+  return result;
+}
+
+int FakeNvfs::answer(unsigned long call, nvfs::Argument& argument) {
+  constexpr unsigned long kBatch = 0x40047408;
+  if (call == kBatch) never("a batch");
   switch (call) {
     case nvfs::kRemove: return 0;
     case nvfs::kMap: return control_map(argument);
@@ -120,9 +154,8 @@ int FakeNvfs::control(int, unsigned long call, nvfs::Argument& argument) {
 std::int64_t FakeNvfs::check_map(const nvfs::MapArgument& map) const {
   const auto found = groups_.find(map.shadow);
   if (found == groups_.end()) return EINVAL;
-  if (map.shadow_blocks == 0 || map.shadow_blocks * kBlock > found->second.bytes) {
-    ADD_FAILURE() << "sbuf_block is 0 or larger than the mapping: an assertion of the kernel";
-  }
+  if (map.shadow_blocks == 0) never("MAP with sbuf_block 0");
+  if (map.shadow_blocks * kBlock > found->second.bytes) never("MAP with sbuf_block larger than the mapping");
   if (map.fence_page == 0 || map.fence_page % kBlock != 0) return EINVAL;
   if (map.gpu_bytes <= 0 || map.gpu_address + static_cast<std::uint64_t>(map.gpu_bytes) < map.gpu_address)
     return EINVAL;
@@ -131,16 +164,23 @@ std::int64_t FakeNvfs::check_map(const nvfs::MapArgument& map) const {
   return map_error;
 }
 
+void FakeNvfs::check_inside(std::uint64_t shadow) const {
+  for (const auto& [begin, group] : groups_) {
+    if (shadow > begin && shadow < begin + group.bytes) never("MAP with cpuvaddr inside a shadow buffer");
+  }
+}
+
 int FakeNvfs::control_map(nvfs::Argument& argument) {
   const std::lock_guard lock(mutex_);
   ++maps_made;
   const auto map = argument.get<nvfs::MapArgument>();
+  check_inside(map.shadow);
   const Fault fault = next_fault(nvfs::kMap);
   const std::int64_t error = fault.error != 0 ? fault.error : check_map(map);
   const auto found = groups_.find(map.shadow);
   if (found == groups_.end()) return fail(argument, error);
   Group& group = found->second;
-  if (group.state != State::unmapped) ADD_FAILURE() << "MAP twice on one shadow buffer";
+  if (group.state != State::unmapped) never("MAP twice on one shadow buffer");
   if (error != 0) {
     group.state = State::dead;  // Its pages stay in the kernel, too.
     return fail(argument, error);
@@ -155,9 +195,9 @@ int FakeNvfs::control_map(nvfs::Argument& argument) {
 
 // In the module's order, with its errors.
 std::int64_t FakeNvfs::check_file(const nvfs::IoArgument& io, bool is_write) const {
-  if (io.file_offset < 0 || io.file_offset % static_cast<std::int64_t>(kBlock) != 0 || io.size % kBlock != 0) {
-    return EINVAL;
-  }
+  const bool is_offset_whole = io.file_offset >= 0 && io.file_offset % static_cast<std::int64_t>(kBlock) == 0;
+  if (!is_offset_whole && lie != Lie::takes_offset) return EINVAL;
+  if (io.size % kBlock != 0 && lie != Lie::takes_size) return EINVAL;
   const int flags = ::fcntl(io.fd, F_GETFL);
   if (flags < 0) return EINVAL;
   if ((flags & O_ACCMODE) == (is_write ? O_RDONLY : O_WRONLY)) return EBADF;
@@ -167,18 +207,43 @@ std::int64_t FakeNvfs::check_file(const nvfs::IoArgument& io, bool is_write) con
   const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
   const bool is_it = io.generation == 0 && io.inode == status.st_ino && io.device_major == major(device) &&
                      io.device_minor == minor(device);
-  return is_it ? 0 : ESTALE;
+  if (is_it || lie == Lie::takes_inode) return 0;
+  return lie == Lie::other_errno ? EBADF : ESTALE;
 }
 
 std::int64_t FakeNvfs::check_range(const Group& group, const nvfs::IoArgument& io, int file_flags) const {
+  if ((io.flags & nvfs::kSync) == 0 && (io.size == 0 || io.size > group.bytes)) {
+    never("an asynchronous request of nothing, or larger than the shadow buffer");
+  }
   if ((io.flags & nvfs::kSync) == 0) {
     ADD_FAILURE() << "an asynchronous request: nothing holds its file, nor undoes its pin";
     return EINVAL;
   }
   const std::uint64_t within = (group.gpu_address % kGpuPage + io.gpu_offset) % kGpuPage;
-  if ((file_flags & O_DIRECT) == 0 || within % kBlock != 0) return EINVAL;
+  if ((file_flags & O_DIRECT) == 0 && lie != Lie::takes_buffered) return EINVAL;
+  if (within % kBlock != 0 && lie != Lie::takes_alignment) return EINVAL;
   if (io.size > group.gpu_bytes || io.gpu_offset > group.gpu_bytes - io.size) return EINVAL;
   if (within != 0 && io.size > kGpuPage - within) return EINVAL;
+  return 0;
+}
+
+// A refusal of known versions changes nothing.
+int FakeNvfs::refuse(nvfs::Argument& argument, const nvfs::IoArgument& io, std::int64_t error) {
+  const auto found = groups_.find(io.shadow);
+  if (found == groups_.end()) return fail(argument, error);
+  Group& group = found->second;
+  if (lie == Lie::writes_fence) group.fence->result = -error;
+  if (lie == Lie::moves_refused) std::memset(at(group.gpu_address), 0xee, kBlock);
+  if (lie == Lie::dies_of_refusals) group.state = State::dead;
+  return fail(argument, error);
+}
+
+// A request that known versions refuse is carried out: some bytes change.
+int FakeNvfs::take(nvfs::Argument& argument, nvfs::IoArgument io) {
+  const Group& group = groups_.at(io.shadow);
+  std::memset(at(group.gpu_address + io.gpu_offset), 0xee, std::min(io.size, group.gpu_bytes - io.gpu_offset));
+  io.result = static_cast<std::int64_t>(io.size);
+  argument.put(io);
   return 0;
 }
 
@@ -186,18 +251,16 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   auto io = argument.get<nvfs::IoArgument>();
   std::unique_lock lock(mutex_);
   requests.push_back({call, io.file_offset, io.size, io.gpu_offset});
-  if (const std::int64_t error = check_file(io, call == nvfs::kWrite); error != 0) return fail(argument, error);
+  if (const std::int64_t error = check_file(io, call == nvfs::kWrite); error != 0) return refuse(argument, io, error);
   const auto found = groups_.find(io.shadow);
   if (found == groups_.end()) return fail(argument, EINVAL);
   Group& group = found->second;
-  if (group.state != State::ready) {
-    ++busy_collisions;
-    group.state = State::dead;
-    ADD_FAILURE() << "a request on a mapping that is busy or dead";
-    return fail(argument, EBUSY);
-  }
+  if (group.state != State::ready && lie == Lie::dies_of_refusals) return fail(argument, EBUSY);
+  if (group.state != State::ready) never("a request on a mapping that is busy or dead");
   const int file_flags = ::fcntl(io.fd, F_GETFL);
-  if (const std::int64_t error = check_range(group, io, file_flags); error != 0) return fail(argument, error);
+  if (const std::int64_t error = check_range(group, io, file_flags); error != 0) return refuse(argument, io, error);
+  const bool is_taken = lie >= Lie::takes_offset && lie <= Lie::takes_buffered;
+  if (is_taken && is_misfit(io, file_flags)) return take(argument, io);
   const Fault fault = next_fault(call);
   if (fault.error != 0 && nvfs::is_interruption(static_cast<int>(fault.error))) group.state = State::dead;
   if (fault.error != 0) return fail(argument, fault.error);
@@ -246,7 +309,7 @@ std::int64_t FakeNvfs::read_blocks(const Group& group, const nvfs::IoArgument& i
     ++group.fence->holes[holes - 1].count;
     is_open = true;
   }
-  if (holes > 0) {
+  if (holes > 0 && lie != Lie::hides_holes) {
     group.fence->magic = nvfs::kMagic;
     group.fence->meta_version = 1;
     group.fence->file_offset = io.file_offset;
@@ -265,8 +328,10 @@ bool FakeNvfs::read_block(const Group& group, const nvfs::IoArgument& io, const 
   bool went = false;
   for (std::uint64_t at_byte = 0; at_byte < kBlock; at_byte += block_size) {
     const bool goes = is_hooked(offset) && has_data(io.fd, offset + at_byte);
-    std::byte* const to = goes ? at(group.gpu_address + io.gpu_offset + done) : at(io.shadow + within + done);
+    const std::uint64_t gpu_offset = lie == Lie::reads_at_beginning ? 0 : io.gpu_offset;
+    std::byte* const to = goes ? at(group.gpu_address + gpu_offset + done) : at(io.shadow + within + done);
     std::memcpy(to + at_byte, from + done + at_byte, block_size);
+    if (goes && lie == Lie::reads_wrong && done == 0) to[at_byte] ^= std::byte{1};
     went = went || goes;
   }
   return went;
@@ -288,6 +353,7 @@ std::int64_t FakeNvfs::write_blocks(const Group& group, const nvfs::IoArgument& 
     const std::byte* const from = hooked ? at(group.gpu_address + io.gpu_offset + done) : at(io.shadow + done);
     std::memcpy(pages.data + done, from, kBlock);
   }
+  if (lie == Lie::writes_wrong) pages.data[0] ^= std::byte{1};
   const ssize_t count = ::pwrite(io.fd, pages.data, at_most, io.file_offset);
   return count < 0 ? -errno : count;
 }

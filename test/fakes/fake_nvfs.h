@@ -2,8 +2,8 @@
 
 // The stand-in for the module nvidia-fs in unit tests, after nvfs_abi.h, the module's source, and the behaviour of
 // version 2.28.4 in an emulated machine: files are real ones with O_DIRECT, GPU memory is memory of this process. It is
-// strict: errors that kill a mapping kill it here, and calls that would trip a kernel assertion fail the test. So does
-// an asynchronous request: in a single-threaded process nothing holds its file, which is freed when the process dies,
+// strict: errors that kill a mapping kill it here, and calls that would trip a kernel assertion abort. An asynchronous
+// request fails the test: in a single-threaded process nothing holds its file, which is freed when the process dies,
 // and a mapping closed during the request stays pinned for good. Its limits: it moves bytes by the CPU, so it proves
 // nothing about DMA, BAR space, IOMMUs and the order in which a GPU sees bytes.
 #pragma once
@@ -36,7 +36,32 @@ class FakeNvfs final : public NvfsKernel {
     std::uint64_t gpu_offset;
   };
 
+  // How its interface differs from that of the versions that are known.
+  enum class Lie {
+    none,
+    larger_argument,  // It reads 8 bytes more.
+    larger_answer,    // It writes 8 bytes more.
+    moved_error,      // Its errors are at another place of the argument.
+    writes_argument,  // It uses bytes that were free.
+    writes_map,       // Its MAP answers in the argument.
+    writes_fence,     // It tells refusals in the fence page, too.
+    takes_offset,     // It does not refuse: a file offset within a block, ...
+    takes_size,
+    takes_alignment,
+    takes_inode,
+    takes_buffered,
+    other_errno,         // It refuses a wrong inode by another error.
+    dies_of_refusals,    // Its mapping is dead after a refusal.
+    moves_refused,       // It moves bytes, and refuses the request then.
+    reads_wrong,         // One byte of each read is wrong.
+    hides_holes,         // It tells no blocks that its hook did not see.
+    reads_at_beginning,  // It moves all bytes to the beginning of the mapping.
+    writes_wrong,        // One byte of each write is wrong.
+  };
+
   // ---- What a test says, before it asks
+  Lie lie = Lie::none;
+  std::string kernel = "6.1.0-56-cloud-amd64";
   std::string version = "0.1.0";
   std::string modules = "nvme: (null)\n";
   bool counts = true;       // rw_stats_enabled
@@ -60,8 +85,7 @@ class FakeNvfs final : public NvfsKernel {
   std::atomic<unsigned> pinned{0};    // Of them, with GPU memory.
   std::atomic<unsigned> maps_made{0};
   std::atomic<unsigned> under_way{0};  // Requests now.
-  std::atomic<unsigned> busy_collisions{0};
-  std::uint64_t shadow_bytes = 0;  // Now.
+  std::uint64_t shadow_bytes = 0;      // Now.
 
   int open_node(unsigned number) override;
   void close_node(int fd) override;
@@ -81,6 +105,10 @@ class FakeNvfs final : public NvfsKernel {
   };
 
   int fail(nvfs::Argument& argument, std::int64_t error) const;
+  int answer(unsigned long call, nvfs::Argument& argument);
+  int refuse(nvfs::Argument& argument, const nvfs::IoArgument& io, std::int64_t error);
+  int take(nvfs::Argument& argument, nvfs::IoArgument io);
+  void check_inside(std::uint64_t shadow) const;
   int control_map(nvfs::Argument& argument);
   std::int64_t check_map(const nvfs::MapArgument& map) const;
   int control_io(unsigned long call, nvfs::Argument& argument);

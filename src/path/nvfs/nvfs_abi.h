@@ -3,9 +3,9 @@
 // The interface of NVIDIA's kernel module nvidia-fs, as a client in user space sees it: structures, numbers, limits,
 // and which versions they hold for. Names and layout definitions are our own. Sources: the module's public source
 // (github.com/NVIDIA/gds-nvidia-fs), versions 2.3.1 to 2.28.4 compared; offsets, sizes and numbers below are the same
-// in all of them, unless a line says since when. Later versions were not read; topology/nvidia_fs_version.h says which
-// versions we call. Layouts and answers were compared with those of the module itself, version 2.28.4, in an emulated
-// machine without a GPU.
+// in all of them, unless a line says since when. Later versions were not read, so whatever the version, its interface
+// is tested before its first use (nvfs_interface.h). Layouts and answers were compared with those of the module itself,
+// version 2.28.4, in an emulated machine without a GPU.
 //
 // A mapping ("group") is a shadow buffer (mmap of a device node), a pinned range of GPU memory and a page for results
 // (the fence page), bound together for life by one MAP call. READ and WRITE name the shadow buffer. The module trusts
@@ -28,6 +28,7 @@ inline constexpr const char* kVersionFile = "/proc/driver/nvidia-fs/version";   
 inline constexpr const char* kModuleVersionFile = "/sys/module/nvidia_fs/version";  // "2.28.4"
 inline constexpr const char* kModulesFile = "/proc/driver/nvidia-fs/modules";       // Empty unless a node is open.
 inline constexpr const char* kStatsFile = "/proc/driver/nvidia-fs/stats";
+inline constexpr const char* kKernelReleaseFile = "/proc/sys/kernel/osrelease";  // "6.12.117+deb12-cloud-amd64"
 
 // ---- Limits --------------------------------------------------------------------------------------------------------
 

@@ -108,7 +108,6 @@ TEST_F(NvfsGroupTest, ASecondRequestFailsHereAndTheFirstIsNotHarmed) {
   EXPECT_TRUE(is_read(0, 0, kPage));
   EXPECT_EQ(module_->requests.size(), 1u);
   EXPECT_FALSE(group_->is_broken());
-  EXPECT_EQ(module_->busy_collisions, 0u);
 }
 
 TEST_F(NvfsGroupTest, ErrorsAreTheModulesOwnAndMostLeaveItReady) {
