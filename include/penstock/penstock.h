@@ -142,6 +142,7 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_NO_SCRATCH = 164,             /* writes could not be tried: no scratch file can be made */
   PENSTOCK_REASON_REFUSED_LATE = 165,           /* the kernel refused an earlier request; the detail is its errno */
   PENSTOCK_REASON_SMALL_BLOCKS = 166,           /* [experimental] blocks below 4096 bytes, which nvidia-fs cannot do */
+  PENSTOCK_REASON_NVIDIA_FS_TASK_SWITCH = 167,  /* [experimental] nvidia-fs stops, or may stop, this kernel */
   PENSTOCK_REASON_EXTENT_NOT_REGISTERED = 168,  /* the bytes were not registered with the GPU */
   PENSTOCK_REASON_PAGES_REPLACED = 169,         /* the file's pages left the page cache during the transfer */
   PENSTOCK_REASON_NO_PAGE_REGISTRATION = 170,   /* a file's pages cannot be registered; the detail is an errno or 0 */
@@ -157,8 +158,8 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_VENDOR_REFUSED = 180,    /* [experimental] NVIDIA's library refused; the detail: its error */
   PENSTOCK_REASON_VENDOR_NOT_DIRECT = 181, /* [experimental] NVIDIA's library moves the file's bytes by the CPU */
   PENSTOCK_REASON_VENDOR_OFF = 182,        /* [experimental] settings switch NVIDIA's library off */
-  PENSTOCK_REASON_NVFS_MISSING = 192,      /* [experimental] 192 to 207: reasons of nvfs. nvidia-fs is not loaded */
-  PENSTOCK_REASON_NVFS_VERSION = 193       /* [experimental] version not supported; detail: 2025006 for 2.25.6 */
+  PENSTOCK_REASON_NVFS_MISSING = 192,      /* [experimental] 192 to 215: reasons of nvfs. nvidia-fs is not loaded */
+  PENSTOCK_REASON_NVFS_VERSION = 193       /* [experimental] a version with faults; detail: 2025006 for 2.25.6 */
 } penstock_reason;
 
 uint32_t penstock_reason_count(void);                 /* the largest number in use plus one */

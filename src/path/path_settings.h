@@ -21,7 +21,8 @@ enum class VendorUse : std::uint8_t {
 };
 
 enum class NvfsUse : std::uint8_t {
-  off,  // The default until the path has been run with NVIDIA's module.
+  off,        // The default until the path has been run with NVIDIA's module.
+  automatic,  // Used unless it is unknown whether the module stops a machine with this kernel.
   on,
   stand_in,  // Also uses a module that stands in for nvidia-fs in tests.
 };

@@ -32,7 +32,8 @@ constexpr Word<Policy> kPolicyWords[] = {
     {"throughput", Policy::throughput}, {"balanced", Policy::balanced}, {"cpu", Policy::cpu}};
 constexpr Word<VendorUse> kVendorWords[] = {
     {"auto", VendorUse::automatic}, {"force", VendorUse::force}, {"off", VendorUse::off}};
-constexpr Word<NvfsUse> kNvfsWords[] = {{"off", NvfsUse::off}, {"on", NvfsUse::on}, {"standin", NvfsUse::stand_in}};
+constexpr Word<NvfsUse> kNvfsWords[] = {
+    {"off", NvfsUse::off}, {"auto", NvfsUse::automatic}, {"on", NvfsUse::on}, {"standin", NvfsUse::stand_in}};
 constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
 
 // True for "auto", which means all paths that move bytes for every file.

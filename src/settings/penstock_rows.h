@@ -68,8 +68,9 @@ constexpr SettingRow kPenstockRows[] = {
      .variable = "PENSTOCK_SCRATCH"},
     {.key = "penstock.nvfs", .kind = SettingKind::text, .initial = "off",
      .meaning = "whether Penstock itself calls the kernel module nvidia-fs; experimental: it was not yet run beside "
-                "NVIDIA's; standin: also a module for tests, which calls itself nvidia-fs 0.x",
-     .words = "off on standin", .variable = "PENSTOCK_NVFS"},
+                "NVIDIA's; auto: unless it is unknown whether the module stops a machine with this kernel; standin: "
+                "also a module for tests, which calls itself nvidia-fs 0.x",
+     .words = "off auto on standin", .variable = "PENSTOCK_NVFS"},
     {.key = "penstock.vendor", .kind = SettingKind::text, .initial = "auto",
      .meaning = "when NVIDIA's library is used; auto: where its self-test shows that it is direct; force: also where "
                 "it is not, which is reported as vendor_not_direct; off: never",

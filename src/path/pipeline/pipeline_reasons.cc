@@ -20,6 +20,10 @@ constexpr ReasonText kTexts[] = {
      "see docs/reference/direct.md for what the errno means here"},
     {"small_blocks", "the file system's blocks are below 4096 bytes: nvidia-fs would leave old bytes in place of holes",
      "make the file system with blocks of 4096 bytes: mkfs.ext4 -b 4096, mkfs.xfs -b size=4096"},
+    {"nvidia_fs_task_switch",
+     "nvidia-fs of this version stops a machine with this kernel at a task switch, or it is unknown whether it does",
+     "boot a kernel without the change that penstock check names, or use an nvidia-fs that NVIDIA says goes with it; "
+     "PENSTOCK_NVFS=on uses what is only in doubt"},
 };
 
 }  // namespace

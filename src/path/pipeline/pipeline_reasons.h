@@ -15,6 +15,7 @@ inline constexpr Reason self_test_no_room{kFirstPipelineReason + 3};
 inline constexpr Reason no_scratch{kFirstPipelineReason + 4};
 inline constexpr Reason refused_late{kFirstPipelineReason + 5};
 inline constexpr Reason small_blocks{kFirstPipelineReason + 6};
+inline constexpr Reason nvidia_fs_task_switch{kFirstPipelineReason + 7};
 }  // namespace pipeline_reason
 
 ReasonRange pipeline_reasons();
