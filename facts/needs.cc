@@ -186,20 +186,23 @@ Findings needs_of_storage(const Machine& machine, const core::FileSystem& storag
 // Judges the version as Penstock's own client of the module sees it, without NVIDIA's library.
 Finding need_nvidia_fs_version(const Machine& machine) {
   const std::string text = "nvidia-fs " + machine.nvidia_fs.module_version;
+  constexpr const char* kCode = "nvidia_fs_version";
   const auto version = core::parse_nvidia_fs_version(machine.nvidia_fs.module_version);
-  switch (version ? core::standing_of(*version) : core::NvidiaFsStanding::unknown) {
-    case core::NvidiaFsStanding::known: return need("nvidia_fs_version", State::pass, text, "");
-    case core::NvidiaFsStanding::aged:
-      return need("nvidia_fs_version", State::unknown, text + ": it corrupts lists of memory of 4 GiB and more",
-                  "Use 2.20.5 or later.");
-    case core::NvidiaFsStanding::stand_in:
-      return need("nvidia_fs_version", State::unknown, text + ": a stand-in for tests, which proves no DMA",
-                  "Load NVIDIA's module.");
-    case core::NvidiaFsStanding::unknown: break;
+  if (!version) return need(kCode, State::fail, text + " is no version", "Load NVIDIA's module.");
+  if (version->is_stand_in()) {
+    return need(kCode, State::unknown, text + ": a stand-in for tests, which proves no DMA", "Load NVIDIA's module.");
   }
-  return need("nvidia_fs_version", State::fail,
-              text + " is unknown to Penstock, or has errors that no caller can avoid",
-              "Use a version from 2.20 to 2.28, but not 2.25.6.");
+  if (const core::NvidiaFsFault* const fault = core::fault_of_nvidia_fs(*version)) {
+    return need(kCode, State::fail, text + " has a fault: " + fault->what,
+                "Install nvidia-fs " + core::text_of(fault->fixed) + " or later.");
+  }
+  if (core::is_before(core::kNewestKnownNvidiaFs, *version)) {
+    return need(kCode, State::unknown,
+                text + " is newer than " + core::text_of(core::kNewestKnownNvidiaFs) +
+                    ", the newest that Penstock was compared with: its first use tests the interface",
+                "Run scripts/prove-direct to see if it works here.");
+  }
+  return need(kCode, State::pass, text, "");
 }
 
 Finding need_vendor_library(const Machine& machine) {

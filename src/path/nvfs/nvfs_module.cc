@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "path/nvfs/nvfs_reasons.h"
+#include "path/pipeline/pipeline_reasons.h"
 #include "topology/nvidia_fs_storage.h"
 
 namespace penstock::core {
@@ -22,38 +23,31 @@ std::optional<NvidiaFsVersion> read_version(NvfsKernel& kernel) {
   return colon == std::string::npos ? std::nullopt : parse_nvidia_fs_version(std::string_view(text).substr(colon + 1));
 }
 
-std::string text_of(const NvidiaFsVersion& version) {
-  return std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
-}
-
 // Logs the version, once for each opening, also if it is refused.
 void tell(const NvidiaFsVersion& version) {
-  if (standing_of(version) == NvidiaFsStanding::stand_in) {
+  if (version.is_stand_in()) {
     log(LogLevel::warn, "nvidia-fs " + text_of(version) + " is a stand-in for tests: what it moves is simulated");
     return;
   }
   log(LogLevel::warn, "path nvfs: experimental, not yet run beside NVIDIA's module (here " + text_of(version) + ")");
-  if (standing_of(version) == NvidiaFsStanding::aged) {
-    log(LogLevel::warn, "nvidia-fs " + text_of(version) +
-                            " corrupts lists of memory of 4 GiB and more; use 2.20.5 or later, see its changelog");
-  }
 }
 
 }  // namespace
 
-Proof judge_nvidia_fs(const NvidiaFsVersion& version, NvfsUse use) {
-  switch (standing_of(version)) {
-    case NvidiaFsStanding::known:
-    case NvidiaFsStanding::aged: return {use == NvfsUse::off ? nvfs_reason::off : Reason::none};
-    case NvidiaFsStanding::stand_in: return {use == NvfsUse::stand_in ? Reason::none : nvfs_reason::stand_in};
-    case NvidiaFsStanding::unknown: break;
-  }
-  return {nvfs_reason::version, number_of(version)};
+Proof judge_nvidia_fs(const NvidiaFsVersion& version, std::string_view kernel_release, NvfsUse use) {
+  if (version.is_stand_in()) return {use == NvfsUse::stand_in ? Reason::none : nvfs_reason::stand_in};
+  if (fault_of_nvidia_fs(version) != nullptr) return {nvfs_reason::version, number_of(version)};
+  const Tristate stops = stops_machine(version, kernel_release);
+  if (stops == Tristate::yes) return {pipeline_reason::nvidia_fs_task_switch};
+  if (use == NvfsUse::off) return {nvfs_reason::off};
+  const bool is_doubtful = stops == Tristate::unknown && use == NvfsUse::automatic;
+  return {is_doubtful ? pipeline_reason::nvidia_fs_task_switch : Reason::none};
 }
 
 Proof NvfsModule::look(NvfsKernel& kernel, NvfsUse use) {
   const std::optional<NvidiaFsVersion> version = read_version(kernel);
-  return version ? judge_nvidia_fs(*version, use) : Proof{nvfs_reason::missing};
+  if (!version) return {nvfs_reason::missing};
+  return judge_nvidia_fs(*version, kernel.text(nvfs::kKernelReleaseFile), use);
 }
 
 std::shared_ptr<NvfsModule> NvfsModule::open(std::shared_ptr<NvfsKernel> kernel, NvfsUse use, Proof& why_not) {

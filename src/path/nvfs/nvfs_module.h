@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The opened module nvidia-fs: we support its version, its nodes are open, and a storage driver has registered with it.
+// The opened module nvidia-fs: nothing is known against its version, its nodes are open, and a storage driver has
+// registered with it. Its interface is tested later (nvfs_interface.h), with GPU memory.
 // All mappings share it; the last one closes it. Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/process.h"
@@ -16,8 +18,8 @@
 
 namespace penstock::core {
 
-// Returns whether we may call this version, or why not. Pure.
-Proof judge_nvidia_fs(const NvidiaFsVersion& version, NvfsUse use);
+// Returns whether we may call this version beside this kernel, or why not. Pure.
+Proof judge_nvidia_fs(const NvidiaFsVersion& version, std::string_view kernel_release, NvfsUse use);
 
 class NvfsModule {
  public:
@@ -31,7 +33,7 @@ class NvfsModule {
 
   NvfsKernel& kernel() { return *kernel_; }
   const NvidiaFsVersion& version() const { return version_; }
-  bool is_stand_in() const { return standing_of(version_) == NvidiaFsStanding::stand_in; }
+  bool is_stand_in() const { return version_.is_stand_in(); }
   // Returns the nodes in turn.
   int node() { return nodes_[next_.fetch_add(1, std::memory_order_relaxed) % nodes_.size()]; }
   // True in a forked child: nothing is mapped there, and the resources are the parent's.

@@ -8,18 +8,35 @@
 
 #include "fakes/fake_nvfs.h"
 #include "path/nvfs/nvfs_reasons.h"
+#include "path/pipeline/pipeline_reasons.h"
 
 namespace penstock::core {
 namespace {
 
-TEST(NvfsVersionTest, AnUnknownOneIsRefusedWithItsNumberAndAStandInUnlessAllowed) {
-  EXPECT_EQ(judge_nvidia_fs({2, 28, 4}, NvfsUse::on).reason, Reason::none);
-  EXPECT_EQ(judge_nvidia_fs({2, 28, 4}, NvfsUse::off).reason, nvfs_reason::off);
-  EXPECT_EQ(judge_nvidia_fs({2, 17, 5}, NvfsUse::on).reason, Reason::none);
-  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, NvfsUse::stand_in).reason, nvfs_reason::version);
-  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, NvfsUse::stand_in).error, 2'025'006);
-  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, NvfsUse::on).reason, nvfs_reason::stand_in);
-  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, NvfsUse::stand_in).reason, Reason::none);
+Proof judged(const NvidiaFsVersion& version, NvfsUse use, const char* kernel = "6.8.0-1020-nvidia") {
+  return judge_nvidia_fs(version, kernel, use);
+}
+
+TEST(NvfsVersionTest, AFaultyOneIsRefusedWithItsNumberAndAStandInUnlessAllowed) {
+  for (const NvidiaFsVersion& version : {NvidiaFsVersion{2, 28, 4}, {2, 30, 2}, {9, 99, 0}}) {
+    EXPECT_EQ(judged(version, NvfsUse::on).reason, Reason::none);
+    EXPECT_EQ(judged(version, NvfsUse::automatic).reason, Reason::none);
+    EXPECT_EQ(judged(version, NvfsUse::off).reason, nvfs_reason::off);
+  }
+  EXPECT_EQ(judged({2, 17, 5}, NvfsUse::on).reason, nvfs_reason::version);
+  EXPECT_EQ(judged({2, 25, 6}, NvfsUse::stand_in).reason, nvfs_reason::version);
+  EXPECT_EQ(judged({2, 25, 6}, NvfsUse::stand_in).error, 2'025'006);
+  EXPECT_EQ(judged({0, 1, 0}, NvfsUse::on).reason, nvfs_reason::stand_in);
+  EXPECT_EQ(judged({0, 1, 0}, NvfsUse::stand_in).reason, Reason::none);
+}
+
+TEST(NvfsVersionTest, OneThatStopsThisKernelIsRefusedAndOneThatMightUnlessItIsAskedFor) {
+  const Reason stops = pipeline_reason::nvidia_fs_task_switch;
+  EXPECT_EQ(judged({2, 28, 4}, NvfsUse::on, "6.12.117+deb12-cloud-amd64").reason, stops);
+  EXPECT_EQ(judged({2, 28, 4}, NvfsUse::off, "6.12.117+deb12-cloud-amd64").reason, stops);
+  EXPECT_EQ(judged({2, 30, 2}, NvfsUse::automatic, "6.12.117+deb12-cloud-amd64").reason, stops);
+  EXPECT_EQ(judged({2, 30, 2}, NvfsUse::on, "6.12.117+deb12-cloud-amd64").reason, Reason::none);
+  EXPECT_EQ(judged({2, 28, 4}, NvfsUse::automatic, "").reason, stops);
 }
 
 // A reason's number is its position in this table, so rows are only appended.
@@ -64,8 +81,8 @@ TEST_F(NvfsModuleTest, WhatIsMissingIsToldByItsName) {
   kernel_->node_error = 0;
   kernel_->modules = "";  // Only wekafsio, which is always listed.
   EXPECT_EQ(open().reason, nvfs_reason::no_driver);
-  kernel_->version = "4.0.0";
-  EXPECT_EQ(open().error, 4'000'000);
+  kernel_->version = "2.25.6";
+  EXPECT_EQ(open().error, 2'025'006);
   kernel_->version = "";
   EXPECT_EQ(open().reason, nvfs_reason::missing);
   EXPECT_EQ(kernel_->open_nodes, 0u);

@@ -48,7 +48,7 @@ TEST_F(NvfsPathTest, AStandInServesOnlyWhereATestAllowsIt) {
   EXPECT_EQ(judge().reason, nvfs_reason::stand_in);
 }
 
-TEST_F(NvfsPathTest, AnUnknownVersionIsToldWithItsNumber) {
+TEST_F(NvfsPathTest, AFaultyVersionIsToldWithItsNumber) {
   module_->version = "2.25.6";
   EXPECT_EQ(judge().reason, nvfs_reason::version);
   EXPECT_EQ(judge().detail, 2'025'006);
