@@ -12,6 +12,7 @@
 #include "facts/machine.h"
 #include "facts/operator_versions.h"
 #include "facts/outlook.h"
+#include "topology/nvidia_fs_version.h"
 
 namespace penstock::facts {
 
@@ -59,6 +60,11 @@ struct NvidiaFsVersion {
   std::string text;
   Version number{};
   bool has_patch = false;
+
+  core::NvidiaFsVersion as_core() const {
+    const auto at = [&](std::size_t place) { return static_cast<unsigned>(number[place]); };
+    return {at(0), at(1), at(2), has_patch};
+  }
 };
 std::optional<NvidiaFsVersion> nvidia_fs_of(const Machine& machine);
 

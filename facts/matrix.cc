@@ -36,12 +36,6 @@ constexpr CudaRelease kCudaReleases[] = {
     {12080, {570, 26, 0}, kCudaSource},  {12090, {575, 51, 3}, kCudaSource}, {13000, {580, 65, 6}, kCudaSource},
 };
 
-constexpr const char* kChangeLog = "ChangeLog of NVIDIA/gds-nvidia-fs";
-constexpr NvidiaFsFault kFaults[] = {
-    {{0, 0, 0}, {2, 20, 5}, "its lists of DMA segments can corrupt memory", kChangeLog},
-    {{2, 25, 6}, {2, 25, 7}, "it refuses every request (EFAULT)", kChangeLog},
-};
-
 // Further pairings, besides those of the GPU Operator's releases.
 constexpr struct {
   const char* driver;
@@ -49,18 +43,11 @@ constexpr struct {
   const char* source;
 } kPairings[] = {{"595.45.04", "2.28.4", "GDS 1.17.1, of CUDA 13.2"}};
 
+constexpr const char* kChangeLog = "ChangeLog of NVIDIA/gds-nvidia-fs";
 constexpr NvidiaFsForKernel kForKernels[] = {
     {{6, 2}, {2, 18, 3}, kChangeLog},  {{6, 5}, {2, 19, 6}, kChangeLog},  {{6, 6}, {2, 19, 7}, kChangeLog},
     {{6, 11}, {2, 26, 6}, kChangeLog}, {{6, 17}, {2, 28, 2}, kChangeLog},
 };
-
-// The kernel code that the change repairs begins with Linux 6.9. Each stable series that the change was brought to
-// stands here with its first release that has it. Distributions number their kernels x.y.0 and take changes from later
-// ones, so nothing is known of theirs.
-constexpr Version kBeforeTaskSwitch{6, 9, 0};
-constexpr Version kWithTaskSwitch{7, 2, 0};
-constexpr Version kLateWithTaskSwitch[] = {{6, 12, 95}, {6, 18, 38}, {7, 1, 3}};
-constexpr std::string_view kStoppedByTaskSwitch[] = {"6.12.117+deb"};
 
 constexpr const char* kOfedSource = "GPUDirect Storage release notes, MLNX_OFED/DOCA and file system requirements";
 constexpr OfedRelease kOfedReleases[] = {{"5.4-", true, kOfedSource},   {"5.5-", true, kOfedSource},
@@ -97,13 +84,6 @@ const CudaRelease* cuda_of_driver(const Version& driver) {
   return newest;
 }
 
-const NvidiaFsFault* fault_of_nvidia_fs(const Version& nvidia_fs, bool has_patch) {
-  for (const NvidiaFsFault& one : kFaults) {
-    if (nvidia_fs >= one.first && is_before(nvidia_fs, one.fixed, has_patch)) return &one;
-  }
-  return nullptr;
-}
-
 std::optional<Pairing> oldest_pairing(const Version& driver) {
   std::optional<Pairing> best;
   const auto offer = [&](const char* of_driver, const char* nvidia_fs, const std::string& source) {
@@ -126,23 +106,6 @@ const NvidiaFsForKernel* nvidia_fs_for_kernel(const core::KernelVersion& kernel)
     if (one.kernel <= kernel) newest = &one;
   }
   return newest;
-}
-
-core::Tristate has_task_switch_change(std::string_view kernel_release) {
-  const auto kernel = version_of(kernel_release);
-  if (!kernel) return core::Tristate::unknown;
-  if (*kernel < kBeforeTaskSwitch) return core::Tristate::no;
-  if (*kernel >= kWithTaskSwitch) return core::Tristate::yes;
-  for (const Version& first : kLateWithTaskSwitch) {
-    if ((*kernel)[0] != first[0] || (*kernel)[1] != first[1] || (*kernel)[2] == 0) continue;
-    return *kernel < first ? core::Tristate::no : core::Tristate::yes;
-  }
-  return core::Tristate::unknown;
-}
-
-bool was_stopped_by_task_switch(std::string_view kernel_release) {
-  return std::any_of(std::begin(kStoppedByTaskSwitch), std::end(kStoppedByTaskSwitch),
-                     [&](std::string_view seen) { return kernel_release.starts_with(seen); });
 }
 
 const OfedRelease* ofed_release(std::string_view version) {

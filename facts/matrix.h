@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Versions and hardware that go together, as data, each row with its source. The GPU Operator's combinations are in
-// facts/operator_versions.h, and P2PDMA's needs in core/p2pdma_needs.h; neither is repeated here.
+// facts/operator_versions.h, P2PDMA's needs in core/p2pdma_needs.h, and what is wrong with versions of nvidia-fs, which
+// paths need, too, in topology/nvidia_fs_version.h; none is repeated here.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,6 @@
 
 #include "facts/operator_versions.h"
 #include "topology/platform.h"
-#include "topology/tristate.h"
 
 namespace penstock::facts {
 
@@ -37,14 +37,6 @@ const CudaRelease* cuda_of_driver(const Version& driver);
 constexpr int kCudaOfGds = 11040;  // The first CUDA with GPUDirect Storage.
 constexpr const char* kCudaOfGdsSource = "GPUDirect Storage release notes 1.0";
 
-// Versions of nvidia-fs that must not be used: [first, fixed).
-struct NvidiaFsFault {
-  Version first, fixed;
-  const char* what;
-  const char* source;
-};
-const NvidiaFsFault* fault_of_nvidia_fs(const Version& nvidia_fs, bool has_patch);
-
 // The oldest nvidia-fs that NVIDIA released together with a driver of this branch, or else with the nearest branch
 // before.
 struct Pairing {
@@ -64,16 +56,6 @@ const NvidiaFsForKernel* nvidia_fs_for_kernel(const core::KernelVersion& kernel)
 constexpr core::KernelVersion kNvidiaFsKernel{4, 15};
 constexpr const char* kNvidiaFsKernelSource =
     "GPUDirect Storage release notes, MLNX_OFED/DOCA and file system requirements";
-
-// A Linux kernel without this change may crash while nvidia-fs up to kTaskSwitchNvidiaFs moves bytes: the module takes
-// a task's plug away for a moment, and a task switch in that moment follows the pointer. The kernel's release
-// ("6.12.95-generic") shows whether the kernel has the change.
-constexpr const char* kTaskSwitchChange = "block: invalidate cached plug timestamp after task switch";
-constexpr const char* kTaskSwitchSource =
-    "Linux fad156c2af22, in 7.2, 7.1.3, 6.18.38 and 6.12.95; nvidia-fs 2.28.4 run beside Debian's Linux 6.12.117";
-constexpr Version kTaskSwitchNvidiaFs{2, 28, 4};  // The newest nvidia-fs that was seen to crash a machine.
-core::Tristate has_task_switch_change(std::string_view kernel_release);
-bool was_stopped_by_task_switch(std::string_view kernel_release);  // A machine with this kernel was seen to crash.
 
 // Releases of NVIDIA's drivers for its NICs, by the beginning of their version: "5.8-".
 struct OfedRelease {

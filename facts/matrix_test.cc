@@ -41,34 +41,6 @@ TEST(ValidateMatrixTest, AVersionOfTwoNumbersIsNotTakenForAnOlderOne) {
   EXPECT_FALSE(is_before({2, 20, 0}, {2, 20, 5}, false));
   EXPECT_TRUE(is_before({2, 20, 0}, {2, 20, 5}, true));
   EXPECT_TRUE(is_before({2, 19, 0}, {2, 20, 5}, false));
-  EXPECT_EQ(fault_of_nvidia_fs({2, 20, 0}, false), nullptr);
-  EXPECT_NE(fault_of_nvidia_fs({2, 18, 3}, true), nullptr);
-  EXPECT_NE(fault_of_nvidia_fs({2, 25, 6}, true), nullptr);
-  EXPECT_EQ(fault_of_nvidia_fs({2, 25, 0}, false), nullptr);
-  EXPECT_EQ(fault_of_nvidia_fs({2, 28, 4}, true), nullptr);
-}
-
-TEST(ValidateMatrixTest, WhetherAKernelStopsWithNvidiaFsIsKnownOfReleasesThatAreNumberedAsLinuxIs) {
-  using core::Tristate;
-  const std::pair<const char*, Tristate> cases[] = {{"5.14.0-503.40.1.el9_5.x86_64", Tristate::no},
-                                                    {"6.1.0-56-cloud-amd64", Tristate::no},
-                                                    {"6.8.0-1020-nvidia", Tristate::no},
-                                                    {"6.12.94+deb13-amd64", Tristate::no},
-                                                    {"6.12.95", Tristate::yes},
-                                                    {"6.12.117+deb12-cloud-amd64", Tristate::yes},
-                                                    {"6.12.0-124.8.1.el10_1", Tristate::unknown},
-                                                    {"6.14.0-33-generic", Tristate::unknown},
-                                                    {"6.18.37", Tristate::no},
-                                                    {"6.18.44-generic", Tristate::yes},
-                                                    {"7.0.12", Tristate::unknown},
-                                                    {"7.1.2", Tristate::no},
-                                                    {"7.1.3", Tristate::yes},
-                                                    {"7.2.0-rc1", Tristate::yes},
-                                                    {"", Tristate::unknown}};
-  for (const auto& [release, has_it] : cases) EXPECT_EQ(has_task_switch_change(release), has_it) << release;
-  EXPECT_TRUE(was_stopped_by_task_switch("6.12.117+deb12-cloud-amd64"));
-  EXPECT_FALSE(was_stopped_by_task_switch("6.12.117"));
-  EXPECT_FALSE(was_stopped_by_task_switch("6.12.118+deb13-amd64"));
 }
 
 TEST(ValidateMatrixTest, SystemsAndOfedAreLookedUpByHowTheyBegin) {

@@ -28,15 +28,16 @@ void judge_version(const Machine& machine, Findings& rows) {
   if (!machine.nvidia_fs.is_loaded) return row.not_applicable("nvidia-fs is not loaded");
   const auto found = nvidia_fs_of(machine);
   if (!found) return row.unknown("nvidia-fs is loaded, but its version is unknown");
-  if (const NvidiaFsFault* const fault = fault_of_nvidia_fs(found->number, found->has_patch)) {
+  if (const core::NvidiaFsFault* const fault = core::fault_of_nvidia_fs(found->as_core())) {
     row.by(fault->source);
     row.closes(kByNvidiaFs);
     // The version of nvidia-fs that belongs to the driver may be free of the fault.
     const auto driver = driver_of(machine);
     const auto pairing = driver ? oldest_pairing(*driver) : std::nullopt;
-    if (pairing && pairing->nvidia_fs >= fault->fixed) row.may_follow("nvidia_fs_driver");
+    const std::string fixed = core::text_of(fault->fixed);
+    if (pairing && pairing->nvidia_fs >= version_of(fixed)) row.may_follow("nvidia_fs_driver");
     return row.fail(fmt::format("nvidia-fs {} has a fault: {}", found->text, fault->what),
-                    fmt::format("Install nvidia-fs {} or later.", full_text(fault->fixed)));
+                    fmt::format("Install nvidia-fs {} or later.", fixed));
   }
   row.pass("nvidia-fs " + found->text);
 }
@@ -81,29 +82,30 @@ void judge_task_switch(const Machine& machine, Findings& rows) {
   const std::string& release = machine.platform.kernel_release;
   if (!found || release.empty()) return;
   Judgement row = judge(rows, "nvidia_fs_task_switch");
-  row.by(kTaskSwitchSource);
+  row.by(core::kTaskSwitchSource);
   row.closes(kByNvidiaFs);
   const std::string beside = fmt::format("nvidia-fs {} beside Linux {}", found->text, release);
-  const Tristate has_change = has_task_switch_change(release);
+  const Tristate has_change = core::has_task_switch_change(release);
   if (has_change == Tristate::no) return row.pass(beside + ", in which no task switch stops the machine");
-  const std::string change = fmt::format("the change \"{}\"", kTaskSwitchChange);
+  const std::string change = fmt::format("the change \"{}\"", core::kTaskSwitchChange);
   const std::string_view remedy =
       "Boot a kernel without that change (Linux before 6.9, 6.12 before 6.12.95, 6.18 before "
       "6.18.38), or use an nvidia-fs that NVIDIA says goes with it.";
-  if (is_before(kTaskSwitchNvidiaFs, found->number, found->has_patch)) {
+  if (core::is_before(core::kNewestKnownNvidiaFs, found->as_core())) {
     return row.unknown(
         fmt::format("{}: up to version {} a task switch during a request stops a machine whose kernel has {}; nothing "
                     "is known of later versions",
-                    beside, full_text(kTaskSwitchNvidiaFs), change));
+                    beside, core::text_of(core::kNewestKnownNvidiaFs), change));
   }
-  if (was_stopped_by_task_switch(release)) {
+  if (core::stops_machine(found->as_core(), release) == Tristate::yes) {
     return row.fail(fmt::format("{}: the kernel has {}, with which a task switch during a request stops the machine",
                                 beside, change),
                     std::string(remedy));
   }
   row.unknown(
-      fmt::format("{}: {} {}, with which a task switch during a request stops the machine", beside,
-                  has_change == Tristate::yes ? "such a kernel has" : "it is unknown whether the kernel has", change),
+      fmt::format("{}: it is unknown whether the kernel has {}, with which a task switch during a request stops "
+                  "the machine",
+                  beside, change),
       std::string(remedy));
 }
 

@@ -11,6 +11,7 @@
 #include "core/paths.h"
 #include "facts/needs.h"
 #include "facts/storage_kind.h"
+#include "topology/nvidia_fs_version.h"
 
 namespace penstock::facts {
 namespace {
@@ -131,6 +132,11 @@ void add_storage(const Machine& machine, const core::FileSystem* place, int path
   for (Finding& one : needs_of_storage(machine, *place, path)) needs.push_back(std::move(one));
 }
 
+core::Tristate stops_machine(const Machine& machine) {
+  const auto version = core::parse_nvidia_fs_version(machine.nvidia_fs.module_version);
+  return version ? core::stops_machine(*version, machine.platform.kernel_release) : core::Tristate::no;
+}
+
 void add_nvfs(const Machine& machine, const core::FileSystem* place, Findings& needs) {
   needs.push_back(need_gpu(machine));
   needs.push_back(need_driver(machine));
@@ -142,6 +148,11 @@ void add_nvfs(const Machine& machine, const core::FileSystem* place, Findings& n
       needs, machine.process.calls_nvidia_fs(), "nvfs_setting",
       "Penstock calls nvidia-fs only with PENSTOCK_NVFS=on (experimental: it was not yet run beside NVIDIA's module)",
       library_remedy("nvfs_off"));
+  if (!machine.process.shuns_doubtful_nvidia_fs() || stops_machine(machine) != core::Tristate::unknown) return;
+  needs.push_back(switched_off("nvidia_fs_task_switch",
+                               "PENSTOCK_NVFS=auto: it is unknown whether this nvidia-fs stops a machine with this "
+                               "kernel",
+                               library_remedy("nvidia_fs_task_switch")));
 }
 
 void add_vendor(const Machine& machine, const core::FileSystem* place, Findings& needs) {

@@ -21,6 +21,8 @@ struct Process {
 
   bool exports_gpu_memory() const { return cufile.settings.is_on("penstock.nvidia_export"); }
   bool calls_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") != "off"; }
+  // It calls nvidia-fs only where that is known not to stop the machine.
+  bool shuns_doubtful_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") == "auto"; }
   bool calls_vendor() const { return cufile.settings.text("penstock.vendor") != "off"; }
   const std::string& vendor_library() const { return cufile.settings.text("penstock.vendor_library"); }
   // The settings in force that send every byte through host memory.

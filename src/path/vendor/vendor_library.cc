@@ -18,8 +18,10 @@
 
 #include "base/mutex.h"
 #include "base/process.h"
+#include "path/pipeline/pipeline_reasons.h"
 #include "path/vendor/foreign_call.h"
 #include "path/vendor/vendor_reasons.h"
+#include "topology/nvidia_fs_version.h"
 #include "topology/platform.h"
 #include "topology/root.h"
 
@@ -176,7 +178,9 @@ Reason vendor_outlook(const VendorRules& rules) {
   if (const Reason reason = look_at_vendor_file(vendor_file(rules)); reason != Reason::none) return reason;
   const Result<Root> root = Root::open(rules.root);
   const NvidiaFs nvidia_fs = root.ok() ? read_nvidia_fs(*root) : NvidiaFs{};
-  return !nvidia_fs.is_loaded || nvidia_fs.storage_drivers.empty() ? vendor_reason::nvidia_fs_missing : Reason::none;
+  if (!nvidia_fs.is_loaded || nvidia_fs.storage_drivers.empty()) return vendor_reason::nvidia_fs_missing;
+  const bool is_deadly = nvidia_fs_stops_machine(*root) == Tristate::yes;
+  return is_deadly ? pipeline_reason::nvidia_fs_task_switch : Reason::none;
 }
 
 std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std::chrono::milliseconds patience,
