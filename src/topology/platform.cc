@@ -278,28 +278,8 @@ NvidiaFs read_nvidia_fs(const Root& root) {
     const std::string_view name = trim(take_until(line, ':'));
     if (!name.empty()) nvidia_fs.storage_drivers.emplace_back(name);
   }
+  nvidia_fs.stats = read_nvidia_fs_stats(root);
   return nvidia_fs;
-}
-
-// "Reads : n=12 ok=11 err=1 readMiB=3 ...", with tabs in between.
-std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats) {
-  std::optional<std::uint64_t> reads, writes;
-  std::string_view rest = stats;
-  while (!rest.empty()) {
-    std::string_view line = take_until(rest, '\n');
-    const std::string_view name = trim(take_until(line, ':'));
-    if (name != "Reads" && name != "Writes") continue;
-    for (const std::string_view word : split(line, ' ')) {
-      if (word.starts_with("ok="))
-        (name == "Reads" ? reads : writes) = parse_number<std::uint64_t>(trim(word.substr(3)));
-    }
-  }
-  if (!reads || !writes) return std::nullopt;
-  return NvidiaFsCounts{*reads, *writes};
-}
-
-std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root) {
-  return nvidia_fs_counts(root.read("/proc/driver/nvidia-fs/stats").value_or(std::string()));
 }
 
 }  // namespace penstock::core

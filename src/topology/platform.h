@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/p2pdma_needs.h"
+#include "topology/nvidia_fs_stats.h"
 #include "topology/root.h"
 #include "topology/tristate.h"
 
@@ -89,16 +90,8 @@ struct NvidiaFs {
   std::string version;                       // "2.28"
   std::string module_version;                // "2.28.4"; the same as `version` if /sys has none.
   std::vector<std::string> storage_drivers;  // Drivers that registered with it: "nvme", "lustre", ...
+  NvidiaFsStats stats;
 };
 NvidiaFs read_nvidia_fs(const Root& root);
-
-// Successful requests that nvidia-fs has moved for the whole machine. Nothing if it does not count them: its module
-// parameter rw_stats_enabled is off, or it is not loaded.
-struct NvidiaFsCounts {
-  std::uint64_t reads = 0;
-  std::uint64_t writes = 0;
-};
-std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root);
-std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats);  // Parses the text of that file.
 
 }  // namespace penstock::core

@@ -25,7 +25,6 @@ NodeFacts read_facts(const std::string& host) {
   facts.gpus = machine.nvidia_gpus().size();
   facts.driver = machine.nvidia;
   facts.nvidia_fs = machine.nvidia_fs;
-  facts.nvidia_fs_counts = core::read_nvidia_fs_counts(root);
   facts.iommu = machine.iommu.mode;
   return facts;
 }

@@ -17,7 +17,6 @@ struct NodeFacts {
   std::size_t gpus = 0;                   // NVIDIA's GPUs on the PCI bus.
   core::NvidiaDriver driver;
   core::NvidiaFs nvidia_fs;
-  std::optional<core::NvidiaFsCounts> nvidia_fs_counts;
   core::IommuMode iommu = core::IommuMode::unknown;
 
   const facts::PathOutlook* path(const std::string& name) const;

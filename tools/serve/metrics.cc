@@ -72,6 +72,19 @@ void add_driver(Exposition& page, const core::NvidiaDriver& driver) {
   if (driver.write_combining_off) page.add({{"name", "RmForceDisableIomapWC"}}, *driver.write_combining_off);
 }
 
+void add_nvidia_fs_stats(Exposition& page, const core::NvidiaFsStats& stats) {
+  page.begin({"penstock_nvidia_fs_stat", kGauge, "Counters of nvidia-fs for the whole node, by the names it has."});
+  for (const auto& [line, name, value] : stats.counters) page.add({{"line", line}, {"name", name}}, value);
+  page.begin({"penstock_nvidia_fs_pinned_mebibytes", kGauge, "Memory of a GPU that is pinned through nvidia-fs."});
+  for (const core::NvidiaFsGpu& gpu : stats.gpus) {
+    page.add({{"gpu", gpu.gpu}, {"kind", "registered"}}, gpu.registered_mib);
+    page.add({{"gpu", gpu.gpu}, {"kind", "cache"}}, gpu.cache_mib);
+  }
+  page.begin({"penstock_nvidia_fs_dma_mappings", kCounter,
+              "How often memory of the GPU was mapped for the device, where peer_stats_enabled is set."});
+  for (const core::NvidiaFsPeer& pair : stats.peers) page.add({{"gpu", pair.gpu}, {"peer", pair.peer}}, pair.mappings);
+}
+
 void add_nvidia_fs(Exposition& page, const NodeFacts& facts) {
   const core::NvidiaFs& nvidia_fs = facts.nvidia_fs;
   add_one(page, {"penstock_nvidia_fs_loaded", kGauge, "Whether the kernel module nvidia-fs is loaded."},
@@ -83,10 +96,9 @@ void add_nvidia_fs(Exposition& page, const NodeFacts& facts) {
   for (const std::string& driver : nvidia_fs.storage_drivers) page.add({{"driver", driver}}, 1);
   page.begin({"penstock_nvidia_fs_operations", kCounter,
               "Requests that nvidia-fs moved for the whole node, where its parameter rw_stats_enabled is set."});
-  if (facts.nvidia_fs_counts) {
-    page.add({{"op", "read"}}, facts.nvidia_fs_counts->reads);
-    page.add({{"op", "write"}}, facts.nvidia_fs_counts->writes);
-  }
+  if (nvidia_fs.stats.reads()) page.add({{"op", "read"}}, *nvidia_fs.stats.reads());
+  if (nvidia_fs.stats.writes()) page.add({{"op", "write"}}, *nvidia_fs.stats.writes());
+  add_nvidia_fs_stats(page, nvidia_fs.stats);
 }
 
 void add_facts(Exposition& page, const NodeFacts& facts) {

@@ -33,7 +33,9 @@ NodeFacts facts_of_gpu_node() {
   facts.driver = {
       .is_loaded = true, .is_open = true, .version_text = "595.45.04", .static_bar1 = 1, .write_combining_off = 0};
   facts.nvidia_fs = {.is_loaded = true, .version = "2.28", .storage_drivers = {"nvme", "lustre"}};
-  facts.nvidia_fs_counts = core::NvidiaFsCounts{12, 3};
+  facts.nvidia_fs.stats = core::nvidia_fs_stats(
+      "Reads : ok=12\nWrites : ok=3\nSparse Reads : pages=5\nGPU 0000:3b:00.0 : Registered_MiB=16\n",
+      "0000:3b:00.0\t0000:19:00.0\t7\tnvme\n");
   facts.iommu = core::IommuMode::passthrough;
   return facts;
 }
@@ -82,6 +84,9 @@ TEST(NodeMetricsTest, TellsWhatContainersMovedAndWhatTheNodeOffers) {
   EXPECT_EQ(page.values.at(R"(penstock_gpu_driver_parameter{name="RmForceDisableIomapWC"})"), 0);
   EXPECT_EQ(page.values.at(R"(penstock_nvidia_fs_storage_driver{driver="lustre"})"), 1);
   EXPECT_EQ(page.values.at(R"(penstock_nvidia_fs_operations_total{op="read"})"), 12);
+  EXPECT_EQ(page.values.at(R"(penstock_nvidia_fs_stat{line="Sparse Reads",name="pages"})"), 5);
+  EXPECT_EQ(page.values.at(R"(penstock_nvidia_fs_pinned_mebibytes{gpu="0000:3b:00.0",kind="registered"})"), 16);
+  EXPECT_EQ(page.values.at(R"(penstock_nvidia_fs_dma_mappings_total{gpu="0000:3b:00.0",peer="0000:19:00.0"})"), 7);
   EXPECT_EQ(page.values.at(R"(penstock_iommu_info{mode="passthrough"})"), 1);
   EXPECT_EQ(page.values.at(R"(penstock_node_processes{state="forbidden"})"), 2);
 }

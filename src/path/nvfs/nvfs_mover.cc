@@ -40,6 +40,11 @@ Proof NvfsMover::proof_of_copy() { return {pipeline_reason::self_test_copied}; }
 
 Proof NvfsMover::look_back() { return {was_counted_ ? Reason::none : nvfs_reason::not_counted}; }
 
+std::optional<std::uint64_t> NvfsMover::count(Op op) const {
+  const NvidiaFsStats stats = nvidia_fs_stats(module_->kernel().text(nvfs::kStatsFile));
+  return op == Op::read ? stats.reads() : stats.writes();
+}
+
 Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return os_failure(errno, kStep);
@@ -49,7 +54,7 @@ Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_
                       .file_offset = offset,
                       .gpu_offset = reinterpret_cast<std::uintptr_t>(memory) - group_->range().address};
   if (!is_aligned(offset | size | request.gpu_offset, nvfs::kBlock)) return os_failure(EINVAL, kStep);
-  const std::optional<NvidiaFsCounts> before = counts();
+  const std::optional<std::uint64_t> before = count(op);
   std::size_t moved = 0;
   while (moved < size) {
     request.size = group_->fit(request.gpu_offset, size - moved);
@@ -61,9 +66,8 @@ Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_
     request.file_offset += answer.bytes;
     request.gpu_offset += answer.bytes;
   }
-  const std::optional<NvidiaFsCounts> after = counts();
-  const auto of_op = [op](const NvidiaFsCounts& counted) { return op == Op::read ? counted.reads : counted.writes; };
-  was_counted_ = !before || !after || of_op(*after) > of_op(*before);
+  const std::optional<std::uint64_t> after = count(op);
+  was_counted_ = !before || !after || *after > *before;
   return moved;
 }
 

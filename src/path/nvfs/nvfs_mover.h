@@ -26,7 +26,7 @@ class NvfsMover final : public SelfTestMover {
   void forget_memory() override { group_.reset(); }
 
  private:
-  std::optional<NvidiaFsCounts> counts() const { return nvidia_fs_counts(module_->kernel().text(nvfs::kStatsFile)); }
+  std::optional<std::uint64_t> count(Op op) const;
 
   const std::shared_ptr<NvfsModule> module_;
   DeviceSet& devices_;

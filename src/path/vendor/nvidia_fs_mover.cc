@@ -41,9 +41,8 @@ Proof NvidiaFsMover::proof_of(const Status& status) {
 
 std::optional<std::uint64_t> NvidiaFsMover::count(Op op) const {
   if (!root_) return std::nullopt;
-  const std::optional<NvidiaFsCounts> counts = read_nvidia_fs_counts(*root_);
-  if (!counts) return std::nullopt;
-  return op == Op::read ? counts->reads : counts->writes;
+  const NvidiaFsStats stats = read_nvidia_fs_stats(*root_);
+  return op == Op::read ? stats.reads() : stats.writes();
 }
 
 Result<std::size_t> NvidiaFsMover::move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset) {
