@@ -20,6 +20,8 @@ using nvfs::kGpuPage;
 
 constexpr const char* kMapStep = "map GPU memory through nvidia-fs";
 constexpr const char* kMoveStep = "move bytes by nvidia-fs";
+constexpr std::size_t kPages = 3;       // The fence, the argument, and one that cannot be touched.
+constexpr std::uint64_t kMisfit = 512;  // No multiple of a block, and within every range if the module takes it.
 
 template <typename Number>
 Number load(const Number& number) {
@@ -32,6 +34,7 @@ bool leaves_it_ready(int error) {
     case EBUSY:
     case EINVAL:
     case EFAULT:
+    case EMSGSIZE:
     case EPROTO: return false;
     default: return !nvfs::is_interruption(error);
   }
@@ -61,13 +64,15 @@ Result<std::unique_ptr<NvfsGroup>> NvfsGroup::open(std::shared_ptr<NvfsModule> m
 }
 
 Status NvfsGroup::map(std::uint64_t shadow_bytes) {
-  void* const page = ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return failure(Code::out_of_memory, kMapStep);
-  fence_bytes_ = page_size();
-  fence_ = new (page) nvfs::Fence{};  // Written, so that the page is present.
-  // A child should not share the page, and it should not move; a failure is harmless.
-  (void)::madvise(page, fence_bytes_, MADV_DONTFORK);
-  int error = 0;
+  void* const pages = ::mmap(nullptr, kPages * page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return failure(Code::out_of_memory, kMapStep);
+  fence_ = new (pages) nvfs::Fence{};  // Written, so that the page is present.
+  std::byte* const end = static_cast<std::byte*>(pages) + (kPages - 1) * page_size();
+  argument_ = new (end - sizeof(nvfs::Argument)) nvfs::Argument;
+  int error = ::mprotect(end, page_size(), PROT_NONE) == 0 ? 0 : errno;
+  if (error != 0) return os_failure(error, kMapStep);
+  // A child should not share the fence page, and it should not move; a failure is harmless.
+  (void)::madvise(pages, kPages * page_size(), MADV_DONTFORK);
   shadow_ = module_->kernel().map(module_->node(), shadow_bytes, error);
   if (shadow_ == nullptr) return os_failure(error, "map nvidia-fs's shadow buffer");
   shadow_bytes_ = shadow_bytes;
@@ -76,19 +81,21 @@ Status NvfsGroup::map(std::uint64_t shadow_bytes) {
 
 // Only once: a failed MAP leaves the shadow buffer unusable.
 Status NvfsGroup::tie() {
-  nvfs::Argument argument;
-  argument.put(nvfs::MapArgument{.gpu_bytes = static_cast<std::int64_t>(range_.bytes),
-                                 .gpu_pci = range_.pci,
-                                 .shadow = reinterpret_cast<std::uintptr_t>(shadow_),
-                                 .gpu_address = range_.address,
-                                 .fence_page = reinterpret_cast<std::uintptr_t>(fence_),
-                                 .shadow_blocks = static_cast<std::uint32_t>(shadow_bytes_ / kBlock)});
-  const int result = module_->kernel().control(module_->node(), nvfs::kMap, argument);
-  if (result == 0) return success();
+  *argument_ = {};
+  argument_->put(nvfs::MapArgument{.gpu_bytes = static_cast<std::int64_t>(range_.bytes),
+                                   .gpu_pci = range_.pci,
+                                   .shadow = reinterpret_cast<std::uintptr_t>(shadow_),
+                                   .gpu_address = range_.address,
+                                   .fence_page = reinterpret_cast<std::uintptr_t>(fence_),
+                                   .shadow_blocks = static_cast<std::uint32_t>(shadow_bytes_ / kBlock)});
+  const int result = call(nvfs::kMap);
+  const std::uint64_t page = argument_->get<nvfs::MapArgument>().fence_page;
+  const bool is_intact_too = is_intact(sizeof(nvfs::MapArgument)) && page == reinterpret_cast<std::uintptr_t>(fence_);
+  if (result == 0 && is_intact_too) return success();
   break_down();
-  const auto reported = static_cast<std::int64_t>(argument.get<nvfs::MapArgument>().fence_page);
-  const int error =
-      result == -nvfs::kFailed && reported < 0 && reported > -4096 ? static_cast<int>(-reported) : -result;
+  const auto reported = static_cast<std::int64_t>(page);
+  const bool is_reported = result == -nvfs::kFailed && reported < 0 && reported > -4096;
+  const int error = result == 0 ? EPROTO : is_reported ? static_cast<int>(-reported) : -result;
   module_->note_failed_map(error);
   return os_failure(error, kMapStep);
 }
@@ -96,7 +103,7 @@ Status NvfsGroup::tie() {
 NvfsGroup::~NvfsGroup() {
   if (module_->is_inherited()) return;  // A forked child has neither mapping.
   if (shadow_ != nullptr) module_->kernel().unmap(shadow_, shadow_bytes_);
-  if (fence_ != nullptr) ::munmap(fence_, fence_bytes_);
+  if (fence_ != nullptr) ::munmap(fence_, kPages * page_size());
 }
 
 // ---- Requests ------------------------------------------------------------------------------------------------------
@@ -126,22 +133,34 @@ void NvfsGroup::clear_fence() {
   fence_->file_offset = 0;
 }
 
+// 0 or a negative errno. EMSGSIZE: the module could not read or write an argument of ours, so it has larger ones.
+int NvfsGroup::call(unsigned long number) {
+  const int result = module_->kernel().control(module_->node(), number, *argument_);
+  return result == -ENOMEM || result == -EFAULT ? -EMSGSIZE : result;
+}
+
+// True if the argument is still zero behind its first bytes, where no known version writes.
+bool NvfsGroup::is_intact(std::size_t from) const {
+  return std::all_of(argument_->bytes + from, std::end(argument_->bytes),
+                     [](std::byte one) { return one == std::byte{}; });
+}
+
 // Bytes, or a negative errno.
 std::int64_t NvfsGroup::ask(const NvfsRequest& request) {
   clear_fence();
-  nvfs::Argument argument;
-  argument.put(nvfs::IoArgument{.shadow = reinterpret_cast<std::uintptr_t>(shadow_),
-                                .file_offset = static_cast<std::int64_t>(request.file_offset),
-                                .size = request.size,
-                                .inode = request.file.inode,
-                                .device_major = request.file.device_major,
-                                .device_minor = request.file.device_minor,
-                                .gpu_offset = request.gpu_offset,
-                                .fd = request.file.fd,
-                                .flags = nvfs::kSync});
-  const unsigned long call = request.op == Op::read ? nvfs::kRead : nvfs::kWrite;
-  const int result = module_->kernel().control(module_->node(), call, argument);
-  const std::int64_t reported = argument.get<nvfs::IoArgument>().result;
+  *argument_ = {};
+  argument_->put(nvfs::IoArgument{.shadow = reinterpret_cast<std::uintptr_t>(shadow_),
+                                  .file_offset = static_cast<std::int64_t>(request.file_offset),
+                                  .size = request.size,
+                                  .inode = request.file.inode,
+                                  .device_major = request.file.device_major,
+                                  .device_minor = request.file.device_minor,
+                                  .gpu_offset = request.gpu_offset,
+                                  .fd = request.file.fd,
+                                  .flags = nvfs::kSync});
+  const int result = call(request.op == Op::read ? nvfs::kRead : nvfs::kWrite);
+  const std::int64_t reported = argument_->get<nvfs::IoArgument>().result;
+  if (!is_intact(sizeof(nvfs::IoArgument))) return -EPROTO;
   if (result == 0) return reported;
   if (result != -nvfs::kFailed) return result;
   return reported < 0 ? reported : -EPROTO;  // The module's answer was lost.
@@ -152,6 +171,20 @@ NvfsAnswer NvfsGroup::run(const NvfsRequest& request) {
   if (!claim()) return {.status = os_failure(EBUSY, kMoveStep)};
   request_ = request;
   return answer_of(ask(request));
+}
+
+int NvfsGroup::provoke(NvfsMisfit misfit, const NvfsFile& file) {
+  if (!claim()) return EBUSY;
+  request_ = {.op = Op::read, .file = file, .size = kBlock};
+  if (misfit == NvfsMisfit::offset) request_.file_offset = kMisfit;
+  if (misfit == NvfsMisfit::size) request_.size -= kMisfit;
+  if (misfit == NvfsMisfit::alignment) request_.gpu_offset = kMisfit;
+  if (misfit == NvfsMisfit::inode) ++request_.file.inode;
+  const auto answer = static_cast<int>(-std::clamp<std::int64_t>(ask(request_), -4095, 0));
+  const bool is_silent = fence_->ticket == 0 && fence_->result == 0 && fence_->state == nvfs::kClean;
+  if (!is_silent || answer != error_of(misfit)) break_down();
+  else state_.store(State::ready, std::memory_order_release);
+  return is_silent ? answer : EPROTO;
 }
 
 Status NvfsGroup::failure_of(int error) {

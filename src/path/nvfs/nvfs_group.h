@@ -7,6 +7,8 @@
 // - it maps once, with sizes that it computes, and unmaps in its destructor;
 // - every request is synchronous: an asynchronous one holds neither its file nor, when its process ends, its pin, and
 //   its call does not return the module's own result;
+// - an argument ends where its page ends, and the next page cannot be touched: a module whose arguments are larger
+//   fails, and overwrites nothing;
 // - requests are checked against file blocks, GPU pages and the shadow buffer before the module sees them;
 // - one request at a time: a second one, from any thread, fails here with EBUSY and does no harm;
 // - after an error that leaves the module's state in doubt the group is broken, and sends no more requests.
@@ -14,6 +16,7 @@
 // Any thread may use it, one request at a time.
 #pragma once
 
+#include <cerrno>
 #include <memory>
 
 #include "core/io.h"
@@ -61,6 +64,10 @@ struct NvfsAnswer {
   std::uint64_t hole_bytes = 0;
 };
 
+// A field that is wrong in an otherwise good read. The module refuses each of these before it changes any state.
+enum class NvfsMisfit : std::uint8_t { offset, size, alignment, inode, buffered };
+constexpr int error_of(NvfsMisfit misfit) { return misfit == NvfsMisfit::inode ? ESTALE : EINVAL; }
+
 class NvfsGroup {
  public:
   // `shadow_bytes`: whole GPU pages, up to nvfs::kShadowMax. Fails with the module's errno; each failed try leaks
@@ -75,6 +82,10 @@ class NvfsGroup {
   std::uint64_t fit(std::uint64_t gpu_offset, std::uint64_t size) const;
   // Runs the request synchronously. Parallel requests need several threads, each with a group.
   NvfsAnswer run(const NvfsRequest& request);
+  // Asks for the file's first block with that fault, for the test of the interface. Returns the errno of the answer, 0
+  // if the module took the request. Any but error_of(misfit) breaks the group: EMSGSIZE, if the module's arguments are
+  // larger, and EPROTO, if it answers or writes at other places. For NvfsMisfit::buffered, `file` has no O_DIRECT.
+  int provoke(NvfsMisfit misfit, const NvfsFile& file);
   bool is_broken() const { return state_.load(std::memory_order_relaxed) == State::broken; }
   // A hole of the last answer, whose hole_count is larger than `index`.
   NvfsHole hole(unsigned index) const;
@@ -89,6 +100,8 @@ class NvfsGroup {
   Status check(const NvfsRequest& request) const;
   bool claim();
   std::int64_t ask(const NvfsRequest& request);
+  int call(unsigned long number);
+  bool is_intact(std::size_t from) const;
   NvfsAnswer answer_of(std::int64_t result);
   Status failure_of(int error);
   bool take_holes(NvfsAnswer& answer);
@@ -99,8 +112,8 @@ class NvfsGroup {
   const GpuRange range_;
   std::byte* shadow_ = nullptr;
   std::uint64_t shadow_bytes_ = 0;
-  nvfs::Fence* fence_ = nullptr;
-  std::size_t fence_bytes_ = 0;
+  nvfs::Fence* fence_ = nullptr;        // The first of three pages; the argument ends with the second one.
+  nvfs::Argument* argument_ = nullptr;  // The argument of the call under way.
   std::atomic<State> state_{State::ready};
   NvfsRequest request_;  // The request in flight, or the last one.
 };
