@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/align.h"
+#include "path/nvfs/nvfs_interface.h"
 #include "path/nvfs/nvfs_memory.h"
 #include "path/nvfs/nvfs_reasons.h"
 #include "path/pipeline/pipeline_reasons.h"
@@ -24,13 +25,25 @@ Proof NvfsMover::prepare(std::byte* memory) {
   if (facts.device == nullptr) return {nvfs_reason::memory};
   const auto range = gpu_range_of(facts.device->facts(), facts.base, facts.size);
   if (!range) return {nvfs_reason::memory};
-  Result<std::unique_ptr<NvfsGroup>> group = NvfsGroup::open(module_, *range, nvfs::kGpuPage);
+  device_ = facts.device;
+  range_ = *range;
+  return {};
+}
+
+// With the first move, since the test of the interface needs a file.
+Proof NvfsMover::map(int fd) {
+  if (!is_interface_known_) {
+    if (const Proof proof = test_nvfs_interface(module_, *device_, fd); proof.reason != Reason::none) return proof;
+    is_interface_known_ = true;
+  }
+  Result<std::unique_ptr<NvfsGroup>> group = NvfsGroup::open(module_, range_, nvfs::kGpuPage);
   if (!group.ok()) return {nvfs_reason::map_refused, group.status().code};
   group_ = std::move(*group);
   return {};
 }
 
 Proof NvfsMover::proof_of(const Status& status) {
+  if (map_proof_.reason != Reason::none) return map_proof_;
   if (status.is_errno(ESTALE)) return {nvfs_reason::identity};
   if (status.is_errno(EREMOTEIO)) return {nvfs_reason::not_direct};
   return {nvfs_reason::refused, status.domain == Domain::os ? status.code : EFAULT};
@@ -46,6 +59,8 @@ std::optional<std::uint64_t> NvfsMover::count(Op op) const {
 }
 
 Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
+  if (group_ == nullptr) map_proof_ = map(fd);
+  if (map_proof_.reason != Reason::none) return failure(Code::path_refused, kStep);
   struct stat status {};
   if (::fstat(fd, &status) != 0) return os_failure(errno, kStep);
   const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;

@@ -60,7 +60,7 @@ Proof NvfsPath::memory_proof(const Device& device) const {
 
 Proof NvfsPath::pair_proof(Device& device, File& file, Op op) {
   return pairs_.find_or_test(&device, key_of(file.facts()), op, [&] {
-    NvfsMover mover(module_, devices_);
+    NvfsMover mover(module_, devices_, is_interface_known_);
     return run_self_test(storage_, mover, device, file, rules_.scratch);
   });
 }

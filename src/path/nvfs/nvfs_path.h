@@ -61,6 +61,7 @@ class NvfsPath final : public Path, public PathHooks, private DirectTerms {
   const std::shared_ptr<NvfsKernel> kernel_;
   const NvfsRules rules_;
   SelfTestCache pairs_;
+  bool is_interface_known_ = false;  // Used by self-tests alone, of which one runs at a time.
   Mutex module_mutex_;
   std::atomic<bool> is_module_known_{false};  // True once the members below are set; they never change after.
   Proof module_proof_;

@@ -5,10 +5,13 @@
 namespace penstock::core {
 namespace {
 
+constexpr const char* kOtherInterface =
+    "use nvidia-fs 2.28.4, whose interface is known, and report the version that is installed";
+
 constexpr ReasonText kTexts[] = {
     {"nvfs_missing", "the module nvidia-fs is not loaded", "install it and load it: modprobe nvidia-fs"},
-    {"nvfs_version", "this version of the module nvidia-fs is not known, or has errors that no caller can avoid",
-     "use a version from 2.20 to 2.28, but not 2.25.6"},
+    {"nvfs_version", "this version of the module nvidia-fs has faults that no caller can avoid",
+     "use 2.20.5 or later, but not 2.25.6"},
     {"nvfs_stand_in", "the module called nvidia-fs is a stand-in for tests, which moves bytes by the CPU",
      "load NVIDIA's module; tests set PENSTOCK_NVFS=standin"},
     {"nvfs_node", "no device node of nvidia-fs can be opened",
@@ -34,6 +37,17 @@ constexpr ReasonText kTexts[] = {
      "Penstock's own calls of nvidia-fs are experimental and switched off: they were not yet run beside NVIDIA's "
      "module",
      "run scripts/prove-direct to see if it works here, then set PENSTOCK_NVFS=on"},
+    {"nvfs_argument_size", "the arguments of this nvidia-fs have another size than Penstock knows", kOtherInterface},
+    {"nvfs_argument_layout", "this nvidia-fs answers, or writes, at other places than Penstock knows", kOtherInterface},
+    {"nvfs_takes_offset", "this nvidia-fs does not refuse a file offset within a block as known versions do",
+     kOtherInterface},
+    {"nvfs_takes_size", "this nvidia-fs does not refuse a part of a block as known versions do", kOtherInterface},
+    {"nvfs_takes_alignment", "this nvidia-fs does not refuse an unaligned place in GPU memory as known versions do",
+     kOtherInterface},
+    {"nvfs_takes_inode", "this nvidia-fs does not refuse a wrong inode number as known versions do", kOtherInterface},
+    {"nvfs_takes_buffered", "this nvidia-fs does not refuse a descriptor without O_DIRECT as known versions do",
+     kOtherInterface},
+    {"nvfs_moves_refused", "this nvidia-fs changed GPU memory by a request that it refused", kOtherInterface},
 };
 
 }  // namespace

@@ -21,6 +21,15 @@ inline constexpr Reason not_counted{kFirstNvfsReason + 9};
 inline constexpr Reason identity{kFirstNvfsReason + 10};
 inline constexpr Reason simulated{kFirstNvfsReason + 11};
 inline constexpr Reason off{kFirstNvfsReason + 12};
+// The test of the interface (nvfs_interface.h) failed. The detail is the errno of an answer, or 0.
+inline constexpr Reason argument_size{kFirstNvfsReason + 13};
+inline constexpr Reason argument_layout{kFirstNvfsReason + 14};
+inline constexpr Reason takes_offset{kFirstNvfsReason + 15};
+inline constexpr Reason takes_size{kFirstNvfsReason + 16};
+inline constexpr Reason takes_alignment{kFirstNvfsReason + 17};
+inline constexpr Reason takes_inode{kFirstNvfsReason + 18};
+inline constexpr Reason takes_buffered{kFirstNvfsReason + 19};
+inline constexpr Reason moves_refused{kFirstNvfsReason + 20};
 }  // namespace nvfs_reason
 
 ReasonRange nvfs_reasons();
