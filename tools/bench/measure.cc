@@ -196,14 +196,19 @@ void Bench::run(Measured& all, const std::function<bool(double, std::uint64_t)>&
     job_.on_interval = [this, before = all.result.seconds](const Interval& one) { log_->add(before, one); };
   }
   const auto fetched_before = bytes_read_from_drives();
+  const auto interrupts_before = machine_interrupts();
   const OtherPrograms others;
   const JobResult one = run_job(job_);
   all.wall_seconds += others.wall_seconds();
   all.others_seconds += others.cpu_seconds();
   job_.observe = nullptr;
+  const auto interrupts = machine_interrupts();
   const auto fetched = bytes_read_from_drives();
   add(one.seconds, one.tally.bytes);
   all.add(one);
+  if (interrupts && interrupts_before) {
+    all.interrupts = all.interrupts.value_or(0) + *interrupts - *interrupts_before;
+  }
   if (fetched && fetched_before) all.drive_bytes = all.drive_bytes.value_or(0) + *fetched - *fetched_before;
 }
 

@@ -24,6 +24,7 @@ struct Measured {
   double flush_seconds = 0;                  // The time of all fsyncs.
   unsigned passes = 0;                       // 0: it went in one go.
   std::optional<std::uint64_t> drive_bytes;  // Fetched from drives in that time.
+  std::optional<std::uint64_t> interrupts;   // Taken by the machine in that time, whoever caused them.
   double wall_seconds = 0;                   // Also counts the work before and after the clock runs.
   double others_seconds = 0;                 // CPU time of other programs within wall_seconds.
   std::optional<std::uint64_t> verified_bytes;

@@ -177,6 +177,12 @@ Json histogram_json(const Tally& tally) {
   return bars;
 }
 
+double interrupts_per_gigabyte(const Measured& measured) {
+  return static_cast<double>(measured.interrupts.value_or(0)) / gigabytes(measured.result.tally.bytes);
+}
+
+bool has_interrupts(const Measured& measured) { return measured.interrupts && measured.result.tally.bytes > 0; }
+
 Json result_json(const Measured& measured) {
   const JobResult& result = measured.result;
   Json json = {{"bytes", result.tally.bytes},
@@ -191,6 +197,7 @@ Json result_json(const Measured& measured) {
                {"latency_us", latency_json(result.tally)},
                {"cpu_seconds", result.cpu_seconds},
                {"cpu_seconds_per_gb", cpu_per_gigabyte(result)},
+               {"interrupts_per_gb", has_interrupts(measured) ? Json(interrupts_per_gigabyte(measured)) : Json()},
                {"cpu_share_of_others", measured.share_of_others()},
                {"direct_bytes", result.tally.direct_bytes},
                {"cached_bytes", result.tally.cached_bytes},
@@ -252,6 +259,9 @@ void print_result(const BenchOutcome& outcome) {
     print_latency(measured.result.tally, outcome.settings.depth);
     if (outcome.settings.histogram) print_histogram(measured.result.tally);
     print("cpu: {:.3f} s, {:.3f} s per GB\n", measured.result.cpu_seconds, cpu_per_gigabyte(measured.result));
+    if (has_interrupts(measured)) {
+      print("interrupts: {:.0f} per GB, of the whole machine\n", interrupts_per_gigabyte(measured));
+    }
   }
   if (measured.verified_bytes) {
     print("verified: {}, every byte as expected; the rates above include making or checking it\n",

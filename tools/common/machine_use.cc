@@ -9,8 +9,10 @@
 #include <array>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "tools/common/runner.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 
@@ -20,6 +22,17 @@ std::optional<std::uint64_t> bytes_read_from_drives() {
   std::uint64_t bytes = 0;
   while (counts >> name >> bytes) {
     if (name == "read_bytes:") return bytes;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> machine_interrupts() {
+  std::ifstream counts("/proc/stat");
+  std::string line;
+  while (std::getline(counts, line)) {
+    if (!line.starts_with("intr ")) continue;
+    std::string_view rest = std::string_view(line).substr(5);
+    return core::parse_number<std::uint64_t>(core::take_until(rest, ' '));
   }
   return std::nullopt;
 }

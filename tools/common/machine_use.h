@@ -14,6 +14,10 @@ namespace penstock::tools {
 // for if whole blocks were read, and fewer if the page cache had some. Nothing if the kernel does not count them.
 std::optional<std::uint64_t> bytes_read_from_drives();
 
+// All interrupts that the machine's processors have taken since it started, whoever caused them. Nothing if the kernel
+// does not tell.
+std::optional<std::uint64_t> machine_interrupts();
+
 // Counts, from its construction on, the processor time of other programs on this machine, and of other machines under
 // the same hypervisor. Interrupts are left out, since most of them belong to our own requests.
 class OtherPrograms {
