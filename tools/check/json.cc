@@ -10,6 +10,7 @@
 #include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/common/direct_answer.h"
+#include "tools/common/nvidia_fs_page.h"
 #include "tools/common/outlook_page.h"
 #include "tools/common/pairs_page.h"
 
@@ -179,7 +180,8 @@ Json check_json(const facts::Examination& examined, const Requirement& required,
   json["nvidia"] = nvidia_json(machine.nvidia);
   json["nvidia_fs"] = {{"loaded", machine.nvidia_fs.is_loaded},
                        {"version", machine.nvidia_fs.version},
-                       {"storage_drivers", machine.nvidia_fs.storage_drivers}};
+                       {"storage_drivers", machine.nvidia_fs.storage_drivers},
+                       {"counted", nvidia_fs_json(machine.nvidia_fs.stats)}};
   json["device"] = probe_json(machine.probe);
   json["file_systems"] = file_systems_json(examined);
   json["pairs"] = pairs_json(examined);

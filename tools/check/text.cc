@@ -13,6 +13,7 @@
 #include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/check/summary.h"
+#include "tools/common/nvidia_fs_page.h"
 #include "tools/common/outlook_page.h"
 #include "tools/common/page.h"
 #include "tools/common/pairs_page.h"
@@ -99,6 +100,12 @@ void print_gpus(Page& page, const facts::Machine& machine) {
   }
 }
 
+void print_nvidia_fs(Page& page, const core::NvidiaFsStats& stats) {
+  if (stats.is_empty()) return;
+  page.section(kNvidiaFsTitle);
+  for (const std::string& line : nvidia_fs_lines(stats)) page.wrap("  ", line);
+}
+
 void print_file_systems(Page& page, const facts::Machine& machine) {
   page.section("File systems");
   constexpr const char* kRow = "  {:<26} {:<8} {:<11} {:<13} ";
@@ -162,6 +169,7 @@ void print_rows(Page& page, const facts::Examination& examined, const facts::Fin
   print_pairs(page, examined);
   print_limits(page, machine);
   print_dma_buf(page, machine);
+  print_nvidia_fs(page, machine.nvidia_fs.stats);
   page.section("Paths, best first");
   for (const facts::PathOutlook& path : examined.whole.paths) print_path(page, path);
   std::vector<facts::Layer> layers = {facts::Layer::drivers, facts::Layer::fabric};

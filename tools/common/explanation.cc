@@ -17,6 +17,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/machine_root.h"
+#include "tools/common/nvidia_fs_page.h"
 #include "tools/common/outlook_page.h"
 #include "tools/common/page.h"
 #include "tools/common/residency.h"
@@ -219,7 +220,8 @@ CapturedFile look_at_captured(const core::Root& root, const facts::Examination& 
   return told;
 }
 
-Json captured_json(const std::string& file, const DirectQuestion& question, const CapturedFile& told) {
+Json captured_json(const std::string& file, const DirectQuestion& question, const CapturedFile& told,
+                   const core::NvidiaFsStats& stats) {
   const facts::PathOutlook* const best = told.outlook.first_usable();
   return {{"file",
            {{"path", file},
@@ -228,7 +230,8 @@ Json captured_json(const std::string& file, const DirectQuestion& question, cons
           {"operation", core::op_name(question.op)},
           {"paths", outlook_json(told.outlook)},
           {"would_use", best == nullptr ? Json(nullptr) : Json(penstock_path_name(best->path))},
-          {"p2pdma", direct_json(told.direct)}};
+          {"p2pdma", direct_json(told.direct)},
+          {"nvidia_fs", nvidia_fs_json(stats)}};
 }
 
 void print_captured(const std::string& file, const std::string& root, const DirectQuestion& question,
@@ -274,7 +277,9 @@ void print_for_people(const ExplainSettings& settings, penstock_session* session
   print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
   print_verdicts(settings, told);
   print_plan(settings, told.plan.text, told.plan.size, told.plan.choice);
-  if (on_device) print("\n{}", Text(direct_text(told.direct, question_of(settings, told.plan.size))));
+  if (!on_device) return;
+  print("\n{}", Text(direct_text(told.direct, question_of(settings, told.plan.size))));
+  print("{}", Text(nvidia_fs_text(this_machines_nvidia_fs())));
 }
 
 }  // namespace
@@ -296,7 +301,8 @@ Json explanation_json(const ExplainSettings& settings, const Session& session, c
           {"p2pdma", on_device ? direct_json(told.direct) : Json()},
           {"plan", {{"offset", settings.offset}, {"size", told.plan.size}, {"text", told.plan.text}}},
           {"choice", choice_json(told.plan.choice)},
-          {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
+          {"would_use", best != nullptr ? Json(best->path_name()) : Json()},
+          {"nvidia_fs", on_device ? nvidia_fs_json(this_machines_nvidia_fs()) : Json()}};
 }
 
 const Verdict* Explanation::chosen() const {
@@ -342,10 +348,11 @@ int explain_captured(const ExplainSettings& settings, const std::vector<std::str
     const CapturedFile told = look_at_captured(root, examined, file, question);
     if (told.outlook.first_usable() == nullptr) exit_code = kFailed;
     if (!settings.json && &file != files.data()) print("\n");
-    if (settings.json) documents.push_back(captured_json(file, question, told));
+    if (settings.json) documents.push_back(captured_json(file, question, told, examined.machine.nvidia_fs.stats));
     else if (in_full) print_captured(file, settings.root, question, told);
     else print_captured_in_short(file, settings.root, question, told.outlook);
   }
+  if (in_full && !settings.json) print("{}", Text(nvidia_fs_text(examined.machine.nvidia_fs.stats)));
   if (settings.json) print_json(files.size() == 1 ? documents[0] : Json{{"files", documents}});
   return exit_code;
 }

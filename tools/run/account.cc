@@ -295,6 +295,7 @@ std::string which_text(const Account& account) {
 std::string account_text(const Account& account) {
   std::string text = used_cufile(account) ? reports_text(account) : nothing_text(account);
   text += silent_text(account);
+  text += nvidia_fs_text(account.nvidia_fs);
   if (used_cufile(account) || had(account, Maker::other)) text += which_text(account);
   if (account.signal_number != 0) {
     text += fmt::format("penstock run: {} was ended by signal {} ({})\n", account.words[0], account.signal_number,
@@ -314,6 +315,7 @@ Json account_json(const Account& account) {
                {"library", account.library},
                {"out_of_reach", account.out_of_reach},
                {"in_place", in_place_json(account)},
+               {"nvidia_fs", nvidia_fs_json(account.nvidia_fs)},
                {"libraries", Json::array()},
                {"reports", Json::array()},
                {"processes", Json::array()}};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/nvidia_fs_page.h"
 #include "tools/run/family.h"
 
 namespace penstock::tools {
@@ -22,6 +23,7 @@ struct Account {
   std::string out_of_reach;  // The reason why the program could not load it, or "".
   std::vector<ProcessSeen> processes;
   std::map<pid_t, std::string> reports;  // Text or JSON, by process.
+  core::NvidiaFsStats nvidia_fs;         // Its counters' growth meanwhile, of all programs.
 };
 
 // Lines for --which: which libcufile was mapped, and whose calls came first.

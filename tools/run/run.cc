@@ -29,6 +29,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/new_file.h"
+#include "tools/common/nvidia_fs_page.h"
 #include "tools/common/terminal.h"
 #include "tools/run/account.h"
 #include "tools/run/family.h"
@@ -178,6 +179,7 @@ Account watch_program(const RunOptions& settings, const fs::path& library, const
   for (const int passed : kPassedOn) sigaddset(&signals, passed);
   sigprocmask(SIG_BLOCK, &signals, &before);
   (void)prctl(PR_SET_CHILD_SUBREAPER, 1);  // Keeps daemons in sight.
+  const core::NvidiaFsStats counted = this_machines_nvidia_fs();
   const auto began = std::chrono::steady_clock::now();
   const pid_t child = start(settings, library, report, before);
   ProcessFamily family;
@@ -187,6 +189,7 @@ Account watch_program(const RunOptions& settings, const fs::path& library, const
   account.signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   account.exit_code = WIFSIGNALED(status) ? 128 + account.signal_number : WEXITSTATUS(status);
   account.processes = family.processes();
+  account.nvidia_fs = growth_of(counted, this_machines_nvidia_fs());
   return account;
 }
 

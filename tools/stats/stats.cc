@@ -14,6 +14,8 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/machine_use.h"
+#include "tools/common/nvidia_fs_page.h"
 #include "tools/common/stats_source.h"
 #include "tools/common/terminal.h"
 #include "tools/stats/odirect.h"
@@ -56,6 +58,19 @@ bool rest_until(Clock::time_point end) {
   return !interrupted();
 }
 
+// The machine's interrupts, whoever caused them.
+std::string interrupts_text(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after,
+                            const Moved& moved) {
+  if (!before || !after || *after < *before) return "";
+  std::uint64_t bytes = 0;
+  for (const auto& [key, count] : moved.ways) bytes += count.bytes;
+  const std::uint64_t count = *after - *before;
+  std::string text = fmt::format("interrupts of the machine: {:.0f}/s", moved.per_second(count));
+  if (bytes > 0)
+    text += fmt::format(", {:.0f} per GB", static_cast<double>(count) / (static_cast<double>(bytes) / 1e9));
+  return text + "\n";
+}
+
 // Prints until the process ends or has no session any more, the user interrupts, or the output is closed.
 void watch(pid_t pid, const StatsSettings& settings) {
   const auto pause = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(settings.interval));
@@ -63,8 +78,10 @@ void watch(pid_t pid, const StatsSettings& settings) {
   Rates rates;
   bool is_first = true;
   Clock::time_point then{};
+  std::optional<std::uint64_t> interrupts_before;
   for (std::optional<ProcessView> process = look_at(pid); process; process = look_again(pid)) {
     const Clock::time_point now = Clock::now();
+    const std::optional<std::uint64_t> interrupts = machine_interrupts();
     if (settings.json) {
       print_json(process_json(*process), -1);
     } else {
@@ -72,6 +89,8 @@ void watch(pid_t pid, const StatsSettings& settings) {
       const Moved moved = rates.add({{*process}}, seconds).processes[0].moved;
       if (redraw) print("\033[H\033[2J");
       print("{}", Text(process_text(*process, is_first ? nullptr : &moved)));
+      if (!is_first) print("{}", Text(interrupts_text(interrupts_before, interrupts, moved)));
+      interrupts_before = interrupts;
       if (!redraw) print("\n");
     }
     if (!flush_output() || !rest_until(now + pause)) return;
@@ -80,23 +99,34 @@ void watch(pid_t pid, const StatsSettings& settings) {
   }
 }
 
+// Tells what nvidia-fs counted itself, where it is loaded.
+std::string beside_ours() {
+  const std::string text = nvidia_fs_text(this_machines_nvidia_fs());
+  return text.empty() ? "" : "\n" + text;
+}
+
+nlohmann::ordered_json with_nvidia_fs(nlohmann::ordered_json json) {
+  json["nvidia_fs"] = nvidia_fs_json(this_machines_nvidia_fs());
+  return json;
+}
+
 void show(const ProcessView& process, const StatsSettings& settings) {
   if (settings.json) {
-    print_json(process_json(process));
+    print_json(with_nvidia_fs(process_json(process)));
   } else if (settings.prometheus) {
     print_document(Text(prometheus_text({process})));
   } else {
-    print("{}", Text(process_text(process)));
+    print("{}", Text(process_text(process) + beside_ours()));
   }
 }
 
 void show(const MachineView& machine, const StatsSettings& settings) {
   if (settings.json) {
-    print_json(machine_json(machine));
+    print_json(with_nvidia_fs(machine_json(machine)));
   } else if (settings.prometheus) {
     print_document(Text(prometheus_text(machine.processes)));
   } else {
-    print("{}", Text(machine_text(machine)));
+    print("{}", Text(machine_text(machine) + beside_ours()));
   }
 }
 
