@@ -81,7 +81,8 @@ class Headers(unittest.TestCase):
         self.assertIn("PENSTOCK_PATH_NVFS", self.new.experimental)
         self.assertNotIn("penstock_stripe_open", self.new.functions)
         self.assertLess(len(self.new.experimental), 20)
-        self.assertFalse(self.new.experimental - self.old.experimental, "a promise is not taken back in one SONAME")
+        withdrawn = (self.new.experimental - self.old.experimental) & set(self.old.enumerators)
+        self.assertFalse(withdrawn, "a promise is not taken back in one SONAME")
 
     def test_functions_keep_their_signatures(self):
         self.assertEqual({name: self.new.functions.get(name) for name in self.old.functions}, self.old.functions)
