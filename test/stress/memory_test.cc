@@ -60,10 +60,28 @@ std::uint64_t status_bytes(const std::string& name) {
   return 0;
 }
 
-// The kernel writes the list of mappings page by page: one that is moved meanwhile may stand in it twice.
+// The whole list, read before any of it is looked at: the kernel writes it page by page, and a mapping that is moved
+// meanwhile, or replaced by another, stands in it twice.
+std::istringstream list_of(const char* name) {
+  const UniqueFd list(::open(name, O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char page[64 << 10];
+  for (ssize_t got = 0; (got = ::read(list.get(), page, sizeof page)) > 0;)
+    text.append(page, static_cast<std::size_t>(got));
+  return std::istringstream(text);
+}
+
+// A busy machine may stop the reader between two pages, so the least of several looks counts.
+template <typename Look>
+std::uint64_t least_of(Look look_once) {
+  std::uint64_t least = look_once();
+  for (int more = 0; more < 4; ++more) least = std::min(least, look_once());
+  return least;
+}
+
 std::uint64_t mapped_and_shared(const std::string& file_name) {
   std::uint64_t bytes = 0;
-  std::ifstream maps("/proc/self/maps");
+  std::istringstream maps = list_of("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     std::istringstream words(line);
     std::string range, rights, offset, device, inode, path;
@@ -77,7 +95,7 @@ std::uint64_t mapped_and_shared(const std::string& file_name) {
 
 std::uint64_t anonymous_and_not_forked() {
   std::uint64_t bytes = 0;
-  std::ifstream smaps("/proc/self/smaps");
+  std::istringstream smaps = list_of("/proc/self/smaps");
   std::uint64_t size = 0;
   bool anonymous = false;
   for (std::string line; std::getline(smaps, line);) {
@@ -99,8 +117,8 @@ std::uint64_t anonymous_and_not_forked() {
 
 Held look(const std::string& file_name) {
   Held held;
-  held.registered = std::min(mapped_and_shared(file_name), mapped_and_shared(file_name));
-  held.bounce = std::min(anonymous_and_not_forked(), anonymous_and_not_forked());
+  held.registered = least_of([&] { return mapped_and_shared(file_name); });
+  held.bounce = least_of(anonymous_and_not_forked);
   held.pinned = status_bytes("VmPin");
   held.anonymous = status_bytes("RssAnon");
   return held;
