@@ -35,8 +35,8 @@ const char* said(Environment environment, const char* name) {
 }
 
 // Replaces $NAME and ${NAME} as a shell does: some programs export the path of their file with the variable still in
-// it. A variable that is not set stays as it is.
-std::string expanded(std::string_view text, Environment environment) {
+// it. A variable that is not set stays as it is. `working` is the value of PWD.
+std::string expanded(std::string_view text, Environment environment, const char* working) {
   std::string whole;
   while (!text.empty() && whole.size() < kVariableBytesMax) {
     const std::size_t dollar = std::min(text.find('$'), text.size());
@@ -50,6 +50,7 @@ std::string expanded(std::string_view text, Environment environment) {
     const bool closed = !braced || (end < text.size() && text[end] == '}');
     if (braced && closed) ++end;
     const char* value = closed && !name.empty() ? environment(name.c_str()) : nullptr;
+    if (closed && name == "PWD") value = working;
     whole.append(value != nullptr ? std::string_view(value) : text.substr(0, end));
     text.remove_prefix(end);
   }
@@ -100,10 +101,12 @@ LoadedSettings load_file(Environment environment, const char* default_file) {
     return file.fault.empty() ? parse_settings(file.text, default_file, false)
                               : unreadable(default_file, file.fault, false);
   }
+  // A process that was started in another directory than its parent may have its parent's PWD.
   std::string name = named;
   FileText file = read_file(name);
-  if (file.is_missing) {
-    name = expanded(named, environment);
+  for (const char* const working : {environment("PWD"), "."}) {
+    if (!file.is_missing) break;
+    name = expanded(named, environment, working);
     file = read_file(name);
   }
   return file.fault.empty() ? parse_settings(file.text, name, true) : unreadable(name, file.fault, true);

@@ -99,6 +99,20 @@ TEST_F(LoadTest, AVariableLeftInTheNameIsFilledIn) {
   }
 }
 
+// DeepSpeed names $PWD/local_cufile.json, and Python starts processes elsewhere without telling them so by PWD.
+TEST_F(LoadTest, AnothersPwdInTheNameIsTheWorkingDirectory) {
+  write("mine.json", R"({"properties": {"force_compat_mode": true}})");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_);
+  variables = {{"PWD", "/nonexistent"}, {"CUFILE_ENV_PATH_JSON", "$PWD/mine.json"}};
+
+  const LoadedSettings loaded = load();
+  std::filesystem::current_path(before);
+
+  EXPECT_TRUE(loaded.settings.is_on("properties.force_compat_mode"));
+  EXPECT_FALSE(loaded.must_refuse);
+}
+
 TEST_F(LoadTest, AFileThatTheUserNamesMustBeThereAndBeReadable) {
   const std::string empty = write("empty.json", "");
   const std::string large = write("large.json", "{}" + std::string(kSettingsFileBytesMax, ' '));
