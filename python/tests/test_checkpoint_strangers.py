@@ -129,7 +129,7 @@ def test_hostile_descriptions_beside_others_take_little_memory_and_stop_nobody(t
         checkpoint.retain(tmp_path / "root", 1)
         assert resume(tmp_path / "guarded").load("model") == {"n": 2}
         save(tmp_path / "root" / "mine", 3)
-        for name, sentence in (("sparse", "no checkpoint of Penstock's"), ("begins", "is not accepted"),
+        for name, sentence in (("sparse", "no checkpoint of Penstock's"), ("begins", "are not accepted"),
                                ("json", "14000001|dicts, lists and tuples"), ("deep", "makes no sense")):
             with pytest.raises(checkpoint.CheckpointError, match=sentence):
                 checkpoint.load(tmp_path / "root" / name)
