@@ -123,11 +123,15 @@ class Storing:
         return Stored([extent for extent in self._extents if extent is not None], self._told.progress)
 
     def _by_threads(self, work: Callable[[_File], None]) -> None:
+        threads = ThreadPoolExecutor(max(len(self._files), 1), "penstock-checkpoint")
         try:
-            with ThreadPoolExecutor(max(len(self._files), 1), "penstock-checkpoint") as threads:
-                for done in [threads.submit(work, file) for file in self._files]:
-                    done.result()
+            with threads:
+                all_of_them = [threads.submit(work, file) for file in self._files]
+            # Ctrl-C within result() may leave a future's lock taken, for which a thread at work would wait for ever.
+            for done in all_of_them:
+                done.result()
         except BaseException:
+            threads.shutdown()  # Ctrl-C may have ended the wait for them.
             for opened in self._opened.values():
                 opened.close()
             raise
