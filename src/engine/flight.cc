@@ -38,16 +38,18 @@ IoMode Flight::io_mode_now(const Chunk& chunk) const {
   return request.file->is_resident(chunk.io_offset, chunk.io_size) ? IoMode::buffered : IoMode::direct;
 }
 
-// Leaves a state in which everything was moved, or in which nothing more will be.
+// Leaves a state in which everything was moved, or in which nothing more will be. The report counts bytes from the
+// request's start: so a middle that came out short still needs its head, but not its tail.
 void Flight::leave_state() {
-  if (state_ == State::middle && progress_.goes_on() && turn_ < plan_->chunk_count()) {
+  if (state_ == State::middle && progress_.bytes() > 0) {
+    turn_ = plan_->middle_count();
+    turns_end_ = progress_.goes_on() ? plan_->chunk_count() : turn_ + plan_->head_count();
     state_ = State::ends;
-    turns_end_ = plan_->chunk_count();
-  } else {
-    turns_end_ = 0;
-    state_ = State::over;
-    progress_.tell(report);
+    if (has_next()) return;
   }
+  turns_end_ = 0;
+  state_ = State::over;
+  progress_.tell(report);
 }
 
 void Flight::end_middle(const Progress& progress) {

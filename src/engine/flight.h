@@ -20,7 +20,8 @@ class Flight {
     routed,  // Routed or not even that; nothing of it is moved.
     middle,  // Any number of its chunks may be under way at once.
     ends,    // Head and tail of a direct middle. The kernel drops the middle's pages from the cache when it has been
-             // moved, and a dirty page next to them might prevent that: so the ends come after the middle.
+             // moved, and a dirty page next to them might prevent that: so the ends come after the middle. A middle
+             // that came out short is followed by its head alone.
     over,    // The report is complete.
   };
 

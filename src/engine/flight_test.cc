@@ -57,16 +57,35 @@ TEST(FlightTest, HeadAndTailBeginWhenAllOfTheMiddleIsOver) {
   EXPECT_EQ(flight.outcome().report.direct_bytes, 8192u);
 }
 
-TEST(FlightTest, WhereTheMiddleComesOutShortItsEndsAreNotBegun) {
+TEST(FlightTest, AMiddleThatComesOutShortIsFollowedByItsHeadButNotByItsTail) {
   Flight flight = unaligned_write();
   const Task first = flight.next(), second = flight.next();
   flight.on_completion(moved(second));
 
   flight.on_completion(moved(first, 100, failure(Code::no_progress, "move")));
 
+  ASSERT_TRUE(flight.has_next()) << "the report will count the head's bytes";
+  const Task head = flight.next();
+  EXPECT_EQ(head.chunk.file_offset, 1000u);
+  EXPECT_FALSE(flight.has_next());
+  flight.on_completion(moved(head));
   EXPECT_EQ(flight.state(), State::over);
   EXPECT_TRUE(flight.outcome().status.is(Code::no_progress));
   EXPECT_EQ(flight.outcome().report.bytes, 3196u) << "as far as the failure";
+}
+
+TEST(FlightTest, AHeadThatComesOutShortIsWhereTheRequestEnds) {
+  Flight flight = unaligned_write();
+  Progress middle = flight.progress();
+  middle.take_in(moved(flight.task(0), 0));  // The file was cut.
+  flight.end_middle(middle);
+  ASSERT_TRUE(flight.has_next());
+
+  flight.on_completion(moved(flight.next(), 0));
+
+  EXPECT_EQ(flight.state(), State::over);
+  EXPECT_TRUE(flight.outcome().status.ok());
+  EXPECT_EQ(flight.outcome().report.bytes, 0u);
 }
 
 TEST(FlightTest, WithoutAMiddleItsEndsAreNextAtOnce) {

@@ -88,6 +88,31 @@ TEST_P(KernelErrorTest, HostAddressesThatAreNoMemoryAreAnErrorAndNoCrash) {
   ::munmap(hole, 1 << 20);
 }
 
+// Its first bytes share a block with others, and go after the direct middle, which fails here.
+TEST_P(KernelErrorTest, TheBytesThatAFailedRequestCountsWereMoved) {
+  constexpr std::uint64_t kMapped = 1 << 20, kReadable = 64 << 10, kOffset = 1000, kSize = kMapped - kOffset;
+  auto* const memory = static_cast<std::byte*>(
+      ::mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_EQ(::mprotect(memory + kReadable, kMapped - kReadable, PROT_NONE), 0);
+  const std::string old = pattern(kMapped, 1);
+  set_file_content(old);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  const Outcome from = read(file, memory, kSize, kOffset, kOffset);
+  const std::string got(reinterpret_cast<const char*>(memory + kOffset), from.report.bytes);
+  const std::string fresh = pattern(kReadable, 2);
+  std::memcpy(memory, fresh.data(), kReadable);
+  const Outcome to = write(file, memory, kSize, kOffset, kOffset);
+
+  EXPECT_TRUE(from.status.is(Code::bad_pointer)) << describe(from.status);
+  EXPECT_TRUE(to.status.is(Code::bad_pointer)) << describe(to.status);
+  EXPECT_TRUE(got == old.substr(kOffset, from.report.bytes)) << from.report.bytes;
+  EXPECT_TRUE(file_content(kOffset, to.report.bytes) == fresh.substr(kOffset, to.report.bytes)) << to.report.bytes;
+  EXPECT_EQ(from.report.bytes > 0, goes_direct(file));
+  ::munmap(memory, kMapped);
+}
+
 TEST_P(KernelErrorTest, RegisteringAFolderSaysThatItIsNoFile) {
   const UniqueFd directory(::open(fixture().directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
