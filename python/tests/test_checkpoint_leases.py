@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+import threading
 import time
 
 import pytest
@@ -128,13 +129,23 @@ def test_a_forked_child_does_not_let_go_of_its_parents_lease(tmp_path):
     assert leases.take_over(tmp_path / name) is not None
 
 
-def test_a_lease_that_is_being_removed_is_not_taken(tmp_path):
+def test_a_lease_that_is_being_removed_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(leases, "TRIES", 3)
     save_id = ids.new_save_id(tmp_path)
     leases.take(tmp_path, save_id).close()
     remover = leases.take_over(tmp_path / f".{save_id}.lease")
     with pytest.raises(OSError, match="is being removed just now: try again"):
         leases.take(tmp_path, save_id)
     remover.end()
+    assert leases.take(tmp_path, save_id).save_id == save_id
+
+
+def test_who_looks_at_a_lease_for_a_moment_fails_no_save(tmp_path):
+    save_id = ids.new_save_id(tmp_path)
+    leases.take(tmp_path, save_id).close()
+    looking = leases.take_over(tmp_path / f".{save_id}.lease")
+    threading.Timer(0.1, looking.close).start()
+
     assert leases.take(tmp_path, save_id).save_id == save_id
 
 

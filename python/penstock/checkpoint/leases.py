@@ -118,12 +118,13 @@ def room_for_leases() -> int:
 def take(folder: Path, save_id: str) -> Lease:
     """Holds the lease of a save; its file may exist."""
     path = folder / f".{save_id}.lease"
-    for _ in range(TRIES):
+    for attempt in range(TRIES):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         lease = Lease(path, fd)
         if lease._hold():
             return lease
         lease.close()
+        time.sleep(attempt / 1000)  # One that looks whether it is dead holds it for a moment.
     raise OSError(errno.EBUSY, "what an earlier save left is being removed just now: try again", str(path))
 
 
