@@ -25,6 +25,7 @@ _native.set_library_folder(str(Path(_native.__file__).parent / "lib"))
 from penstock import formats as _formats
 from penstock import futures as _futures
 from penstock import sessions as _sessions
+from penstock import threads as _threads
 from penstock.errors import (
     BadSettingError, BadStripeError, CanceledError, ClosedError, DeviceError, LimitError, PathRefusedError,
     PenstockError, TimedOutError, UnsupportedError,
@@ -100,7 +101,9 @@ _formats.register("checkpoint.json", _open_checkpoint)
 
 
 def _at_exit() -> None:
-    """Stops the threads before the interpreter ends. Sessions and requests in flight are left to the process's end."""
+    """Stops the threads before the interpreter ends, when a save in the background has ended. Sessions and requests in
+    flight are left to the process's end."""
+    _threads.finish_all()
     _futures.stop_all()
     _native.begin_ending()
 
@@ -110,6 +113,7 @@ atexit.register(_at_exit)
 def _after_fork() -> None:
     _sessions.forget_default()
     _futures.forget_all()
+    _threads.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -5,6 +5,8 @@
 import errno
 import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -130,6 +132,18 @@ def test_a_windowed_save_that_cannot_be_written_is_told_at_once_and_leaves_the_o
         with pytest.raises(OSError, match="the drive is gone"):
             saver.save(state_on("cpu"), tmp_path / "a")
     assert checkpoint.verify(tmp_path / "a").names == 4
+
+
+@pytest.mark.parametrize("staging", STAGINGS)
+def test_a_save_in_the_background_outlives_the_end_of_the_program(staging, tmp_path):
+    program = ("import sys, torch\n"
+               "from penstock import checkpoint\n"
+               "saver = checkpoint.Saver(sys.argv[1])\n"
+               "saver.save({str(i): torch.ones(1 << 20) for i in range(20)}, sys.argv[2])\n")
+
+    subprocess.run([sys.executable, "-c", program, staging, str(tmp_path / "a")], check=True)
+
+    assert checkpoint.verify(tmp_path / "a").names == 20
 
 
 def test_a_forked_child_is_told_to_make_a_saver_of_its_own(tmp_path):

@@ -19,7 +19,6 @@ import re
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.checkpoint.layout import NAME, CheckpointError, Layout
@@ -29,6 +28,7 @@ from penstock.checkpoint.reading import (
 )
 from penstock.checkpoint.renaming import rename_where_free
 from penstock.folders import flush_folder
+from penstock.threads import Later, for_each
 from penstock.weights.headers import INDEX
 
 VERIFIED = "verified.json"
@@ -264,8 +264,7 @@ def remove_files(paths: Iterable[Path]) -> None:
             else:
                 remove_folder(path)
 
-    with ThreadPoolExecutor(REMOVERS, "penstock-remove") as threads:
-        list(threads.map(unlink, paths))
+    for_each(unlink, paths, REMOVERS)
 
 
 def remove_folder(folder: Path) -> None:
@@ -277,7 +276,7 @@ def remove_folder(folder: Path) -> None:
     folder.rmdir()
 
 
-_removals: list[threading.Thread] = []
+_removals: list[Later[None]] = []
 
 
 def remove_behind(paths: list[Path], lease: Lease) -> None:
@@ -290,13 +289,10 @@ def remove_behind(paths: list[Path], lease: Lease) -> None:
     if not paths:
         lease.end()
         return
-    thread = threading.Thread(target=work, name="penstock-remove")
-    _removals[:] = [each for each in _removals if each.is_alive()] + [thread]
-    thread.start()
+    _removals[:] = [each for each in _removals if not each.done()] + [Later(work)]
 
 
 def wait_for_removals() -> None:
     """Waits until the files that this process removes are gone, and their space is free."""
-    for thread in list(_removals):
-        with contextlib.suppress(RuntimeError):  # Another thread has not started it yet.
-            thread.join()
+    for each in list(_removals):
+        each.wait()

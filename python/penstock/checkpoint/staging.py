@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from penstock.checkpoint.states import Save
 from penstock.checkpoint.trees import taken_apart
 from penstock.progress import OnProgress, Progress
 from penstock.sessions import Session
+from penstock.threads import Later
 
 STAGINGS = ("staged", "windowed")
 
@@ -24,9 +24,9 @@ class Saving:
     """A save in the background. stopped_s: how long the trainer waited for it, including for the previous save.
     staged_bytes: host memory with a copy of the state; it is kept for the next save."""
 
-    def __init__(self, folder: Path, stopped_s: float, staged_bytes: int, future: Future[Progress]) -> None:
+    def __init__(self, folder: Path, stopped_s: float, staged_bytes: int, save: Later[Progress]) -> None:
         self.folder, self.stopped_s, self.staged_bytes = folder, stopped_s, staged_bytes
-        self._future, self._is_told = future, False
+        self._save, self._is_told = save, False
 
     def result(self, timeout: float | None = None) -> Progress:
         """Waits for its end, and returns the bytes by path. Bytes that are not `bytes_direct` are also in the page
@@ -35,16 +35,16 @@ class Saving:
         Raises the save's error, and TimeoutError.
         """
         try:
-            return self._future.result(timeout)
+            return self._save.result(timeout)
         finally:
-            self._is_told = self._future.done()
+            self._is_told = self._save.done()
 
     def done(self) -> bool:
-        return self._future.done()
+        return self._save.done()
 
     def _tell(self) -> None:
         """Waits, and raises an error that was not raised before."""
-        error = self._future.exception()
+        error = self._save.error()
         if error is not None and not self._is_told:
             self._is_told = True
             raise error
@@ -64,7 +64,6 @@ class Saver:
             raise ValueError(f"staging is {staging!r}: expected one of {', '.join(STAGINGS)}")
         self._staging, self._session, self._durable, self._direct = staging, session, durable, direct
         self._copies: dict[str, Any] = {}
-        self._thread = ThreadPoolExecutor(1, "penstock-saver")
         self._last: Saving | None = None
         self._pid, self._is_closed = os.getpid(), False
 
@@ -85,9 +84,9 @@ class Saver:
                      session=self._session, durable=self._durable, direct=self._direct, on_progress=on_progress)
         if not is_staged:
             begun.write()
-        future = self._thread.submit(begun.whole if is_staged else begun.finish)
+        save = Later(begun.whole if is_staged else begun.finish)
         staged = sum(copy.nbytes for copy in self._copies.values())
-        self._last = Saving(Path(folder), time.monotonic() - began, staged, future)
+        self._last = Saving(Path(folder), time.monotonic() - began, staged, save)
         return self._last
 
     def close(self) -> None:
@@ -108,7 +107,8 @@ class Saver:
 
     def _end(self) -> None:
         self._is_closed = True
-        self._thread.shutdown()
+        if self._last is not None:
+            self._last._save.wait()
 
     def _copied(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Copies each into memory of our own: a GPU's bytes into pinned memory, with all copies in flight at once."""

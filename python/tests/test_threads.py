@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from penstock.threads import Later, for_each
+
+
+def test_each_is_worked_on_once_and_all_have_ended_when_it_returns():
+    seen = []
+
+    for_each(seen.append, range(100), 8)
+
+    assert sorted(seen) == list(range(100))
+
+
+def test_nothing_to_do_is_done():
+    for_each(lambda _: pytest.fail("called"), [], 0)
+
+
+def test_the_failure_nearest_to_the_first_is_raised_whichever_came_first():
+    late = threading.Event()
+
+    def work(thing):
+        if thing == 0:
+            assert late.wait(600)
+        else:
+            late.set()
+        raise OSError(thing, "failed")
+
+    with pytest.raises(OSError) as raised:
+        for_each(work, [0, 1], 2)
+
+    assert raised.value.errno == 0
+
+
+def test_what_has_not_begun_when_one_fails_is_left_out():
+    seen = []
+
+    def work(thing):
+        seen.append(thing)
+        raise ValueError(thing)
+
+    with pytest.raises(ValueError):
+        for_each(work, range(100), 1)
+
+    assert seen == [0]
+
+
+def test_ctrl_c_leaves_out_what_has_not_begun_and_waits_for_what_has():
+    ended, main = [], threading.main_thread().ident
+
+    def work(thing):
+        signal.pthread_kill(main, signal.SIGINT)
+        ended.append(thing)
+
+    with pytest.raises(KeyboardInterrupt):
+        for_each(work, [0], 1)
+
+    assert ended == [0]
+
+
+def test_at_whatever_moment_it_is_interrupted_nothing_is_left_under_way():
+    under_way = set()
+
+    class Interrupted(BaseException):
+        pass
+
+    def work(thing):
+        under_way.add(thing)
+        time.sleep(0.0005)
+        under_way.discard(thing)
+
+    def interrupt(*_):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for i in range(300):
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 * (i + 1))
+                for_each(work, range(6), 3)
+                time.sleep(1)
+            assert not under_way
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_what_a_thread_of_its_own_returned_or_raised_is_told():
+    assert Later(lambda: 7).result() == 7
+    later = Later(lambda: 1 // 0)
+    assert isinstance(later.error(), ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        later.result()
+
+
+def test_one_who_waits_for_less_than_it_takes_is_told_that():
+    go_on = threading.Event()
+    later = Later(lambda: go_on.wait(600))
+
+    with pytest.raises(TimeoutError):
+        later.result(0.001)
+    assert not later.done()
+
+    go_on.set()
+    assert later.result() is True
+    assert later.done()
+
+
+def test_a_program_does_not_end_before_what_was_begun(tmp_path):
+    place = tmp_path / "written"
+    program = ("import sys, time; from penstock.threads import Later, for_each\n"
+               "def late():\n"
+               "    time.sleep(0.3); for_each(lambda text: open(sys.argv[1], 'a').write(text), 'ab', 1)\n"
+               "Later(late)\n")
+
+    subprocess.run([sys.executable, "-c", program, str(place)], check=True)
+
+    assert place.read_text() == "ab"
+
+
+def test_an_error_that_nobody_asked_for_is_printed_when_the_program_ends():
+    program = ("from penstock.threads import Later\n"
+               "def fail(why): raise OSError(why)\n"
+               "Later(lambda: fail('the drive is gone'))\n"
+               "Later(lambda: fail('another')).error()\n")
+
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+
+    assert done.stderr == "penstock: work in the background failed: OSError: the drive is gone\n"
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent():
+    go_on = threading.Event()
+    later = Later(lambda: go_on.wait(600))
+    child = os.fork()
+    if child == 0:
+        try:
+            error = later.error()
+        finally:
+            os._exit(0 if isinstance(error, RuntimeError) else 1)
+
+    _, status = os.waitpid(child, 0)
+    go_on.set()
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert later.result() is True
