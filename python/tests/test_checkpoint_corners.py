@@ -9,7 +9,7 @@ import enum
 import os
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 import torch.distributed.checkpoint as dcp
 
 import penstock
-from penstock import checkpoint
+from penstock import checkpoint, threads
 from penstock.checkpoint import ids, layout, leftovers, memory, publishing, retention, verifying
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
@@ -194,14 +194,13 @@ def test_damage_is_told_before_all_else_is_read(tmp_path, monkeypatch):
         assert name == "0" or is_told.wait(SECONDS_MAX)
         compared.append(check(folder, name, *arguments))
 
-    class Threads(ThreadPoolExecutor):
-        def shutdown(self, wait=True, *, cancel_futures=False):
-            super().shutdown(wait=False, cancel_futures=cancel_futures)
+    class Waiting(deque):
+        def clear(self):
+            super().clear()
             is_told.set()
-            super().shutdown(wait=wait)
 
     monkeypatch.setattr(verifying, "check_sums", check_late)
-    monkeypatch.setattr(verifying, "ThreadPoolExecutor", Threads)
+    monkeypatch.setattr(threads, "deque", Waiting)
     with pytest.raises(checkpoint.CheckpointError, match="checksum of '0' is wrong"):
         checkpoint.verify(tmp_path / "a")
     assert len(compared) <= verifying.READERS

@@ -9,7 +9,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.checkpoint.ids import hold
@@ -23,6 +22,7 @@ from penstock.checkpoint.storing import check_room
 from penstock.folders import make_folder
 from penstock.progress import OnProgress, Shared
 from penstock.sessions import Session, default_session
+from penstock.threads import for_each
 from penstock.weights.headers import INDEX
 
 FILES_AT_ONCE = 4
@@ -76,16 +76,11 @@ def _leases_of(target: Path, layout: Layout) -> Iterator[None]:
 def _copy_all(session: Session, sources: dict[str, Path], target: Path, layout: Layout, lacking: list[str],
               extents: dict[str, list[tuple[str, Extent]]], on_progress: OnProgress | None) -> None:
     counter = Shared(sum(extent.nbytes for file in lacking for _, extent in extents[file]), on_progress)
-    with ThreadPoolExecutor(FILES_AT_ONCE, "penstock-drain") as threads:
-        copies = [threads.submit(_copy, session, sources[file], target, file, layout.files[file], extents[file],
-                                 counter) for file in lacking]
-        try:
-            for copied in copies:
-                copied.result()
-        except BaseException:
-            for copied in copies:
-                copied.cancel()
-            raise
+
+    def copy(file: str) -> None:
+        _copy(session, sources[file], target, file, layout.files[file], extents[file], counter)
+
+    for_each(copy, lacking, FILES_AT_ONCE)
 
 
 def _find(folders: list[Path]) -> tuple[Path, Layout]:

@@ -8,7 +8,6 @@ For GPU memory they move by the session's best path, and the GPU computes the ch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from penstock.checkpoint.verifying import check_sums
 from penstock.files import File
 from penstock.progress import OnProgress, Shared
 from penstock.sessions import Session, default_session
+from penstock.threads import for_each
 
 THREADS = 8
 
@@ -53,10 +53,11 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
                     raise CheckpointError(f"{folder / piece.extent.file}: this is no regular file")
                 files[piece.extent.file] = session.open(folder / piece.extent.file, once=True)
         count = max(1, min(THREADS, len(pieces)))
-        with ThreadPoolExecutor(count, "penstock-checkpoint") as threads:
-            shares = [pieces[i::count] for i in range(count)]
-            for done in [threads.submit(_read_all, session, folder, files, share, order, counter) for share in shares]:
-                done.result()
+
+        def read(share: list[Wanted]) -> None:
+            _read_all(session, folder, files, share, order, counter)
+
+        for_each(read, [pieces[i::count] for i in range(count)], count)
     finally:
         for file in files.values():
             file.close()

@@ -17,7 +17,6 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,6 +38,7 @@ from penstock.files import File
 from penstock.folders import make_folder
 from penstock.progress import Shared
 from penstock.sessions import Session, default_session
+from penstock.threads import for_each
 from penstock.weights.headers import INDEX, SHARDING
 from penstock.weights.runs import PAGE
 from penstock.weights.tensors import OTHERS, format_shape
@@ -100,15 +100,14 @@ class SafetensorsWriter(Writer):
         places = [self._staging / f"{lease.save_id}-{rank}-{i}" for i in range(len(files))]
         self._save.files = tuple(place.name for place in places)
 
-        def write(place: Path, items: list[WriteItem]) -> dict[dcp.MetadataIndex, Piece]:
-            order.come_behind()
-            return self._write_file(place, items, planner, counter)
-
         pieces: dict[dcp.MetadataIndex, Piece] = {}
+
+        def write(file: tuple[Path, list[WriteItem]]) -> None:
+            order.come_behind()
+            pieces.update(self._write_file(*file, planner, counter))
+
         try:
-            with ThreadPoolExecutor(max(len(files), 1), "penstock-checkpoint") as threads:
-                for written in [threads.submit(write, *pair) for pair in zip(places, files, strict=True)]:
-                    pieces |= written.result()
+            for_each(write, zip(places, files, strict=True), len(files))
         except BaseException:
             give_up(self._staging, self._save.files, lease)
             raise

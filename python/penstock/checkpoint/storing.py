@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from penstock.checkpoint.memory import Order, bytes_of, request_bytes
 from penstock.files import File, NewFile
 from penstock.progress import OnProgress, Progress, Shared
 from penstock.sessions import Session, default_session
+from penstock.threads import for_each
 
 FILES_MAX = 16          # Files per rank: on an H200 machine sixteen wrote six times as fast as one.
 FILE_BYTES_MIN = 32 << 20
@@ -123,15 +123,9 @@ class Storing:
         return Stored([extent for extent in self._extents if extent is not None], self._told.progress)
 
     def _by_threads(self, work: Callable[[_File], None]) -> None:
-        threads = ThreadPoolExecutor(max(len(self._files), 1), "penstock-checkpoint")
         try:
-            with threads:
-                all_of_them = [threads.submit(work, file) for file in self._files]
-            # Ctrl-C within result() may leave a future's lock taken, for which a thread at work would wait for ever.
-            for done in all_of_them:
-                done.result()
+            for_each(work, self._files, len(self._files))
         except BaseException:
-            threads.shutdown()  # Ctrl-C may have ended the wait for them.
             for opened in self._opened.values():
                 opened.close()
             raise

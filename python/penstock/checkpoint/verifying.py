@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Lay
 from penstock.checkpoint.leftovers import VERIFIED, VERIFIED_BYTES_MAX
 from penstock.checkpoint.reading import content_of, folder_of, is_regular, of_one_save, read_layout
 from penstock.sessions import Session, default_session
+from penstock.threads import for_each
 
 READERS = 4
 
@@ -33,16 +33,13 @@ def verify(folder: str | os.PathLike[str], *, session: Session | None = None) ->
     """
     place = folder_of(folder)
     layout = read_layout(place)
-    extents = list(layout.extents())
-    with of_one_save(place, layout), ThreadPoolExecutor(READERS, "penstock-verify") as threads:
-        checks = [threads.submit(_check, session or default_session(), place, name, extent)
-                  for name, extent in sorted(extents, key=lambda each: (each[1].file, each[1].offset))]
-        try:
-            for done in checks:
-                done.result()
-        except BaseException:  # Reports a difference before the rest is read.
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    extents = sorted(layout.extents(), key=lambda each: (each[1].file, each[1].offset))
+
+    def check(each: tuple[str, Extent]) -> None:
+        _check(session or default_session(), place, *each)
+
+    with of_one_save(place, layout):
+        for_each(check, extents, READERS)  # A difference is told before the rest is read.
     try:
         with (session or default_session()).create(place / VERIFIED, replace=True) as file:
             file.write(json.dumps({"save_id": layout.save_id}).encode())

@@ -10,7 +10,6 @@ import mmap
 import os
 import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from penstock.stage.jobs import GO_ON, Job, Settings
 from penstock.stage.manifest import Entry, parts_of, publish_manifest, read_manifest
 from penstock.stage.names import MANIFEST, facts_of, folder_of
 from penstock.stage.planning import PART_BYTES, AnyPath, check_room, itemized, listed, opened, rooms_of
+from penstock.threads import for_each
 
 PARALLEL = 8
 ATTEMPTS = 3  # Attempts for a file whose source changes.
@@ -178,7 +178,8 @@ def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Sess
     bad: dict[str, str] = {}
     entries: list[tuple[Path, int, str, Entry]] = []
 
-    def look(path: Path, root: int, name: str, entry: Entry) -> None:
+    def look(each: tuple[Path, int, str, Entry]) -> None:
+        path, root, name, entry = each
         try:
             if (why := _fault_of(session, root, name, entry, counter)) is not None:
                 bad[str(path / name)] = why
@@ -194,9 +195,7 @@ def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Sess
                 raise StageError(f"check {path}: it has no {MANIFEST}: no stage to it has ended, or the name is wrong")
             entries += [(path, root, name, entry) for name, entry in files.items()]
         counter = Shared(sum(entry.size for *_, entry in entries), on_progress)
-        with ThreadPoolExecutor(max(1, parallel), "penstock-stage") as threads:
-            for done in [threads.submit(look, *each) for each in entries]:
-                done.result()
+        for_each(look, entries, parallel)
     return Checked(len(entries), sum(entry.size for *_, entry in entries), dict(sorted(bad.items())))
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from penstock import _native
 from penstock.formats import OPENERS, Open, Opened
 from penstock.regular import read_regular
 from penstock.sessions import Session
+from penstock.threads import for_each
 from penstock.weights.dcp import METADATA, Checkpoint, assembled
 from penstock.weights.exchange import Exchange
 from penstock.weights.files import identity_of, opened_file
@@ -65,9 +65,10 @@ class Weights:
         elif len(self.files) == 1:
             self._add(self.files[0], _read_header(self.files[0]))
         else:
-            with ThreadPoolExecutor(min(len(self.files), HEADERS_AT_ONCE), "penstock-headers") as threads:
-                for file, header in zip(self.files, threads.map(_read_header, self.files), strict=True):
-                    self._add(file, header)
+            headers: dict[Path, _Header] = {}
+            for_each(lambda file: headers.update({file: _read_header(file)}), self.files, HEADERS_AT_ONCE)
+            for file in self.files:
+                self._add(file, headers[file])
         self._assemble()
 
     def _add_folder(self, marker: Path) -> None:
