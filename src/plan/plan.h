@@ -42,7 +42,7 @@ class Plan {
   }  // For a head the difference wraps to a huge number.
   // The same chunks in the order in which they move: turns below middle_count() are the middle, then head and tail.
   std::uint64_t middle_count() const { return middle_count_; }
-  std::uint64_t head_count() const { return head_count_; }  // 0 or 1.
+  std::uint64_t head_count() const { return head_count_; }
   Chunk in_turn(std::uint64_t turn) const;  // turn < chunk_count()
 
  private:

@@ -3,6 +3,7 @@
 #include "path/nvfs/nvfs_group.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <algorithm>
@@ -45,6 +46,13 @@ bool leaves_it_ready(int error) {
 NvfsFile NvfsFile::of(int fd, const FileFacts& facts) {
   const dev_t device = facts.type == FileType::block_device ? facts.block_device : facts.file_system_device;
   return {fd, facts.inode, major(device), minor(device)};
+}
+
+Result<NvfsFile> NvfsFile::of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return os_failure(errno, "look at a file for nvidia-fs");
+  const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+  return NvfsFile{fd, status.st_ino, major(device), minor(device)};
 }
 
 // ---- Life ----------------------------------------------------------------------------------------------------------

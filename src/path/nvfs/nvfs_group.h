@@ -40,6 +40,7 @@ struct NvfsFile {
   std::uint32_t device_minor = 0;
 
   static NvfsFile of(int fd, const FileFacts& facts);
+  static Result<NvfsFile> of(int fd);
 };
 
 struct NvfsRequest {

@@ -3,8 +3,6 @@
 #include "path/nvfs/nvfs_interface.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -60,13 +58,13 @@ UniqueFd open_buffered(int fd) {
 }
 
 Proof provoke_all(NvfsGroup& group, int fd) {
-  struct stat status {};
   const UniqueFd buffered = open_buffered(fd);
-  if (!buffered.valid() || ::fstat(fd, &status) != 0) return {nvfs_reason::refused, errno};
-  const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+  if (!buffered.valid()) return {nvfs_reason::refused, errno};
+  Result<NvfsFile> file = NvfsFile::of(fd);
+  if (!file.ok()) return {nvfs_reason::refused, file.status().code};
   for (const auto& [misfit, reason] : kMisfits) {
-    const int used = misfit == NvfsMisfit::buffered ? buffered.get() : fd;
-    const int answer = group.provoke(misfit, {used, status.st_ino, major(device), minor(device)});
+    file->fd = misfit == NvfsMisfit::buffered ? buffered.get() : fd;
+    const int answer = group.provoke(misfit, *file);
     if (answer != error_of(misfit)) return proof_of_answer(answer, reason);
   }
   return {};

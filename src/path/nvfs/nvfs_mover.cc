@@ -2,9 +2,6 @@
 
 #include "path/nvfs/nvfs_mover.h"
 
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-
 #include <cerrno>
 
 #include "base/align.h"
@@ -61,11 +58,10 @@ std::optional<std::uint64_t> NvfsMover::count(Op op) const {
 Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
   if (group_ == nullptr) map_proof_ = map(fd);
   if (map_proof_.reason != Reason::none) return failure(Code::path_refused, kStep);
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) return os_failure(errno, kStep);
-  const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+  const Result<NvfsFile> file = NvfsFile::of(fd);
+  if (!file.ok()) return file.status();
   NvfsRequest request{.op = op,
-                      .file = {fd, status.st_ino, major(device), minor(device)},
+                      .file = *file,
                       .file_offset = offset,
                       .gpu_offset = reinterpret_cast<std::uintptr_t>(memory) - group_->range().address};
   if (!is_aligned(offset | size | request.gpu_offset, nvfs::kBlock)) return os_failure(EINVAL, kStep);

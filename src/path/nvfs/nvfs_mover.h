@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "path/nvfs/nvfs_group.h"
-#include "topology/platform.h"
+#include "topology/nvidia_fs_stats.h"
 
 namespace penstock::core {
 
