@@ -47,7 +47,11 @@ ssize_t refuse_closed(off_t file_offset) {
   if (!driver().follows_1_20()) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
   core::Status opened;
   const auto open = [&] { return static_cast<bool>(CufileDriver::Use(driver(), opened)); };
-  if (!core::unless_short_of_memory(open, [] { return false; })) return fail(core::cufile_errno(opened));
+  const auto no_memory = [&] {
+    opened = core::failure(core::Code::out_of_memory, "open the driver");
+    return false;
+  };
+  if (!core::unless_short_of_memory(open, no_memory)) return fail(core::cufile_errno(opened));
   return fail(file_offset < 0 ? CU_FILE_INVALID_VALUE : CU_FILE_HANDLE_NOT_REGISTERED);
 }
 

@@ -31,11 +31,9 @@ struct Vectored {
   std::uint64_t readv_ops_per_sec, writev_ops_per_sec;
   std::uint64_t readv_lat_sum_us, writev_lat_sum_us;
 };
-struct Level1 {
-  CUfileStatsLevel1_t basic;
-};
+using Level1 = CUfileStatsLevel1_t;
 struct Level1Of1_20 {
-  CUfileStatsLevel1_t basic;
+  Level1 basic;
   Vectored vectored;
 };
 template <typename First>
@@ -88,7 +86,7 @@ void fill_batch_operations(CUfileStatsLevel1_t& stats, const CufileTotals& total
   stats.batch_total_submit_ops = counter(totals, CufileOperation::batch_total_submit);
 }
 
-void fill_basic(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
+void fill(Level1& stats, const CufileTotals& totals) {
   constexpr auto kRead = static_cast<unsigned>(Op::read);
   constexpr auto kWrite = static_cast<unsigned>(Op::write);
   const core::CufileSums& sums = totals.sums;
@@ -123,10 +121,8 @@ void fill_basic(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
   stats.last_batch_write_bytes = totals.last_batch_bytes[kWrite];
 }
 
-void fill(Level1& stats, const CufileTotals& totals) { fill_basic(stats.basic, totals); }
-
 void fill(Level1Of1_20& stats, const CufileTotals& totals) {
-  fill_basic(stats.basic, totals);
+  fill(stats.basic, totals);
   const core::CufileSums& sums = totals.sums;
   Vectored& all = stats.vectored;
   all.readv_ops = counter(totals, CufileOperation::readv);
