@@ -105,6 +105,7 @@ Machine read_machine(const core::Root& root, const std::string& directory, const
     if (gpu->bar_bytes[1] != 0) machine.gpu_bars.push_back({gpu->address, gpu->bar_bytes[1]});
   }
   machine.nvidia_fs = core::read_nvidia_fs(root);
+  machine.nvidia_fs_stats = core::read_nvidia_fs_stats(root);
   machine.evidence = core::read_gds_evidence(root);
   machine.hooked_drivers = hooked_drivers(machine.evidence, machine.nvidia_fs);
   machine.rdma = core::read_rdma_devices(root);

@@ -16,6 +16,7 @@
 #include "settings/settings.h"
 #include "topology/file_system.h"
 #include "topology/gds_evidence.h"
+#include "topology/nvidia_fs_stats.h"
 #include "topology/nvme_controller.h"
 #include "topology/peer_route.h"
 #include "topology/rdma_device.h"
@@ -66,6 +67,7 @@ struct Machine : core::PeerMachine {
   Process process;
   std::vector<GpuBar> gpu_bars;  // The windows of NVIDIA's GPUs, if they can be seen.
   core::NvidiaFs nvidia_fs;
+  core::NvidiaFsStats nvidia_fs_stats;
   // Storage drivers register when nvidia-fs is first opened. While none has registered yet, this names those that will,
   // found by their hooks.
   std::vector<std::string> hooked_drivers;

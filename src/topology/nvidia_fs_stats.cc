@@ -14,43 +14,48 @@ namespace {
 constexpr std::size_t kRowsMax = 256;  // The most GPUs, and the most pairs; the module has at most 64 GPUs.
 
 // Rates and latencies are left out: they are samples of some second.
-constexpr std::pair<const char*, const char*> kKnown[] = {{"Active Shadow-Buffer (MiB)", ""},
-                                                          {"Active Process", ""},
-                                                          {"Reads", "n"},
-                                                          {"Reads", "ok"},
-                                                          {"Reads", "err"},
-                                                          {"Reads", "readMiB"},
-                                                          {"Reads", "io_state_err"},
-                                                          {"Sparse Reads", "n"},
-                                                          {"Sparse Reads", "io"},
-                                                          {"Sparse Reads", "holes"},
-                                                          {"Sparse Reads", "pages"},
-                                                          {"Writes", "n"},
-                                                          {"Writes", "ok"},
-                                                          {"Writes", "err"},
-                                                          {"Writes", "writeMiB"},
-                                                          {"Writes", "io_state_err"},
-                                                          {"Writes", "pg-cache"},
-                                                          {"Writes", "pg-cache-fail"},
-                                                          {"Writes", "pg-cache-eio"},
-                                                          {"Mmap", "n"},
-                                                          {"Mmap", "ok"},
-                                                          {"Mmap", "err"},
-                                                          {"Mmap", "munmap"},
-                                                          {"Bar1-map", "n"},
-                                                          {"Bar1-map", "ok"},
-                                                          {"Bar1-map", "err"},
-                                                          {"Bar1-map", "free"},
-                                                          {"Bar1-map", "callbacks"},
-                                                          {"Bar1-map", "active"},
-                                                          {"Bar1-map", "delay-frees"},
-                                                          {"Error", "cpu-gpu-pages"},
-                                                          {"Error", "sg-ext"},
-                                                          {"Error", "dma-map"},
-                                                          {"Error", "dma-ref"},
-                                                          {"Ops", "Read"},
-                                                          {"Ops", "Write"},
-                                                          {"Ops", "BatchIO"}};
+struct KnownCounter {
+  const char* line;
+  const char* name;
+  bool is_of_now = false;
+};
+constexpr KnownCounter kKnown[] = {{"Active Shadow-Buffer (MiB)", "", true},
+                                   {"Active Process", "", true},
+                                   {"Reads", "n"},
+                                   {"Reads", "ok"},
+                                   {"Reads", "err"},
+                                   {"Reads", "readMiB"},
+                                   {"Reads", "io_state_err"},
+                                   {"Sparse Reads", "n"},
+                                   {"Sparse Reads", "io"},
+                                   {"Sparse Reads", "holes"},
+                                   {"Sparse Reads", "pages"},
+                                   {"Writes", "n"},
+                                   {"Writes", "ok"},
+                                   {"Writes", "err"},
+                                   {"Writes", "writeMiB"},
+                                   {"Writes", "io_state_err"},
+                                   {"Writes", "pg-cache"},
+                                   {"Writes", "pg-cache-fail"},
+                                   {"Writes", "pg-cache-eio"},
+                                   {"Mmap", "n"},
+                                   {"Mmap", "ok"},
+                                   {"Mmap", "err"},
+                                   {"Mmap", "munmap"},
+                                   {"Bar1-map", "n"},
+                                   {"Bar1-map", "ok"},
+                                   {"Bar1-map", "err"},
+                                   {"Bar1-map", "free"},
+                                   {"Bar1-map", "callbacks"},
+                                   {"Bar1-map", "active", true},
+                                   {"Bar1-map", "delay-frees"},
+                                   {"Error", "cpu-gpu-pages"},
+                                   {"Error", "sg-ext"},
+                                   {"Error", "dma-map"},
+                                   {"Error", "dma-ref"},
+                                   {"Ops", "Read", true},
+                                   {"Ops", "Write", true},
+                                   {"Ops", "BatchIO", true}};
 
 // "name=12", or "12" with the name "".
 struct Word {
@@ -67,11 +72,10 @@ Word word_of(std::string_view text) {
 void add_counters(std::string_view line, std::string_view rest, NvidiaFsStats& stats) {
   for (const std::string_view part : split(rest, ' ')) {
     const Word word = word_of(trim(part));
-    const auto* const known = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const auto& one) {
-      return one.first == line && one.second == word.name;
-    });
+    const auto* const known = std::find_if(std::begin(kKnown), std::end(kKnown),
+                                           [&](const auto& one) { return one.line == line && one.name == word.name; });
     if (known == std::end(kKnown) || !word.value || stats.value(line, word.name)) continue;
-    stats.counters.push_back({known->first, known->second, *word.value});
+    stats.counters.push_back({known->line, known->name, *word.value, known->is_of_now});
   }
 }
 

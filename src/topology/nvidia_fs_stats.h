@@ -35,6 +35,7 @@ struct NvidiaFsStats {
     const char* line;
     const char* name;
     std::uint64_t value;
+    bool is_of_now;  // It counts what is active at this moment; the others only grow.
   };
   std::vector<Counter> counters;
   std::vector<NvidiaFsGpu> gpus;

@@ -88,8 +88,8 @@ Tristate stops_machine(const NvidiaFsVersion& version, std::string_view kernel_r
   return has_change == Tristate::yes && is_newer ? Tristate::unknown : has_change;
 }
 
-Tristate nvidia_fs_stops_machine(const Root& root) {
-  const auto version = parse_nvidia_fs_version(read_nvidia_fs(root).module_version);
+Tristate nvidia_fs_stops_machine(const NvidiaFs& nvidia_fs, const Root& root) {
+  const auto version = parse_nvidia_fs_version(nvidia_fs.module_version);
   return version ? stops_machine(*version, root.read_line("/proc/sys/kernel/osrelease")) : Tristate::no;
 }
 

@@ -15,6 +15,8 @@
 
 namespace penstock::core {
 
+struct NvidiaFs;
+
 struct NvidiaFsVersion {
   unsigned major = 0, minor = 0, patch = 0;
   bool has_patch = true;  // /proc/driver/nvidia-fs/version has only two of the three numbers.
@@ -51,7 +53,7 @@ Tristate has_task_switch_change(std::string_view kernel_release);
 // Tells whether requests of this nvidia-fs may stop a machine with this kernel, whoever makes them. Unknown also for
 // versions after kNewestKnownNvidiaFs beside a kernel with the change.
 Tristate stops_machine(const NvidiaFsVersion& version, std::string_view kernel_release);
-// The same of the module and the kernel under a root; no, where no module is loaded.
-Tristate nvidia_fs_stops_machine(const Root& root);
+// The same of the module and the kernel under its root; no, where no module is loaded.
+Tristate nvidia_fs_stops_machine(const NvidiaFs& nvidia_fs, const Root& root);
 
 }  // namespace penstock::core

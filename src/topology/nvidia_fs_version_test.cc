@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "topology/platform.h"
 #include "topology/test_tree.h"
 
 namespace penstock::core {
@@ -66,12 +67,13 @@ TEST(NvidiaFsVersionTest, WhetherAKernelStopsIsKnownOfReleasesThatAreNumberedAsL
 
 TEST(NvidiaFsVersionTest, TheModuleAndTheKernelUnderARootAreJudgedTogether) {
   TestTree tree;
+  const auto stops = [&] { return nvidia_fs_stops_machine(read_nvidia_fs(tree.root()), tree.root()); };
   tree.put("/proc/sys/kernel/osrelease", "6.12.117+deb12-cloud-amd64\n");
-  EXPECT_EQ(nvidia_fs_stops_machine(tree.root()), Tristate::no) << "nothing is loaded";
+  EXPECT_EQ(stops(), Tristate::no) << "nothing is loaded";
   tree.put("/proc/driver/nvidia-fs/version", "version: 2.28\n");
-  EXPECT_EQ(nvidia_fs_stops_machine(tree.root()), Tristate::yes);
+  EXPECT_EQ(stops(), Tristate::yes);
   tree.put("/sys/module/nvidia_fs/version", "2.30.2\n");
-  EXPECT_EQ(nvidia_fs_stops_machine(tree.root()), Tristate::unknown);
+  EXPECT_EQ(stops(), Tristate::unknown);
 }
 
 }  // namespace

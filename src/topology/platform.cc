@@ -278,7 +278,6 @@ NvidiaFs read_nvidia_fs(const Root& root) {
     const std::string_view name = trim(take_until(line, ':'));
     if (!name.empty()) nvidia_fs.storage_drivers.emplace_back(name);
   }
-  nvidia_fs.stats = read_nvidia_fs_stats(root);
   return nvidia_fs;
 }
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "core/p2pdma_needs.h"
-#include "topology/nvidia_fs_stats.h"
 #include "topology/root.h"
 #include "topology/tristate.h"
 
@@ -90,7 +89,6 @@ struct NvidiaFs {
   std::string version;                       // "2.28"
   std::string module_version;                // "2.28.4"; the same as `version` if /sys has none.
   std::vector<std::string> storage_drivers;  // Drivers that registered with it: "nvme", "lustre", ...
-  NvidiaFsStats stats;
 };
 NvidiaFs read_nvidia_fs(const Root& root);
 

@@ -181,7 +181,7 @@ Json check_json(const facts::Examination& examined, const Requirement& required,
   json["nvidia_fs"] = {{"loaded", machine.nvidia_fs.is_loaded},
                        {"version", machine.nvidia_fs.version},
                        {"storage_drivers", machine.nvidia_fs.storage_drivers},
-                       {"counted", nvidia_fs_json(machine.nvidia_fs.stats)}};
+                       {"counted", nvidia_fs_json(machine.nvidia_fs_stats)}};
   json["device"] = probe_json(machine.probe);
   json["file_systems"] = file_systems_json(examined);
   json["pairs"] = pairs_json(examined);

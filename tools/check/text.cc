@@ -169,7 +169,7 @@ void print_rows(Page& page, const facts::Examination& examined, const facts::Fin
   print_pairs(page, examined);
   print_limits(page, machine);
   print_dma_buf(page, machine);
-  print_nvidia_fs(page, machine.nvidia_fs.stats);
+  print_nvidia_fs(page, machine.nvidia_fs_stats);
   page.section("Paths, best first");
   for (const facts::PathOutlook& path : examined.whole.paths) print_path(page, path);
   std::vector<facts::Layer> layers = {facts::Layer::drivers, facts::Layer::fabric};

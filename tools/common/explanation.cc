@@ -348,11 +348,11 @@ int explain_captured(const ExplainSettings& settings, const std::vector<std::str
     const CapturedFile told = look_at_captured(root, examined, file, question);
     if (told.outlook.first_usable() == nullptr) exit_code = kFailed;
     if (!settings.json && &file != files.data()) print("\n");
-    if (settings.json) documents.push_back(captured_json(file, question, told, examined.machine.nvidia_fs.stats));
+    if (settings.json) documents.push_back(captured_json(file, question, told, examined.machine.nvidia_fs_stats));
     else if (in_full) print_captured(file, settings.root, question, told);
     else print_captured_in_short(file, settings.root, question, told.outlook);
   }
-  if (in_full && !settings.json) print("{}", Text(nvidia_fs_text(examined.machine.nvidia_fs.stats)));
+  if (in_full && !settings.json) print("{}", Text(nvidia_fs_text(examined.machine.nvidia_fs_stats)));
   if (settings.json) print_json(files.size() == 1 ? documents[0] : Json{{"files", documents}});
   return exit_code;
 }

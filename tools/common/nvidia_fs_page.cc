@@ -15,7 +15,7 @@ namespace penstock::tools {
 std::vector<std::string> nvidia_fs_lines(const core::NvidiaFsStats& stats) {
   std::vector<std::string> lines;
   const char* last = nullptr;
-  for (const auto& [line, name, value] : stats.counters) {
+  for (const auto& [line, name, value, is_of_now] : stats.counters) {
     if (last == nullptr || std::string_view(last) != line) lines.push_back(std::string(line) + ":");
     lines.back() += *name == '\0' ? fmt::format(" {}", value) : fmt::format(" {} {}", name, value);
     last = line;
@@ -39,7 +39,7 @@ std::string nvidia_fs_text(const core::NvidiaFsStats& stats) {
 Json nvidia_fs_json(const core::NvidiaFsStats& stats) {
   if (stats.is_empty()) return nullptr;
   Json json = {{"counters", Json::object()}, {"gpus", Json::array()}, {"pairs", Json::array()}};
-  for (const auto& [line, name, value] : stats.counters) {
+  for (const auto& [line, name, value, is_of_now] : stats.counters) {
     if (*name == '\0') json["counters"][line] = value;
     else json["counters"][line][name] = value;
   }
@@ -59,11 +59,9 @@ core::NvidiaFsStats this_machines_nvidia_fs() { return core::read_nvidia_fs_stat
 
 core::NvidiaFsStats growth_of(const core::NvidiaFsStats& before, const core::NvidiaFsStats& after) {
   core::NvidiaFsStats growth;
-  for (const auto& [line, name, value] : after.counters) {
+  for (const auto& [line, name, value, is_of_now] : after.counters) {
     const std::uint64_t then = before.value(line, name).value_or(0);
-    const bool is_of_now = std::string_view(line).starts_with("Active") || line == std::string_view("Ops") ||
-                           name == std::string_view("active");
-    if (!is_of_now && value > then) growth.counters.push_back({line, name, value - then});
+    if (!is_of_now && value > then) growth.counters.push_back({line, name, value - then, false});
   }
   for (const core::NvidiaFsPeer& pair : after.peers) {
     const auto known = std::find_if(before.peers.begin(), before.peers.end(),

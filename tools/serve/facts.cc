@@ -25,6 +25,7 @@ NodeFacts read_facts(const std::string& host) {
   facts.gpus = machine.nvidia_gpus().size();
   facts.driver = machine.nvidia;
   facts.nvidia_fs = machine.nvidia_fs;
+  facts.nvidia_fs_stats = machine.nvidia_fs_stats;
   facts.iommu = machine.iommu.mode;
   return facts;
 }

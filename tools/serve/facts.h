@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "facts/outlook.h"
+#include "topology/nvidia_fs_stats.h"
 #include "topology/platform.h"
 
 namespace penstock::tools {
@@ -17,6 +18,7 @@ struct NodeFacts {
   std::size_t gpus = 0;                   // NVIDIA's GPUs on the PCI bus.
   core::NvidiaDriver driver;
   core::NvidiaFs nvidia_fs;
+  core::NvidiaFsStats nvidia_fs_stats;
   core::IommuMode iommu = core::IommuMode::unknown;
 
   const facts::PathOutlook* path(const std::string& name) const;

@@ -74,7 +74,7 @@ void add_driver(Exposition& page, const core::NvidiaDriver& driver) {
 
 void add_nvidia_fs_stats(Exposition& page, const core::NvidiaFsStats& stats) {
   page.begin({"penstock_nvidia_fs_stat", kGauge, "Counters of nvidia-fs for the whole node, by the names it has."});
-  for (const auto& [line, name, value] : stats.counters) page.add({{"line", line}, {"name", name}}, value);
+  for (const auto& [line, name, value, is_of_now] : stats.counters) page.add({{"line", line}, {"name", name}}, value);
   page.begin({"penstock_nvidia_fs_pinned_mebibytes", kGauge, "Memory of a GPU that is pinned through nvidia-fs."});
   for (const core::NvidiaFsGpu& gpu : stats.gpus) {
     page.add({{"gpu", gpu.gpu}, {"kind", "registered"}}, gpu.registered_mib);
@@ -96,9 +96,9 @@ void add_nvidia_fs(Exposition& page, const NodeFacts& facts) {
   for (const std::string& driver : nvidia_fs.storage_drivers) page.add({{"driver", driver}}, 1);
   page.begin({"penstock_nvidia_fs_operations", kCounter,
               "Requests that nvidia-fs moved for the whole node, where its parameter rw_stats_enabled is set."});
-  if (nvidia_fs.stats.reads()) page.add({{"op", "read"}}, *nvidia_fs.stats.reads());
-  if (nvidia_fs.stats.writes()) page.add({{"op", "write"}}, *nvidia_fs.stats.writes());
-  add_nvidia_fs_stats(page, nvidia_fs.stats);
+  if (facts.nvidia_fs_stats.reads()) page.add({{"op", "read"}}, *facts.nvidia_fs_stats.reads());
+  if (facts.nvidia_fs_stats.writes()) page.add({{"op", "write"}}, *facts.nvidia_fs_stats.writes());
+  add_nvidia_fs_stats(page, facts.nvidia_fs_stats);
 }
 
 void add_facts(Exposition& page, const NodeFacts& facts) {

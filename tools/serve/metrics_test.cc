@@ -33,7 +33,7 @@ NodeFacts facts_of_gpu_node() {
   facts.driver = {
       .is_loaded = true, .is_open = true, .version_text = "595.45.04", .static_bar1 = 1, .write_combining_off = 0};
   facts.nvidia_fs = {.is_loaded = true, .version = "2.28", .storage_drivers = {"nvme", "lustre"}};
-  facts.nvidia_fs.stats = core::nvidia_fs_stats(
+  facts.nvidia_fs_stats = core::nvidia_fs_stats(
       "Reads : ok=12\nWrites : ok=3\nSparse Reads : pages=5\nGPU 0000:3b:00.0 : Registered_MiB=16\n",
       "0000:3b:00.0\t0000:19:00.0\t7\tnvme\n");
   facts.iommu = core::IommuMode::passthrough;

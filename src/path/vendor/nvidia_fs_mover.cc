@@ -7,7 +7,7 @@
 
 #include "path/vendor/foreign_call.h"
 #include "path/vendor/vendor_reasons.h"
-#include "topology/platform.h"
+#include "topology/nvidia_fs_stats.h"
 
 namespace penstock::core {
 namespace {

@@ -179,7 +179,7 @@ Reason vendor_outlook(const VendorRules& rules) {
   const Result<Root> root = Root::open(rules.root);
   const NvidiaFs nvidia_fs = root.ok() ? read_nvidia_fs(*root) : NvidiaFs{};
   if (!nvidia_fs.is_loaded || nvidia_fs.storage_drivers.empty()) return vendor_reason::nvidia_fs_missing;
-  const bool is_deadly = nvidia_fs_stops_machine(*root) == Tristate::yes;
+  const bool is_deadly = nvidia_fs_stops_machine(nvidia_fs, *root) == Tristate::yes;
   return is_deadly ? pipeline_reason::nvidia_fs_task_switch : Reason::none;
 }
 
