@@ -11,6 +11,7 @@
 #include "capi/handles.h"
 #include "capi/structs.h"
 #include "core/report.h"
+#include "frontend/queued_request.h"
 #include "frontend/striped.h"
 #include "frontend/vectored.h"
 
@@ -59,14 +60,7 @@ inline Result<Op> op_of(std::int32_t op) {
 // Copies as much of a text as fits, with a zero behind. Returns the whole length.
 std::size_t copy_text(std::string_view source, char* text, std::size_t capacity);
 
-// One request that passed the checks.
-struct QueuedRequest {
-  RawRequest raw;
-  std::span<const MemoryPiece> pieces;  // Replaces base and size.
-  const Striped* striped = nullptr;     // Replaces the file.
-  std::uint64_t cookie = 0;
-  TimePoint deadline = kNoDeadline;
-};
+// Checks the request.
 Result<QueuedRequest> queued_request(const penstock_request& request);
 // For a dry run: only operation, file, memory and sizes. A striped object is refused: dry runs take its members.
 Result<RawRequest> raw_request(const penstock_request& request);

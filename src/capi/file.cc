@@ -196,10 +196,10 @@ penstock_status penstock_transfer(const penstock_request* request, penstock_repo
   return transfer(said.file, report, [&](const GuardedSession::Use& use) -> core::Outcome {
     if (core::has_passed(sane->deadline)) return {failure(Code::timed_out, "begin the request"), {}};
     if (sane->striped != nullptr) {
-      return core::transfer_striped(*use, use.frontends().executor(), *sane->striped, sane->raw, sane->pieces);
+      return core::transfer_striped(*use, use.frontends().executor(), *sane->striped, sane->request, sane->pieces);
     }
-    return sane->pieces.empty() ? core::transfer(*use, sane->raw)
-                                : core::transfer_vectored(*use, sane->raw, sane->pieces);
+    return sane->pieces.empty() ? core::transfer(*use, sane->request)
+                                : core::transfer_vectored(*use, sane->request, sane->pieces);
   });
 }
 

@@ -30,11 +30,11 @@ class Threaded final : public QueueMode {
   // Submits all at once, so that threads are woken once; one by one where there is no room for all.
   Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override {
     const auto count = static_cast<std::uint32_t>(requests.size());
-    const Status status = batch_.submit(count, &entry_of, requests.data());
+    const Status status = batch_.submit(requests);
     if (status.ok()) taken += count;
     if (status.ok() || count == 1) return status;
     for (const QueuedRequest& request : requests) {
-      if (const Status one = batch_.submit(1, &entry_of, &request); !one.ok()) return one;
+      if (const Status one = batch_.submit({&request, 1}); !one.ok()) return one;
       ++taken;
     }
     return success();
@@ -46,26 +46,13 @@ class Threaded final : public QueueMode {
     return batch_.reap(room, least, deadline, &take, &taken);
   }
 
-  std::uint32_t cancel(std::uint64_t cookie) override { return batch_.cancel(as_pointer(cookie)); }
+  std::uint32_t cancel(std::uint64_t cookie) override { return batch_.cancel(cookie); }
   void wait_for(const MemoryPiece& memory) override { batch_.wait_for(memory); }
   Result<int> event_fd() override { return batch_.event_fd(); }
 
  private:
   static void take(void* taker, const BatchEvent& event) {
-    const auto cookie = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(event.entry.cookie));
-    static_cast<Taken*>(taker)->add(cookie, event.outcome.status, event.outcome.report);
-  }
-  static BatchEntry entry_of(const void* requests, unsigned index) {
-    const QueuedRequest& request = static_cast<const QueuedRequest*>(requests)[index];
-    return {.request = request.raw,
-            .pieces = request.pieces,
-            .striped = request.striped,
-            .cookie = as_pointer(request.cookie),
-            .deadline = request.deadline};
-  }
-  static void* as_pointer(std::uint64_t cookie) {
-    static_assert(sizeof(void*) == sizeof cookie);
-    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(cookie));
+    static_cast<Taken*>(taker)->add(event.entry.cookie, event.outcome.status, event.outcome.report);
   }
 
   Batch batch_;
@@ -90,7 +77,7 @@ class Polled final : public QueueMode {
     if (!request.pieces.empty())
       return failure(Code::unsupported, "submit pieces of memory to a polled queue, which takes none");
     if (has_passed(request.deadline)) return failure(Code::timed_out, "begin the request");
-    return queue_->submit(request.raw, request.cookie);
+    return queue_->submit(request.request, request.cookie);
   }
 
   std::uint32_t reap(penstock_completion* completions, std::uint32_t room, std::uint32_t least,

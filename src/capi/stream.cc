@@ -30,7 +30,7 @@ Status check_plain(const core::QueuedRequest& request) {
   const char* const what = request.striped != nullptr              ? "use a striped object on a stream; use its members"
                            : !request.pieces.empty()               ? "use pieces of memory on a stream"
                            : request.deadline != core::kNoDeadline ? "give a request on a stream a deadline"
-                           : request.raw.required.has_value()      ? "require a path of a request on a stream"
+                           : request.request.required.has_value()  ? "require a path of a request on a stream"
                                                                    : nullptr;
   return what == nullptr ? core::success() : failure(Code::unsupported, what);
 }
@@ -43,8 +43,8 @@ Status submit(const GuardedSession::Use& use, penstock_request& said, penstock_s
   if (const Status status = check_plain(*sane); !status.ok()) return status;
   if (said.base == nullptr) return failure(Code::invalid_argument, "use the stream");
   core::write_struct(result, {});
-  const core::StreamParameters parameters{.op = sane->raw.op,
-                                          .file = sane->raw.file,
+  const core::StreamParameters parameters{.op = sane->request.op,
+                                          .file = sane->request.file,
                                           .base = said.base,
                                           .size = &said.size,
                                           .file_offset = &said.file_offset,

@@ -73,18 +73,18 @@ CUfileOpError fault_of(core::Session& session, std::span<const CUfileIOParams_t>
   return CU_FILE_SUCCESS;
 }
 
-core::BatchEntry entry_of(const void* submission, unsigned index) {
+core::QueuedRequest entry_of(const void* submission, unsigned index) {
   const auto& [all, count, began] = *static_cast<const Submission*>(submission);
   const CUfileIOParams_t& params = all[index];
   const auto& batch = params.u.batch;
-  core::BatchEntry entry{.request = {.op = params.opcode == CUFILE_WRITE ? core::Op::write : core::Op::read,
-                                     .file = number_of(params.fh),
-                                     .base = batch.devPtr_base,
-                                     .size = batch.size,
-                                     .file_offset = batch.file_offset,
-                                     .buffer_offset = batch.devPtr_offset},
-                         .cookie = params.cookie,
-                         .began = began};
+  core::QueuedRequest entry{.request = {.op = params.opcode == CUFILE_WRITE ? core::Op::write : core::Op::read,
+                                        .file = number_of(params.fh),
+                                        .base = batch.devPtr_base,
+                                        .size = batch.size,
+                                        .file_offset = batch.file_offset,
+                                        .buffer_offset = batch.devPtr_offset},
+                            .cookie = number_of(params.cookie),
+                            .began = began};
   const bool known = params.opcode == CUFILE_READ || params.opcode == CUFILE_WRITE;
   if (!known) entry.refused = core::failure(core::Code::invalid_argument, "carry out an entry of the batch");
   return entry;
@@ -128,7 +128,9 @@ struct Events {
 
   static void take(void* events, const core::BatchEvent& event) {
     auto& [session, next] = *static_cast<Events*>(events);
-    *next++ = {.cookie = event.entry.cookie, .status = state_of(event), .ret = result_of(event)};
+    *next++ = {.cookie = reinterpret_cast<void*>(static_cast<std::uintptr_t>(event.entry.cookie)),
+               .status = state_of(event),
+               .ret = result_of(event)};
     count(session, event);
   }
 };

@@ -39,8 +39,8 @@ Batch::Batch(Executor& executor, unsigned capacity) : executor_(executor), slots
 
 Batch::~Batch() { cancel(); }
 
-Status Batch::submit(std::span<const BatchEntry> entries) {
-  const auto copy = [](const void* all, unsigned index) { return static_cast<const BatchEntry*>(all)[index]; };
+Status Batch::submit(std::span<const QueuedRequest> entries) {
+  const auto copy = [](const void* all, unsigned index) { return static_cast<const QueuedRequest*>(all)[index]; };
   return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
 }
 
@@ -135,10 +135,10 @@ void Batch::return_context() {
 }
 
 // Fills a slot from the entry. Fails if the entry cannot be carried out.
-Status Batch::fill_locked(Slot& slot, const BatchEntry& entry) {
+Status Batch::fill_locked(Slot& slot, const QueuedRequest& entry) {
   slot.event.entry = entry;  // The outcome comes when the entry has ended.
   slot.event.ended.reset();
-  BatchEntry& kept = slot.event.entry;
+  QueuedRequest& kept = slot.event.entry;
   kept.pieces = {};
   kept.striped = nullptr;
   Status status = entry.refused;
@@ -284,7 +284,7 @@ unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   return static_cast<unsigned>(count);
 }
 
-unsigned Batch::cancel(const void* cookie) {
+unsigned Batch::cancel(std::uint64_t cookie) {
   const MutexLock lock(mutex_);
   unsigned count = 0;
   for (Slot& slot : slots_) {

@@ -16,26 +16,11 @@
 #include "base/unique_fd.h"
 #include "frontend/executor.h"
 #include "frontend/full_queue.h"
+#include "frontend/queued_request.h"
 #include "frontend/striped.h"
 #include "frontend/vectored.h"
 
 namespace penstock::core {
-
-struct BatchEntry {
-  RawRequest request;
-  // If not empty, the request is a vectored one (vectored.h): it takes the room of one request, is one event, and has
-  // begun when the first of its pieces has. submit() copies the pieces, for which it allocates memory; in the event
-  // they are empty, and the request's size is their sum.
-  std::span<const MemoryPiece> pieces;
-  // If not null, the request is on this object, and its `file` is ignored. Only submit() looks at it.
-  const Striped* striped = nullptr;
-  void* cookie = nullptr;
-  Status refused;           // If not ok, the entry is not carried out and is reported as failed with this status.
-  std::uint64_t began = 0;  // A time by the caller's clock, which comes back in the event.
-  // If the entry has not begun by this time, it ends with timed_out, reported at about that time. If it has begun, it
-  // goes on.
-  TimePoint deadline = kNoDeadline;
-};
 
 struct BatchEvent {
   // All entries of one call of submit().
@@ -45,7 +30,7 @@ struct BatchEvent {
     bool ok = true;               // No entry failed.
   };
 
-  BatchEntry entry;
+  QueuedRequest entry;
   Outcome outcome;
   std::optional<Submission> ended;  // Set in the event of the entry that ended last in its submission.
 };
@@ -60,10 +45,10 @@ class Batch final : private SubmissionContextHolder {
 
   unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
   // Makes the entry `index` of a submission from the caller's own form.
-  using Maker = BatchEntry (*)(const void* source, unsigned index);
+  using Maker = QueuedRequest (*)(const void* source, unsigned index);
   // Submits all entries or none. Fails with Code::limit if there is no room; reaping makes room.
   Status submit(unsigned count, Maker make, const void* source);
-  Status submit(std::span<const BatchEntry> entries);
+  Status submit(std::span<const QueuedRequest> entries);
   // Writes events in the order in which they came, and returns their number. Waits until the deadline for `least`
   // events, or for as many as are outstanding if that is fewer.
   unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
@@ -75,7 +60,7 @@ class Batch final : private SubmissionContextHolder {
   Result<int> event_fd();
   // Ends entries with this cookie that have not begun with `canceled`; they are reported like others. Returns their
   // number.
-  unsigned cancel(const void* cookie);
+  unsigned cancel(std::uint64_t cookie);
   // Returns when no entry submitted earlier uses the memory. The entries are reported as usual.
   void wait_for(const MemoryPiece& memory);
   // Drops entries that have not begun, and waits for the others. No entry submitted earlier is reported any more.
@@ -108,7 +93,7 @@ class Batch final : private SubmissionContextHolder {
     std::unique_ptr<StripedJob> striped;
   };
 
-  Status fill_locked(Slot& slot, const BatchEntry& entry) REQUIRES(mutex_);
+  Status fill_locked(Slot& slot, const QueuedRequest& entry) REQUIRES(mutex_);
   void complete(std::span<const Ended> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome) REQUIRES(mutex_);
   void free_locked(Slot& slot) REQUIRES(mutex_);

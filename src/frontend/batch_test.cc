@@ -19,9 +19,9 @@ TEST_F(BatchTest, MovesEveryEntryAndReportsItOnce) {
   char* device = device_memory(16 * kLarge);
   std::fill(storage_->content.begin(), storage_->content.end(), 'f');
   auto mixed = entries(16, Op::read, device, 5000);
-  for (BatchEntry& entry : entries(8, Op::write, host.data(), 5000)) {
+  for (QueuedRequest& entry : entries(8, Op::write, host.data(), 5000)) {
     entry.request.file_offset += 32 << 20;
-    entry.cookie = static_cast<char*>(entry.cookie) + 100;
+    entry.cookie += 100;
     mixed.push_back(entry);
   }
   ASSERT_TRUE(batch.submit(mixed).ok());
@@ -29,11 +29,11 @@ TEST_F(BatchTest, MovesEveryEntryAndReportsItOnce) {
   std::vector<BatchEvent> events(32);
   ASSERT_EQ(batch.reap(events, 24, std::nullopt), 24u);
 
-  std::uintptr_t cookies = 0;
+  std::uint64_t cookies = 0;
   for (unsigned i = 0; i < 24; ++i) {
     EXPECT_TRUE(events[i].outcome.status.ok());
     EXPECT_EQ(events[i].outcome.report.bytes, 5000u);
-    cookies += reinterpret_cast<std::uintptr_t>(events[i].entry.cookie);
+    cookies += events[i].entry.cookie;
   }
   EXPECT_EQ(cookies, 16 * 17 / 2 + 8 * 9 / 2 + 800u);
   for (unsigned i = 0; i < 16; ++i) EXPECT_EQ(std::string(device + i * kLarge, 5000), std::string(5000, 'f'));
@@ -183,7 +183,7 @@ TEST_F(BatchTest, PiecesOfAVectoredEntryAreWaitedForWhereverTheyAre) {
   Batch& batch = open_batch(1);
   std::vector<char> host(2 * kLarge);
   const MemoryPiece pieces[] = {{host.data() + kLarge, 100}, {host.data(), 100}};
-  BatchEntry entry{.request = {.op = Op::read, .file = file_}, .pieces = pieces};
+  QueuedRequest entry{.request = {.op = Op::read, .file = file_}, .pieces = pieces};
   ASSERT_TRUE(batch.submit({&entry, 1}).ok());
   std::atomic<bool> is_free{false};
 
@@ -281,7 +281,7 @@ TEST_F(BatchTest, AnEntryThatWasRefusedIsReportedAsFailedAmongTheOthers) {
   ASSERT_EQ(batch.reap(events, 3, std::nullopt), 3u);
 
   for (const BatchEvent& event : std::span(events).first(3)) {
-    const auto cookie = reinterpret_cast<std::uintptr_t>(event.entry.cookie);
+    const auto cookie = event.entry.cookie;
     EXPECT_EQ(event.outcome.status.ok(), cookie == 1);
     EXPECT_EQ(event.outcome.status.is(Code::invalid_argument), cookie == 2);
     EXPECT_EQ(event.outcome.status.is(Code::not_registered), cookie == 3);
@@ -296,7 +296,7 @@ TEST_F(BatchTest, WhoWaitsForSmallReadsDoesThemWhereNobodyElseIsFree) {
   hold_transfers_up();
   ASSERT_TRUE(batch.submit(entries(kThreads, Op::read, host.data())).ok());
   barrier_.wait_for(kThreads);
-  std::vector<BatchEntry> small = entries(64, Op::read, device_memory(64 * kLarge), 4096);
+  std::vector<QueuedRequest> small = entries(64, Op::read, device_memory(64 * kLarge), 4096);
   for (unsigned i = 0; i < small.size(); ++i) small[i].request.file_offset = i * 3 * 512;
 
   ASSERT_TRUE(batch.submit(small).ok());
@@ -315,7 +315,7 @@ TEST_F(BatchTest, WhoHelpsIsNotKeptByWhatHasToWaitForStorage) {
   storage_->ring_barrier = &storage;
   storage_->seed = 0;  // All of them start at a multiple of three sectors: none is in the page cache.
   Batch& batch = open_batch(96);
-  std::vector<BatchEntry> cold = entries(96, Op::read, device_memory(96 * kLarge), 4096);
+  std::vector<QueuedRequest> cold = entries(96, Op::read, device_memory(96 * kLarge), 4096);
   for (unsigned i = 0; i < cold.size(); ++i) cold[i].request.file_offset = i * 3 * 512;
   std::fill(storage_->content.begin(), storage_->content.end(), 'c');
 
@@ -342,14 +342,14 @@ TEST_F(BatchTest, ManyThreadsWithBatchesOfTheirOwnGetWhatTheyAskedFor) {
       Batch* const batch = frontends_->pin_batch(number);
       std::vector<BatchEvent> events(48);
       for (unsigned round = 0; round < 30; ++round) {
-        std::vector<BatchEntry> all;
+        std::vector<QueuedRequest> all;
         for (unsigned i = 0; i < 48; ++i) {
           const std::int64_t page = (t * 7919 + round * 48 + i) * 31 % 16000;
           all.push_back({.request = {Op::read, file_, memory + t * kLarge, 3000, page * 4096 + 100, i * 5001}});
         }
         ASSERT_TRUE(batch->submit(all).ok());
         for (unsigned done = 0; done < 48;) done += batch->reap(events, round % 2 == 0 ? 48 - done : 1, std::nullopt);
-        for (const BatchEntry& entry : all) {
+        for (const QueuedRequest& entry : all) {
           const char* const there = memory + t * kLarge + entry.request.buffer_offset;
           const char expected = static_cast<char>(entry.request.file_offset >> 12);
           ASSERT_EQ(there[0], expected);
@@ -372,7 +372,7 @@ TEST_F(BatchTest, ManyThreadsShareABatchAndEveryEntryIsReportedOnce) {
     threads.emplace_back([&] {
       BatchEvent events[8];
       for (int round = 0; round < 50; ++round) {
-        BatchEntry entry{.request = {Op::read, file_, host.data(), 4096, 0, 0}};
+        QueuedRequest entry{.request = {Op::read, file_, host.data(), 4096, 0, 0}};
         while (!batch.submit({&entry, 1}).ok()) reported += batch.reap(events, 1, std::nullopt);
         reported += batch.reap(events, round % 2, std::nullopt);
       }

@@ -58,15 +58,15 @@ class BlockingPathTest : public testing::Test {
 
   Device& device() { return **session_->devices().device(0); }
   // Entry i reads its own block, and has the cookie i + 1.
-  std::vector<BatchEntry> entries(unsigned count) {
-    std::vector<BatchEntry> all;
+  std::vector<QueuedRequest> entries(unsigned count) {
+    std::vector<QueuedRequest> all;
     for (unsigned i = 0; i < count; ++i) {
       const auto offset = static_cast<std::int64_t>(i * kBlock);
       all.push_back({.request = {Op::read, file_, memory_, kBlock, offset, offset}, .cookie = cookie(i)});
     }
     return all;
   }
-  static void* cookie(unsigned i) { return reinterpret_cast<void*>(std::uintptr_t{i} + 1); }
+  static std::uint64_t cookie(unsigned i) { return std::uint64_t{i} + 1; }
   // So that the self-test is over, and the executor knows how such reads go.
   void read_one() {
     ASSERT_TRUE(batch_->submit(entries(1)).ok());

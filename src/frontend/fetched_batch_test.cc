@@ -162,7 +162,7 @@ class FetchedBatchTest : public testing::Test {
   // Block after block, from the file's start on; the memory is empty before.
   void submit(Batch& batch, unsigned count, TimePoint deadline = kNoDeadline) {
     std::memset(memory_, 0, kSize);
-    std::vector<BatchEntry> entries;
+    std::vector<QueuedRequest> entries;
     for (unsigned i = 0; i < count; ++i) {
       const auto offset = static_cast<std::int64_t>(i * kBlock);
       entries.push_back({.request = {Op::read, file_, memory_, kBlock, offset, offset}, .deadline = deadline});
@@ -278,7 +278,7 @@ TEST_F(FetchedBatchTest, WhatHasBegunIsNotCanceled) {
   Batch& batch = open_batch(8);
   gate_.close();
   submit(batch, 8);
-  EXPECT_EQ(batch.cancel(nullptr), 0u);
+  EXPECT_EQ(batch.cancel(0), 0u);
   gate_.open();
   take(batch, 8, 8);
 }
@@ -356,7 +356,7 @@ TEST_F(FetchedBatchTest, ManyThreadsSubmitAndReapAndEveryReadIsReportedOnce) {
   for (unsigned self = 0; self < kThreads; ++self) {
     threads.emplace_back([&, self] {
       for (unsigned round = 0; round < kRounds; ++round) {
-        std::array<BatchEntry, kEach> entries;
+        std::array<QueuedRequest, kEach> entries;
         for (unsigned i = 0; i < kEach; ++i) {
           const auto offset = static_cast<std::int64_t>((self * kEach + i) * kBlock);
           entries[i].request = {Op::read, file_, memory_, kBlock, offset, offset};

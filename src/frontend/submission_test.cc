@@ -35,22 +35,19 @@ class SubmissionTest : public BatchTest {
     barrier_.wait_for(kThreads);
     return batch;
   }
-  std::vector<BatchEntry> refused(unsigned count) {
-    std::vector<BatchEntry> all = entries(count, Op::read, host_.data());
-    for (BatchEntry& entry : all) entry.refused = failure(Code::invalid_argument, "test");
+  std::vector<QueuedRequest> refused(unsigned count) {
+    std::vector<QueuedRequest> all = entries(count, Op::read, host_.data());
+    for (QueuedRequest& entry : all) entry.refused = failure(Code::invalid_argument, "test");
     return all;
   }
   // One read, with a deadline.
-  std::vector<BatchEntry> due(TimePoint deadline, std::uintptr_t number) {
-    std::vector<BatchEntry> one = entries(1, Op::read, host_.data());
-    one[0].cookie = cookie(number);
+  std::vector<QueuedRequest> due(TimePoint deadline, std::uint64_t number) {
+    std::vector<QueuedRequest> one = entries(1, Op::read, host_.data());
+    one[0].cookie = number;
     one[0].deadline = deadline;
     return one;
   }
-  static void* cookie(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
-  static std::uintptr_t number_of(const BatchEvent& event) {
-    return reinterpret_cast<std::uintptr_t>(event.entry.cookie);
-  }
+  static std::uint64_t number_of(const BatchEvent& event) { return event.entry.cookie; }
 
   std::vector<char> host_ = std::vector<char>(2 * kMany * kLarge);
   std::vector<BatchEvent> events_ = std::vector<BatchEvent>(2 * kMany);
@@ -61,7 +58,7 @@ class SubmissionTest : public BatchTest {
 TEST_F(SubmissionTest, ACanceledRequestIsReportedAndMovesNothing) {
   Batch& batch = open_busy_batch();
 
-  EXPECT_EQ(batch.cancel(cookie(kMany)), 1u);
+  EXPECT_EQ(batch.cancel(kMany), 1u);
 
   ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
   EXPECT_EQ(number_of(events_[0]), kMany);
@@ -71,7 +68,7 @@ TEST_F(SubmissionTest, ACanceledRequestIsReportedAndMovesNothing) {
 
 TEST_F(SubmissionTest, CancelingOneLeavesTheOthersAlone) {
   Batch& batch = open_busy_batch();
-  ASSERT_EQ(batch.cancel(cookie(kMany)), 1u);
+  ASSERT_EQ(batch.cancel(kMany), 1u);
 
   barrier_.open();
 
@@ -83,18 +80,18 @@ TEST_F(SubmissionTest, CancelingOneLeavesTheOthersAlone) {
 
 TEST_F(SubmissionTest, AllRequestsOfACookieAreCanceled) {
   Batch& batch = open_busy_batch();
-  std::vector<BatchEntry> twins = entries(3, Op::read, host_.data());
-  for (BatchEntry& entry : twins) entry.cookie = cookie(77);
+  std::vector<QueuedRequest> twins = entries(3, Op::read, host_.data());
+  for (QueuedRequest& entry : twins) entry.cookie = 77;
   ASSERT_TRUE(batch.submit(twins).ok());
 
-  EXPECT_EQ(batch.cancel(cookie(77)), 3u);
+  EXPECT_EQ(batch.cancel(77), 3u);
   EXPECT_EQ(batch.reap(events_, 3, std::nullopt), 3u);
 }
 
 TEST_F(SubmissionTest, WhatHasBegunIsNotCanceled) {
   Batch& batch = open_busy_batch();
 
-  EXPECT_EQ(batch.cancel(cookie(1)), 0u);
+  EXPECT_EQ(batch.cancel(1), 0u);
 
   barrier_.open();
   ASSERT_EQ(batch.reap(events_, kMany, std::nullopt), kMany);
@@ -105,8 +102,8 @@ TEST_F(SubmissionTest, WhatIsDoneOrUnknownIsNotCanceled) {
   Batch& batch = open_batch(4);
   ASSERT_TRUE(batch.submit(refused(1)).ok());
 
-  EXPECT_EQ(batch.cancel(cookie(1)), 0u);
-  EXPECT_EQ(batch.cancel(cookie(2)), 0u);
+  EXPECT_EQ(batch.cancel(1), 0u);
+  EXPECT_EQ(batch.cancel(2), 0u);
 
   ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
   EXPECT_TRUE(events_[0].outcome.status.is(Code::invalid_argument));
@@ -116,7 +113,7 @@ TEST_F(SubmissionTest, WhoWaitsLearnsOfACanceledRequest) {
   Batch& batch = open_busy_batch();
 
   std::thread waiter([&] { EXPECT_EQ(batch.reap(events_, 1, std::nullopt), 1u); });
-  EXPECT_EQ(batch.cancel(cookie(kMany)), 1u);
+  EXPECT_EQ(batch.cancel(kMany), 1u);
 
   waiter.join();
   EXPECT_TRUE(events_[0].outcome.status.is(Code::canceled));
@@ -279,11 +276,11 @@ TEST_F(SubmissionTest, ManyThreadsSubmitCancelAndReapAndEveryRequestIsReportedOn
       char* const memory = host_.data() + t * kLarge;
       const MemoryPiece pieces[] = {{memory, 3000}, {memory + 3000, 5000}, {memory + 8000, 100}};
       for (unsigned round = 0; round < kRounds; ++round) {
-        BatchEntry entry{.request = {Op::read, file_, memory, 4096, round * 4096, 0}, .cookie = cookie(round)};
+        QueuedRequest entry{.request = {Op::read, file_, memory, 4096, round * 4096, 0}, .cookie = round};
         if (round % 3 == 1) entry.deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(round);
         if (round % 2 == 1) entry.pieces = pieces;
         while (!batch.submit({&entry, 1}).ok()) reap(1);
-        if (round % 5 == 0) canceled += batch.cancel(cookie(round));
+        if (round % 5 == 0) canceled += batch.cancel(round);
       }
     });
   }

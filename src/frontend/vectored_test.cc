@@ -34,8 +34,8 @@ class VectoredFixture : public BatchTest {
     return bytes;
   }
   std::string in_file(std::size_t offset, std::size_t size) const { return {storage_->content.data() + offset, size}; }
-  BatchEntry entry(Op op, std::int64_t offset, const Pieces& pieces) const {
-    return {.request = {.op = op, .file = file_, .file_offset = offset}, .pieces = pieces, .cookie = nullptr};
+  QueuedRequest entry(Op op, std::int64_t offset, const Pieces& pieces) const {
+    return {.request = {.op = op, .file = file_, .file_offset = offset}, .pieces = pieces};
   }
   // A piece that is refused: it is longer than what was registered.
   MemoryPiece refused_piece() {
@@ -52,7 +52,7 @@ enum class As { call, request };
 class VectoredTest : public VectoredFixture, public testing::WithParamInterface<As> {
  protected:
   Outcome move(Op op, std::int64_t offset, const Pieces& pieces) {
-    const BatchEntry wanted = entry(op, offset, pieces);
+    const QueuedRequest wanted = entry(op, offset, pieces);
     if (GetParam() == As::call) return transfer_vectored(*session_, wanted.request, pieces);
     Batch& batch = open_batch(1);
     EXPECT_TRUE(batch.submit({&wanted, 1}).ok());
@@ -169,7 +169,7 @@ TEST_F(VectoredRequestTest, PiecesAreMovedAtOnce) {
   hold_transfers_up();
   Batch& batch = open_batch(1);
   const Pieces pieces = large_pieces();
-  const BatchEntry wanted = entry(Op::read, 0, pieces);
+  const QueuedRequest wanted = entry(Op::read, 0, pieces);
 
   ASSERT_TRUE(batch.submit({&wanted, 1}).ok());
 
@@ -183,7 +183,7 @@ TEST_F(VectoredRequestTest, PiecesOfAWriteThatShareAPageAreMovedOneAfterTheOther
   Batch& batch = open_batch(1);
   Pieces pieces;
   for (std::size_t i = 0; i < 200; ++i) pieces.push_back({host_.data() + i * 512, 512});
-  const BatchEntry wanted = entry(Op::write, 0, pieces);
+  const QueuedRequest wanted = entry(Op::write, 0, pieces);
 
   ASSERT_TRUE(batch.submit({&wanted, 1}).ok());
   ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
@@ -201,7 +201,7 @@ TEST_F(VectoredRequestTest, ThePiecesNeedNotOutliveTheSubmission) {
   Batch& batch = open_batch(1);
   {
     const Pieces pieces{{host_.data(), 5000}, {host_.data() + 6000, 5000}};
-    const BatchEntry wanted = entry(Op::read, 0, pieces);
+    const QueuedRequest wanted = entry(Op::read, 0, pieces);
     ASSERT_TRUE(batch.submit({&wanted, 1}).ok());
   }
 
@@ -215,11 +215,11 @@ TEST_F(VectoredRequestTest, HasBegunWithTheFirstOfItsPieces) {
   hold_transfers_up();
   Batch& batch = open_batch(1);
   const Pieces pieces = large_pieces();
-  const BatchEntry wanted = entry(Op::read, 0, pieces);
+  const QueuedRequest wanted = entry(Op::read, 0, pieces);
   ASSERT_TRUE(batch.submit({&wanted, 1}).ok());
   barrier_.wait_for(1);
 
-  EXPECT_EQ(batch.cancel(nullptr), 0u);
+  EXPECT_EQ(batch.cancel(0), 0u);
 
   barrier_.open();
   ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
@@ -229,14 +229,14 @@ TEST_F(VectoredRequestTest, HasBegunWithTheFirstOfItsPieces) {
 TEST_F(VectoredRequestTest, BeforeItHasBegunItIsCanceledAsAWhole) {
   hold_transfers_up();
   Batch& batch = open_batch(kThreads + 1);
-  std::vector<BatchEntry> busy = entries(kThreads, Op::read, host_.data());
+  std::vector<QueuedRequest> busy = entries(kThreads, Op::read, host_.data());
   ASSERT_TRUE(batch.submit(busy).ok());
   barrier_.wait_for(kThreads);
   const Pieces pieces = large_pieces();
-  const BatchEntry wanted = entry(Op::read, 0, pieces);
+  const QueuedRequest wanted = entry(Op::read, 0, pieces);
   ASSERT_TRUE(batch.submit({&wanted, 1}).ok());
 
-  EXPECT_EQ(batch.cancel(nullptr), 1u);
+  EXPECT_EQ(batch.cancel(0), 1u);
 
   ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
   EXPECT_TRUE(events_[0].outcome.status.is(Code::canceled));
@@ -247,7 +247,7 @@ TEST_F(VectoredRequestTest, ClosingWaitsForAllPiecesOfWhatHasBegun) {
   hold_transfers_up();
   Batch& batch = open_batch(1);
   const Pieces pieces = large_pieces();
-  const BatchEntry wanted = entry(Op::write, 0, pieces);
+  const QueuedRequest wanted = entry(Op::write, 0, pieces);
   std::fill(host_.begin(), host_.end(), 'w');
   ASSERT_TRUE(batch.submit({&wanted, 1}).ok());
   barrier_.wait_for(1);

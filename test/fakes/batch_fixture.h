@@ -133,12 +133,11 @@ class BatchTest : public testing::Test {
     return static_cast<char*>(session_->devices().device(0).value()->memory().allocate(size).value());
   }
   // Entry i reads or writes its own mebibyte of the file, and has the cookie i + 1.
-  std::vector<BatchEntry> entries(unsigned count, Op op, char* memory, std::uint64_t size = kLarge) {
-    std::vector<BatchEntry> all;
+  std::vector<QueuedRequest> entries(unsigned count, Op op, char* memory, std::uint64_t size = kLarge) {
+    std::vector<QueuedRequest> all;
     for (unsigned i = 0; i < count; ++i) {
       const auto offset = static_cast<std::int64_t>(i * kLarge);
-      all.push_back({.request = {op, file_, memory, size, offset, offset},
-                     .cookie = reinterpret_cast<void*>(std::uintptr_t{i} + 1)});
+      all.push_back({.request = {op, file_, memory, size, offset, offset}, .cookie = std::uint64_t{i} + 1});
     }
     return all;
   }

@@ -28,7 +28,7 @@ constexpr std::uint64_t kBytesMax = 3u << 20;  // Of all requests together.
 
 // What the model knows of an entry that was accepted and not reported.
 struct Expected {
-  BatchEntry entry;
+  QueuedRequest entry;
   char* memory = nullptr;  // Its slot; null where no byte may move.
   std::uint64_t bytes = 0;
   bool fails = false;
@@ -37,7 +37,7 @@ struct Expected {
 struct Open {
   std::uint64_t number = 0;
   unsigned capacity = 0;
-  std::map<std::uintptr_t, Expected> outstanding;  // By cookie.
+  std::map<std::uint64_t, Expected> outstanding;  // By cookie.
 };
 
 char* host_memory() {
@@ -190,7 +190,7 @@ class Fixture {
       make_odd(one);
     }
     one.fails |= file_ == 0;
-    one.entry.cookie = reinterpret_cast<void*>(++cookies_);
+    one.entry.cookie = ++cookies_;
     one.entry.began = cookies_ * 3;
     return one;
   }
@@ -205,7 +205,7 @@ class Fixture {
 
   // The caller's array ends with the call.
   static Status submit_to(Batch& batch, const std::vector<Expected>& all) {
-    std::vector<BatchEntry> entries;
+    std::vector<QueuedRequest> entries;
     for (const Expected& one : all) entries.push_back(one.entry);
     return batch.submit(entries);
   }
@@ -220,7 +220,7 @@ class Fixture {
   }
 
   static void accept(Open& batch, const std::vector<Expected>& all) {
-    for (const Expected& one : all) batch.outstanding[reinterpret_cast<std::uintptr_t>(one.entry.cookie)] = one;
+    for (const Expected& one : all) batch.outstanding[one.entry.cookie] = one;
   }
 
   // ---- Reaping.
@@ -243,7 +243,7 @@ class Fixture {
   }
 
   void take_in(Open& batch, const BatchEvent& event) {
-    const auto found = batch.outstanding.find(reinterpret_cast<std::uintptr_t>(event.entry.cookie));
+    const auto found = batch.outstanding.find(event.entry.cookie);
     FUZZ_CHECK(found != batch.outstanding.end());  // Once, and in the batch that it was submitted to.
     const Expected one = found->second;
     batch.outstanding.erase(found);
@@ -379,7 +379,7 @@ class Fixture {
   std::size_t written_ = 0;
   std::uint64_t bytes_ = 0;
   unsigned entries_ = 0;
-  std::uintptr_t cookies_ = 0;
+  std::uint64_t cookies_ = 0;
 };
 
 }  // namespace
