@@ -5,16 +5,16 @@
 #include <algorithm>
 
 #include "base/invariant.h"
-#include "capi/queue_modes.h"
+#include "frontend/request_queue.h"
 
 namespace penstock::core {
 
-void OpenQueues::add(QueueMode& queue) {
+void OpenQueues::add(RequestQueue& queue) {
   const MutexLock lock(mutex_);
   entries_.push_back({&queue});
 }
 
-void OpenQueues::remove(QueueMode& queue) {
+void OpenQueues::remove(RequestQueue& queue) {
   const MutexLock lock(mutex_);
   const auto is_it = [&](const Entry& entry) { return entry.queue == &queue; };
   const auto entry = std::find_if(entries_.begin(), entries_.end(), is_it);

@@ -11,19 +11,19 @@
 
 namespace penstock::core {
 
-class QueueMode;
+class RequestQueue;
 
 class OpenQueues {
  public:
-  void add(QueueMode& queue);
+  void add(RequestQueue& queue);
   // Returns when no other thread waits for this queue's requests. Then the caller may destroy the queue.
-  void remove(QueueMode& queue);
+  void remove(RequestQueue& queue);
   // Returns when no request that was submitted before uses the memory.
   void wait_for(const MemoryPiece& memory);
 
  private:
   struct Entry {
-    QueueMode* queue = nullptr;
+    RequestQueue* queue = nullptr;
     unsigned waiting = 0;  // Number of threads that wait for this queue's requests.
   };
 

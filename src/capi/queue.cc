@@ -5,13 +5,14 @@
 #include <chrono>
 
 #include "capi/call.h"
-#include "capi/queue_modes.h"
+#include "frontend/batch.h"
+#include "frontend/polled_queue.h"
 
 namespace core = penstock::core;
 
 struct penstock_queue {
   std::shared_ptr<core::GuardedSession> guarded;
-  std::unique_ptr<core::QueueMode> mode;
+  std::unique_ptr<core::RequestQueue> requests;
 };
 
 namespace {
@@ -24,15 +25,15 @@ using core::Status;
 using core::status_call;
 using core::success;
 
-using Mode = core::Result<std::unique_ptr<core::QueueMode>>;
+using Opened = core::Result<std::unique_ptr<core::RequestQueue>>;
 
-Mode open_mode(const GuardedSession::Use& use, const penstock_queue_options& options) {
+Opened open_requests(const GuardedSession::Use& use, const penstock_queue_options& options) {
   const bool is_threaded = options.mode == PENSTOCK_QUEUE_THREADED && options.request_bytes_max == 0;
-  if (options.reserved == 0 && is_threaded) return core::open_threaded(use.frontends(), options.depth);
-  if (options.reserved == 0 && options.mode == PENSTOCK_QUEUE_POLLED) {
-    return core::open_polled(*use, options.depth, options.request_bytes_max);
-  }
-  return failure(Code::invalid_argument, "open the queue");
+  if (options.reserved == 0 && options.mode == PENSTOCK_QUEUE_POLLED)
+    return core::PolledQueue::open(*use, options.depth, options.request_bytes_max);
+  if (options.reserved != 0 || !is_threaded || options.depth == 0 || options.depth > core::Queue::kDepthMax)
+    return failure(Code::invalid_argument, "open the queue");
+  return std::unique_ptr<core::RequestQueue>(std::make_unique<core::Batch>(use.frontends().executor(), options.depth));
 }
 
 core::Result<core::QueuedRequest> request_for(const penstock_queue& queue, const penstock_request& request) {
@@ -60,15 +61,28 @@ Status submit_some(const penstock_queue& queue, const penstock_request* requests
     if (fault.ok()) some[good++] = *one;
   }
   if (good == 0) return fault;
-  const Status status = queue.mode->submit({some, good}, taken);
+  const Status status = queue.requests->submit({some, good}, taken);
   return status.ok() ? fault : status;
 }
 
 // A timeout of centuries counts as infinite.
-core::Batch::Deadline deadline_in(std::int64_t timeout_ns) {
+core::RequestQueue::Deadline deadline_in(std::int64_t timeout_ns) {
   if (timeout_ns < 0 || timeout_ns > INT64_MAX / 2) return std::nullopt;
   return std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
 }
+
+// Fills the caller's array of completions, whose elements have the size of the caller's version.
+struct Completions {
+  penstock_completion* const all;
+  std::uint32_t count = 0;
+
+  static void take(void* completions, std::uint64_t cookie, const core::Outcome& outcome) {
+    auto& [all, count] = *static_cast<Completions*>(completions);
+    auto completion = core::to_public<penstock_completion>(outcome.status, outcome.report, all->struct_size);
+    completion.cookie = cookie;
+    core::write_element(all, count++, completion);
+  }
+};
 
 }  // namespace
 
@@ -83,10 +97,10 @@ penstock_status penstock_queue_open(penstock_session* session, const penstock_qu
     penstock_queue_options said{};
     if (const Status status = core::read_struct(options, said); !status.ok()) return status;
     auto handle = std::make_unique<penstock_queue>(penstock_queue{session->guarded, nullptr});
-    Mode mode = open_mode(use, said);
-    if (!mode.ok()) return mode.status();
-    handle->mode = std::move(*mode);
-    session->guarded->queues().add(*handle->mode);
+    Opened requests = open_requests(use, said);
+    if (!requests.ok()) return requests.status();
+    handle->requests = std::move(*requests);
+    session->guarded->queues().add(*handle->requests);
     *queue = handle.release();
     return success();
   });
@@ -99,7 +113,7 @@ void penstock_queue_close(penstock_queue* queue) {
         const std::shared_ptr<GuardedSession> guarded = queue->guarded;  // Outlives `use`.
         const GuardedSession::Use use(*guarded);
         if (!use) guarded->wait_closed();
-        guarded->queues().remove(*queue->mode);
+        guarded->queues().remove(*queue->requests);
         delete queue;
       },
       [] {});
@@ -130,7 +144,8 @@ penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* 
     if (const Status status = core::check_array(completions, capacity); !status.ok()) return status;
     const GuardedSession::Use use(*queue->guarded);
     if (!use) queue->guarded->wait_closed();  // Requests that ended before can still be reaped.
-    *count = queue->mode->reap(completions, capacity, least, deadline_in(timeout_ns));
+    Completions reaped{completions};
+    *count = queue->requests->reap(capacity, least, deadline_in(timeout_ns), &Completions::take, &reaped);
     return success();
   });
 }
@@ -138,7 +153,7 @@ penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* 
 penstock_status penstock_queue_cancel(penstock_queue* queue, uint64_t cookie, uint32_t* canceled) {
   if (canceled != nullptr) *canceled = 0;
   return session_call("cancel requests", queue, [&](const GuardedSession::Use&) -> Status {
-    const uint32_t count = queue->mode->cancel(cookie);
+    const uint32_t count = queue->requests->cancel(cookie);
     if (canceled != nullptr) *canceled = count;
     return success();
   });
@@ -149,7 +164,7 @@ penstock_status penstock_queue_eventfd(penstock_queue* queue, int* fd) {
   if (fd != nullptr) *fd = -1;
   return session_call(kStep, queue, [&](const GuardedSession::Use&) -> Status {
     if (fd == nullptr) return failure(Code::invalid_argument, kStep);
-    const core::Result<int> made = queue->mode->event_fd();
+    const core::Result<int> made = queue->requests->event_fd();
     if (made.ok()) *fd = *made;
     return made.status();
   });

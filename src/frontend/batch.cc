@@ -44,6 +44,18 @@ Status Batch::submit(std::span<const QueuedRequest> entries) {
   return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
 }
 
+// All at once, so that threads are woken once.
+Status Batch::submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) {
+  const Status status = submit(requests);
+  if (status.ok()) taken += static_cast<std::uint32_t>(requests.size());
+  if (status.ok() || requests.size() == 1) return status;
+  for (const QueuedRequest& each : requests) {
+    if (const Status one = submit({&each, 1}); !one.ok()) return one;
+    ++taken;
+  }
+  return success();
+}
+
 // Takes room for all entries under one lock, so that two threads' submissions cannot each get half of it.
 Status Batch::submit(unsigned count, Maker make, const void* source) {
   const MutexLock lock(mutex_);
@@ -256,12 +268,21 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
 }
 
 unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
-  const auto copy = [](void* rest, const BatchEvent& event) { *(*static_cast<BatchEvent**>(rest))++ = event; };
-  BatchEvent* rest = events.data();
-  return reap(events.size(), least, deadline, copy, &rest);
+  BatchEvent* next = events.data();
+  return reap_events(events.size(), least, deadline, [&](const BatchEvent& event) { *next++ = event; });
+}
+
+unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, EventTaker take, void* taker) {
+  return reap_events(room, least, deadline, [&](const BatchEvent& event) { take(taker, event); });
 }
 
 unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
+  const auto hand = [&](const BatchEvent& event) { take(taker, event.entry.cookie, event.outcome); };
+  return reap_events(room, least, deadline, hand);
+}
+
+template <typename Take>
+unsigned Batch::reap_events(std::size_t room, unsigned least, const Deadline& deadline, Take take) {
   // A caller that polls again and again must not keep threads with results from the lock.
   if (least == 0 && done_count_.load(std::memory_order_acquire) == 0 && context_ == nullptr) return 0;
   const MutexLock lock(mutex_);
@@ -274,7 +295,7 @@ unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   }
   const std::size_t count = std::min(room, done_.size());
   for (std::size_t i = 0; i < count; ++i) {
-    take(taker, done_[i]->event);
+    take(done_[i]->event);
     free_locked(*done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));

@@ -16,7 +16,7 @@
 #include "base/unique_fd.h"
 #include "frontend/executor.h"
 #include "frontend/full_queue.h"
-#include "frontend/queued_request.h"
+#include "frontend/request_queue.h"
 #include "frontend/striped.h"
 #include "frontend/vectored.h"
 
@@ -35,10 +35,8 @@ struct BatchEvent {
   std::optional<Submission> ended;  // Set in the event of the entry that ended last in its submission.
 };
 
-class Batch final : private SubmissionContextHolder {
+class Batch final : public RequestQueue, private SubmissionContextHolder {
  public:
-  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-
   Batch(Executor& executor, unsigned capacity);
   // Cancels entries that have not begun, and waits for the others.
   ~Batch() override;
@@ -49,20 +47,18 @@ class Batch final : private SubmissionContextHolder {
   // Submits all entries or none. Fails with Code::limit if there is no room; reaping makes room.
   Status submit(unsigned count, Maker make, const void* source);
   Status submit(std::span<const QueuedRequest> entries);
+  // The same; one after the other if there is no room for all, so that as many as possible are submitted.
+  Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override;
   // Writes events in the order in which they came, and returns their number. Waits until the deadline for `least`
   // events, or for as many as are outstanding if that is fewer.
   unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
   // Hands each event to take(taker, event), which must not call the batch. For callers with little stack.
-  using Taker = void (*)(void* taker, const BatchEvent& event);
-  unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
-  // A descriptor for poll(2) and epoll(7), made by the first call and closed with the batch: it is readable exactly
-  // while there is an event to reap. Only the batch reads and writes it.
-  Result<int> event_fd();
-  // Ends entries with this cookie that have not begun with `canceled`; they are reported like others. Returns their
-  // number.
-  unsigned cancel(std::uint64_t cookie);
-  // Returns when no entry submitted earlier uses the memory. The entries are reported as usual.
-  void wait_for(const MemoryPiece& memory);
+  using EventTaker = void (*)(void* taker, const BatchEvent& event);
+  unsigned reap(std::size_t room, unsigned least, Deadline deadline, EventTaker take, void* taker);
+  unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) override;
+  Result<int> event_fd() override;
+  unsigned cancel(std::uint64_t cookie) override;
+  void wait_for(const MemoryPiece& memory) override;
   // Drops entries that have not begun, and waits for the others. No entry submitted earlier is reported any more.
   void cancel();
 
@@ -94,6 +90,8 @@ class Batch final : private SubmissionContextHolder {
   };
 
   Status fill_locked(Slot& slot, const QueuedRequest& entry) REQUIRES(mutex_);
+  template <typename Take>
+  unsigned reap_events(std::size_t room, unsigned least, const Deadline& deadline, Take take);
   void complete(std::span<const Ended> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome) REQUIRES(mutex_);
   void free_locked(Slot& slot) REQUIRES(mutex_);

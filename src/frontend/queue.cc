@@ -325,8 +325,8 @@ bool Queue::poll_until(const Deadline& deadline) {
 }
 
 unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline) {
-  const auto take = [](void* next, const QueueCompletion& completion) {
-    *(*static_cast<QueueCompletion**>(next))++ = completion;
+  const auto take = [](void* next, std::uint64_t cookie, const Outcome& outcome) {
+    *(*static_cast<QueueCompletion**>(next))++ = {cookie, outcome.status, outcome.report};
   };
   QueueCompletion* next = completions.data();
   return reap(completions.size(), least, deadline, take, &next);
@@ -349,8 +349,7 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   const auto count = static_cast<unsigned>(std::min(room, done_.size()));
   for (unsigned i = 0; i < count; ++i) {
     const Pending& pending = pending_[done_[i]];
-    const auto [status, report] = pending.flight.outcome();
-    take(taker, {.cookie = pending.cookie, .status = status, .report = report});
+    take(taker, pending.cookie, pending.flight.outcome());
     free_.push_back(done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + count);

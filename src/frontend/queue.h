@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "frontend/admission.h"
 #include "frontend/full_queue.h"
+#include "frontend/request_queue.h"
 
 namespace penstock::core {
 
@@ -36,11 +37,11 @@ class Queue final : public ChannelHolder, private Client {
   // here as well, and is not reaped. Opening a channel and preparing a file may wait for the device: without `may_open`
   // the queue does neither, and fails with `limit`.
   Status submit(const RawRequest& request, std::uint64_t cookie, bool may_open = true);
-  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  using Deadline = RequestQueue::Deadline;
   // Returns the number of completions written: at least `least`, unless fewer are outstanding or the deadline passes.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline = std::nullopt);
-  // Hands each completion to take(taker, completion), which must not call the queue. For callers with little stack.
-  using Taker = void (*)(void* taker, const QueueCompletion& completion);
+  // Hands each outcome to take(taker, ...), which must not call the queue. For callers with little stack.
+  using Taker = RequestQueue::Taker;
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
   // Finishes all requests in flight; they are reaped later. Callable on any thread.
   void finish();

@@ -51,8 +51,8 @@ bool SubmissionContext::has_room() {
 
 void SubmissionContext::reap(unsigned least) {
   if (is_idle()) return;
-  const auto take = [](void* next, const QueueCompletion& one) {
-    *(*static_cast<Ended**>(next))++ = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
+  const auto take = [](void* next, std::uint64_t cookie, const Outcome& outcome) {
+    *(*static_cast<Ended**>(next))++ = {reinterpret_cast<Job*>(cookie), outcome};
   };
   Ended* next = ended_.data();
   const unsigned count = queue_->reap(ended_.size(), least, std::nullopt, take, &next);
