@@ -89,6 +89,8 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  penstock check             what this machine has, and what each path lacks\n"
     "  penstock help explain      the options of a command, with examples\n"
+    "  penstock help slow         what to ask if a load is slow; 'penstock help save': if a checkpoint is\n"
+    "  penstock help pod          what to ask on Kubernetes; 'penstock help words' lists more such words\n"
     "Programs beside it: penstock-k8s, penstock-model; gdscheck, gds_install_check, gdsio, gdsio_verify and gds_stats "
     "do\n"
     "what NVIDIA's of these names do.\n"

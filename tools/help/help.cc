@@ -146,6 +146,13 @@ constexpr Word kWords[] = {
      "'penstock explain --measure --save SIZE FOLDER' says what limits a checkpoint that is saved there, and what "
      "would "
      "help"},
+    {"checkpoint",
+     "the state of a job, saved to go on from: 'penstock explain --measure --save SIZE FOLDER' says what limits a save "
+     "there; 'python -m penstock checkpoint --help' lists what looks at one, checks one and moves one"},
+    {"manifest",
+     "a text that lists parts. Of Kubernetes: 'penstock-k8s lint FILE...' judges those you have, 'penstock-k8s render' "
+     "writes them. Of a striped object: 'penstock explain MANIFEST' says by which path each of its files goes. Of a "
+     "checkpoint: 'python -m penstock checkpoint verify FOLDER' checks the files that it lists"},
     {"fallback",
      "a path that served because a better one could not; 'penstock run --report PROGRAM' says which paths a program's "
      "bytes took and why, and PENSTOCK_REQUIRE=PATH makes a request fail instead"},

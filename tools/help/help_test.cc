@@ -41,10 +41,17 @@ TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
 
 TEST_F(HelpTest, WhatPeopleAskIsAnsweredWithACommand) {
   const std::pair<const char*, const char*> answers[] = {
-      {"fast", "bench --every-path"},    {"slow", "explain --measure"},  {"save", "--save SIZE"},
-      {"fallback", "run --report"},      {"pod", "penstock-k8s verify"}, {"kubernetes", "penstock-k8s"},
-      {"nvfs", "penstock help nvfs_off"}};
+      {"fast", "bench --every-path"}, {"slow", "explain --measure"},     {"save", "--save SIZE"},
+      {"fallback", "run --report"},   {"pod", "penstock-k8s verify"},    {"kubernetes", "penstock-k8s"},
+      {"checkpoint", "--save SIZE"},  {"manifest", "penstock-k8s lint"}, {"nvfs", "penstock help nvfs_off"}};
   for (const auto& [word, command] : answers) EXPECT_NE(told(word).find(command), std::string::npos) << told(word);
+}
+
+TEST_F(HelpTest, TheFirstPageNamesTheWordsThatPeopleAsk) {
+  const std::string page = run({"--help"}).out;
+  for (const char* word : {"slow", "save", "pod", "words"}) {
+    EXPECT_NE(page.find(std::string("penstock help ") + word), std::string::npos) << page;
+  }
 }
 
 TEST_F(HelpTest, TheWordsThatCanBeAskedAboutAreListed) {
