@@ -156,7 +156,7 @@ std::vector<std::string> head_of(const TopView& view) {
   const Moved& moved = machine.moved;
   return {fmt::format("penstock stats: {} process{}, read {}, written {}", count, count == 1 ? "" : "es",
                       format_rate(moved.rate(Op::read)), format_rate(moved.rate(Op::write))),
-          fmt::format("by path:   {}", list_of(shares_of_paths(moved.ways))),
+          fmt::format("by path:   {}", paths_text(moved.ways)),
           fmt::format("by reason: {}", list_of(shares_of_reasons(moved.ways))),
           fmt::format("drives:    {}", list_of(view.drives)), ""};
 }
@@ -210,6 +210,8 @@ void add_rates(Json& json, const Moved& moved) {
 }
 
 }  // namespace
+
+std::string paths_text(const Ways& ways) { return list_of(shares_of_paths(ways)); }
 
 std::vector<Text> top_page(const TopView& view, Screen::Size size, bool has_blocks) {
   const MachineRate& machine = view.machine;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "tools/common/terminal.h"
@@ -21,6 +22,9 @@ struct TopView {
 // not move when numbers change. `has_blocks`: the terminal can show Unicode's blocks, with which the last seconds are
 // drawn.
 std::vector<Text> top_page(const TopView& view, Screen::Size size, bool has_blocks);
+
+// Each path's share of the bytes, the largest first: "bounce 60 %, host 40 %"; "-" if there are none.
+std::string paths_text(const Ways& ways);
 
 // {"schema", "seconds", "read_bytes_per_second", "written_bytes_per_second", "ways", "processes":
 //   [{"pid", "command", "read_bytes_per_second", "written_bytes_per_second", "gpus", "ways": [{"path", "reason", "op",

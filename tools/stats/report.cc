@@ -13,6 +13,7 @@
 #include "tools/common/request_counts.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
+#include "tools/stats/page.h"
 
 namespace penstock::tools {
 namespace {
@@ -258,17 +259,18 @@ std::string process_text(const ProcessView& process, const Moved* moved) {
 
 std::string machine_text(const MachineView& machine) {
   std::string text;
-  Table table({">pid", "command", ">sessions", ">read", ">written", ">operations"});
+  Table table({">pid", "command", ">sessions", ">read", ">written", ">operations", "paths"});
   for (const ProcessView& process : machine.processes) {
     WayCount all[2];
-    for (const auto& [key, count] : ways_of(process)) {
+    const Ways ways = ways_of(process);
+    for (const auto& [key, count] : ways) {
       WayCount& sums = all[static_cast<unsigned>(std::get<Op>(key))];
       sums.bytes += count.bytes;
       sums.operations += count.operations;
     }
     table.add({fmt::format("{}", process.pid), process.command, fmt::format("{}", process.sessions.size()),
                format_size(all[0].bytes), format_size(all[1].bytes),
-               fmt::format("{}", all[0].operations + all[1].operations)});
+               fmt::format("{}", all[0].operations + all[1].operations), paths_text(ways)});
     if (!process.refusal.empty()) text += fmt::format("note: process {}: {}\n", process.pid, process.refusal);
   }
   text = (machine.processes.empty() ? "no process that this user may look at has a Penstock session open\n"

@@ -75,6 +75,15 @@ TEST(StatsReportTest, SessionsOfAProcessAddUp) {
   EXPECT_EQ(process_json(process)["sessions"].size(), 2u);
 }
 
+TEST(StatsReportTest, OfEachProcessThePathsAreToldWithTheirShares) {
+  ProcessView process = process_of(4711, 3000);
+  process.sessions[0].rows.push_back({"host", "none", Op::read, 1000, 1});
+
+  const std::string text = machine_text({.processes = {process}});
+
+  EXPECT_NE(text.find("bounce 75 %, host 25 %\n"), std::string::npos) << text;
+}
+
 TEST(StatsReportTest, ProcessesThatWereLeftOutForALimitAreCounted) {
   const MachineView machine{.not_looked_at = 2};
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock stats                        all processes with a session or a libcufile, NVIDIA's as well\n"
+    "  penstock stats                        all processes with a session or a libcufile, and their paths\n"
     "  penstock stats 4711                   its bytes and operations by path and reason\n"
     "  penstock stats 4711 --watch           once a second, with rates, until it ends\n"
     "  penstock stats 4711 --odirect         how much of them was direct, and what stands in the way of the rest\n"
