@@ -69,6 +69,7 @@ function numbers() {
                ['to', one => shown(rateOf(one).high)], ['IOPS', one => shown(Math.round(one.result.iops))],
                ['p50, µs', one => shown(one.result.latency_us.p50)], ['p99, µs', one => shown(one.result.latency_us.p99)],
                ['CPU s/GB', one => shown(one.result.cpu_seconds_per_gb)],
+               ['interrupts per GB', one => shown(one.result.interrupts_per_gb)],
                ['remarks', one => one.warnings.map(warning => warning.name).join(', ') || '–']);
   table(columns, sweep.results);
 }

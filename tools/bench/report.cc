@@ -12,6 +12,7 @@
 #include "facts/environment.h"
 #include "tools/common/direct_answer.h"
 #include "tools/common/failure.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
@@ -177,14 +178,9 @@ Json histogram_json(const Tally& tally) {
   return bars;
 }
 
-double interrupts_per_gigabyte(const Measured& measured) {
-  return static_cast<double>(measured.interrupts.value_or(0)) / gigabytes(measured.result.tally.bytes);
-}
-
-bool has_interrupts(const Measured& measured) { return measured.interrupts && measured.result.tally.bytes > 0; }
-
 Json result_json(const Measured& measured) {
   const JobResult& result = measured.result;
+  const std::optional<double> interrupts = interrupts_of(measured);
   Json json = {{"bytes", result.tally.bytes},
                {"operations", result.tally.operations},
                {"seconds", result.seconds},
@@ -197,7 +193,7 @@ Json result_json(const Measured& measured) {
                {"latency_us", latency_json(result.tally)},
                {"cpu_seconds", result.cpu_seconds},
                {"cpu_seconds_per_gb", cpu_per_gigabyte(result)},
-               {"interrupts_per_gb", has_interrupts(measured) ? Json(interrupts_per_gigabyte(measured)) : Json()},
+               {"interrupts_per_gb", interrupts ? Json(*interrupts) : Json()},
                {"cpu_share_of_others", measured.share_of_others()},
                {"direct_bytes", result.tally.direct_bytes},
                {"cached_bytes", result.tally.cached_bytes},
@@ -259,9 +255,7 @@ void print_result(const BenchOutcome& outcome) {
     print_latency(measured.result.tally, outcome.settings.depth);
     if (outcome.settings.histogram) print_histogram(measured.result.tally);
     print("cpu: {:.3f} s, {:.3f} s per GB\n", measured.result.cpu_seconds, cpu_per_gigabyte(measured.result));
-    if (has_interrupts(measured)) {
-      print("interrupts: {:.0f} per GB, of the whole machine\n", interrupts_per_gigabyte(measured));
-    }
+    if (const auto count = interrupts_of(measured)) print("interrupts: {:.0f} per GB, of the whole machine\n", *count);
   }
   if (measured.verified_bytes) {
     print("verified: {}, every byte as expected; the rates above include making or checking it\n",
@@ -316,6 +310,10 @@ double per_second(std::uint64_t amount, double seconds) {
 
 double cpu_per_gigabyte(const JobResult& result) {
   return result.tally.bytes > 0 ? result.cpu_seconds / gigabytes(result.tally.bytes) : 0;
+}
+
+std::optional<double> interrupts_of(const Measured& measured) {
+  return interrupts_per_gigabyte(measured.interrupts, measured.result.tally.bytes);
 }
 
 std::vector<std::string> library_settings(const BenchSettings& settings) {

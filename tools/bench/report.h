@@ -5,7 +5,9 @@
 // --compare` reads result.rate and result.with_fsync.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/bench/measure.h"
 #include "tools/bench/settings.h"
@@ -48,6 +50,8 @@ Latency latency_of(const Tally& tally);
 
 double per_second(std::uint64_t amount, double seconds);
 double cpu_per_gigabyte(const JobResult& result);
+// Interrupts of the whole machine for each GB; nothing if the kernel does not count them, or no byte moved.
+std::optional<double> interrupts_of(const Measured& measured);
 
 // The library's settings from the environment, or from one side of a comparison. The report shows them because they
 // change the result.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "tools/bench/settings.h"
 #include "tools/common/failure.h"
@@ -85,6 +86,7 @@ struct Row {
   double iops;
   Latency latency;
   double cpu_per_gb;
+  std::optional<double> interrupts_per_gb;
   std::string remarks;
 };
 
@@ -98,6 +100,7 @@ Row row_of(const Cell& cell) {
           per_second(measured.result.tally.operations, measured.result.seconds),
           latency_of(measured.result.tally),
           cpu_per_gigabyte(measured.result),
+          interrupts_of(measured),
           fmt::format("{}", fmt::join(remarks, " "))};
 }
 
@@ -142,7 +145,8 @@ int run_sweep(const BenchSettings& settings) {
 Text sweep_table(const Sweep& sweep) {
   std::vector<std::string> columns;
   for (const Axis& axis : sweep.axes) columns.push_back(">" + axis.name);
-  for (const char* name : {">GB/s", ">95 % from", ">to", ">IOPS", ">p50 us", ">p99 us", ">CPU s/GB", "remarks"}) {
+  for (const char* name :
+       {">GB/s", ">95 % from", ">to", ">IOPS", ">p50 us", ">p99 us", ">CPU s/GB", ">interrupts/GB", "remarks"}) {
     columns.emplace_back(name);
   }
   Table table(columns);
@@ -153,7 +157,8 @@ Text sweep_table(const Sweep& sweep) {
     for (const std::string& text :
          {gb(row.rate.rate), is_known ? gb(row.rate.low) : "-", is_known ? gb(row.rate.high) : "-",
           fmt::format("{:.0f}", row.iops), fmt::format("{:.1f}", row.latency.p50),
-          fmt::format("{:.1f}", row.latency.p99), fmt::format("{:.3f}", row.cpu_per_gb), row.remarks}) {
+          fmt::format("{:.1f}", row.latency.p99), fmt::format("{:.3f}", row.cpu_per_gb),
+          row.interrupts_per_gb ? fmt::format("{:.0f}", *row.interrupts_per_gb) : "-", row.remarks}) {
       cells.push_back(text);
     }
     table.add(std::move(cells));
@@ -166,14 +171,15 @@ Text sweep_table(const Sweep& sweep) {
 std::string sweep_csv(const Sweep& sweep) {
   std::string text;
   for (const Axis& axis : sweep.axes) text += axis.name + ",";
-  text += "gb_per_s,low,high,iops,latency_p50_us,latency_p99_us,cpu_seconds_per_gb,remarks\n";
+  text += "gb_per_s,low,high,iops,latency_p50_us,latency_p99_us,cpu_seconds_per_gb,interrupts_per_gb,remarks\n";
   for (const Cell& cell : sweep.cells) {
     const Row row = row_of(cell);
     for (const std::string& value : cell.values) text += value + ",";
     const std::string interval =
         row.rate.has_interval() ? fmt::format("{},{}", row.rate.low / 1e9, row.rate.high / 1e9) : ",";
-    text += fmt::format("{},{},{},{},{},{},{}\n", row.rate.rate / 1e9, interval, row.iops, row.latency.p50,
-                        row.latency.p99, row.cpu_per_gb, row.remarks);
+    const std::string interrupts = row.interrupts_per_gb ? fmt::format("{}", *row.interrupts_per_gb) : "";
+    text += fmt::format("{},{},{},{},{},{},{},{}\n", row.rate.rate / 1e9, interval, row.iops, row.latency.p50,
+                        row.latency.p99, row.cpu_per_gb, interrupts, row.remarks);
   }
   return text;
 }

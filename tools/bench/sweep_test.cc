@@ -44,6 +44,7 @@ TEST_F(BenchSweep, IsATableOrLinesForASpreadsheet) {
   EXPECT_NE(table.out.find("4 combinations"), std::string::npos) << table.out;
   const Finished lines = sweep({"--csv"});
   EXPECT_TRUE(lines.out.starts_with("bs,depth,gb_per_s,low,high,")) << lines.out;
+  EXPECT_NE(lines.out.find(",cpu_seconds_per_gb,interrupts_per_gb,remarks\n"), std::string::npos) << lines.out;
   EXPECT_EQ(std::count(lines.out.begin(), lines.out.end(), '\n'), 5);
 }
 

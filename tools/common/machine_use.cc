@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "tools/common/runner.h"
+#include "tools/common/units.h"
 #include "topology/text.h"
 
 namespace penstock::tools {
@@ -35,6 +36,11 @@ std::optional<std::uint64_t> machine_interrupts() {
     return core::parse_number<std::uint64_t>(core::take_until(rest, ' '));
   }
   return std::nullopt;
+}
+
+std::optional<double> interrupts_per_gigabyte(std::optional<std::uint64_t> interrupts, std::uint64_t bytes) {
+  if (!interrupts || bytes == 0) return std::nullopt;
+  return static_cast<double>(*interrupts) / gigabytes(bytes);
 }
 
 namespace {

@@ -18,6 +18,9 @@ std::optional<std::uint64_t> bytes_read_from_drives();
 // does not tell.
 std::optional<std::uint64_t> machine_interrupts();
 
+// Interrupts for each GB (10^9 bytes) that moved meanwhile; nothing if they were not counted, or no byte moved.
+std::optional<double> interrupts_per_gigabyte(std::optional<std::uint64_t> interrupts, std::uint64_t bytes);
+
 // Counts, from its construction on, the processor time of other programs on this machine, and of other machines under
 // the same hypervisor. Interrupts are left out, since most of them belong to our own requests.
 class OtherPrograms {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
@@ -58,17 +59,44 @@ bool rest_until(Clock::time_point end) {
   return !interrupted();
 }
 
-// The machine's interrupts, whoever caused them.
-std::string interrupts_text(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after,
-                            const Moved& moved) {
-  if (!before || !after || *after < *before) return "";
+// The machine's interrupts from one look to the next, whoever caused them.
+struct Interrupts {
+  double per_second = 0;
+  std::optional<double> per_gigabyte;  // Nothing if no byte moved.
+};
+
+// Returns nothing at the first look, and if the kernel does not count them.
+std::optional<Interrupts> interrupts_between(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after,
+                                             const Moved& moved) {
+  if (!before || !after || *after < *before) return std::nullopt;
   std::uint64_t bytes = 0;
   for (const auto& [key, count] : moved.ways) bytes += count.bytes;
   const std::uint64_t count = *after - *before;
-  std::string text = fmt::format("interrupts of the machine: {:.0f}/s", moved.per_second(count));
-  if (bytes > 0)
-    text += fmt::format(", {:.0f} per GB", static_cast<double>(count) / (static_cast<double>(bytes) / 1e9));
+  return Interrupts{moved.per_second(count), interrupts_per_gigabyte(count, bytes)};
+}
+
+std::string interrupts_text(const std::optional<Interrupts>& interrupts) {
+  if (!interrupts) return "";
+  std::string text = fmt::format("interrupts of the machine: {:.0f}/s", interrupts->per_second);
+  if (interrupts->per_gigabyte) text += fmt::format(", {:.0f} per GB", *interrupts->per_gigabyte);
   return text + "\n";
+}
+
+void add_interrupts(nlohmann::ordered_json& json, const std::optional<Interrupts>& interrupts) {
+  json["interrupts_per_second"] = json["interrupts_per_gb"] = nullptr;
+  if (interrupts) json["interrupts_per_second"] = interrupts->per_second;
+  if (interrupts && interrupts->per_gigabyte) json["interrupts_per_gb"] = *interrupts->per_gigabyte;
+}
+
+// Tells what nvidia-fs counted itself, where it is loaded.
+std::string beside_ours() {
+  const std::string text = nvidia_fs_text(this_machines_nvidia_fs());
+  return text.empty() ? "" : "\n" + text;
+}
+
+nlohmann::ordered_json with_nvidia_fs(nlohmann::ordered_json json) {
+  json["nvidia_fs"] = nvidia_fs_json(this_machines_nvidia_fs());
+  return json;
 }
 
 // Prints until the process ends or has no session any more, the user interrupts, or the output is closed.
@@ -81,33 +109,23 @@ void watch(pid_t pid, const StatsSettings& settings) {
   std::optional<std::uint64_t> interrupts_before;
   for (std::optional<ProcessView> process = look_at(pid); process; process = look_again(pid)) {
     const Clock::time_point now = Clock::now();
-    const std::optional<std::uint64_t> interrupts = machine_interrupts();
+    const std::optional<std::uint64_t> interrupts_now = machine_interrupts();
+    const Moved moved = rates.add({{*process}}, std::chrono::duration<double>(now - then).count()).processes[0].moved;
+    const auto interrupts = interrupts_between(std::exchange(interrupts_before, interrupts_now), interrupts_now, moved);
     if (settings.json) {
-      print_json(process_json(*process), -1);
+      nlohmann::ordered_json json = with_nvidia_fs(process_json(*process));
+      add_interrupts(json, interrupts);
+      print_json(json, -1);
     } else {
-      const double seconds = std::chrono::duration<double>(now - then).count();
-      const Moved moved = rates.add({{*process}}, seconds).processes[0].moved;
       if (redraw) print("\033[H\033[2J");
       print("{}", Text(process_text(*process, is_first ? nullptr : &moved)));
-      if (!is_first) print("{}", Text(interrupts_text(interrupts_before, interrupts, moved)));
-      interrupts_before = interrupts;
+      print("{}", Text(interrupts_text(interrupts) + beside_ours()));
       if (!redraw) print("\n");
     }
     if (!flush_output() || !rest_until(now + pause)) return;
     is_first = false;
     then = now;
   }
-}
-
-// Tells what nvidia-fs counted itself, where it is loaded.
-std::string beside_ours() {
-  const std::string text = nvidia_fs_text(this_machines_nvidia_fs());
-  return text.empty() ? "" : "\n" + text;
-}
-
-nlohmann::ordered_json with_nvidia_fs(nlohmann::ordered_json json) {
-  json["nvidia_fs"] = nvidia_fs_json(this_machines_nvidia_fs());
-  return json;
 }
 
 void show(const ProcessView& process, const StatsSettings& settings) {

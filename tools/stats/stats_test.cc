@@ -333,7 +333,14 @@ TEST(StatsTest, WatchingEndsWithTheProcess) {
   const Finished done = run({"stats", pid, "--watch", "--interval", "0.05", "--json"}, end_after_two_lines);
 
   EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_EQ(json::parse(done.out.substr(0, done.out.find('\n')))["pid"].dump(), pid);
+  const std::size_t second = done.out.find('\n') + 1;
+  const json at_first = json::parse(done.out.substr(0, second));
+  const json then = json::parse(done.out.substr(second, done.out.find('\n', second) - second));
+  EXPECT_EQ(at_first["pid"].dump(), pid);
+  EXPECT_TRUE(at_first["interrupts_per_second"].is_null());
+  EXPECT_TRUE(then["interrupts_per_second"].is_number()) << then;
+  EXPECT_TRUE(then.contains("interrupts_per_gb") && then["interrupts_per_gb"].is_null()) << "nothing moved: " << then;
+  EXPECT_TRUE(then.contains("nvidia_fs"));
 }
 
 TEST(StatsTest, WrongUsageIsRefused) {
