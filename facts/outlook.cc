@@ -58,8 +58,7 @@ void add_named_paths(const Machine& machine, const core::PathRow& row, Findings&
   }
   const std::string& required = settings.text("penstock.require");
   if (required.empty() || required == row.name) return;
-  needs.push_back(switched_off("required_path", fmt::format("PENSTOCK_REQUIRE={} allows no other path", required),
-                               "Unset PENSTOCK_REQUIRE."));
+  needs.push_back(left_out_by(required));
 }
 
 // Adds the needs of a path that cuFile's configuration does not allow.
@@ -310,6 +309,11 @@ const PathOutlook* Outlook::best_direct() const {
 const PathOutlook& Outlook::by_nvidia_fs() const {
   const PathOutlook &own = of(PENSTOCK_PATH_NVFS), &vendor = of(PENSTOCK_PATH_VENDOR);
   return vendor.standing() <= own.standing() ? vendor : own;
+}
+
+Finding left_out_by(const std::string& required) {
+  return switched_off("required_path", fmt::format("PENSTOCK_REQUIRE={} allows no other path", required),
+                      "Unset PENSTOCK_REQUIRE.");
 }
 
 bool is_direct_path(int path) {

@@ -60,6 +60,8 @@ struct Outlook {
 
 constexpr PathSet kByNvidiaFs = path_bit(PENSTOCK_PATH_NVFS) | path_bit(PENSTOCK_PATH_VENDOR);
 
+// The finding of each other path, where the setting PENSTOCK_REQUIRE names the one path `required`.
+Finding left_out_by(const std::string& required);
 // True if a path's bytes go around host memory.
 bool is_direct_path(int path);
 // Judges every path between a file system and device memory. `known` are the findings about drivers and system, some of

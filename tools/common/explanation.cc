@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "facts/examination.h"
+#include "facts/outlook.h"
 #include "tools/common/arena.h"
 #include "tools/common/context.h"
 #include "tools/common/direct_answer.h"
@@ -89,9 +90,10 @@ void print_file(const ExplainSettings& settings, const FileInfo& info, const Pla
   print_place(place);
 }
 
-std::string reason_text(const Verdict& verdict) {
-  if (verdict.reason == PENSTOCK_REASON_NONE) return "";
-  std::string text = fmt::format(" [{}] {}", verdict.reason_name(), verdict.sentence());
+std::string reason_text(const Explanation& told, const Verdict& verdict) {
+  if (verdict.reason == PENSTOCK_REASON_NONE && told.may_serve(verdict)) return "";
+  const Refusal refusal = told.refusal_of(verdict);
+  std::string text = fmt::format(" [{}] {}", refusal.reason, refusal.sentence);
   constexpr int kCufileErrors = 5000;  // The numbers of cuFile's own errors begin above this.
   if (verdict.reason == PENSTOCK_REASON_NVFS_VERSION) {
     const int version = verdict.detail;
@@ -105,8 +107,10 @@ void print_verdicts(const ExplainSettings& settings, const Explanation& told) {
   print("paths for a {} {} {} memory, best first:\n", settings.is_write ? "write" : "read",
         settings.is_write ? "from" : "into", settings.memory);
   for (const Verdict& verdict : told.verdicts) {
-    print("  {:<10} {}{}\n", verdict.path_name(), verdict.usable != 0 ? "usable" : "refused", reason_text(verdict));
-    if (verdict.remedy()[0] != '\0') print("  {:<10} remedy: {}\n", "", facts::as_sentence(verdict.remedy()));
+    print("  {:<10} {}{}\n", verdict.path_name(), told.may_serve(verdict) ? "usable" : "refused",
+          reason_text(told, verdict));
+    const std::string remedy = told.refusal_of(verdict).remedy;
+    if (!remedy.empty()) print("  {:<10} remedy: {}\n", "", facts::as_sentence(remedy));
   }
   const Verdict* best = told.chosen();
   print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
@@ -137,14 +141,15 @@ Json file_json(const ExplainSettings& settings, const FileInfo& info, const Plac
           {"block_device", place.stack ? stack_json(*place.stack) : Json()}};
 }
 
-Json verdicts_json(const std::vector<Verdict>& verdicts) {
+Json verdicts_json(const Explanation& told) {
   Json rows = Json::array();
-  for (const Verdict& verdict : verdicts) {
+  for (const Verdict& verdict : told.verdicts) {
+    const Refusal refusal = told.refusal_of(verdict);
     rows.push_back({{"path", verdict.path_name()},
-                    {"usable", verdict.usable != 0},
-                    {"reason", verdict.reason_name()},
-                    {"sentence", verdict.sentence()},
-                    {"remedy", verdict.remedy()},
+                    {"usable", told.may_serve(verdict)},
+                    {"reason", refusal.reason},
+                    {"sentence", refusal.sentence},
+                    {"remedy", refusal.remedy},
                     {"errno", verdict.detail}});
   }
   return rows;
@@ -297,7 +302,7 @@ Json explanation_json(const ExplainSettings& settings, const Session& session, c
           {"operation", settings.is_write ? "write" : "read"},
           {"memory", settings.memory},
           {"device", on_device ? device_json(session.raw(), settings.gpu) : Json()},
-          {"paths", verdicts_json(told.verdicts)},
+          {"paths", verdicts_json(told)},
           {"p2pdma", on_device ? direct_json(told.direct) : Json()},
           {"plan", {{"offset", settings.offset}, {"size", told.plan.size}, {"text", told.plan.text}}},
           {"choice", choice_json(told.plan.choice)},
@@ -305,9 +310,19 @@ Json explanation_json(const ExplainSettings& settings, const Session& session, c
           {"nvidia_fs", on_device ? nvidia_fs_json(this_machines_nvidia_fs()) : Json()}};
 }
 
+bool Explanation::may_serve(const Verdict& verdict) const {
+  return verdict.usable != 0 && (required.empty() || verdict.path_name() == required);
+}
+
+Refusal Explanation::refusal_of(const Verdict& verdict) const {
+  if (may_serve(verdict) || verdict.usable == 0) return {verdict.reason_name(), verdict.sentence(), verdict.remedy()};
+  const facts::Finding finding = facts::left_out_by(required);
+  return {finding.code, finding.sentence, finding.remedy};
+}
+
 const Verdict* Explanation::chosen() const {
   const auto found =
-      std::find_if(verdicts.begin(), verdicts.end(), [](const Verdict& each) { return each.usable != 0; });
+      std::find_if(verdicts.begin(), verdicts.end(), [this](const Verdict& each) { return may_serve(each); });
   return found == verdicts.end() ? nullptr : &*found;
 }
 
@@ -331,6 +346,7 @@ Explanation look_at(const ExplainSettings& settings, const Session& session) {
   if (!settings.is_write) check_range(settings, told.info);
   told.cached = cached_bytes(opened.fd.get());
   told.verdicts = require(file.explain(run), settings.file);
+  told.required = require(session.setting("require"), "session");
   const std::uint64_t size = sample_size(settings, told.info);
   told.direct = direct_answer(settings, session.raw(), opened.fd.get(), size);
   told.plan = plan_of(settings, file, size, told.chosen(), run);

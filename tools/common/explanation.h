@@ -34,15 +34,23 @@ struct RequestPlan {
   std::optional<Choice> choice;
 };
 
+// Why a path does not serve: the reason's stable name, a sentence, and what to do or "".
+struct Refusal {
+  std::string reason, sentence, remedy;
+};
+
 struct Explanation {
   FileInfo info;
   // Bytes of the file in the page cache, if the kernel reports them (Linux 6.5).
   std::optional<std::uint64_t> cached;
   std::vector<Verdict> verdicts;  // Best first.
+  std::string required;           // The one path that may serve (PENSTOCK_REQUIRE), or "".
   DirectAnswer direct;
   RequestPlan plan;
 
-  const Verdict* chosen() const;  // Null if no path is usable.
+  bool may_serve(const Verdict& verdict) const;
+  Refusal refusal_of(const Verdict& verdict) const;  // For a path that may serve, why it is slower than it could be.
+  const Verdict* chosen() const;                     // Null if no path may serve.
 };
 
 // Looks at a file. The session must have opened the GPU of the settings. Throws a Failure for a file that cannot be

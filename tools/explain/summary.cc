@@ -47,15 +47,16 @@ std::string place_text(const Explanation& told) {
 // The paths that were refused before the chosen one for one reason.
 struct Obstruction {
   std::string paths;
-  const Verdict* verdict = nullptr;
+  Refusal refusal;
 };
 
 void add_obstructions(const Explanation& told, std::vector<Obstruction>& list) {
   for (const Verdict& verdict : told.verdicts) {
-    if (verdict.usable != 0) return;
-    const auto same = [&](const Obstruction& each) { return each.verdict->reason == verdict.reason; };
+    if (told.may_serve(verdict)) return;
+    const Refusal refusal = told.refusal_of(verdict);
+    const auto same = [&](const Obstruction& each) { return each.refusal.reason == refusal.reason; };
     const auto found = std::find_if(list.begin(), list.end(), same);
-    if (found == list.end()) list.push_back({verdict.path_name(), &verdict});
+    if (found == list.end()) list.push_back({verdict.path_name(), refusal});
     else if (found->paths.find(verdict.path_name()) == std::string::npos)
       found->paths += fmt::format(", {}", verdict.path_name());
   }
@@ -64,9 +65,8 @@ void add_obstructions(const Explanation& told, std::vector<Obstruction>& list) {
 void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
   std::set<std::string> told;
   for (const Obstruction& each : list) {
-    const std::string remedy = each.verdict->remedy();
-    print_refusal(page, "not " + each.paths, each.verdict->sentence(), each.verdict->reason_name(),
-                  told.insert(remedy).second ? remedy : "");
+    const auto& [reason, sentence, remedy] = each.refusal;
+    print_refusal(page, "not " + each.paths, sentence, reason, told.insert(remedy).second ? remedy : "");
   }
 }
 
@@ -86,7 +86,7 @@ class Hindrances {
   void print(const std::vector<Obstruction>& told, bool counts, Page& page) const {
     for (const auto& [finding, files] : met_) {
       const std::string_view code = finding.code();
-      const auto says_it = [&](const Obstruction& each) { return code == each.verdict->reason_name(); };
+      const auto says_it = [&](const Obstruction& each) { return code == each.refusal.reason; };
       if (std::any_of(told.begin(), told.end(), says_it)) continue;
       const std::string of = counts ? fmt::format("{} of them: ", files) : "";
       print_refusal(page, "O_DIRECT", of + finding.sentence(), code, finding.remedy());

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The built `penstock explain` on files of this machine.
+#include <nlohmann/json.hpp>
+
+#include "fakes/tool_fixture.h"
+
+namespace penstock::tools {
+namespace {
+
+using nlohmann::json;
+
+class ExplainTool : public Tool {
+ protected:
+  Finished explain(std::vector<std::string> words, const char* required) {
+    words.insert(words.begin(), "explain");
+    return run(words, [required] { setenv("PENSTOCK_REQUIRE", required, 1); });
+  }
+};
+
+TEST_F(ExplainTool, ARequirementThatNoPathMeetsIsExplainedInOneCall) {
+  make("data", 5000);
+
+  const Finished text = explain({"data"}, "p2pdma"), document = explain({"data", "--json"}, "p2pdma");
+
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_EQ(text.err, "");
+  for (const char* part : {"goes by none\n", "not p2pdma", "PENSTOCK_REQUIRE=p2pdma allows no other path",
+                           "[required_path]", "-> Unset PENSTOCK_REQUIRE.\n"}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " is missing in\n" << text.out;
+  }
+  const json told = json::parse(document.out);
+  EXPECT_TRUE(told["would_use"].is_null());
+  for (const json& path : told["paths"]) EXPECT_FALSE(path["usable"].get<bool>()) << path;
+}
+
+TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
+  make("data", 5000);
+
+  const Finished done = explain({"data"}, "bounce");
+
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("goes by bounce"), std::string::npos) << done.out;
+}
+
+}  // namespace
+}  // namespace penstock::tools
