@@ -26,6 +26,7 @@
 #include "base/new_file.h"
 #include "base/unique_fd.h"
 #include "tools/common/command_line.h"
+#include "tools/common/cufile_mappings.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/new_file.h"
@@ -54,7 +55,7 @@ constexpr const char* kRunExamples =
     "  penstock run --library /opt/lib/libcufile.so.0 -- fio --ioengine=libcufile job.fio\n"
     "Options of penstock come before PROGRAM. The library is put in front by LD_PRELOAD, which reaches all that the "
     "program starts, but no statically linked program and none that is set-user-id. The output of the program stays as "
-    "it is: reports go to stderr, or to FILE when all has ended.\n"
+    "it is: what is said of the library goes to stderr, before the program or with reports when all has ended.\n"
     "Exit code: the program's; 128 and the signal's number where a signal ended it; 127 where there is no such "
     "program, 126 where it cannot be started; 1 failed, 2 wrong usage.";
 
@@ -238,6 +239,14 @@ int run_and_say_which(const RunOptions& settings, const fs::path& library, const
   return account.exit_code;
 }
 
+// The program replaces this process, so only what was done can be said, and not yet which library it used.
+std::string in_front_text(const fs::path& library) {
+  const std::string path = fs::canonical(library).string();
+  const bool is_ours = maker_of(getpid(), {.path = path}) == Maker::penstock;
+  return fmt::format("penstock run: {}{} is in front of any other; --which proves at the end that it was used\n", path,
+                     is_ours ? ", which is Penstock's," : "");
+}
+
 int run_program(const RunOptions& settings) {
   if (settings.words.empty()) throw Failure("no program was given; see 'penstock run --help'", kUsage);
   const fs::path library = library_for(settings.library);
@@ -248,6 +257,7 @@ int run_program(const RunOptions& settings) {
   if (!out_of_reach.empty()) print_error("penstock run: {}\n", out_of_reach);
   if (!settings.report.empty()) return run_and_report(settings, library, out_of_reach);
   if (settings.which) return run_and_say_which(settings, library, out_of_reach);
+  if (out_of_reach.empty()) print_error("{}", Text(in_front_text(library)));
   put_in_front(library);
   become(settings.words);
 }

@@ -38,7 +38,9 @@ TEST_F(RunTool, AProgramHasTheLibraryAndItsOwnWordsAndItsOwnExitCode) {
 
   EXPECT_EQ(done.exit_code, 5);
   EXPECT_EQ(done.out, library() + "/--which/--help\n");
-  EXPECT_EQ(done.err, "");
+  EXPECT_EQ(done.err, "penstock run: " + library() +
+                          ", which is Penstock's, is in front of any other; --which proves at the end that it was "
+                          "used\n");
 }
 
 TEST_F(RunTool, WhatWasPreloadedBeforeComesBehind) {
