@@ -33,6 +33,16 @@ TEST_F(BenchTool, AsksNoMoreThanTheWholeSizeWhereItIsToRepeatOnce) {
   EXPECT_EQ(report["result"]["rate"]["low"], nullptr);
 }
 
+TEST_F(BenchTool, SaysWhichOtherPathsThereAreAndWhatMeasuresEach) {
+  make("data", 1 << 20);
+  const Finished two = run({"bench", "data", "--repeat", "1"});
+  const Finished one = run({"bench", "data", "--repeat", "1"}, [] { setenv("PENSTOCK_PATHS", "bounce", 1); });
+
+  EXPECT_TRUE(two.out.ends_with("'penstock bench --every-path' measures each that this machine has: bounce, host\n"))
+      << two.out;
+  EXPECT_EQ(one.out.find("--every-path"), std::string::npos) << one.out;
+}
+
 TEST_F(BenchTool, RepeatsUntilItKnowsTheRateAndSaysHowWell) {
   make("data", 1 << 20);
   Json report;

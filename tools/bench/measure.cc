@@ -10,6 +10,7 @@
 
 #include "facts/environment.h"
 #include "tools/bench/verify.h"
+#include "tools/common/arena.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/machine_use.h"
@@ -125,6 +126,21 @@ void Bench::check_memory() const {
                             settings_.threads, settings_.depth, format_size(settings_.block_size),
                             format_size(each * settings_.threads), format_size(device->memory_bytes)),
                 kUsage);
+}
+
+std::vector<std::string> Bench::usable_paths() const {
+  const Arena host = Arena::on_host(4096);
+  std::vector<std::string> names;
+  for (const bool is_host : {false, true}) {
+    const DryRun run{settings_.is_write() ? PENSTOCK_WRITE : PENSTOCK_READ, settings_.gpu,
+                     is_host ? host.data() : nullptr};
+    const auto verdicts = files_[0].explain(run);
+    for (const Verdict& each : verdicts ? *verdicts : std::vector<Verdict>{}) {
+      const bool is_meant = each.path != PENSTOCK_PATH_NULL && (each.path == PENSTOCK_PATH_HOST) == is_host;
+      if (each.usable != 0 && is_meant) names.emplace_back(each.path_name());
+    }
+  }
+  return names;
 }
 
 bool Bench::goes_in_passes() const {

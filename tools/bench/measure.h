@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tools/bench/settings.h"
@@ -73,6 +74,8 @@ class Bench {
   const BenchSettings& settings() const { return settings_; }
   const Session& session() const { return session_; }
   const Target& target() const { return target_; }
+  // The names of the paths that serve the first file here, with device memory or the host's; best first.
+  std::vector<std::string> usable_paths() const;
   FileInfo file_info() const { return require(files_[0].info(), target_.files[0].path); }
   void keep_created() {
     if (target_.created) target_.created->keep();

@@ -216,6 +216,7 @@ BenchOutcome outcome_of(const Bench& bench) {
   outcome.file_system = bench.file_info().file_system;
   outcome.direct_align = bench.file_info().direct_offset_align;
   outcome.not_direct = not_direct(bench.target().files[0], bench.settings().is_write());
+  outcome.usable_paths = bench.usable_paths();
   if (bench.settings().on_device()) {
     outcome.device = device_line(bench.session().raw(), bench.settings().gpu);
     outcome.device_facts = device_json(bench.session().raw(), bench.settings().gpu);
@@ -266,6 +267,9 @@ void print_result(const BenchOutcome& outcome) {
     page.wrap("warning: ", warning.sentence);
     print("{}", Text(page.text()));
   }
+  if (outcome.usable_paths.size() < 2) return;
+  print("this is one way: 'penstock bench --every-path' measures each that this machine has: {}\n",
+        fmt::format("{}", fmt::join(outcome.usable_paths, ", ")));
 }
 
 Json bench_json(const BenchOutcome& outcome) {

@@ -27,6 +27,7 @@ struct BenchOutcome {
   std::string file_system;
   std::string device;  // The line for people; "" if no device takes part.
   Json device_facts;
+  std::vector<std::string> usable_paths;
   Measured measured;
 };
 
