@@ -69,6 +69,12 @@ void print_platform(Page& page, const facts::Machine& machine) {
   page.row("PCI P2PDMA", core::tristate_name(machine.p2pdma));
 }
 
+// Without a GPU, what the driver lacks is no matter, and its remedy would repair nothing.
+std::string cuda_text(const facts::Machine& machine) {
+  if (machine.probe->cuda_devices() > 0) return "works";
+  return "not usable: " + (machine.has_gpu() ? machine.probe->device_reason : "there is no NVIDIA GPU");
+}
+
 void print_gpus(Page& page, const facts::Machine& machine) {
   page.section("GPUs and driver");
   bool has_any = false;
@@ -91,7 +97,7 @@ void print_gpus(Page& page, const facts::Machine& machine) {
   page.row("NVIDIA driver", text);
   page.row("nvidia-fs", machine.nvidia_fs.is_loaded ? machine.nvidia_fs.version : "not loaded");
   if (!machine.probe) return;
-  page.row("CUDA", machine.probe->cuda_devices() > 0 ? "works" : "not usable: " + machine.probe->device_reason);
+  page.row("CUDA", cuda_text(machine));
   for (const DeviceInfo& device : machine.probe->devices) {
     page.row(fmt::format("device {}", device.ordinal),
              device.stand_in != 0
