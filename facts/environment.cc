@@ -54,6 +54,7 @@ EnvironmentSettings sorted_by_use(const Variables& all) {
 
 Variables variables_for_library() {
   Variables all = variables("CUFILE_");
+  for (auto& one : variables("CUOBJ_")) all.push_back(std::move(one));
   for (auto& one : environment_settings().known) all.push_back(std::move(one));
   return all;
 }
@@ -75,6 +76,8 @@ std::string library_setting(std::string_view variable) {
   const std::string_view key = row->key;
   return std::string(key.substr(key.find('.') + 1));
 }
+
+std::string_view reason_without_effect(std::string_view variable) { return core::idle_reason(variable); }
 
 std::string setting_name(core::Setting setting) {
   return std::string(setting.is_own() ? setting.name() : setting.key());

@@ -25,7 +25,8 @@ struct EnvironmentSettings {
 EnvironmentSettings environment_settings();
 // Sorts the given variables in the same way; cuFile's are left out.
 EnvironmentSettings sorted_by_use(const Variables& variables);
-// The variables that the library reads: cuFile's (CUFILE_...) and the known ones of Penstock.
+// The variables that the library reads, or says to have no effect: cuFile's (CUFILE_...), cuObject's (CUOBJ_...) and
+// the known ones of Penstock.
 Variables variables_for_library();
 
 // Takes these variables out of the environment for as long as the object lives. No other thread may use the environment
@@ -46,6 +47,9 @@ std::optional<core::Setting> setting_by_any_name(std::string_view name);
 
 // The name that a session's setting has for a known variable: "policy" for PENSTOCK_POLICY; "" for other variables.
 std::string library_setting(std::string_view variable);
+
+// The reason why a variable that NVIDIA's library knows has no effect; "" for any other name.
+std::string_view reason_without_effect(std::string_view variable);
 
 // The name for users: short for Penstock's own settings, section and name for cuFile's.
 std::string setting_name(core::Setting setting);

@@ -98,7 +98,8 @@ constexpr const char* kFooter =
 
 // Replaces "help PENSTOCK_POLICY", which means the same, by "settings PENSTOCK_POLICY".
 std::vector<std::string> meant(std::vector<std::string> words) {
-  if (!topic_text(words[1]) && facts::setting_by_any_name(words[1])) return {"settings", words[1]};
+  const bool is_setting = facts::setting_by_any_name(words[1]) || !facts::reason_without_effect(words[1]).empty();
+  if (!topic_text(words[1]) && is_setting) return {"settings", words[1]};
   return words;
 }
 

@@ -21,6 +21,11 @@ constexpr std::string_view kNoP2pdma =
     "memory that a program allocated itself cannot be offered to storage; docs/guide/direct.md tells what can";
 constexpr std::string_view kNoTopology =
     "no path is chosen by a table of the PCIe topology: obstacles and a self-test decide for each pair";
+constexpr std::string_view kNoneOfThese =
+    "there is neither RDMA nor a list of known file systems or GPUs, and every buffer is checked";
+constexpr std::string_view kOnePriority = "all requests have the same priority";
+constexpr std::string_view kNoObjects =
+    "cuObject's transfers of objects need NVIDIA's own library, and its calls are refused here";
 constexpr std::string_view kNoMarks = "nothing is marked for NVTX; NVIDIA deprecated the key";
 }  // namespace idle
 
@@ -116,7 +121,7 @@ constexpr SettingRow kCufileRows[] = {
      .meaning = "whether host memory is served; false: it is refused with 5008", .parameter = 6,
      .forbids = true},
     {.key = "properties.io_priority", .kind = SettingKind::text, .initial = "default",
-     .idle = "all requests have the same priority", .words = "default low med high"},
+     .idle = idle::kOnePriority, .words = "default low med high"},
     {.key = "properties.compat_odirect_unaligned_read_split", .kind = SettingKind::boolean, .initial = "false",
      .idle = "the aligned part of an unaligned read goes by direct I/O in any case"},
     {.key = "properties.compat_odirect_unaligned_read_split_min_size_kb", .kind = SettingKind::number,
@@ -218,22 +223,43 @@ constexpr SettingRow kCufileRows[] = {
     // clang-format on
 };
 
-// Variables that NVIDIA's library knows, or is said to know, and that have no effect here: all concern RDMA, its list
-// of file systems, a choice of GPUs, or a check of buffers.
-constexpr std::string_view kIdleVariablesReason =
-    "there is neither RDMA nor a list of known file systems or GPUs, and every buffer is checked";
-constexpr const char* kIdleVariables[] = {"CUFILE_VISIBLE_DEVICES",
-                                          "CUFILE_SKIP_BUFFER_VALIDITY_CHECK",
-                                          "CUFILE_RDMA_ALLOW_RDMA_TOKEN_RESET",
-                                          "CUFILE_IB_SL",
-                                          "CUFILE_CQ_DEPTH",
-                                          "CUFILE_ENV_EXPERIMENTAL_FS",
-                                          "CUFILE_ETH_SL",
-                                          "CUFILE_MIN_RNR_TIMER",
-                                          "CUFILE_RDMA_DC_KEY",
-                                          "CUFILE_RDMA_HOP_LIMIT",
-                                          "CUFILE_RDMA_PKEY_INDEX",
-                                          "CUFILE_RDMA_SR_MAX_WR",
-                                          "CUFILE_RDMA_SR_MAX_SGE"};
+// A variable that NVIDIA's library knows, or is said to know, and that has no effect here, with the reason.
+struct IdleVariable {
+  const char* name;
+  std::string_view reason;
+};
+
+constexpr IdleVariable kIdleVariables[] = {{"CUFILE_VISIBLE_DEVICES", idle::kNoneOfThese},
+                                           {"CUFILE_SKIP_BUFFER_VALIDITY_CHECK", idle::kNoneOfThese},
+                                           {"CUFILE_RDMA_ALLOW_RDMA_TOKEN_RESET", idle::kNoneOfThese},
+                                           {"CUFILE_RDMA_TOKEN_RESET_TIMEOUT_SECS", idle::kNoneOfThese},
+                                           {"CUFILE_IB_SL", idle::kNoneOfThese},
+                                           {"CUFILE_CQ_DEPTH", idle::kNoneOfThese},
+                                           {"CUFILE_ENV_EXPERIMENTAL_FS", idle::kNoneOfThese},
+                                           {"CUFILE_EXPERIMENTAL_FS", idle::kNoneOfThese},
+                                           {"CUFILE_ETH_SL", idle::kNoneOfThese},
+                                           {"CUFILE_MIN_RNR_TIMER", idle::kNoneOfThese},
+                                           {"CUFILE_RDMA_DC_KEY", idle::kNoneOfThese},
+                                           {"CUFILE_RDMA_HOP_LIMIT", idle::kNoneOfThese},
+                                           {"CUFILE_RDMA_PKEY_INDEX", idle::kNoneOfThese},
+                                           {"CUFILE_RDMA_SR_MAX_WR", idle::kNoneOfThese},
+                                           {"CUFILE_RDMA_SR_MAX_SGE", idle::kNoneOfThese},
+                                           {"CUFILE_MAX_DEVICE_CACHE_SIZE", idle::kNoGpuCache},
+                                           {"CUFILE_PER_BUFFER_CACHE_SIZE", idle::kNoGpuCache},
+                                           {"CUFILE_IO_PRIORITY", idle::kOnePriority},
+                                           // cuObject reads these. It shares the library of cuFile 1.20.
+                                           {"CUOBJ_DMABUF_ENABLE", idle::kNoObjects},
+                                           {"CUOBJ_ENV_PATH_JSON", idle::kNoObjects},
+                                           {"CUOBJ_IO_PRIORITY", idle::kNoObjects},
+                                           {"CUOBJ_LOGFILE_MAX_SIZE_MB", idle::kNoObjects},
+                                           {"CUOBJ_LOGGING_LEVEL", idle::kNoObjects},
+                                           {"CUOBJ_MAX_DEVICE_CACHE_SIZE", idle::kNoObjects},
+                                           {"CUOBJ_PER_BUFFER_CACHE_SIZE", idle::kNoObjects},
+                                           {"CUOBJ_RDMA_ALLOW_RDMA_TOKEN_RESET", idle::kNoObjects},
+                                           {"CUOBJ_RDMA_DC_KEY", idle::kNoObjects},
+                                           {"CUOBJ_RDMA_TOKEN_RESET_TIMEOUT_SECS", idle::kNoObjects},
+                                           {"CUOBJ_STATS_LEVEL", idle::kNoObjects},
+                                           {"CUOBJ_STREAM_MEMOPS_BYPASS", idle::kNoObjects},
+                                           {"CUOBJ_VISIBLE_DEVICES", idle::kNoObjects}};
 
 }  // namespace penstock::core

@@ -135,9 +135,9 @@ void apply_variable(LoadedSettings& loaded, Environment environment, Setting set
 
 void apply_environment(LoadedSettings& loaded, Environment environment) {
   for (std::size_t i = 0; i < kSettingCount; ++i) apply_variable(loaded, environment, Setting::at(i));
-  for (const char* variable : kIdleVariables) {
+  for (const auto& [variable, reason] : kIdleVariables) {
     if (said(environment, variable) == nullptr || loaded.notes.size() >= kNotesMax) continue;
-    loaded.notes.push_back({Severity::idle, variable, 0, "", "has no effect: " + std::string(kIdleVariablesReason)});
+    loaded.notes.push_back({Severity::idle, variable, 0, "", "has no effect: " + std::string(reason)});
   }
 }
 
@@ -169,7 +169,7 @@ bool is_known_variable(std::string_view name) {
   return name == kFileVariable ||
          std::any_of(std::begin(kSettingRows), std::end(kSettingRows),
                      [&](auto& row) { return name == row.variable; }) ||
-         std::find(std::begin(kIdleVariables), std::end(kIdleVariables), name) != std::end(kIdleVariables);
+         !idle_reason(name).empty();
 }
 
 bool names_file(std::string_view name) {

@@ -209,7 +209,8 @@ TEST_F(LoadTest, AVariableThatMakesNoSenseIsAnErrorUnlessItIsAboutTheLog) {
 TEST_F(LoadTest, WhatIsWithoutEffectIsReportedWhereItAsksForSomething) {
   write("cufile.json",
         R"({"properties": {"use_poll_mode": true, "prefer_iouring": false, "max_device_cache_size_kb": 4}})");
-  variables = {{"CUFILE_USE_PCIP2PDMA", "true"}, {"CUFILE_RDMA_HOP_LIMIT", "3"}};
+  variables = {
+      {"CUFILE_USE_PCIP2PDMA", "true"}, {"CUFILE_RDMA_HOP_LIMIT", "3"}, {"CUOBJ_ENV_PATH_JSON", "/etc/cuobj.json"}};
 
   const LoadedSettings loaded = load();
 
@@ -220,6 +221,7 @@ TEST_F(LoadTest, WhatIsWithoutEffectIsReportedWhereItAsksForSomething) {
   }
   EXPECT_EQ(keys,
             "CUFILE_RDMA_HOP_LIMIT \n"
+            "CUOBJ_ENV_PATH_JSON \n"
             "cufile.json properties.max_device_cache_size_kb\n"
             "cufile.json properties.use_poll_mode\n"
             "CUFILE_USE_PCIP2PDMA properties.use_pci_p2pdma\n");

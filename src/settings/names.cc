@@ -135,6 +135,12 @@ std::optional<Setting> variable_near(std::string_view name) {
   return prohibition ? prohibition : find_row(near);
 }
 
+std::string_view idle_reason(std::string_view variable) {
+  const auto is_it = [&](const IdleVariable& each) { return each.name == variable; };
+  const auto* const found = std::find_if(std::begin(kIdleVariables), std::end(kIdleVariables), is_it);
+  return found == std::end(kIdleVariables) ? "" : found->reason;
+}
+
 std::optional<Setting> own_setting(std::string_view name) {
   return find_row([&](const SettingRow& row) {
     return row.key.starts_with(kOwnSection) && row.key.substr(kOwnSection.size()) == name;

@@ -30,6 +30,9 @@ std::optional<Setting> prohibition_near(std::string_view name);
 // The same for a variable that begins with CUFILE_ or PENSTOCK_; one of PENSTOCK_ may also be a former name.
 std::optional<Setting> variable_near(std::string_view name);
 
+// The reason why a variable that NVIDIA's library knows has no effect here; "" for any other name.
+std::string_view idle_reason(std::string_view variable);
+
 // Finds one of Penstock's own settings by its short name, "bounce_mib", and the one that was probably meant.
 std::optional<Setting> own_setting(std::string_view name);
 std::optional<Setting> own_setting_near(std::string_view name);

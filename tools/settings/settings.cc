@@ -66,7 +66,9 @@ Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting
                      loaded.file);
   }
   for (const core::Note& note : loaded.notes) {
-    if (note.severity != core::Severity::idle) text += Text::of("{}\n", core::describe(note));
+    // A key without effect is among the settings of --all, a variable without a key is nowhere else.
+    const bool is_listed = note.severity == core::Severity::idle && !note.key.empty();
+    if (!is_listed) text += Text::of("{}\n", core::describe(note));
   }
   return text;
 }
@@ -129,7 +131,7 @@ std::string idle_table() {
     add_code(names_of(row.idle), row.key);
     add_code(names_of(row.idle), row.variable);
   }
-  for (const char* const variable : core::kIdleVariables) add_code(names_of(core::kIdleVariablesReason), variable);
+  for (const auto& [variable, reason] : core::kIdleVariables) add_code(names_of(reason), variable);
   std::string text = "| without effect | because |\n|---|---|\n";
   for (const auto& [reason, names] : reasons) text += fmt::format("| {} | {} |\n", names, reason);
   return text;
@@ -179,11 +181,21 @@ std::vector<Setting> chosen(const SettingsSettings& settings) {
   return list;
 }
 
+// Tells of a variable that is no setting, since NVIDIA's library alone knows it.
+int tell_idle(const SettingsSettings& settings, std::string_view reason) {
+  const Json told = {{"name", settings.name}, {"without_effect", reason}};
+  if (settings.json) print_json({{"settings", Json::array({told})}});
+  else print("{}\n    has no effect: {}\n", settings.name, reason);
+  return kSuccess;
+}
+
 int run_settings(const SettingsSettings& settings) {
   if (settings.markdown) {
     print_document(Text(settings_markdown()));
     return kSuccess;
   }
+  if (const std::string_view reason = facts::reason_without_effect(settings.name); !reason.empty())
+    return tell_idle(settings, reason);
   const std::vector<Setting> list = chosen(settings);
   const core::LoadedSettings loaded = core::load_process_settings();
   if (settings.json) print_json(settings_json(loaded, list));
