@@ -99,14 +99,15 @@ const Place& Machine::place_of(const core::FileSystem& file_system) const {
 }
 
 Machine read_machine(const core::Root& root, const std::string& directory, const Variables& more) {
-  Machine machine{core::read_peer_machine(root), directory};
+  const core::KernelSymbols symbols = core::read_kernel_symbols(root);
+  Machine machine{core::read_peer_machine(root, core::kernel_has_p2pdma(root, symbols)), directory};
   machine.process = read_process(root, !directory.empty(), more);
   for (const core::PciDevice* gpu : machine.nvidia_gpus()) {
     if (gpu->bar_bytes[1] != 0) machine.gpu_bars.push_back({gpu->address, gpu->bar_bytes[1]});
   }
   machine.nvidia_fs = core::read_nvidia_fs(root);
   machine.nvidia_fs_stats = core::read_nvidia_fs_stats(root);
-  machine.evidence = core::read_gds_evidence(root);
+  machine.evidence = core::read_gds_evidence(root, symbols);
   machine.hooked_drivers = hooked_drivers(machine.evidence, machine.nvidia_fs);
   machine.rdma = core::read_rdma_devices(root);
   machine.controllers = core::read_nvme_controllers(root);

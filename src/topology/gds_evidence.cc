@@ -11,11 +11,8 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kSymbolBytesMax = 64 << 20;
 constexpr std::size_t kHooksMax = 64;
 constexpr std::size_t kParametersMax = 512;
-constexpr std::string_view kHookEnd = "_register_nvfs_dma_ops";
-constexpr std::string_view kScsiHook = "scsi_v1_register_dma_scsi_ops";
 
 constexpr const char* kModules[] = {"nvidia",    "nvidia_uvm", "nvidia_fs", "nvidia_peermem", "gdrdrv",
                                     "nvme",      "nvme_core",  "nvme_rdma", "nvme_tcp",       "rpcrdma",
@@ -44,14 +41,10 @@ std::optional<NvfsHook> hook_in(std::string line) {
   return hook_of(words[2].substr(0, words[2].size() - kHookEnd.size()), module);
 }
 
-void read_hooks(const Root& root, GdsEvidence& evidence) {
-  constexpr std::string_view kFunctions[] = {" T ", " t "};
-  if (!root.exists("/proc/kallsyms")) return;
-  const bool is_listed = root.contains("/proc/kallsyms", kFunctions, kSymbolBytesMax);
-  evidence.has_symbols = is_listed ? Tristate::yes : Tristate::no;
-  constexpr std::string_view kNeedles[] = {kHookEnd, kScsiHook};
-  for (std::string& line : root.lines_with("/proc/kallsyms", kNeedles, kSymbolBytesMax, kHooksMax)) {
-    auto hook = hook_in(std::move(line));
+void find_hooks(const KernelSymbols& symbols, GdsEvidence& evidence) {
+  evidence.has_symbols = symbols.has_functions;
+  for (std::size_t i = 0; i < std::min(symbols.hooks.size(), kHooksMax); ++i) {
+    auto hook = hook_in(symbols.hooks[i]);
     if (hook && std::find(evidence.hooks.begin(), evidence.hooks.end(), *hook) == evidence.hooks.end()) {
       evidence.hooks.push_back(std::move(*hook));
     }
@@ -93,11 +86,11 @@ bool GdsEvidence::has_hook(const std::string& driver) const {
   return std::any_of(hooks.begin(), hooks.end(), [&](const NvfsHook& one) { return one.driver == driver; });
 }
 
-GdsEvidence read_gds_evidence(const Root& root) {
+GdsEvidence read_gds_evidence(const Root& root, const KernelSymbols& symbols) {
   GdsEvidence evidence;
   evidence.vendor = root.read_line("/sys/class/dmi/id/sys_vendor");
   evidence.product = root.read_line("/sys/class/dmi/id/product_name");
-  read_hooks(root, evidence);
+  find_hooks(symbols, evidence);
   read_modules(root, evidence);
   read_parameters(root, evidence);
   return evidence;

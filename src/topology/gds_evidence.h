@@ -4,13 +4,14 @@
 // hooks into storage drivers, the loaded modules, the parameters of NVIDIA's driver, and the machine's maker.
 //
 // For programs that judge nodes. It only reads, and judges nothing: a loaded nvidia-fs proves nothing without a hook in
-// the storage driver. Needs no privilege; reading the kernel's symbols takes up to tens of milliseconds.
+// the storage driver. Needs no privilege.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "topology/kernel_symbols.h"
 #include "topology/root.h"
 #include "topology/tristate.h"
 
@@ -41,6 +42,6 @@ struct GdsEvidence {
   const KernelModule* module(const std::string& name) const;
   bool has_hook(const std::string& driver) const;
 };
-GdsEvidence read_gds_evidence(const Root& root);
+GdsEvidence read_gds_evidence(const Root& root, const KernelSymbols& symbols);
 
 }  // namespace penstock::core

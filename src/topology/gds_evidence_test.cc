@@ -16,6 +16,8 @@ std::string symbol(const std::string& name, const std::string& module = "") {
   return "0000000000000000 t " + name + (module.empty() ? "" : "\t[" + module + "]") + "\n";
 }
 
+GdsEvidence evidence_of(const Root& root) { return read_gds_evidence(root, read_kernel_symbols(root)); }
+
 TEST(GdsEvidenceTest, HooksAreReadOfTheKernelsSymbols) {
   TestTree tree;
   tree.put("/proc/kallsyms", symbol("vfs_read") + symbol("nvme_v1_register_nvfs_dma_ops", "nvme") +
@@ -25,7 +27,7 @@ TEST(GdsEvidenceTest, HooksAreReadOfTheKernelsSymbols) {
                                  symbol("nvme_rdma_v1_register_nvfs_dma_ops", "nvme_rdma") +
                                  symbol("scsi_v1_register_dma_scsi_ops"));
 
-  const GdsEvidence evidence = read_gds_evidence(tree.root());
+  const GdsEvidence evidence = evidence_of(tree.root());
 
   EXPECT_EQ(evidence.has_symbols, Tristate::yes);
   EXPECT_EQ(evidence.hooks,
@@ -40,9 +42,9 @@ TEST(GdsEvidenceTest, AKernelWithoutHooksIsToldApartFromOneThatListsNothing) {
   stock.put("/proc/kallsyms", symbol("vfs_read"));
   closed.put("/proc/kallsyms", "");
 
-  EXPECT_EQ(read_gds_evidence(stock.root()).has_symbols, Tristate::yes);
-  EXPECT_EQ(read_gds_evidence(closed.root()).has_symbols, Tristate::no);
-  EXPECT_EQ(read_gds_evidence(TestTree().root()).has_symbols, Tristate::unknown);
+  EXPECT_EQ(evidence_of(stock.root()).has_symbols, Tristate::yes);
+  EXPECT_EQ(evidence_of(closed.root()).has_symbols, Tristate::no);
+  EXPECT_EQ(evidence_of(TestTree().root()).has_symbols, Tristate::unknown);
 }
 
 TEST(GdsEvidenceTest, LoadedModulesTellTheirVersionAndWhetherTheyLive) {
@@ -52,7 +54,7 @@ TEST(GdsEvidenceTest, LoadedModulesTellTheirVersionAndWhetherTheyLive) {
       .put("/sys/module/nvidia_peermem/initstate", "going\n")
       .put("/sys/module/nvme_core/parameters/multipath", "Y\n");
 
-  const GdsEvidence evidence = read_gds_evidence(tree.root());
+  const GdsEvidence evidence = evidence_of(tree.root());
 
   ASSERT_EQ(evidence.modules.size(), 3u);
   EXPECT_EQ(evidence.module("nvidia_fs")->version, "2.28");
@@ -69,7 +71,7 @@ TEST(GdsEvidenceTest, TheDriversParametersAndTheMachinesMakerAreRead) {
       .put("/sys/class/dmi/id/sys_vendor", "Amazon EC2\n")
       .put("/sys/class/dmi/id/product_name", "p5.48xlarge\n");
 
-  const GdsEvidence evidence = read_gds_evidence(tree.root());
+  const GdsEvidence evidence = evidence_of(tree.root());
 
   EXPECT_EQ(evidence.driver_parameters.size(), 3u);
   EXPECT_EQ(evidence.driver_parameters.at("RegistryDwords"), "RMForceStaticBar1=1;");
@@ -87,13 +89,13 @@ TEST(GdsEvidenceTest, GarbageIsReadWithinLimits) {
   TestTree tree;
   tree.put("/proc/kallsyms", text).put("/proc/driver/nvidia/params", text).put("/sys/module/nvidia_fs/version", text);
 
-  const GdsEvidence evidence = read_gds_evidence(tree.root());
+  const GdsEvidence evidence = evidence_of(tree.root());
 
   EXPECT_LE(evidence.hooks.size(), 64u);
   EXPECT_LE(evidence.driver_parameters.size(), 512u);
 }
 
-TEST(GdsEvidenceTest, ThisMachineIsRead) { (void)read_gds_evidence(Root::open("").value()); }
+TEST(GdsEvidenceTest, ThisMachineIsRead) { (void)evidence_of(Root::open("").value()); }
 
 }  // namespace
 }  // namespace penstock::core

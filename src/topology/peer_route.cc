@@ -256,9 +256,16 @@ std::vector<const PciDevice*> PeerMachine::peers() const {
   return found;
 }
 
-PeerMachine read_peer_machine(const Root& root) {
-  return {read_platform(root),    kernel_has_p2pdma(root), read_nvidia_driver(root),        read_iommu(root),
-          read_pci_devices(root), MountTable::read(root),  has_rdma_of_software_alone(root)};
+PeerMachine read_peer_machine(const Root& root) { return read_peer_machine(root, kernel_has_p2pdma(root)); }
+
+PeerMachine read_peer_machine(const Root& root, Tristate p2pdma) {
+  return {read_platform(root),
+          p2pdma,
+          read_nvidia_driver(root),
+          read_iommu(root),
+          read_pci_devices(root),
+          MountTable::read(root),
+          has_rdma_of_software_alone(root)};
 }
 
 Findings kernel_findings(const PeerMachine& machine) {

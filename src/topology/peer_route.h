@@ -37,6 +37,8 @@ struct PeerMachine {
   std::vector<const PciDevice*> peers() const;
 };
 PeerMachine read_peer_machine(const Root& root);
+// For a caller that has asked kernel_has_p2pdma() itself.
+PeerMachine read_peer_machine(const Root& root, Tristate p2pdma);
 
 // The parts of a route, each alone; an empty list if there is no obstacle.
 Findings kernel_findings(const PeerMachine& machine);

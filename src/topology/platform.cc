@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::size_t kCpuInfoBytesMax = 8 << 20;
 constexpr std::size_t kConfigBytesMax = 4 << 20;
-constexpr std::size_t kSymbolBytesMax = 64 << 20;
 constexpr std::size_t kIommuGroupsMax = 4096;
 constexpr unsigned kCapabilityIpcLock = 14;
 
@@ -184,11 +183,13 @@ std::optional<LockedMemoryLimit> read_locked_memory_limit(const Root& root) {
 }
 
 Tristate kernel_has_p2pdma(const Root& root) {
-  // The second sign is a family of functions, listed even if data symbols are not (CONFIG_KALLSYMS_ALL=n).
-  constexpr std::string_view kSigns[] = {"p2pdma_pgmap_ops", " pci_p2pdma_"};
-  constexpr std::string_view kFunctions[] = {" T ", " t "};
-  if (root.contains("/proc/kallsyms", kSigns, kSymbolBytesMax)) return Tristate::yes;
-  if (root.contains("/proc/kallsyms", kFunctions, kSymbolBytesMax)) return Tristate::no;
+  if (root.contains(kKernelSymbolsFile, kP2pdmaSigns, kKernelSymbolsBytesMax)) return Tristate::yes;
+  return kernel_has_p2pdma(root, {.has_functions = lists_functions(root)});
+}
+
+Tristate kernel_has_p2pdma(const Root& root, const KernelSymbols& symbols) {
+  if (symbols.has_p2pdma) return Tristate::yes;
+  if (symbols.has_functions == Tristate::yes) return Tristate::no;
   const std::string release = root.read_line("/proc/sys/kernel/osrelease");
   if (release.empty() || release.find('/') != std::string::npos) return Tristate::unknown;
   const std::string config = root.read("/boot/config-" + release, kConfigBytesMax).value_or(std::string());

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/p2pdma_needs.h"
+#include "topology/kernel_symbols.h"
 #include "topology/root.h"
 #include "topology/tristate.h"
 
@@ -49,8 +50,10 @@ struct LockedMemoryLimit {
 };
 std::optional<LockedMemoryLimit> read_locked_memory_limit(const Root& root);
 
-// CONFIG_PCI_P2PDMA of the running kernel, from its symbols or else from /boot/config-RELEASE.
+// CONFIG_PCI_P2PDMA of the running kernel, from its symbols or else from /boot/config-RELEASE. The first form reads
+// symbols up to the first sign.
 Tristate kernel_has_p2pdma(const Root& root);
+Tristate kernel_has_p2pdma(const Root& root, const KernelSymbols& symbols);
 
 enum class IommuMode : std::uint8_t {
   off,          // No unit is in use.
