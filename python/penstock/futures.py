@@ -9,7 +9,6 @@ library's threads never call Python, and no byte moves with the GIL held.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ import weakref
 from collections.abc import Generator
 from typing import Any
 
-from penstock import _native
+from penstock import _native, threads
 from penstock._native import Report
 from penstock.errors import CanceledError, ClosedError, PenstockError
 from penstock.seconds import timeout_of
@@ -25,7 +24,7 @@ from penstock.seconds import timeout_of
 __all__ = ["Future"]
 
 
-class Future(concurrent.futures.Future[Report]):
+class Future(threads.Future[Report]):
     """A `concurrent.futures.Future` of a `Report`, which can be awaited, too.
 
     `cancel()` succeeds while the request has not begun. A timeout of `result(timeout)` does not stop the request: the
@@ -131,7 +130,7 @@ def _run(ends: _Ends) -> None:
 
 def _finish(future: Future, report: Report, error: Exception | None) -> None:
     if isinstance(error, CanceledError):
-        concurrent.futures.Future.cancel(future)
+        threads.Future.cancel(future)
     if not future.set_running_or_notify_cancel():
         return
     if error is None:

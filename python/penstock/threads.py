@@ -9,6 +9,7 @@ waits for it for ever. So who waits here shares only lists with those that work,
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import math
 import time
@@ -25,25 +26,42 @@ Result = TypeVar("Result")
 LOOK_S = 1.0  # How often one who waits looks by itself; the end of a thread wakes one of them.
 
 
-class _Threads:
+class End:
+    """Wakes one of those who wait for something to end."""
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._lock.acquire()
+
+    def tell(self) -> None:
+        with contextlib.suppress(RuntimeError):  # Another has told, and nobody has looked since.
+            self._lock.release()
+
+    def wait(self, is_over: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Waits until it is over; False after so many seconds."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while not is_over():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._lock.acquire(timeout=min(left, LOOK_S))
+        return True
+
+
+class Threads:
+    """Threads that a program's end does not wait for."""
+
     def __init__(self) -> None:
         self.begun: list[bool] = []
         self.ended: list[bool] = []
-        self._end = allocate_lock()
-        self._end.acquire()
+        self._end = End()
 
     def start(self, call: Callable[[], None]) -> None:
         start_new_thread(self._run, (call,))
 
-    def wait(self, count: int = 0, timeout: float = math.inf) -> bool:
-        """Waits until so many have ended, and all that have begun; False after the time."""
-        deadline = time.monotonic() + timeout
-        while len(self.ended) < count or len(self.ended) < len(self.begun):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            self._end.acquire(timeout=min(left, LOOK_S))
-        return True
+    def wait(self, count: int = 0, timeout: float | None = None) -> bool:
+        """Waits until so many have ended, and all that have begun; False after so many seconds."""
+        return self._end.wait(lambda: len(self.ended) >= max(count, len(self.begun)), timeout)
 
     def _run(self, call: Callable[[], None]) -> None:
         self.begun.append(True)
@@ -51,8 +69,7 @@ class _Threads:
             call()
         finally:
             self.ended.append(True)
-            with contextlib.suppress(RuntimeError):  # Another has released it, and nobody has looked since.
-                self._end.release()
+            self._end.tell()
 
 
 def for_each(work: Callable[[Thing], None], things: Iterable[Thing], most: int) -> None:
@@ -64,7 +81,7 @@ def for_each(work: Callable[[Thing], None], things: Iterable[Thing], most: int) 
     """
     waiting = deque(enumerate(things))
     failures: list[tuple[int, BaseException]] = []
-    threads = _Threads()
+    threads = Threads()
 
     def work_on() -> None:
         with contextlib.suppress(IndexError):  # Nothing is left.
@@ -108,13 +125,13 @@ class Later(Generic[Result]):
     def __init__(self, call: Callable[[], Result]) -> None:
         self._results: list[Result] = []
         self._error: BaseException | None = None
-        self._threads = _Threads()
+        self._threads = Threads()
         _open.add(self)
         self._threads.start(lambda: self._run(call))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for its end; False after so many seconds."""
-        return self._threads.wait(1, math.inf if timeout is None else timeout)
+        return self._threads.wait(1, timeout)
 
     def done(self) -> bool:
         return len(self._threads.ended) == 1
@@ -150,6 +167,47 @@ class Later(Generic[Result]):
     def _lose(self) -> None:
         self._error = RuntimeError("the thread belongs to the process that this one was forked from")
         self._threads.ended.append(True)
+
+
+class Future(concurrent.futures.Future[Result]):
+    """A future whose result() and exception() hold no lock that the thread needs which fulfils it."""
+
+    _end: End | None = None
+
+    def result(self, timeout: float | None = None) -> Result:
+        self._wait(timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._wait(timeout)
+        return super().exception(0)
+
+    def set_result(self, result: Result) -> None:
+        super().set_result(result)
+        self._tell()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        super().set_exception(exception)
+        self._tell()
+
+    def cancel(self) -> bool:
+        is_canceled = super().cancel()
+        self._tell()
+        return is_canceled
+
+    def _wait(self, timeout: float | None) -> None:
+        if self._is_over():
+            return
+        self._end = self._end or End()
+        if not self._end.wait(self._is_over, timeout):
+            raise TimeoutError()
+
+    def _is_over(self) -> bool:
+        return self._state not in ("PENDING", "RUNNING")
+
+    def _tell(self) -> None:
+        if self._end is not None:
+            self._end.tell()
 
 
 _open: set[Later[Any]] = set()  # Those under way, and those that failed and were not asked.

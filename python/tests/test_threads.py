@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import CancelledError
 
 import pytest
 
-from penstock.threads import Later, for_each
+from penstock.threads import Future, Later, for_each
 
 
 def test_each_is_worked_on_once_and_all_have_ended_when_it_returns():
@@ -67,31 +68,57 @@ def test_ctrl_c_leaves_out_what_has_not_begun_and_waits_for_what_has():
     assert ended == [0]
 
 
-def test_at_whatever_moment_it_is_interrupted_nothing_is_left_under_way():
-    under_way = set()
+class Interrupted(BaseException):
+    pass
 
-    class Interrupted(BaseException):
-        pass
+
+@pytest.fixture
+def interrupted_after():
+    """Interrupts the main thread after so many seconds."""
+    def interrupt(*_):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_at_whatever_moment_it_is_interrupted_nothing_is_left_under_way(interrupted_after):
+    under_way = set()
 
     def work(thing):
         under_way.add(thing)
         time.sleep(0.0005)
         under_way.discard(thing)
 
-    def interrupt(*_):
-        raise Interrupted
+    for i in range(300):
+        with contextlib.suppress(Interrupted):
+            interrupted_after(1e-5 * (i + 1))
+            for_each(work, range(6), 3)
+            time.sleep(1)
+        assert not under_way
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for i in range(300):
-            with contextlib.suppress(Interrupted):
-                signal.setitimer(signal.ITIMER_REAL, 1e-5 * (i + 1))
-                for_each(work, range(6), 3)
-                time.sleep(1)
-            assert not under_way
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+
+def test_at_whatever_moment_one_who_waits_is_interrupted_the_future_is_fulfilled(interrupted_after):
+    for i in range(300):
+        future = Future()
+        fulfilled = Later(lambda future=future: (time.sleep(0.0005), future.set_result(1)))
+        with contextlib.suppress(Interrupted):
+            interrupted_after(2e-6 * (i + 200))
+            future.result()
+            time.sleep(1)
+        assert fulfilled.wait(600)
+        assert future.result() == 1
+
+
+def test_a_future_is_waited_for_as_long_as_one_says():
+    future = Future()
+    with pytest.raises(TimeoutError):
+        future.result(0.001)
+    assert future.cancel()
+    with pytest.raises(CancelledError):
+        future.exception()
 
 
 def test_what_a_thread_of_its_own_returned_or_raised_is_told():
@@ -117,7 +144,7 @@ def test_one_who_waits_for_less_than_it_takes_is_told_that():
 
 def test_a_program_does_not_end_before_what_was_begun(tmp_path):
     place = tmp_path / "written"
-    program = ("import sys, time; from penstock.threads import Later, for_each\n"
+    program = ("import sys, time; from penstock.threads import Future, Later, for_each\n"
                "def late():\n"
                "    time.sleep(0.3); for_each(lambda text: open(sys.argv[1], 'a').write(text), 'ab', 1)\n"
                "Later(late)\n")

@@ -8,7 +8,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+
+from penstock.threads import Future
 
 __all__ = ["Reading", "Readers"]
 

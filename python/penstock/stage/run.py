@@ -22,7 +22,7 @@ from penstock.stage.jobs import GO_ON, Job, Settings
 from penstock.stage.manifest import Entry, parts_of, publish_manifest, read_manifest
 from penstock.stage.names import MANIFEST, facts_of, folder_of
 from penstock.stage.planning import PART_BYTES, AnyPath, check_room, itemized, listed, opened, rooms_of
-from penstock.threads import for_each
+from penstock.threads import Threads, for_each
 
 PARALLEL = 8
 ATTEMPTS = 3  # Attempts for a file whose source changes.
@@ -64,7 +64,7 @@ def stage(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | 
         lacking = [item for item in items if item.lacking is not None]
         counter = Shared(sum(item.lacking or 0 for item in lacking), on_progress)
         settings = Settings(session, part_bytes, verify, not page_cache, counter)
-        _Threads([Job(item, settings) for item in lacking]).run(max(1, parallel))
+        _Run([Job(item, settings) for item in lacking]).run(max(1, parallel))
         for place in places:
             place.flush()
             if place.entries:
@@ -75,7 +75,7 @@ def stage(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | 
                       counter.progress.bytes_done, len(items) - len(lacking))
 
 
-class _Threads:
+class _Run:
     """The threads end at the first failure; recorded parts stay."""
 
     def __init__(self, jobs: list[Job]) -> None:
@@ -84,18 +84,14 @@ class _Threads:
         self._failure: BaseException | None = None
 
     def run(self, count: int) -> None:
-        # Daemon threads: one that waits for a server must not keep an interrupted program alive.
-        threads = [threading.Thread(target=self._work, name=f"penstock-stage-{i}", daemon=True) for i in range(count)]
-        for thread in threads:
-            thread.start()
+        threads = Threads()
         try:
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(0.2)
+            for _ in range(count):
+                threads.start(self._work)
+            threads.wait(count)
         except BaseException:
             self._stop.set()
-            for thread in threads:
-                thread.join()
+            threads.wait()
             raise
         if self._failure is not None:
             raise self._failure
