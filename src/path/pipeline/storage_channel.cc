@@ -15,8 +15,6 @@ namespace penstock::core {
 namespace {
 
 constexpr unsigned kRetriesMax = 64;  // The most short transfers in a row before a chunk fails.
-constexpr std::size_t kFixedFilesMax = 8;
-constexpr std::size_t kKeptMax = 8;
 // Few at a time, as the ring submits few: otherwise a device runs dry while many completions are handled. Random reads
 // of 4 KiB, 64 in flight, reached 0.89 of fio's rate with 16, and 0.98 with 8 (virtio disk, 2026-11-21).
 constexpr std::size_t kReapMax = 8;
@@ -71,8 +69,6 @@ Result<std::unique_ptr<Channel>> StorageChannel::open(FileIo& io, const ChannelO
   for (auto& gathered : channel->gathered_) gathered.reserve(options.depth);
   channel->free_.reserve(options.depth);
   channel->done_.reserve(options.depth);
-  channel->fixed_files_.reserve(kFixedFilesMax);
-  channel->kept_.reserve(kKeptMax);
   channel->slots_.resize(options.depth);  // Last: from here on the channel is idle only when all slots are free.
   for (unsigned i = options.depth; i > 0; --i) channel->free_.push_back(i - 1);
   return std::unique_ptr<Channel>(std::move(channel));
@@ -201,10 +197,10 @@ void StorageChannel::push(std::uint32_t index) {
   const Chunk& chunk = slot.task.chunk;
   slot.phase = Phase::storing;
   ++storing_count_;
-  keep_memory(slot);
+  if (!staged_) registrations_.keep_memory(*ring_, slot.task.token);
   ring_->push({.op = slot.task.op,
                .fd = slot.fd,
-               .fixed_file = fixed_file(slot),
+               .fixed_file = registrations_.number_of(*ring_, slot.task.file->id(), chunk.io_mode, slot.fd),
                .memory = slot.memory + slot.moved,
                .size = static_cast<std::uint32_t>(chunk.io_size - slot.moved),
                .offset = chunk.io_offset + slot.moved,
@@ -364,37 +360,8 @@ Completion StorageChannel::run(const Task& task) {
   return completion_of(slot);
 }
 
-int StorageChannel::fixed_file(const Slot& slot) {
-  const std::uint64_t id = slot.task.file->id();
-  const IoMode io_mode = slot.task.chunk.io_mode;
-  for (const FixedFile& known : fixed_files_) {
-    if (known.file_id == id && known.io_mode == io_mode) return known.number;
-  }
-  if (fixed_files_.size() == kFixedFilesMax) return -1;
-  fixed_files_.push_back({id, io_mode, ring_->register_file(slot.fd)});
-  return fixed_files_.back().number;
-}
+void StorageChannel::forget_memory(std::byte* kept) { registrations_.forget_memory(ring_.get(), kept); }
 
-void StorageChannel::keep_memory(const Slot& slot) {
-  const Token& token = slot.task.token;
-  if (staged_ || token.kept_bytes == 0 || kept_.size() == kKeptMax) return;
-  const auto is_it = [&](const Kept& known) { return known.memory == token.kept; };
-  if (std::any_of(kept_.begin(), kept_.end(), is_it)) return;
-  kept_.push_back({token.kept, ring_->register_memory(token.kept, token.kept_bytes).ok()});
-}
-
-// Forgets memory. Once some is gone, there may be room for memory that the kernel refused before.
-void StorageChannel::forget_memory(std::byte* kept) {
-  const auto goes = [&](const Kept& known) { return known.memory == kept || !known.is_registered; };
-  if (std::erase_if(kept_, goes) > 0 && ring_ != nullptr) ring_->unregister_memory(kept);
-}
-
-void StorageChannel::forget_file(std::uint64_t file_id) {
-  std::erase_if(fixed_files_, [&](const FixedFile& known) {
-    if (file_id != 0 && known.file_id != file_id) return false;
-    if (ring_ != nullptr) ring_->unregister_file(known.number);
-    return true;
-  });
-}
+void StorageChannel::forget_file(std::uint64_t file_id) { registrations_.forget_file(ring_.get(), file_id); }
 
 }  // namespace penstock::core

@@ -12,6 +12,7 @@
 #include "device/pinned_block.h"
 #include "path/path.h"
 #include "path/pipeline/copy_batch.h"
+#include "path/pipeline/ring_registrations.h"
 #include "storage/storage.h"
 
 namespace penstock::core {
@@ -43,17 +44,6 @@ class StorageChannel final : public Channel, private ChannelHooks {
     std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that storage has moved so far.
     unsigned retries = 0;
     Status status;
-  };
-
-  struct FixedFile {
-    std::uint64_t file_id = 0;
-    IoMode io_mode = IoMode::buffered;
-    int number = -1;
-  };
-
-  struct Kept {
-    std::byte* memory = nullptr;  // The same as Token::kept.
-    bool is_registered = false;   // It is registered with the ring; false if the ring refused it.
   };
 
   struct Copying {
@@ -97,8 +87,6 @@ class StorageChannel final : public Channel, private ChannelHooks {
   bool reap_copies(bool wait);
   bool step(bool wait);
   void break_down(Status status);
-  int fixed_file(const Slot& slot);
-  void keep_memory(const Slot& slot);
   bool only_storage_is_busy() const;
   Completion completion_of(const Slot& slot) const;
   std::uint64_t payload_moved(const Slot& slot) const;
@@ -117,8 +105,7 @@ class StorageChannel final : public Channel, private ChannelHooks {
   std::size_t copying_head_ = 0;
   std::size_t copying_count_ = 0;
   std::vector<std::uint32_t> done_;
-  std::vector<FixedFile> fixed_files_;
-  std::vector<Kept> kept_;
+  RingRegistrations registrations_;
   unsigned storing_count_ = 0;
   bool broken_ = false;
 };
