@@ -52,7 +52,7 @@ std::uint64_t resume_at(IoMode io_mode, std::uint64_t moved, std::uint32_t file_
 }
 
 StorageChannel::StorageChannel(FileIo& io, const ChannelOptions& options)
-    : Channel(this), io_(io), options_(options), staged_(options.device != nullptr), batch_(options.depth) {}
+    : Channel(this), io_(io), options_(options), staged_(options.device != nullptr), copies_(options.depth, *this) {}
 
 Result<std::unique_ptr<Channel>> StorageChannel::open(FileIo& io, const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.depth > 0 && options.chunk_max > 0);
@@ -61,12 +61,8 @@ Result<std::unique_ptr<Channel>> StorageChannel::open(FileIo& io, const ChannelO
     Result<PinnedBlock> block = open_block(options, options.depth * options.chunk_max);
     if (!block.ok()) return block.status();
     channel->block_ = std::move(*block);
-    Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);
-    if (!copies.ok()) return copies.status();
-    channel->copies_ = std::move(*copies);
+    if (const Status status = channel->copies_.open(*options.device); !status.ok()) return status;
   }
-  channel->copying_.resize(options.depth);
-  for (auto& gathered : channel->gathered_) gathered.reserve(options.depth);
   channel->free_.reserve(options.depth);
   channel->done_.reserve(options.depth);
   channel->slots_.resize(options.depth);  // Last: from here on the channel is idle only when all slots are free.
@@ -268,6 +264,34 @@ std::uint64_t StorageChannel::payload_moved(const Slot& slot) const {
   return slot.moved <= skipped ? 0 : std::min(slot.moved - skipped, chunk.size);
 }
 
+// The bytes that are copied between the slot and the device, in either direction.
+StagedCopies::SlotCopy StorageChannel::copy_of(const Slot& slot) const {
+  const Chunk& chunk = slot.task.chunk;
+  return {.op = slot.task.op,
+          .memory = slot.task.memory,
+          .host = slot.memory + (chunk.file_offset - chunk.io_offset),
+          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size};
+}
+
+void StorageChannel::start_copy(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  slot.phase = Phase::copying;
+  copies_.add(index, copy_of(slot));
+}
+
+void StorageChannel::on_copied(std::uint32_t index, const Status& status) {
+  if (!status.ok()) broken_ = true;
+  if (status.ok() && broken_) finish(index, failure(Code::closed, "copy between the slot and the device"));
+  else if (status.ok() && slots_[index].task.op == Op::write) start_storage(index);
+  else finish(index, status);
+}
+
+Status StorageChannel::copy_now(const Slot& slot) {
+  const Status status = copies_.copy_and_wait(copy_of(slot));
+  if (!status.ok()) broken_ = true;  // It may still be under way.
+  return status;
+}
+
 void StorageChannel::finish(std::uint32_t index, Status status) {
   Slot& slot = slots_[index];
   slot.status = status;
@@ -287,28 +311,24 @@ bool StorageChannel::reap_ring(bool wait) {
   return *count > 0;
 }
 
-bool StorageChannel::only_storage_is_busy() const {
-  return storing_count_ > 0 && copying_count_ == 0 && gathered_[0].empty() && gathered_[1].empty();
-}
+bool StorageChannel::only_storage_is_busy() const { return storing_count_ > 0 && copies_.is_idle(); }
 
 // Makes one round. Waits, if asked to, for the side that feeds the other: copies for writes, storage for reads.
 bool StorageChannel::step(bool wait) {
   if (wait && done_.empty() && only_storage_is_busy()) return reap_ring(true);
   const bool stored = reap_ring(false);
-  copy_all_gathered();
-  const bool copied = reap_copies(false);
+  copies_.queue_collected();
+  const bool copied = copies_.reap(false);
   if (stored || copied || !wait || !done_.empty()) return stored || copied;
-  const bool copies_feed = copying_count_ > 0 && slots_[copying_[copying_head_].slot].task.op == Op::write;
-  if (storing_count_ > 0 && !copies_feed) return reap_ring(true);
-  return reap_copies(true);
+  return storing_count_ > 0 && !copies_.feeds_storage() ? reap_ring(true) : copies_.reap(true);
 }
 
 unsigned StorageChannel::poll(std::span<Completion> completions, bool wait) {
-  copy_all_gathered();
+  copies_.queue_collected();
   while (done_.empty() && !is_idle()) {
     if (!step(wait) && !wait) break;
   }
-  copy_all_gathered();
+  copies_.queue_collected();
   // Writes whose copies have just ended are pushed by now: this starts them before the caller turns away.
   if (storing_count_ > 0) (void)ring_->submit();
   unsigned count = 0;
@@ -350,12 +370,12 @@ Completion StorageChannel::run(const Task& task) {
   slot.task = task;
   slot.memory = staged_ ? block_.data() : task.memory.address();
   slot.status = prepare(slot);
-  if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_now(0);
+  if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_now(slot);
   while (slot.status.ok()) {
     if (advance(slot, task.op == Op::read ? read(slot) : write_in_turn(slot)) == Next::done) break;
   }
   flush(slot);
-  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(0);
+  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(slot);
   slot.phase = Phase::free;
   return completion_of(slot);
 }

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The channel that the paths bounce and host share. A Ring moves a staged chunk between storage and a slot of pinned
-// memory, and a CopyQueue moves it between the slot and the device; with many slots the two overlap. In place, storage
+// memory, and StagedCopies move it between the slot and the device; with many slots the two overlap. In place, storage
 // reads and writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached.
-// Small copies are collected until the channel is polled, or until half of its slots have one, and go together with one
-// marker.
 #pragma once
 
 #include <vector>
 
 #include "device/pinned_block.h"
 #include "path/path.h"
-#include "path/pipeline/copy_batch.h"
 #include "path/pipeline/ring_registrations.h"
+#include "path/pipeline/staged_copies.h"
 #include "storage/storage.h"
 
 namespace penstock::core {
 
-class StorageChannel final : public Channel, private ChannelHooks {
+class StorageChannel final : public Channel, private ChannelHooks, private StagedCopies::Owner {
  public:
   // Staged if options.device is set, in place otherwise.
   static Result<std::unique_ptr<Channel>> open(FileIo& io, const ChannelOptions& options);
@@ -46,11 +44,6 @@ class StorageChannel final : public Channel, private ChannelHooks {
     Status status;
   };
 
-  struct Copying {
-    std::uint32_t slot = 0;
-    std::uint32_t marker = 0;  // Several in a row may share one.
-  };
-
   enum class Next : std::uint8_t { done, again };
 
   StorageChannel(FileIo& io, const ChannelOptions& options);
@@ -75,16 +68,11 @@ class StorageChannel final : public Channel, private ChannelHooks {
   bool at_end_of_file(const Slot& slot) const;
   void after_storage(std::uint32_t index);
   void start_copy(std::uint32_t index);
-  void copy_together(std::span<const std::uint32_t> slots, Op op);
-  void copy_gathered(Op op);
-  void copy_all_gathered();
-  void on_copied(std::uint32_t index);
-  std::byte* payload_in(const Slot& slot) const;
-  std::uint64_t copied_size(const Slot& slot) const;
-  Status copy_now(std::uint32_t index);
+  void on_copied(std::uint32_t index, const Status& status) override;
+  StagedCopies::SlotCopy copy_of(const Slot& slot) const;
+  Status copy_now(const Slot& slot);
   void finish(std::uint32_t index, Status status);
   bool reap_ring(bool wait);
-  bool reap_copies(bool wait);
   bool step(bool wait);
   void break_down(Status status);
   bool only_storage_is_busy() const;
@@ -95,15 +83,10 @@ class StorageChannel final : public Channel, private ChannelHooks {
   const ChannelOptions options_;
   const bool staged_;
   PinnedBlock block_;
-  std::unique_ptr<CopyQueue> copies_;
+  StagedCopies copies_;         // Open if the channel is staged.
   std::unique_ptr<Ring> ring_;  // Opened for the first chunk that needs it.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<std::uint32_t> gathered_[2];  // By Op: slots whose small copies have not been queued yet.
-  CopyBatch batch_;                         // The copies of one call.
-  std::vector<Copying> copying_;            // Circular, in the order of their copies.
-  std::size_t copying_head_ = 0;
-  std::size_t copying_count_ = 0;
   std::vector<std::uint32_t> done_;
   RingRegistrations registrations_;
   unsigned storing_count_ = 0;
