@@ -174,7 +174,8 @@ def test_run_is_the_command_of_that_name_with_the_library_of_the_package():
     done = run_python("-m", "penstock", "run", "--report", sys.executable, "-c", USES_CUFILE, PENSTOCK_DEVICE="host")
     assert done.returncode == 3 and "opened a session of" in done.stderr
     done = run_python("-m", "penstock", "run", "true")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"{launcher.library().resolve()}, which is Penstock's, is in front" in done.stderr
     done = run_python("-m", "penstock", "run", "no-such-program")
     assert done.returncode == 127 and "no-such-program" in done.stderr
 
