@@ -58,6 +58,7 @@ class Extent {
   std::int64_t saving() const { return saving_.load(std::memory_order_relaxed); }
 
  private:
+  friend class ExtentWatch;
   friend class RegistrationCache;
 
   // Every request writes these, so they are on another cache line than the members that every request reads.

@@ -142,7 +142,7 @@ void PagecacheChannel::verify(Slot& slot) {
     Extent& extent = *slot.extents[i];
     const std::uint64_t first = std::max(chunk.file_offset, extent.begin());
     const std::uint64_t last = std::min(end, extent.end());
-    if (first >= last || cache_.are_of_file(*slot.file, extent, first, last - first, stamp)) continue;
+    if (first >= last || cache_.watch().are_of_file(*slot.file, extent, first, last - first, stamp)) continue;
     slot.status = stale();
   }
   // The file may be shorter now, or longer than its extents. Bytes written past the end are not part of the file, and

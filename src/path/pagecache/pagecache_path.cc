@@ -70,12 +70,13 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   if (file.prefers_direct()) return refuse(pagecache_reason::opened_direct);
   if (op == Op::read && file.is_read_once()) return refuse(pagecache_reason::read_once);
   if (!can_register(*memory.device)) return refuse(pagecache_reason::no_page_registration);
-  if (const int error = cache_.watch_error(); error != 0) return refuse(pagecache_reason::no_page_registration, error);
+  if (const int error = cache_.watch().error(); error != 0)
+    return refuse(pagecache_reason::no_page_registration, error);
   return usable_with_rings(PathId::pagecache, io_);
 }
 
 bool PagecachePath::may_serve(const Device& device) {
-  return refused_by_rules(device) == Reason::none && can_register(device) && cache_.watch_error() == 0;
+  return refused_by_rules(device) == Reason::none && can_register(device) && cache_.watch().error() == 0;
 }
 
 Reason PagecachePath::refused_by_rules(const Device& device) const {
@@ -127,7 +128,7 @@ void PagecachePath::commit(const RoutedRequest& request, Prepared& prepared) {
   if (request.mode == SubmitMode::on_stream) return commit_on_stream(cached, range);
   prepared.learns = true;
   prepared.token = {.file_state = &cached};
-  if (is_tiny && RegistrationCache::is_settled(cached, range)) return;
+  if (is_tiny && ExtentWatch::is_settled(cached, range)) return;
   // No CPU copies the bytes.
   if (request.mode == SubmitMode::alone && cached.is_registered(request.file_offset, request.size))
     prepared.tune_threads = false;

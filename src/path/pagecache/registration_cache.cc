@@ -61,15 +61,6 @@ RegistrationCache::~RegistrationCache() {
   }
 }
 
-int RegistrationCache::watch_error() {
-  std::call_once(watch_opened_, [this] {
-    Result<PageWatch> opened = PageWatch::open();
-    if (opened.ok()) watch_.emplace(std::move(*opened));
-    else watch_error_ = opened.status().code;
-  });
-  return watch_error_;
-}
-
 CachedFile* RegistrationCache::find(const File& file, const Device& device) const {
   CachedFile* cached = first_of(file);
   while (cached != nullptr && &cached->device() != &device) cached = cached->next_;
@@ -311,8 +302,8 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   extent.settled_.store(0, std::memory_order_relaxed);
   extent.saving_.store(0, std::memory_order_relaxed);
   extent.registration_ = registration.get();
-  if (const Result<FileStamp> stamp = place.file->file().stamp(); stamp.ok() && watch_) {
-    (void)look_at(*place.file, extent, begin, bytes, *stamp);
+  if (const Result<FileStamp> stamp = place.file->file().stamp(); stamp.ok() && watch_.is_open()) {
+    (void)watch_.look(*place.file, extent, begin, bytes, *stamp);
   }
   return registration;
 }

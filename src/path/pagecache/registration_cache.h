@@ -19,8 +19,6 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +26,7 @@
 #include "base/mutex.h"
 #include "device/device.h"
 #include "path/pagecache/cached_file.h"
+#include "path/pagecache/extent_watch.h"
 #include "path/pagecache/registration_costs.h"
 #include "path/pagecache/registration_list.h"
 #include "path/path.h"
@@ -55,8 +54,8 @@ class RegistrationCache {
   explicit RegistrationCache(const RegistrationRules& rules, const Clock& time = system_clock());
   ~RegistrationCache();
 
-  // The errno if the process cannot read its own page table; else 0.
-  int watch_error();
+  // Its error() comes before the first request: without it no page is known to be the file's.
+  ExtentWatch& watch() { return watch_; }
   CachedFile* find_or_make(File& file, Device& device, const CachedFile::Terms& terms);
   CachedFile* find(const File& file, const Device& device) const;
 
@@ -68,19 +67,12 @@ class RegistrationCache {
   bool at_once(const CachedFile::Terms& terms, Op op) const {
     return rules_.at_once || (op == Op::write && terms.only_by_pages);
   }
-  // True if the whole range is registered, in extents whose pages are known to be the file's while the file is
-  // unchanged.
-  static bool is_settled(const CachedFile& file, const FileRange& range);
   // True for one request in many: samples how small requests move.
   bool is_turn_to_look() const { return now() % kLooksApart == 0; }
   // Asks the cache's thread to register these extents, unless they are registered or its queue is full.
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
   // Registers the extent on this thread, or waits for the thread that does.
   void register_now(CachedFile& file, std::uint64_t index);
-  // True if the range's pages in a held extent belonged to the file all the time until the stamp was taken. Quick if
-  // the file has not changed for long; waits for pages that the kernel is migrating.
-  bool are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
-                   const FileStamp& stamp) const;
   // The mapped bytes of the range, which must be within one extent, if it is within the file and the pages are the
   // file's. They stay registered while a request on a stream is in flight (Device::unregister_pages). Calls no device.
   std::span<const std::byte> lend(CachedFile& file, const FileRange& range);
@@ -111,9 +103,6 @@ class RegistrationCache {
     bool goes_on = false;  // The result of goes_on() for the request.
   };
 
-  // The same, without waiting.
-  PageWatch::Presence look_at(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
-                              const FileStamp& stamp) const;
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool goes_on(CachedFile& file, const FileRange& range);
@@ -138,9 +127,7 @@ class RegistrationCache {
 
   const RegistrationRules rules_;
   const Clock& time_;
-  std::once_flag watch_opened_;
-  std::optional<PageWatch> watch_;
-  int watch_error_ = 0;
+  ExtentWatch watch_;
   std::atomic<std::uint64_t> clock_{1};  // Requests.
   std::atomic<std::uint64_t> registered_bytes_{0};
   RegistrationCosts costs_;

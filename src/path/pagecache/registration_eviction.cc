@@ -11,45 +11,11 @@ namespace penstock::core {
 namespace {
 
 using State = Extent::State;
-using Presence = PageWatch::Presence;
+using Presence = ExtentWatch::Presence;
 
 }  // namespace
 
-// Checks all pages of the extent once after each change, when the change must have ended: from then on, removing pages
-// changes the stamp.
-PageWatch::Presence RegistrationCache::look_at(const CachedFile& file, Extent& extent, std::uint64_t offset,
-                                               std::uint64_t size, const FileStamp& stamp) const {
-  const std::chrono::nanoseconds after = file.terms().settles_after;
-  const std::int64_t change = after.count() != 0 && stamp.is_settled(after) ? stamp.changed.count() : 0;
-  const std::int64_t known = extent.settled_.load(std::memory_order_relaxed);
-  if (change != 0 && known == change) return Presence::there;
-  const Presence presence = watch_->look(extent.at(offset), size);
-  if (presence != Presence::there) return presence;
-  if (change == 0 && known > 0) extent.settled_.store(0, std::memory_order_relaxed);
-  if (change == 0 || known == -change) return Presence::there;
-  const Presence all = watch_->look(extent.at(extent.begin()), extent.end() - extent.begin());
-  if (all != Presence::moving) extent.settled_.store(all == Presence::there ? change : -change);
-  return Presence::there;
-}
-
-bool RegistrationCache::are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
-                                    const FileStamp& stamp) const {
-  const Presence presence = look_at(file, extent, offset, size, stamp);
-  if (presence == Presence::moving) return watch_->are_present(extent.at(offset), size);
-  return presence == Presence::there;
-}
-
-bool RegistrationCache::is_settled(const CachedFile& file, const FileRange& range) {
-  const auto [first, last] = Extent::range_of(range.offset, range.size);
-  for (std::uint64_t index = first; index <= last; ++index) {
-    const Extent* const extent = file.find(index);
-    if (extent == nullptr || extent->state() != State::registered || !extent->is_settled()) return false;
-  }
-  return true;
-}
-
-// A direct write changes the file's stamp when it begins, and removes pages when it ends: this finds writes that took
-// longer than the settling time. Releases the lock meanwhile; the file is not forgotten while it is checked.
+// Releases the lock meanwhile; the file is not forgotten while it is checked.
 void RegistrationCache::look_again() {
   for (std::size_t i = 0; i < files_.size() && !stopping_; ++i) {
     CachedFile& file = *files_[i];
@@ -58,8 +24,7 @@ void RegistrationCache::look_again() {
       const MutexUnlock unlock(mutex_);
       file.for_each_extent([this](Extent& extent) {
         if (!extent.is_settled() || !extent.hold(extent.used_at_.load(std::memory_order_relaxed))) return;
-        const Presence all = watch_->look(extent.at(extent.begin()), extent.end() - extent.begin());
-        if (all == Presence::gone) extent.settled_.store(0, std::memory_order_relaxed);
+        watch_.look_again(extent);
         extent.release();
       });
     }
@@ -78,7 +43,7 @@ std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileR
   const Result<FileStamp> stamp = file.file().stamp();
   const bool is_there = stamp.ok() && range.offset + range.size <= std::min(stamp->size, extent->end());
   std::optional<Presence> presence;
-  if (is_there) presence = look_at(file, *extent, range.offset, range.size, *stamp);
+  if (is_there) presence = watch_.look(file, *extent, range.offset, range.size, *stamp);
   const std::span<const std::byte> lent(extent->at(range.offset), presence == Presence::there ? range.size : 0);
   extent->release();
   if (presence == Presence::gone) evict_later(file, index);

@@ -310,31 +310,5 @@ TEST_F(RegistrationEvictionTest, APageThatWentIsEvictedAtOnce) {
   EXPECT_EQ(device_.unregistered(), "a");
 }
 
-// ---- Settled files -------------------------------------------------------------------------------------------------
-
-// The end of a long direct write has this effect: pages are removed, and the file's stamp does not change.
-TEST(SettledExtentTest, PagesThatWentWithoutAChangeAreFoundOutInTime) {
-  PosixStorage storage{false};
-  HostDeviceSet devices;
-  const UniqueFd fd(::memfd_create("settled_extent_test", MFD_CLOEXEC));
-  const std::string content(64 * page_size(), 's');
-  ASSERT_EQ(storage.write(fd.get(), content.data(), content.size(), 0).value(), content.size());
-  const std::unique_ptr<File> file = std::move(File::open(storage, fd.get()).value());
-  RegistrationCache cache({.bytes_max = 1u << 30});
-  if (cache.watch_error() != 0) GTEST_SKIP() << "a process cannot see its own pages here";
-  constexpr std::chrono::milliseconds kSettlesAfter{20};
-  CachedFile& cached = *cache.find_or_make(*file, *devices.device(0).value(), {.settles_after = kSettlesAfter});
-  ASSERT_TRUE(wait_until([&] { return file->stamp()->is_settled(kSettlesAfter); }));
-  cache.register_now(cached, 0);
-  Extent& extent = *cached.extent(0);
-  ASSERT_TRUE(extent.is_settled());
-
-  ASSERT_TRUE(extent.hold(0));
-  EXPECT_EQ(::madvise(extent.at(0), page_size(), MADV_DONTNEED), 0);
-  extent.release();
-
-  EXPECT_TRUE(wait_until([&] { return !extent.is_settled(); }));
-}
-
 }  // namespace
 }  // namespace penstock::core
