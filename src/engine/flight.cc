@@ -49,7 +49,7 @@ void Flight::leave_state() {
   }
   turns_end_ = 0;
   state_ = State::over;
-  progress_.tell(report);
+  progress_.fill_report(report);
 }
 
 void Flight::end_middle(const Progress& progress) {

@@ -49,7 +49,7 @@ class Flight {
     return task(turn_++);
   }
   void on_completion(const Completion& completion) {
-    progress_.take_in(completion);
+    progress_.add(completion);
     --in_flight_;
     proceed();
   }

@@ -18,7 +18,7 @@ class Progress {
   Progress() = default;
   Progress(std::uint64_t begin, std::uint64_t size) : begin_(begin), end_(begin + size), wanted_end_(end_) {}
 
-  void take_in(const Completion& completion) {
+  void add(const Completion& completion) {
     const std::uint64_t position = completion.file_offset + completion.bytes;
     if (completion.io_mode == IoMode::direct) direct_bytes_ += completion.bytes;
     if (completion.bounced != Reason::none) {
@@ -31,7 +31,7 @@ class Progress {
   }
 
   // Adds a part that was moved as a request of its own.
-  void take_in(std::uint64_t begin, std::uint64_t size, const Outcome& part) {
+  void add(std::uint64_t begin, std::uint64_t size, const Outcome& part) {
     const std::uint64_t position = begin + part.report.bytes;
     direct_bytes_ += part.report.direct_bytes;
     if (part.report.bounced_bytes > 0) {
@@ -79,7 +79,7 @@ class Progress {
   Status status() const { return failed_at_ <= end_ ? status_ : success(); }
 
   // Fills in the report of the request. If all of its bytes were bounced, bounce is its path.
-  void tell(Report& report) const {
+  void fill_report(Report& report) const {
     report.bytes = bytes();
     report.direct_bytes = direct_bytes();
     report.bounced_bytes = bounced_bytes();

@@ -51,7 +51,7 @@ bool Transfer::submit_next(Channel& channel) {
 // Moves chunks through a channel with one chunk in flight, which is the shortest way for each.
 void Transfer::run_chunks(Channel& channel, Progress& own) {
   while (const std::optional<std::uint64_t> turn = channel.has_room() ? next_turn() : std::nullopt) {
-    own.take_in(channel.run(flight_.task(*turn)));
+    own.add(channel.run(flight_.task(*turn)));
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
 }
@@ -63,7 +63,7 @@ void Transfer::pipe_chunks(Channel& channel, Progress& own) {
     }
     if (channel.is_idle()) break;
     const unsigned count = channel.poll(completions, true);
-    for (unsigned i = 0; i < count; ++i) own.take_in(completions[i]);
+    for (unsigned i = 0; i < count; ++i) own.add(completions[i]);
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
 }
@@ -89,7 +89,7 @@ void Transfer::read_gap_again() {
     const Completion again = (**channel).run(flight_.task(turn));
     progress_.go_on_to(again.file_offset + again.bytes);
     if (!again.status.ok() || again.bytes < again.size) {
-      progress_.take_in(again);
+      progress_.add(again);
       return;
     }
   }

@@ -252,7 +252,7 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
       SubmissionContext& context = *context_;
       const MutexUnlock unlock(mutex_);
       context.reap(0);
-      while (may_go_on() && executor_.feed(context, this)) {
+      while (may_go_on() && executor_.begin_waiting_reads(context, this)) {
       }
       const auto is_over = [&] {
         context.reap(0);

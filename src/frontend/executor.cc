@@ -140,15 +140,15 @@ void Executor::take_locked(Share& share, unsigned most) {
   if (!is_idle_locked()) wake_locked();
 }
 
-void Executor::learn(SubmissionContext& context) {
-  const std::optional<Going> news = context.take_news();
-  if (!news || *news == going()) return;
+void Executor::note_going(SubmissionContext& context) {
+  const std::optional<Going> latest = context.take_latest_going();
+  if (!latest || *latest == going()) return;
   const MutexLock lock(mutex_);
-  if (can_share_ || *news != Going::fetched) going_.store(*news, std::memory_order_relaxed);
+  if (can_share_ || *latest != Going::fetched) going_.store(*latest, std::memory_order_relaxed);
 }
 
 // The number of jobs that the thread may take from the run queue at once.
-unsigned Executor::grab(const SubmissionContext& context) const {
+unsigned Executor::jobs_most(const SubmissionContext& context) const {
   if (going() == Going::blocking) return context.is_idle() ? 1 : 0;
   return std::min(context.room(), are_fetched() ? kGrabMax : kGrabMax / 2);
 }
@@ -188,9 +188,9 @@ SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
 
 // A thread has a context as long as the context has requests in flight. The context is null if there is nothing more to
 // do.
-Executor::Share Executor::take(SubmissionContext*& context, const SubmissionContext* usual) {
+Executor::Share Executor::take_share(SubmissionContext*& context, const SubmissionContext* usual) {
   Share share;
-  if (context != nullptr) learn(*context);
+  if (context != nullptr) note_going(*context);
   const MutexLock lock(mutex_);
   if (context != nullptr && context->is_idle()) idle_.push_back(std::exchange(context, nullptr));
   if (context != nullptr) {
@@ -199,7 +199,7 @@ Executor::Share Executor::take(SubmissionContext*& context, const SubmissionCont
     if (is_idle_locked() && !stopping_) sleep_locked();
     context = context_locked(usual);
   }
-  if (context != nullptr) take_locked(share, grab(*context));
+  if (context != nullptr) take_locked(share, jobs_most(*context));
   return share;
 }
 
@@ -209,7 +209,7 @@ void Executor::finish_orphaned(SubmissionContext& orphaned, SubmissionContext& o
     orphaned.reap(1);
     own.reap(0);
   }
-  learn(orphaned);
+  note_going(orphaned);
   const MutexLock lock(mutex_);
   --away_;
   idle_.push_back(&orphaned);
@@ -222,7 +222,7 @@ void Executor::append(std::span<Job* const> jobs) {
 }
 
 // Begins a job in the thread's queue; a job that the queue does not take is moved like a call of its own.
-void Executor::carry_out(SubmissionContext& context, Job& job) {
+void Executor::begin_or_move(SubmissionContext& context, Job& job) {
   if (context.begin(job)) return;
   if (job.parts.empty()) context.move_now(job);
   else if (!context.move_together(job)) append(job.parts);
@@ -230,9 +230,9 @@ void Executor::carry_out(SubmissionContext& context, Job& job) {
 
 // Earlier requests only suggest how the next will go: if a request turns out to have to wait for its turn on this
 // thread, it is left to the others.
-void Executor::carry_out(SubmissionContext& context, std::span<Job* const> jobs) {
+void Executor::begin_or_move(SubmissionContext& context, std::span<Job* const> jobs) {
   while (!jobs.empty() && !context.is_blocked()) {
-    carry_out(context, *jobs.front());
+    begin_or_move(context, *jobs.front());
     jobs = jobs.subspan(1);
   }
   if (!jobs.empty()) append(jobs);
@@ -244,9 +244,9 @@ void Executor::loop() {
   if (session_.config().placement.is_fixed()) place.stay_near("");
   SubmissionContext* context = nullptr;
   for (const SubmissionContext* usual = nullptr;; usual = context) {
-    const Share share = take(context, usual);
+    const Share share = take_share(context, usual);
     if (context == nullptr) return;
-    carry_out(*context, std::span(share.jobs).first(share.count));
+    begin_or_move(*context, std::span(share.jobs).first(share.count));
     context->reap(share.orphaned == nullptr && (share.count == 0 || context->room() == 0) ? 1 : 0);
     if (share.orphaned != nullptr) finish_orphaned(*share.orphaned, *context);
   }
@@ -288,7 +288,7 @@ SubmissionContext* Executor::lend(SubmissionContextHolder& holder, const Submiss
 }
 
 void Executor::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {
-  learn(context);
+  note_going(context);
   const MutexLock lock(mutex_);
   std::erase(holders_, &holder);
   if (context.is_idle()) {
@@ -302,11 +302,11 @@ void Executor::give_back(SubmissionContext& context, SubmissionContextHolder& ho
 
 std::size_t Executor::begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open) {
   const std::size_t begun = context.begin_reads(jobs, may_open);
-  learn(context);
+  note_going(context);
   return begun;
 }
 
-Executor::Share Executor::take_for(const void* owner, unsigned most) {
+Executor::Share Executor::take_reads_of(const void* owner, unsigned most) {
   Share share;
   unsigned passed = 0;
   const MutexLock lock(mutex_);
@@ -323,8 +323,8 @@ Executor::Share Executor::take_for(const void* owner, unsigned most) {
   return share;
 }
 
-bool Executor::feed(SubmissionContext& context, const void* owner) {
-  const Share share = take_for(owner, grab(context));
+bool Executor::begin_waiting_reads(SubmissionContext& context, const void* owner) {
+  const Share share = take_reads_of(owner, jobs_most(context));
   const auto jobs = std::span(share.jobs).first(share.count);
   const std::size_t begun = begin_reads(context, jobs, true);
   if (begun < jobs.size()) append(jobs.subspan(begun));

@@ -60,7 +60,7 @@ class Executor {
   // Calls SubmissionContext::begin_reads().
   std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open);
   // Begins reads of this owner that wait in the run queue. False if the context can take no more of them.
-  bool feed(SubmissionContext& context, const void* owner);
+  bool begin_waiting_reads(SubmissionContext& context, const void* owner);
   // True if jobs wait in the run queue; looks without the lock.
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   Going going() const { return going_.load(std::memory_order_relaxed); }
@@ -95,14 +95,14 @@ class Executor {
   SubmissionContext* take_idle_locked(const SubmissionContext* usual) REQUIRES(mutex_);
   SubmissionContext* context_locked(const SubmissionContext* usual) REQUIRES(mutex_);
   void finish_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
-  Share take(SubmissionContext*& context, const SubmissionContext* usual);
-  void learn(SubmissionContext& context);
+  Share take_share(SubmissionContext*& context, const SubmissionContext* usual);
+  void note_going(SubmissionContext& context);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // One thread moves this many bytes as fast as two.
-  unsigned grab(const SubmissionContext& context) const;
-  Share take_for(const void* owner, unsigned most);
+  unsigned jobs_most(const SubmissionContext& context) const;
+  Share take_reads_of(const void* owner, unsigned most);
   void append(std::span<Job* const> jobs);
-  void carry_out(SubmissionContext& context, Job& job);
-  void carry_out(SubmissionContext& context, std::span<Job* const> jobs);
+  void begin_or_move(SubmissionContext& context, Job& job);
+  void begin_or_move(SubmissionContext& context, std::span<Job* const> jobs);
   void loop();
   void watch();
 

@@ -15,19 +15,19 @@ Report PartsProgress::noted(bool is_first, Report report) {
   return report;
 }
 
-void PartsProgress::take_in(std::uint64_t begin, std::uint64_t size, const Outcome& outcome) {
-  progress_.take_in(begin, size, {outcome.status, noted(begin == progress_.begin(), outcome.report)});
+void PartsProgress::add(std::uint64_t begin, std::uint64_t size, const Outcome& outcome) {
+  progress_.add(begin, size, {outcome.status, noted(begin == progress_.begin(), outcome.report)});
 }
 
 void PartsProgress::take_in_scattered(bool is_first, const Report& report) {
-  progress_.take_in(progress_.begin(), report.bytes, {success(), noted(is_first, report)});
+  progress_.add(progress_.begin(), report.bytes, {success(), noted(is_first, report)});
 }
 
 Outcome PartsProgress::outcome() const {
   Outcome outcome{progress_.status(), first_};
-  progress_.tell(outcome.report);
+  progress_.fill_report(outcome.report);
   if (first_.path == PathId::bounce) {
-    outcome.report = first_;  // tell() would also count bytes that went by another path than the first part's.
+    outcome.report = first_;  // fill_report() would also count bytes that went by another path than the first part's.
     outcome.report.bytes = progress_.bytes();
     outcome.report.direct_bytes = progress_.direct_bytes();
   }

@@ -24,7 +24,7 @@ class PartsProgress {
       : progress_(begin, size), unfinished_(parts) {}
 
   // A part has ended that was to move `size` bytes from `begin` on.
-  void take_in(std::uint64_t begin, std::uint64_t size, const Outcome& outcome);
+  void add(std::uint64_t begin, std::uint64_t size, const Outcome& outcome);
   // A part has ended whose bytes lie at several places of the request. If it came out short, fail_at() says where.
   void take_in_scattered(bool is_first, const Report& report);
   void fail_at(std::uint64_t position, const Status& status) { progress_.fail_at(position, status); }

@@ -242,11 +242,11 @@ void Queue::flush(OwnChannel& own) {
       own.channel->submit(task);
       continue;
     }
-    take_in(own, {.cookie = task.cookie,
-                  .file_offset = task.chunk.file_offset,
-                  .size = task.chunk.size,
-                  .status = failure(Code::closed, "move a request through its queue"),
-                  .io_mode = task.chunk.io_mode});
+    on_completion(own, {.cookie = task.cookie,
+                        .file_offset = task.chunk.file_offset,
+                        .size = task.chunk.size,
+                        .status = failure(Code::closed, "move a request through its queue"),
+                        .io_mode = task.chunk.io_mode});
   }
 }
 
@@ -272,7 +272,7 @@ void Queue::complete(std::uint32_t index, bool asks_for_bytes) {
   done_.push_back(index);
 }
 
-void Queue::take_in(OwnChannel& own, const Completion& completion) {
+void Queue::on_completion(OwnChannel& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
   Flight& flight = pending_[index].flight;
   flight.on_completion(completion);
@@ -285,7 +285,7 @@ bool Queue::poll(OwnChannel& own, bool wait) {
   const std::size_t done_before = done_.size();
   flush(own);
   const unsigned count = own.channel->poll(completions, wait);
-  for (unsigned i = 0; i < count; ++i) take_in(own, completions[i]);
+  for (unsigned i = 0; i < count; ++i) on_completion(own, completions[i]);
   flush(own);
   return count > 0 || done_.size() != done_before;  // A broken channel fails the chunks that it has not begun.
 }

@@ -96,7 +96,7 @@ class Queue final : public ChannelHolder, private Client {
   Status check_descriptors(const File& file) REQUIRES(mutex_);
   static void enqueue(OwnChannel& own, const Task& task);
   void dispatch(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
-  void take_in(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
+  void on_completion(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
   void complete(std::uint32_t index, bool asks_for_bytes) REQUIRES(mutex_);
   void forget_file(const File& file) override;
   void forget_memory(std::byte* kept) override;

@@ -333,7 +333,7 @@ bool StreamRequest::stage_at_once(const Part& job) {
 void StreamRequest::complete(std::uint64_t part, const Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
-    progress_.take_in(begin_of(part), size_of(part), outcome);
+    progress_.add(begin_of(part), size_of(part), outcome);
     if (is_staged()) {
       if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
       else if (part + slots_ < parts_) describe_copy(part + slots_, size_of(part + slots_));

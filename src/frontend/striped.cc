@@ -134,14 +134,14 @@ void StripedJob::move_now(Session& session) {
 void StripedJob::complete(const Share& share, const Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
-    take_in(share, outcome);
+    add_share(share, outcome);
     if (!progress_.is_over()) return;
   }
   mutex_.assume_held();  // No other thread works on it any more. finish() may destroy this.
   whole_.finish(progress_.outcome());
 }
 
-void StripedJob::take_in(const Share& share, const Outcome& outcome) {
+void StripedJob::add_share(const Share& share, const Outcome& outcome) {
   const Report& report = outcome.report;
   progress_.take_in_scattered(&share == &shares_[0], report);
   if (report.bytes == share.request.size && outcome.status.ok()) return;

@@ -56,7 +56,7 @@ class StripedJob {
 
   void share_out(std::span<const MemoryPiece> pieces);
   void complete(const Share& share, const Outcome& outcome);
-  void take_in(const Share& share, const Outcome& outcome) REQUIRES(mutex_);
+  void add_share(const Share& share, const Outcome& outcome) REQUIRES(mutex_);
 
   Executor& executor_;
   const std::shared_ptr<const Striped> striped_;  // Shared, because it may be deregistered meanwhile.

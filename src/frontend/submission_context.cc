@@ -70,7 +70,7 @@ bool SubmissionContext::open_queue() {
 
 // Finishes neighbouring jobs of one owner together.
 void SubmissionContext::finish(std::span<const Ended> ended) {
-  if (!ended.empty()) news_ = going_of(ended.back().outcome.report);
+  if (!ended.empty()) latest_going_ = going_of(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();
     std::size_t count = 1;

@@ -32,7 +32,7 @@ class SubmissionContext {
   unsigned room() const { return kDepth - in_flight_; }
 
   // How the latest request went that ended in the queue since the last call; nothing if none ended.
-  std::optional<Going> take_news() { return std::exchange(news_, std::nullopt); }
+  std::optional<Going> take_latest_going() { return std::exchange(latest_going_, std::nullopt); }
 
   // Begins the job in the queue, or ends it if it is late. False, with nothing begun, if there is no queue for it or
   // the queue has no room (pinned memory, one more device). Without `may_open` it uses only a queue that is open
@@ -58,7 +58,7 @@ class SubmissionContext {
   const bool looks_;
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
-  std::optional<Going> news_;
+  std::optional<Going> latest_going_;
   std::array<Ended, kDepth> ended_;  // A member, because the stack may be a caller's small one.
 };
 

@@ -48,7 +48,7 @@ Outcome transfer_vectored(Session& session, RawRequest request, std::span<const 
   if (const auto outcome = transfer_together(session, request, pieces)) return *outcome;
   PartsProgress progress(static_cast<std::uint64_t>(request.file_offset), request.size, pieces.size());
   each_piece(request, pieces, [&](const RawRequest& piece) {
-    progress.take_in(static_cast<std::uint64_t>(piece.file_offset), piece.size, transfer(session, piece));
+    progress.add(static_cast<std::uint64_t>(piece.file_offset), piece.size, transfer(session, piece));
     return progress.goes_on();
   });
   return progress.outcome();
@@ -79,7 +79,7 @@ void VectoredJob::complete(Part& part, const Outcome& outcome) {
   Part* next = part.next;
   {
     const MutexLock lock(mutex_);
-    progress_.take_in(static_cast<std::uint64_t>(part.request.file_offset), part.request.size, outcome);
+    progress_.add(static_cast<std::uint64_t>(part.request.file_offset), part.request.size, outcome);
     // A piece does not begin if the piece that it waits for came out short.
     const bool is_whole = outcome.status.ok() && outcome.report.bytes == part.request.size;
     for (; !is_whole && next != nullptr; next = next->next) progress_.leave_out();

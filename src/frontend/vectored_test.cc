@@ -345,8 +345,8 @@ TEST_P(GatheredTest, ManySmallPiecesAreNoMoreOperationsThanFewLargeOnes) {
 class PartsProgressTest : public testing::Test {
  protected:
   // Part i of three, of 100 bytes each, from byte 1000 on.
-  void take_in(unsigned i, const Status& status, const Report& report) {
-    progress_.take_in(1000 + 100 * i, 100, {status, report});
+  void add(unsigned i, const Status& status, const Report& report) {
+    progress_.add(1000 + 100 * i, 100, {status, report});
   }
   Report report() const { return progress_.outcome().report; }
 
@@ -354,9 +354,9 @@ class PartsProgressTest : public testing::Test {
 };
 
 TEST_F(PartsProgressTest, BytesOfALaterPartThatWentByBounceCountAsBounced) {
-  take_in(2, success(), {.bytes = 100, .path = PathId::bounce, .reason = Reason::host_memory});
-  take_in(0, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
-  take_in(1, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
+  add(2, success(), {.bytes = 100, .path = PathId::bounce, .reason = Reason::host_memory});
+  add(0, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
+  add(1, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
 
   EXPECT_EQ(report().path, PathId::p2pdma);
   EXPECT_EQ(report().bytes, 300u);
@@ -366,9 +366,9 @@ TEST_F(PartsProgressTest, BytesOfALaterPartThatWentByBounceCountAsBounced) {
 }
 
 TEST_F(PartsProgressTest, WhereTheFirstPartWentByBounceSoDidTheRequest) {
-  take_in(1, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
-  take_in(0, success(), {.bytes = 100, .path = PathId::bounce, .reason = Reason::host_memory, .refused = 0});
-  take_in(2, success(), {.bytes = 50, .path = PathId::p2pdma});
+  add(1, success(), {.bytes = 100, .direct_bytes = 100, .path = PathId::p2pdma});
+  add(0, success(), {.bytes = 100, .path = PathId::bounce, .reason = Reason::host_memory, .refused = 0});
+  add(2, success(), {.bytes = 50, .path = PathId::p2pdma});
 
   EXPECT_EQ(report().path, PathId::bounce);
   EXPECT_EQ(report().reason, Reason::host_memory);
@@ -378,17 +378,17 @@ TEST_F(PartsProgressTest, WhereTheFirstPartWentByBounceSoDidTheRequest) {
 }
 
 TEST_F(PartsProgressTest, TheFirstFailureInTheFilesOrderCountsWhicheverCameFirst) {
-  take_in(2, os_failure(EIO, "late"), {});
-  take_in(1, os_failure(ENOSPC, "early"), {.bytes = 30});
-  take_in(0, success(), {.bytes = 100});
+  add(2, os_failure(EIO, "late"), {});
+  add(1, os_failure(ENOSPC, "early"), {.bytes = 30});
+  add(0, success(), {.bytes = 100});
 
   EXPECT_TRUE(progress_.outcome().status.is_errno(ENOSPC));
   EXPECT_EQ(report().bytes, 130u);
 }
 
 TEST_F(PartsProgressTest, AFailureBehindTheEndOfTheFileIsNone) {
-  take_in(0, success(), {.bytes = 60});
-  take_in(1, os_failure(EIO, "behind"), {});
+  add(0, success(), {.bytes = 60});
+  add(1, os_failure(EIO, "behind"), {});
 
   EXPECT_TRUE(progress_.outcome().status.ok());
   EXPECT_EQ(report().bytes, 60u);
