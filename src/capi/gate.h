@@ -14,18 +14,22 @@ namespace penstock::core {
 
 class Gate {
  public:
-  bool enter() {
+  // These two are a part of every call, and are inlined whatever else the compiler has in hand. Without that they and
+  // CufileDriver::Use took 32 of a 4 KiB read's 1,728 instructions (callgrind, gcc 12, 2026-11-28).
+  [[gnu::always_inline]] bool enter() {
     std::atomic<std::uint32_t>& inside = shard();
     inside.fetch_add(1);  // Counted before the check, so that either close() sees us or we see close().
-    if (open_.load()) return true;
-    leave();
+    if (open_.load()) [[likely]]
+      return true;
+    turn_away(inside);
     return false;
   }
   // Call it on the thread that entered.
-  void leave() {
+  [[gnu::always_inline]] void leave() {
     std::atomic<std::uint32_t>& inside = shard();
     inside.fetch_sub(1);
-    if (!open_.load()) inside.notify_all();
+    if (!open_.load()) [[unlikely]]
+      wake_closer(inside);
   }
   void open() { open_.store(true); }
   // In a forked child: the threads inside were the parent's.
@@ -46,6 +50,11 @@ class Gate {
   struct alignas(64) Shard {
     std::atomic<std::uint32_t> inside{0};
   };
+  [[gnu::noinline, gnu::cold]] static void wake_closer(std::atomic<std::uint32_t>& inside) { inside.notify_all(); }
+  [[gnu::noinline, gnu::cold]] static void turn_away(std::atomic<std::uint32_t>& inside) {
+    inside.fetch_sub(1);
+    inside.notify_all();
+  }
   std::atomic<std::uint32_t>& shard() { return shards_[thread_number() % shards_.size()].inside; }
 
   std::atomic<bool> open_{false};

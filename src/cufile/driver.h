@@ -32,7 +32,7 @@ class CufileDriver {
   // Holds the session open for the length of one call. Empty if the driver is closed.
   class Use {
    public:
-    explicit Use(CufileDriver& driver) : driver_(driver), inside_(driver.gate_.enter()) {}
+    [[gnu::always_inline]] explicit Use(CufileDriver& driver) : driver_(driver), inside_(driver.gate_.enter()) {}
     // Opens the driver if it is closed; if that fails, this is empty and sets the status.
     Use(CufileDriver& driver, Status& status) : driver_(driver), inside_(driver.enter_or_open(status)) {}
     ~Use() {
