@@ -115,6 +115,26 @@ class Tool : public testing::Test {
     return false;
   }
 
+  // Runs the tool, and does something to it while it makes the file `copy`; again, if it was over before.
+  Finished run_disturbed(
+      const std::vector<std::string>& arguments, const std::function<void(pid_t)>& disturb,
+      const std::function<void()>& prepare = [] {}) {
+    for (;;) {
+      const pid_t child = start(arguments, prepare);
+      EXPECT_TRUE(wait_until([&] { return is_making_a_file(child) || is_over(child); }));
+      disturb(child);
+      const Finished done = wait(child);
+      if (done.exit_code != 0) return done;
+      fs::remove(path("copy"));
+    }
+  }
+
+  // Whether the child has ended; it can be waited for still.
+  static bool is_over(pid_t child) {
+    siginfo_t ended{};
+    return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == child;
+  }
+
   // Whether the tool has begun to write to the file, whose size and space it may have settled before.
   bool has_bytes(const std::string& name) const {
     return text_of(path(name)).find_first_not_of('\0') != std::string::npos;

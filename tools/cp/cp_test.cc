@@ -129,10 +129,8 @@ TEST_F(Tool, CpOfAFileThatEndsBeforeItsSizeLeavesNothing) {
 
 TEST_F(Tool, CpOfAFileThatGrowsMeanwhileLeavesNothing) {
   make("data", 16 << 20);
-  const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
-  ASSERT_TRUE(wait_until([&] { return is_making_a_file(child); }));
-  std::ofstream(path("data"), std::ios::app) << "more";
-  const Finished done = wait(child);
+  const Finished done = run_disturbed({"cp", "data", "copy", "--window", "8k"},
+                                      [&](pid_t) { std::ofstream(path("data"), std::ios::app) << "more"; });
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err.find("it changed while it was copied"), std::string::npos) << done.err;
   EXPECT_EQ(folder(), Names{"data"});
@@ -140,10 +138,8 @@ TEST_F(Tool, CpOfAFileThatGrowsMeanwhileLeavesNothing) {
 
 TEST_F(Tool, CpThatIsInterruptedLeavesNothingAndDiesOfTheSignal) {
   make("data", 64 << 20);
-  const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
-  ASSERT_TRUE(wait_until([&] { return is_making_a_file(child); }));
-  kill(child, SIGINT);
-  const Finished done = wait(child);
+  const Finished done =
+      run_disturbed({"cp", "data", "copy", "--window", "8k"}, [](pid_t child) { kill(child, SIGINT); });
   EXPECT_EQ(done.signal_number, SIGINT) << done.err;
   EXPECT_EQ(said(done), "penstock: interrupted\n");
   EXPECT_EQ(folder(), Names{"data"});
@@ -199,10 +195,8 @@ TEST_F(CpByVendor, GoesItsWayBothWays) {
 
 TEST_F(CpByVendor, WithoutItTheCopyHasNoNameUntilItIsWhole) {
   const auto without = [] { by_vendor(), setenv("PENSTOCK_VENDOR", "off", 1); };
-  const pid_t child = start({"cp", "data", "copy", "--window", "8k"}, without);
-  ASSERT_TRUE(wait_until([&] { return is_making_a_file(child); }));
-  kill(child, SIGKILL);
-  wait(child);
+  run_disturbed(
+      {"cp", "data", "copy", "--window", "8k"}, [](pid_t child) { kill(child, SIGKILL); }, without);
   for (const std::string& name : folder()) EXPECT_TRUE(name == "data" || name == "copy") << name;
 }
 
