@@ -268,8 +268,11 @@ void print_result(const BenchOutcome& outcome) {
     print("{}", Text(page.text()));
   }
   if (outcome.usable_paths.size() < 2) return;
-  print("this is one way: 'penstock bench --every-path' measures each that this machine has: {}\n",
-        fmt::format("{}", fmt::join(outcome.usable_paths, ", ")));
+  Page page;
+  page.wrap("", fmt::format("this is one of {} ways ({}): 'penstock bench --require PATH FILE' measures another, "
+                            "'penstock bench --every-path --dir FOLDER' all with a file of its own",
+                            outcome.usable_paths.size(), fmt::join(outcome.usable_paths, ", ")));
+  print("{}", Text(page.text()));
 }
 
 Json bench_json(const BenchOutcome& outcome) {

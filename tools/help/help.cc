@@ -59,6 +59,27 @@ const char* path_in_words(int path) {
   }
 }
 
+// Returns what the path needs of the machine. It is empty where the path's sentence says all.
+const char* needs_of_path(int path) {
+  switch (path) {
+    case PENSTOCK_PATH_P2PDMA:
+      return "an NVMe drive, or md raid of such, with ext4 or XFS; Linux 6.2 or later with CONFIG_PCI_P2PDMA (not "
+             "6.16); "
+             "a way between drive and GPU that no ACS redirects and no IOMMU translates. Of an NVIDIA GPU: the open "
+             "driver 565.57 or later, all of its memory in BAR 1 (RMForceStaticBar1), PENSTOCK_NVIDIA_EXPORT=on";
+    case PENSTOCK_PATH_PAGECACHE:
+      return "an NVIDIA GPU whose driver registers read-only memory; a file on ext4, XFS, Btrfs, F2FS, tmpfs or "
+             "hugetlbfs, opened without O_DIRECT, whose bytes are in the page cache; writes on the last two alone";
+    case PENSTOCK_PATH_NVFS:
+      return "the module nvidia-fs, a storage driver that has registered with it, blocks of 4096 bytes, and "
+             "PENSTOCK_NVFS=on or auto";
+    case PENSTOCK_PATH_VENDOR:
+      return "NVIDIA's libcufile.so.0, the module nvidia-fs, and a storage driver that has registered with it";
+    case PENSTOCK_PATH_BOUNCE: return "a GPU and its driver; without one, host memory stands in";
+    default: return "";
+  }
+}
+
 std::optional<int> number_of(std::string_view word) {
   int number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
@@ -76,8 +97,9 @@ std::vector<std::string> names_of_paths() {
 std::vector<std::string> names_of_reasons() {
   std::vector<std::string> names;
   for (std::uint32_t i = 1; i < penstock_reason_count(); ++i) {  // 0 is "none".
-    const std::string_view name = penstock_reason_name(static_cast<std::int32_t>(i));
-    if (!name.empty()) names.emplace_back(name);
+    const auto reason = static_cast<std::int32_t>(i);
+    const bool is_gap = std::string_view(penstock_reason_sentence(reason)).empty();
+    if (!is_gap) names.emplace_back(penstock_reason_name(reason));
   }
   return names;
 }
@@ -140,12 +162,14 @@ constexpr Word kWords[] = {
     {"IOMMU",
      "the unit that can translate the addresses of DMA; if it does, some direct transfers are lost without an error"},
     // People ask with these words; each is answered with a command.
-    {"fast", "'penstock bench --every-path FILE' measures every path that this machine has, and ends with the fastest"},
+    {"fast",
+     "'penstock bench --every-path --dir FOLDER' measures every path that this machine has, and ends with the fastest"},
     {"slow", "'penstock explain --measure FILE' says which part of the way limits a load, and what would help"},
     {"save",
      "'penstock explain --measure --save SIZE FOLDER' says what limits a checkpoint that is saved there, and what "
-     "would "
-     "help"},
+     "would help. Mostly it is the drive. Else writes go through the page cache (PENSTOCK_DIRECT_IO=always, or "
+     "direct=True of penstock.checkpoint), the file system looks for new blocks (write over files in use), or the "
+     "trainer waits for all of it (penstock.checkpoint.Saver saves behind it)"},
     {"checkpoint",
      "the state of a job, saved to go on from: 'penstock explain --measure --save SIZE FOLDER' says what limits a save "
      "there; 'python -m penstock checkpoint --help' lists what looks at one, checks one and moves one"},
@@ -157,7 +181,10 @@ constexpr Word kWords[] = {
      "a path that served because a better one could not; 'penstock run --report PROGRAM' says which paths a program's "
      "bytes took and why, and PENSTOCK_REQUIRE=PATH makes a request fail instead"},
     {"pod",
-     "'penstock-k8s verify' says on a node or in a pod which paths it has; 'penstock-k8s lint' judges manifests"},
+     "it needs no root, capability or udev, but a GPU (nvidia.com/gpu), a volume of a real file system for the data, "
+     "since an overlay hides the drive, a seccomp profile that allows io_uring, and 256 MiB of memory for each GPU; "
+     "'penstock check' in the pod names what is missing. 'penstock-k8s verify' says on a node or in a pod which paths "
+     "it has; 'penstock-k8s lint' judges manifests"},
     {"kubernetes", "'penstock-k8s' answers for a cluster: choose, render, lint, verify"},
 };
 
@@ -187,9 +214,10 @@ bool add_path(Page& page, std::string_view word) {
   const auto path = path_by_name(std::string(word));
   if (!path) return false;
   page.wrap(fmt::format("{} (a path): ", word), path_in_words(*path));
-  page.wrap("  ",
-            "'penstock check' says what it needs and what this machine lacks, 'penstock explain FILE' the same "
-            "for a file.");
+  if (const std::string_view needs = needs_of_path(*path); !needs.empty()) {
+    page.wrap("  ", fmt::format("It needs {}.", needs));
+  }
+  page.wrap("  ", "'penstock check' says what this machine lacks of it, 'penstock explain FILE' the same for a file.");
   const std::string reason = fmt::format("{}_off", word);
   if (facts::reason_named(reason)) {
     page.wrap("  ", fmt::format("A setting can leave it out: 'penstock help {}' says which.", reason));

@@ -39,6 +39,11 @@ TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
   EXPECT_NE(run({"help", "bindss"}).err.find("did you mean 'binds'?"), std::string::npos);
 }
 
+TEST_F(HelpTest, APathSaysWhatItNeeds) {
+  EXPECT_NE(told("p2pdma").find("It needs an NVMe drive"), std::string::npos) << told("p2pdma");
+  EXPECT_NE(told("nvfs").find("a storage driver that has registered"), std::string::npos) << told("nvfs");
+}
+
 TEST_F(HelpTest, WhatPeopleAskIsAnsweredWithACommand) {
   const std::pair<const char*, const char*> answers[] = {
       {"fast", "bench --every-path"}, {"slow", "explain --measure"},     {"save", "--save SIZE"},
@@ -57,6 +62,7 @@ TEST_F(HelpTest, TheFirstPageNamesTheWordsThatPeopleAsk) {
 TEST_F(HelpTest, TheWordsThatCanBeAskedAboutAreListed) {
   EXPECT_EQ(told("paths").find("p2pdma\n"), 0u);
   EXPECT_NE(told("reasons").find("\nstand_in\n"), std::string::npos);
+  EXPECT_EQ(told("reasons").find("\nunknown\n"), std::string::npos) << "numbers without a meaning";
   const std::string words = told("words");
   for (const char* word : {"self-test", "off", "ACS"}) {
     EXPECT_NE(words.find(std::string("\n") + word + "\n"), std::string::npos) << word;
