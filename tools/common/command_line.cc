@@ -112,7 +112,7 @@ std::string unknown_word_text(const CLI::App* app) {
   const std::string word = words.empty() ? "" : words.front();
   const std::vector<std::string> commands = command_names(innermost(app));
   if (commands.empty())
-    return fmt::format("'{}' is not expected here: a value follows the option that it is for", word);
+    return fmt::format("'{}' is not expected here; if it is the value of an option, put it behind that option", word);
   return fmt::format("there is no command '{}'{}", word, proposal(word, commands));
 }
 

@@ -50,7 +50,7 @@ std::string binds_text(const Examination& found) {
                          rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all);
     case Binds::path: break;
   }
-  return fmt::format("No part by itself binds: the {} gives {}; {}, by the path {}.",
+  return fmt::format("No single part binds: the {} alone gives {}; {}, by the path {}.",
                      found.is_mostly_cold() ? "drive" : "page cache",
                      rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all, path_name(found));
 }
@@ -110,7 +110,7 @@ void print_changes(Page& page, const Examination& found) {
   const Forecast& told = found.forecast;
   page.section(heading_of_changes(found));
   for (const ForecastChange& each : told.changes) {
-    const std::string takes = (each.is_bound ? "at best " : "") + format_duration(each.seconds);
+    const std::string takes = (each.is_bound ? "at best " : "takes ") + format_duration(each.seconds);
     page.row(takes + " ", fmt::format("{} ({:.1f} times as fast)", each.what, told.seconds / each.seconds));
     page.row("", "-> " + each.command);
   }
