@@ -2,7 +2,7 @@
 
 // Chunks by the module nvidia-fs: READ and WRITE in place where the chunk is block-aligned in a registered buffer, else
 // through the channel's own device memory, with a copy on the device after or before. A chunk is split into pieces of
-// one request each; the thread waits in each call. The BouncingChannel around it handles refused chunks.
+// one request each; the thread waits in each call. The FallbackChannel around it handles refused chunks.
 //
 // Blocks that DMA did not move (a file's holes) are in host memory after a read: the channel copies them to the device,
 // and the chunk reports it.

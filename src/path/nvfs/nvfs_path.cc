@@ -104,7 +104,7 @@ Result<std::unique_ptr<Channel>> NvfsPath::open_channel(const ChannelOptions& op
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), one_at_a_time(options), rules_.strict));
+      std::make_unique<FallbackChannel>(terms, storage_, std::move(*direct), one_at_a_time(options), rules_.strict));
 }
 
 void NvfsPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {

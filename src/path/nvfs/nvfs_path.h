@@ -13,7 +13,7 @@
 #include "path/nvfs/nvfs_memory.h"
 #include "path/path.h"
 #include "path/path_settings.h"
-#include "path/pipeline/bouncing_channel.h"
+#include "path/pipeline/fallback_channel.h"
 #include "path/pipeline/self_test_cache.h"
 
 namespace penstock::core {

@@ -161,7 +161,7 @@ Result<std::unique_ptr<Channel>> P2pdmaPath::open_channel(const ChannelOptions& 
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+      std::make_unique<FallbackChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
 }
 
 std::unique_ptr<Path> make_p2pdma_path(const PathEnvironment& environment) {

@@ -9,7 +9,7 @@
 
 #include "path/p2pdma/outlook.h"
 #include "path/path.h"
-#include "path/pipeline/bouncing_channel.h"
+#include "path/pipeline/fallback_channel.h"
 #include "path/pipeline/self_test_cache.h"
 
 namespace penstock::core {

@@ -2,7 +2,7 @@
 
 // Chunks whose pages are registered: the device's DMA engine reads them from the page cache, or writes them there. They
 // count as moved only if the pages belonged to the file all the time; else the chunk fails with ESTALE, and its
-// BouncingChannel bounces it.
+// FallbackChannel bounces it.
 #pragma once
 
 #include <vector>

@@ -205,7 +205,7 @@ Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOption
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<BouncingChannel>(terms, io_, std::move(*direct), options, rules_.strict));
+      std::make_unique<FallbackChannel>(terms, io_, std::move(*direct), options, rules_.strict));
 }
 
 std::unique_ptr<Path> make_pagecache_path(const PathEnvironment& environment) {

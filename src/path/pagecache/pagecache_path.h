@@ -8,7 +8,7 @@
 #include "path/pagecache/pagecache_reasons.h"
 #include "path/pagecache/registration_cache.h"
 #include "path/path.h"
-#include "path/pipeline/bouncing_channel.h"
+#include "path/pipeline/fallback_channel.h"
 
 namespace penstock::core {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The reasons why a direct path does not serve, for all paths that use self_test.h and bouncing_channel.h.
+// The reasons why a direct path does not serve, for all paths that use self_test.h and fallback_channel.h.
 #pragma once
 
 #include "core/reason.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Moves chunks with NVIDIA's synchronous calls. The BouncingChannel around it handles refused chunks; a file's handle
+// Moves chunks with NVIDIA's synchronous calls. The FallbackChannel around it handles refused chunks; a file's handle
 // belongs to the path.
 #pragma once
 

@@ -108,7 +108,7 @@ Result<std::unique_ptr<Channel>> VendorPath::open_channel(const ChannelOptions& 
   PENSTOCK_INVARIANT(options.device != nullptr);
   if (library_proof().reason != Reason::none) return failure(Code::path_refused, "open NVIDIA's library");
   DirectTerms& terms = *this;
-  return std::unique_ptr<Channel>(std::make_unique<BouncingChannel>(
+  return std::unique_ptr<Channel>(std::make_unique<FallbackChannel>(
       terms, storage_, std::make_unique<VendorChannel>(*this, *options.device), one_at_a_time(options), rules_.strict));
 }
 

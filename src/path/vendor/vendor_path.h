@@ -10,7 +10,7 @@
 
 #include "base/mutex.h"
 #include "path/path.h"
-#include "path/pipeline/bouncing_channel.h"
+#include "path/pipeline/fallback_channel.h"
 #include "path/pipeline/self_test_cache.h"
 #include "path/vendor/vendor_library.h"
 #include "path/vendor/vendor_rules.h"

@@ -30,10 +30,10 @@ class DirectTerms {
   virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
 };
 
-class BouncingChannel final : public Channel, private ChannelHooks {
+class FallbackChannel final : public Channel, private ChannelHooks {
  public:
   // With `strict`, nothing is bounced. The terms must outlive the channel.
-  BouncingChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct, const ChannelOptions& options,
+  FallbackChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct, const ChannelOptions& options,
                   bool strict);
 
   bool has_room() const override { return !free_.empty() && !is_broken(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "path/pipeline/bouncing_channel.h"
+#include "path/pipeline/fallback_channel.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +17,7 @@ constexpr const char* kStep = "move bytes directly between storage and device me
 
 }  // namespace
 
-BouncingChannel::BouncingChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct,
+FallbackChannel::FallbackChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct,
                                  const ChannelOptions& options, bool strict)
     : Channel(this), terms_(terms), io_(io), options_(options), strict_(strict), direct_(std::move(direct)),
       slots_(options.depth) {
@@ -26,7 +26,7 @@ BouncingChannel::BouncingChannel(DirectTerms& terms, FileIo& io, std::unique_ptr
   for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
 }
 
-Result<Channel*> BouncingChannel::bounce() {
+Result<Channel*> FallbackChannel::bounce() {
   if (strict_) return failure(Code::path_refused, kStep);
   if (bounce_ == nullptr) {
     using Opened = Result<std::unique_ptr<Channel>>;
@@ -38,14 +38,14 @@ Result<Channel*> BouncingChannel::bounce() {
   return bounce_.get();
 }
 
-void BouncingChannel::Slot::begin(const Task& whole) {
+void FallbackChannel::Slot::begin(const Task& whole) {
   task = whole;
   bounced = Reason::none;
   refusal = 0;
   bounced_bytes = 0;
 }
 
-void BouncingChannel::submit(const Task& task) {
+void FallbackChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
@@ -59,7 +59,7 @@ void BouncingChannel::submit(const Task& task) {
   direct_->submit(direct);
 }
 
-void BouncingChannel::start_bounce(std::uint32_t index) {
+void FallbackChannel::start_bounce(std::uint32_t index) {
   const Result<Channel*> channel = bounce();
   if (!channel.ok() || (*channel)->is_broken()) {
     failed_.push_back({index, channel.ok() ? failure(Code::closed, kStep) : channel.status()});
@@ -71,7 +71,7 @@ void BouncingChannel::start_bounce(std::uint32_t index) {
 }
 
 // The next of a chunk's bytes that the bouncing channel takes together: nearly always all of them.
-Task BouncingChannel::next_part(const Slot& slot) const {
+Task FallbackChannel::next_part(const Slot& slot) const {
   Task part = slot.task;
   Chunk& chunk = part.chunk;
   if (chunk.io_size <= options_.chunk_max) return part;
@@ -86,7 +86,7 @@ Task BouncingChannel::next_part(const Slot& slot) const {
 }
 
 // True if the chunk continues. Otherwise the completion becomes that of the whole chunk.
-bool BouncingChannel::takes_next_part(std::uint32_t index, Completion& completion) {
+bool FallbackChannel::takes_next_part(std::uint32_t index, Completion& completion) {
   Slot& slot = slots_[index];
   const bool whole = completion.status.ok() && completion.bytes == completion.size;
   slot.bounced_bytes += completion.bytes;
@@ -100,7 +100,7 @@ bool BouncingChannel::takes_next_part(std::uint32_t index, Completion& completio
   return false;
 }
 
-Completion BouncingChannel::failure_of(const Slot& slot, Status status) const {
+Completion FallbackChannel::failure_of(const Slot& slot, Status status) const {
   const Chunk& chunk = slot.task.chunk;
   return {.cookie = slot.task.cookie,
           .file_offset = chunk.file_offset,
@@ -110,13 +110,13 @@ Completion BouncingChannel::failure_of(const Slot& slot, Status status) const {
           .bounced = slot.bounced};
 }
 
-void BouncingChannel::release(std::uint32_t index, Completion& completion) {
+void FallbackChannel::release(std::uint32_t index, Completion& completion) {
   completion.cookie = slots_[index].task.cookie;
   if (slots_[index].bounced != Reason::none) completion.bounced = slots_[index].bounced;
   free_.push_back(index);
 }
 
-int BouncingChannel::refusal_of(const Slot& slot, const Completion& completion) {
+int FallbackChannel::refusal_of(const Slot& slot, const Completion& completion) {
   if (slot.task.op == Op::read && completion.status.ok()) collisions_ = 0;
   return terms_.refusal_errno(completion.status);
 }
@@ -124,7 +124,7 @@ int BouncingChannel::refusal_of(const Slot& slot, const Completion& completion) 
 // Remembers a refusal. If direct I/O into host memory failed as well, it was no refusal of this memory but, for
 // example, a drive's read error. And a read may end with EIO when it met a buffered write: only if no read gets through
 // is that a refusal.
-void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
+void FallbackChannel::remember(const Slot& slot, const Completion& completion) {
   const bool as_asked = completion.status.ok() && completion.io_mode == slot.task.chunk.io_mode;
   if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
   if (slot.refusal != 0 && as_asked) {
@@ -133,7 +133,7 @@ void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
 }
 
 // Completes the tasks that could not even start.
-unsigned BouncingChannel::take_failed(std::span<Completion> completions) {
+unsigned FallbackChannel::take_failed(std::span<Completion> completions) {
   unsigned count = 0;
   for (; count < completions.size() && !failed_.empty(); ++count) {
     const Failed failed = failed_.back();
@@ -145,7 +145,7 @@ unsigned BouncingChannel::take_failed(std::span<Completion> completions) {
 }
 
 // Reaps the direct channel. Chunks that the kernel refused go to the other channel instead of into `completions`.
-unsigned BouncingChannel::reap_direct(std::span<Completion> completions, bool wait) {
+unsigned FallbackChannel::reap_direct(std::span<Completion> completions, bool wait) {
   const unsigned reaped = direct_->poll(completions, wait);
   unsigned count = 0;
   for (unsigned i = 0; i < reaped; ++i) {
@@ -165,7 +165,7 @@ unsigned BouncingChannel::reap_direct(std::span<Completion> completions, bool wa
   return count;
 }
 
-unsigned BouncingChannel::reap_bounced(std::span<Completion> completions, bool wait) {
+unsigned FallbackChannel::reap_bounced(std::span<Completion> completions, bool wait) {
   if (bounce_ == nullptr) return 0;
   const unsigned reaped = bounce_->poll(completions, wait);
   unsigned count = 0;
@@ -180,7 +180,7 @@ unsigned BouncingChannel::reap_bounced(std::span<Completion> completions, bool w
   return count;
 }
 
-unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
+unsigned FallbackChannel::poll(std::span<Completion> completions, bool wait) {
   if (completions.empty()) return 0;
   unsigned count = 0;
   do {
@@ -196,13 +196,13 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
 }
 
 // False unless exactly one of the channels is busy: neither can wait with a limit for the other.
-bool BouncingChannel::wait_for_storage(std::chrono::steady_clock::time_point deadline) {
+bool FallbackChannel::wait_for_storage(std::chrono::steady_clock::time_point deadline) {
   const bool is_bouncing = bounce_ != nullptr && !bounce_->is_idle();
   if (!failed_.empty() || is_bouncing == !direct_->is_idle()) return false;
   return (is_bouncing ? *bounce_ : *direct_).hooks().wait_for_storage(deadline);
 }
 
-Completion BouncingChannel::run(const Task& task) {
+Completion FallbackChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot slot{.task = task, .bounced = terms_.ineligible(task)};
   if (slot.bounced == Reason::none) {
@@ -221,7 +221,7 @@ Completion BouncingChannel::run(const Task& task) {
   return completion;
 }
 
-void BouncingChannel::forget_file(std::uint64_t file_id) {
+void FallbackChannel::forget_file(std::uint64_t file_id) {
   direct_->forget_file(file_id);
   if (bounce_ != nullptr) bounce_->forget_file(file_id);
 }
