@@ -136,7 +136,7 @@ void StorageChannel::begin(std::uint32_t index) {
 // in a kernel thread. The ring is for moves that wait: direct I/O, and reads of uncached bytes.
 void StorageChannel::start_storage(std::uint32_t index) {
   const bool at_once = slots_[index].task.chunk.io_mode == IoMode::buffered || shares_a_page(slots_[index].task);
-  if (at_once && move_without_wait(index)) return;
+  if (at_once && move_here(index)) return;
   if (const Status status = open_ring(); !status.ok()) {
     finish(index, status);
   } else {
@@ -144,7 +144,7 @@ void StorageChannel::start_storage(std::uint32_t index) {
   }
 }
 
-bool StorageChannel::move_without_wait(std::uint32_t index) {
+bool StorageChannel::move_here(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
     const std::int32_t result = slot.task.op == Op::read ? read_cached(slot) : write_in_turn(slot);
