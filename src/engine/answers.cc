@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/engine.h"
-#include "engine/transfer.h"
+#include "engine/shared_middle.h"
 
 namespace penstock::core {
 namespace {

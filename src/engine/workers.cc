@@ -29,20 +29,20 @@ void Workers::start() {
   started_.store(true, std::memory_order_release);
 }
 
-void Workers::run(Transfer& transfer, unsigned helpers, const Device* device) {
+void Workers::run(SharedMiddle& middle, unsigned helpers, const Device* device) {
   start();
-  JobSlot* job_slot = helpers > 0 ? offer(transfer, helpers, device) : nullptr;
-  transfer.work();
+  JobSlot* job_slot = helpers > 0 ? offer(middle, helpers, device) : nullptr;
+  middle.work();
   if (job_slot != nullptr) withdraw(*job_slot);
-  transfer.finish();
+  middle.finish();
 }
 
-Workers::JobSlot* Workers::offer(Transfer& transfer, unsigned helpers, const Device* device) {
+Workers::JobSlot* Workers::offer(SharedMiddle& middle, unsigned helpers, const Device* device) {
   for (JobSlot& job_slot : job_slots_) {
     if (job_slot.claimed.load(std::memory_order_relaxed) || job_slot.claimed.exchange(true)) continue;
     job_slot.open_places.store(static_cast<int>(helpers));
     job_slot.device = device;
-    job_slot.transfer.store(&transfer);
+    job_slot.middle.store(&middle);
     calls_.fetch_add(1);
     for (unsigned i = 0; i < helpers; ++i) calls_.notify_one();
     return &job_slot;
@@ -50,10 +50,10 @@ Workers::JobSlot* Workers::offer(Transfer& transfer, unsigned helpers, const Dev
   return nullptr;
 }
 
-// A helper counts itself before it looks at the transfer. So once the transfer is taken away, a helper that was not
+// A helper counts itself before it looks at the middle. So once the middle is taken away, a helper that was not
 // counted finds none; all four operations are sequentially consistent for that.
 void Workers::withdraw(JobSlot& job_slot) {
-  job_slot.transfer.store(nullptr);
+  job_slot.middle.store(nullptr);
   // The helpers have nearly finished, as this thread has.
   if (spins_) (void)spin_wait([&] { return job_slot.active_helpers.load() == 0; }, kLongPatience);
   for (std::uint32_t active_helpers = job_slot.active_helpers.load(); active_helpers != 0;
@@ -64,14 +64,14 @@ void Workers::withdraw(JobSlot& job_slot) {
 }
 
 bool Workers::accept(JobSlot& job_slot, ThreadPlace& place) {
-  if (job_slot.transfer.load(std::memory_order_relaxed) == nullptr) return false;
+  if (job_slot.middle.load(std::memory_order_relaxed) == nullptr) return false;
   job_slot.active_helpers.fetch_add(1);
-  Transfer* transfer = job_slot.transfer.load();
-  // A thread that was not called for this transfer may come by, but no more threads help than were invited.
-  const bool seated = transfer != nullptr && job_slot.open_places.fetch_sub(1) > 0;
+  SharedMiddle* middle = job_slot.middle.load();
+  // A thread that was not called for this middle may come by, but no more threads help than were invited.
+  const bool seated = middle != nullptr && job_slot.open_places.fetch_sub(1) > 0;
   if (seated && job_slot.device != nullptr) place.stay_near(job_slot.device->facts().pci_address);
   else if (seated && placement_.is_fixed()) place.stay_near("");
-  const bool helped = seated && transfer->help();
+  const bool helped = seated && middle->help();
   if (job_slot.active_helpers.fetch_sub(1) == 1) job_slot.active_helpers.notify_all();
   return helped;
 }

@@ -15,10 +15,10 @@
 
 namespace penstock::core {
 
-class Transfer {
+class SharedMiddle {
  public:
   // The flight has been cut, and must outlive this.
-  Transfer(Flight& flight, ChannelPool& pool)
+  SharedMiddle(Flight& flight, ChannelPool& pool)
       : flight_(flight), plan_(flight.plan()), pool_(pool), chunk_count_(plan_.middle_count()),
         progress_(flight.progress()) {}
 
