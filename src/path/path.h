@@ -94,7 +94,7 @@ class Channel {
   // Makes progress and fills in completions. With `wait`, blocks until there is one, or the channel is idle.
   virtual unsigned poll(std::span<Completion> completions, bool wait) = 0;
   // Moves one chunk from start to end on the calling thread, the shortest way. Call only if is_idle().
-  virtual Completion run(const Task& task) = 0;
+  virtual Completion move_now(const Task& task) = 0;
   // Releases the kernel's references to the file (0: to every file). None of the file's chunks may be in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
   // True if storage has any of its chunks: then a thread must poll before the device can copy it.

@@ -263,7 +263,7 @@ Status PagecacheChannel::copy_now(Op op) {
   return status;
 }
 
-Completion PagecacheChannel::run(const Task& task) {
+Completion PagecacheChannel::move_now(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
   slot.begin(task);

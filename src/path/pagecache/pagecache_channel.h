@@ -24,7 +24,7 @@ class PagecacheChannel final : public Channel {
   bool is_idle() const override { return free_.size() == slots_.size(); }
   void submit(const Task& task) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion run(const Task& task) override;
+  Completion move_now(const Task& task) override;
   void forget_file(std::uint64_t) override {}
   bool is_broken() const override { return broken_; }
 

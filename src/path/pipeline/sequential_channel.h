@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For paths that can only run() a chunk from start to end: chunks go one at a time, on the polling thread, so that
+// For paths that can only move_now() a chunk from start to end: chunks go one at a time, on the polling thread, so that
 // workers, each with a channel, run them side by side. It has room for one chunk, so that no worker takes a chunk that
 // another could begin.
 #pragma once
@@ -27,7 +27,7 @@ class SequentialChannel : public Channel {
   unsigned poll(std::span<Completion> completions, bool) override {
     if (completions.empty() || !task_) return 0;
     const Task task = *std::exchange(task_, std::nullopt);
-    completions[0] = run(task);
+    completions[0] = move_now(task);
     return 1;
   }
   void forget_file(std::uint64_t) override {}

@@ -363,7 +363,7 @@ void StorageChannel::break_down(Status status) {
 }
 
 // Uses no ring and no second thread: the calling thread makes the transfer itself.
-Completion StorageChannel::run(const Task& task) {
+Completion StorageChannel::move_now(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
   slot = Slot{};

@@ -25,7 +25,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   bool is_idle() const override { return free_.size() == slots_.size(); }
   void submit(const Task& task) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion run(const Task& task) override;
+  Completion move_now(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
   bool is_broken() const override { return broken_; }
   bool waits_for_storage() const override { return storing_count_ > 0; }
