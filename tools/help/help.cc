@@ -47,7 +47,8 @@ constexpr CufileError kCufileErrors[] = {
 
 const char* path_in_words(int path) {
   switch (path) {
-    case PENSTOCK_PATH_P2PDMA: return "the drive's DMA engine reaches the GPU's memory; no CPU, no host memory";
+    case PENSTOCK_PATH_P2PDMA:
+      return "the drive's DMA engine reaches the GPU's memory by Linux's P2PDMA; no CPU, no host memory";
     case PENSTOCK_PATH_PAGECACHE: return "the GPU's DMA engine reads the file's pages in the page cache";
     case PENSTOCK_PATH_NVFS: return "the module nvidia-fs, called without NVIDIA's library, where it serves the file";
     case PENSTOCK_PATH_VENDOR: return "NVIDIA's library moves the bytes, where its module nvidia-fs serves the file";
@@ -156,7 +157,6 @@ constexpr Word kWords[] = {
     {"pair", "a GPU and a drive, between which bytes may go directly or not"},
     {"closed", "a path that this machine cannot take, whatever the settings; the reason says why"},
     {"off", "a path that the machine may be able to take, but that a setting leaves out; the reason names the setting"},
-    {"P2PDMA", "Linux's DMA between two PCIe devices, here a drive and a GPU, without memory of the host"},
     {"peer page", "a page of a GPU's memory that the kernel knows as a target of P2PDMA"},
     {"ACS", "PCIe Access Control Services: where they redirect, bytes between two devices take the way by the CPU"},
     {"IOMMU",
@@ -211,14 +211,15 @@ bool add_list(Page& page, std::string_view word) {
 }
 
 bool add_path(Page& page, std::string_view word) {
-  const auto path = path_by_name(std::string(word));
+  const std::string name = word == "P2PDMA" ? "p2pdma" : std::string(word);  // The kernel's name of the same.
+  const auto path = path_by_name(name);
   if (!path) return false;
-  page.wrap(fmt::format("{} (a path): ", word), path_in_words(*path));
+  page.wrap(fmt::format("{} (a path): ", name), path_in_words(*path));
   if (const std::string_view needs = needs_of_path(*path); !needs.empty()) {
     page.wrap("  ", fmt::format("It needs {}.", needs));
   }
   page.wrap("  ", "'penstock check' says what this machine lacks of it, 'penstock explain FILE' the same for a file.");
-  const std::string reason = fmt::format("{}_off", word);
+  const std::string reason = fmt::format("{}_off", name);
   if (facts::reason_named(reason)) {
     page.wrap("  ", fmt::format("A setting can leave it out: 'penstock help {}' says which.", reason));
   }
