@@ -170,9 +170,12 @@ class Later(Generic[Result]):
 
 
 class Future(concurrent.futures.Future[Result]):
-    """A future whose result() and exception() hold no lock that the thread needs which fulfils it."""
+    """A future. Who waits for it in result() or exception() holds no lock that its thread needs to set it."""
 
     _end: End | None = None
+
+    def done(self) -> bool:
+        return self._state not in ("PENDING", "RUNNING")
 
     def result(self, timeout: float | None = None) -> Result:
         self._wait(timeout)
@@ -196,14 +199,11 @@ class Future(concurrent.futures.Future[Result]):
         return is_canceled
 
     def _wait(self, timeout: float | None) -> None:
-        if self._is_over():
+        if self.done():
             return
         self._end = self._end or End()
-        if not self._end.wait(self._is_over, timeout):
+        if not self._end.wait(self.done, timeout):
             raise TimeoutError()
-
-    def _is_over(self) -> bool:
-        return self._state not in ("PENDING", "RUNNING")
 
     def _tell(self) -> None:
         if self._end is not None:

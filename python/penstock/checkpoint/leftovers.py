@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import re
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
