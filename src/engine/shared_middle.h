@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The middle of a flight, moved by many threads. Each thread draws chunks from one counter and moves them through a
-// channel of its own, until none is left or one fails. The thread that made the transfer then collects the progress and
+// channel of its own, until none is left or one fails. The thread that made it then collects the progress and
 // moves the chunks that had to wait for the middle.
 #pragma once
 
@@ -29,7 +29,7 @@ class SharedMiddle {
 
   // Called by the owner when no other thread works on it: ends the flight.
   void finish();
-  std::uint64_t cpu_ns() const {  // The CPU time of all threads; call it when the transfer has ended.
+  std::uint64_t cpu_ns() const {  // The CPU time of all threads; call it when the middle has ended.
     progress_mutex_.assume_held();
     return cpu_ns_;
   }

@@ -64,10 +64,10 @@ const char* path_in_words(int path) {
 const char* needs_of_path(int path) {
   switch (path) {
     case PENSTOCK_PATH_P2PDMA:
-      return "an NVMe drive, or md raid of such, with ext4 or XFS; Linux 6.2 or later with CONFIG_PCI_P2PDMA (not "
-             "6.16); "
-             "a way between drive and GPU that no ACS redirects and no IOMMU translates. Of an NVIDIA GPU: the open "
-             "driver 565.57 or later, all of its memory in BAR 1 (RMForceStaticBar1), PENSTOCK_NVIDIA_EXPORT=on";
+      return "an NVMe drive, or md raid of such, with ext4 or XFS; Linux 6.2 or later, but not 6.16, with "
+             "CONFIG_PCI_P2PDMA; a way between drive and GPU that no ACS redirects and no IOMMU translates. Of an "
+             "NVIDIA GPU: the open driver 565.57 or later, all of its memory in BAR 1 (RMForceStaticBar1), "
+             "PENSTOCK_NVIDIA_EXPORT=on";
     case PENSTOCK_PATH_PAGECACHE:
       return "an NVIDIA GPU whose driver registers read-only memory; a file on ext4, XFS, Btrfs, F2FS, tmpfs or "
              "hugetlbfs, opened without O_DIRECT, whose bytes are in the page cache; writes on the last two alone";
