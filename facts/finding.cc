@@ -33,11 +33,20 @@ std::string as_sentence(std::string remedy) {
 }
 
 std::optional<std::int32_t> reason_named(std::string_view name) {
-  for (std::uint32_t i = 1; i < penstock_reason_count() && !name.empty(); ++i) {  // 0 is "none", and gaps have no name.
-    const auto reason = static_cast<std::int32_t>(i);
+  for (const std::int32_t reason : all_reasons()) {
     if (name == penstock_reason_name(reason)) return reason;
   }
   return std::nullopt;
+}
+
+std::vector<std::int32_t> all_reasons() {
+  std::vector<std::int32_t> reasons;
+  for (std::uint32_t i = 1; i < penstock_reason_count(); ++i) {  // 0 is "none".
+    const auto reason = static_cast<std::int32_t>(i);
+    const bool is_gap = std::string_view(penstock_reason_sentence(reason)).empty();
+    if (!is_gap) reasons.push_back(reason);
+  }
+  return reasons;
 }
 
 Finding need(const char* code, State state, std::string sentence, std::string remedy) {

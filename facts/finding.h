@@ -69,6 +69,8 @@ using Findings = std::vector<Finding>;
 std::string as_sentence(std::string remedy);
 // The reason of the library's with this name (penstock_reason_name()); nothing if there is none.
 std::optional<std::int32_t> reason_named(std::string_view name);
+// The numbers of all reasons that a path can have; numbers without a meaning are left out.
+std::vector<std::int32_t> all_reasons();
 // Makes a finding about a need of a path.
 Finding need(const char* code, State state, std::string sentence, std::string remedy = "");
 // Makes a finding about a setting that keeps a path off.

@@ -97,11 +97,7 @@ std::vector<std::string> names_of_paths() {
 
 std::vector<std::string> names_of_reasons() {
   std::vector<std::string> names;
-  for (std::uint32_t i = 1; i < penstock_reason_count(); ++i) {  // 0 is "none".
-    const auto reason = static_cast<std::int32_t>(i);
-    const bool is_gap = std::string_view(penstock_reason_sentence(reason)).empty();
-    if (!is_gap) names.emplace_back(penstock_reason_name(reason));
-  }
+  for (const std::int32_t reason : facts::all_reasons()) names.emplace_back(penstock_reason_name(reason));
   return names;
 }
 
