@@ -180,7 +180,8 @@ struct CommandLine::Root {
   std::function<int(const std::vector<std::string>&)> reader;  // Takes all words, if set.
 };
 
-CommandLine::CommandLine(const std::string& name, const std::string& summary) : root_(std::make_shared<Root>()) {
+CommandLine::CommandLine(const std::string& name, const std::string& summary)
+    : owned_(std::make_shared<Root>()), root_(owned_.get()) {
   app_ = &root_->app;
   app_->name(name);
   app_->description(summary);
@@ -249,8 +250,7 @@ CommandLine CommandLine::command(const std::string& name, const std::string& sum
 }
 
 void CommandLine::runs(std::function<int()> action) {
-  // A pointer, because the root must not own itself.
-  app_->callback([root = root_.get(), action = std::move(action)] { root->chosen = action; });
+  app_->callback([root = root_, action = std::move(action)] { root->chosen = action; });
 }
 
 void CommandLine::runs_on_words(std::function<int(const std::vector<std::string>&)> action) {

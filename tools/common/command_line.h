@@ -39,10 +39,11 @@ class Option {
   CLI::Option* option_;
 };
 
-// A command line. It can be copied freely: all copies are the same one.
+// A command line. Copies are the same one, and live no longer than the first: an action may hold one.
 class CommandLine {
  public:
   CommandLine(const std::string& name, const std::string& summary);
+  CommandLine(const CommandLine& other) : CommandLine(other.root_, other.app_) {}
 
   Option flag(const std::string& names, bool& value, const std::string& help);
   // Without a value the flag has the value `otherwise`. Another value follows "=" only, so that the next word is not
@@ -87,9 +88,10 @@ class CommandLine {
 
  private:
   struct Root;
-  CommandLine(std::shared_ptr<Root> root, CLI::App* app) : root_(std::move(root)), app_(app) {}
+  CommandLine(Root* root, CLI::App* app) : root_(root), app_(app) {}
 
-  std::shared_ptr<Root> root_;
+  std::shared_ptr<Root> owned_;  // None in a copy.
+  Root* root_;
   CLI::App* app_;  // The app of root_, or one of its commands.
 };
 
