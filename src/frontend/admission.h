@@ -7,10 +7,23 @@
 #include <optional>
 #include <span>
 
+#include "base/shortage.h"
 #include "core/paths.h"
 #include "session/session.h"
 
 namespace penstock::core {
+
+// Calls `ask` with the request's file while it is pinned. Returns an empty answer if there is no such file, or no
+// memory.
+template <typename Ask>
+auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
+  using Answer = decltype(ask(*static_cast<File*>(nullptr)));
+  File* const file = session.pin_file(request.file);
+  if (file == nullptr) return Answer();
+  const Answer answer = unless_short_of_memory([&] { return ask(*file); }, [] { return Answer(); });
+  session.unpin_file(request.file);
+  return answer;
+}
 
 // Makes a new flight ready for the engine.
 Status admit(Session& session, const RawRequest& request, File* file, Flight& flight);

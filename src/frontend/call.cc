@@ -43,67 +43,10 @@ std::optional<Outcome> read_cached(Session& session, const RawRequest& request, 
   return file.has_its_descriptors() ? session.engine().read_cached(flight) : std::nullopt;
 }
 
-Lender find_lender_of(Session& session, const RawRequest& request, File& file) {
-  Flight flight;
-  if (!admit(session, request, &file, flight).ok()) return {};
-  return {flight.path, flight.report};
-}
-
-std::span<const std::byte> lend_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
-  Flight flight;
-  if (!admit_by(session, *lender.path, request, &file, flight) || !file.has_its_descriptors()) return {};
-  return Router::lend(flight);
-}
-
-void commit_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
-  Flight flight;
-  flight.request.mode = SubmitMode::on_stream;
-  if (admit_by(session, *lender.path, request, &file, flight)) Router::commit(flight);
-}
-
-// Calls `ask` for the request's file while it is pinned. Returns nothing if there is no such file, or no memory.
-template <typename Ask>
-auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
-  using Answer = decltype(ask(*static_cast<File*>(nullptr)));
-  File* const file = session.pin_file(request.file);
-  if (file == nullptr) return Answer();
-  const Answer answer = unless_short_of_memory([&] { return ask(*file); }, [] { return Answer(); });
-  session.unpin_file(request.file);
-  return answer;
-}
-
 }  // namespace
 
 std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request) {
   return of_pinned_file(session, request, [&](File& file) { return read_cached(session, request, file); });
-}
-
-Lender find_lender(Session& session, const RawRequest& request) {
-  return of_pinned_file(session, request, [&](File& file) { return find_lender_of(session, request, file); });
-}
-
-std::span<const std::byte> lend(Session& session, const Lender& lender, const RawRequest& request) {
-  return of_pinned_file(session, request, [&](File& file) { return lend_pinned(session, lender, request, file); });
-}
-
-void commit_on_stream(Session& session, const Lender& lender, const RawRequest& request) {
-  (void)of_pinned_file(session, request, [&](File& file) {
-    commit_pinned(session, lender, request, file);
-    return true;
-  });
-}
-
-Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request) {
-  commit_on_stream(session, lender, request);
-  Outcome outcome{success(), lender.report};
-  outcome.report.bytes = request.size;
-  session.engine().count(outcome.report, request.op);
-  if (session.config().usage == nullptr) return outcome;
-  File* const file = session.pin_file(request.file);
-  if (file == nullptr) return outcome;
-  file->usage()->end(request.op, request.size, false, file->usage()->begin());
-  session.unpin_file(request.file);
-  return outcome;
 }
 
 std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,

@@ -23,21 +23,6 @@ std::optional<Outcome> transfer_together(Session& session, const RawRequest& req
 // caller would have to wait for storage, or the bytes go another way.
 std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request);
 
-// A path that may give a stream the bytes of reads from a file into a memory, and the report of such reads.
-struct Lender {
-  Path* path = nullptr;  // A path of the session; null: no path does.
-  Report report;
-};
-// Finds the lender. May ask the device. The request names no staging memory and no facts of its memory.
-Lender find_lender(Session& session, const RawRequest& request);
-// The first bytes of a read, which a stream can copy by itself (PathHooks::lend); empty if there are none. Asks no
-// device, and has no effect.
-std::span<const std::byte> lend(Session& session, const Lender& lender, const RawRequest& request);
-// Tells the lender that the read will be moved, this way or another (PathHooks::commit). Called once for each read.
-void commit_on_stream(Session& session, const Lender& lender, const RawRequest& request);
-// Commits and counts a read that was lent as a whole, and returns its outcome.
-Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request);
-
 inline Outcome transfer(Session& session, const RawRequest& request) {
   return session.config().usage == nullptr ? transfer_uncounted(session, request) : transfer_counted(session, request);
 }

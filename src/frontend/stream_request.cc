@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <optional>
 #include <utility>
 
 #include "base/invariant.h"
@@ -60,17 +59,16 @@ Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const Strea
   request_ = parameters.request();
   size_max_ = request_.size;
   if (is_staged()) request_.memory = &target_.memory;
-  began_ = arrivals_ = staged_ = waits_ = 0;
+  began_ = arrivals_ = staged_ = waits_ = arrivals_queued_ = staged_queued_ = 0;
   progress_ = {};
-  arrivals_queued_ = staged_queued_ = 0;
   state_ = State::under_way;
   ready_at_once_ = false;
-  lent_.clear();
+  loan_.reset(target.lender);
   for (Part& job : jobs_) job.lent = nullptr;
   block_ = nullptr;
   references_.store(1);
 
-  Status status = lend_whole() ? success() : take_block(std::min(size_max_, room()));
+  Status status = borrow_whole() ? success() : take_block(std::min(size_max_, room()));
   if (status.ok()) {
     references_.fetch_add(parts_);
     status = enqueue();
@@ -78,6 +76,22 @@ Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const Strea
   }
   release();
   return status;
+}
+
+// Borrows the whole request for a stream that is ready now, as one part without staging memory. The block is taken
+// first: from then on nothing is unregistered.
+bool StreamRequest::borrow_whole() {
+  mutex_.assume_held();  // No other thread knows of the request yet.
+  if (target_.here == nullptr || !loan_.may_lend(size_max_) || !check_parameters().ok()) return false;
+  const Result<StreamBlock*> block = target_.home->memory().take(0, target_.staging_limit);
+  if (!block.ok()) return false;
+  part_max_ = size_max_;
+  parts_ = slots_ = 1;
+  fixed_ = kFixedAll;
+  const bool is_lent = loan_.borrow_whole(*target_.here, request_);
+  if (is_lent) use(**block);
+  else target_.home->memory().give_back(**block);
+  return is_lent;
 }
 
 // The bytes from the base to the end of its allocation. A larger request is refused when the stream reaches it, so it
@@ -152,10 +166,8 @@ Status StreamRequest::enqueue_arrival() {
 
 Status StreamRequest::enqueue_read_part(std::uint64_t part) {
   const bool starts_others = part == 0 ? target_.here == nullptr : part + slots_ <= parts_;
-  if (starts_others) {
-    if (const Status status = call(on_arrival); !status.ok()) return status;
-  }
-  if (!lent_.empty()) return copy_lent();
+  if (const Status status = starts_others ? call(on_arrival) : success(); !status.ok()) return status;
+  if (loan_.has_whole()) return loan_.copy(target_.home->work(), target_.stream, *block_, request_);
   const StreamCopy& what = block_->copy(slot_of(part));
   if (ready_at_once_) return target_.home->work().copy_at_once(target_.stream, *block_, what);
   if (const Status status = wait(part); !status.ok()) return status;
@@ -163,9 +175,7 @@ Status StreamRequest::enqueue_read_part(std::uint64_t part) {
 }
 
 Status StreamRequest::enqueue_write_part(std::uint64_t part) {
-  if (part >= slots_) {
-    if (const Status status = wait(part - slots_); !status.ok()) return status;
-  }
+  if (const Status status = part >= slots_ ? wait(part - slots_) : success(); !status.ok()) return status;
   const Status status = target_.home->work().copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
   return status.ok() ? call(on_staged) : status;
 }
@@ -309,12 +319,21 @@ Job* StreamRequest::job_of(std::uint64_t part) {
   job.request.file_offset += static_cast<std::int64_t>(begin_of(part));
   job.request.buffer_offset += static_cast<std::int64_t>(begin_of(part));
   job.lent = nullptr;
-  if (const std::optional<Outcome> outcome = lend(job)) {
-    complete(part, *outcome);
-    return nullptr;
-  }
+  if (borrow(job)) return nullptr;
   job.request.staging = is_staged() ? staging_of(part) : nullptr;
   return target_.here != nullptr && stage_at_once(job) ? nullptr : &job;
+}
+
+// Completes a part whose bytes the stream copies by itself. False if they have to be staged.
+bool StreamRequest::borrow(Part& job) {
+  if (!loan_.may_lend(job.request.size)) return false;
+  if (!loan_.has_whole()) {
+    const MutexLock lock(pool_.mutex);
+    if (pool_.executor != nullptr) job.lent = loan_.borrow_part(*pool_.session, job.request);
+    if (job.lent == nullptr) return false;
+  }
+  complete(job.index, loan_.outcome_of(job.request.size));
+  return true;
 }
 
 // Stages the bytes of a short read from the page cache, on the caller's thread.
@@ -328,7 +347,6 @@ bool StreamRequest::stage_at_once(const Part& job) {
 }
 
 // ---- A part has ended: on a thread of the executor's, or where it did not begin
-// --------------------------------------
 
 void StreamRequest::complete(std::uint64_t part, const Outcome& outcome) {
   {

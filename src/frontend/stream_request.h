@@ -14,9 +14,8 @@
 // Arriving at the first part of a read starts as many parts as there are slots; at each later one, that the slot of the
 // part before it is free. Where none is left to be started, nobody is told of the arrival.
 //
-// Bytes that the stream reaches by itself in the page cache (PathHooks::lend) are staged nowhere: the copy takes them
-// from there. The path is asked when the stream arrives, which takes locks of session and cache and a few system calls,
-// and calls no device.
+// Bytes that the stream reaches by itself in the page cache (stream_loan.h) are staged nowhere: the copy takes them
+// from there. They are borrowed when the stream arrives.
 //
 // Where the stream has nothing else to do when the call comes, it is there already, and the request begins in the call:
 // nobody needs to be told of the first arrival, and what little the page cache has is staged by the caller itself.
@@ -25,15 +24,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <vector>
 
 #include "base/mutex.h"
 #include "device/stream_home.h"
 #include "frontend/call.h"
 #include "frontend/executor.h"
 #include "frontend/parts_progress.h"
+#include "frontend/stream_loan.h"
 
 namespace penstock::core {
 
@@ -85,8 +83,6 @@ struct StreamHooks {
 
 class StreamRequest {
  public:
-  // Shorter reads are staged, which is faster than lending them.
-  static constexpr std::uint64_t kLentMin = 16u * 1024 + 1;
   // The promises of a registered stream: these values do not change between the call and the arrival.
   enum Fixed : unsigned { kFixedBufferOffset = 1, kFixedFileOffset = 2, kFixedSize = 4, kFixedAll = 7 };
 
@@ -94,8 +90,8 @@ class StreamRequest {
     StreamHome* home = nullptr;
     void* stream = nullptr;
     PointerFacts memory;
-    bool blocking = false;    // Waits are host functions, because the stream cannot wait by itself.
-    Lender lender;            // The path whose bytes the stream can copy by itself.
+    bool blocking = false;  // Waits are host functions, because the stream cannot wait by itself.
+    StreamLoan::Lender lender;
     Session* here = nullptr;  // The session if the stream is ready now; else null.
     std::uint64_t staging_limit = 0;
   };
@@ -128,9 +124,7 @@ class StreamRequest {
 
   std::uint64_t room() const;
   Status take_block(std::uint64_t size_max);
-  bool may_be_lent(std::uint64_t size) const;
-  bool lend_whole();
-  bool lend_pieces();
+  bool borrow_whole();
   void use(StreamBlock& block);
   Status enqueue();
   Status enqueue_read_part(std::uint64_t part);
@@ -153,8 +147,7 @@ class StreamRequest {
   Status check_parameters() const REQUIRES(mutex_);
   void start(std::uint64_t first, std::uint64_t end);
   Job* job_of(std::uint64_t part);
-  std::optional<Outcome> lend(Part& job);
-  Status copy_lent();
+  bool borrow(Part& job);
   bool stage_at_once(const Part& job);
   void complete(std::uint64_t part, const Outcome& outcome);
   void describe_copy(std::uint64_t part, std::uint64_t bytes) REQUIRES(mutex_);
@@ -184,8 +177,7 @@ class StreamRequest {
   std::uint64_t parts_ = 0;
   std::uint64_t slots_ = 1;  // The slots that the parts use in turn.
   Part jobs_[StreamBlock::kSlots];
-  std::vector<std::span<const std::byte>> lent_;  // The whole request in order, or nothing.
-  Outcome lent_outcome_;
+  StreamLoan loan_;
   // Users that will still look at this object: queued functions, parts, and begin().
   std::atomic<std::uint64_t> references_{0};
   std::uint64_t arrivals_queued_ = 0;

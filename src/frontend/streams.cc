@@ -14,12 +14,6 @@ Status reachable(const StreamHome& home, const PointerFacts& memory, const void*
   return home.reaches(memory, base) ? success() : failure(Code::unsupported, kStep);
 }
 
-bool may_be_lent(const StreamParameters& parameters, const StreamRequest::Target& target) {
-  const Device* const device = target.memory.needs_device() ? target.memory.device : nullptr;
-  return parameters.op == Op::read && *parameters.size >= StreamRequest::kLentMin && device != nullptr &&
-         target.home->reaches_pages_of(*device);
-}
-
 }  // namespace
 
 Streams::Streams(Session& session, Executor& executor)
@@ -60,11 +54,9 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
     hooks.deliver(parameters.result, parameters.request(), {});
     return success();
   }
-  if (may_be_lent(parameters, target)) {
-    RawRequest request = parameters.request();
-    request.memory = &target.memory;
-    target.lender = find_lender(session_, request);
-  }
+  RawRequest request = parameters.request();
+  request.memory = &target.memory;
+  target.lender = StreamLoan::find_lender(session_, **home, request);
   const unsigned fixed = parameters.fixed ? StreamRequest::kFixedAll : flags_of({(*home)->id(), stream});
   if (target.home->is_through(stream)) target.here = &session_;
   return take_request()->begin(pool_, parameters, fixed, hooks, target);
