@@ -23,6 +23,15 @@ T* find_or_make(std::atomic<T*>& place, std::uint64_t count) {
 
 }  // namespace
 
+void Extent::attach(Registration& registration) {
+  registration.extent = this;
+  registration_ = &registration;
+  used_at_.store(registration.used_at, std::memory_order_relaxed);
+  writable_.store(registration.writable, std::memory_order_relaxed);
+  settled_.store(0, std::memory_order_relaxed);
+  saving_.store(0, std::memory_order_relaxed);
+}
+
 CachedFile::~CachedFile() {
   for (unsigned number = 0; number < kShelves; ++number) {
     Box* const shelf = shelves_[number].load();

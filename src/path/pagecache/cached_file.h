@@ -45,6 +45,14 @@ class Extent {
   }
   void release() { users_.fetch_sub(1, std::memory_order_release); }
   void wait_while_wanted() const { state_.wait(State::wanted, std::memory_order_acquire); }
+  // Ends the wait.
+  void settle(State state) {
+    state_.store(state);
+    state_.notify_all();
+  }
+  // The registration is the extent's from now on. No request may hold the extent, which is registered only when
+  // Registrations has it.
+  void attach(Registration& registration);
 
   // The part of the file that is registered, and its address. Call them only while the extent is held.
   std::uint64_t begin() const { return registration_->begin; }
@@ -60,6 +68,7 @@ class Extent {
  private:
   friend class ExtentWatch;
   friend class RegistrationCache;
+  friend class Registrations;
 
   // Every request writes these, so they are on another cache line than the members that every request reads.
   alignas(64) std::atomic<std::uint32_t> users_{0};
@@ -70,7 +79,7 @@ class Extent {
   // The change time of the file (FileStamp) after which all pages were found to be the file's; negative: after which
   // some were missing; 0: not checked yet.
   std::atomic<std::int64_t> settled_{0};
-  Registration* registration_ = nullptr;  // Owned by the cache's list.
+  Registration* registration_ = nullptr;  // Owned by Registrations.
 };
 
 // One file's extents for one device.

@@ -17,6 +17,7 @@ namespace penstock::core {
 namespace {
 
 using State = Extent::State;
+using Presence = ExtentWatch::Presence;
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kExtent = Extent::kBytes;
@@ -45,7 +46,7 @@ CachedFile* first_of(const File& file) {
 }  // namespace
 
 RegistrationCache::RegistrationCache(const RegistrationRules& rules, const Clock& time)
-    : rules_(rules), time_(time), costs_(rules.cpu_weight) {}
+    : rules_(rules), time_(time), costs_(rules.cpu_weight), registrations_(rules.bytes_max) {}
 
 RegistrationCache::~RegistrationCache() {
   {
@@ -54,11 +55,6 @@ RegistrationCache::~RegistrationCache() {
     arrivals_.notify_all();
   }
   if (started_) ::pthread_join(thread_, nullptr);
-  unregister_all(registered_);
-  while (const std::unique_ptr<Registration> left = leftovers_.take_oldest()) {
-    // Memory that the driver has not released stays mapped for good.
-    if (!left->device->unregister_pages(left->mapping.data())) left->mapping.abandon();
-  }
 }
 
 CachedFile* RegistrationCache::find(const File& file, const Device& device) const {
@@ -198,21 +194,16 @@ void RegistrationCache::order(CachedFile& file, std::uint64_t first, std::uint64
   arrivals_.notify_one();
 }
 
-void RegistrationCache::settle(Extent& extent, State state) {
-  extent.state_.store(state);
-  extent.state_.notify_all();
-}
-
 // Drops an order that will not be executed.
 void RegistrationCache::drop_locked(const Place& place) {
-  if (!place.evicts) settle(*place.extent, State::none);
+  if (!place.evicts) place.extent->settle(State::none);
 }
 
 void RegistrationCache::loop() {
   const MutexLock lock(mutex_);
   auto next_look = std::chrono::steady_clock::now() + kTidyPause;
   while (!stopping_) {
-    const bool idle = registered_.size() + leftovers_.size() == 0;
+    const bool idle = registrations_.bytes() == 0;
     if (!idle && std::chrono::steady_clock::now() >= next_look) {  // Even if orders arrived meanwhile.
       tidy_up();
       look_again();
@@ -229,7 +220,7 @@ void RegistrationCache::loop() {
     {
       const Place place = in_progress_;
       const MutexUnlock unlock(mutex_);
-      if (place.evicts) evict(*place.extent);
+      if (place.evicts) registrations_.evict(*place.extent);
       else fulfil(place);
     }
     in_progress_ = {};
@@ -241,12 +232,11 @@ void RegistrationCache::loop() {
 
 void RegistrationCache::fulfil(const Place& place) {
   std::unique_ptr<Registration> registration = register_extent(place);
+  if (registration == nullptr) return place.extent->settle(State::none);
+  registrations_.add(std::move(registration));
   const MutexLock lock(mutex_);
-  if (registration == nullptr) return settle(*place.extent, State::none);
-  start_locked();                                       // Starts the thread that tidies up,
-  if (registered_.size() == 0) arrivals_.notify_one();  // which waits for the first registration.
-  registered_.insert(std::move(registration));
-  settle(*place.extent, State::registered);
+  start_locked();          // Starts the thread that tidies up,
+  arrivals_.notify_one();  // which waits for the first registration.
 }
 
 void RegistrationCache::register_now(CachedFile& file, std::uint64_t index) {
@@ -257,25 +247,29 @@ void RegistrationCache::register_now(CachedFile& file, std::uint64_t index) {
   else extent->wait_while_wanted();
 }
 
-// Unregisters leftovers, and extents when memory is short. Releases the lock meanwhile.
+// Releases the lock meanwhile.
 void RegistrationCache::tidy_up() {
-  MemoryRoom room;
-  {
-    const MutexUnlock unlock(mutex_);
-    room = memory_room();
-  }
-  RegistrationList evicted;
-  evicted.take_all(leftovers_);
-  const Registration* const first = registered_.oldest();
-  const bool can_go = first != nullptr && first->device->can_unregister_pages();
-  const bool is_short = can_go && room.total > 0 && room.available < room.total / kRoomPart;
-  for (std::size_t count = is_short ? registered_.size() / 2 + 1 : 0; count > 0; --count) {
-    std::unique_ptr<Registration> oldest = take_oldest_locked();
-    if (oldest == nullptr) break;
-    evicted.insert(std::move(oldest));
-  }
   const MutexUnlock unlock(mutex_);
-  unregister_all(evicted);
+  const MemoryRoom room = memory_room();
+  registrations_.tidy_up(room.total > 0 && room.available < room.total / kRoomPart, now());
+}
+
+// Releases the lock meanwhile; the file is not forgotten while it is checked.
+void RegistrationCache::look_again() {
+  for (std::size_t i = 0; i < files_.size() && !stopping_; ++i) {
+    CachedFile& file = *files_[i];
+    in_progress_ = {.file = &file};
+    {
+      const MutexUnlock unlock(mutex_);
+      file.for_each_extent([this](Extent& extent) {
+        if (!extent.is_settled() || !extent.hold(extent.used_at_.load(std::memory_order_relaxed))) return;
+        watch_.look_again(extent);
+        extent.release();
+      });
+    }
+    in_progress_ = {};
+    put_down_.notify_all();
+  }
 }
 
 // Returns null if it cannot be registered.
@@ -289,19 +283,14 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   // After a failure, not tried again until it is worth much more.
   extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, bytes, false), std::memory_order_relaxed);
   const bool is_there = place.file->terms().only_by_pages || place.file->file().is_resident(begin, bytes);
-  if (bytes == 0 || !is_there || !make_room(*place.file->device().pages(), bytes)) return nullptr;
+  if (bytes == 0 || !is_there || !registrations_.reserve(*place.file->device().pages(), bytes, now())) return nullptr;
   std::unique_ptr<Registration> registration = register_pages(*place.file, *fd, begin, bytes);
   if (registration == nullptr) {
-    registered_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    registrations_.cancel(bytes);
     return nullptr;
   }
-  registration->extent = &extent;
   registration->used_at = now();
-  extent.used_at_.store(registration->used_at, std::memory_order_relaxed);
-  extent.writable_.store(registration->writable, std::memory_order_relaxed);
-  extent.settled_.store(0, std::memory_order_relaxed);
-  extent.saving_.store(0, std::memory_order_relaxed);
-  extent.registration_ = registration.get();
+  extent.attach(*registration);
   if (const Result<FileStamp> stamp = place.file->file().stamp(); stamp.ok() && watch_.is_open()) {
     (void)watch_.look(*place.file, extent, begin, bytes, *stamp);
   }
@@ -330,6 +319,59 @@ std::unique_ptr<Registration> RegistrationCache::register_pages(CachedFile& file
   registration->mapping = std::move(*mapping);
   registration->writable = writable;
   return registration;
+}
+
+// ---- Extents that are lent, and that go -----------------------------------------------------------------------------
+
+// Pages that belong to the file now may be removed from it before the stream copies them. They then still have the
+// bytes of a moment when the request was in flight, since they stay registered. This does not wait for pages that are
+// being migrated: staging is available, and the caller holds up others.
+std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileRange& range) {
+  const std::uint64_t index = range.offset / Extent::kBytes;
+  Extent* const extent = file.find(index);
+  if (extent == nullptr || !extent->hold(now())) return {};
+  const Result<FileStamp> stamp = file.file().stamp();
+  const bool is_there = stamp.ok() && range.offset + range.size <= std::min(stamp->size, extent->end());
+  std::optional<Presence> presence;
+  if (is_there) presence = watch_.look(file, *extent, range.offset, range.size, *stamp);
+  const std::span<const std::byte> lent(extent->at(range.offset), presence == Presence::there ? range.size : 0);
+  extent->release();
+  if (presence == Presence::gone) evict_later(file, index);
+  return lent;
+}
+
+// Leaves it to the cache's thread: a caller of lend() must not call the device.
+void RegistrationCache::evict_later(CachedFile& file, std::uint64_t index) {
+  const MutexLock lock(mutex_);
+  Extent* const extent = file.find(index);
+  const auto is_it = [extent](const Place& place) { return place.evicts && place.extent == extent; };
+  if (!started_ || stopping_ || std::any_of(orders_.begin(), orders_.end(), is_it)) return;
+  orders_.push_back({&file, extent, index, true});
+  arrivals_.notify_one();
+}
+
+void RegistrationCache::forget(File& file) {
+  const auto* const first = reinterpret_cast<CachedFile*>(file.slot(PathId::pagecache).exchange(0));
+  if (first == nullptr) return;
+  RegistrationList evicted;
+  {
+    const MutexLock lock(mutex_);
+    const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
+    std::erase_if(orders_, [&](const Place& place) {
+      if (!ours(place)) return false;
+      mutex_.assume_held();
+      drop_locked(place);
+      return true;
+    });
+    while (ours(in_progress_)) put_down_.wait(mutex_);
+    for (const CachedFile* each = first; each != nullptr; each = each->next_) {
+      each->for_each_extent([&](Extent& extent) {
+        if (std::unique_ptr<Registration> taken = registrations_.take(extent)) evicted.insert(std::move(taken));
+      });
+    }
+    std::erase_if(files_, [&](const std::unique_ptr<CachedFile>& cached) { return &cached->file() == &file; });
+  }
+  registrations_.unregister_all(evicted);
 }
 
 }  // namespace penstock::core

@@ -2,10 +2,10 @@
 
 // Registers extents of files with a device, so that its DMA engine can read them from the page cache, and on memory
 // file systems also write them. Large requests register their extents themselves, between two copies; for small ones
-// the cache's own thread does it, which starts with the first extent. Registered bytes never exceed the limit: the
-// least recently used extent is evicted, also when memory is short. The driver is slow to register and unregister, and
-// is called without the lock of the lists. One thread registers at a time; a thread that copies takes no lock, and one
-// that lends to a stream takes only the lock of the lists, briefly.
+// the cache's own thread does it, which starts with the first extent. Registered extents give way when they take
+// too much room (registrations.h), and when memory is short. The driver is slow to register and unregister, and is called
+// without a lock that requests take. One thread registers at a time; a thread that copies takes no lock, and one that
+// lends to a stream takes one briefly, if a page is gone.
 //
 // Break-even decides when to register: an extent is bounced until the savings that its registration would have made
 // reach its cost, in time and, by the policy's weight, in CPU; so a program never pays more than about twice the best
@@ -28,7 +28,7 @@
 #include "path/pagecache/cached_file.h"
 #include "path/pagecache/extent_watch.h"
 #include "path/pagecache/registration_costs.h"
-#include "path/pagecache/registration_list.h"
+#include "path/pagecache/registrations.h"
 #include "path/path.h"
 #include "storage/file.h"
 #include "storage/page_mapping.h"
@@ -77,14 +77,14 @@ class RegistrationCache {
   // file's. They stay registered while a request on a stream is in flight (Device::unregister_pages). Calls no device.
   std::span<const std::byte> lend(CachedFile& file, const FileRange& range);
   // Evicts an extent whose pages no longer belong to the file.
-  void evict(Extent& extent);
+  void evict(Extent& extent) { registrations_.evict(extent); }
   // Unregisters all extents of the file; none may be in flight. An extent that another thread is evicting may go a
   // moment later.
   void forget(File& file);
   RegistrationCosts& costs() { return costs_; }
 
   std::uint64_t now() const { return clock_.load(std::memory_order_relaxed); }
-  std::uint64_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t registered_bytes() const { return registrations_.bytes(); }
   const RegistrationRules& rules() const { return rules_; }
 
  private:
@@ -116,21 +116,14 @@ class RegistrationCache {
   void fulfil(const Place& place) EXCLUDES(mutex_);
   std::unique_ptr<Registration> register_extent(const Place& place) EXCLUDES(mutex_);
   std::unique_ptr<Registration> register_pages(CachedFile& file, int fd, std::uint64_t begin, std::uint64_t bytes);
-  bool make_room(DevicePages& device, std::uint64_t bytes) EXCLUDES(mutex_);
-  std::unique_ptr<Registration> take_oldest_locked() REQUIRES(mutex_);
-  std::unique_ptr<Registration> take_unused_locked(Extent& extent) REQUIRES(mutex_);
-  std::unique_ptr<Registration> take_locked(Extent& extent) REQUIRES(mutex_);
-  bool unregister(std::unique_ptr<Registration> evicted) EXCLUDES(mutex_);
-  void unregister_all(RegistrationList& evicted) EXCLUDES(mutex_);
-  void settle(Extent& extent, Extent::State state);
   void drop_locked(const Place& place) REQUIRES(mutex_);
 
   const RegistrationRules rules_;
   const Clock& time_;
   ExtentWatch watch_;
   std::atomic<std::uint64_t> clock_{1};  // Requests.
-  std::atomic<std::uint64_t> registered_bytes_{0};
   RegistrationCosts costs_;
+  Registrations registrations_;
   std::atomic<std::uint64_t> small_order_{0};    // The last registration for small requests, by the cache's clock,
   std::atomic<std::int64_t> small_order_ns_{0};  // and in real time.
 
@@ -146,8 +139,6 @@ class RegistrationCache {
   pthread_t thread_ GUARDED_BY(mutex_) = {};
   std::deque<Place> orders_ GUARDED_BY(mutex_);
   Place in_progress_ GUARDED_BY(mutex_);
-  RegistrationList registered_ GUARDED_BY(mutex_);
-  RegistrationList leftovers_ GUARDED_BY(mutex_);  // Extents that could not be unregistered while a stream was held.
   std::vector<std::unique_ptr<CachedFile>> files_ GUARDED_BY(mutex_);
 };
 

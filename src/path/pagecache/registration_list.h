@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The extents that are registered with devices, the least recently used first. The registration cache guards it by its
-// lock. The links are in the registrations: moving or removing one needs no search and no allocation.
+// Registrations in the order of their use, the least recently used first. Its owner guards it. The links are in the
+// registrations: moving or removing one needs no search and no allocation.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Extent;
 
 // File pages registered with a device. The thread that evicts it owns it, and no longer needs the file or the extent.
 struct Registration {
-  Extent* extent = nullptr;  // Null once it is evicted.
+  Extent* extent = nullptr;  // May be gone once the registration is evicted.
   DevicePages* device = nullptr;
   std::uint64_t begin = 0;  // Offset in the file.
   PageMapping mapping;
