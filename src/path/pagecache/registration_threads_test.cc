@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Threads that wait while the driver registers and unregisters, and the order of evictions.
+// Threads of the registration cache that wait while the driver registers and unregisters.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <random>
 #include <string>
 #include <thread>
 
@@ -35,7 +34,7 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
   }
   bool unregister_pages(const std::byte* pages) override {
     call(*pages, unregistered_);
-    return !keeps_;
+    return true;
   }
 
   // From now on calls for this letter block, until the test names another letter or none.
@@ -50,8 +49,6 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
       return waiting_ > 0;
     });
   }
-  // Refuses to unregister anything while set.
-  void keep_all(bool keeps) { keeps_ = keeps; }
   // The calls that began, in order.
   std::string registered() { return copy_of(registered_); }
   std::string unregistered() { return copy_of(unregistered_); }
@@ -80,7 +77,6 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
   }
 
   const DeviceFacts facts_{};
-  std::atomic<bool> keeps_{false};
   std::mutex mutex_;
   std::condition_variable changes_;
   char held_back_ = 0;
@@ -90,7 +86,7 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
 };
 
 // Files of one page, each named by the letter that fills it; each is one extent.
-class RegistrationEvictionTest : public testing::Test {
+class RegistrationThreadsTest : public testing::Test {
  protected:
   struct OpenFile {
     UniqueFd fd;
@@ -107,7 +103,7 @@ class RegistrationEvictionTest : public testing::Test {
     OpenFile& opened = files_[letter];
     if (opened.cached == nullptr) {
       const std::string content(page_size(), letter);
-      opened.fd = UniqueFd(::memfd_create("registration_eviction_test", MFD_CLOEXEC));
+      opened.fd = UniqueFd(::memfd_create("registration_threads_test", MFD_CLOEXEC));
       EXPECT_EQ(storage_.write(opened.fd.get(), content.data(), content.size(), 0).value(), content.size());
       opened.file = std::move(File::open(storage_, opened.fd.get()).value());
       opened.cached = cache_->find_or_make(*opened.file, device_, {});
@@ -139,9 +135,7 @@ class RegistrationEvictionTest : public testing::Test {
   std::optional<RegistrationCache> cache_;
 };
 
-// ---- Who waits -----------------------------------------------------------------------------------------------------
-
-TEST_F(RegistrationEvictionTest, AHitDoesNotWaitForTheRegistrationOfAnotherExtent) {
+TEST_F(RegistrationThreadsTest, AHitDoesNotWaitForTheRegistrationOfAnotherExtent) {
   open(3, "a");
   device_.hold_back('b');
   const std::jthread slow = register_beside('b');
@@ -153,7 +147,7 @@ TEST_F(RegistrationEvictionTest, AHitDoesNotWaitForTheRegistrationOfAnotherExten
   device_.hold_back(0);
 }
 
-TEST_F(RegistrationEvictionTest, OneThreadRegistersAtATime) {
+TEST_F(RegistrationThreadsTest, OneThreadRegistersAtATime) {
   open(3, "");
   device_.hold_back('b');
   std::jthread first = register_beside('b');
@@ -170,7 +164,7 @@ TEST_F(RegistrationEvictionTest, OneThreadRegistersAtATime) {
   EXPECT_EQ(extent('c').state(), State::registered);
 }
 
-TEST_F(RegistrationEvictionTest, WhoWantsAnExtentThatIsBeingRegisteredWaitsForThatOne) {
+TEST_F(RegistrationThreadsTest, WhoWantsAnExtentThatIsBeingRegisteredWaitsForThatOne) {
   open(3, "");
   device_.hold_back('b');
   std::jthread first = register_beside('b');
@@ -190,7 +184,7 @@ TEST_F(RegistrationEvictionTest, WhoWantsAnExtentThatIsBeingRegisteredWaitsForTh
   EXPECT_EQ(device_.registered(), "b");
 }
 
-TEST_F(RegistrationEvictionTest, ASlowEvictionHoldsUpNeitherHitsNorOtherEvictions) {
+TEST_F(RegistrationThreadsTest, ASlowEvictionHoldsUpNeitherHitsNorOtherEvictions) {
   open(2, "ab");
   device_.hold_back('a');
   std::jthread slow = register_beside('c');
@@ -206,7 +200,7 @@ TEST_F(RegistrationEvictionTest, ASlowEvictionHoldsUpNeitherHitsNorOtherEviction
   EXPECT_EQ(device_.unregistered(), "ab");
 }
 
-TEST_F(RegistrationEvictionTest, AFileIsForgottenAlsoWhileItsExtentIsBeingEvicted) {
+TEST_F(RegistrationThreadsTest, AFileIsForgottenAlsoWhileItsExtentIsBeingEvicted) {
   open(1, "a");
   device_.hold_back('a');
   std::jthread slow = register_beside('b');
@@ -221,60 +215,7 @@ TEST_F(RegistrationEvictionTest, AFileIsForgottenAlsoWhileItsExtentIsBeingEvicte
   EXPECT_EQ(device_.unregistered(), "a");
 }
 
-// ---- Extents that give way -----------------------------------------------------------------------------------------
-
-TEST_F(RegistrationEvictionTest, TheExtentThatWasUsedLeastRecentlyGivesWay) {
-  open(3, "abc");
-  hit('a');
-  hit('b');
-
-  for (const char letter : {'d', 'e', 'f'}) EXPECT_TRUE(register_now(letter)) << letter;
-
-  EXPECT_EQ(device_.unregistered(), "cab");
-}
-
-TEST_F(RegistrationEvictionTest, WhateverIsUsedEvictionsGoByTheLastUse) {
-  constexpr std::size_t kRoom = 8;
-  open(kRoom, "");
-  std::mt19937 random(12);
-  std::string recent;  // Registered extents, least recently used first.
-  std::string evicted;
-
-  for (int step = 0; step < 1000; ++step) {
-    const char letter = static_cast<char>('a' + random() % 12);
-    if (!hit(letter)) register_now(letter);
-    if (const auto at = recent.find(letter); at != std::string::npos) recent.erase(at, 1);
-    recent += letter;
-    if (recent.size() <= kRoom) continue;
-    evicted += recent.front();
-    recent.erase(0, 1);
-  }
-
-  EXPECT_EQ(device_.unregistered(), evicted);
-}
-
-TEST_F(RegistrationEvictionTest, WhatIsInUseIsPassedOver) {
-  open(2, "ab");
-  ASSERT_TRUE(extent('a').hold(cache_->now()));
-
-  EXPECT_TRUE(register_now('c'));
-
-  EXPECT_EQ(device_.unregistered(), "b");
-  extent('a').release();
-}
-
-TEST_F(RegistrationEvictionTest, WhereAllIsInUseNothingMoreIsRegistered) {
-  open(1, "a");
-  ASSERT_TRUE(extent('a').hold(cache_->now()));
-
-  EXPECT_FALSE(register_now('b'));
-
-  EXPECT_TRUE(is_registered('a'));
-  EXPECT_EQ(device_.registered(), "a");
-  extent('a').release();
-}
-
-TEST_F(RegistrationEvictionTest, AnExtentTakesRoomUntilTheDeviceHasLetGoOfIt) {
+TEST_F(RegistrationThreadsTest, AnExtentTakesRoomUntilTheDeviceHasLetGoOfIt) {
   open(1, "a");
   device_.hold_back('a');
   std::jthread slow = register_beside('b');
@@ -286,28 +227,6 @@ TEST_F(RegistrationEvictionTest, AnExtentTakesRoomUntilTheDeviceHasLetGoOfIt) {
   device_.hold_back(0);
   slow.join();
   EXPECT_EQ(registered_files(), 1u);
-}
-
-TEST_F(RegistrationEvictionTest, WhatTheDeviceKeepsForNowTakesRoomAndIsUnregisteredLater) {
-  open(1, "a");
-  device_.keep_all(true);
-  EXPECT_FALSE(register_now('b'));
-  EXPECT_EQ(registered_files(), 1u);
-
-  device_.keep_all(false);
-  cache_.reset();
-
-  EXPECT_EQ(device_.unregistered(), "aa");
-}
-
-TEST_F(RegistrationEvictionTest, APageThatWentIsEvictedAtOnce) {
-  open(2, "ab");
-
-  cache_->evict(extent('a'));
-
-  EXPECT_FALSE(is_registered('a'));
-  EXPECT_TRUE(is_registered('b'));
-  EXPECT_EQ(device_.unregistered(), "a");
 }
 
 }  // namespace
