@@ -3,9 +3,9 @@
 // Registers extents of files with a device, so that its DMA engine can read them from the page cache, and on memory
 // file systems also write them. Large requests register their extents themselves, between two copies; for small ones
 // the cache's own thread does it, which starts with the first extent. Registered extents give way when they take
-// too much room (registrations.h), and when memory is short. The driver is slow to register and unregister, and is called
-// without a lock that requests take. One thread registers at a time; a thread that copies takes no lock, and one that
-// lends to a stream takes one briefly, if a page is gone.
+// too much room (registrations.h), and when memory is short. The driver is slow to register and unregister, and is
+// called without a lock that requests take. One thread registers at a time; a thread that copies takes no lock, and one
+// that lends to a stream takes one briefly, if a page is gone.
 //
 // Break-even decides when to register: an extent is bounced until the savings that its registration would have made
 // reach its cost, in time and, by the policy's weight, in CPU; so a program never pays more than about twice the best
