@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import math
+import queue
 import time
+import weakref
 from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from penstock.terminal import complain
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 LOOK_S = 1.0  # How often one who waits looks by itself; the end of a thread wakes one of them.
 
@@ -172,6 +176,7 @@ class Later(Generic[Result]):
 class Future(concurrent.futures.Future[Result]):
     """A future. Who waits for it in result() or exception() holds no lock that its thread needs to set it."""
 
+    ended: float = 0.0  #: When its call ended in a `Pool`, by time.monotonic().
     _end: End | None = None
 
     def done(self) -> bool:
@@ -210,17 +215,103 @@ class Future(concurrent.futures.Future[Result]):
             self._end.tell()
 
 
+def wait(futures: Iterable[Future[Any]]) -> None:
+    """Waits until all are done, however they end."""
+    for each in futures:
+        each._wait(None)
+
+
+Calls = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
+
+
+class Pool(concurrent.futures.Executor):
+    """Threads that make calls, in the order in which they are submitted; also an executor for asyncio.
+
+    The program does not end before the calls, unless they `may_be_left`: a drive that hangs would keep it from ending.
+    """
+
+    def __init__(self, count: int, may_be_left: bool = False) -> None:
+        self._may_be_left = may_be_left
+        self._is_closed = False
+        self._calls: Calls = queue.SimpleQueue()
+        self._threads = Threads()
+        self._count = 0
+        weakref.finalize(self, self._calls.put, None)  # A pool that nobody has any more lets its threads end.
+        _pools.add(self)
+        for _ in range(count):
+            self._threads.start(functools.partial(_make_calls, self._calls))
+            self._count += 1
+
+    def submit(self, call: Callable[Given, Result], /, *given: Given.args, **more: Given.kwargs) -> Future[Result]:
+        future: Future[Result] = Future()
+        self._calls.put((future, functools.partial(call, *given, **more)))
+        if self._is_closed and future.cancel():  # Looked at behind the put: nobody may come for it any more.
+            raise RuntimeError("the pool takes no more calls: it was shut down")
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._is_closed = True
+        if cancel_futures:
+            _cancel_all(self._calls)
+        self._calls.put(None)
+        if wait:
+            self._threads.wait(self._count)
+
+    def _finish(self) -> None:
+        if not self._may_be_left:
+            self.shutdown()
+
+    def _lose(self) -> None:
+        self._is_closed = True
+        self._threads.ended.extend([True] * self._count)
+        _cancel_all(self._calls)
+
+
+def _make_calls(calls: Calls) -> None:
+    while (each := calls.get()) is not None:
+        future, call = each
+        if future.set_running_or_notify_cancel():
+            _make_call(future, call)
+        del each, future, call  # Or what the call refers to would stay until the next one.
+    calls.put(None)  # For the next thread.
+
+
+def _make_call(future: Future[Any], call: Callable[[], Any]) -> None:
+    try:
+        result, error = call(), None
+    except BaseException as raised:
+        result, error = None, raised
+    future.ended = time.monotonic()
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+        del error  # It refers to this frame.
+
+
+def _cancel_all(calls: Calls) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            if (each := calls.get_nowait()) is not None:
+                each[0].cancel()
+
+
 _open: set[Later[Any]] = set()  # Those under way, and those that failed and were not asked.
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def finish_all() -> None:
     """Waits for all calls under way: the program ends."""
-    for each in list(_open):
+    for each in _all():
         each._finish()
 
 
 def after_fork() -> None:
     """In the child: the threads are the parent's."""
-    for each in list(_open):
+    for each in _all():
         each._lose()
     _open.clear()
+
+
+def _all() -> list[Later[Any] | Pool]:
+    return [*_open, *_pools]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import _thread
+import asyncio
 import contextlib
 import os
 import signal
@@ -11,7 +13,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from penstock.threads import Future, Later, for_each
+from penstock.threads import Future, Later, Pool, for_each, wait
 
 
 def test_each_is_worked_on_once_and_all_have_ended_when_it_returns():
@@ -180,3 +182,106 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent():
 
     assert os.waitstatus_to_exitcode(status) == 0
     assert later.result() is True
+
+
+def test_a_pool_makes_calls_in_their_order_and_tells_what_they_returned_or_raised():
+    seen = []
+    with Pool(1) as pool:
+        futures = [pool.submit(seen.append, i) for i in range(100)]
+        failed = pool.submit(divmod, 1, 0)
+        wait(futures)
+        assert seen == list(range(100))
+        with pytest.raises(ZeroDivisionError):
+            failed.result()
+        assert failed.ended >= futures[0].ended > 0
+
+
+def test_a_pool_that_is_shut_down_has_made_its_calls_and_takes_no_more():
+    pool, seen = Pool(2), []
+    for i in range(10):
+        pool.submit(lambda i=i: (time.sleep(0.001), seen.append(i)))
+
+    pool.shutdown()
+    pool.shutdown()
+
+    assert sorted(seen) == list(range(10))
+    with pytest.raises(RuntimeError, match="shut down"):
+        pool.submit(seen.append, 10)
+
+
+def test_calls_that_have_not_begun_can_be_canceled_with_the_pool():
+    pool, begun, go_on = Pool(1), threading.Event(), threading.Event()
+    first = pool.submit(lambda: (begun.set(), go_on.wait(600)))
+    second = pool.submit(pytest.fail, "called")
+    assert begun.wait(600)
+
+    pool.shutdown(wait=False, cancel_futures=True)
+    go_on.set()
+    pool.shutdown()
+
+    assert first.result() == (None, True)
+    assert second.cancelled()
+
+
+def test_at_whatever_moment_one_who_uses_a_pool_is_interrupted_it_goes_on(interrupted_after):
+    pool = Pool(2)
+    for i in range(300):
+        with contextlib.suppress(Interrupted):
+            interrupted_after(3e-6 * (i + 20))
+            wait([pool.submit(time.sleep, 0.0002) for _ in range(4)])
+            time.sleep(1)
+        assert pool.submit(abs, -1).result(600) == 1
+    pool.shutdown()
+
+
+def test_asyncio_runs_calls_in_a_pool():
+    async def run():
+        with Pool(1) as pool:
+            return await asyncio.get_running_loop().run_in_executor(pool, abs, -3)
+
+    assert asyncio.run(run()) == 3
+
+
+@pytest.mark.parametrize("more, written", [("", "late"), (", may_be_left=True", "")])
+def test_a_program_ends_behind_the_calls_of_a_pool_unless_they_may_be_left(tmp_path, more, written):
+    place = tmp_path / "written"
+    place.touch()
+    program = ("import sys, time; from penstock.threads import Pool\n"
+               "def late(): time.sleep(0.5); open(sys.argv[1], 'w').write('late')\n"
+               f"pool = Pool(1{more}); pool.submit(late)\n")
+
+    subprocess.run([sys.executable, "-c", program, str(place)], check=True)
+
+    assert place.read_text() == written
+
+
+def test_the_threads_of_a_pool_that_nobody_has_any_more_end():
+    before = _thread._count()
+    pool = Pool(3)
+    assert pool.submit(_thread._count).result() > before
+    del pool
+    deadline = time.monotonic() + 600
+    while _thread._count() > before and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+    assert _thread._count() <= before
+
+
+def test_a_forked_process_has_no_use_of_a_pool_of_its_parent():
+    go_on = threading.Event()
+    pool = Pool(1)
+    under_way = pool.submit(go_on.wait, 600)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with contextlib.suppress(RuntimeError):
+            pool.shutdown()
+            pool.submit(abs, 1)
+            code = 2
+        os._exit(0 if code == 1 else 1)
+
+    _, status = os.waitpid(child, 0)
+    go_on.set()
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert under_way.result() is True

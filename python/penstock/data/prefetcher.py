@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import os
 import time
@@ -17,12 +16,12 @@ import numpy as np
 from penstock import _native
 from penstock.data.errors import DataError
 from penstock.data.index import Numbers, RecordIndex
-from penstock.data.readers import Readers
 from penstock.data.slots import Flight, Slot
 from penstock.errors import ClosedError, TimedOutError
 from penstock.files import File
 from penstock.seconds import timeout_of
 from penstock.sessions import Session, default_session
+from penstock.threads import Pool, wait
 
 __all__ = ["Prefetcher"]
 
@@ -64,7 +63,7 @@ class Prefetcher:
             "drop_last": drop_last,
         }
         self._files: dict[int, File] = {}
-        self._readers: Readers | None = None
+        self._readers: Pool | None = None
         self._pid = os.getpid()
         self._flights: deque[Flight] = deque()
         self._late: list[Flight] = []  # Late reads whose memory may still be written.
@@ -207,7 +206,7 @@ class Prefetcher:
         if self._readers is None:
             reader = _native.RecordReader(self._session._native,
                                           [self._file(number) for number in range(len(self._index.paths))])
-            self._readers, self._reader = Readers(self._count), reader
+            self._readers, self._reader = Pool(self._count, may_be_left=True), reader
         flight.reading = self._readers.submit(functools.partial(_read, self._index, self._reader, flight.records,
                                                                 flight.slot, self._gap))
 
@@ -216,7 +215,7 @@ class Prefetcher:
         left = None if flight.deadline is None else max(flight.deadline - time.monotonic(), 0)
         try:
             moved = flight.reading.result(left)
-        except concurrent.futures.TimeoutError:
+        except TimeoutError:
             if flight.reading.done():  # The read itself failed with this error.
                 raise
             raise TimedOutError(f"could not read a batch of {len(flight.records)} records within {self._timeout} s"
@@ -240,7 +239,7 @@ class Prefetcher:
             if flight.reading is not None:
                 flight.reading.cancel()
         if self._timeout is None:
-            concurrent.futures.wait([flight.reading for flight in self._flights if flight.reading is not None])
+            wait(flight.reading for flight in self._flights if flight.reading is not None)
         self._late += self._flights
         self._flights.clear()
         self._take_back_late()
@@ -258,7 +257,7 @@ class Prefetcher:
             return
         self._drop_flights()
         if self._readers is not None:
-            self._readers.close()
+            self._readers.shutdown(wait=False)
             self._readers = None
         self._free.clear()
         while self._files:

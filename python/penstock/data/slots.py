@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from penstock.data.index import Numbers
-from penstock.data.readers import Reading
 from penstock.errors import UnsupportedError
 from penstock.pools import memory_pool
 from penstock.sessions import Session
+from penstock.threads import Future
 
 __all__ = ["Flight", "Slot"]
 
@@ -59,7 +59,7 @@ class Flight:
 
     def __init__(self, slot: Slot, records: Numbers, deadline: float | None) -> None:
         self.slot, self.records, self.deadline = slot, records, deadline
-        self.reading: Reading | None = None
+        self.reading: Future[dict[str, int]] | None = None
 
     @property
     def is_over(self) -> bool:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock import kv
+from penstock.threads import Future, wait
 from penstock.weights import Weights
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
 from penstock import kv
 from penstock.integrations.common import client, in_parts, kv_store
+from penstock.threads import Pool
 
 __all__ = ["PenstockPlugin"]
 
@@ -71,7 +71,7 @@ class PenstockPlugin(_Base):  # type: ignore[misc]
         self._forms: dict[_Form, str] = {}
         self._lock = threading.Lock()
         self._under_way: set[Any] = set()
-        self._pool = ThreadPoolExecutor(threads, "penstock-lmcache")
+        self._pool = Pool(threads)
 
     # ---- What LMCache calls ----
 

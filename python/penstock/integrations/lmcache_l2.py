@@ -19,12 +19,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
 from penstock import kv
 from penstock.integrations.common import client, kv_store
+from penstock.threads import Pool
 
 __all__ = ["PenstockAdapter"]
 
@@ -56,7 +56,7 @@ class PenstockAdapter(_Base):  # type: ignore[misc]
         options = dict(params)
         threads, object_bytes = options.pop("threads", 4), options.pop("object_bytes", 0)
         self._store = kv_store(options, object_bytes + _FORM_BYTES, model="", dtype="", layout="LMCache L2")
-        self._pool = ThreadPoolExecutor(threads, "penstock-l2")
+        self._pool = Pool(threads)
         self._events = {call: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for call in ("store", "lookup", "load")}
         self._numbers = itertools.count()
         self._lock = threading.Lock()

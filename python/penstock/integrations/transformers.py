@@ -18,7 +18,6 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from penstock.sessions import Session
+from penstock.threads import Future, Pool
 from penstock.weights import Weights, WeightsError, safe_open
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class _Opened:
         self._group = {name: i for i, names in enumerate(self._groups) for name in names}
         self._tensors: dict[int, Future[dict[str, torch.Tensor]]] = {}
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(AHEAD + 1, "penstock-transformers")
+        self._threads = Pool(AHEAD + 1)
         loading.files.add(str(filename))
 
     def keys(self) -> list[str]:

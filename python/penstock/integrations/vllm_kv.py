@@ -19,12 +19,12 @@ import json
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import version
 from typing import Any
 
 from penstock import kv
 from penstock.integrations.common import client, kv_store
+from penstock.threads import Pool, wait
 
 __all__ = ["PenstockTier"]
 
@@ -59,7 +59,7 @@ class PenstockTier(_Base):  # type: ignore[misc]
         options = {"folders": folders, "capacity_bytes": capacity_bytes, **more}
         self._store = kv_store(options, self.block_size_bytes, model=offloading_spec.config.model.name,
                                dtype=str(offloading_spec.config.model.dtype), layout=what)
-        self._pool = ThreadPoolExecutor(threads, "penstock-tier")
+        self._pool = Pool(threads)
         self._under_way: set[Any] = set()
         self._finished: deque[Any] = deque()
 

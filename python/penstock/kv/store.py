@@ -9,7 +9,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +20,7 @@ from penstock.kv.metrics import exposition
 from penstock.kv.names import Key, Namer
 from penstock.seconds import costs_of, interval_of, timeout_of
 from penstock.sessions import Session, default_session
+from penstock.threads import Future, Pool, wait
 
 __all__ = ["Folder", "Outcome", "Store"]
 
@@ -79,8 +79,8 @@ class Store:
         self._drives = [Drive(Path(path) / self._namer.store.hex(), self._session, self._namer, direct, near)
                         for path in paths]
         self._missed = 0  # Requested keys that no sub-store has, which no sub-store counts.
-        self._pool: ThreadPoolExecutor | None = None
-        self._helpers: ThreadPoolExecutor | None = None
+        self._pool: Pool | None = None
+        self._helpers: Pool | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self.failure: Exception | None = None  #: The error of the last failed request or commit.
@@ -286,10 +286,10 @@ class Store:
         for i, outcome in zip(which, result, strict=True):
             outcomes[i] = Outcome(outcome)
 
-    def _executor(self) -> ThreadPoolExecutor:
+    def _executor(self) -> Pool:
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(4, "penstock-kv")
+                self._pool = Pool(4)
             return self._pool
 
     def _at_once(self, work: Callable[[Any, list[int]], None], groups: dict[Any, list[int]]) -> None:
@@ -300,7 +300,7 @@ class Store:
         if others and self._helpers is None:
             with self._lock:
                 if self._helpers is None:
-                    self._helpers = ThreadPoolExecutor(4 * len(self._drives), "penstock-kv-drive")
+                    self._helpers = Pool(4 * len(self._drives))
         futures = [self._helpers.submit(work, *each) for each in others] if self._helpers is not None else []
         try:
             work(*last)
