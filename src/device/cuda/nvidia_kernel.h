@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kernel as NvidiaExport uses it: the kernel's calls behind a seam, so that tests can answer in place of NVIDIA's
+// The kernel as NvidiaClient uses it: the kernel's calls behind a seam, so that tests can answer in place of NVIDIA's
 // driver; the versions of both; and the status numbers of the driver's resource manager (RM) and unified memory (UVM),
 // which come with every step.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "base/status.h"
@@ -47,6 +48,14 @@ struct NvidiaStep {
   // Makes a step from the answer of RM or UVM; the name is a literal.
   static NvidiaStep of(nvidia::RmStatus status, const char* name);
 };
+
+// Called after every step of making or undoing a mapping, whether it succeeded or not.
+using NvidiaObserver = std::function<void(const char* name, const NvidiaStep&)>;
+// Reports the step to the observer, if there is one, and returns its status.
+inline Status report(const NvidiaObserver& observer, const char* name, const NvidiaStep& step) {
+  if (observer) observer(name, step);
+  return step.status;
+}
 // "could not make peer pages of GPU memory: Operation not supported (NV_ERR_NOT_SUPPORTED, 0x56)"
 std::string describe(const NvidiaStep& step);
 
