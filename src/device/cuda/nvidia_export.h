@@ -16,7 +16,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -25,8 +24,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/cuda/cuda_scope.h"
-#include "device/cuda/nvidia_ioctl.h"
-#include "device/cuda/nvidia_kernel.h"
+#include "device/cuda/nvidia_client.h"
 
 namespace penstock::core {
 
@@ -39,9 +37,8 @@ class NvidiaExport {
     std::array<std::uint8_t, 16> uuid = {};
     NvidiaVersions versions = NvidiaVersions::read();
     NvidiaKernel& kernel = NvidiaKernel::real();
-    // Called after every step of making or undoing a mapping, whether it succeeded or not. It must not call this
-    // object.
-    std::function<void(const char* name, const NvidiaStep&)> observer = nullptr;
+    // It must not call this object.
+    NvidiaObserver observer = nullptr;
   };
   struct Piece {
     void* device_address = nullptr;  // For kernels and copies.
@@ -78,60 +75,35 @@ class NvidiaExport {
     cuda::CUdeviceptr address = 0;
     bool is_mapped_on_device = false;
     std::size_t size = 0;
-    nvidia::Handle memory = 0;  // The number by which our RM client knows it.
-    std::byte* reserved = nullptr;
-    std::byte* pages = nullptr;  // The addresses of UVM's range.
-    std::byte* mapped = nullptr;
+    NvidiaClient::Mapping mapping;
     bool is_foreign = false;              // Others allocated it.
     std::set<cuda::CUdeviceptr> buffers;  // The buffers for which it was adopted.
   };
 
-  explicit NvidiaExport(const Setup& setup) : setup_(setup), kernel_(setup.kernel), api_(setup.api) {}
+  explicit NvidiaExport(const Setup& setup)
+      : setup_(setup), api_(setup.api), client_(setup_.kernel, setup_.versions, setup_.observer) {}
 
   bool is_inherited() const { return fork_count() != forks_; }
   Status start();
-  Status check_versions();
-  Status register_gpu();
   Status build(std::size_t size, Export& made) REQUIRES(mutex_);
   Status allocate_on_device(std::size_t size, Export& made);
   Status look_at_foreign(const void* device_address, std::size_t size, Export& made);
   Status share(Export& made) REQUIRES(mutex_);
   std::map<cuda::CUdeviceptr, Export>::iterator holder(const void* device_address) REQUIRES(mutex_);
-  Status import_memory(int fd, Export& made) REQUIRES(mutex_);
-  Status ensure_device(std::uint32_t instance) REQUIRES(mutex_);
-  Status make_pages(Export& made) REQUIRES(mutex_);
-  Status ask_for_pages(const Export& made);
   void undo(const Export& made) REQUIRES(mutex_);
-  void free_pages(const Export& made);
-  void forget(nvidia::Handle memory) REQUIRES(mutex_);
   static Piece piece_of(const Export& made) {
-    return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(made.address)), made.mapped, made.size};
+    return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(made.address)), made.mapping.mapped, made.size};
   }
 
-  Status done(const char* name, const NvidiaStep& step) const;
+  Status done(const char* name, const NvidiaStep& step) const { return report(setup_.observer, name, step); }
   Status cuda_step(const char* name, cuda::CUresult result) const { return done(name, {cuda_status(result, name)}); }
-  Result<int> open_node(const char* name, const char* path) const;
-  template <typename Parameters>
-  Status rm(const char* name, unsigned number, Parameters& parameters) const;
-  template <typename Parameters>
-  Status rm_control(const char* name, std::uint32_t command, Parameters& parameters) const;
-  template <typename Parameters>
-  Status uvm(const char* name, unsigned long request, Parameters& parameters) const;
 
   const Setup setup_;
-  NvidiaKernel& kernel_;
   const cuda::CudaApi& api_;
   const std::uint32_t forks_ = fork_count();
-  int rm_fd_ = -1;
-  int uvm_fd_ = -1;
-  nvidia::Handle client_ = 0;
-  nvidia::Uuid uuid_ = {};
 
   mutable SharedMutex mutex_;
-  nvidia::Handle device_ GUARDED_BY(mutex_) = 0;  // RM's device, made when the first export shows its number.
-  std::uint32_t device_instance_ GUARDED_BY(mutex_) = 0;
-  nvidia::Handle last_handle_ GUARDED_BY(mutex_) = 0;
-  Status refused_ GUARDED_BY(mutex_) = success();  // UVM has refused, for good.
+  NvidiaClient client_ GUARDED_BY(mutex_);
   std::map<cuda::CUdeviceptr, Export> exports_ GUARDED_BY(mutex_);
 };
 

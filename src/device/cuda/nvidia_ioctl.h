@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the NVIDIA kernel driver's interface that nvidia_export.cc uses: numbers and structures of the resource
+// The part of the NVIDIA kernel driver's interface that nvidia_client.cc uses: numbers and structures of the resource
 // manager (RM, /dev/nvidiactl) and of unified memory (UVM, /dev/nvidia-uvm). Nothing else may use it, and it does
 // nothing: the code that makes a request says what it is for.
 //
