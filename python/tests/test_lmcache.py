@@ -230,7 +230,7 @@ def test_pinned_chunks_stay_until_they_are_unpinned(host):
 def test_the_configuration_of_the_guide_makes_the_plug_in(tmp_path, loop):
     """By LMCache's own parser and launcher, but for the folder and for sizes, which are small here."""
     guide = (Path(__file__).resolve().parents[2] / "docs/guide/kv-cache.md").read_text()
-    messages, = re.findall(r"```yaml\n(chunk_size.*?)```", guide, re.DOTALL)
+    messages, = re.findall(r"```\w+\n(chunk_size.*?)```", guide, re.DOTALL)
     (tmp_path / "lmcache.yaml").write_text(messages)
     config = LMCacheEngineConfig.from_file(str(tmp_path / "lmcache.yaml"))
     assert config.extra_config["penstock.capacity_bytes"] == 200 << 30 and config.max_local_cpu_size == 8
