@@ -5,8 +5,8 @@
 #include <chrono>
 
 #include "capi/call.h"
-#include "frontend/batch.h"
 #include "frontend/polled_queue.h"
+#include "frontend/threaded_queue.h"
 
 namespace core = penstock::core;
 
@@ -33,7 +33,8 @@ Opened open_requests(const GuardedSession::Use& use, const penstock_queue_option
     return core::PolledQueue::open(*use, options.depth, options.request_bytes_max);
   if (options.reserved != 0 || !is_threaded || options.depth == 0 || options.depth > core::Queue::kDepthMax)
     return failure(Code::invalid_argument, "open the queue");
-  return std::unique_ptr<core::RequestQueue>(std::make_unique<core::Batch>(use.frontends().executor(), options.depth));
+  return std::unique_ptr<core::RequestQueue>(
+      std::make_unique<core::ThreadedQueue>(use.frontends().executor(), options.depth));
 }
 
 core::Result<core::QueuedRequest> request_for(const penstock_queue& queue, const penstock_request& request) {

@@ -2,8 +2,6 @@
 
 // cuFile's batches: checks in the order that NVIDIA's library makes them, and translation. Entries are copied, so the
 // caller may free its array when the submission returns.
-#include "frontend/batch.h"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,6 +11,7 @@
 #include "cufile.h"
 #include "cufile/entry_points.h"
 #include "cufile/stats.h"
+#include "frontend/threaded_queue.h"
 
 namespace core = penstock::core;
 
@@ -37,13 +36,13 @@ class PinnedBatch {
   PinnedBatch(const PinnedBatch&) = delete;
   PinnedBatch& operator=(const PinnedBatch&) = delete;
   explicit operator bool() const { return batch_ != nullptr; }
-  core::Batch* operator->() const { return batch_; }
-  core::Batch* get() const { return batch_; }
+  core::ThreadedQueue* operator->() const { return batch_; }
+  core::ThreadedQueue* get() const { return batch_; }
 
  private:
   core::Frontends& frontends_;
   const std::uint64_t number_;
-  core::Batch* const batch_;
+  core::ThreadedQueue* const batch_;
 };
 
 // A caller's array of requests.
@@ -91,7 +90,7 @@ core::QueuedRequest entry_of(const void* submission, unsigned index) {
 }
 
 // 1.20's answer to a submission, or success if its entries were submitted.
-CUfileOpError submit(core::Session& session, core::Batch* batch, const Submission& all) {
+CUfileOpError submit(core::Session& session, core::ThreadedQueue* batch, const Submission& all) {
   if (batch == nullptr) return CU_FILE_INVALID_CONTEXT_ERROR;
   if (all.count == 0 || all.count > batch->capacity() || all.params == nullptr) {
     return CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR;
@@ -135,7 +134,7 @@ struct Events {
   }
 };
 
-core::Batch::Deadline deadline_of(const timespec* timeout) {
+core::ThreadedQueue::Deadline deadline_of(const timespec* timeout) {
   if (timeout == nullptr) return std::nullopt;
   constexpr time_t kSecondsMax = 1'000'000'000;  // Thirty years: a time that can be added to now.
   const auto seconds = std::chrono::seconds(std::clamp<time_t>(timeout->tv_sec, 0, kSecondsMax));

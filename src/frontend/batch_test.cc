@@ -14,7 +14,7 @@ namespace penstock::core {
 namespace {
 
 TEST_F(BatchTest, MovesEveryEntryAndReportsItOnce) {
-  Batch& batch = open_batch(32);
+  ThreadedQueue& batch = open_batch(32);
   std::vector<char> host(16 * kLarge, 'h');
   char* device = device_memory(16 * kLarge);
   std::fill(storage_->content.begin(), storage_->content.end(), 'f');
@@ -44,7 +44,7 @@ TEST_F(BatchTest, MovesEveryEntryAndReportsItOnce) {
 }
 
 TEST_F(BatchTest, ASubmissionEndsWithTheLastOfItsEntries) {
-  Batch& batch = open_batch(32);
+  ThreadedQueue& batch = open_batch(32);
   std::vector<char> host(16 * kLarge);
   auto both = entries(3, Op::read, host.data(), 5000);
   both.push_back(entries(1, Op::write, host.data(), 700)[0]);
@@ -78,7 +78,7 @@ class SmallRingBatchTest : public BatchTest {
 };
 
 TEST_F(SmallRingBatchTest, LeavesRoomForOtherRequestsInASmallRing) {
-  Batch& batch = open_batch(64);
+  ThreadedQueue& batch = open_batch(64);
   char* device = device_memory(16 * kLarge);
   char* other = device_memory(8 * kLarge);
   std::vector<BatchEvent> events(64);
@@ -91,7 +91,7 @@ TEST_F(SmallRingBatchTest, LeavesRoomForOtherRequestsInASmallRing) {
 }
 
 TEST_F(BatchTest, HasRoomForWhatWasReapedAndRefusesMoreAsAWhole) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   std::vector<char> host(8 * kLarge);
   ASSERT_TRUE(batch.submit(entries(3, Op::read, host.data())).ok());
   std::vector<BatchEvent> events(4);
@@ -104,7 +104,7 @@ TEST_F(BatchTest, HasRoomForWhatWasReapedAndRefusesMoreAsAWhole) {
 }
 
 TEST_F(BatchTest, NeverWaitsForMoreThanIsOutstanding) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   std::vector<char> host(8 * kLarge);
   std::vector<BatchEvent> events(8);
   EXPECT_EQ(batch.reap(events, 8, std::nullopt), 0u);
@@ -116,7 +116,7 @@ TEST_F(BatchTest, NeverWaitsForMoreThanIsOutstanding) {
 
 TEST_F(BatchTest, ADeadlineEndsTheWaitAndLosesNothing) {
   hold_transfers_up();
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   std::vector<char> host(4 * kLarge);
   std::vector<BatchEvent> events(4);
   ASSERT_TRUE(batch.submit(entries(1, Op::read, host.data())).ok());
@@ -129,7 +129,7 @@ TEST_F(BatchTest, ADeadlineEndsTheWaitAndLosesNothing) {
 
 TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForTheEntriesInItAlone) {
   hold_transfers_up();
-  Batch& batch = open_batch(2 * kThreads);
+  ThreadedQueue& batch = open_batch(2 * kThreads);
   std::vector<char> host(4 * kLarge), other(kLarge);
   ASSERT_TRUE(batch.submit(entries(2 * kThreads, Op::read, host.data())).ok());
   barrier_.wait_for(kThreads);  // The others have not begun.
@@ -154,7 +154,7 @@ TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForTheEntriesInItAlone) {
 // A test that hangs here has found what it looks for: each entry is under way before the one before it ends.
 TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForNothingThatCameLater) {
   hold_transfers_up();
-  Batch& batch = open_batch(2);
+  ThreadedQueue& batch = open_batch(2);
   std::vector<char> host(kLarge);
   std::atomic<bool> shall_stop{false};
   ASSERT_TRUE(batch.submit(entries(1, Op::read, host.data(), 4096)).ok());
@@ -180,7 +180,7 @@ TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForNothingThatCameLater) {
 
 TEST_F(BatchTest, PiecesOfAVectoredEntryAreWaitedForWhereverTheyAre) {
   hold_transfers_up();
-  Batch& batch = open_batch(1);
+  ThreadedQueue& batch = open_batch(1);
   std::vector<char> host(2 * kLarge);
   const MemoryPiece pieces[] = {{host.data() + kLarge, 100}, {host.data(), 100}};
   QueuedRequest entry{.request = {.op = Op::read, .file = file_}, .pieces = pieces};
@@ -203,7 +203,7 @@ TEST_F(BatchTest, PiecesOfAVectoredEntryAreWaitedForWhereverTheyAre) {
 
 TEST_F(BatchTest, CancelingWaitsForWhatHasBegunAndReportsNothing) {
   hold_transfers_up();
-  Batch& batch = open_batch(64);
+  ThreadedQueue& batch = open_batch(64);
   std::vector<char> host(64 * kLarge);
   ASSERT_TRUE(batch.submit(entries(64, Op::read, host.data())).ok());
   barrier_.wait_for(kThreads);
@@ -226,7 +226,7 @@ TEST_F(BatchTest, CancelingWaitsForWhatHasBegunAndReportsNothing) {
 
 TEST_F(BatchTest, WhoWaitsForEventsOfACanceledBatchComesToAnEnd) {
   hold_transfers_up();
-  Batch& batch = open_batch(64);
+  ThreadedQueue& batch = open_batch(64);
   std::vector<char> host(64 * kLarge);
   ASSERT_TRUE(batch.submit(entries(64, Op::read, host.data())).ok());
   barrier_.wait_for(kThreads);
@@ -243,7 +243,7 @@ TEST_F(BatchTest, WhoWaitsForEventsOfACanceledBatchComesToAnEnd) {
 
 TEST_F(BatchTest, ClosingWaitsForWhatHasBegun) {
   hold_transfers_up();
-  Batch& batch = open_batch(64);
+  ThreadedQueue& batch = open_batch(64);
   std::vector<char> host(64 * kLarge, 'x');
   ASSERT_TRUE(batch.submit(entries(64, Op::write, host.data())).ok());
   barrier_.wait_for(kThreads);
@@ -261,7 +261,7 @@ TEST_F(BatchTest, ClosingWaitsForWhatHasBegun) {
 }
 
 TEST_F(BatchTest, ClosingTheSessionClosesItsBatches) {
-  Batch& batch = open_batch(64);
+  ThreadedQueue& batch = open_batch(64);
   std::vector<char> host(64 * kLarge);
   ASSERT_TRUE(batch.submit(entries(64, Op::read, host.data(), 4096)).ok());
 
@@ -270,7 +270,7 @@ TEST_F(BatchTest, ClosingTheSessionClosesItsBatches) {
 }
 
 TEST_F(BatchTest, AnEntryThatWasRefusedIsReportedAsFailedAmongTheOthers) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   std::vector<char> host(4 * kLarge);
   auto three = entries(3, Op::read, host.data());
   three[1].refused = failure(Code::invalid_argument, "read the entry");
@@ -289,7 +289,7 @@ TEST_F(BatchTest, AnEntryThatWasRefusedIsReportedAsFailedAmongTheOthers) {
 }
 
 TEST_F(BatchTest, WhoWaitsForSmallReadsDoesThemWhereNobodyElseIsFree) {
-  Batch& batch = open_batch(200);
+  ThreadedQueue& batch = open_batch(200);
   std::vector<char> host(8 * kLarge);
   storage_->seed = 1;  // Then what starts at a multiple of three sectors is in the page cache.
   storage_->held_from = kLarge;
@@ -314,7 +314,7 @@ TEST_F(BatchTest, WhoHelpsIsNotKeptByWhatHasToWaitForStorage) {
   Barrier storage;
   storage_->ring_barrier = &storage;
   storage_->seed = 0;  // All of them start at a multiple of three sectors: none is in the page cache.
-  Batch& batch = open_batch(96);
+  ThreadedQueue& batch = open_batch(96);
   std::vector<QueuedRequest> cold = entries(96, Op::read, device_memory(96 * kLarge), 4096);
   for (unsigned i = 0; i < cold.size(); ++i) cold[i].request.file_offset = i * 3 * 512;
   std::fill(storage_->content.begin(), storage_->content.end(), 'c');
@@ -339,7 +339,7 @@ TEST_F(BatchTest, ManyThreadsWithBatchesOfTheirOwnGetWhatTheyAskedFor) {
   for (unsigned t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
       const std::uint64_t number = *frontends_->open_batch(48);
-      Batch* const batch = frontends_->pin_batch(number);
+      ThreadedQueue* const batch = frontends_->pin_batch(number);
       std::vector<BatchEvent> events(48);
       for (unsigned round = 0; round < 30; ++round) {
         std::vector<QueuedRequest> all;
@@ -364,7 +364,7 @@ TEST_F(BatchTest, ManyThreadsWithBatchesOfTheirOwnGetWhatTheyAskedFor) {
 }
 
 TEST_F(BatchTest, ManyThreadsShareABatchAndEveryEntryIsReportedOnce) {
-  Batch& batch = open_batch(128);
+  ThreadedQueue& batch = open_batch(128);
   std::vector<char> host(kLarge);
   std::atomic<unsigned> reported{0};
   std::vector<std::thread> threads;

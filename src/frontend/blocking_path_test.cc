@@ -89,7 +89,7 @@ class BlockingPathTest : public testing::Test {
   std::unique_ptr<Frontends> frontends_;
   char* memory_ = nullptr;
   std::uint64_t file_ = 0;
-  Batch* batch_ = nullptr;
+  ThreadedQueue* batch_ = nullptr;
 };
 
 TEST_F(BlockingPathTest, SmallReadsAreUnderWayOnEveryThreadAndTheOthersCanBeCanceled) {

@@ -143,14 +143,14 @@ class FetchedBatchTest : public testing::Test {
   }
 
   // The first ones show what way such reads go, and open what they need.
-  Batch& open_batch(unsigned capacity) {
+  ThreadedQueue& open_batch(unsigned capacity) {
     number_ = *frontends_->open_batch(capacity);
-    Batch& batch = *frontends_->pin_batch(number_);
+    ThreadedQueue& batch = *frontends_->pin_batch(number_);
     frontends_->unpin_batch(number_);
     EXPECT_TRUE(begins_here_at_last(batch));
     return batch;
   }
-  bool begins_here_at_last(Batch& batch) {
+  bool begins_here_at_last(ThreadedQueue& batch) {
     return wait_until([&] {
       (void)gate_.take_beginners();
       submit(batch, 4);
@@ -160,7 +160,7 @@ class FetchedBatchTest : public testing::Test {
     });
   }
   // Block after block, from the file's start on; the memory is empty before.
-  void submit(Batch& batch, unsigned count, TimePoint deadline = kNoDeadline) {
+  void submit(ThreadedQueue& batch, unsigned count, TimePoint deadline = kNoDeadline) {
     std::memset(memory_, 0, kSize);
     std::vector<QueuedRequest> entries;
     for (unsigned i = 0; i < count; ++i) {
@@ -169,7 +169,7 @@ class FetchedBatchTest : public testing::Test {
     }
     ASSERT_TRUE(batch.submit(entries).ok());
   }
-  static unsigned reap(Batch& batch, unsigned least) {
+  static unsigned reap(ThreadedQueue& batch, unsigned least) {
     std::vector<BatchEvent> events(batch.capacity());
     const unsigned count = batch.reap(events, least, std::nullopt);
     for (unsigned i = 0; i < count; ++i) {
@@ -179,14 +179,14 @@ class FetchedBatchTest : public testing::Test {
     return count;
   }
   // Waits for so many at a time, until all have come; they are the file's.
-  void take(Batch& batch, unsigned count, unsigned least) {
+  void take(ThreadedQueue& batch, unsigned count, unsigned least) {
     unsigned taken = 0;
     EXPECT_TRUE(wait_until([&] { return (taken += reap(batch, least)) >= count; }));
     EXPECT_EQ(taken, count);
     EXPECT_EQ(std::memcmp(memory_, content_.data(), count * kBlock), 0);
   }
   // They have begun in the call, and the device has them until the gate opens.
-  void hold_up(Batch& batch, unsigned count) {
+  void hold_up(ThreadedQueue& batch, unsigned count) {
     gate_.close();
     submit(batch, count);
     ASSERT_TRUE(began_here());
@@ -204,7 +204,7 @@ class FetchedBatchTest : public testing::Test {
 };
 
 TEST_F(FetchedBatchTest, BeginInTheCallAndEndWithWhoWaits) {
-  Batch& batch = open_batch(32);
+  ThreadedQueue& batch = open_batch(32);
   ASSERT_NO_FATAL_FAILURE(hold_up(batch, 32));
   EXPECT_EQ(reap(batch, 0), 0u);
   gate_.open();
@@ -212,14 +212,14 @@ TEST_F(FetchedBatchTest, BeginInTheCallAndEndWithWhoWaits) {
 }
 
 TEST_F(FetchedBatchTest, WhoOnlyLooksGetsAllInTheEnd) {
-  Batch& batch = open_batch(32);
+  ThreadedQueue& batch = open_batch(32);
   ASSERT_NO_FATAL_FAILURE(hold_up(batch, 20));
   gate_.open();
   take(batch, 20, 0);
 }
 
 TEST_F(FetchedBatchTest, MoreThanAQueueTakesAreAllRead) {
-  Batch& batch = open_batch(500);
+  ThreadedQueue& batch = open_batch(500);
   gate_.close();
   submit(batch, 400);
   gate_.open();
@@ -229,7 +229,7 @@ TEST_F(FetchedBatchTest, MoreThanAQueueTakesAreAllRead) {
 }
 
 TEST_F(FetchedBatchTest, AnotherThreadCanWaitForThem) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::atomic<unsigned> taken{0};
   std::thread other([&] { taken = reap(batch, 8); });
@@ -241,7 +241,7 @@ TEST_F(FetchedBatchTest, AnotherThreadCanWaitForThem) {
 }
 
 TEST_F(FetchedBatchTest, WhoWaitsAlreadyGetsThoseThatComeLater) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   gate_.close();
   submit(batch, 4);
   std::atomic<unsigned> taken{0};
@@ -254,7 +254,7 @@ TEST_F(FetchedBatchTest, WhoWaitsAlreadyGetsThoseThatComeLater) {
 }
 
 TEST_F(FetchedBatchTest, ADescriptorTellsOfThemThoughNobodyReaps) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   pollfd descriptor{*batch.event_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&descriptor, 1, 0), 0);
@@ -268,14 +268,14 @@ TEST_F(FetchedBatchTest, ADescriptorTellsOfThemThoughNobodyReaps) {
 }
 
 TEST_F(FetchedBatchTest, ThoseWithADeadlineAreWatched) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   submit(batch, 8, std::chrono::steady_clock::now() + std::chrono::hours(1));
   EXPECT_EQ(gate_.take_beginners().count(std::this_thread::get_id()), 0u);
   take(batch, 8, 8);
 }
 
 TEST_F(FetchedBatchTest, WhatHasBegunIsNotCanceled) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   gate_.close();
   submit(batch, 8);
   EXPECT_EQ(batch.cancel(0), 0u);
@@ -284,7 +284,7 @@ TEST_F(FetchedBatchTest, WhatHasBegunIsNotCanceled) {
 }
 
 TEST_F(FetchedBatchTest, ABatchIsClosedWithReadsInFlight) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::atomic<bool> closed{false};
   std::thread other([&] {
@@ -299,7 +299,7 @@ TEST_F(FetchedBatchTest, ABatchIsClosedWithReadsInFlight) {
 }
 
 TEST_F(FetchedBatchTest, AFileThatIsDeregisteredMeanwhileIsReadFirst) {
-  Batch& batch = open_batch(8);
+  ThreadedQueue& batch = open_batch(8);
   ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::thread other([&] { EXPECT_TRUE(session_->deregister_file(file_).ok()); });
   give_time_to_go_wrong();
@@ -310,7 +310,7 @@ TEST_F(FetchedBatchTest, AFileThatIsDeregisteredMeanwhileIsReadFirst) {
 
 // A queue of penstock.h is there after its session, too, to be reaped and closed.
 TEST_F(FetchedBatchTest, WhatIsInFlightWhenTheSessionEndsIsReapedAfterIt) {
-  Batch batch(frontends_->executor(), 8);
+  ThreadedQueue batch(frontends_->executor(), 8);
   ASSERT_TRUE(begins_here_at_last(batch));
   ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::atomic<bool> ended{false};
@@ -328,7 +328,7 @@ TEST_F(FetchedBatchTest, WhatIsInFlightWhenTheSessionEndsIsReapedAfterIt) {
 }
 
 TEST_F(FetchedBatchTest, WhatIsDoneWhenTheSessionEndsIsReapedAfterIt) {
-  Batch batch(frontends_->executor(), 8);
+  ThreadedQueue batch(frontends_->executor(), 8);
   ASSERT_TRUE(begins_here_at_last(batch));
   submit(batch, 8);
   frontends_.reset();
@@ -336,20 +336,20 @@ TEST_F(FetchedBatchTest, WhatIsDoneWhenTheSessionEndsIsReapedAfterIt) {
 }
 
 TEST_F(FetchedBatchTest, MoreBatchesThanThereAreQueuesForAllGetTheirReads) {
-  Batch& first = open_batch(8);
-  std::vector<Batch*> others;
+  ThreadedQueue& first = open_batch(8);
+  std::vector<ThreadedQueue*> others;
   for (int i = 0; i < 8; ++i) others.push_back(&open_batch(8));
   gate_.close();
   submit(first, 8);
-  for (Batch* batch : others) submit(*batch, 8);
+  for (ThreadedQueue* batch : others) submit(*batch, 8);
   gate_.open();
-  for (Batch* batch : others) EXPECT_EQ(reap(*batch, 8), 8u);
+  for (ThreadedQueue* batch : others) EXPECT_EQ(reap(*batch, 8), 8u);
   take(first, 8, 8);  // All have read the same bytes to the same place.
 }
 
 TEST_F(FetchedBatchTest, ManyThreadsSubmitAndReapAndEveryReadIsReportedOnce) {
   constexpr unsigned kRounds = 200, kThreads = 3, kEach = 8;
-  Batch& batch = open_batch(kThreads * kEach);
+  ThreadedQueue& batch = open_batch(kThreads * kEach);
   std::memset(memory_, 0, kSize);
   std::atomic<unsigned> taken{0};
   std::vector<std::thread> threads;

@@ -26,14 +26,16 @@ void Frontends::warm_up() {
 Result<std::uint64_t> Frontends::open_batch(unsigned capacity) {
   if (capacity == 0) return failure(Code::invalid_argument, "open the batch");
   if (session_.is_inherited()) return failure(Code::closed, "open the batch");
-  return batches_.insert(std::make_unique<Batch>(*batch_executor_, capacity));
+  return batches_.insert(std::make_unique<ThreadedQueue>(*batch_executor_, capacity));
 }
 
-Batch* Frontends::pin_batch(std::uint64_t batch) { return session_.is_inherited() ? nullptr : batches_.pin(batch); }
+ThreadedQueue* Frontends::pin_batch(std::uint64_t batch) {
+  return session_.is_inherited() ? nullptr : batches_.pin(batch);
+}
 
 bool Frontends::close_batch(std::uint64_t handle) {
   if (session_.is_inherited()) return false;
-  Batch* batch = batches_.retire(handle);
+  ThreadedQueue* batch = batches_.retire(handle);
   if (batch == nullptr) return false;
   batch->cancel();  // Wakes callers that wait for its entries.
   (void)batches_.finish(handle);

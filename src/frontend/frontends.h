@@ -4,8 +4,8 @@
 // carry them out. Destroy it before the session. Thread-safe.
 #pragma once
 
-#include "frontend/batch.h"
 #include "frontend/streams.h"
+#include "frontend/threaded_queue.h"
 
 namespace penstock::core {
 
@@ -17,7 +17,7 @@ class Frontends {
 
   // Fails with invalid_argument for a capacity of 0.
   Result<std::uint64_t> open_batch(unsigned capacity);
-  Batch* pin_batch(std::uint64_t batch);  // Null if there is no such batch. Call unpin_batch() afterwards.
+  ThreadedQueue* pin_batch(std::uint64_t batch);  // Null if there is no such batch. Call unpin_batch() afterwards.
   void unpin_batch(std::uint64_t batch) { batches_.unpin(batch); }
   // Cancels, and waits for entries that have begun; false if there is no such batch.
   bool close_batch(std::uint64_t batch);
@@ -36,7 +36,7 @@ class Frontends {
   std::unique_ptr<Executor> stream_executor_;
   std::unique_ptr<Executor> batch_executor_;
   std::unique_ptr<Streams> streams_;
-  HandleTable<Batch> batches_;
+  HandleTable<ThreadedQueue> batches_;
 };
 
 }  // namespace penstock::core

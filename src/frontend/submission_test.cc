@@ -28,9 +28,9 @@ class SubmissionTest : public BatchTest {
   }
 
   // Reads of which each thread has begun one, and cannot end it.
-  Batch& open_busy_batch() {
+  ThreadedQueue& open_busy_batch() {
     hold_transfers_up();
-    Batch& batch = open_batch(2 * kMany);
+    ThreadedQueue& batch = open_batch(2 * kMany);
     EXPECT_TRUE(batch.submit(entries(kMany, Op::read, host_.data())).ok());
     barrier_.wait_for(kThreads);
     return batch;
@@ -56,7 +56,7 @@ class SubmissionTest : public BatchTest {
 // ---- Canceling -----------------------------------------------------------------------------------------------------
 
 TEST_F(SubmissionTest, ACanceledRequestIsReportedAndMovesNothing) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
 
   EXPECT_EQ(batch.cancel(kMany), 1u);
 
@@ -67,7 +67,7 @@ TEST_F(SubmissionTest, ACanceledRequestIsReportedAndMovesNothing) {
 }
 
 TEST_F(SubmissionTest, CancelingOneLeavesTheOthersAlone) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
   ASSERT_EQ(batch.cancel(kMany), 1u);
 
   barrier_.open();
@@ -79,7 +79,7 @@ TEST_F(SubmissionTest, CancelingOneLeavesTheOthersAlone) {
 }
 
 TEST_F(SubmissionTest, AllRequestsOfACookieAreCanceled) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
   std::vector<QueuedRequest> twins = entries(3, Op::read, host_.data());
   for (QueuedRequest& entry : twins) entry.cookie = 77;
   ASSERT_TRUE(batch.submit(twins).ok());
@@ -89,7 +89,7 @@ TEST_F(SubmissionTest, AllRequestsOfACookieAreCanceled) {
 }
 
 TEST_F(SubmissionTest, WhatHasBegunIsNotCanceled) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
 
   EXPECT_EQ(batch.cancel(1), 0u);
 
@@ -99,7 +99,7 @@ TEST_F(SubmissionTest, WhatHasBegunIsNotCanceled) {
 }
 
 TEST_F(SubmissionTest, WhatIsDoneOrUnknownIsNotCanceled) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   ASSERT_TRUE(batch.submit(refused(1)).ok());
 
   EXPECT_EQ(batch.cancel(1), 0u);
@@ -110,7 +110,7 @@ TEST_F(SubmissionTest, WhatIsDoneOrUnknownIsNotCanceled) {
 }
 
 TEST_F(SubmissionTest, WhoWaitsLearnsOfACanceledRequest) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
 
   std::thread waiter([&] { EXPECT_EQ(batch.reap(events_, 1, std::nullopt), 1u); });
   EXPECT_EQ(batch.cancel(kMany), 1u);
@@ -122,7 +122,7 @@ TEST_F(SubmissionTest, WhoWaitsLearnsOfACanceledRequest) {
 // ---- Deadlines -----------------------------------------------------------------------------------------------------
 
 TEST_F(SubmissionTest, WhatHasNotBegunByItsDeadlineTimesOutWhileAllThreadsAreBusy) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
   ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
 
   ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
@@ -133,7 +133,7 @@ TEST_F(SubmissionTest, WhatHasNotBegunByItsDeadlineTimesOutWhileAllThreadsAreBus
 }
 
 TEST_F(SubmissionTest, TheRestOfTheLineGoesOnAfterOneHasTimedOut) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
   ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
   ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
 
@@ -144,7 +144,7 @@ TEST_F(SubmissionTest, TheRestOfTheLineGoesOnAfterOneHasTimedOut) {
 }
 
 TEST_F(SubmissionTest, AnEarlierDeadlineIsKeptThoughALaterOneCameFirst) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
   ASSERT_TRUE(batch.submit(due(std::chrono::steady_clock::now() + std::chrono::hours(1), 98)).ok());
   ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
 
@@ -154,7 +154,7 @@ TEST_F(SubmissionTest, AnEarlierDeadlineIsKeptThoughALaterOneCameFirst) {
 }
 
 TEST_F(SubmissionTest, ADeadlineThatHasPassedAlreadyLetsNothingMove) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
 
   ASSERT_TRUE(batch.submit(due(std::chrono::steady_clock::now(), 99)).ok());
 
@@ -165,7 +165,7 @@ TEST_F(SubmissionTest, ADeadlineThatHasPassedAlreadyLetsNothingMove) {
 
 TEST_F(SubmissionTest, WhatHasBegunGoesOnPastItsDeadline) {
   hold_transfers_up();
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   const int fd = batch.event_fd().value();
   TimePoint deadline;
   // On a busy machine no thread may come in time: then it has more time at the next try.
@@ -188,7 +188,7 @@ TEST_F(SubmissionTest, WhatHasBegunGoesOnPastItsDeadline) {
 }
 
 TEST_F(SubmissionTest, ADeadlineThatIsFarAwayChangesNothing) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
 
   ASSERT_TRUE(batch.submit(due(std::chrono::steady_clock::now() + std::chrono::hours(1), 99)).ok());
 
@@ -197,7 +197,7 @@ TEST_F(SubmissionTest, ADeadlineThatIsFarAwayChangesNothing) {
 }
 
 TEST_F(SubmissionTest, TheDescriptorTellsOfADeadlineThoughNobodyReaps) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
   const int fd = batch.event_fd().value();
 
   ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
@@ -209,7 +209,7 @@ TEST_F(SubmissionTest, TheDescriptorTellsOfADeadlineThoughNobodyReaps) {
 // ---- A descriptor to wait with -------------------------------------------------------------------------------------
 
 TEST_F(SubmissionTest, TheDescriptorIsReadableExactlyWhileThereIsSomethingToReap) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   const int fd = batch.event_fd().value();
   EXPECT_FALSE(is_readable(fd));
 
@@ -223,7 +223,7 @@ TEST_F(SubmissionTest, TheDescriptorIsReadableExactlyWhileThereIsSomethingToReap
 }
 
 TEST_F(SubmissionTest, TheDescriptorTellsOfARequestThatAThreadMoved) {
-  Batch& batch = open_busy_batch();
+  ThreadedQueue& batch = open_busy_batch();
   const int fd = batch.event_fd().value();
   EXPECT_FALSE(is_readable(fd));
 
@@ -234,7 +234,7 @@ TEST_F(SubmissionTest, TheDescriptorTellsOfARequestThatAThreadMoved) {
 }
 
 TEST_F(SubmissionTest, ADescriptorThatIsAskedForLateKnowsWhatIsDone) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   ASSERT_TRUE(batch.submit(refused(1)).ok());
 
   const int fd = batch.event_fd().value();
@@ -244,7 +244,7 @@ TEST_F(SubmissionTest, ADescriptorThatIsAskedForLateKnowsWhatIsDone) {
 }
 
 TEST_F(SubmissionTest, NothingIsReadableOnceAllIsCanceled) {
-  Batch& batch = open_batch(4);
+  ThreadedQueue& batch = open_batch(4);
   const int fd = batch.event_fd().value();
   ASSERT_TRUE(batch.submit(refused(2)).ok());
 
@@ -258,7 +258,7 @@ TEST_F(SubmissionTest, NothingIsReadableOnceAllIsCanceled) {
 TEST_F(SubmissionTest, ManyThreadsSubmitCancelAndReapAndEveryRequestIsReportedOnce) {
   constexpr unsigned kRounds = 200;
   constexpr unsigned kSubmitters = 4;
-  Batch& batch = open_batch(64);
+  ThreadedQueue& batch = open_batch(64);
   (void)batch.event_fd().value();
   std::atomic<unsigned> reported{0};
   std::atomic<unsigned> canceled{0};

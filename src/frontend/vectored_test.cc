@@ -54,7 +54,7 @@ class VectoredTest : public VectoredFixture, public testing::WithParamInterface<
   Outcome move(Op op, std::int64_t offset, const Pieces& pieces) {
     const QueuedRequest wanted = entry(op, offset, pieces);
     if (GetParam() == As::call) return transfer_vectored(*session_, wanted.request, pieces);
-    Batch& batch = open_batch(1);
+    ThreadedQueue& batch = open_batch(1);
     EXPECT_TRUE(batch.submit({&wanted, 1}).ok());
     EXPECT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
     EXPECT_EQ(batch.reap(events_, 1, std::nullopt), 0u);
@@ -167,7 +167,7 @@ class VectoredRequestTest : public VectoredFixture {
 
 TEST_F(VectoredRequestTest, PiecesAreMovedAtOnce) {
   hold_transfers_up();
-  Batch& batch = open_batch(1);
+  ThreadedQueue& batch = open_batch(1);
   const Pieces pieces = large_pieces();
   const QueuedRequest wanted = entry(Op::read, 0, pieces);
 
@@ -180,7 +180,7 @@ TEST_F(VectoredRequestTest, PiecesAreMovedAtOnce) {
 }
 
 TEST_F(VectoredRequestTest, PiecesOfAWriteThatShareAPageAreMovedOneAfterTheOther) {
-  Batch& batch = open_batch(1);
+  ThreadedQueue& batch = open_batch(1);
   Pieces pieces;
   for (std::size_t i = 0; i < 200; ++i) pieces.push_back({host_.data() + i * 512, 512});
   const QueuedRequest wanted = entry(Op::write, 0, pieces);
@@ -198,7 +198,7 @@ TEST_F(VectoredRequestTest, PiecesOfAWriteThatShareAPageAreMovedOneAfterTheOther
 }
 
 TEST_F(VectoredRequestTest, ThePiecesNeedNotOutliveTheSubmission) {
-  Batch& batch = open_batch(1);
+  ThreadedQueue& batch = open_batch(1);
   {
     const Pieces pieces{{host_.data(), 5000}, {host_.data() + 6000, 5000}};
     const QueuedRequest wanted = entry(Op::read, 0, pieces);
@@ -213,7 +213,7 @@ TEST_F(VectoredRequestTest, ThePiecesNeedNotOutliveTheSubmission) {
 
 TEST_F(VectoredRequestTest, HasBegunWithTheFirstOfItsPieces) {
   hold_transfers_up();
-  Batch& batch = open_batch(1);
+  ThreadedQueue& batch = open_batch(1);
   const Pieces pieces = large_pieces();
   const QueuedRequest wanted = entry(Op::read, 0, pieces);
   ASSERT_TRUE(batch.submit({&wanted, 1}).ok());
@@ -228,7 +228,7 @@ TEST_F(VectoredRequestTest, HasBegunWithTheFirstOfItsPieces) {
 
 TEST_F(VectoredRequestTest, BeforeItHasBegunItIsCanceledAsAWhole) {
   hold_transfers_up();
-  Batch& batch = open_batch(kThreads + 1);
+  ThreadedQueue& batch = open_batch(kThreads + 1);
   std::vector<QueuedRequest> busy = entries(kThreads, Op::read, host_.data());
   ASSERT_TRUE(batch.submit(busy).ok());
   barrier_.wait_for(kThreads);
@@ -245,7 +245,7 @@ TEST_F(VectoredRequestTest, BeforeItHasBegunItIsCanceledAsAWhole) {
 
 TEST_F(VectoredRequestTest, ClosingWaitsForAllPiecesOfWhatHasBegun) {
   hold_transfers_up();
-  Batch& batch = open_batch(1);
+  ThreadedQueue& batch = open_batch(1);
   const Pieces pieces = large_pieces();
   const QueuedRequest wanted = entry(Op::write, 0, pieces);
   std::fill(host_.begin(), host_.end(), 'w');

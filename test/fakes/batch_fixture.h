@@ -122,9 +122,9 @@ class BatchTest : public testing::Test {
   }
   ~BatchTest() override { barrier_.open(); }
 
-  Batch& open_batch(unsigned capacity) {
+  ThreadedQueue& open_batch(unsigned capacity) {
     batch_ = *frontends_->open_batch(capacity);
-    Batch* batch = frontends_->pin_batch(batch_);
+    ThreadedQueue* batch = frontends_->pin_batch(batch_);
     frontends_->unpin_batch(batch_);
     return *batch;
   }
@@ -141,7 +141,7 @@ class BatchTest : public testing::Test {
     }
     return all;
   }
-  static Batch::Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::milliseconds(5); }
+  static ThreadedQueue::Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::milliseconds(5); }
 
   Barrier barrier_;
   HeldStorage* storage_ = nullptr;

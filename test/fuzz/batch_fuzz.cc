@@ -204,7 +204,7 @@ class Fixture {
   }
 
   // The caller's array ends with the call.
-  static Status submit_to(Batch& batch, const std::vector<Expected>& all) {
+  static Status submit_to(ThreadedQueue& batch, const std::vector<Expected>& all) {
     std::vector<QueuedRequest> entries;
     for (const Expected& one : all) entries.push_back(one.entry);
     return batch.submit(entries);
@@ -229,7 +229,7 @@ class Fixture {
     const unsigned room = decisions_.below(kRoomMax + 1);
     const unsigned least = decisions_.one_of({0u, 1u, 3u, kRoomMax, UINT_MAX});
     const unsigned patience = decisions_.below(3);
-    Batch::Deadline deadline;
+    ThreadedQueue::Deadline deadline;
     if (patience == 0) deadline = std::chrono::steady_clock::time_point{};
     if (patience == 1) deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
     if (!deadline) storage_->let_go();
@@ -326,7 +326,7 @@ class Fixture {
     const std::vector<Expected> all = make_entries();
     std::vector<BatchEvent> events(kRoomMax);
     unsigned reaped = 0;
-    Batch* const reaper = frontends_->pin_batch(batch.number);
+    ThreadedQueue* const reaper = frontends_->pin_batch(batch.number);
     std::thread thread([&] {
       reaped = reaper->reap(events, least, std::nullopt);
       frontends_->unpin_batch(batch.number);

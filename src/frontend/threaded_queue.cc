@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "frontend/batch.h"
+#include "frontend/threaded_queue.h"
 
 #include <sys/eventfd.h>
 
@@ -18,13 +18,14 @@ namespace {
 // A caller with less time than this does not help: a share of small reads may take as long.
 constexpr auto kTimeToHelp = std::chrono::milliseconds(1);
 
-bool has_time(const Batch::Deadline& deadline) {
+bool has_time(const ThreadedQueue::Deadline& deadline) {
   return !deadline || *deadline - std::chrono::steady_clock::now() >= kTimeToHelp;
 }
 
 }  // namespace
 
-Batch::Batch(Executor& executor, unsigned capacity) : executor_(executor), slots_(capacity), submissions_(capacity) {
+ThreadedQueue::ThreadedQueue(Executor& executor, unsigned capacity)
+    : executor_(executor), slots_(capacity), submissions_(capacity) {
   free_.reserve(capacity);
   done_.reserve(capacity);
   jobs_.reserve(capacity);
@@ -37,15 +38,15 @@ Batch::Batch(Executor& executor, unsigned capacity) : executor_(executor), slots
   for (BatchEvent::Submission& each : submissions_) free_submissions_.push_back(&each);
 }
 
-Batch::~Batch() { cancel(); }
+ThreadedQueue::~ThreadedQueue() { cancel(); }
 
-Status Batch::submit(std::span<const QueuedRequest> entries) {
+Status ThreadedQueue::submit(std::span<const QueuedRequest> entries) {
   const auto copy = [](const void* all, unsigned index) { return static_cast<const QueuedRequest*>(all)[index]; };
   return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
 }
 
 // All at once, so that threads are woken once.
-Status Batch::submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) {
+Status ThreadedQueue::submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) {
   const Status status = submit(requests);
   if (status.ok()) taken += static_cast<std::uint32_t>(requests.size());
   if (status.ok() || requests.size() == 1) return status;
@@ -57,7 +58,7 @@ Status Batch::submit(std::span<const QueuedRequest> requests, std::uint32_t& tak
 }
 
 // Takes room for all entries under one lock, so that two threads' submissions cannot each get half of it.
-Status Batch::submit(unsigned count, Maker make, const void* source) {
+Status ThreadedQueue::submit(unsigned count, Maker make, const void* source) {
   const MutexLock lock(mutex_);
   if (count > free_.size()) return full_.status(slots_.size());
   if (count == 0) return success();
@@ -79,7 +80,7 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
   return success();
 }
 
-void Batch::begin_locked() {
+void ThreadedQueue::begin_locked() {
   const std::span<Job* const> rest = begins_here_locked() ? begin_here_locked() : jobs_;
   const Status status = rest.empty() ? success() : executor_.enqueue(rest);
   // No thread can carry these out, so they end with that status.
@@ -91,7 +92,7 @@ void Batch::begin_locked() {
 // Small reads that the device fetches by itself need none of the executor's threads: waking a thread takes longer than
 // a few of them, and two threads that work on one request slow each other down through their caches (128 reads of 4 KiB
 // at once: 1.82 million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
-bool Batch::begins_here_locked() {
+bool ThreadedQueue::begins_here_locked() {
   const auto is_for_here = [](const Job* job) { return job->is_small_read() && job->deadline == kNoDeadline; };
   return executor_.are_fetched() && !in_use_ && !is_watched_locked() &&
          std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_context_locked();
@@ -99,7 +100,7 @@ bool Batch::begins_here_locked() {
 
 // Begins jobs on this thread and returns those that it could not begin. Opens no channel: callers that wait for events
 // must not wait for the device.
-std::span<Job* const> Batch::begin_here_locked() {
+std::span<Job* const> ThreadedQueue::begin_here_locked() {
   in_use_ = true;
   begun_.swap(jobs_);
   const std::span<Job*> jobs = begun_;
@@ -119,35 +120,35 @@ std::span<Job* const> Batch::begin_here_locked() {
 }
 
 // False if the batch has no submission context and can get none.
-bool Batch::borrow_context_locked() {
+bool ThreadedQueue::borrow_context_locked() {
   if (context_ == nullptr) context_ = executor_.lend(*this, usual_);
   if (context_ != nullptr) usual_ = context_;
   return context_ != nullptr;
 }
 
 // True if a caller waits in a way in which it would not work on the submission context.
-bool Batch::is_watched_locked() const {
+bool ThreadedQueue::is_watched_locked() const {
   return awaited_ != SIZE_MAX || dropped_ > 0 || memory_waits_ > 0 || event_fd_.valid();
 }
 
-void Batch::keep_context_locked() {
+void ThreadedQueue::keep_context_locked() {
   in_use_ = false;
   const SubmissionContext& context = *context_;
   const bool stays = !context.is_idle() && !context.waits_for_storage() && executor_.are_fetched();
   if (!stays || is_watched_locked()) let_context_go_locked();
 }
 
-void Batch::let_context_go_locked() {
+void ThreadedQueue::let_context_go_locked() {
   if (context_ != nullptr && !in_use_) executor_.give_back(*context_.exchange(nullptr), *this);
 }
 
-void Batch::return_context() {
+void ThreadedQueue::return_context() {
   const MutexLock lock(mutex_);
   let_context_go_locked();
 }
 
 // Fills a slot from the entry. Fails if the entry cannot be carried out.
-Status Batch::fill_locked(Slot& slot, const QueuedRequest& entry) {
+Status ThreadedQueue::fill_locked(Slot& slot, const QueuedRequest& entry) {
   slot.event.entry = entry;  // The outcome comes when the entry has ended.
   slot.event.ended.reset();
   QueuedRequest& kept = slot.event.entry;
@@ -171,7 +172,7 @@ Status Batch::fill_locked(Slot& slot, const QueuedRequest& entry) {
   return unless_short_of_memory(copy, [] { return failure(Code::out_of_memory, "copy the request's pieces"); });
 }
 
-void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
+void ThreadedQueue::complete_locked(Slot& slot, const Outcome& outcome) {
   slot.event.outcome = outcome;
   slot.vectored.reset();
   slot.striped.reset();
@@ -191,13 +192,13 @@ void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
   }
 }
 
-void Batch::free_locked(Slot& slot) {
+void ThreadedQueue::free_locked(Slot& slot) {
   slot.state = State::free;
   free_.push_back(&slot);
 }
 
 // Publishes the number of events for threads that look without the lock.
-void Batch::show_done_locked() {
+void ThreadedQueue::show_done_locked() {
   done_count_.store(done_.size(), std::memory_order_release);
   if (!event_fd_.valid() || is_readable_ == !done_.empty()) return;
   is_readable_ = !done_.empty();
@@ -205,7 +206,7 @@ void Batch::show_done_locked() {
   (void)(is_readable_ ? ::eventfd_write(event_fd_.get(), count) : ::eventfd_read(event_fd_.get(), &count));
 }
 
-Result<int> Batch::event_fd() {
+Result<int> ThreadedQueue::event_fd() {
   const MutexLock lock(mutex_);
   if (!event_fd_.valid()) {
     event_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -217,29 +218,29 @@ Result<int> Batch::event_fd() {
 }
 
 // Called with the lock held, because the thread that waits may be in the destructor.
-void Batch::notify_locked() {
+void ThreadedQueue::notify_locked() {
   show_done_locked();
   if (done_.size() >= awaited_ || memory_waits_ > 0) notify_all_locked();
 }
 
-void Batch::notify_all_locked() {
+void ThreadedQueue::notify_all_locked() {
   awaited_ = SIZE_MAX;
   completions_.notify_all();
 }
 
-void Batch::complete(std::span<const Ended> jobs) {
+void ThreadedQueue::complete(std::span<const Ended> jobs) {
   const MutexLock lock(mutex_);
   for (const Ended& each : jobs) complete_locked(static_cast<Slot&>(*each.job), each.outcome);
   notify_locked();
 }
 
-std::size_t Batch::wanted_locked(std::size_t room, unsigned least) const {
+std::size_t ThreadedQueue::wanted_locked(std::size_t room, unsigned least) const {
   return std::min({std::size_t{least}, room, outstanding_locked()});
 }
 
 // Lets a caller that has to wait anyway do work that no thread has begun; then the caller looks for a moment, because
 // the rest may be nearly done.
-void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadline) {
+void ThreadedQueue::help_locked(std::size_t room, unsigned least, const Deadline& deadline) {
   const std::size_t wanted = wanted_locked(room, least);
   const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
   const auto may_go_on = [&] { return !enough() && has_time(deadline); };
@@ -267,22 +268,22 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
   (void)spin_wait(enough);
 }
 
-unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
+unsigned ThreadedQueue::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
   BatchEvent* next = events.data();
   return reap_events(events.size(), least, deadline, [&](const BatchEvent& event) { *next++ = event; });
 }
 
-unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, EventTaker take, void* taker) {
+unsigned ThreadedQueue::reap(std::size_t room, unsigned least, Deadline deadline, EventTaker take, void* taker) {
   return reap_events(room, least, deadline, [&](const BatchEvent& event) { take(taker, event); });
 }
 
-unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
+unsigned ThreadedQueue::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
   const auto hand = [&](const BatchEvent& event) { take(taker, event.entry.cookie, event.outcome); };
   return reap_events(room, least, deadline, hand);
 }
 
 template <typename Take>
-unsigned Batch::reap_events(std::size_t room, unsigned least, const Deadline& deadline, Take take) {
+unsigned ThreadedQueue::reap_events(std::size_t room, unsigned least, const Deadline& deadline, Take take) {
   // A caller that polls again and again must not keep threads with results from the lock.
   if (least == 0 && done_count_.load(std::memory_order_acquire) == 0 && context_ == nullptr) return 0;
   const MutexLock lock(mutex_);
@@ -305,7 +306,7 @@ unsigned Batch::reap_events(std::size_t room, unsigned least, const Deadline& de
   return static_cast<unsigned>(count);
 }
 
-unsigned Batch::cancel(std::uint64_t cookie) {
+unsigned ThreadedQueue::cancel(std::uint64_t cookie) {
   const MutexLock lock(mutex_);
   unsigned count = 0;
   for (Slot& slot : slots_) {
@@ -319,7 +320,7 @@ unsigned Batch::cancel(std::uint64_t cookie) {
 }
 
 // The members of a striped object use parts of the memory; they are not checked one by one.
-bool Batch::Slot::uses(const MemoryPiece& memory) const {
+bool ThreadedQueue::Slot::uses(const MemoryPiece& memory) const {
   if (striped != nullptr) return true;
   if (vectored != nullptr) {
     const auto is_in = [&](const MemoryPiece& piece) { return have_common_bytes(piece, memory); };
@@ -330,7 +331,7 @@ bool Batch::Slot::uses(const MemoryPiece& memory) const {
   return have_common_bytes({reinterpret_cast<void*>(begin), request.size}, memory);
 }
 
-void Batch::wait_for(const MemoryPiece& memory) {
+void ThreadedQueue::wait_for(const MemoryPiece& memory) {
   const MutexLock lock(mutex_);
   const std::uint64_t last = submitted_;
   const auto is_in_it = [&](const Slot& slot) {
@@ -343,7 +344,7 @@ void Batch::wait_for(const MemoryPiece& memory) {
 }
 
 // Cancels entries, and wakes callers that wait for events, because fewer will come.
-void Batch::cancel() {
+void ThreadedQueue::cancel() {
   const MutexLock lock(mutex_);
   for (Slot& slot : slots_) {
     if (slot.state != State::under_way) continue;

@@ -35,11 +35,11 @@ struct BatchEvent {
   std::optional<Submission> ended;  // Set in the event of the entry that ended last in its submission.
 };
 
-class Batch final : public RequestQueue, private SubmissionContextHolder {
+class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder {
  public:
-  Batch(Executor& executor, unsigned capacity);
+  ThreadedQueue(Executor& executor, unsigned capacity);
   // Cancels entries that have not begun, and waits for the others.
-  ~Batch() override;
+  ~ThreadedQueue() override;
 
   unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
   // Makes the entry `index` of a submission from the caller's own form.
@@ -80,7 +80,7 @@ class Batch final : public RequestQueue, private SubmissionContextHolder {
     bool is_under_way() const { return state == State::under_way || state == State::dropped; }
     bool uses(const MemoryPiece& memory) const;
 
-    Batch* batch = nullptr;
+    ThreadedQueue* batch = nullptr;
     State state = State::free;
     std::uint64_t number = 0;  // Counts up in the order of submission.
     BatchEvent::Submission* submission = nullptr;
