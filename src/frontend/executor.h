@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Carries out requests whose callers do not wait for them: entries of batches, and requests that a stream has reached.
-// Jobs wait in a run queue for a few threads, which start with the first job. A thread has its small requests in flight
-// together, through a queue; it moves a larger one like a call of its own, with the workers' help. A caller's thread
-// may do small reads by itself: lend(). A job that has not begun by its deadline ends then, even while all threads are
-// busy: from the first deadline on, a separate thread watches the run queue.
+// Carries out requests whose callers do not wait for them: requests of threaded queues, and those that a stream has
+// reached. Jobs wait in a run queue for a few threads, which start with the first job. A thread has its small requests
+// in flight together, through a queue; it moves a larger one like a call of its own, with the workers' help. A caller's
+// thread may do small reads by itself: lend(). A job that has not begun by its deadline ends then, even while all
+// threads are busy: from the first deadline on, a separate thread watches the run queue.
 #pragma once
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A request that waits for its turn, or that a thread of the executor's moves: an entry of a batch, a piece of a
+// A request that waits for its turn, or that a thread of the executor's moves: one of a threaded queue, a piece of a
 // vectored request, a member's share of a striped one, or a part of a stream's. It becomes a flight when it begins, as
 // only then its file is pinned and its path chosen: until then it can be withdrawn, and its file deregistered.
 #pragma once

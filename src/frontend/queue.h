@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Many requests in flight from one thread, over channels of its own: a benchmark's depth, and the base of batches.
-// submit() moves the chunks that the page cache can give without waiting; the next reap() hands the others to the
-// kernel, those of many requests at once.
+// Many requests in flight from one thread, over channels of its own: a benchmark's depth, and what the executor's
+// threads use. submit() moves the chunks that the page cache can give without waiting; the next reap() hands the others
+// to the kernel, those of many requests at once.
 #pragma once
 
 #include <atomic>

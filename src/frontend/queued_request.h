@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A request of a caller who does not wait for it: an entry of a batch, or a request in a penstock_queue. Faces make it
-// of their callers' own form, and batch.h carries it out.
+// of their callers' own form, and a RequestQueue carries it out.
 #pragma once
 
 #include <cstdint>

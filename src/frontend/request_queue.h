@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A queue takes requests and gives back their outcomes later. There are two kinds: in a batch (batch.h) the library's
-// threads move the requests, in a polled queue (polled_queue.h) the calls of its user. penstock_queue is a face of it.
+// A queue takes requests and gives back their outcomes later. There are two kinds: in a threaded queue
+// (threaded_queue.h) the library's threads move the requests, in a polled queue (polled_queue.h) the calls of its user.
+// penstock_queue is a face of it.
 #pragma once
 
 #include <chrono>

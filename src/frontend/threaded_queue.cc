@@ -32,7 +32,7 @@ ThreadedQueue::ThreadedQueue(Executor& executor, unsigned capacity)
   begun_.reserve(capacity);
   free_submissions_.reserve(capacity);
   for (Slot& slot : slots_) {
-    slot.batch = this;
+    slot.queue = this;
     free_.push_back(&slot);
   }
   for (BatchEvent::Submission& each : submissions_) free_submissions_.push_back(&each);
@@ -119,7 +119,7 @@ std::span<Job* const> ThreadedQueue::begin_here_locked() {
   return rest.first(static_cast<std::size_t>(canceled - rest.begin()));
 }
 
-// False if the batch has no submission context and can get none.
+// False if the queue has no submission context and can get none.
 bool ThreadedQueue::borrow_context_locked() {
   if (context_ == nullptr) context_ = executor_.lend(*this, usual_);
   if (context_ != nullptr) usual_ = context_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A batch: room for a number of requests. They are submitted, together or one by one, carried out by the executor in
-// any order, and each is reported once. cuFile's batches and Penstock's queues are made of it. Thread-safe.
+// A request queue whose requests the executor's threads carry out, in any order, and a batch of cuFile's: room for a
+// number of requests, which are submitted together or one by one, and each reported once. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   // Writes events in the order in which they came, and returns their number. Waits until the deadline for `least`
   // events, or for as many as are outstanding if that is fewer.
   unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
-  // Hands each event to take(taker, event), which must not call the batch. For callers with little stack.
+  // Hands each event to take(taker, event), which must not call the queue. For callers with little stack.
   using EventTaker = void (*)(void* taker, const BatchEvent& event);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, EventTaker take, void* taker);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) override;
@@ -73,14 +73,14 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   struct Slot final : Job {
     void finish(const Outcome& outcome) override {
       const Ended ended{this, outcome};
-      batch->complete({&ended, 1});
+      queue->complete({&ended, 1});
     }
-    void finish_all(std::span<const Ended> jobs) override { batch->complete(jobs); }
-    const void* owner() const override { return batch; }
+    void finish_all(std::span<const Ended> jobs) override { queue->complete(jobs); }
+    const void* owner() const override { return queue; }
     bool is_under_way() const { return state == State::under_way || state == State::dropped; }
     bool uses(const MemoryPiece& memory) const;
 
-    ThreadedQueue* batch = nullptr;
+    ThreadedQueue* queue = nullptr;
     State state = State::free;
     std::uint64_t number = 0;  // Counts up in the order of submission.
     BatchEvent::Submission* submission = nullptr;
@@ -119,9 +119,9 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   std::vector<Slot*> done_ GUARDED_BY(mutex_);  // Not reported yet, oldest first.
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // The jobs of one submission, while it is made.
   // Callers begin small reads with this context, and work on it when they reap. With reads in flight it stays with the
-  // batch only while no caller waits for them in another way.
+  // queue only while no caller waits for them in another way.
   std::atomic<SubmissionContext*> context_{nullptr};             // Written under the lock, read without it.
-  const SubmissionContext* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest one, which the batch asks for again.
+  const SubmissionContext* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest one, which the queue asks for again.
   bool in_use_ GUARDED_BY(mutex_) = false;                       // A caller uses the context, without holding the lock.
   std::vector<Job*> begun_ GUARDED_BY(mutex_);                   // Jobs that this caller may be beginning.
   std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;               // Entries.
