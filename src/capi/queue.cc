@@ -31,7 +31,7 @@ Opened open_requests(const GuardedSession::Use& use, const penstock_queue_option
   const bool is_threaded = options.mode == PENSTOCK_QUEUE_THREADED && options.request_bytes_max == 0;
   if (options.reserved == 0 && options.mode == PENSTOCK_QUEUE_POLLED)
     return core::PolledQueue::open(*use, options.depth, options.request_bytes_max);
-  if (options.reserved != 0 || !is_threaded || options.depth == 0 || options.depth > core::Queue::kDepthMax)
+  if (options.reserved != 0 || !is_threaded || options.depth == 0 || options.depth > core::ChannelQueue::kDepthMax)
     return failure(Code::invalid_argument, "open the queue");
   return std::unique_ptr<core::RequestQueue>(
       std::make_unique<core::ThreadedQueue>(use.frontends().executor(), options.depth));

@@ -12,7 +12,7 @@
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
 #include "frontend/call.h"
-#include "frontend/queue.h"
+#include "frontend/channel_queue.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -31,7 +31,7 @@ class KeptMemoryTest : public testing::Test {
     session_ = std::make_unique<Session>(test_config({{"workers", "1"}}), std::move(storage),
                                          std::make_unique<HostDeviceSet>());
     file_ = *session_->register_file(FakeStorage::kUserFd);
-    queue_ = std::move(Queue::open(*session_, 4, kBlock).value());
+    queue_ = std::move(ChannelQueue::open(*session_, 4, kBlock).value());
   }
   std::byte* block(unsigned number) { return memory_.data() + number * kBlock; }
   RawRequest read(const void* base, unsigned number) {
@@ -56,7 +56,7 @@ class KeptMemoryTest : public testing::Test {
   std::unique_ptr<Session> session_;
   FakeStorage* storage_ = nullptr;
   std::uint64_t file_ = 0;
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<ChannelQueue> queue_;
 };
 
 TEST_F(KeptMemoryTest, AQueueKeepsItOnceUntilItIsDeregistered) {

@@ -20,8 +20,8 @@
 #include "fakes/test_config.h"
 #include "fakes/waiting.h"
 #include "frontend/call.h"
+#include "frontend/channel_queue.h"
 #include "frontend/dry_run.h"
-#include "frontend/queue.h"
 #include "frontend/vectored.h"
 #include "path/pagecache/pagecache_path.h"
 #include "session/session.h"
@@ -78,7 +78,7 @@ class PagecacheTest : public testing::Test {
     EXPECT_EQ(std::memcmp(memory_, expected.data(), expected.size()), 0);
   }
   // Which way they went; the bytes are compared.
-  PathId read_queued(Queue& queue, std::size_t size) {
+  PathId read_queued(ChannelQueue& queue, std::size_t size) {
     std::memset(memory_, 0xee, size);
     EXPECT_TRUE(queue.submit({Op::read, file_, memory_, size, 77, 0}, 1).ok());
     QueueCompletion done;
@@ -173,7 +173,7 @@ TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
 TEST_F(PagecacheTest, AFewBytesInAQueueAreCopiedByTheCpuTooWhileTheFileMayStillBeChanging) {
   open(Policy::cpu);
   expect_content(read(0, kSize), content_, PathId::pagecache);
-  const std::unique_ptr<Queue> queue = std::move(Queue::open(*session_, 2, 128u << 10).value());
+  const std::unique_ptr<ChannelQueue> queue = std::move(ChannelQueue::open(*session_, 2, 128u << 10).value());
 
   const PathId tiny = read_queued(*queue, 16u << 10);
   EXPECT_TRUE(tiny == PathId::bounce || has_settled());  // On a slow machine's tmpfs it may have by then.
@@ -183,7 +183,7 @@ TEST_F(PagecacheTest, AFewBytesInAQueueAreCopiedByTheCpuTooWhileTheFileMayStillB
 // On tmpfs a file counts as settled a second after its last change.
 TEST_F(PagecacheTest, AFewBytesInAQueueAreFetchedOnceTheFileHasSettled) {
   open_on_tmpfs(Policy::cpu);
-  const std::unique_ptr<Queue> queue = std::move(Queue::open(*session_, 2, 128u << 10).value());
+  const std::unique_ptr<ChannelQueue> queue = std::move(ChannelQueue::open(*session_, 2, 128u << 10).value());
   ASSERT_TRUE(wait_until([this] { return has_settled(); }));
   expect_content(read(0, kSize), content_, PathId::pagecache);
 
@@ -197,7 +197,7 @@ TEST_F(PagecacheTest, AFewBytesInAQueueAreFetchedOnceTheFileHasSettled) {
 
 TEST_F(PagecacheTest, OfASettledFileNoPageIsReadThatWasCutOff) {
   open_on_tmpfs(Policy::cpu);
-  const std::unique_ptr<Queue> queue = std::move(Queue::open(*session_, 2, 128u << 10).value());
+  const std::unique_ptr<ChannelQueue> queue = std::move(ChannelQueue::open(*session_, 2, 128u << 10).value());
   ASSERT_TRUE(wait_until([this] { return has_settled(); }));
   expect_content(read(0, kSize), content_, PathId::pagecache);
   ASSERT_EQ(read_queued(*queue, 4096), PathId::pagecache);
@@ -343,7 +343,7 @@ TEST_F(PagecacheTest, ARequestThatAQueueRefusesLeavesNoTraceInTheBreakEven) {
   open(Policy::cpu);
   constexpr std::size_t kMax = 64u << 10;
   const RawRequest small{Op::read, file_, memory_, kMax, 0, 0}, large{Op::read, file_, memory_, 2 * kMax, 0, 0};
-  auto queue = std::move(Queue::open(*session_, 1, kMax).value());
+  auto queue = std::move(ChannelQueue::open(*session_, 1, kMax).value());
   BounceBudget& budget = session_->engine().budget_of(session_->devices().device(0).value());
   std::uint64_t taken = 0;
   while (budget.reserve(kMax)) taken += kMax;
@@ -368,7 +368,7 @@ TEST_F(PagecacheTest, ARequestThatAQueueRefusesLeavesNoTraceInTheBreakEven) {
 // Registering a file's pages may wait for the device.
 TEST_F(PagecacheTest, WhereAQueueMayNotWaitWhatIsNotRegisteredIsRefusedWithoutATrace) {
   open(Policy::cpu, 1u << 30, true);
-  auto queue = std::move(Queue::open(*session_, 1, 64u << 10).value());
+  auto queue = std::move(ChannelQueue::open(*session_, 1, 64u << 10).value());
   EXPECT_EQ(read_queued(*queue, 50'000), PathId::pagecache);
   const auto before = break_even();
 
@@ -383,7 +383,7 @@ TEST_F(PagecacheTest, WhereAQueueMayNotWaitWhatIsNotRegisteredIsRefusedWithoutAT
 TEST_F(PagecacheTest, RequestsThatAQueueRefusesAreNotCountedTowardsARegistration) {
   open(Policy::cpu);
   constexpr std::size_t kMax = 64u << 10;
-  auto queue = std::move(Queue::open(*session_, 8, kMax).value());
+  auto queue = std::move(ChannelQueue::open(*session_, 8, kMax).value());
 
   for (int i = 0; i < 100'000; ++i) {
     ASSERT_TRUE(queue->submit({Op::read, file_, memory_, 2 * kMax, 0, 0}, 1).is(Code::limit));

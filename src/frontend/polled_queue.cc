@@ -22,7 +22,7 @@ Status check_polled(const QueuedRequest& request) {
 
 Result<std::unique_ptr<RequestQueue>> PolledQueue::open(Session& session, unsigned depth,
                                                         std::uint64_t request_bytes_max) {
-  Result<std::unique_ptr<Queue>> queue = Queue::open(session, depth, request_bytes_max);
+  Result<std::unique_ptr<ChannelQueue>> queue = ChannelQueue::open(session, depth, request_bytes_max);
   if (!queue.ok()) return queue.status();
   return std::unique_ptr<RequestQueue>(new PolledQueue(std::move(*queue)));
 }

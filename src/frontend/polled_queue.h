@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A request queue whose requests move in the calls of its user: a Queue (queue.h), and the refusal of what that cannot
-// do. Requests begin when they are submitted, so none can be canceled, and no descriptor tells of their ends.
+// A request queue whose requests move in the calls of its user: a ChannelQueue (channel_queue.h), and the refusal of
+// what that cannot do. Requests begin when they are submitted, so none can be canceled, and no descriptor tells of
+// their ends.
 #pragma once
 
 #include <memory>
 
-#include "frontend/queue.h"
+#include "frontend/channel_queue.h"
 #include "frontend/request_queue.h"
 
 namespace penstock::core {
 
 class PolledQueue final : public RequestQueue {
  public:
-  // The same as Queue::open().
+  // The same as ChannelQueue::open().
   static Result<std::unique_ptr<RequestQueue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
 
   Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override;
@@ -24,9 +25,9 @@ class PolledQueue final : public RequestQueue {
   Result<int> event_fd() override;
 
  private:
-  explicit PolledQueue(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
+  explicit PolledQueue(std::unique_ptr<ChannelQueue> queue) : queue_(std::move(queue)) {}
 
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<ChannelQueue> queue_;
 };
 
 }  // namespace penstock::core

@@ -15,7 +15,7 @@
 #include "fakes/test_config.h"
 #include "fakes/waiting.h"
 #include "frontend/call.h"
-#include "frontend/queue.h"
+#include "frontend/channel_queue.h"
 
 // A ring that failed for good is abandoned, since the kernel may still write to its memory. The leak checker, which
 // asks this, must not call that a leak.
@@ -105,7 +105,7 @@ TEST_F(SessionTest, ARowOfQueuedRequestsEndsWithTheBuffersRegistration) {
   Session& session = open(std::make_unique<FakeStorage>());
   const std::uint64_t file = session.register_file(FakeStorage::kUserFd).value();
   void* const buffer = memory(64 << 10);
-  auto queue = std::move(Queue::open(session, 8, 16 << 10).value());
+  auto queue = std::move(ChannelQueue::open(session, 8, 16 << 10).value());
   const auto submit = [&](std::uint64_t size) { return queue->submit({Op::read, file, buffer, size, 0, 0}, 1); };
   ASSERT_TRUE(session.register_buffer(buffer, 8192).ok());
   ASSERT_TRUE(submit(4096).ok());
@@ -124,7 +124,7 @@ TEST_F(SessionTest, AQueueThatGoesBetweenFilesLetsGoOfEach) {
   const std::uint64_t files[] = {session.register_file(FakeStorage::kUserFd).value(),
                                  session.register_file(other.get()).value()};
   void* const buffer = memory(64 << 10);
-  auto queue = std::move(Queue::open(session, 8, 4096).value());
+  auto queue = std::move(ChannelQueue::open(session, 8, 4096).value());
   for (unsigned i = 0; i < 8; ++i) ASSERT_TRUE(queue->submit({Op::read, files[i % 2], buffer, 4096, 0, 0}, i).ok());
   QueueCompletion done[8];
   ASSERT_EQ(queue->reap(done, 8), 8u);
@@ -155,7 +155,7 @@ TEST_F(SessionTest, AQueueWhoseRingBreaksFailsItsRequestsAndHangsNobody) {
   storage->open_flags |= O_DIRECT;
   Session& session = open(std::move(storage));
   const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
-  auto queue = std::move(Queue::open(session, 1, 20'000).value());
+  auto queue = std::move(ChannelQueue::open(session, 1, 20'000).value());
   // A head, a middle and a tail over a channel with room for one.
   ASSERT_TRUE(queue->submit({Op::write, file, memory(32768), 20'000, 100, 0}, 7).ok());
 
@@ -205,7 +205,7 @@ TEST_F(SessionTest, StorageBeginsWithAFileThatIsFlushedLaterWhileAQueueWrites) {
   const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
   ASSERT_TRUE(session.advise_flushed_later(file).ok());
   void* const from = memory(1 << 20);
-  auto queue = std::move(Queue::open(session, 9, 1 << 20).value());
+  auto queue = std::move(ChannelQueue::open(session, 9, 1 << 20).value());
 
   for (std::uint64_t i = 0; i < 9; ++i) ASSERT_TRUE(queue->submit({Op::write, file, from, 1 << 20, 0, 0}, i).ok());
   QueueCompletion done[9];
@@ -226,7 +226,7 @@ TEST_F(SessionTest, AReadBehindTheFilesEndIsCountedByACallAndByAQueue) {
   ASSERT_TRUE(transfer(session, behind).status.ok());
   EXPECT_EQ(counted(), 1u);
 
-  auto queue = std::move(Queue::open(session, 1, 4096).value());
+  auto queue = std::move(ChannelQueue::open(session, 1, 4096).value());
   ASSERT_TRUE(queue->submit(behind, 7).ok());
   QueueCompletion done;
   ASSERT_EQ(queue->reap({&done, 1}, 1), 1u);
@@ -280,7 +280,7 @@ TEST_F(SessionTest, HeadAndTailFollowTheMiddleOfAnUnalignedDirectWrite) {
   const std::string large = order();
   EXPECT_EQ(large.substr(large.size() - 2), "bb");
   EXPECT_EQ(large.find('b'), large.size() - 2);
-  auto queue = std::move(Queue::open(session, 4, 20'000).value());
+  auto queue = std::move(ChannelQueue::open(session, 4, 20'000).value());
   ASSERT_TRUE(queue->submit({Op::write, file, memory(32768), 20'000, 100, 0}, 1).ok());
   QueueCompletion completion;
   ASSERT_EQ(queue->reap({&completion, 1}, 1), 1u);

@@ -61,8 +61,8 @@ void SubmissionContext::reap(unsigned least) {
 }
 
 bool SubmissionContext::open_queue() {
-  const auto open = [&] { return Queue::open(session_, kDepth, Job::kQueuedBytesMax); };
-  using Opened = Result<std::unique_ptr<Queue>>;
+  const auto open = [&] { return ChannelQueue::open(session_, kDepth, Job::kQueuedBytesMax); };
+  using Opened = Result<std::unique_ptr<ChannelQueue>>;
   Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
   if (queue.ok()) queue_ = std::move(*queue);
   return queue_ != nullptr;

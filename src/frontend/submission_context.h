@@ -11,8 +11,8 @@
 #include <span>
 #include <utility>
 
+#include "frontend/channel_queue.h"
 #include "frontend/executor.h"
-#include "frontend/queue.h"
 
 namespace penstock::core {
 
@@ -56,7 +56,7 @@ class SubmissionContext {
   Session& session_;
   const bool queues_;
   const bool looks_;
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<ChannelQueue> queue_;
   unsigned in_flight_ = 0;
   std::optional<Going> latest_going_;
   std::array<Ended, kDepth> ended_;  // A member, because the stack may be a caller's small one.

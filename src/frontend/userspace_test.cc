@@ -12,8 +12,8 @@
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
 #include "frontend/call.h"
+#include "frontend/channel_queue.h"
 #include "frontend/dry_run.h"
-#include "frontend/queue.h"
 
 namespace penstock::core {
 namespace {
@@ -94,7 +94,7 @@ TEST_F(UserspaceTest, AReadEndsWithTheFile) {
 }
 
 TEST_F(UserspaceTest, AQueueServesIt) {
-  const auto queue = std::move(Queue::open(*session_, 4, 64 << 10).value());
+  const auto queue = std::move(ChannelQueue::open(*session_, 4, 64 << 10).value());
   for (std::uint64_t i = 0; i < 4; ++i) {
     ASSERT_TRUE(queue
                     ->submit({Op::read, file_, device_, 50'000, static_cast<std::int64_t>(i * 60'000),

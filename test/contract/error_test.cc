@@ -184,7 +184,7 @@ TEST_P(KernelErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves
     EXPECT_TRUE(write(file, memory, size, 0).status.is(Code::descriptor_lost));
     EXPECT_TRUE(read(file, memory, size, 0).status.is(Code::descriptor_lost));
   }
-  const auto queue = std::move(Queue::open(session(), 1, 4096).value());
+  const auto queue = std::move(ChannelQueue::open(session(), 1, 4096).value());
   EXPECT_TRUE(queue->submit({Op::write, file, memory, 4096, 0, 0}, 0).is(Code::descriptor_lost));
   char byte;
   EXPECT_EQ(::pread(other.get(), &byte, 1, 0), 0) << "nothing was written to the other file";

@@ -17,7 +17,7 @@
 
 #include "base/unique_fd.h"
 #include "frontend/call.h"
-#include "frontend/queue.h"
+#include "frontend/channel_queue.h"
 #include "session/session.h"
 
 namespace penstock::core {

@@ -18,8 +18,8 @@ namespace {
 
 class QueueTest : public ContractTest {
  protected:
-  std::unique_ptr<Queue> open_queue(unsigned depth, std::uint64_t size) {
-    return std::move(Queue::open(session(), depth, size).value());
+  std::unique_ptr<ChannelQueue> open_queue(unsigned depth, std::uint64_t size) {
+    return std::move(ChannelQueue::open(session(), depth, size).value());
   }
 };
 INSTANTIATE_TEST_SUITE_P(Fixtures, QueueTest, testing::ValuesIn(all_fixtures()), fixture_name);
@@ -123,9 +123,9 @@ TEST_P(QueueTest, BadRequestsFailAtOnceAndLeaveRoom) {
 }
 
 TEST_P(QueueTest, AQueueOfNoOrAbsurdDepthOrOfNoBytesIsNotOpened) {
-  EXPECT_FALSE(Queue::open(session(), 0, 4096).ok());
-  EXPECT_FALSE(Queue::open(session(), 1 << 30, 4096).ok());
-  EXPECT_FALSE(Queue::open(session(), 1, 0).ok());
+  EXPECT_FALSE(ChannelQueue::open(session(), 0, 4096).ok());
+  EXPECT_FALSE(ChannelQueue::open(session(), 1 << 30, 4096).ok());
+  EXPECT_FALSE(ChannelQueue::open(session(), 1, 0).ok());
 }
 
 TEST_P(QueueTest, AReapWithoutRoomStillGetsThingsGoing) {

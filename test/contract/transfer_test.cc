@@ -402,7 +402,7 @@ TEST_P(TransferTest, NeighboursInOnePageKeepTheirBytesAlsoThroughQueues) {
   write_neighbouring_pieces([&](std::uint64_t at, std::uint64_t size, char value) {
     upload(memory + at, std::string(size, value));
     const auto offset = static_cast<std::int64_t>(at);
-    const auto queue = std::move(Queue::open(session(), 1, 4096).value());
+    const auto queue = std::move(ChannelQueue::open(session(), 1, 4096).value());
     QueueCompletion completion;
     return queue->submit({Op::write, file, memory, size, offset, offset}, 0).ok() &&
            queue->reap({&completion, 1}, 1) == 1 && completion.status.ok();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "frontend/queue.h"
+#include "frontend/channel_queue.h"
 
 #include <algorithm>
 #include <thread>
@@ -23,7 +23,7 @@ constexpr std::chrono::microseconds kLookPause{20};  // The pause between looks 
 
 }  // namespace
 
-Queue::Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max)
+ChannelQueue::ChannelQueue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max)
     : chunk_max_(chunk_max), request_bytes_max_(request_bytes_max), session_(&session), pending_(depth) {
   free_.reserve(depth);
   done_.reserve(depth);
@@ -31,7 +31,8 @@ Queue::Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uin
   for (unsigned i = depth; i > 0; --i) free_.push_back(i - 1);
 }
 
-Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std::uint64_t request_bytes_max) {
+Result<std::unique_ptr<ChannelQueue>> ChannelQueue::open(Session& session, unsigned depth,
+                                                         std::uint64_t request_bytes_max) {
   if (depth == 0 || depth > kDepthMax || request_bytes_max == 0 || request_bytes_max > kRequestBytesMax) {
     return failure(Code::invalid_argument, "open the queue");
   }
@@ -39,12 +40,12 @@ Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std
   // takes two chunks.
   const std::uint64_t page = page_size();
   const std::uint64_t chunk_max = align_up(request_bytes_max, page) + (request_bytes_max % page != 0 ? page : 0);
-  std::unique_ptr<Queue> queue(new Queue(session, depth, chunk_max, request_bytes_max));
+  std::unique_ptr<ChannelQueue> queue(new ChannelQueue(session, depth, chunk_max, request_bytes_max));
   session.add(queue.get());
   return queue;
 }
 
-Queue::~Queue() {
+ChannelQueue::~ChannelQueue() {
   if (session_ == nullptr) return;
   // The session may ask the queue to forget a file or memory as long as a request is under way.
   Session& session = *session_;
@@ -53,7 +54,7 @@ Queue::~Queue() {
 }
 
 // Takes the queue away from the session. Completions can still be reaped.
-void Queue::stop() {
+void ChannelQueue::stop() {
   const MutexLock lock(mutex_);
   session_->engine().leave_budgets(this);
   while (poll_all(true)) {
@@ -66,20 +67,20 @@ void Queue::stop() {
   session_ = nullptr;
 }
 
-bool Queue::waits_for_storage() {
+bool ChannelQueue::waits_for_storage() {
   const MutexLock lock(mutex_);
   const auto waits = [](const OwnChannel& own) { return own.count > 0 || own.channel->waits_for_storage(); };
   return std::any_of(channels_.begin(), channels_.end(), waits);
 }
 
-Queue::OwnChannel* Queue::find_channel(const Path& path, const Device* device) {
+ChannelQueue::OwnChannel* ChannelQueue::find_channel(const Path& path, const Device* device) {
   for (OwnChannel& own : channels_) {
     if (own.path == &path && own.device == device) return &own;
   }
   return nullptr;
 }
 
-Result<Queue::OwnChannel*> Queue::open_channel(Path& path, Device* device) {
+Result<ChannelQueue::OwnChannel*> ChannelQueue::open_channel(Path& path, Device* device) {
   if (channels_.size() == kChannelsMax) close_idle_locked();
   if (channels_.size() == kChannelsMax) return failure(Code::limit, "use one more device in this queue");
   const ChannelOptions options{.device = device,
@@ -108,13 +109,13 @@ Result<Queue::OwnChannel*> Queue::open_channel(Path& path, Device* device) {
 }
 
 // Reserves memory. If there is none, closes idle channels: first this queue's own, then all others'.
-bool Queue::reserve(BounceBudget& budget, std::uint64_t bytes) {
+bool ChannelQueue::reserve(BounceBudget& budget, std::uint64_t bytes) {
   if (budget.reserve(bytes)) return true;
   close_idle_locked();
   return budget.reserve_or_reclaim(bytes, this);
 }
 
-void Queue::close_idle_locked() {
+void ChannelQueue::close_idle_locked() {
   std::erase_if(channels_, [](OwnChannel& own) {
     if (own.count > 0 || !own.channel->is_idle()) return false;
     own.channel.reset();
@@ -123,13 +124,13 @@ void Queue::close_idle_locked() {
   });
 }
 
-void Queue::close_idle_channels() {
+void ChannelQueue::close_idle_channels() {
   if (!mutex_.try_lock()) return;
   const MutexLock lock(mutex_, std::adopt_lock);
   close_idle_locked();
 }
 
-Status Queue::submit(const RawRequest& request, std::uint64_t cookie, bool may_open) {
+Status ChannelQueue::submit(const RawRequest& request, std::uint64_t cookie, bool may_open) {
   const MutexLock lock(mutex_);
   if (session_ == nullptr) return failure(Code::closed, "submit to the queue");
   File* const file = pin(request.file);
@@ -145,7 +146,7 @@ Status Queue::submit(const RawRequest& request, std::uint64_t cookie, bool may_o
 
 // Pins the file once for all requests. A file that is being deregistered is not pinned again: its requests are finished
 // (forget_file()), and the pin ends with the last of them.
-File* Queue::pin(std::uint64_t handle) {
+File* ChannelQueue::pin(std::uint64_t handle) {
   if (pinned_.requests > 0 && pinned_.handle == handle) {
     ++pinned_.requests;
     return pinned_.file;
@@ -155,12 +156,12 @@ File* Queue::pin(std::uint64_t handle) {
   return file;
 }
 
-void Queue::unpin(std::uint64_t handle) {
+void ChannelQueue::unpin(std::uint64_t handle) {
   const bool is_last = pinned_.handle != handle || pinned_.requests == 0 || --pinned_.requests == 0;
   if (is_last) session_->unpin_file(handle);
 }
 
-Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
+Status ChannelQueue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
   if (free_.empty()) return full_.status(pending_.size());
   const std::uint32_t index = free_.back();
   Pending& pending = pending_[index];
@@ -190,7 +191,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
 }
 
 // True if the request has no more chunks than there is room for, because a path may cut it into more.
-bool Queue::fits(Flight& flight) const {
+bool ChannelQueue::fits(Flight& flight) const {
   flight.cut(chunk_max_);
   const bool has_room = flight.plan().chunk_count() <= kChunksMax;
   if (!has_room) flight = {};
@@ -198,7 +199,7 @@ bool Queue::fits(Flight& flight) const {
 }
 
 // Finds or opens a channel. A channel that may have to wait for the device is warmed up when there is time for that.
-Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_open) {
+Result<ChannelQueue::OwnChannel*> ChannelQueue::channel_for(const Flight& flight, bool may_open) {
   Device* const device = flight.request.device();
   OwnChannel* own = find_channel(*flight.path, device);
   if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->hooks().is_warm();
@@ -218,7 +219,7 @@ Result<Queue::OwnChannel*> Queue::channel_for(const Flight& flight, bool may_ope
 
 // Checks the file's descriptors once for consecutive requests to one file, until the next reap: a check costs a system
 // call.
-Status Queue::check_descriptors(const File& file) {
+Status ChannelQueue::check_descriptors(const File& file) {
   if (checked_file_ == file.id()) return success();
   checked_file_ = checked_end_ = 0;
   if (!file.has_its_descriptors(&checked_end_)) return descriptor_lost();
@@ -227,13 +228,13 @@ Status Queue::check_descriptors(const File& file) {
 }
 
 // Gives the task to the channel, or puts it behind the tasks that wait for the channel.
-void Queue::enqueue(OwnChannel& own, const Task& task) {
+void ChannelQueue::enqueue(OwnChannel& own, const Task& task) {
   if (own.count == 0 && own.channel->has_room()) own.channel->submit(task);
   else own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
 }
 
 // Moves waiting tasks to the channel. Tasks that wait for a broken channel fail here, so that no caller waits for them.
-void Queue::flush(OwnChannel& own) {
+void ChannelQueue::flush(OwnChannel& own) {
   while (own.count > 0 && (own.channel->has_room() || own.channel->is_broken())) {
     const Task task = own.backlog[own.head];
     own.head = (own.head + 1) % own.backlog.size();
@@ -251,7 +252,7 @@ void Queue::flush(OwnChannel& own) {
 }
 
 // Begins the chunks of the request that can begin now.
-void Queue::dispatch(OwnChannel& own, std::uint32_t index) {
+void ChannelQueue::dispatch(OwnChannel& own, std::uint32_t index) {
   Flight& flight = pending_[index].flight;
   while (flight.has_next()) {
     Task task = flight.next();
@@ -260,7 +261,7 @@ void Queue::dispatch(OwnChannel& own, std::uint32_t index) {
   }
 }
 
-void Queue::complete(std::uint32_t index, bool asks_for_bytes) {
+void ChannelQueue::complete(std::uint32_t index, bool asks_for_bytes) {
   const Pending& pending = pending_[index];
   const Flight& flight = pending.flight;
   const RoutedRequest& request = flight.request;
@@ -272,7 +273,7 @@ void Queue::complete(std::uint32_t index, bool asks_for_bytes) {
   done_.push_back(index);
 }
 
-void Queue::on_completion(OwnChannel& own, const Completion& completion) {
+void ChannelQueue::on_completion(OwnChannel& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
   Flight& flight = pending_[index].flight;
   flight.on_completion(completion);
@@ -280,7 +281,7 @@ void Queue::on_completion(OwnChannel& own, const Completion& completion) {
   else if (flight.has_next()) dispatch(own, index);
 }
 
-bool Queue::poll(OwnChannel& own, bool wait) {
+bool ChannelQueue::poll(OwnChannel& own, bool wait) {
   Completion completions[kPollMax];
   const std::size_t done_before = done_.size();
   flush(own);
@@ -291,7 +292,7 @@ bool Queue::poll(OwnChannel& own, bool wait) {
 }
 
 // Polls every channel; only if none moved a chunk does it wait, for the first busy one.
-bool Queue::poll_all(bool wait) {
+bool ChannelQueue::poll_all(bool wait) {
   const auto [busy, count] = busy_channels();
   if (busy == nullptr) return false;
   if (count == 1) return poll(*busy, wait);
@@ -301,7 +302,7 @@ bool Queue::poll_all(bool wait) {
 }
 
 // The first channel with chunks in flight, and the number of such channels.
-std::pair<Queue::OwnChannel*, unsigned> Queue::busy_channels() {
+std::pair<ChannelQueue::OwnChannel*, unsigned> ChannelQueue::busy_channels() {
   std::pair<OwnChannel*, unsigned> found{nullptr, 0};
   for (OwnChannel& own : channels_) {
     if (own.channel->is_idle() && own.count == 0) continue;
@@ -312,7 +313,7 @@ std::pair<Queue::OwnChannel*, unsigned> Queue::busy_channels() {
 
 // False if there is nothing to wait for, or no time left. The kernel limits a wait for storage. A wait for a device has
 // no limit of its own, so the queue looks again and again, and others may use it between two looks.
-bool Queue::poll_until(const Deadline& deadline) {
+bool ChannelQueue::poll_until(const Deadline& deadline) {
   if (!deadline) return poll_all(true);
   const auto now = std::chrono::steady_clock::now();
   if (now >= *deadline) return false;
@@ -324,7 +325,7 @@ bool Queue::poll_until(const Deadline& deadline) {
   return true;
 }
 
-unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline) {
+unsigned ChannelQueue::reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline) {
   const auto take = [](void* next, std::uint64_t cookie, const Outcome& outcome) {
     *(*static_cast<QueueCompletion**>(next))++ = {cookie, outcome.status, outcome.report};
   };
@@ -332,7 +333,7 @@ unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Dea
   return reap(completions.size(), least, deadline, take, &next);
 }
 
-unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
+unsigned ChannelQueue::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
   if (is_inherited()) return 0;
   const MutexLock lock(mutex_);
   checked_file_ = 0;
@@ -357,26 +358,26 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
 }
 
 // submit() pins a file with the mutex held, so the pin is visible here.
-void Queue::forget_file(const File& file) {
+void ChannelQueue::forget_file(const File& file) {
   const MutexLock lock(mutex_);
   finish_all([&](const Pending& pending) { return pending.flight.request.file == &file; });
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
 }
 
 // submit() finds registered memory with the mutex held, so its use is visible here.
-void Queue::forget_memory(std::byte* kept) {
+void ChannelQueue::forget_memory(std::byte* kept) {
   const MutexLock lock(mutex_);
   finish_all([&](const Pending& pending) { return pending.flight.prepared.token.kept == kept; });
   for (OwnChannel& own : channels_) own.channel->hooks().forget_memory(kept);
 }
 
-void Queue::finish() {
+void ChannelQueue::finish() {
   const MutexLock lock(mutex_);
   finish_all([](const Pending&) { return true; });
 }
 
 template <typename IsMeant>
-void Queue::finish_all(IsMeant is_meant) {
+void ChannelQueue::finish_all(IsMeant is_meant) {
   const auto moving = [&](const Pending& pending) { return pending.flight.is_under_way() && is_meant(pending); };
   while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // How a queue waits: with a limit of time in the kernel, and for memory that is given back.
-#include "frontend/queue.h"
+#include "frontend/channel_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -69,20 +69,20 @@ class QueueTest : public testing::Test {
     session_ = std::make_unique<Session>(test_config({{"workers", "2"}}), std::move(storage),
                                          std::make_unique<HostDeviceSet>());
     file_ = *session_->register_file(FakeStorage::kUserFd);
-    queue_ = std::move(Queue::open(*session_, 4, kBlock).value());
+    queue_ = std::move(ChannelQueue::open(*session_, 4, kBlock).value());
   }
   Status submit(std::uint64_t cookie) { return queue_->submit({Op::read, file_, host_.data(), kBlock, 0, 0}, cookie); }
   // Until a reap that does so has found nothing.
   void wait_for_a_look() {
     ASSERT_TRUE(penstock::wait_until([this] { return storage_->waits > 0; }));
   }
-  static Queue::Deadline in(std::chrono::nanoseconds time) { return std::chrono::steady_clock::now() + time; }
+  static ChannelQueue::Deadline in(std::chrono::nanoseconds time) { return std::chrono::steady_clock::now() + time; }
 
   SlowStorage* storage_ = nullptr;
   std::unique_ptr<Session> session_;
   std::uint64_t file_ = 0;
   std::vector<char> host_ = std::vector<char>(kBlock);
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<ChannelQueue> queue_;
   QueueCompletion done_;
 };
 

@@ -26,12 +26,12 @@ struct QueueCompletion {
   Report report;
 };
 
-class Queue final : public ChannelHolder, private Client {
+class ChannelQueue final : public ChannelHolder, private Client {
  public:
   static constexpr unsigned kDepthMax = 4096;
 
-  static Result<std::unique_ptr<Queue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
-  ~Queue() override;  // Waits for requests in flight. The session may have ended before.
+  static Result<std::unique_ptr<ChannelQueue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
+  ~ChannelQueue() override;  // Waits for requests in flight. The session may have ended before.
 
   // Fails with `limit` if `depth` requests are not reaped. A request that cannot be started for another reason fails
   // here as well, and is not reaped. Opening a channel and preparing a file may wait for the device: without `may_open`
@@ -78,7 +78,7 @@ class Queue final : public ChannelHolder, private Client {
   static constexpr unsigned kChunksMax = 3;
   static constexpr unsigned kChannelsMax = 8;
 
-  Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
+  ChannelQueue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
