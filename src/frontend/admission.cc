@@ -6,7 +6,7 @@
 
 namespace penstock::core {
 
-Status admit(Session& session, const RawRequest& request, File* file, Flight& flight) {
+Status admit_and_route(Session& session, const RawRequest& request, File* file, Flight& flight) {
   if (const Status status = session.admit(request, file, flight.request); !status.ok()) return status;
   flight.staged = request.staging != nullptr;
   flight.required = request.required;
@@ -33,14 +33,14 @@ bool admit_together(Session& session, RawRequest request, std::span<const Memory
   if (first == pieces.end()) return false;
   request.base = first->iov_base;
   request.size = first->iov_len;
-  if (!admit(session, request, file, flight).ok() || !traits_of(flight.report.path).gathers) return false;
+  if (!admit_and_route(session, request, file, flight).ok() || !traits_of(flight.report.path).gathers) return false;
   if (!session.is_all_of(flight.request.facts, request, pieces)) return false;
   flight.request.memory = RequestMemory(pieces);
   flight.request.size = size;
   return true;
 }
 
-Status RouteCache::admit(Session& session, const RawRequest& request, File* file, Flight& flight) {
+Status RouteCache::admit_and_route(Session& session, const RawRequest& request, File* file, Flight& flight) {
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const bool is_like = bytes_ > offset && request.size <= bytes_ - offset && request.file == file_ &&
                        request.base == base_ && request.op == op_ && request.required == required_;
@@ -55,7 +55,7 @@ Status RouteCache::admit(Session& session, const RawRequest& request, File* file
   reset();
   flight = {};
   const std::uint64_t changes = session.buffer_changes();
-  if (const Status status = core::admit(session, request, file, flight); !status.ok()) return status;
+  if (const Status status = core::admit_and_route(session, request, file, flight); !status.ok()) return status;
   const MemoryPiece buffer = session.buffer_at(request.base);
   if (buffer.iov_len == 0 || flight.staged) return success();
   file_ = request.file;

@@ -26,7 +26,7 @@ auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
 }
 
 // Makes a new flight ready for the engine.
-Status admit(Session& session, const RawRequest& request, File* file, Flight& flight);
+Status admit_and_route(Session& session, const RawRequest& request, File* file, Flight& flight);
 // Admits a request that states the facts of its memory, on a path that was found earlier for such memory and the file.
 // Asks no device. False if that path does not take it.
 bool admit_by(Session& session, Path& path, const RawRequest& request, File* file, Flight& flight);
@@ -41,8 +41,8 @@ bool admit_together(Session& session, RawRequest request, std::span<const Memory
 class RouteCache {
  public:
   void reset() { bytes_ = 0; }
-  // Admits like core::admit(); the flight may have been used before.
-  Status admit(Session& session, const RawRequest& request, File* file, Flight& flight);
+  // Admits like core::admit_and_route(); the flight may have been used before.
+  Status admit_and_route(Session& session, const RawRequest& request, File* file, Flight& flight);
 
  private:
   std::uint64_t file_ = 0;

@@ -19,7 +19,8 @@ Outcome transfer_pinned(Session& session, const RawRequest& request, File* file)
   Flight flight;
   // If no bytes are to be moved, the path does not matter.
   if (request.size == 0) return {session.check(request, file, flight.request), flight.report};
-  if (const Status status = admit(session, request, file, flight); !status.ok()) return {status, flight.report};
+  if (const Status status = admit_and_route(session, request, file, flight); !status.ok())
+    return {status, flight.report};
   if (!file->has_its_descriptors(&flight.request.file_end)) return {descriptor_lost(), flight.report};
   return move(session, request, *file, flight);
 }
@@ -39,7 +40,7 @@ std::optional<Outcome> move_together(Session& session, const RawRequest& request
 std::optional<Outcome> read_cached(Session& session, const RawRequest& request, File& file) {
   Flight flight;
   // A report counts a request when it begins, and this one may not happen.
-  if (session.config().usage != nullptr || !admit(session, request, &file, flight).ok()) return std::nullopt;
+  if (session.config().usage != nullptr || !admit_and_route(session, request, &file, flight).ok()) return std::nullopt;
   return file.has_its_descriptors() ? session.engine().read_cached(flight) : std::nullopt;
 }
 

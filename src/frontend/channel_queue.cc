@@ -166,7 +166,7 @@ Status ChannelQueue::submit_pinned(const RawRequest& request, File* file, std::u
   const std::uint32_t index = free_.back();
   Pending& pending = pending_[index];
   Flight& flight = pending.flight;
-  if (const Status status = routes_.admit(*session_, request, file, flight); !status.ok()) return status;
+  if (const Status status = routes_.admit_and_route(*session_, request, file, flight); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
   const Result<OwnChannel*> own = channel_for(flight, may_open);

@@ -13,7 +13,7 @@ StreamLoan::Lender StreamLoan::find_lender(Session& session, const StreamHome& h
   if (!is_read_of_device || request.size < kBytesMin || !home.reaches_pages_of(*device)) return {};
   return of_pinned_file(session, request, [&](File& file) {
     Flight flight;
-    return admit(session, request, &file, flight).ok() ? Lender{flight.path, flight.report} : Lender();
+    return admit_and_route(session, request, &file, flight).ok() ? Lender{flight.path, flight.report} : Lender();
   });
 }
 
