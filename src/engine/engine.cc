@@ -78,7 +78,7 @@ Outcome Engine::move(Flight& flight) {
   return flight.outcome();
 }
 
-std::optional<Outcome> Engine::read_cached(Flight& flight) {
+std::optional<Outcome> Engine::read_if_cached(Flight& flight) {
   if (!router_.is_staging(flight)) return std::nullopt;
   const std::uint64_t chunk_max = chunk_for(flight);
   router_.shape(flight, SubmitMode::alone, chunk_max);  // Not committed, because the read may not happen this way.
@@ -91,7 +91,7 @@ std::optional<Outcome> Engine::read_cached(Flight& flight) {
   std::uint64_t& moved = outcome.report.bytes;
   while (moved < request.size) {
     const Result<std::size_t> some =
-        io_.read_cached(*fd, request.memory.address() + moved, request.size - moved, request.file_offset + moved);
+        io_.read_if_cached(*fd, request.memory.address() + moved, request.size - moved, request.file_offset + moved);
     // The read would have to wait, or failed; move() then does it and reports a failure.
     if (!some.ok()) return std::nullopt;
     if (*some == 0) break;

@@ -42,7 +42,7 @@ class Engine {
   Outcome move(Flight& flight);
   // Reads a small request into its caller's staging memory if the page cache has the bytes. Moves and counts nothing if
   // it would have to wait, or go another way.
-  std::optional<Outcome> read_cached(Flight& flight);
+  std::optional<Outcome> read_if_cached(Flight& flight);
   // Opens what the first small request with the device's memory would need, assuming that it takes the usual path.
   void warm_up(Device& device);
   // Ends a request: counts its bytes, and tells its file of a write. Whoever moved it calls this once; move() does so

@@ -37,17 +37,17 @@ std::optional<Outcome> move_together(Session& session, const RawRequest& request
   return outcome;
 }
 
-std::optional<Outcome> read_cached(Session& session, const RawRequest& request, File& file) {
+std::optional<Outcome> read_if_cached(Session& session, const RawRequest& request, File& file) {
   Flight flight;
   // A report counts a request when it begins, and this one may not happen.
   if (session.config().usage != nullptr || !admit_and_route(session, request, &file, flight).ok()) return std::nullopt;
-  return file.has_its_descriptors() ? session.engine().read_cached(flight) : std::nullopt;
+  return file.has_its_descriptors() ? session.engine().read_if_cached(flight) : std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request) {
-  return of_pinned_file(session, request, [&](File& file) { return read_cached(session, request, file); });
+std::optional<Outcome> transfer_if_cached(Session& session, const RawRequest& request) {
+  return of_pinned_file(session, request, [&](File& file) { return read_if_cached(session, request, file); });
 }
 
 std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,

@@ -21,7 +21,7 @@ std::optional<Outcome> transfer_together(Session& session, const RawRequest& req
 
 // A read into the caller's staging memory if the page cache has the bytes. Returns nothing, and counts nothing, if the
 // caller would have to wait for storage, or the bytes go another way.
-std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request);
+std::optional<Outcome> transfer_if_cached(Session& session, const RawRequest& request);
 
 inline Outcome transfer(Session& session, const RawRequest& request) {
   return session.config().usage == nullptr ? transfer_uncounted(session, request) : transfer_counted(session, request);

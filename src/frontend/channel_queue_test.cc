@@ -51,7 +51,7 @@ class SlowStorage final : public FakeStorage {
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override {
     return std::unique_ptr<Ring>(std::make_unique<SlowRing>(std::move(FakeStorage::open_ring(depth).value()), *this));
   }
-  Result<std::size_t> read_cached(int, void*, std::size_t, std::uint64_t) override {
+  Result<std::size_t> read_if_cached(int, void*, std::size_t, std::uint64_t) override {
     return os_failure(EAGAIN, "read from the page cache");
   }
 

@@ -29,9 +29,9 @@ class MeetingStorage final : public FakeStorage {
     meet();
     return FakeStorage::read(fd, memory, size, offset);
   }
-  Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+  Result<std::size_t> read_if_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
     meet();
-    return FakeStorage::read_cached(fd, memory, size, offset);
+    return FakeStorage::read_if_cached(fd, memory, size, offset);
   }
   std::size_t count() {
     const std::lock_guard lock(mutex_);

@@ -340,7 +340,7 @@ bool StreamRequest::borrow(Part& job) {
 bool StreamRequest::stage_at_once(const Part& job) {
   const bool is_short = parts_ == 1 && job.request.size <= kAtOnceMax;
   if (!is_short || parameters_.op != Op::read || !is_staged()) return false;
-  const std::optional<Outcome> outcome = transfer_cached(*target_.here, job.request);
+  const std::optional<Outcome> outcome = transfer_if_cached(*target_.here, job.request);
   if (!outcome) return false;
   complete(job.index, *outcome);
   return true;

@@ -263,7 +263,7 @@ Result<std::size_t> PosixStorage::read(int fd, void* memory, std::size_t size, s
   return static_cast<std::size_t>(got);
 }
 
-Result<std::size_t> PosixStorage::read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) {
+Result<std::size_t> PosixStorage::read_if_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) {
   const iovec vector{memory, size};
   const ssize_t got =
       without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), RWF_NOWAIT); });

@@ -21,7 +21,7 @@ class PosixStorage : public Storage {
   Result<std::uint64_t> size(int fd) override;
   Result<FileStamp> stamp(int fd) override;
   Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
-  Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
+  Result<std::size_t> read_if_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override;
   Status flush(int fd, std::uint64_t offset, std::uint64_t size) override;
   Status sync(int fd) override;

@@ -251,7 +251,7 @@ int move_without_newer_calls(int fd, int error) {
   const Result<std::size_t> got = storage.read(fd, bytes, 7, 0);
   if (!got.ok() || *got != 7 || std::memcmp(bytes, "WEIGHTS", 7) != 0) return 3;
   if (!storage.flush(fd, 0, 7).ok()) return 4;
-  if (!storage.read_cached(fd, bytes, 7, 0).status().is_errno(EAGAIN)) return 5;
+  if (!storage.read_if_cached(fd, bytes, 7, 0).status().is_errno(EAGAIN)) return 5;
   return storage.is_resident(fd, 0, 7) ? 0 : 6;
 }
 

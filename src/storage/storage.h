@@ -49,7 +49,7 @@ class FileIo {
   // One transfer, possibly short; 0 from a read is the end of the file.
   virtual Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
   // Reads only from the page cache; EAGAIN if the call would have to wait for storage.
-  virtual Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
+  virtual Result<std::size_t> read_if_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
   virtual Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) = 0;
   // Returns when the range's dirty pages are written to storage. This gives no guarantee against a loss of power.
   virtual Status flush(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return success(); }

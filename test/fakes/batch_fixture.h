@@ -88,9 +88,9 @@ class HeldStorage final : public FakeStorage {
     if (barrier != nullptr) barrier->pass();
     return FakeStorage::read(fd, memory, size, offset);
   }
-  Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+  Result<std::size_t> read_if_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
     if (barrier != nullptr && size >= held_from) barrier->pass();
-    return FakeStorage::read_cached(fd, memory, size, offset);
+    return FakeStorage::read_if_cached(fd, memory, size, offset);
   }
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override {
     if (barrier != nullptr) barrier->pass();

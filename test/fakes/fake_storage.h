@@ -113,7 +113,7 @@ class FakeStorage : public Storage {
     return transfer(fd, Op::read, memory, size, offset);
   }
   // By the seed: in the cache or not, also in the middle of a request.
-  Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+  Result<std::size_t> read_if_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
     if ((offset / 512 + seed) % 3 == 0) return os_failure(EAGAIN, "read what is not cached");
     return transfer(fd, Op::read, memory, size, offset);
   }

@@ -64,10 +64,10 @@ class FuzzStorage final : public core::FakeStorage {
     if (fault.error != 0) return core::os_failure(fault.error, "read as scripted");
     return FakeStorage::read(fd, memory, std::min(size, fault.at_most), offset);
   }
-  core::Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+  core::Result<std::size_t> read_if_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
     const Fault fault = pass();
     if (fault.error != 0) return core::os_failure(fault.error, "read as scripted");
-    return FakeStorage::read_cached(fd, memory, std::min(size, fault.at_most), offset);
+    return FakeStorage::read_if_cached(fd, memory, std::min(size, fault.at_most), offset);
   }
   core::Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override {
     const Fault fault = pass();

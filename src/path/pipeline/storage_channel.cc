@@ -147,7 +147,7 @@ void StorageChannel::start_storage(std::uint32_t index) {
 bool StorageChannel::move_here(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
-    const std::int32_t result = slot.task.op == Op::read ? read_cached(slot) : write_in_turn(slot);
+    const std::int32_t result = slot.task.op == Op::read ? read_if_cached(slot) : write_in_turn(slot);
     if (result == -EAGAIN) return false;
     if (advance(slot, result) == Next::done) break;
   }
@@ -163,10 +163,10 @@ std::int32_t StorageChannel::read(const Slot& slot) {
       io_.read(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
 }
 
-std::int32_t StorageChannel::read_cached(const Slot& slot) {
+std::int32_t StorageChannel::read_if_cached(const Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   return bytes_or_errno(
-      io_.read_cached(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
+      io_.read_if_cached(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
 }
 
 std::int32_t StorageChannel::write_in_turn(const Slot& slot) {

@@ -58,7 +58,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   void start_storage(std::uint32_t index);
   bool move_here(std::uint32_t index);
   std::int32_t read(const Slot& slot);
-  std::int32_t read_cached(const Slot& slot);
+  std::int32_t read_if_cached(const Slot& slot);
   std::int32_t write_in_turn(const Slot& slot);
   void flush(Slot& slot);
   void push(std::uint32_t index);
