@@ -13,7 +13,7 @@
 #include "base/unique_fd.h"
 #include "kv/drive.h"
 #include "kv/format.h"
-#include "kv/queues.h"
+#include "kv/queue_pool.h"
 
 namespace penstock::kv {
 
@@ -62,7 +62,7 @@ class SessionDrive final : public Drive {
   core::UniqueFd lease_, journal_;
   penstock_file* slab_ = nullptr;
   std::span<const std::byte> in_memory_;  // The mapped slab of Role::memory.
-  Queues queues_;
+  QueuePool queues_;
 
   mutable core::Mutex mutex_;
   std::vector<std::uint64_t> bytes_by_path_ GUARDED_BY(mutex_);

@@ -3,7 +3,7 @@
 // The engine's functions in the form that kv/ needs, and conversions to penstock.h's statuses.
 #pragma once
 
-#include "kv/queues.h"
+#include "kv/queue_pool.h"
 #include "python/native/engine.h"
 
 namespace penstock::python {

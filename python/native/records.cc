@@ -107,7 +107,7 @@ penstock_request request_of(const Run& run, penstock_file* file) {
 
 RecordReader::RecordReader(std::shared_ptr<SessionHandle> session, nb::list files) : session_(std::move(session)) {
   for (nb::handle file : files) files_.push_back(nb::cast<const File&>(file).use());
-  queues_ = std::make_unique<kv::Queues>(library_of(session_->engine()), session_->raw());
+  queues_ = std::make_unique<kv::QueuePool>(library_of(session_->engine()), session_->raw());
 }
 
 RecordReader::~RecordReader() {

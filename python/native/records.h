@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "kv/queues.h"
+#include "kv/queue_pool.h"
 #include "python/native/file.h"
 
 namespace penstock::python {
@@ -37,7 +37,7 @@ class RecordReader {
   const pid_t process_ = ::getpid();
   std::shared_ptr<SessionHandle> session_;
   std::vector<std::shared_ptr<FileHandle>> files_;
-  std::unique_ptr<kv::Queues> queues_;
+  std::unique_ptr<kv::QueuePool> queues_;
 };
 
 void bind_records(nanobind::module_& module);

@@ -31,15 +31,15 @@ struct Library {
 
 core::Status status_of(const penstock_status& status);
 
-class Queues {
+class QueuePool {
  public:
   using Ended = std::function<void(std::size_t request, const penstock_status&, const penstock_report&)>;
 
   // The session must outlive this.
-  Queues(const Library& library, penstock_session* session) : library_(library), session_(session) {}
-  ~Queues();
-  Queues(const Queues&) = delete;
-  Queues& operator=(const Queues&) = delete;
+  QueuePool(const Library& library, penstock_session* session) : library_(library), session_(session) {}
+  ~QueuePool();
+  QueuePool(const QueuePool&) = delete;
+  QueuePool& operator=(const QueuePool&) = delete;
 
   // Calls `ended` for each request that has ended, in any order, and returns when all have. Sets their cookies. Fails
   // if no queue can be opened; then none has begun. The calling thread moves up to by_caller_most of them itself, one

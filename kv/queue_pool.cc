@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv/queues.h"
+#include "kv/queue_pool.h"
 
 #include <algorithm>
 
@@ -18,11 +18,11 @@ core::Status status_of(const penstock_status& status) {
   return {status.step, status.code, static_cast<core::Domain>(status.domain), static_cast<std::uint8_t>(status.driver)};
 }
 
-Queues::~Queues() {
+QueuePool::~QueuePool() {
   for (penstock_queue* queue : idle_) library_.queue_close(queue);
 }
 
-core::Result<penstock_queue*> Queues::take() {
+core::Result<penstock_queue*> QueuePool::take() {
   {
     const core::MutexLock lock(mutex_);
     if (!idle_.empty()) {
@@ -41,7 +41,7 @@ core::Result<penstock_queue*> Queues::take() {
   return queue;
 }
 
-void Queues::transfer_here(std::span<const penstock_request> requests, const Ended& ended) const {
+void QueuePool::transfer_here(std::span<const penstock_request> requests, const Ended& ended) const {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     penstock_report report{};
     report.struct_size = sizeof report;
@@ -51,8 +51,8 @@ void Queues::transfer_here(std::span<const penstock_request> requests, const End
 }
 
 // Submits as many as the queue takes, and the others as completions arrive.
-core::Status Queues::transfer_all(std::span<penstock_request> requests, const Ended& ended,
-                                  std::size_t by_caller_most) {
+core::Status QueuePool::transfer_all(std::span<penstock_request> requests, const Ended& ended,
+                                     std::size_t by_caller_most) {
   if (requests.size() <= by_caller_most || requests.empty()) {
     transfer_here(requests, ended);
     return core::success();
