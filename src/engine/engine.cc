@@ -70,7 +70,7 @@ Outcome Engine::move(Flight& flight) {
     // A path may ask for larger chunks than usual.
     flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
     if (small && !may_be_brief(flight)) move_small(flight, (*pools)->small);
-    else move_shared(flight, **pools);
+    else move_by_many(flight, **pools);
   } else {
     flight.fail(pools.status());
   }
@@ -178,12 +178,12 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
 }
 
 // Moves the middle with the help of other threads, if they are available and worth it.
-void Engine::move_shared(Flight& flight, Pools& pools) {
+void Engine::move_by_many(Flight& flight, Pools& pools) {
   const ActiveTransfer counted(active_transfers_);
-  const std::uint64_t brief = brief_chunk(flight);
-  if (brief > 0) {
-    flight.cut(brief);
-    move_tuned(flight, brief, pools.small);
+  const std::uint64_t brief_bytes = brief_chunk(flight);
+  if (brief_bytes > 0) {
+    flight.cut(brief_bytes);
+    move_tuned(flight, brief_bytes, pools.small);
   } else if (is_small(flight)) {
     move_small(flight, pools.small);
   } else {
@@ -212,10 +212,10 @@ void Engine::move_whole(Flight& flight, ChannelPool& pool) {
 }
 
 // Moves the request in parts while the tuner still tries numbers of threads, and as a whole once it has settled.
-void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) {
+void Engine::move_tuned(Flight& flight, std::uint64_t brief_bytes, ChannelPool& pool) {
   const std::uint64_t size = flight.request.size;
   const Tuner::Kind kind{flight.request.op, flight.plan().middle_io_mode(), size};
-  const unsigned threads_max = threads_for(flight, brief);
+  const unsigned threads_max = threads_for(flight, brief_bytes);
   Progress progress = flight.progress();
   Flight part = flight;
   for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
@@ -225,7 +225,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) 
     if (choice.bytes < size - moved && end > part.request.file_offset) choice.bytes = end - part.request.file_offset;
     part.request.size = choice.bytes;
     // With many chunks, all threads finish at nearly the same time.
-    const std::uint64_t chunk = brief > 0 ? brief : chunk_for(part);
+    const std::uint64_t chunk = brief_bytes > 0 ? brief_bytes : chunk_for(part);
     part.cut(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     SharedMiddle middle(part, pool);
@@ -241,7 +241,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool) 
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (flight.prepared.learns && !choice.trial && is_cached) {
       // Brief requests take more CPU time than others do, and say nothing about theirs.
-      flight.path->hooks()->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
+      flight.path->hooks()->learn({choice.bytes, size, wall_ns, brief_bytes > 0 ? 0 : cpu_ns, true, false});
     }
     part.request.memory.skip(choice.bytes);
     part.request.file_offset += choice.bytes;
@@ -256,14 +256,14 @@ std::uint64_t Engine::shares_of(std::uint64_t size) const {
   return rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(size / rules_.share_min, 1);
 }
 
-unsigned Engine::threads_for(const Flight& flight, std::uint64_t brief) const {
+unsigned Engine::threads_for(const Flight& flight, std::uint64_t brief_bytes) const {
   const std::uint64_t size = flight.request.size;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
   const std::uint64_t most = is_one_writer_at_a_time(flight) ? 2 : rules_.workers + std::uint64_t{1};
   return static_cast<unsigned>(
-      std::min<std::uint64_t>({brief > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most, rules_.threads_max,
-                               flight.prepared.threads_max, shares_of(size)}));
+      std::min<std::uint64_t>({brief_bytes > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most,
+                               rules_.threads_max, flight.prepared.threads_max, shares_of(size)}));
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------

@@ -86,16 +86,16 @@ class Engine {
   bool is_small(const Flight& flight) const { return flight.request.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Flight& flight) const;
   static void move_small(Flight& flight, ChannelPool& pool);
-  void move_shared(Flight& flight, Pools& pools);
+  void move_by_many(Flight& flight, Pools& pools);
   void move_large(Flight& flight, ChannelPool& pool);
   void move_whole(Flight& flight, ChannelPool& pool);
-  void move_tuned(Flight& flight, std::uint64_t brief, ChannelPool& pool);
+  void move_tuned(Flight& flight, std::uint64_t brief_bytes, ChannelPool& pool);
   static bool preallocate(const Flight& flight);
   static bool is_tuned(const Flight& flight);
   static bool may_be_brief(const Flight& flight);
   std::uint64_t shares_of(std::uint64_t size) const;  // The number of shares that are worth a thread each.
   std::uint64_t brief_chunk(const Flight& flight) const;
-  unsigned threads_for(const Flight& flight, std::uint64_t brief) const;
+  unsigned threads_for(const Flight& flight, std::uint64_t brief_bytes) const;
   void dry_run(Flight& flight) const;
   Choice choice_of(const Flight& flight) const;
   Result<Pools*> pools_for(Path& path, Device* device);
