@@ -37,8 +37,7 @@ struct BufferTable::Entry {
     version.fetch_add(1, std::memory_order_acq_rel);
   }
 
-  Buffer read() const {
-    Buffer buffer;
+  void read(Buffer& buffer) const {
     std::uint32_t before;
     do {
       before = version.load(std::memory_order_acquire);
@@ -48,7 +47,6 @@ struct BufferTable::Entry {
                        allocation_base.load(std::memory_order_acquire), allocation_size.load(std::memory_order_acquire),
                        mapped.load(std::memory_order_acquire)};
     } while ((before & 1) != 0 || version.load(std::memory_order_acquire) != before);
-    return buffer;
   }
 };
 
@@ -80,14 +78,14 @@ BufferTable::Entry* BufferTable::place_for(Table& table, std::uint64_t base) con
 
 std::optional<Buffer> BufferTable::find(std::uint64_t base) const {
   if (base <= kRemoved) return std::nullopt;
-  Buffer buffer;
+  std::optional<Buffer> found(std::in_place);
   std::uint32_t before;
   do {
     before = rebuilds_.load(std::memory_order_acquire);
-    buffer = place_for(*current_.load(std::memory_order_acquire), base)->read();
+    place_for(*current_.load(std::memory_order_acquire), base)->read(*found);
   } while ((before & 1) != 0 || rebuilds_.load(std::memory_order_acquire) != before);
-  if (buffer.base != base) return std::nullopt;
-  return buffer;
+  if (found->base != base) found.reset();
+  return found;
 }
 
 Status BufferTable::insert(const Buffer& buffer) {
@@ -120,7 +118,9 @@ void BufferTable::make_room() {
   Table* table = current_.load();
   std::vector<Buffer> live;
   for (const Entry& entry : table->entries) {
-    if (const Buffer buffer = entry.read(); buffer.base > kRemoved) live.push_back(buffer);
+    Buffer buffer;
+    entry.read(buffer);
+    if (buffer.base > kRemoved) live.push_back(buffer);
   }
   const bool sweep = live.size() * 4 <= table->entries.size();
   if (sweep) {
