@@ -25,12 +25,11 @@ using core::CufileOperation;
 using core::CufileStats;
 using core::entry_points::driver;
 using core::entry_points::fail;
+using core::entry_points::file_of;
 using core::entry_points::ok;
 using core::entry_points::refuse;
 
 constexpr auto kCudaInvalidValue = static_cast<CUresult>(1);
-
-std::uint64_t file_of(CUfileHandle_t handle) { return reinterpret_cast<std::uintptr_t>(handle); }
 
 // Returns NVIDIA's error for impossible ranges, or 0 if the session must decide.
 int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
@@ -63,23 +62,22 @@ core::Result<std::uint64_t> register_userspace(core::Session& session, const CUf
 }  // namespace
 
 // Needs no boundary() against bad_alloc: transfers have their own, which first unpins the files.
-ssize_t core::entry_points::transfer(Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset,
-                                     off_t buffer_offset, bool is_piece) {
+ssize_t core::entry_points::transfer(RawRequest&& request, bool is_piece) {
   const core::HeldCancellation held;
   const CufileDriver::Use use(driver());
   const auto refuse_transfer = [&](int error_number) {
     if (use && !is_piece)
-      core::count(use.session(), op == Op::read ? CufileOperation::read : CufileOperation::write, false);
+      core::count(use.session(), request.op == Op::read ? CufileOperation::read : CufileOperation::write, false);
     return fail(error_number);
   };
-  if (handle == nullptr || base == nullptr) return refuse_transfer(EINVAL);
+  if (request.file == 0 || request.base == nullptr) return refuse_transfer(EINVAL);
   // The caller of a piece is inside the gate, where nothing may open the driver: another thread is closing it.
-  if (!use) return is_piece ? fail(CU_FILE_HANDLE_NOT_REGISTERED) : refuse_closed(file_offset);
-  const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
-  if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {
-    const bool comes_first = file_offset < 0 && driver().follows_1_20();
+  if (!use) return is_piece ? fail(CU_FILE_HANDLE_NOT_REGISTERED) : refuse_closed(request.file_offset);
+  if (const int error = range_error(request.size, request.file_offset, request.buffer_offset); error != 0) {
+    const bool comes_first = request.file_offset < 0 && driver().follows_1_20();
     return refuse_transfer(comes_first || use->is_file(request.file) ? error : CU_FILE_HANDLE_NOT_REGISTERED);
   }
+  if (request.size == 0) request.buffer_offset = 0;
   const std::uint64_t began = core::stats_clock(use.session());
   const core::Outcome outcome = core::transfer(use.session(), request);
   core::count_transfer(use.session(), request, outcome, began, is_piece);
@@ -191,11 +189,11 @@ CUfileError_t cuFileBufDeregister(const void* bufPtr_base) {
 // ---- Transfers -----------------------------------------------------------------------------------------------------
 
 ssize_t cuFileRead(CUfileHandle_t fh, void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset) {
-  return core::entry_points::transfer(core::Op::read, fh, bufPtr_base, size, file_offset, bufPtr_offset);
+  return core::entry_points::transfer({core::Op::read, file_of(fh), bufPtr_base, size, file_offset, bufPtr_offset});
 }
 
 ssize_t cuFileWrite(CUfileHandle_t fh, const void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset) {
-  return core::entry_points::transfer(core::Op::write, fh, bufPtr_base, size, file_offset, bufPtr_offset);
+  return core::entry_points::transfer({core::Op::write, file_of(fh), bufPtr_base, size, file_offset, bufPtr_offset});
 }
 
 }  // extern "C"

@@ -18,6 +18,8 @@ inline CufileDriver& driver() { return CufileDriver::instance(); }
 inline CUfileError_t ok() { return cufile_error(CU_FILE_SUCCESS); }
 inline CUfileError_t refuse(CUfileOpError error) { return cufile_error(error); }
 
+inline std::uint64_t file_of(CUfileHandle_t handle) { return reinterpret_cast<std::uintptr_t>(handle); }
+
 // Fails a read or write call: sets errno and returns -1.
 inline ssize_t fail(int error_number) {
   errno = error_number;
@@ -25,7 +27,6 @@ inline ssize_t fail(int error_number) {
 }
 
 // cuFileRead and cuFileWrite are this. `is_piece`: the caller counts the transfer that this one is a piece of.
-ssize_t transfer(Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset, off_t buffer_offset,
-                 bool is_piece = false);
+ssize_t transfer(RawRequest&& request, bool is_piece = false);
 
 }  // namespace penstock::core::entry_points

@@ -16,6 +16,7 @@ namespace {
 
 using core::entry_points::driver;
 using core::entry_points::fail;
+using core::entry_points::file_of;
 
 constexpr size_t kPiecesMax = 1024;  // IOV_MAX of Linux.
 
@@ -40,7 +41,7 @@ ssize_t move_pieces(core::Op op, CUfileHandle_t fh, const CUfileIOVec_t* iov, si
     if (iov[i].len == 0) continue;
     if (file_offset > std::numeric_limits<off_t>::max() - done) return done > 0 ? done : fail(EINVAL);
     const ssize_t moved =
-        core::entry_points::transfer(op, fh, iov[i].base, iov[i].len, file_offset + done, 0, counted_together);
+        core::entry_points::transfer({op, file_of(fh), iov[i].base, iov[i].len, file_offset + done}, counted_together);
     if (moved < 0) return done > 0 ? done : -1;
     done += moved;
     if (static_cast<size_t>(moved) < iov[i].len) break;
