@@ -113,8 +113,8 @@ void judge_barred(const Examination& examined, const Outlook& place, const std::
                : "Look at denylist in /etc/cufile.json.");
 }
 
-// Judges which direct path may serve a file system. It is no fault of the machine that a direct path cannot serve some
-// storage, unless it can serve none.
+// Judges which direct paths support a file system. One that no direct path supports is not applicable, and no fault of
+// the machine; a path that supports none of its storage has a finding of its own.
 void judge_place(const Examination& examined, const Outlook& place, Findings& findings) {
   const core::FileSystem& one = *place.place;
   Judgement row = judge(findings, "storage", one.mount.mount_point);

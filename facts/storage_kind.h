@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kind of storage. Says if it holds data at all, and what nvidia-fs and gdscheck call it. Pure.
+// The kinds of storage. A kind says whether its file systems hold data at all, and what nvidia-fs and gdscheck call it.
+// Pure.
 #pragma once
 
 #include <span>

@@ -49,7 +49,7 @@ struct Chunk {
 void encode_header(const Chunk& chunk, const Name& store, std::span<std::byte> page);
 // True if that page is the header of exactly this chunk.
 bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::byte> page);
-// The generation of the chunk whose header the page is, for this slot and store; nothing if it is no such header.
+// If the page is a header of a chunk in this slot of this store, returns its generation, else nullopt.
 std::optional<std::uint64_t> generation_of(std::uint64_t slot, const Name& store, std::span<const std::byte> page);
 
 enum class RecordKind : std::uint8_t {

@@ -189,7 +189,7 @@ class Session:
 
 
 def _check_names(settings: Iterable[str]) -> None:
-    """Suggests the whole name for a part of one; the library handles misspelt names."""
+    """Raises BadSettingError, with the whole name, if a name is a part of one. The library knows misspelt ones."""
     known = [str(each["name"]) for each in _native.settings()]
     for name in settings:
         whole = [each for each in known if name in each]

@@ -2,8 +2,8 @@
 
 // The library's log: a file of lines, written only if there is something of the chosen level. Each line is opened,
 // appended and closed by itself, so that nothing is held, rotation works, and a fork finds no lock. A line that cannot
-// be written is dropped: the log never makes anything fail. An existing file is appended to, or begun again, only if it
-// begins like a log of cuFile's, Penstock's or NVIDIA's: no other file is ever changed.
+// be written is dropped: the log never makes anything fail. An existing file is appended to, or truncated, only if its
+// first line is that of a cufile.log, Penstock's or NVIDIA's: no other file is ever changed.
 #pragma once
 
 #include <atomic>

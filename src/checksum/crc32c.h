@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // CRC32C (the Castagnoli polynomial, as iSCSI and ext4 use it: RFC 3720, appendix B.4) of bytes in host memory. Uses
-// the processor's instruction if it has one, at several bytes a cycle. The checksums of two pieces give that of both
-// together, so any number of threads may share the work.
+// the processor's instruction if it has one, at several bytes a cycle. The checksums of two adjacent pieces
+// can be combined into the checksum of both, so any number of threads may share the work.
 #pragma once
 
 #include <cstddef>

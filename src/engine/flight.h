@@ -28,7 +28,7 @@ class Flight {
   // Admission, the router and the path fill these in before cut().
   RoutedRequest request;
   std::optional<PathId> required;  // Any other path refuses this one request.
-  bool staged = false;             // Its bytes go through memory that the caller owns and no direct path knows.
+  bool staged = false;             // Its bytes go through staging memory of the caller, which no direct path can use.
   Path* path = nullptr;
   Prepared prepared;
   Report report;

@@ -78,7 +78,7 @@ class Progress {
   // The status; a failure behind the end of the file does not count.
   Status status() const { return failed_at_ <= end_ ? status_ : success(); }
 
-  // Fills in the report of the request. If all of its bytes were bounced, bounce is its path.
+  // Fills in the report of the request. If all bytes went through bounce buffers, the report names the path bounce.
   void fill_report(Report& report) const {
     report.bytes = bytes();
     report.direct_bytes = direct_bytes();

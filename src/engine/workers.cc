@@ -50,8 +50,8 @@ Workers::JobSlot* Workers::offer(SharedMiddle& middle, unsigned helpers, const D
   return nullptr;
 }
 
-// A helper counts itself before it looks at the middle. So once the middle is taken away, a helper that was not
-// counted finds none; all four operations are sequentially consistent for that.
+// A helper adds itself to the count before it loads `middle`. So once `middle` is null, a helper that was not counted
+// finds no work; all four operations are sequentially consistent for that.
 void Workers::withdraw(JobSlot& job_slot) {
   job_slot.middle.store(nullptr);
   // The helpers have nearly finished, as this thread has.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Threads that help with large requests. They start with the first such request and hold nothing but a job slot: the
-// thread that made the request always works on it, too, so the request ends even if no worker comes.
+// Threads that help with large requests. They start with the first such request. A request claims a job slot while it
+// runs, and its calling thread always works on it, too, so it ends even if no worker is free.
 //
 // One set of workers serves all devices of the process. A worker moves to the CPUs near the device that it helps with
 // (device/locality.h) if it was near another one: only once if the process uses one GPU. If the user named CPUs or a

@@ -14,7 +14,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr unsigned kLookedOverMax = 64;  // The most jobs of others that a caller passes over in the run queue.
+constexpr unsigned kLookedOverMax = 64;  // How many jobs of others a caller skips in the run queue, at most.
 
 // A queue keeps the memory that it has pinned. All queues together may take half of a device's bounce buffers, so that
 // channels of other requests find room. If that is not enough for two threads, the executor opens no queues.
@@ -221,7 +221,8 @@ void Executor::append(std::span<Job* const> jobs) {
   wake_locked();
 }
 
-// Begins a job in the thread's queue; a job that the queue does not take is moved like a call of its own.
+// Submits the job to this thread's queue. If the queue does not take it, it is moved synchronously, or, if its parts
+// cannot be moved as one request, the parts go into the run queue.
 void Executor::begin_or_move(SubmissionContext& context, Job& job) {
   if (context.begin(job)) return;
   if (job.parts.empty()) context.move_now(job);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A request queue whose requests move in the calls of its user: a ChannelQueue (channel_queue.h), and the refusal of
-// what that cannot do. Requests begin when they are submitted, so none can be canceled, and no descriptor tells of
-// their ends.
+// what that cannot do. Requests begin when they are submitted, so none can be canceled, and no eventfd signals
+// their completion.
 #pragma once
 
 #include <memory>

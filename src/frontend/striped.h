@@ -31,8 +31,8 @@ struct Striped : std::enable_shared_from_this<Striped> {
 // the pieces if there are any.
 Status admit_striped(const Striped& striped, RawRequest& request, std::span<const MemoryPiece> pieces);
 
-// A request on a striped object that the executor carries out: at its job's turn, the members' parts enter the run
-// queue; when all have ended, the job is finished with their common outcome.
+// A request on a striped object, for the executor. When its job is taken from the run queue, one part for each member
+// of the stripe is queued; when all parts have ended, the job is finished with their common outcome.
 class StripedJob {
  public:
   // The request was admitted and is not empty. From now on the executor carries out the parts in place of the job,

@@ -86,7 +86,7 @@ void VectoredJob::complete(Part& part, const Outcome& outcome) {
     if (next == nullptr && !progress_.is_over()) return;
   }
   if (next == nullptr) {
-    mutex_.assume_held();  // No other thread works on it any more. finish() may destroy this.
+    mutex_.assume_held();  // All parts have ended: no other thread uses progress_. finish() may destroy this.
     return whole_.finish(progress_.outcome());
   }
   Job* const one = next;

@@ -126,7 +126,7 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
 // copies lent bytes itself.
 enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
 
-// A valid request, as plan, paths and channels see it. It may be used while its file is open.
+// A valid request, as plan, paths and channels see it. It is valid only while its file is open.
 struct RoutedRequest : Request {
   File* file = nullptr;
   RequestMemory memory;        // In pieces only if the path gathers.

@@ -117,7 +117,7 @@ void report(LoadedSettings& loaded, Severity severity, const char* place, Settin
   loaded.notes.push_back({severity, place, 0, std::string(setting.key()), std::move(sentence)});
 }
 
-// The end of the message that refuses a value from the environment or a call.
+// The last part of the message that refuses a value of a variable or of an API call.
 std::string expectation(const SettingRow& row) { return "expected " + takes_text(row); }
 
 void apply_variable(LoadedSettings& loaded, Environment environment, Setting setting) {

@@ -44,8 +44,8 @@ const char* origin_name(Origin origin);  // "default", "file", "file", "environm
 
 enum class Severity : std::uint8_t {
   idle,   // It asks for something that has no effect here.
-  note,   // It is ignored, and nothing depends on it: an unknown key, a call's number out of range, the earlier of two
-          // values.
+  note,   // The input is ignored, without consequence: an unknown key, a number out of range in an API call, a value
+          // that a later one replaces.
   error,  // It could not be understood, or is out of range.
 };
 const char* severity_name(Severity severity);  // "without effect", "note", "error"

@@ -76,7 +76,8 @@ class Usage {
   // Files with rows of their own, of a KiB each; all later files share one row.
   static constexpr std::size_t kFilesMax = 1024;
 
-  // The row of a descriptor's file, by the kernel's name for it. The row lives as long as this object.
+  // Returns the entry of the file that a descriptor refers to, by the kernel's name for it (/proc/self/fd). The entry
+  // lives as long as this object.
   FileUsage& file_of(int descriptor);
   FileUsage& file_named(const std::string& name);
 

@@ -46,7 +46,7 @@ struct BlockDevice {
   BlockKind kind = BlockKind::unknown;
   NvmeTransport transport = NvmeTransport::none;  // For NVMe devices only; the least direct one of several.
   bool is_multipath = false;  // An NVMe device that the kernel reaches through one or more controllers.
-  std::string dm_type;        // The maker of a device-mapper device: "LVM", "CRYPT", "mpath", ...
+  std::string dm_type;        // The subsystem that made a device-mapper device: "LVM", "CRYPT", "mpath", ...
   std::string dm_name;        // "group-volume", the name under /dev/mapper.
   // LVM's target, known from the names of its parts: "cache", "vdo", ...; "" if they do not show it.
   std::string dm_target;

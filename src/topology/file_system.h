@@ -29,8 +29,8 @@ struct FileSystem {
   Mount mount;  // One of its mounts: preferably of the whole file system and not of a part; then the shortest path.
   unsigned more_mounts = 0;          // The number of its other mounts.
   std::optional<BlockDevice> stack;  // Nothing for memory and network file systems, and if it cannot be seen.
-  Ability direct_io;                 // O_DIRECT goes past the page cache.
-  Ability device_pages;              // O_DIRECT accepts peer-to-peer device pages, wherever their device is.
+  Ability direct_io;                 // True if O_DIRECT bypasses the page cache.
+  Ability device_pages;              // True if O_DIRECT accepts peer-to-peer device pages, wherever their device is.
   Findings findings;                 // Obstacles to these two: the mount's come first, then the block devices'.
   Findings write_findings;           // Further obstacles, to writes alone.
 };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr KernelVersion kKernelFaulty{6, 16};
 constexpr KernelVersion kKernelOfStacks{7, 2};      // md and NVMe multipath were seen to pass device pages on.
-constexpr KernelVersion kKernelOfBridgeList{7, 3};  // The last kernel whose list of host bridges is known here.
+constexpr KernelVersion kKernelOfBridgeList{7, 3};  // The newest kernel whose list of host bridges stands below.
 constexpr std::uint64_t kLargeBarMin = std::uint64_t{1} << 30;
 
 Finding certain(Obstacle obstacle, std::string subject = "") {

@@ -37,7 +37,7 @@ struct RdmaPort {
   unsigned gids = 0;       // The number of GIDs that are set.
   unsigned typed_gids = 0;
   unsigned roce_v2_gids = 0;
-  unsigned routed_gids = 0;  // RoCE v2 GIDs made from an IP address that is valid beyond the port's own link.
+  unsigned routed_gids = 0;                  // RoCE v2 GIDs from a routable IP address, which is not link-local.
   std::vector<NetworkInterface> interfaces;  // Only on Ethernet.
 
   bool is_active() const { return state == "ACTIVE"; }

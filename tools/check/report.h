@@ -79,7 +79,7 @@ struct Tries {
 // True if CUDA can use a GPU; if the machine is captured, true if it has one.
 bool can_use_gpu(const facts::Machine& machine);
 
-// With `all`, every row follows; else a line for each path.
+// With `all`, it has every row; otherwise one line for each path.
 Text check_text(const facts::Examination& examined, const Requirement& required, const Tries& tries, bool all);
 // `usable` says the same as the exit code, unless something is required.
 Json check_json(const facts::Examination& examined, const Requirement& required, bool usable, const Tries& tries);

@@ -11,6 +11,6 @@ namespace penstock::tools {
 
 // Prints the tree and the plan of reads. Returns the exit code: 77 if there are no GPUs, drives and NICs.
 int draw_topology(const core::Root& root, bool json);
-void add_topology(CommandLine& command);  // The command's name in the last release.
+void add_topology(CommandLine& command);  // Adds `topology`, the former name of `check --topology`.
 
 }  // namespace penstock::tools

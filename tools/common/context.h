@@ -36,7 +36,7 @@ Json device_json(penstock_session* session, unsigned gpu);
 // "bounce, not p2pdma: the kernel was built without CONFIG_PCI_P2PDMA (kernel_no_p2pdma)"
 std::string path_sentence(int path, int reason, int refused_path);
 // Prints to stdout, in ASCII. An object without `schema`, the version of its format, gets version 1. Bytes of file
-// names that are no text are replaced. With indent -1 all is in one line.
+// names that are not UTF-8 are replaced. With indent -1 all is in one line.
 void print_json(const Json& json, int indent = 2);
 // Describes a failure with PENSTOCK_PATH_REFUSED, to follow the file's name: the path that was required, and its
 // obstacle. "" if no path refuses.

@@ -117,7 +117,7 @@ Words meant(const Program& program, Words words) {
 void warn_of_misspelt_settings(const Program& program) {
   for (const auto& [name, value] : facts::environment_settings().unknown) {
     const std::string meant = facts::nearest_setting(name);
-    if (meant.empty()) continue;  // It may belong to the build, or to the user.
+    if (meant.empty()) continue;  // The variable may be one of the build, or of the user.
     print_error("{}: {} is not a setting of Penstock, and has no effect; did you mean {}?\n", program.name, name,
                 meant);
   }

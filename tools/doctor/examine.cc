@@ -109,8 +109,8 @@ class Diagnosis {
     const std::vector<Piece>& pieces;
     const char* direct_io;               // The setting for the part of the way up to host memory.
     std::string whole_direct_io;         // The setting for the whole way.
-    double Trial::*speed;                // The member of a trial for the speed from this source.
-    std::optional<Ratio> Trial::*doubt;  // The member for a speed that is in doubt.
+    double Trial::*speed;                // Points to the member that has the speed from this source.
+    std::optional<Ratio> Trial::*doubt;  // Points to the member that has the doubt about it, if any.
     bool is_cold = false;                // None of the pieces is cached.
     bool is_as_programs_read_it = true;  // True if read(2) would get the bytes from the same source.
   };

@@ -35,7 +35,7 @@ void raise_to(Rate& part, const Rate& whole);
 
 enum class Into : std::uint8_t { device, host };
 
-// The way in which pieces travel.
+// How pieces are read in a measurement.
 struct Variant {
   const Session* session = nullptr;  // Null: read(2) by one thread, and a copy into the device's memory.
   Into into = Into::device;

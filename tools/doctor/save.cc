@@ -78,7 +78,7 @@ class Writer {
     posix_fadvise(prepared_->fd(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
-  // Writes so many bytes and returns the seconds that took, flushing included, but not preparing the file.
+  // Writes so many bytes, and returns how many seconds that took: flushing is counted, preparing the file is not.
   double write(std::uint64_t size, Tally& tally) {
     std::unique_ptr<NewFile> fresh;
     if (!variant_.is_prepared) fresh = std::make_unique<NewFile>(name_, 0);

@@ -108,7 +108,7 @@ struct Survey {
   bool is_quota = false;  // A quota sets this limit, not the CPU set.
 };
 
-// Surveys files. The session must have opened the GPU. Files that cannot be read are Failures: a load would fail, too.
+// Surveys files. The session must have opened the GPU. Throws Failure if a file cannot be read: a load would fail, too.
 Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu);
 // Surveys a folder into which files are to be written.
 Survey look_at_folder(const std::string& folder, const Session& session, unsigned gpu);

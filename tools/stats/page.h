@@ -19,8 +19,8 @@ struct TopView {
 };
 
 // No line is wider than `columns`, and there are at most `rows`; processes that find no room are counted. Columns do
-// not move when numbers change. `has_blocks`: the terminal can show Unicode's blocks, with which the last seconds are
-// drawn.
+// not move when numbers change. `has_blocks`: the terminal can show Unicode's block characters, of which the graph of
+// the last seconds is made.
 std::vector<Text> top_page(const TopView& view, Screen::Size size, bool has_blocks);
 
 // Each path's share of the bytes, the largest first: "bounce 60 %, host 40 %"; "-" if there are none.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checkpoints that survive any crash whole, with checksums.
+"""Atomic checkpoints with checksums: a crash leaves the old one or the new one complete.
 
     from penstock import checkpoint
     checkpoint.save({"model": model.state_dict(), "step": 100}, "checkpoints/step-100")

@@ -133,7 +133,8 @@ def sweep_staging(root: Path) -> None:
 
 
 def _sweep_and_remove(place: Path, is_staging: bool) -> None:
-    """A new empty folder may belong to a save without a lease yet."""
+    """Sweeps a folder, and removes it if it is then empty; a staging folder only if it is old, since a save that has
+    just made one may have no lease yet."""
     is_left = is_staging and _is_old(place)  # Checked before the sweep changes its time.
     if sweep(place) or is_left:
         _remove_empty(place)

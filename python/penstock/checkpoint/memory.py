@@ -39,7 +39,7 @@ class Order:
             self._events = [(i, torch.cuda.current_stream(i).record_event()) for i in holders]
 
     def come_behind(self) -> None:
-        """Call it once per thread."""
+        """Makes the current streams of this thread wait for the recorded events. To be called once per thread."""
         for device, event in self._events:
             import torch
 

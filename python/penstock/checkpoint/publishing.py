@@ -32,7 +32,7 @@ def publish(folder: Path, layout: Layout, lease: Lease, session: Session | None 
             for each in leases:
                 each.end()
         for save_id in others[len(leases):]:
-            with contextlib.suppress(OSError):  # A sweep removes leftover files.
+            with contextlib.suppress(OSError):  # Harmless: a later sweep removes the lease's file.
                 take(folder, save_id).end()
         remove_behind([folder / name for name in earlier], lease)
     except BaseException:

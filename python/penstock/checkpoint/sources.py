@@ -16,7 +16,7 @@ from penstock.weights.tensors import Tensor, WeightsError
 
 
 class Source:
-    """layout: if it was read already."""
+    """The tensors of a checkpoint, for `penstock.weights`. layout: its layout, if it was read already."""
 
     def __init__(self, folder: Path, layout: Layout | None = None) -> None:
         try:

@@ -48,9 +48,9 @@ _Form = tuple[tuple[Any, ...], tuple[Any, ...], Any]  # Shapes, dtypes and memor
 class PenstockPlugin(_Base):  # type: ignore[misc]
     """Keeps chunks on the drives of `penstock.folders`, with `penstock.capacity_bytes` per worker.
 
-    Keys of extra_config: penstock.folders: one path, or a list of one for each drive. Of `kv.Store` also eviction,
-    salt, host_bytes and bytes_a_day, and penstock.threads: how many batches are written at once; every other key with
-    that prefix is a setting of Penstock's.
+    Keys of extra_config: penstock.folders is one path, or a list of one for each drive. penstock.eviction, .salt,
+    .host_bytes and .bytes_a_day are those of `kv.Store`. penstock.threads is how many batches are written at once.
+    Every other penstock.* key is a setting of Penstock's.
     Chunks are shared with every LMCache of the same model, dtype, shape and parallel layout that uses the same folders.
     Shapes are part of a chunk's key: a chunk is a hit only if this process knows its shape: that of full chunks, and of
     others once it has put one of that shape.

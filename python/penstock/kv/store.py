@@ -234,10 +234,11 @@ class Store:
             drive.refresh()
 
     def state(self) -> dict[str, Any]:
-        """chunks, used_bytes, capacity_bytes, uncommitted, evicted, puts and gets by outcome, bytes_by_path, ...
+        """Returns a dictionary: chunks, used_bytes, capacity_bytes, uncommitted, evicted, puts and gets by outcome,
+        bytes_by_path, ...
 
-        For this process's requests; `drives` has the same for each sub-store. With `host_bytes` also `host`: chunks and
-        bytes in host memory, waiting for a drive, or written to one, and the source of gets.
+        They count this process's requests; `drives` has the same for each sub-store. With `host_bytes` also `host`:
+        chunks and bytes in host memory, waiting for a drive, or written to one, and the source of gets.
         """
         names = _native.distance_names()
         drives = [{"folder": str(drive.folder), "distance": names[drive.distance], **drive.state_of(store),

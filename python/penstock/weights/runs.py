@@ -138,7 +138,7 @@ def _runs_in(file: Path, items: list[Item], run_bytes: int, is_together: bool) -
 
 
 def _is_near(run: Run, item: Item) -> bool:
-    """What lies between is storage's page, or a small share of what is read before it."""
+    """Whether the gap between them is one page at most, or a small share of the run, so that one request reads both."""
     gap = item.begin - run.end
     return gap <= PAGE or gap <= min(GAP_BYTES, (run.end - run.begin) // GAP_SHARE)
 

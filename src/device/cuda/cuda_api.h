@@ -100,7 +100,7 @@ struct CUmemAccessDesc {
   int flags;
 };
 
-// The name by which a program without CUDA's headers finds the driver.
+// The driver's soname, for dlopen(): Penstock is not linked to it.
 inline constexpr const char* kDriverLibrary = "libcuda.so.1";
 
 struct CudaApi {

@@ -68,7 +68,7 @@ struct RmFree {
 static_assert(sizeof(RmFree) == 16);
 
 struct RmAlloc {
-  Handle client;  // 0 where a client is made.
+  Handle client;  // 0 if the new object is itself a client.
   Handle parent;
   Handle object;             // In and out.
   std::uint32_t class_id;    // One of the class numbers below.

@@ -73,7 +73,7 @@ struct [[gnu::packed, gnu::aligned(8)]] IoArgument {
   std::uint64_t gpu_offset = 0;  // Relative to the mapping's gpu_address.
   std::uint32_t unused = 0;
   std::int32_t fd = -1;    // With O_DIRECT.
-  std::uint8_t flags = 0;  // kSync. Other bits, never set: read a write-only file, RDMA, the operation in a batch.
+  std::uint8_t flags = 0;  // kSync. The bits of a write-only file, of RDMA and of a batch's entry are never set.
   std::uint8_t unused_too[3] = {};
 };
 inline constexpr std::uint8_t kSync = 1;

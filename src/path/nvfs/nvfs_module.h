@@ -23,7 +23,7 @@ Proof judge_nvidia_fs(const NvidiaFsVersion& version, std::string_view kernel_re
 
 class NvfsModule {
  public:
-  // Only reads files and opens no node. Returns Proof none where the module may serve.
+  // Only reads files and opens no node. The proof's reason is none if the module can be used.
   static Proof look(NvfsKernel& kernel, NvfsUse use);
   // Null on failure, with the reason in why_not.
   static std::shared_ptr<NvfsModule> open(std::shared_ptr<NvfsKernel> kernel, NvfsUse use, Proof& why_not);

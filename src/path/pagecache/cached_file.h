@@ -96,7 +96,7 @@ class CachedFile {
   File& file() const { return file_; }
   Device& device() const { return device_; }
   const Terms& terms() const { return terms_; }
-  // Returns null for an index beyond the limit, and if too much of the file was requested already.
+  // Returns null if the index is above the limit, or if the file's table of extents is full.
   Extent* extent(std::uint64_t index);
   // Like extent(), but creates nothing: null also if no extent near it was requested.
   Extent* find(std::uint64_t index) const;
