@@ -9,7 +9,6 @@
 #include "base/page_size.h"
 #include "base/thread.h"
 #include "engine/spin_wait.h"
-#include "frontend/submission_context.h"
 
 namespace penstock::core {
 namespace {
@@ -25,22 +24,19 @@ std::uint64_t queues_that_fit(const Config& config) {
 }  // namespace
 
 Executor::Executor(Session& session, unsigned threads_max)
-    : session_(session), queues_(queues_that_fit(session.config()) >= kLentMax + 2),
-      threads_max_(
-          queues_ ? std::min<unsigned>(threads_max, static_cast<unsigned>(queues_that_fit(session.config())) - kLentMax)
-                  : threads_max),
-      can_spin_(looks_out(session.config())) {
+    : session_(session), queues_(queues_that_fit(session.config()) >= ContextPool::kLentMax + 2),
+      threads_max_(queues_ ? std::min<unsigned>(threads_max, static_cast<unsigned>(queues_that_fit(session.config())) -
+                                                                 ContextPool::kLentMax)
+                           : threads_max),
+      can_spin_(looks_out(session.config())), contexts_(threads_max_, has_orphaned_) {
   threads_.reserve(threads_max_);
-  for (auto* const contexts : {&idle_, &orphaned_}) contexts->reserve(threads_max_ + kLentMax);
-  contexts_.reserve(threads_max_ + kLentMax);
-  holders_.reserve(kLentMax);
 }
 
 Executor::~Executor() {
   std::vector<SubmissionContextHolder*> holders;
   {
     const MutexLock lock(mutex_);
-    holders = holders_;
+    holders = contexts_.holders();
   }
   for (SubmissionContextHolder* holder : holders) holder->return_context();
   {
@@ -59,7 +55,7 @@ Status Executor::start_locked() {
   while (threads_.size() < threads_max_) {
     const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
     pthread_t thread;
-    if (contexts_.size() == threads_.size() && !add_context_locked()) break;
+    if (contexts_.is_short_of(threads_.size()) && !add_context_locked()) break;
     if (!start_thread(thread, "penstock-async", body, this)) break;
     threads_.push_back(thread);
   }
@@ -69,8 +65,7 @@ Status Executor::start_locked() {
 bool Executor::add_context_locked() {
   std::unique_ptr<SubmissionContext> context(new (std::nothrow) SubmissionContext(session_, queues_, can_spin_));
   if (context == nullptr) return false;
-  idle_.insert(idle_.begin(), context.get());
-  contexts_.push_back(std::move(context));
+  contexts_.add(std::move(context));
   return true;
 }
 
@@ -85,7 +80,7 @@ void Executor::wake_locked() {
   std::uint64_t wanted = queue_.size();
   if (const std::uint64_t share = share_bytes_locked(); share > 0)
     wanted = std::min(wanted, (queue_.bytes() + share - 1) / share);
-  wanted += orphaned_.size();
+  wanted += contexts_.orphaned_count();
   for (; called_ < wanted && called_ < asleep_; ++called_) arrivals_.notify_one();
 }
 
@@ -158,32 +153,10 @@ std::uint64_t Executor::share_bytes_locked() const {
   return are_fetched() ? RunQueue::kFetchedShareBytes : RunQueue::kShareBytes;
 }
 
-SubmissionContext* Executor::take_orphaned_locked() {
-  if (orphaned_.empty()) return nullptr;
-  SubmissionContext* const orphaned = orphaned_.back();
-  orphaned_.pop_back();
-  has_orphaned_.store(!orphaned_.empty(), std::memory_order_relaxed);
-  return orphaned;
-}
-
-// There always is an idle context, because there is one for each thread. If the usual one is not idle, takes one whose
-// queue is likely to be open.
-SubmissionContext* Executor::take_idle_locked(const SubmissionContext* usual) {
-  PENSTOCK_INVARIANT(!idle_.empty());
-  auto which = std::find(idle_.begin(), idle_.end(), usual);
-  if (which == idle_.end()) --which;
-  SubmissionContext* const context = *which;
-  idle_.erase(which);
-  return context;
-}
-
 // A context for a thread that has something to do; one with requests that nobody works on goes first.
 SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
-  if (SubmissionContext* const orphaned = take_orphaned_locked()) {
-    --away_;
-    return orphaned;
-  }
-  return queue_.first() == nullptr ? nullptr : take_idle_locked(usual);
+  if (SubmissionContext* const orphaned = contexts_.adopt()) return orphaned;
+  return queue_.first() == nullptr ? nullptr : contexts_.take_idle(usual);
 }
 
 // A thread has a context as long as the context has requests in flight. The context is null if there is nothing more to
@@ -192,9 +165,9 @@ Executor::Share Executor::take_share(SubmissionContext*& context, const Submissi
   Share share;
   if (context != nullptr) note_going(*context);
   const MutexLock lock(mutex_);
-  if (context != nullptr && context->is_idle()) idle_.push_back(std::exchange(context, nullptr));
+  if (context != nullptr && context->is_idle()) contexts_.put_idle(*std::exchange(context, nullptr));
   if (context != nullptr) {
-    share.orphaned = take_orphaned_locked();
+    share.orphaned = contexts_.take_orphaned();
   } else {
     if (is_idle_locked() && !stopping_) sleep_locked();
     context = context_locked(usual);
@@ -211,8 +184,7 @@ void Executor::finish_orphaned(SubmissionContext& orphaned, SubmissionContext& o
   }
   note_going(orphaned);
   const MutexLock lock(mutex_);
-  --away_;
-  idle_.push_back(&orphaned);
+  contexts_.put_finished(orphaned);
 }
 
 void Executor::append(std::span<Job* const> jobs) {
@@ -281,24 +253,15 @@ void Executor::watch() {
 // Adds a context if the threads would otherwise be one short.
 SubmissionContext* Executor::lend(SubmissionContextHolder& holder, const SubmissionContext* usual) {
   const MutexLock lock(mutex_);
-  if (!can_share_ || going() == Going::blocking || away_ == kLentMax) return nullptr;
-  if (contexts_.size() == threads_.size() + away_ && !add_context_locked()) return nullptr;
-  ++away_;
-  holders_.push_back(&holder);
-  return take_idle_locked(usual);
+  if (!can_share_ || going() == Going::blocking || !contexts_.may_lend()) return nullptr;
+  if (contexts_.is_short_of(threads_.size()) && !add_context_locked()) return nullptr;
+  return contexts_.lend(holder, usual);
 }
 
 void Executor::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {
   note_going(context);
   const MutexLock lock(mutex_);
-  std::erase(holders_, &holder);
-  if (context.is_idle()) {
-    --away_;
-    return idle_.push_back(&context);
-  }
-  orphaned_.push_back(&context);
-  has_orphaned_.store(true, std::memory_order_relaxed);
-  wake_locked();
+  if (contexts_.give_back(context, holder)) wake_locked();
 }
 
 std::size_t Executor::begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open) {

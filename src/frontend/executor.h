@@ -17,27 +17,11 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "frontend/context_pool.h"
 #include "frontend/run_queue.h"
 #include "session/session.h"
 
 namespace penstock::core {
-
-class SubmissionContext;
-
-// An object that has borrowed a submission context.
-class SubmissionContextHolder {
- public:
-  virtual ~SubmissionContextHolder() = default;
-  // Called when the executor ends: returns the context. No other thread uses the holder meanwhile.
-  virtual void return_context() = 0;
-};
-
-// How the latest small requests of the queue went; the next are likely to go the same way.
-enum class Going : std::uint8_t {
-  stored,    // A thread has many at storage at once.
-  fetched,   // The device fetches them out of the page cache by itself.
-  blocking,  // A thread has one at a time, and the others stay in the run queue.
-};
 
 class Executor {
  public:
@@ -72,7 +56,6 @@ class Executor {
 
  private:
   static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the run queue at once.
-  static constexpr unsigned kLentMax = 4;   // Contexts that are lent at the same time.
 
   // The jobs that one thread takes.
   struct Share {
@@ -86,13 +69,11 @@ class Executor {
   Status start_watch_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);
   void wake_locked() REQUIRES(mutex_);
-  bool is_idle_locked() const REQUIRES(mutex_) { return queue_.size() == 0 && orphaned_.empty(); }
+  bool is_idle_locked() const REQUIRES(mutex_) { return queue_.size() == 0 && contexts_.orphaned_count() == 0; }
   // Looks without the lock.
   bool has_something() const { return has_waiting() || has_orphaned_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
-  SubmissionContext* take_orphaned_locked() REQUIRES(mutex_);
-  SubmissionContext* take_idle_locked(const SubmissionContext* usual) REQUIRES(mutex_);
   SubmissionContext* context_locked(const SubmissionContext* usual) REQUIRES(mutex_);
   void finish_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
   Share take_share(SubmissionContext*& context, const SubmissionContext* usual);
@@ -120,15 +101,8 @@ class Executor {
   RunQueue queue_ GUARDED_BY(mutex_){waiting_};
   unsigned asleep_ GUARDED_BY(mutex_) = 0;  // Threads that sleep.
   unsigned called_ GUARDED_BY(mutex_) = 0;  // Threads of these that were woken and have not run yet.
-  // There is always one for each thread, not counting those that are away.
-  std::vector<std::unique_ptr<SubmissionContext>> contexts_ GUARDED_BY(mutex_);
-  std::vector<SubmissionContext*> idle_
-      GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
-  std::vector<SubmissionContext*> orphaned_
-      GUARDED_BY(mutex_);  // They have requests in flight that no thread works on.
-  std::atomic<bool> has_orphaned_{false};
-  std::vector<SubmissionContextHolder*> holders_ GUARDED_BY(mutex_);
-  unsigned away_ GUARDED_BY(mutex_) = 0;  // Contexts that are lent, or left and not yet taken by a thread.
+  std::atomic<bool> has_orphaned_{false};   // A context is orphaned. Written under the lock, read without it.
+  ContextPool contexts_ GUARDED_BY(mutex_);
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
   ConditionVariable deadlines_;  // Notified when the run queue's next deadline becomes earlier.

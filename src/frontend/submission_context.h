@@ -12,9 +12,16 @@
 #include <utility>
 
 #include "frontend/channel_queue.h"
-#include "frontend/executor.h"
+#include "frontend/job.h"
 
 namespace penstock::core {
+
+// How the latest small requests of the queue went; the next are likely to go the same way.
+enum class Going : std::uint8_t {
+  stored,    // A thread has many at storage at once.
+  fetched,   // The device fetches them out of the page cache by itself.
+  blocking,  // A thread has one at a time, and the others stay in the run queue.
+};
 
 class SubmissionContext {
  public:

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The submission contexts of an executor: one for each of its threads, and a few more for callers that do small reads
+// by themselves. A context that is given back with requests in flight is orphaned until a thread takes it and finishes
+// them. One thread at a time uses it; the executor guards it by its mutex. Allocates only in its constructor and in
+// add().
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "frontend/submission_context.h"
+
+namespace penstock::core {
+
+// An object that has borrowed a submission context.
+class SubmissionContextHolder {
+ public:
+  virtual ~SubmissionContextHolder() = default;
+  // Called when the executor ends: returns the context. No other thread uses the holder meanwhile.
+  virtual void return_context() = 0;
+};
+
+class ContextPool {
+ public:
+  static constexpr unsigned kLentMax = 4;  // Contexts that are lent to callers at the same time.
+
+  // Writes into `has_orphaned`, which other threads may read, if a context is orphaned.
+  ContextPool(unsigned threads_max, std::atomic<bool>& has_orphaned);
+
+  // True if a thread more, or a caller, needs a context more.
+  bool is_short_of(std::size_t threads) const { return contexts_.size() == threads + away_; }
+  // Adds an idle context, which is the last to be taken: it has no open queue.
+  void add(std::unique_ptr<SubmissionContext> context);
+
+  // ---- For threads
+  // There always is an idle context, if there is one for each thread. If the usual one is not idle, takes one whose
+  // queue is likely to be open.
+  SubmissionContext* take_idle(const SubmissionContext* usual);
+  void put_idle(SubmissionContext& context) { idle_.push_back(&context); }
+  std::size_t orphaned_count() const { return orphaned_.size(); }
+  // Takes an orphaned context as the thread's own; null if there is none.
+  SubmissionContext* adopt();
+  // Takes an orphaned context to finish its requests beside those of the thread's own, and then to put_finished().
+  SubmissionContext* take_orphaned();
+  void put_finished(SubmissionContext& context);
+
+  // ---- For callers
+  bool may_lend() const { return away_ < kLentMax; }
+  SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* usual);
+  // True if the context is orphaned now.
+  bool give_back(SubmissionContext& context, SubmissionContextHolder& holder);
+  std::vector<SubmissionContextHolder*> holders() const { return holders_; }
+
+ private:
+  std::vector<std::unique_ptr<SubmissionContext>> contexts_;
+  std::vector<SubmissionContext*> idle_;  // The latest used is at the end, as its queue is open.
+  std::vector<SubmissionContext*> orphaned_;
+  std::atomic<bool>& has_orphaned_;
+  std::vector<SubmissionContextHolder*> holders_;
+  unsigned away_ = 0;  // Contexts that are lent, or orphaned and not yet a thread's own or finished.
+};
+
+}  // namespace penstock::core
