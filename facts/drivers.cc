@@ -78,8 +78,9 @@ void judge_modules(const Machine& machine, Findings& rows) {
   if (!machine.has_gpu() || !driver.is_loaded) return row.not_applicable("NVIDIA's driver is not loaded");
   if (driver.is_open) return row.pass("NVIDIA's open kernel modules");
   const auto nvidia_fs = nvidia_fs_of(machine);
-  if (nvidia_fs && nvidia_fs->number < kOpenModulesGds) {
-    return row.pass(fmt::format("the proprietary kernel modules, with which nvidia-fs {} works", nvidia_fs->text));
+  if (nvidia_fs && version_of(core::text_of(*nvidia_fs)) < kOpenModulesGds) {
+    return row.pass(
+        fmt::format("the proprietary kernel modules, with which nvidia-fs {} works", core::text_of(*nvidia_fs)));
   }
   bool has_choice = true;
   for (const core::PciDevice* gpu : machine.nvidia_gpus()) {

@@ -55,18 +55,8 @@ std::optional<FindingName> barred_by(const Examination& examined, const core::Fi
 // The version of NVIDIA's driver; nothing if the driver is not loaded.
 std::optional<Version> driver_of(const Machine& machine);
 
-// A version of nvidia-fs: the module reports three numbers, /proc two.
-struct NvidiaFsVersion {
-  std::string text;
-  Version number{};
-  bool has_patch = false;
-
-  core::NvidiaFsVersion as_core() const {
-    const auto at = [&](std::size_t place) { return static_cast<unsigned>(number[place]); };
-    return {at(0), at(1), at(2), has_patch};
-  }
-};
-std::optional<NvidiaFsVersion> nvidia_fs_of(const Machine& machine);
+// The version of nvidia-fs, as the module tells it, or else /proc; nothing if it is not loaded.
+std::optional<core::NvidiaFsVersion> nvidia_fs_of(const Machine& machine);
 
 // Describes a file system: "ext4 on nvme0n1, drive 0000:19:00.0"; "nfs4 of server:/export".
 std::string storage_text(const core::FileSystem& file_system);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <tuple>
 
 namespace penstock::facts {
 namespace {
@@ -87,10 +86,11 @@ const CudaRelease* cuda_of_driver(const Version& driver) {
 std::optional<Pairing> oldest_pairing(const Version& driver) {
   std::optional<Pairing> best;
   const auto offer = [&](const char* of_driver, const char* nvidia_fs, const std::string& source) {
-    const auto known = version_of(of_driver), least = version_of(nvidia_fs);
+    const auto known = version_of(of_driver);
+    const auto least = core::parse_nvidia_fs_version(nvidia_fs);
     if (!known || !least || (*known)[0] > driver[0]) return;
     const bool is_nearer = !best || (*known)[0] > best->driver[0];
-    const bool is_older = best && (*known)[0] == best->driver[0] && *least < best->nvidia_fs;
+    const bool is_older = best && (*known)[0] == best->driver[0] && core::is_before(*least, best->nvidia_fs);
     if (is_nearer || is_older) best = Pairing{*known, *least, source};
   };
   for (const OperatorVersion& one : operator_versions()) {
@@ -121,10 +121,6 @@ const char* system_source(std::string_view pretty_name) {
     return rest.empty() || rest[0] < '0' || rest[0] > '9';
   });
   return is_named ? kOfedSource : nullptr;
-}
-
-bool is_before(const Version& one, const Version& other, bool has_patch) {
-  return std::tuple(one[0], one[1], has_patch ? one[2] : 0) < std::tuple(other[0], other[1], has_patch ? other[2] : 0);
 }
 
 }  // namespace penstock::facts

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "facts/operator_versions.h"
+#include "topology/nvidia_fs_version.h"
 #include "topology/platform.h"
 
 namespace penstock::facts {
@@ -41,7 +42,7 @@ constexpr const char* kCudaOfGdsSource = "GPUDirect Storage release notes 1.0";
 // before.
 struct Pairing {
   Version driver;
-  Version nvidia_fs;
+  core::NvidiaFsVersion nvidia_fs;
   std::string source;
 };
 std::optional<Pairing> oldest_pairing(const Version& driver);
@@ -49,7 +50,7 @@ std::optional<Pairing> oldest_pairing(const Version& driver);
 // The first nvidia-fs that was made for kernels of this version and later.
 struct NvidiaFsForKernel {
   core::KernelVersion kernel;
-  Version nvidia_fs;
+  core::NvidiaFsVersion nvidia_fs;
   const char* source;
 };
 const NvidiaFsForKernel* nvidia_fs_for_kernel(const core::KernelVersion& kernel);
@@ -72,9 +73,5 @@ const char* system_source(std::string_view pretty_name);
 constexpr core::KernelVersion kDmaBufKernel{5, 12};
 constexpr Version kDmaBufDriver{515, 43, 4};
 constexpr const char* kDmaBufSource = "NVIDIA GPU Operator guide, GPUDirect RDMA: prerequisites of DMA-BUF";
-
-// Compares two versions by as many numbers as both have: /proc/driver/nvidia-fs/version has only two of the three
-// (has_patch is then false).
-bool is_before(const Version& one, const Version& other, bool has_patch);
 
 }  // namespace penstock::facts

@@ -30,17 +30,11 @@ TEST(ValidateMatrixTest, TheNewestCudaThatADriverRunsFollowsFromItsVersion) {
 
 TEST(ValidateMatrixTest, NvidiaFsIsMeasuredByTheOldestReleasedWithTheDriversBranch) {
   EXPECT_FALSE(oldest_pairing({470, 1, 0}));
-  EXPECT_EQ(oldest_pairing({550, 90, 7})->nvidia_fs, (Version{2, 17, 5}));
-  EXPECT_EQ(oldest_pairing({565, 57, 1})->nvidia_fs, (Version{2, 17, 5}));
-  EXPECT_EQ(oldest_pairing({580, 159, 4})->nvidia_fs, (Version{2, 20, 5}));
-  EXPECT_EQ(oldest_pairing({595, 45, 4})->nvidia_fs, (Version{2, 28, 4}));
+  EXPECT_EQ(oldest_pairing({550, 90, 7})->nvidia_fs, (core::NvidiaFsVersion{2, 17, 5}));
+  EXPECT_EQ(oldest_pairing({565, 57, 1})->nvidia_fs, (core::NvidiaFsVersion{2, 17, 5}));
+  EXPECT_EQ(oldest_pairing({580, 159, 4})->nvidia_fs, (core::NvidiaFsVersion{2, 20, 5}));
+  EXPECT_EQ(oldest_pairing({595, 45, 4})->nvidia_fs, (core::NvidiaFsVersion{2, 28, 4}));
   EXPECT_NE(oldest_pairing({580, 0, 0})->source, "");
-}
-
-TEST(ValidateMatrixTest, AVersionOfTwoNumbersIsNotTakenForAnOlderOne) {
-  EXPECT_FALSE(is_before({2, 20, 0}, {2, 20, 5}, false));
-  EXPECT_TRUE(is_before({2, 20, 0}, {2, 20, 5}, true));
-  EXPECT_TRUE(is_before({2, 19, 0}, {2, 20, 5}, false));
 }
 
 TEST(ValidateMatrixTest, SystemsAndOfedAreLookedUpByHowTheyBegin) {
@@ -57,8 +51,8 @@ TEST(ValidateMatrixTest, SystemsAndOfedAreLookedUpByHowTheyBegin) {
 
 TEST(ValidateMatrixTest, NvidiaFsForAKernelIsTheFirstMadeForItOrTheNearestBefore) {
   EXPECT_EQ(nvidia_fs_for_kernel({5, 15}), nullptr);
-  EXPECT_EQ(nvidia_fs_for_kernel({6, 8})->nvidia_fs, (Version{2, 19, 7}));
-  EXPECT_EQ(nvidia_fs_for_kernel({6, 17})->nvidia_fs, (Version{2, 28, 2}));
+  EXPECT_EQ(nvidia_fs_for_kernel({6, 8})->nvidia_fs, (core::NvidiaFsVersion{2, 19, 7}));
+  EXPECT_EQ(nvidia_fs_for_kernel({6, 17})->nvidia_fs, (core::NvidiaFsVersion{2, 28, 2}));
 }
 
 }  // namespace
