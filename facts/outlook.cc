@@ -21,7 +21,7 @@ constexpr struct {
   std::string_view code;
   std::string_view reason;
   std::string_view of_vendor;  // The reason of the path by NVIDIA's library, if it is another one.
-} kReasons[] = {{"gpu", "peer_unseen", ""},
+} kReasons[] = {{"gpu", "stand_in", ""},
                 {"storage", "stack_unseen", ""},
                 {"nvidia_export", "pointer_not_exportable", ""},
                 {"device", "stand_in", ""},

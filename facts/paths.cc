@@ -24,17 +24,11 @@ Judgement judge(Findings& findings, const char* code, std::string subject) {
 }
 
 // The code of the finding about a path's need, if it differs from the need's.
-constexpr std::pair<std::string_view, const char*> kFindingOfNeed[] = {{"peer_unseen", "gpu"},
-                                                                       {"gpu_driver", "nvidia_driver"},
-                                                                       {"gpu_node", "nvidia_driver"},
-                                                                       {"kernel_no_p2pdma", "kernel_p2pdma"},
-                                                                       {"kernel_too_old", "kernel_p2pdma"},
-                                                                       {"kernel_6_16", "kernel_p2pdma"},
-                                                                       {"iommu_translating", "iommu"},
-                                                                       {"nvme_tcp", "transport"},
-                                                                       {"nfs_tcp", "transport"},
-                                                                       {"nvidia_fs_storage", "nvidia_fs_hooks"},
-                                                                       {"nvidia_fs_version", "nvidia_fs"}};
+constexpr std::pair<std::string_view, const char*> kFindingOfNeed[] = {
+    {"gpu_driver", "nvidia_driver"},     {"gpu_node", "nvidia_driver"},    {"kernel_no_p2pdma", "kernel_p2pdma"},
+    {"kernel_too_old", "kernel_p2pdma"}, {"kernel_6_16", "kernel_p2pdma"}, {"iommu_translating", "iommu"},
+    {"nvme_tcp", "transport"},           {"nfs_tcp", "transport"},         {"nvidia_fs_storage", "nvidia_fs_hooks"},
+    {"nvidia_fs_version", "nvidia_fs"}};
 
 void may_follow_by(const Finding* need, Judgement& row) {
   if (need == nullptr) return;

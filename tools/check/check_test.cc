@@ -93,7 +93,7 @@ TEST(CheckTest, PathsStandInOrder) {
 
 TEST(CheckTest, ThePagecachePathIsForGpusThatCanBeUsed) {
   const std::pair<const char*, const char*> cases[] = {
-      {"h200-vm", "none"}, {"container-overlay", "gpu_driver"}, {"md-raid0", "peer_unseen"}};
+      {"h200-vm", "none"}, {"container-overlay", "gpu_driver"}, {"md-raid0", "stand_in"}};
   for (const auto& [machine, reason] : cases) {
     const json pagecache = path_of(check_json(machine), "pagecache");
     EXPECT_EQ(pagecache["usable"], reason == std::string("none")) << machine;
@@ -196,8 +196,8 @@ TEST(CheckTest, P2pdmaMayBeTriedWhereNothingForbidsOnePair) {
                                                        {"container-overlay", "gpu_node"},
                                                        {"cloud-vm", "kernel_no_p2pdma"},
                                                        {"laptop", "bar_write_combined"},
-                                                       {"md-raid0", "peer_unseen"},
-                                                       {"firecracker-vm", "peer_unseen"}};
+                                                       {"md-raid0", "stand_in"},
+                                                       {"firecracker-vm", "stand_in"}};
   for (const auto& [machine, reason] : cases) {
     const json p2pdma = path_of(check_json(machine, kExport), "p2pdma");
     EXPECT_EQ(p2pdma["usable"], reason == std::string("none")) << machine;
@@ -209,7 +209,7 @@ TEST(CheckTest, TheVendorPathMayBeTriedWhereNothingItNeedsIsMissing) {
   const std::pair<const char*, const char*> cases[] = {{"dgx-h100", "none"},
                                                        {"cloud-vm", "nvidia_fs_missing"},
                                                        {"h200-vm", "nvidia_fs_missing"},
-                                                       {"md-raid0", "peer_unseen"}};
+                                                       {"md-raid0", "stand_in"}};
   for (const auto& [machine, reason] : cases) {
     const json vendor = path_of(check_json(machine), "vendor");
     EXPECT_EQ(vendor["usable"], reason == std::string("none")) << machine;
