@@ -141,7 +141,6 @@ void judge_kernel(const Machine& machine, Findings& rows) {
 void judge_kernel_p2pdma(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "kernel_p2pdma");
   row.by("Linux, drivers/pci/Kconfig and Documentation/driver-api/pci/p2pdma.rst");
-  if (machine.peers().empty()) return row.not_applicable("no device here offers its memory to a drive");
   const core::Findings findings = core::kernel_findings(machine);
   if (const core::Finding* const stop = core::first_stop(findings)) {
     if (machine.nvidia_fs.is_loaded) {
@@ -156,7 +155,6 @@ void judge_kernel_p2pdma(const Machine& machine, Findings& rows) {
 void judge_iommu(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "iommu");
   row.by("NVIDIA GPUDirect Storage best practices guide, IOMMU");
-  if (machine.peers().empty()) return row.not_applicable("no device here offers its memory to a drive");
   switch (machine.iommu.mode) {
     case core::IommuMode::off: return row.pass("no IOMMU is in use");
     case core::IommuMode::passthrough: return row.pass("the IOMMU passes addresses through");
@@ -195,12 +193,6 @@ void judge_ofed(const Machine& machine, Findings& rows) {
   row.pass("MLNX_OFED or DOCA " + version);
 }
 
-// Judges a need that, where it fails, makes the path by bounce buffers slower. For `penstock check`.
-void judge_bouncing(const Machine& machine, Finding need, Findings& rows) {
-  if (machine.has_gpu()) return rows.push_back(std::move(need));
-  judge(rows, need.code).not_applicable("there is no NVIDIA GPU to move bytes for");
-}
-
 }  // namespace
 
 std::optional<Version> driver_of(const Machine& machine) {
@@ -218,8 +210,8 @@ void judge_drivers(const Machine& machine, Findings& rows) {
   judge_kernel(machine, rows);
   judge_kernel_p2pdma(machine, rows);
   judge_iommu(machine, rows);
-  judge_bouncing(machine, need_io_uring(machine), rows);
-  judge_bouncing(machine, need_locked_memory(machine), rows);
+  rows.push_back(need_io_uring(machine));
+  rows.push_back(need_locked_memory(machine));
   judge_ofed(machine, rows);
   judge_nvidia_fs(machine, rows);
 }

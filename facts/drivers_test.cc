@@ -155,6 +155,19 @@ TEST(ValidateDriversTest, AKernelWithoutP2pdmaIsNoFaultWhereNvidiaFsIsTheWay) {
   EXPECT_EQ(row_of(machine, "kernel_p2pdma").state, State::not_applicable);
 }
 
+TEST(ValidateDriversTest, WhatIsWrongBesidesAMissingGpuIsToldAsACauseOfItsOwn) {
+  Machine machine = machine_with(0x2330, "", true);
+  machine.pci.clear();
+  machine.nvidia = {};
+  machine.p2pdma = core::Tristate::no;
+  machine.iommu.mode = core::IommuMode::translating;
+  for (const char* code : {"gpu", "kernel_p2pdma", "iommu"}) {
+    const Finding row = row_of(machine, code);
+    EXPECT_EQ(row.state, State::fail) << code;
+    EXPECT_FALSE(row.follows_from) << code;
+  }
+}
+
 TEST(ValidateDriversTest, ASwitchOfCufilesThatForbidsIsNamedWhereItWasSet) {
   Machine machine = machine_with(0x2330, "580.159.04", true);
   machine.process.cufile.file = "/mnt/cufile.json";

@@ -105,10 +105,18 @@ void add_known(const Findings& known, int path, Findings& needs) {
   }
 }
 
+// A machine without any peer needs one, and the obstacles that stand in any peer's way are told besides.
+void add_p2pdma_without_peer(const Machine& machine, const core::FileSystem* place, Findings& needs) {
+  needs.push_back(need_gpu(machine));
+  core::Findings obstacles = core::kernel_findings(machine);
+  if (place != nullptr) core::append(obstacles, place->findings);
+  for (const core::Finding& finding : obstacles) needs.push_back(need_of(finding));
+}
+
 void add_p2pdma(const Machine& machine, std::span<const PeerPair> pairs, const core::FileSystem* place,
                 Findings& needs) {
   const PeerPair* const best = best_pair(pairs, place);
-  if (best == nullptr && machine.peers().empty()) return needs.push_back(need_gpu(machine));
+  if (best == nullptr && machine.peers().empty()) return add_p2pdma_without_peer(machine, place, needs);
   if (best == nullptr) return needs.push_back(need("storage", State::fail, "no file system can be seen", "Mount one."));
   needs.push_back(need("pair", State::pass, "the most likely pair: " + pair_text(*best)));
   for (const core::Finding& finding : best->findings) needs.push_back(need_of(finding));

@@ -85,6 +85,15 @@ TEST(OutlookTest, OfTheEnvironmentOnePathMayBeNamedOrDemanded) {
   EXPECT_EQ(required.whole.first_usable(), nullptr) << "it is off, and nothing else may serve";
 }
 
+TEST(OutlookTest, AMachineWithoutAGpuIsToldWhatElseStandsInTheWay) {
+  const Examination machine = examined("md-raid0");
+  const PathOutlook& p2pdma = at(machine, "/", PENSTOCK_PATH_P2PDMA);
+  EXPECT_EQ(p2pdma.reason_name(), "stand_in") << "as the library itself says";
+  std::string codes;
+  for (const Finding& need : p2pdma.needs) codes += std::string(need.code) + " ";
+  EXPECT_EQ(codes, "gpu kernel_no_p2pdma device_mapper ");
+}
+
 TEST(OutlookTest, WhatIsDoneAboutTheReasonChangesTheAnswer) {
   PathOutlook path{PENSTOCK_PATH_NVFS, {need("gpu", State::pass, "1 NVIDIA GPU")}};
   EXPECT_EQ(path.standing(), Standing::usable);

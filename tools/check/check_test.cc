@@ -119,6 +119,15 @@ TEST(CheckTest, WhereThereIsNoGpuNothingElseIsRecommended) {
   EXPECT_EQ(paths.find("libcufile"), std::string::npos) << paths;
 }
 
+TEST(CheckTest, WithoutAGpuTheShortFormTellsWhatElseIsWrong) {
+  const std::string text = check(root_of("md-raid0")).text;
+  for (const char* code : {"gpu", "kernel_p2pdma", "locked_memory", "storage"}) {
+    EXPECT_NE(text.find(std::string("\n  ") + code + " "), std::string::npos) << code << ": " << text;
+  }
+  EXPECT_NE(text.find(", 3 failed, "), std::string::npos) << text;
+  EXPECT_EQ(check_json("md-raid0")["causes"], 3);
+}
+
 TEST(CheckTest, OfPairsThatAreOpenTheNearestIsTheBest) {
   const json p2pdma = path_of(check_json("dgx-ready"), "p2pdma");
   EXPECT_EQ(p2pdma["needs"][0]["text"], "the most likely pair: GPU 0000:18:00.0 and /data/0");
