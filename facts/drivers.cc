@@ -130,12 +130,14 @@ void judge_kernel(const Machine& machine, Findings& rows) {
   const core::Platform& platform = machine.platform;
   if (platform.kernel.major == 0) return row.unknown("the kernel's version is unknown");
   row.by(kNvidiaFsKernelSource);
+  const std::string least = core::text_of(kNvidiaFsKernel);
   if (platform.kernel < kNvidiaFsKernel) {
-    return row.fail(fmt::format("Linux {} is too old: nvidia-fs needs 4.15 or later", platform.kernel_release),
-                    "Boot Linux 4.15 or later, 6.2 or later for P2PDMA.");
+    return row.fail(
+        fmt::format("Linux {} is too old: nvidia-fs needs {} or later", platform.kernel_release, least),
+        fmt::format("Boot Linux {} or later, {} or later for P2PDMA.", least, core::text_of(core::kP2pdmaKernel)));
   }
-  row.pass(fmt::format("Linux {}, new enough for nvidia-fs (4.15); what P2PDMA needs is in the row kernel_p2pdma",
-                       platform.kernel_release));
+  row.pass(fmt::format("Linux {}, new enough for nvidia-fs ({}); what P2PDMA needs is in the row kernel_p2pdma",
+                       platform.kernel_release, least));
 }
 
 void judge_kernel_p2pdma(const Machine& machine, Findings& rows) {

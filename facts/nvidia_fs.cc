@@ -20,8 +20,6 @@ Judgement judge(Findings& rows, const char* code, std::string subject = "") {
   return {rows, Layer::drivers, code, std::move(subject)};
 }
 
-std::string text_of(const core::KernelVersion& kernel) { return fmt::format("{}.{}", kernel.major, kernel.minor); }
-
 void judge_version(const Machine& machine, Findings& rows) {
   Judgement row = judge(rows, "nvidia_fs");
   if (!machine.nvidia_fs.is_loaded) return row.not_applicable("nvidia-fs is not loaded");

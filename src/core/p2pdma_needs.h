@@ -5,6 +5,7 @@
 #pragma once
 
 #include <compare>
+#include <string>
 
 namespace penstock::core {
 
@@ -20,7 +21,16 @@ struct DriverVersion {
   friend auto operator<=>(const DriverVersion&, const DriverVersion&) = default;
 };
 
+// "6.2", "565.57"
+inline std::string text_of(const KernelVersion& version) {
+  return std::to_string(version.major) + "." + std::to_string(version.minor);
+}
+inline std::string text_of(const DriverVersion& version) {
+  return std::to_string(version.major) + "." + std::to_string(version.minor);
+}
+
 constexpr KernelVersion kP2pdmaKernel{6, 2};
+constexpr KernelVersion kP2pdmaKernelFaulty{6, 16};  // It fails transfers of device pages above 4 KiB.
 constexpr DriverVersion kP2pdmaDriver{565, 57};
 // From this kernel on, pages have another reference count than drivers before kP2pdmaDriverOfNewPages expect.
 constexpr KernelVersion kP2pdmaKernelOfNewPages{6, 15};

@@ -12,7 +12,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr KernelVersion kKernelFaulty{6, 16};
 constexpr KernelVersion kKernelOfStacks{7, 2};      // md and NVMe multipath were seen to pass device pages on.
 constexpr KernelVersion kKernelOfBridgeList{7, 3};  // The newest kernel whose list of host bridges stands below.
 constexpr std::uint64_t kLargeBarMin = std::uint64_t{1} << 30;
@@ -277,7 +276,7 @@ Findings kernel_findings(const PeerMachine& machine) {
   const KernelVersion kernel = machine.platform.kernel;
   const std::string subject = "Linux " + machine.platform.kernel_release;
   if (kernel.major != 0 && kernel < kP2pdmaKernel) findings.push_back(certain(Obstacle::kernel_too_old, subject));
-  if (kernel == kKernelFaulty) findings.push_back(certain(Obstacle::kernel_6_16, subject));
+  if (kernel == kP2pdmaKernelFaulty) findings.push_back(certain(Obstacle::kernel_6_16, subject));
   return findings;
 }
 

@@ -45,7 +45,7 @@ MAY_INCLUDE = {
     "model": "base topology",
     "facts": "base settings topology include core/paths.h device/cuda/cuda_api.h",
     "tools/common": "facts base settings stripe topology stats include core/paths.h device/cuda/cuda_api.h",
-    "tools/*": "tools/common facts base settings stripe topology stats include kv model bench",
+    "tools/*": "tools/common facts base settings stripe topology stats include kv model bench core/p2pdma_needs.h",
     "tools": "tools/common tools/* k8s model/program facts base include",
     "k8s": "tools/common facts base settings topology include",
     "model/program": "tools/common base settings topology include model",

@@ -11,6 +11,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/p2pdma_needs.h"
 #include "facts/environment.h"
 #include "facts/finding.h"
 #include "penstock/penstock.hpp"
@@ -61,13 +62,16 @@ const char* path_in_words(int path) {
 }
 
 // Returns what the path needs of the machine. It is empty where the path's sentence says all.
-const char* needs_of_path(int path) {
+std::string needs_of_path(int path) {
   switch (path) {
     case PENSTOCK_PATH_P2PDMA:
-      return "an NVMe drive, or md raid of such, with ext4 or XFS; Linux 6.2 or later, but not 6.16, with "
-             "CONFIG_PCI_P2PDMA; a way between drive and GPU that no ACS redirects and no IOMMU translates. Of an "
-             "NVIDIA GPU: the open driver 565.57 or later, all of its memory in BAR 1 (RMForceStaticBar1), "
-             "PENSTOCK_NVIDIA_EXPORT=on";
+      return fmt::format(
+          "an NVMe drive, or md raid of such, with ext4 or XFS; Linux {} or later, but not {}, with "
+          "CONFIG_PCI_P2PDMA; a way between drive and GPU that no ACS redirects and no IOMMU translates. Of an "
+          "NVIDIA GPU: the open driver {} or later, from Linux {} on {} or later, all of its memory in BAR 1 "
+          "(RMForceStaticBar1), PENSTOCK_NVIDIA_EXPORT=on",
+          text_of(core::kP2pdmaKernel), text_of(core::kP2pdmaKernelFaulty), text_of(core::kP2pdmaDriver),
+          text_of(core::kP2pdmaKernelOfNewPages), text_of(core::kP2pdmaDriverOfNewPages));
     case PENSTOCK_PATH_PAGECACHE:
       return "an NVIDIA GPU whose driver registers read-only memory; a file on ext4, XFS, Btrfs, F2FS, tmpfs or "
              "hugetlbfs, opened without O_DIRECT, whose bytes are in the page cache; writes on the last two alone";
@@ -211,7 +215,7 @@ bool add_path(Page& page, std::string_view word) {
   const auto path = path_by_name(name);
   if (!path) return false;
   page.wrap(fmt::format("{} (a path): ", name), path_in_words(*path));
-  if (const std::string_view needs = needs_of_path(*path); !needs.empty()) {
+  if (const std::string needs = needs_of_path(*path); !needs.empty()) {
     page.wrap("  ", fmt::format("It needs {}.", needs));
   }
   page.wrap("  ", "'penstock check' says what this machine lacks of it, 'penstock explain FILE' the same for a file.");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include "core/p2pdma_needs.h"
 #include "fakes/tool_fixture.h"
 
 namespace penstock::tools {
@@ -42,6 +43,9 @@ TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
 TEST_F(HelpTest, APathSaysWhatItNeeds) {
   EXPECT_NE(told("p2pdma").find("It needs an NVMe drive"), std::string::npos) << told("p2pdma");
   EXPECT_EQ(told("P2PDMA"), told("p2pdma"));
+  for (const std::string& version : {text_of(core::kP2pdmaKernel), text_of(core::kP2pdmaDriverOfNewPages)}) {
+    EXPECT_NE(told("p2pdma").find(version + " or later"), std::string::npos) << told("p2pdma");
+  }
   EXPECT_NE(told("nvfs").find("a storage driver that has registered"), std::string::npos) << told("nvfs");
 }
 
