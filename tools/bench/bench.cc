@@ -58,7 +58,7 @@ int run_bench(const BenchSettings& settings) {
   outcome.measured = bench.measure();
   if (log) log->publish();
   if (settings.json) print_json(bench_json(outcome));
-  else print_result(outcome);
+  else print_result(outcome, bench.usable_paths());
   if (outcome.measured.result.was_interrupted) return kFailed;
   bench.keep_created();
   return judge(outcome);

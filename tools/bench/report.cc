@@ -216,7 +216,6 @@ BenchOutcome outcome_of(const Bench& bench) {
   outcome.file_system = bench.file_info().file_system;
   outcome.direct_align = bench.file_info().direct_offset_align;
   outcome.not_direct = not_direct(bench.target().files[0], bench.settings().is_write());
-  outcome.usable_paths = bench.usable_paths();
   if (bench.settings().on_device()) {
     outcome.device = device_line(bench.session().raw(), bench.settings().gpu);
     outcome.device_facts = device_json(bench.session().raw(), bench.settings().gpu);
@@ -246,7 +245,7 @@ void print_settings(const BenchOutcome& outcome) {
   print("{}\n", outcome.device.empty() ? "memory: host; no device takes part" : outcome.device);
 }
 
-void print_result(const BenchOutcome& outcome) {
+void print_result(const BenchOutcome& outcome, const std::vector<std::string>& usable_paths) {
   const Measured& measured = outcome.measured;
   if (measured.result.was_interrupted) print("interrupted; up to then:\n");
   print_paths(measured.result.tally);
@@ -267,11 +266,11 @@ void print_result(const BenchOutcome& outcome) {
     page.wrap("warning: ", warning.sentence);
     print("{}", Text(page.text()));
   }
-  if (outcome.usable_paths.size() < 2) return;
+  if (usable_paths.size() < 2) return;
   Page page;
   page.wrap("", fmt::format("this is one of {} ways ({}): 'penstock bench --require PATH FILE' measures another, "
                             "'penstock bench --every-path --dir FOLDER' all with a file of its own",
-                            outcome.usable_paths.size(), fmt::join(outcome.usable_paths, ", ")));
+                            usable_paths.size(), fmt::join(usable_paths, ", ")));
   print("{}", Text(page.text()));
 }
 

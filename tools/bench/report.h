@@ -27,7 +27,6 @@ struct BenchOutcome {
   std::string file_system;
   std::string device;  // The line for people; "" if no device takes part.
   Json device_facts;
-  std::vector<std::string> usable_paths;
   Measured measured;
 };
 
@@ -38,7 +37,8 @@ BenchOutcome outcome_of(const Bench& bench);
 std::uint64_t bytes_not_by(const Tally& tally, int path);
 
 void print_settings(const BenchOutcome& outcome);
-void print_result(const BenchOutcome& outcome);
+// Tells besides which paths serve this request.
+void print_result(const BenchOutcome& outcome, const std::vector<std::string>& usable_paths);
 Json bench_json(const BenchOutcome& outcome);
 
 // Numbers and words that all forms of the report share.
