@@ -209,7 +209,8 @@ constexpr SettingRow kCufileRows[] = {
     {.key = "miscellaneous.skip_topology_detection", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoTopology, .variable = "CUFILE_SKIP_TOPOLOGY_DETECTION", .parameter = 10},
     {.key = "miscellaneous.stream_memops_bypass", .kind = SettingKind::boolean, .initial = "false",
-     .meaning = "true: a stream is held by a host function that waits, not by a wait for a value", .parameter = 11},
+     .meaning = "true: a stream is held by a host function that waits, not by a wait for a value",
+     .variable = "CUFILE_STREAM_MEMOPS_BYPASS", .parameter = 11},
     {.key = "miscellaneous.enable_static_routing", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoTopology, .aliases = "sparse.enable_static_routing"},
     {.key = "miscellaneous.static_routing_filepath", .kind = SettingKind::text, .initial = "/etc/topology.json",
@@ -247,6 +248,7 @@ constexpr IdleVariable kIdleVariables[] = {{"CUFILE_VISIBLE_DEVICES", idle::kNon
                                            {"CUFILE_MAX_DEVICE_CACHE_SIZE", idle::kNoGpuCache},
                                            {"CUFILE_PER_BUFFER_CACHE_SIZE", idle::kNoGpuCache},
                                            {"CUFILE_IO_PRIORITY", idle::kOnePriority},
+                                           {"CUFILE_DMABUF_ENABLE", idle::kNoRdma},  // It sets rdma_peer_type.
                                            // cuObject reads these. It shares the library of cuFile 1.20.
                                            {"CUOBJ_DMABUF_ENABLE", idle::kNoObjects},
                                            {"CUOBJ_ENV_PATH_JSON", idle::kNoObjects},

@@ -137,7 +137,7 @@ void apply_environment(LoadedSettings& loaded, Environment environment) {
   for (std::size_t i = 0; i < kSettingCount; ++i) apply_variable(loaded, environment, Setting::at(i));
   for (const auto& [variable, reason] : kIdleVariables) {
     if (said(environment, variable) == nullptr || loaded.notes.size() >= kNotesMax) continue;
-    loaded.notes.push_back({Severity::idle, variable, 0, "", "has no effect: " + std::string(reason)});
+    loaded.notes.push_back({Severity::idle, variable, 0, "", std::string(reason)});
   }
 }
 
@@ -233,8 +233,7 @@ void report_idle(LoadedSettings& loaded) {
   for (std::size_t i = 0; i < kSettingCount; ++i) {
     const Setting setting = Setting::at(i);
     if (setting.is_served() || loaded.settings.value(setting) == defaults.value(setting)) continue;
-    report(loaded, Severity::idle, place_of(loaded, setting), setting,
-           "has no effect: " + std::string(setting.row().idle));
+    report(loaded, Severity::idle, place_of(loaded, setting), setting, std::string(setting.row().idle));
   }
 }
 

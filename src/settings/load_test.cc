@@ -206,6 +206,13 @@ TEST_F(LoadTest, AVariableThatMakesNoSenseIsAnErrorUnlessItIsAboutTheLog) {
   EXPECT_EQ(loaded.notes.size(), 2u);
 }
 
+TEST_F(LoadTest, AWaitForAValueOnStreamsIsForbiddenByAVariable) {
+  variables = {{"CUFILE_STREAM_MEMOPS_BYPASS", "true"}};
+  const LoadedSettings loaded = load();
+  EXPECT_TRUE(loaded.settings.is_on("miscellaneous.stream_memops_bypass"));
+  EXPECT_TRUE(loaded.notes.empty());
+}
+
 TEST_F(LoadTest, WhatIsWithoutEffectIsReportedWhereItAsksForSomething) {
   write("cufile.json",
         R"({"properties": {"use_poll_mode": true, "prefer_iouring": false, "max_device_cache_size_kb": 4}})");

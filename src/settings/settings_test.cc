@@ -393,8 +393,8 @@ TEST(SettingsFileTest, KeysOfCallsAreNoKeysOfFiles) {
 TEST(SettingsTest, ANoteReadsAsOneLine) {
   EXPECT_EQ(describe({Severity::error, "/etc/cufile.json", 12, "denylist.mounts", "must be a list of texts"}),
             "/etc/cufile.json:12: error: denylist.mounts: must be a list of texts");
-  EXPECT_EQ(describe({Severity::idle, "CUFILE_IB_SL", 0, "", "has no effect"}),
-            "CUFILE_IB_SL: without effect: has no effect");
+  EXPECT_EQ(describe({Severity::idle, "CUFILE_IB_SL", 0, "", "there is no RDMA"}),
+            "CUFILE_IB_SL: without effect: there is no RDMA");
 }
 
 TEST(SettingsTest, StagingOneKeyTwiceKeepsTheLater) {

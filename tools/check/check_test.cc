@@ -180,6 +180,15 @@ TEST(CheckTest, WhatIsWrongWithCufilesConfigurationIsToldWithItsLineAndFails) {
   fs::remove(file);
 }
 
+TEST(CheckTest, AVariableOfCuObjectsIsJudgedAsOneOfCufilesIs) {
+  const json cufile =
+      check_json("dgx-ready", " --env CUOBJ_LOGGING_LEVEL=trace --env CUFILE_DMABUF_ENABLE=true")["cufile"];
+  ASSERT_EQ(cufile["notes"].size(), 2u) << cufile;
+  EXPECT_EQ(cufile["notes"][0]["text"], "CUFILE_DMABUF_ENABLE: without effect: there is no RDMA in this version");
+  EXPECT_EQ(cufile["notes"][1]["severity"], "without effect");
+  EXPECT_EQ(check("--env CUOBJ_FROBNICATE=1").exit_code, 2);
+}
+
 TEST(CheckTest, EverythingMissingHasARemedy) {
   unsigned missing = 0;
   for (const char* machine : kMachines) {

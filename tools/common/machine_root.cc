@@ -33,18 +33,22 @@ facts::Variables variables_of(const std::vector<std::string>& words) {
   facts::Variables variables;
   for (const std::string& word : words) {
     const std::size_t equals = word.find('=');
-    const bool is_read = word.starts_with("PENSTOCK_") || word.starts_with("CUFILE_");
-    if (equals == std::string::npos || !is_read) {
+    const std::string name = word.substr(0, equals);
+    const bool is_judged =
+        name.starts_with("PENSTOCK_") || name.starts_with("CUFILE_") || !facts::reason_without_effect(name).empty();
+    if (equals == std::string::npos || !is_judged) {
       throw Failure(
-          fmt::format("--env {}: expected NAME=VALUE, the name beginning with PENSTOCK_ or CUFILE_", printable(word)),
+          fmt::format("--env {}: expected NAME=VALUE, the name beginning with PENSTOCK_ or CUFILE_, or one of "
+                      "cuObject's (CUOBJ_LOGGING_LEVEL)",
+                      printable(word)),
           kUsage);
     }
     // A misspelt name would get the answer for no setting at all.
-    const std::string name = word.substr(0, equals), near = facts::nearest_setting(name);
+    const std::string near = facts::nearest_setting(name);
     if (!near.empty() && near != name) {
       throw Failure(fmt::format("--env {}: did you mean {}?", printable(name), near), kUsage);
     }
-    variables.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    variables.emplace_back(name, word.substr(equals + 1));
   }
   return variables;
 }
