@@ -121,6 +121,9 @@ def _become_program(words: list[str]) -> NoReturn:
         _refuse("run: which program? Give `run [--report] PROGRAM...`", 2)
     if set(str(library())) & set(" :"):
         _refuse(f"run: {library()}: LD_PRELOAD takes no path with a blank or a colon: install the package elsewhere", 1)
+    if report is None:
+        complain(f"{library().resolve()}, which is Penstock's, is in front of any other; --report says at the end what "
+                 "went through it", "penstock run")
     before = os.environ.get("LD_PRELOAD")
     os.environ["LD_PRELOAD"] = f"{library()} {before}" if before else str(library())
     if report is not None:

@@ -49,9 +49,9 @@ def say_json(document: Any) -> None:
     _write(sys.stdout, [text.replace("\x7f", "\\u007f")])
 
 
-def complain(text: str) -> None:
+def complain(text: str, command: str = "penstock") -> None:
     """Prints to standard error, with our name in front."""
-    _write(sys.stderr, [f"penstock: {printable(text)}"])
+    _write(sys.stderr, [f"{command}: {printable(text)}"])
 
 
 def _write(to: TextIO | None, lines: list[str]) -> None:

@@ -25,7 +25,9 @@ def run_without_the_command(*words, **more):
 
 def test_run_puts_the_library_in_front_without_the_command():
     done = run_without_the_command("run", sys.executable, "-c", USES_CUFILE)
-    assert (done.returncode, done.stderr) == (3, "")
+    library = launcher.library().resolve()
+    assert (done.returncode, done.stderr) == (3, f"penstock run: {library}, which is Penstock's, is in front of any "
+                                              "other; --report says at the end what went through it\n")
     assert str(launcher.library().resolve()) in done.stdout
     again = run_without_the_command("run", "--", sys.executable, "-c", USES_CUFILE, LD_PRELOAD="libm.so.6")
     assert again.returncode == 3 and "libm.so.6" in again.stdout and "libcufile" in again.stdout
