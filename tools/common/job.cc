@@ -113,17 +113,8 @@ std::uint64_t bytes_of(const Job& job) {
 std::uint64_t block_size_of(const Job& job) { return job.files[0].range.block_size; }
 
 JobResult run_job(const Job& job) {
-  RunSettings settings;
-  settings.label = job.label;
-  settings.is_write = job.is_write;
-  settings.seconds = job.seconds;
+  RunSettings settings = job;
   settings.bytes_total = bytes_of(job);
-  settings.seed = job.seed;
-  settings.content = job.content;
-  settings.written = job.written;
-  settings.observe = job.observe;
-  settings.interval_seconds = job.interval_seconds;
-  settings.on_interval = job.on_interval;
   std::vector<std::string> paths;
   std::vector<Range> ranges;
   for (const JobFile& each : job.files) {

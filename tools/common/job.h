@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,26 +18,17 @@ struct JobFile {
   Range range;       // All files of a job have the same block size.
 };
 
-struct Job {
+// A job says what all threads share, and how they use the session. bytes_total and random_fill are left as they are.
+struct Job : RunSettings {
   Session* session = nullptr;
   std::vector<JobFile> files;
-  std::string label;  // For the progress line.
-  bool is_write = false;
   bool is_random = false;
   unsigned threads = 1;
   unsigned depth = 1;       // 1: synchronous calls; more: a queue for each thread.
-  double seconds = 0;       // 0: however long it takes.
   bool is_endless = false;  // Goes on until the time is over or `observe` ends it.
-  std::uint64_t seed = 1;
   unsigned gpu = 0;
   bool host_memory = false;
   bool register_memory = false;
-  const Content* content = nullptr;  // Reads are compared with it, writes write it; null: neither.
-  BlockMap* written = nullptr;       // Receives the blocks that were written; null: not wanted.
-  // The same as in RunSettings, with the next two.
-  std::function<bool(double seconds, std::uint64_t bytes)> observe;
-  double interval_seconds = 0;
-  std::function<void(const Interval&)> on_interval;
 };
 
 std::uint64_t bytes_of(const Job& job);  // The sum of all ranges.

@@ -108,8 +108,8 @@ struct Interval {
 struct RunSettings {
   std::string label;  // Shown in the progress line.
   bool is_write = false;
-  double seconds = 0;         // 0: until the extents end.
-  std::uint64_t bytes_total;  // The sum of all extents, for the progress line.
+  double seconds = 0;             // 0: until the extents end.
+  std::uint64_t bytes_total = 0;  // The sum of all extents, for the progress line.
   std::uint64_t seed = 1;
   // Fills the memory with random bytes before the clock runs; otherwise with one byte value.
   bool random_fill = true;
