@@ -110,9 +110,6 @@ std::string bus_tree_text(const std::vector<BusEnd>& ends) {
 }
 
 Json bus_ends_json(const std::vector<BusEnd>& ends) {
-  const auto link = [](const core::PciLink& one) {
-    return Json{{"speed_gts", one.gigatransfers_per_second}, {"width", one.width}};
-  };
   Json rows = Json::array();
   for (const BusEnd& end : ends) {
     rows.push_back({{"kind", end_kind_name(end.kind)},
@@ -121,8 +118,8 @@ Json bus_ends_json(const std::vector<BusEnd>& ends) {
                     {"numa_node", end.device.numa_node},
                     {"host_bridge", end.device.host_bridge},
                     {"switches", end.switches()},
-                    {"link", link(end.device.current_link)},
-                    {"link_max", link(end.device.max_link)}});
+                    {"link", link_json(end.device.current_link)},
+                    {"link_max", link_json(end.device.max_link)}});
   }
   return rows;
 }

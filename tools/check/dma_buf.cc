@@ -36,7 +36,7 @@ Json dma_buf_json(const facts::Machine& machine) {
   if (!machine.probe || !machine.probe->dma_buf) return nullptr;
   const facts::DmaBufProbe& probe = *machine.probe->dma_buf;
   return {{"exportable", probe.refusal.empty()},
-          {"refusal", probe.refusal.empty() ? Json(nullptr) : Json(probe.refusal)},
+          {"refusal", or_null(probe.refusal)},
           {"rdma_devices", probe.rdma_adapters},
           {"io_uring", core::tristate_name(io_uring_takes_it(machine))}};
 }

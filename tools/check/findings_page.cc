@@ -142,7 +142,7 @@ Json report_json(const Findings& rows, const Details& details, const std::vector
                     {"follows_from",
                      row.follows_from ? Json{{"code", row.follows_from->code}, {"subject", row.follows_from->subject}}
                                       : Json(nullptr)},
-                    {"source", row.source.empty() ? Json(nullptr) : Json(row.source)},
+                    {"source", or_null(row.source)},
                     {"details", detail == details.end() || row.code != std::string_view("transfer") ? Json(nullptr)
                                                                                                     : detail->second}});
   }
@@ -152,7 +152,7 @@ Json report_json(const Findings& rows, const Details& details, const std::vector
   else counts[state_name(State::unknown)] = count_of(rows, State::unknown) + count_of(rows, State::warn);
   return {{"schema", 1},
           {"version", penstock_version()},
-          {"root", root.empty() ? Json(nullptr) : Json(root)},
+          {"root", or_null(root)},
           {"layers", numbers},
           {"rows", list},
           {"counts", counts},

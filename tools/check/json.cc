@@ -19,11 +19,6 @@ namespace {
 
 using core::PciDevice;
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json platform_json(const core::Platform& platform) {
   Json json = {{"distribution", platform.distribution},
                {"architecture", platform.architecture},
@@ -86,8 +81,7 @@ Json settings_json(const facts::Process& process) {
   Json in_force = Json::object(), unknown = Json::array();
   for (const auto& [name, value] : process.environment.known) in_force[name] = value;
   for (const auto& [name, value] : process.environment.unknown) unknown.push_back(name);
-  const Json error = process.error.empty() ? Json(nullptr) : Json(process.error);
-  return {{"in_force", in_force}, {"unknown", unknown}, {"error", error}};
+  return {{"in_force", in_force}, {"unknown", unknown}, {"error", or_null(process.error)}};
 }
 
 Json cufile_json(const core::LoadedSettings& cufile) {
@@ -95,9 +89,7 @@ Json cufile_json(const core::LoadedSettings& cufile) {
   for (const core::Note& note : cufile.notes) {
     notes.push_back({{"severity", core::severity_name(note.severity)}, {"text", core::describe(note)}});
   }
-  return {{"file", cufile.file.empty() ? Json(nullptr) : Json(cufile.file)},
-          {"refused", cufile.must_refuse},
-          {"notes", notes}};
+  return {{"file", or_null(cufile.file)}, {"refused", cufile.must_refuse}, {"notes", notes}};
 }
 
 // The names of the usable paths that move bytes of device memory.
@@ -138,7 +130,7 @@ Json io_uring_json(const facts::Machine& machine) {
   const facts::Finding need = need_io_uring(machine);
   const Json allowed = need.state == facts::State::unknown ? Json(nullptr) : Json(need.state == facts::State::pass);
   return {{"allowed", allowed},
-          {"sysctl", or_null(machine.io_uring_disabled)},
+          {"sysctl", machine.io_uring_disabled ? Json(*machine.io_uring_disabled) : Json(nullptr)},
           {"errno", machine.probe ? Json(machine.probe->io_uring_error) : Json(nullptr)}};
 }
 
@@ -173,7 +165,7 @@ Json check_json(const facts::Examination& examined, const Requirement& required,
   Json json;
   json["schema"] = 1;
   json["version"] = penstock_version();
-  json["root"] = machine.root.empty() ? Json(nullptr) : Json(machine.root);
+  json["root"] = or_null(machine.root);
   json["platform"] = platform_json(machine.platform);
   json["kernel"] = {{"release", machine.platform.kernel_release}, {"p2pdma", core::tristate_name(machine.p2pdma)}};
   json["gpus"] = gpus_json(machine);

@@ -88,10 +88,10 @@ Json tried_json(const Tried& tried) {
   const Case& one = *tried.one;
   Json json = {{"case", one.name},
                {"what", one.what},
-               {"guide_section", *one.section == '\0' ? Json(nullptr) : Json(one.section)},
-               {"guide", *one.guide == '\0' ? Json(nullptr) : Json(one.guide)},
+               {"guide_section", or_null(one.section)},
+               {"guide", or_null(one.guide)},
                {"verdict", verdict_name(tried.told.verdict)},
-               {"note", tried.told.note.empty() ? Json(nullptr) : Json(tried.told.note)},
+               {"note", or_null(tried.told.note)},
                {"bytes", tried.told.moved.bytes},
                {"seconds", tried.told.moved.seconds}};
   return json;

@@ -18,21 +18,17 @@ using core::PciDevice;
 // The most that a table for people shows; JSON has all.
 constexpr std::size_t kGpusShown = 8, kDrivesShown = 32;
 
+std::vector<const PciDevice*> devices_of(const facts::Machine& machine, bool (PciDevice::*is_meant)() const) {
+  std::vector<const PciDevice*> devices;
+  for (const PciDevice& device : machine.pci) {
+    if ((device.*is_meant)()) devices.push_back(&device);
+  }
+  return devices;
+}
 std::vector<const PciDevice*> drives_of(const facts::Machine& machine) {
-  std::vector<const PciDevice*> drives;
-  for (const PciDevice& device : machine.pci) {
-    if (device.is_nvme()) drives.push_back(&device);
-  }
-  return drives;
+  return devices_of(machine, &PciDevice::is_nvme);
 }
-
-std::vector<const PciDevice*> gpus_of(const facts::Machine& machine) {
-  std::vector<const PciDevice*> gpus;
-  for (const PciDevice& device : machine.pci) {
-    if (device.is_gpu()) gpus.push_back(&device);
-  }
-  return gpus;
-}
+std::vector<const PciDevice*> gpus_of(const facts::Machine& machine) { return devices_of(machine, &PciDevice::is_gpu); }
 
 const char* relation_of(const PciDevice& drive, const PciDevice& gpu) {
   return core::distance_name(core::distance_between(drive, gpu));

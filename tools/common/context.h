@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,9 @@
 namespace penstock::tools {
 
 using Json = nlohmann::ordered_json;
+
+// Null for "".
+inline Json or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 // The settings of a session. "" leaves a setting to the library, which looks at the environment (PENSTOCK_...).
 struct SessionSettings {

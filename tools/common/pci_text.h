@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The names of PCI devices in tables for people.
+// The links of PCI devices, in tables for people and in JSON.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <string>
 
+#include "tools/common/context.h"
 #include "topology/pci_device.h"
 
 namespace penstock::tools {
@@ -18,6 +19,10 @@ inline std::string link_text(const core::PciDevice& device) {
   const std::string text = fmt::format("{:g} GT/s x{}", now.gigatransfers_per_second, now.width);
   const bool is_full = most.width <= now.width && most.gigatransfers_per_second <= now.gigatransfers_per_second;
   return is_full ? text : fmt::format("{} of {:g} GT/s x{}", text, most.gigatransfers_per_second, most.width);
+}
+
+inline Json link_json(const core::PciLink& link) {
+  return {{"speed_gts", link.gigatransfers_per_second}, {"width", link.width}};
 }
 
 }  // namespace penstock::tools

@@ -51,8 +51,6 @@ std::string features_text(bool there) {
   return text;
 }
 
-Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
 }  // namespace
 
 std::string version_text(const char* program) {

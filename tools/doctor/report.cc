@@ -10,6 +10,7 @@
 #include "tools/common/context.h"
 #include "tools/common/machine_use.h"
 #include "tools/common/page.h"
+#include "tools/common/pci_text.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
 
@@ -169,10 +170,6 @@ Json rate_json(const Stage& stage) {
   return {{"name", stage.name},        {"what", stage.what},         {"bytes_per_second", rate.bytes_per_second},
           {"slowest", rate.slowest()}, {"fastest", rate.fastest()},  {"bytes", rate.bytes},
           {"seconds", rate.seconds},   {"cpus_busy", rate.cpus_busy}};
-}
-
-Json link_json(const core::PciLink& link) {
-  return {{"speed_gts", link.gigatransfers_per_second}, {"width", link.width}};
 }
 
 Json bus_json(const Bus& bus) {

@@ -132,7 +132,7 @@ Json json_of(const facts::Machine& machine, const std::vector<Check>& checks, bo
     const facts::Finding& one = check.need;
     list.push_back({{"code", one.code}, {"state", state_of(check)}, {"text", one.sentence}, {"remedy", one.remedy}});
   }
-  const Json root = machine.root.empty() ? Json(nullptr) : Json(machine.root);
+  const Json root = or_null(machine.root);
   return {{"schema", 1}, {"root", root}, {"verified", verified}, {"checks", list}};
 }
 

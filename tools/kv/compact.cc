@@ -88,7 +88,7 @@ Compacted compact_one(penstock_session* session, const std::string& folder, bool
 
 Json compacted_json(const Compacted& done) {
   return {{"folder", done.folder},
-          {"problem", done.problem.empty() ? Json(nullptr) : Json(done.problem)},
+          {"problem", or_null(done.problem)},
           {"chunk_count_before", done.chunks_before},
           {"chunk_count", done.chunks},
           {"journal_bytes_before", done.journal_bytes_before},

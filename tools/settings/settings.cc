@@ -42,8 +42,6 @@ Text paragraph(const core::Settings& settings, Setting setting) {
   return text += Text::of("\n");
 }
 
-Json or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
-
 Json setting_json(const core::Settings& settings, Setting setting) {
   const core::SettingRow& row = setting.row();
   return {{"name", facts::setting_name(setting)},
