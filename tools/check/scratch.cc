@@ -13,12 +13,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <new>
-#include <string_view>
 
+#include "base/whole_transfer.h"
 #include "tools/common/content.h"
+#include "tools/common/cufile_mappings.h"
 #include "tools/common/failure.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/residency.h"
 
 namespace penstock::tools {
@@ -26,19 +27,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Reads the number behind a name in a list of /proc.
-std::optional<std::uint64_t> count_in(const char* list, std::string_view wanted) {
-  std::ifstream counts(list);
-  std::uint64_t count = 0;
-  for (std::string name; counts >> name >> count;) {
-    if (name == wanted) return count;
-  }
-  return std::nullopt;
-}
 // Pages that any program made dirty since the machine started; only writes through the page cache make pages dirty.
-std::optional<std::uint64_t> dirtied_pages() { return count_in("/proc/vmstat", "nr_dirtied"); }
-// Bytes that storage read for this process.
-std::optional<std::uint64_t> fetched_bytes() { return count_in("/proc/self/io", "read_bytes:"); }
+std::optional<std::uint64_t> dirtied_pages() { return number_in(text_of_proc("/proc/vmstat"), "\nnr_dirtied "); }
 
 // True if a count grew by at least half of what was moved: counts of single CPUs come late, or not at all.
 std::optional<bool> grew(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after, std::uint64_t by) {
@@ -74,12 +64,9 @@ core::DirectFile Scratch::facts() const {
 void Scratch::fill_cache(std::uint64_t offset, std::uint64_t size) {
   const Block block(size);
   RandomContent(seed_).fill(block.bytes(), offset);
-  for (std::uint64_t done = 0; done < size;) {
-    const ssize_t count = pwrite(file_.fd(), block.data() + done, size - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail_errno(file_.path(), "write a scratch file", count == 0 ? EIO : errno);
-    done += static_cast<std::uint64_t>(count);
-  }
+  constexpr const char* kStep = "write a scratch file";
+  const core::Status written = core::write_all(file_.fd(), block.bytes(), offset, kStep);
+  if (!written.ok()) fail_errno(file_.path(), kStep, written.code);
 }
 
 void Scratch::forget() {
@@ -126,11 +113,12 @@ DirectTry Scratch::move(const Request& request, bool is_hole) {
   // Touches the memory's pages: some file systems read through the page cache if they would have to wait for pages.
   else std::memset(memory.data(), 1, memory.size());
   const std::optional<std::uint64_t> dirtied = dirtied_pages();
-  const std::optional<std::uint64_t> fetched = fetched_bytes();
+  const std::optional<std::uint64_t> fetched = bytes_read_from_drives();
   const std::optional<std::uint64_t> there = cached_bytes(file_.fd(), request.offset, request.size);
   DirectTry moved = call_all(request, memory.data());
   if (request.is_write) moved.is_cached = grew(dirtied, dirtied_pages(), moved.bytes / kPage);
-  else if (there.value_or(0) > moved.bytes / 2) moved.is_cached = opposite(grew(fetched, fetched_bytes(), moved.bytes));
+  else if (there.value_or(0) > moved.bytes / 2)
+    moved.is_cached = opposite(grew(fetched, bytes_read_from_drives(), moved.bytes));
   else moved.is_cached = grew(there, cached_bytes(file_.fd(), request.offset, request.size), moved.bytes);
   if (is_in_memory()) moved.is_cached = moved.bytes > 0;
   if (request.is_write || moved.bytes == 0) return moved;
@@ -143,14 +131,8 @@ DirectTry Scratch::move(const Request& request, bool is_hole) {
 bool Scratch::is_right(std::uint64_t offset, std::uint64_t size) {
   forget();
   const Block block(size);
-  std::uint64_t done = 0;
-  while (done < size) {
-    const ssize_t count = pread(file_.fd(), block.data() + done, size - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    done += static_cast<std::uint64_t>(count);
-  }
-  return !RandomContent(seed_).first_difference(block.bytes(), offset);
+  const auto read = core::read_all(file_.fd(), block.bytes(), offset, "read a scratch file");
+  return read.ok() && *read == size && !RandomContent(seed_).first_difference(block.bytes(), offset);
 }
 
 }  // namespace penstock::tools

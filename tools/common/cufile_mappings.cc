@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "base/unique_fd.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 namespace {
@@ -25,8 +26,6 @@ constexpr std::string_view kDeleted = " (deleted)";
 constexpr std::string_view kOurCall = "penstock_cufile_session";
 constexpr off_t kLibraryBytesMax = 64 << 20;
 constexpr std::chrono::seconds kLookMax{2};
-
-std::string_view name_of(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
 
 // Reads a line of maps, "7f00-7f01 r-xp 00000000 08:01 42   /opt/lib/x.so". Nothing if no file is mapped there.
 std::optional<MappedFile> file_of_line(std::string_view line) {
@@ -52,12 +51,6 @@ bool holds_our_call(int fd, off_t size) {
   return false;
 }
 
-std::optional<pid_t> number_of(const std::string& name) {
-  pid_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc{} && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
-}
-
 }  // namespace
 
 // Does without std::ifstream, which throws if the process ends while its file is read.
@@ -70,6 +63,15 @@ std::string text_of_proc(const std::string& path) {
     if (got > 0) text.append(part, static_cast<std::size_t>(got));
   }
   return text;
+}
+
+std::optional<std::uint64_t> number_in(std::string_view text, std::string_view label, int base) {
+  const std::size_t at = text.find(label);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::size_t begin = std::min(text.find_first_not_of(" \t", at + label.size()), text.size());
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), number, base);
+  return error == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
 std::string command_of(pid_t process) {
@@ -108,7 +110,7 @@ Maker maker_of(pid_t process, const MappedFile& file) {
   return holds_our_call(fd.get(), facts.st_size) ? Maker::penstock : Maker::other;
 }
 
-bool is_cufile(const MappedFile& file) { return name_of(file.path).starts_with(kLibrary); }
+bool is_cufile(const MappedFile& file) { return core::last_component(file.path).starts_with(kLibrary); }
 
 std::optional<std::vector<CuFileLibrary>> cufile_libraries_of(pid_t process) {
   const std::string maps = text_of_proc(fmt::format("/proc/{}/maps", process));
@@ -161,7 +163,7 @@ std::vector<ProcessWithCuFile> processes_with_cufile() {
   std::error_code gone;
   for (fs::directory_iterator entry("/proc", gone), end; !gone && entry != end; entry.increment(gone)) {
     if (std::chrono::steady_clock::now() > deadline) break;
-    const std::optional<pid_t> pid = number_of(entry->path().filename());
+    const auto pid = core::parse_number<pid_t>(entry->path().filename().native());
     if (!pid) continue;
     const auto libraries = cufile_libraries_of(*pid);
     if (libraries && !libraries->empty()) found.push_back({*pid, command_of(*pid), *libraries});

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +47,8 @@ const char* maker_name(Maker maker);
 
 // The whole text of a file in /proc, or "".
 std::string text_of_proc(const std::string& path);
+// The number behind a label in such a text, and blanks; nothing if there is none.
+std::optional<std::uint64_t> number_in(std::string_view text, std::string_view label, int base = 10);
 // The process's own name (comm).
 std::string command_of(pid_t process);
 

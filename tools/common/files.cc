@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/regular_file.h"
+#include "base/whole_transfer.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 
@@ -126,15 +127,16 @@ std::string read_bounded(const std::string& path, std::size_t size_max) {
 }
 
 std::size_t read_at(int fd, const std::string& path, std::span<std::byte> bytes, std::uint64_t offset) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_errno(path, "read the file");
-    if (count == 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  return done;
+  constexpr const char* kStep = "read the file";
+  const core::Result<std::size_t> read = core::read_all(fd, bytes, offset, kStep);
+  if (!read.ok()) fail_errno(path, kStep, read.status().code);
+  return *read;
+}
+
+void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, std::uint64_t offset) {
+  constexpr const char* kStep = "write the file";
+  const core::Status written = core::write_all(fd, bytes, offset, kStep);
+  if (!written.ok()) fail_errno(path, kStep, written.code);
 }
 
 std::uint64_t room_in(const std::string& folder) {

@@ -44,6 +44,7 @@ std::string read_bounded(const std::string& path, std::size_t size_max);
 
 // Fills `bytes` from the offset on, up to the end of the file. Returns how many bytes it filled.
 std::size_t read_at(int fd, const std::string& path, std::span<std::byte> bytes, std::uint64_t offset);
+void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, std::uint64_t offset);  // Writes all.
 
 std::uint64_t room_in(const std::string& folder);  // Bytes that this user may still write.
 bool exists(const std::string& path);              // True for anything of that name, also a dangling link.

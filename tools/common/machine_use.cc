@@ -9,34 +9,18 @@
 #include <array>
 #include <fstream>
 #include <string>
-#include <string_view>
 
+#include "tools/common/cufile_mappings.h"
 #include "tools/common/runner.h"
 #include "tools/common/units.h"
-#include "topology/text.h"
 
 namespace penstock::tools {
 
 std::optional<std::uint64_t> bytes_read_from_drives() {
-  std::ifstream counts("/proc/self/io");
-  std::string name;
-  std::uint64_t bytes = 0;
-  while (counts >> name >> bytes) {
-    if (name == "read_bytes:") return bytes;
-  }
-  return std::nullopt;
+  return number_in(text_of_proc("/proc/self/io"), "\nread_bytes:");
 }
 
-std::optional<std::uint64_t> machine_interrupts() {
-  std::ifstream counts("/proc/stat");
-  std::string line;
-  while (std::getline(counts, line)) {
-    if (!line.starts_with("intr ")) continue;
-    std::string_view rest = std::string_view(line).substr(5);
-    return core::parse_number<std::uint64_t>(core::take_until(rest, ' '));
-  }
-  return std::nullopt;
-}
+std::optional<std::uint64_t> machine_interrupts() { return number_in(text_of_proc("/proc/stat"), "\nintr "); }
 
 std::optional<double> interrupts_per_gigabyte(std::optional<std::uint64_t> interrupts, std::uint64_t bytes) {
   if (!interrupts || bytes == 0) return std::nullopt;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
@@ -78,13 +79,7 @@ TextFile::TextFile(const std::string& path, bool overwrite)
     : file_(replaceable(path, overwrite), 0), overwrite_(overwrite) {}
 
 void TextFile::publish(const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = write(file_.fd(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_errno(path(), "write the file");
-    done += static_cast<std::size_t>(count);
-  }
+  write_at(file_.fd(), path(), std::as_bytes(std::span(text)), 0);
   if (fchmod(file_.fd(), usual_mode()) != 0) fail_errno(path(), "set the file's mode");
   file_.publish(overwrite_);
 }

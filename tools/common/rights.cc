@@ -5,40 +5,28 @@
 #include <fmt/format.h>
 #include <linux/capability.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tools/common/cufile_mappings.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 namespace {
 
-// Reads a number in a line that begins with `name`: the word of this index behind the name.
-std::optional<std::uint64_t> number_behind(std::string_view status, std::string_view name, unsigned word, int base) {
-  const std::size_t at = status.find("\n" + std::string(name) + ":");
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string_view line = status.substr(at + 1 + name.size() + 1);
-  line = line.substr(0, line.find('\n'));
-  for (unsigned i = 0; i <= word; ++i) {
-    const std::size_t begin = line.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return std::nullopt;
-    line.remove_prefix(begin);
-    if (i < word) line.remove_prefix(std::min(line.find_first_of(" \t"), line.size()));
-  }
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number, base);
-  return error == std::errc{} ? std::optional(number) : std::nullopt;
+// The effective user: the second number of "Uid:", behind the real one.
+std::optional<std::uint64_t> effective_user(std::string_view status) {
+  const std::vector<std::string_view> users = core::split(core::value_of(status, "Uid", ':'), '\t');
+  return users.size() > 1 ? core::parse_number<std::uint64_t>(users[1]) : std::nullopt;
 }
 
 }  // namespace
 
 Rights rights_in(std::string_view status) {
-  constexpr unsigned kEffective = 1;  // The index in "Uid:": real, effective, saved, file system.
-  const std::uint64_t held = number_behind(status, "CapEff", 0, 16).value_or(0);
+  const std::uint64_t held = number_in(status, "\nCapEff:", 16).value_or(0);
   const auto has = [&](unsigned capability) { return (held >> capability & 1) != 0; };
-  return {.is_root = number_behind(status, "Uid", kEffective, 10) == 0u,
+  return {.is_root = effective_user(status) == 0u,
           .may_trace = has(CAP_SYS_PTRACE),
           .may_read_all = has(CAP_DAC_READ_SEARCH) || has(CAP_DAC_OVERRIDE)};
 }

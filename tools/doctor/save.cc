@@ -46,16 +46,6 @@ constexpr std::uint64_t kRoomPart = 8;
 
 double seconds_from(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-void write_all(const NewFile& file, std::span<const std::byte> bytes, std::uint64_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t count = pwrite(file.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_errno(file.path(), "write the file");
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
-  }
-}
-
 // One variant, with everything that outlasts its turns.
 class Writer {
  public:
@@ -72,7 +62,7 @@ class Writer {
     const std::vector<std::byte> zeros(kWriteSize);
     for (std::uint64_t at = 0; at < size; at += kWriteSize) {
       throw_if_interrupted();
-      write_all(*prepared_, zeros, at);
+      write_at(prepared_->fd(), name_, zeros, at);
     }
     if (fsync(prepared_->fd()) != 0) fail_errno(name_, "flush the file");
     posix_fadvise(prepared_->fd(), 0, 0, POSIX_FADV_DONTNEED);
@@ -106,7 +96,7 @@ class Writer {
       throw_if_interrupted();
       const auto bytes = std::span(bounce_).first(static_cast<std::size_t>(std::min(kWriteSize, size - at)));
       arena_.download(at % arena_.size(), bytes);
-      write_all(target, bytes, at);
+      write_at(target.fd(), name_, bytes, at);
     }
     if (fsync(target.fd()) != 0) fail_errno(name_, "flush the file");
   }

@@ -107,9 +107,9 @@ TEST(AccountTest, AReportThatIsNoJsonIsPassedOver) {
 TEST(FamilyTest, NumbersOfTheKernelAreFoundByTheirNames) {
   const char* io = "rchar: 12\nwchar: 3\nread_bytes: 4096\nwrite_bytes: 1\n";
 
-  EXPECT_EQ(number_in(io, "rchar: "), 12u);
-  EXPECT_EQ(number_in(io, "\nread_bytes: "), 4096u);
-  EXPECT_EQ(number_in("", "rchar: "), 0u);
+  EXPECT_EQ(number_in(io, "rchar:"), 12u);
+  EXPECT_EQ(number_in(io, "\nread_bytes:"), 4096u);
+  EXPECT_EQ(number_in("", "rchar:"), std::nullopt);
 }
 
 }  // namespace

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <sstream>
 
 #include "stats/process_stats.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 namespace {
@@ -65,14 +65,15 @@ Life life_of(pid_t process) {
 
 void look_at_io(ProcessSeen& seen) {
   const std::string io = text_of_proc(folder_of(seen.pid) + "/io");
-  seen.read_call_bytes = std::max(seen.read_call_bytes, number_in(io, "rchar: "));
-  seen.storage_bytes = std::max(seen.storage_bytes, number_in(io, "\nread_bytes: "));
+  seen.read_call_bytes = std::max(seen.read_call_bytes, number_in(io, "rchar:").value_or(0));
+  seen.storage_bytes = std::max(seen.storage_bytes, number_in(io, "\nread_bytes:").value_or(0));
 }
 
-std::string_view name_of(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
-bool is_library(std::string_view path) { return name_of(path).find(".so") != path.npos; }
+bool is_library(std::string_view path) { return core::last_component(path).find(".so") != path.npos; }
 // True for the loader, glibc's or musl's, which the kernel maps with the program.
-bool is_loader(std::string_view path) { return name_of(path).starts_with("ld-") || name_of(path).starts_with("ld."); }
+bool is_loader(std::string_view path) {
+  return core::last_component(path).starts_with("ld-") || core::last_component(path).starts_with("ld.");
+}
 
 // Looks at a file's size only when it is first seen.
 FileSeen* file_seen(ProcessSeen& seen, const std::string& path, const std::string& link) {
@@ -102,7 +103,7 @@ void look_at_mappings(ProcessSeen& seen) {
     const auto same = [&](const CuFileLibrary& library) { return library.path == file.path; };
     const bool is_new = std::none_of(seen.libraries.begin(), seen.libraries.end(), same);
     if (is_new && is_cufile(file)) seen.libraries.push_back({file.path, maker_of(seen.pid, file)});
-    const std::string_view name = name_of(file.path);
+    const std::string_view name = core::last_component(file.path);
     seen.has_loaded |= file.is_executable && is_library(file.path) && !is_loader(file.path);
     seen.has_aio |= name == "[aio]";
     seen.has_torch |= name.starts_with("libtorch");
@@ -147,13 +148,6 @@ void look_at_descriptors(ProcessSeen& seen) {
 }
 
 }  // namespace
-
-std::uint64_t number_in(std::string_view io, std::string_view name) {
-  const std::size_t at = io.find(name);
-  std::uint64_t number = 0;
-  if (at != std::string_view::npos) (void)std::from_chars(io.data() + at + name.size(), io.data() + io.size(), number);
-  return number;
-}
 
 ProcessSeen* ProcessFamily::known(pid_t process) {
   Life life = life_of(process);

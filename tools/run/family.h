@@ -81,7 +81,4 @@ class ProcessFamily {
   std::chrono::nanoseconds took_{};
 };
 
-// Finds the number behind "rchar: " in the text of /proc/PID/io, or 0.
-std::uint64_t number_in(std::string_view io, std::string_view name);
-
 }  // namespace penstock::tools

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -35,6 +34,7 @@
 #include "tools/run/account.h"
 #include "tools/run/family.h"
 #include "tools/run/launch.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 namespace {
@@ -90,11 +90,10 @@ class ReportFolder {
     std::error_code error;
     for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
       const std::string name = entry->path().stem().string();
-      pid_t pid = 0;
-      const auto [last, fault] = std::from_chars(name.data(), name.data() + name.size(), pid);
-      if (fault != std::errc{} || last != name.data() + name.size()) continue;
+      const auto pid = core::parse_number<pid_t>(name);
+      if (!pid) continue;
       try {
-        all[pid] = read_bounded(entry->path(), kReportBytesMax);
+        all[*pid] = read_bounded(entry->path(), kReportBytesMax);
       } catch (const Failure& failure) {
         print_error("penstock run: {}\n", failure.what());
       }

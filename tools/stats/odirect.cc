@@ -9,17 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 
 #include "base/unique_fd.h"
 #include "facts/finding.h"
 #include "penstock/penstock.hpp"
+#include "tools/common/cufile_mappings.h"
 #include "tools/common/failure.h"
 #include "tools/common/machine_root.h"
 #include "tools/common/page.h"
@@ -38,23 +35,6 @@ constexpr unsigned kDescriptorsMax = 65536;
 // If there are more files, the obstacles of the others are not looked for.
 constexpr std::size_t kFilesJudged = 256;
 constexpr std::size_t kFilesShown = 16;
-
-std::string slurp(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-std::optional<std::uint64_t> number_behind(const std::string& text, const char* label, int base) {
-  const std::size_t at = text.find(label);
-  if (at == std::string::npos) return std::nullopt;
-  const std::size_t begin = text.find_first_not_of(" \t", at + std::strlen(label));
-  std::uint64_t number = 0;
-  if (begin == std::string::npos) return std::nullopt;
-  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), number, base);
-  return error == std::errc{} ? std::optional(number) : std::nullopt;
-}
 
 // The facts by which all files are judged, read once.
 struct Here {
@@ -78,7 +58,7 @@ void judge(const Here& here, const std::string& descriptor, FileInUse& file) {
 
 // Files on servers are not touched: a server that does not answer would block us for good.
 bool is_of_a_server(const Here& here, const std::string& fdinfo) {
-  const auto id = number_behind(fdinfo, "mnt_id:", 10);
+  const auto id = number_in(fdinfo, "mnt_id:");
   for (const core::Mount& mount : here.mounts.mounts()) {
     if (id && static_cast<std::uint64_t>(mount.id) == *id) return core::is_network_file_system(mount.type);
   }
@@ -89,7 +69,7 @@ using OpenFiles = std::map<std::string, FileInUse>;  // By their names.
 
 void add_descriptor(const Here& here, const std::string& folder, const std::string& name, OpenFiles& found) {
   const std::string descriptor = folder + "/fd/" + name;
-  const std::string fdinfo = slurp(folder + "/fdinfo/" + name);
+  const std::string fdinfo = text_of_proc(folder + "/fdinfo/" + name);
   char target[PATH_MAX];
   const ssize_t size = readlink(descriptor.c_str(), target, sizeof target);
   const std::string path = size < 0 ? "?" : std::string(target, static_cast<std::size_t>(size));
@@ -198,7 +178,7 @@ Json sum_json(const DirectShare& job, Op op) {
 }  // namespace
 
 std::optional<bool> is_direct_by(const std::string& fdinfo) {
-  const auto flags = number_behind(fdinfo, "flags:", 8);
+  const auto flags = number_in(fdinfo, "flags:", 8);
   return flags ? std::optional((*flags & O_DIRECT) != 0) : std::nullopt;
 }
 
@@ -211,9 +191,9 @@ DirectShare look_at_job(pid_t pid) {
     job.process = {pid, command_of(pid), {}, failure.what()};
   }
   add_sums(job);
-  const std::string io = slurp(fmt::format("/proc/{}/io", pid));
-  job.drive_bytes[0] = number_behind(io, "\nread_bytes:", 10);
-  job.drive_bytes[1] = number_behind(io, "\nwrite_bytes:", 10);
+  const std::string io = text_of_proc(fmt::format("/proc/{}/io", pid));
+  job.drive_bytes[0] = number_in(io, "\nread_bytes:");
+  job.drive_bytes[1] = number_in(io, "\nwrite_bytes:");
   add_files(job);
   return job;
 }

@@ -115,13 +115,7 @@ class PlainVariant : public OwnVariant {
     for (std::uint64_t at = 0; at < size && !interrupted(); at += kPlainSize) {
       std::span bytes = std::span(hand.host).first(std::min(kPlainSize, size - at));
       hand.device.download(at % kRequestSize, bytes);
-      for (std::uint64_t done = 0; done < bytes.size();) {
-        const ssize_t count =
-            pwrite(file.fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(at + done));
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) fail_errno(file.path, "write the file");
-        done += static_cast<std::uint64_t>(count);
-      }
+      write_at(file.fd.get(), file.path, bytes, at);
     }
     if (fsync(file.fd.get()) != 0) fail_errno(file.path, "flush the file");
   }
