@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "penstock/penstock.hpp"
 #include "tools/common/failure.h"
 #include "tools/common/units.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 namespace {
@@ -27,9 +27,7 @@ void check_seconds(const char* option, double seconds) {
 }
 
 unsigned number_of(const std::string& name, const std::string& text) {
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size()) return value;
+  if (const auto value = core::parse_number<unsigned>(text)) return *value;
   throw Failure(fmt::format("{}={}: expected a number", name, text), kUsage);
 }
 

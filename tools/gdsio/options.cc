@@ -13,8 +13,10 @@
 #include <limits>
 
 #include "base/unique_fd.h"
+#include "settings/words.h"
 #include "tools/common/failure.h"
 #include "tools/common/units.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 namespace {
@@ -172,15 +174,6 @@ const GdsioOption* option_of(int flag) {
   return nullptr;
 }
 
-bool lists(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const std::size_t blank = words.find(' ');
-    if (words.substr(0, blank) == word) return true;
-    words = blank == std::string_view::npos ? "" : words.substr(blank + 1);
-  }
-  return false;
-}
-
 void check_io(const GdsioSettings& settings) {
   const IoSizes& io = settings.io;
   if (io.smallest == 0 || io.largest > kIoSizeMax) misuse("-i: sizes are from 1 to 1G");
@@ -226,23 +219,16 @@ std::string read_job_file(const std::string& path) {
   return text;
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return "";
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
 // Reads a job file, line by line. Keys of a job may also stand in [global], for the jobs that do not set them.
 class JobReader {
  public:
   void line(std::string_view text) {
-    text = trimmed(text.substr(0, text.find('#')));
+    text = core::trim(text.substr(0, text.find('#')));
     if (text.empty()) return;
     if (text.front() == '[') return section(text);
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) misuse("a line is [section], key=value or # comment");
-    set(trimmed(text.substr(0, equals)), std::string(trimmed(text.substr(equals + 1))));
+    set(core::trim(text.substr(0, equals)), std::string(core::trim(text.substr(equals + 1))));
   }
 
   GdsioSettings finish() {
@@ -255,7 +241,7 @@ class JobReader {
  private:
   void section(std::string_view text) {
     if (text.back() != ']') misuse("a section's name ends with ']'");
-    const std::string_view name = trimmed(text.substr(1, text.size() - 2));
+    const std::string_view name = core::trim(text.substr(1, text.size() - 2));
     if (name == "global") {
       if (!jobs_.empty()) misuse("[global] must come before the jobs");
       place_ = Level::global;
@@ -272,7 +258,7 @@ class JobReader {
     if (place_ == Level::everywhere) misuse("there is a key before the first section");
     if (key == "name") return;
     for (const GdsioOption& option : kOptions) {
-      if (!lists(option.keys, key)) continue;
+      if (!core::any_word(option.keys, [&](std::string_view word) { return word == key; })) continue;
       if (option.level == Level::global && place_ == Level::job) {
         misuse(fmt::format("'{}' holds for all jobs, so it belongs to [global]", key));
       }

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/nearest.h"
 #include "tools/common/page.h"
+#include "topology/text.h"
 
 #define PENSTOCK_CUFILE_WITHOUT_CUDA  // Only its numbers and names are needed.
 #include "cufile.h"
@@ -83,12 +83,6 @@ std::string needs_of_path(int path) {
     case PENSTOCK_PATH_BOUNCE: return "a GPU and its driver; without one, host memory stands in";
     default: return "";
   }
-}
-
-std::optional<int> number_of(std::string_view word) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc{} && end == word.data() + word.size() ? std::optional(number) : std::nullopt;
 }
 
 std::vector<std::string> names_of_paths() {
@@ -237,7 +231,7 @@ bool add_reason(Page& page, std::string_view word) {
 
 // Finds an error by its name or its number, which programs print with either sign.
 bool add_cufile_error(Page& page, std::string_view word) {
-  const std::optional<int> number = number_of(word);
+  const std::optional<int> number = core::parse_number<int>(word);
   for (const CufileError& error : kCufileErrors) {
     if (error.number == 0 || (word != error.name && number != error.number && number != -error.number)) continue;
     page.wrap(fmt::format("{} ({}, an error of cuFile): ", error.name, error.number), error.sentence);
@@ -250,7 +244,7 @@ bool add_cufile_error(Page& page, std::string_view word) {
 
 bool add_errno(Page& page, std::string_view word) {
   constexpr int kErrnoMost = 200;
-  const std::optional<int> number = number_of(word);
+  const std::optional<int> number = core::parse_number<int>(word);
   for (int error = 1; error < kErrnoMost; ++error) {
     const char* const name = strerrorname_np(error);
     if (name == nullptr || (word != name && number != error && number != -error)) continue;
