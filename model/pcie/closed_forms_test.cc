@@ -70,8 +70,11 @@ TEST(ClosedForms, WaitingAtADriveIsThatOfAnMD1Queue) {
 
     const LatencyHistogram latency = run(machine, {stream}).streams[0].latency;
 
-    // On links without waiting the least latency is that of an I/O alone.
-    const double wait = latency.mean_seconds() - latency.least_seconds();
+    Stream alone = stream;
+    alone.arrivals_per_second = 0;
+    alone.depth = 1;
+    alone.total_bytes = alone.io_bytes;
+    const double wait = latency.mean_seconds() - run(machine, {alone}).streams[0].latency.mean_seconds();
     const double expected = kService * load / (2 * (1 - load));
     EXPECT_NEAR(wait / expected, 1, 0.02) << "load " << load;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Latencies of I/Os in bounded memory: 128 buckets for each power of two, so that percentiles are accurate to 0.8 %;
-// mean, minimum and maximum are exact.
+// mean and maximum are exact.
 #pragma once
 
 #include <bit>
@@ -21,13 +21,11 @@ class LatencyHistogram {
     ++count_;
     sum_seconds_ += to_seconds(latency);
     most_ = std::max(most_, latency);
-    least_ = count_ == 1 ? latency : std::min(least_, latency);
   }
 
   std::uint64_t count() const { return count_; }
   double mean_seconds() const { return count_ == 0 ? 0 : sum_seconds_ / static_cast<double>(count_); }
   double most_seconds() const { return to_seconds(most_); }
-  double least_seconds() const { return to_seconds(least_); }
 
   // `share` from 0 to 1.
   double percentile_seconds(double share) const {
@@ -60,7 +58,6 @@ class LatencyHistogram {
   std::uint64_t count_ = 0;
   double sum_seconds_ = 0;
   Picoseconds most_ = 0;
-  Picoseconds least_ = 0;
 };
 
 }  // namespace penstock::model

@@ -43,12 +43,6 @@ double framed(const PcieLink& link, double header, const PcieConstants& constant
   return link.generation >= kFirstInFlits ? header - constants.flit_framing_bytes : header;
 }
 
-double request_bytes(const PcieLink& link, const PcieConstants& constants) {
-  return framed(link, constants.header_request_bytes, constants);
-}
-
-double request_packets(const PcieLink& link, double bytes) { return std::ceil(bytes / link.max_read_request); }
-
 }  // namespace
 
 bool is_generation(double value) { return value >= 1 && value <= kGenerations && value == std::floor(value); }
@@ -89,26 +83,6 @@ double header_bytes(const PcieLink& link, Carriage carriage, const PcieConstants
 
 double wire_bytes(double bytes, double payload, double header) {
   return payload > 0 ? bytes + std::ceil(bytes / payload) * header : bytes;
-}
-
-double effective_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
-  const double wire = wire_bytes(bytes, payload_of(link, constants), header_bytes(link, Carriage::written, constants));
-  return usable_rate(link, Carriage::written, constants) * bytes / wire;
-}
-
-double effective_read_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
-  const double answers =
-      wire_bytes(bytes, payload_of(link, constants), header_bytes(link, Carriage::fetched, constants));
-  const double requests = request_packets(link, bytes) * request_bytes(link, constants);
-  return usable_rate(link, Carriage::fetched, constants) * bytes / std::max(answers, requests);
-}
-
-double effective_read_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
-  const double payload = payload_of(link, constants);
-  const double out = wire_bytes(bytes, payload, header_bytes(link, Carriage::written, constants)) +
-                     request_packets(link, bytes) * request_bytes(link, constants);
-  const double in = wire_bytes(bytes, payload, header_bytes(link, Carriage::fetched, constants));
-  return packet_rate(link, constants) * bytes / std::max(out, in);
 }
 
 std::optional<PcieLink> link_of_rate(double bytes_per_second, unsigned likely_width) {

@@ -41,12 +41,6 @@ double header_bytes(const PcieLink& link, Carriage carriage, const PcieConstants
 // The wire bytes of `bytes` in packets of at most `payload`.
 double wire_bytes(double bytes, double payload, double header);
 
-// pcie-bench's effective bandwidth of transfers of one size, back to back.
-double effective_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants);
-double effective_read_rate(const PcieLink& link, double bytes, const PcieConstants& constants);
-// Alternating reads and writes of one size: bytes a second of each.
-double effective_read_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants);
-
 // The link for a raw rate from hwloc. Half the lanes of the next generation have the same rate, so the usual width of
 // such a device decides.
 std::optional<PcieLink> link_of_rate(double bytes_per_second, unsigned likely_width);

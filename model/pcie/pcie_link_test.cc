@@ -62,22 +62,6 @@ TEST(PcieLink, OneByteAboveMaxPayloadCostsAnotherPacket) {
   EXPECT_DOUBLE_EQ(wire_bytes(257, 256, 24), 257 + 48);
 }
 
-TEST(PcieLink, SmallReadsAreHeldBackByTheirRequests) {
-  const PcieLink link = link_of(3, 8, 256);
-
-  // A read of 1 byte has a request of 24 bytes and a completion of 21.
-  EXPECT_NEAR(effective_read_rate(link, 1, kConstants), packet_rate(link, kConstants) / 24, 1);
-  EXPECT_NEAR(effective_read_rate(link, 512, kConstants), packet_rate(link, kConstants) * 512 / 552, 1);
-}
-
-TEST(PcieLink, ReadingAndWritingAtOnceTakesTheRequestsFromTheWrites) {
-  const PcieLink link = link_of(3, 8, 256);
-
-  const double both = effective_read_write_rate(link, 1024, kConstants);
-
-  EXPECT_NEAR(both, packet_rate(link, kConstants) * 1024 / (1024 + 4 * 24 + 2 * 24), 1);
-}
-
 TEST(PcieLink, CreditsAndOutstandingReadsCapWhatALinkCarries) {
   PcieLink link = link_of(5, 16, 256);
   link.credit_bytes = 8192;

@@ -36,6 +36,13 @@ inline Stream stream_of(const std::string& store, const std::string& gpu, std::u
   return stream;
 }
 
+// pcie-bench's effective bandwidth of writes of one size, back to back.
+inline double effective_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
+  const double payload = link.max_payload != 0 ? link.max_payload : usual_max_payload(link.generation, constants);
+  const double wire = wire_bytes(bytes, payload, header_bytes(link, Carriage::written, constants));
+  return usable_rate(link, Carriage::written, constants) * bytes / wire;
+}
+
 // One socket, a switch with `drives` drives of `drive_rate` and `gpus` GPUs, all links Gen5 x16.
 inline Machine plain_machine(int drives, int gpus, double drive_rate) {
   static const PcieConstants constants;
