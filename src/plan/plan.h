@@ -36,10 +36,6 @@ class Plan {
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // In the file's order; index < chunk_count()
   IoMode middle_io_mode() const { return middle_io_mode_; }
-  // True for a head or tail beside a direct middle.
-  bool is_head_or_tail(std::uint64_t index) const {
-    return index - head_count_ >= middle_count_;
-  }  // For a head the difference wraps to a huge number.
   // The same chunks in the order in which they move: turns below middle_count() are the middle, then head and tail.
   std::uint64_t middle_count() const { return middle_count_; }
   std::uint64_t head_count() const { return head_count_; }

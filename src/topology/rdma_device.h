@@ -57,7 +57,5 @@ bool has_rdma_of_software_alone(const Root& root);
 
 // The MTU of RoCE on an interface: the largest of 256, 512, ... 4096 that fits with its headers; 0 if none does.
 unsigned rdma_mtu_on(unsigned interface_mtu);
-// The MTU that an interface needs for kRdmaMtuMost.
-constexpr unsigned kInterfaceMtuForMost = 4192;
 
 }  // namespace penstock::core

@@ -71,10 +71,6 @@ class SafetensorsWriter(Writer):
     def _staging(self) -> Path:
         return self._target.with_name(f".{self._target.name}.saving")
 
-    @property
-    def _place(self) -> Path:
-        return self._staging
-
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         for item in plan.items:
             _check(item)
