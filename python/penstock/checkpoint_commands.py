@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from penstock.terminal import complain, positive, progress_shown, say, say_json
+from penstock.terminal import complain, positive, progress_shown, say_result
 
 EPILOG = """Examples:
   python -m penstock checkpoint verify checkpoints/step-100
@@ -48,25 +48,19 @@ def run(said: argparse.Namespace) -> int:
 
     if said.action == "verify":
         done = checkpoint.verify(said.folder)
-        return _print(said.json, {"folder": said.folder, "names": done.names, "bytes": done.nbytes},
-                      f"{said.folder}: {done.names} tensors and objects, {done.nbytes} bytes: every checksum is right")
+        return say_result(said.json, {"folder": said.folder, "names": done.names, "bytes": done.nbytes},
+                          f"{said.folder}: {done.names} tensors and objects, {done.nbytes} bytes: every checksum is "
+                          "right")
     if said.action == "latest":
         found = checkpoint.latest(said.root)
         if found is None:
             complain(f"{said.root}: no whole checkpoint is among the folders in it")
             return 1
-        return _print(said.json, {"folder": str(found)}, str(found))
+        return say_result(said.json, {"folder": str(found)}, str(found))
     if said.action == "retain":
         gone = [str(each) for each in checkpoint.retain(said.root, said.keep)]
-        return _print(said.json, {"removed": gone}, *([f"removed {each}" for each in gone] or ["removed nothing"]))
+        lines = [f"removed {each}" for each in gone] or ["removed nothing"]
+        return say_result(said.json, {"removed": gone}, *lines)
     with progress_shown("copied") as show:
         target = checkpoint.drain(said.folders, said.to, on_progress=show)
-    return _print(said.json, {"folder": str(target)}, f"{target} is whole, checked and on the disk")
-
-
-def _print(as_json: bool, document: dict[str, object], *lines: str) -> int:
-    if as_json:
-        say_json(document)
-    else:
-        say(*lines)
-    return 0
+    return say_result(said.json, {"folder": str(target)}, f"{target} is whole, checked and on the disk")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from penstock.terminal import complain, positive, progress_shown, say, say_json
+from penstock.terminal import complain, positive, progress_shown, say_result
 
 PART_BYTES = 64 << 20
 PARALLEL = 8
@@ -79,10 +79,11 @@ def _stage(sources: list[str], folders: list[str], said: argparse.Namespace) -> 
     with progress_shown("staged") as show:
         done = stage.stage(sources, folders, gpu=said.gpu, parallel=said.parallel, part_bytes=said.part_bytes,
                            verify=said.verify, page_cache=said.page_cache, on_progress=show)
-    return _print(said, {"files": {name: str(path) for name, path in done.files.items()}, "bytes": done.nbytes,
-                         "fetched_bytes": done.fetched, "skipped_files": done.skipped},
-                  f"{len(done.files)} files, {done.nbytes} bytes, are whole, checked and on the drives; {done.fetched} "
-                  f"bytes were fetched, {done.skipped} files were there")
+    document = {"files": {name: str(path) for name, path in done.files.items()}, "bytes": done.nbytes,
+                "fetched_bytes": done.fetched, "skipped_files": done.skipped}
+    return say_result(said.json, document,
+                      f"{len(done.files)} files, {done.nbytes} bytes, are whole, checked and on the drives; "
+                      f"{done.fetched} bytes were fetched, {done.skipped} files were there")
 
 
 def _plan(sources: list[str], folders: list[str], said: argparse.Namespace) -> int:
@@ -93,10 +94,9 @@ def _plan(sources: list[str], folders: list[str], said: argparse.Namespace) -> i
     lines.append(f"{len(found.fetched)} of {len(found.files)} files would be fetched, {found.nbytes} bytes")
     lines += [f"{room.folder}: {room.needed} bytes are needed, {room.free} are free"
               f"{'' if room.needed <= room.free else ': that does not fit'}" for room in found.rooms]
-    _print(said, {"files": {name: str(path) for name, path in found.files.items()}, "fetched": found.fetched,
-                  "bytes": found.nbytes, "fits": found.fits,
-                  "rooms": [{"folder": str(room.folder), "needed": room.needed, "free": room.free}
-                            for room in found.rooms]}, *lines)
+    rooms = [{"folder": str(room.folder), "needed": room.needed, "free": room.free} for room in found.rooms]
+    say_result(said.json, {"files": {name: str(path) for name, path in found.files.items()}, "fetched": found.fetched,
+                           "bytes": found.nbytes, "fits": found.fits, "rooms": rooms}, *lines)
     return 0 if found.fits else 1
 
 
@@ -108,16 +108,8 @@ def _check(folders: list[str], said: argparse.Namespace) -> int:
     if not said.json:
         for path, why in done.bad.items():
             complain(f"{path}: {why}")
-    _print(said, {"files": done.files, "bytes": done.nbytes, "bad": done.bad},
-           f"{done.files} files, {done.nbytes} bytes: " + (
-               f"{len(done.bad)} are damaged: run the stage command again, which fetches those that changed; remove "
-               "the others first" if done.bad else "every checksum is right"))
+    outcome = (f"{len(done.bad)} are damaged: run the stage command again, which fetches those that changed; remove "
+               "the others first" if done.bad else "every checksum is right")
+    say_result(said.json, {"files": done.files, "bytes": done.nbytes, "bad": done.bad},
+               f"{done.files} files, {done.nbytes} bytes: {outcome}")
     return 1 if done.bad else 0
-
-
-def _print(said: argparse.Namespace, document: dict[str, object], *lines: str) -> int:
-    if said.json:
-        say_json(document)
-    else:
-        say(*lines)
-    return 0

@@ -2,8 +2,8 @@
 
 """Terminal input and output of commands.
 
-Every command prints by `say`, `say_json` and `complain`. File names and texts of servers and other programs are
-untrusted: they must not move the cursor, set a title, reverse text or begin a new line.
+Every command prints by `say`, `say_json`, `say_result` and `complain`. File names and texts of servers and other
+programs are untrusted: they must not move the cursor, set a title, reverse text or begin a new line.
 """
 
 from __future__ import annotations
@@ -47,6 +47,15 @@ def say_json(document: Any) -> None:
     """For programs: ASCII JSON, safe on a terminal. Bytes are hexadecimal."""
     text = json.dumps(document, indent=1, default=lambda value: value.hex())
     _write(sys.stdout, [text.replace("\x7f", "\\u007f")])
+
+
+def say_result(as_json: bool, document: dict[str, object], *lines: str) -> int:
+    """Prints what a command has found, in the form that was asked for. Returns the exit code of success."""
+    if as_json:
+        say_json(document)
+    else:
+        say(*lines)
+    return 0
 
 
 def complain(text: str, command: str = "penstock") -> None:
