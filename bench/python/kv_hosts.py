@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Penstock's KV adapters for SGLang and LMCache against what these keep on a local disk themselves.
+"""Penstock's KV adapters for vLLM, SGLang and LMCache against what these keep on a local disk themselves.
 
-    PYTHONPATH=CLIENTS:TESTS kv_hosts.py FOLDER [--hosts sglang,lmcache] [--pairs 5] [--mib 512] [--sizes 128,2048]
+    PYTHONPATH=CLIENTS:TESTS kv_hosts.py FOLDER [--hosts vllm,sglang,lmcache] [--pairs 5] [--mib 512]
+                                       [--sizes 128,2048]
 
+vLLM: the jobs of its KV offloading, 16 chunks each and eight at once, ours and its file-system tier.
 SGLang: its controller's calls of a storage backend, 16 pages each, from and into its own host memory: ours in place,
 HiCacheFile by a copy of each page. LMCache: batches of 16 chunks by its storage backends' calls, ours and
 LocalDiskBackend with O_DIRECT. A turn stores so many MiB of new chunks, waits until all are stored, flushes the file
@@ -15,6 +17,7 @@ TESTS is python/tests, of which it takes what stands in for torchvision.
 
 import argparse
 import asyncio
+import mmap
 import os
 import random
 import shutil
@@ -24,20 +27,76 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import torch
+
+from turns import drop, figure, there_and_back
 
 BATCH = 16
 DTYPE = torch.bfloat16
 
 
-def drop(folder):
-    """Out of the page cache."""
-    os.sync()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            fd = os.open(path, os.O_RDONLY)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(fd)
+class VLLM:
+    """A host memory of `count` chunks, and a tier of KV offloading behind it."""
+
+    THEIRS = "fs"
+    AT_ONCE = 8
+
+    def __init__(self, folder, chunk, count, is_ours):
+        from vllm.v1.kv_offload.base import ReqContext, make_offload_key
+        from vllm.v1.kv_offload.config import (OffloadingCacheConfig, OffloadingConfig, OffloadingModelConfig,
+                                               OffloadingParallelConfig)
+        from vllm.v1.kv_offload.tiering.base import TransferJob
+        from vllm.v1.kv_offload.tiering.factory import SecondaryTierFactory
+
+        self.memory = np.frombuffer(mmap.mmap(-1, chunk * count), dtype=np.uint8).reshape(count, chunk)
+        said = {"type": "PenstockTier", "module_path": "penstock.integrations.vllm_kv", "folders": str(folder),
+                "capacity_bytes": 3 * chunk * count + (256 << 20)} if is_ours else {
+            "type": self.THEIRS, "root_dir": str(folder)}
+        config = OffloadingConfig((), chunk, False, {}, "engine", OffloadingModelConfig("model", "bfloat16"),
+                                  OffloadingCacheConfig(16, 1),
+                                  OffloadingParallelConfig(0, 1, 1, 1, 1, 1, 0, 1, None, False))
+        spec = SimpleNamespace(config=config, blocks_per_chunk=1,
+                               kv_events_config=SimpleNamespace(enable_kv_cache_events=False))
+        self._tier = SecondaryTierFactory.create_secondary_tier(said, memoryview(self.memory), spec)
+        self._key, self._jobs = lambda: make_offload_key(random.randbytes(32), 0), 0
+        self._job = lambda keys, which, is_load: TransferJob(self._jobs, keys, np.array(which), is_load,
+                                                             ReqContext("request"))
+
+    def keys(self, count):
+        return [self._key() for _ in range(count)]
+
+    def _run(self, submit, keys, is_load):
+        waiting, under_way = [range(first, min(first + BATCH, len(keys))) for first in range(0, len(keys), BATCH)], 0
+        while waiting or under_way:
+            while waiting and under_way < self.AT_ONCE:
+                which = waiting.pop()
+                self._jobs += 1
+                submit(self._job([keys[i] for i in which], which, is_load))
+                under_way += 1
+            for result in self._tier.get_finished_jobs():
+                assert result.success, result
+                under_way -= 1
+            time.sleep(0.0002)
+
+    def store(self, keys):
+        self._run(self._tier.submit_store, keys, is_load=False)
+
+    def load(self, keys):
+        self._run(self._tier.submit_load, keys, is_load=True)
+
+    def begin(self):
+        self.memory[:] = np.random.default_rng().integers(0, 256, self.memory.shape, dtype=np.uint8)
+
+    def wipe(self):
+        self._before = self.memory.copy()
+        self.memory[:] = 0
+
+    def is_right(self):
+        return bool((self._before == self.memory).all())
+
+    def close(self):
+        self._tier.shutdown()
 
 
 class SGLang:
@@ -197,23 +256,22 @@ def measure(kind, folder, chunk, count, pairs):
         (folder / name).mkdir()
         sides[name] = kind(folder / name, chunk, count, name == "penstock")
     found = {(name, what): [] for name in sides for what in ("store", "load")}
-    for pair in range(pairs):
-        for name in sorted(sides, reverse=pair % 2 == 0):
-            side = sides[name]
-            keys = side.keys(count)
-            side.begin()
-            found[name, "store"].append(timed(lambda: side.store(keys), chunk * count))
-            side.wipe()
-            drop(folder)
-            found[name, "load"].append(timed(lambda: side.load(keys), chunk * count))
-            assert side.is_right(), f"{name} loaded other bytes"
+    for _, name in there_and_back(sides, pairs):
+        side = sides[name]
+        keys = side.keys(count)
+        side.begin()
+        found[name, "store"].append(timed(lambda: side.store(keys), chunk * count))
+        side.wipe()
+        os.sync()
+        drop(path for path in folder.rglob("*") if path.is_file())
+        found[name, "load"].append(timed(lambda: side.load(keys), chunk * count))
+        assert side.is_right(), f"{name} loaded other bytes"
     for what in ("store", "load"):
         ours, theirs = found["penstock", what], found[kind.THEIRS, what]
         ratios = [a[0] / b[0] for a, b in zip(ours, theirs, strict=True)]
         middle = [statistics.median(values) for values in (*zip(*ours, strict=True), *zip(*theirs, strict=True))]
         print(f"{kind.__name__:<8}{chunk >> 10:>6} KiB {what:<5}  penstock {middle[0]:.2f} GB/s ({middle[1]:.2f} CPU "
-              f"s/GB)   {kind.THEIRS} {middle[2]:.2f} ({middle[3]:.2f})   ratio {statistics.median(ratios):.2f} "
-              f"[{min(ratios):.2f} {max(ratios):.2f}]", flush=True)
+              f"s/GB)   {kind.THEIRS} {middle[2]:.2f} ({middle[3]:.2f})   ratio {figure(ratios)}", flush=True)
     for side in sides.values():
         side.close()
 
@@ -221,12 +279,12 @@ def measure(kind, folder, chunk, count, pairs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--hosts", default="sglang,lmcache")
+    parser.add_argument("--hosts", default="vllm,sglang,lmcache")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--sizes", default="128,2048", help="KiB of a chunk, in powers of two from 64")
     options = parser.parse_args()
-    kinds = {"sglang": SGLang, "lmcache": LMCache}
+    kinds = {"vllm": VLLM, "sglang": SGLang, "lmcache": LMCache}
     for host in options.hosts.split(","):
         for size in options.sizes.split(","):
             folder = options.folder / f"kv-{os.getpid()}-{host}-{size}"
