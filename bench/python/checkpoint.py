@@ -15,7 +15,6 @@ import argparse
 import json
 import mmap
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -23,7 +22,6 @@ import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
@@ -32,6 +30,7 @@ import torch.distributed.checkpoint as dcp
 import penstock
 from penstock.checkpoint import Saver, leftovers
 from penstock.checkpoint.distributed import Reader, Writer
+from turns import figure, machine, there_and_back
 
 FILES = 16
 
@@ -136,21 +135,19 @@ def settle(nbytes):
 def compare(what, sides, state, base, pairs):
     total = sum(tensor.nbytes for tensor in state.values())
     rates = {side: [] for side in sides}
-    for number in range(pairs + 1):
-        print(f"{what}, turn {number} of {pairs}", file=sys.stderr)
-        for side in rates if number % 2 == 0 else reversed(rates):
-            torch.cuda.synchronize() if torch.cuda.is_available() else None
-            settle(2 * total)
-            begin = time.perf_counter()
-            seconds = sides[side](state, base / side)  # None but of those that have a clock of their own.
-            torch.cuda.synchronize() if torch.cuda.is_available() else None
-            if number > 0:
-                rates[side].append(total / 1e9 / (seconds or time.perf_counter() - begin))
+    for number, side in there_and_back(rates, pairs + 1):
+        print(f"{what}, turn {number} of {pairs}: {side}", file=sys.stderr)
+        torch.cuda.synchronize() if torch.cuda.is_available() else None
+        settle(2 * total)
+        begin = time.perf_counter()
+        seconds = sides[side](state, base / side)  # None but of those that have a clock of their own.
+        torch.cuda.synchronize() if torch.cuda.is_available() else None
+        if number > 0:
+            rates[side].append(total / 1e9 / (seconds or time.perf_counter() - begin))
     first = statistics.median(next(iter(rates.values())))
     for side, samples in rates.items():
-        median = statistics.median(samples)
-        print(f"{what}: {side:28} {median:7.2f} GB/s [{min(samples):.2f} {max(samples):.2f}], "
-              f"first / this {first / median:.2f}", flush=True)
+        print(f"{what}: {side:28} {figure(samples, ' GB/s', width=7)}, "
+              f"first / this {first / statistics.median(samples):.2f}", flush=True)
 
 
 def behind(state, base, pairs, durable):
@@ -174,9 +171,8 @@ def behind(state, base, pairs, durable):
                     pinned.copy_(tensor, non_blocking=True)
                 torch.cuda.synchronize()
                 copies.append(time.perf_counter() - begin)
-        stood = statistics.median(stopped)
-        print(f"{staging}: the trainer stood still {stood:.2f} s [{min(stopped):.2f} {max(stopped):.2f}] of "
-              f"{statistics.median(whole):.2f} s, {total / 1e9 / stood:.1f} GB/s; {saving.staged_bytes} bytes staged, "
+        print(f"{staging}: the trainer stood still {figure(stopped, ' s')} of {statistics.median(whole):.2f} s, "
+              f"{total / 1e9 / statistics.median(stopped):.1f} GB/s; {saving.staged_bytes} bytes staged, "
               f"{progress.bytes_done - progress.bytes_direct} in the page cache; a copy to pinned memory takes "
               f"{statistics.median(copies):.2f} s, the files were written at {progress.gb_per_s:.1f} GB/s", flush=True)
 
@@ -196,8 +192,8 @@ def main():
     try:
         state = state_of(int(said.gib * 2**30), said.tensors, said.device)
         gpu = torch.cuda.get_device_name() if said.device != "cpu" else "no GPU"
-        print(f"{datetime.now(timezone.utc):%F}, {gpu}, {os.cpu_count()} CPUs, Linux {platform.release()}: "
-              f"{said.gib} GiB in {said.tensors} tensors, {'durable' if said.durable else 'not flushed'}")
+        print(f"{machine(gpu)}: {said.gib} GiB in {said.tensors} tensors, "
+              f"{'durable' if said.durable else 'not flushed'}")
         compare("save", savers(said.durable), state, base, said.pairs)
         before = {name: tensor.clone() for name, tensor in state.items()}
         compare("load", loaders(base), state, base, said.pairs)

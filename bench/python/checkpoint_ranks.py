@@ -12,7 +12,6 @@ is the bytes of all ranks by the time of the slowest. --cpu-ranks: so many of gl
 import argparse
 import os
 import shutil
-import statistics
 import sys
 import time
 import warnings
@@ -27,6 +26,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 from checkpoint import settle, state_of
 from penstock.checkpoint.distributed import Reader, Writer
+from turns import figure, there_and_back
 
 
 def sides(base, durable):
@@ -81,13 +81,11 @@ def run(rank, world, said):
         base.mkdir(parents=True)
     for what, each in sides(base, said.durable).items():
         rates = {side: [] for side in each}
-        for number in range(said.pairs + 1):
-            for side in rates if number % 2 == 0 else reversed(rates):
-                rates[side].append(nbytes / 1e9 / seconds_of(each[side], state, 2 * nbytes))
+        for _, side in there_and_back(rates, said.pairs + 1):
+            rates[side].append(nbytes / 1e9 / seconds_of(each[side], state, 2 * nbytes))
         if rank == 0:
             for side, samples in rates.items():
-                print(f"{what}: {side:28} {statistics.median(samples[1:]):7.2f} GB/s [{min(samples[1:]):.2f} "
-                      f"{max(samples[1:]):.2f}]", flush=True)
+                print(f"{what}: {side:28} {figure(samples[1:], ' GB/s', width=7)}", flush=True)
     for name, each in state.items():
         assert torch.equal(each.to_local().view(torch.int16), before[name].view(torch.int16)), name
     dist.barrier()

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from penstock import data
+from turns import drop, figure, there_and_back
 
 
 class Mapped(torch.utils.data.Dataset):
@@ -78,13 +79,6 @@ def link_gb_per_s(nbytes=1 << 30):
     return 4 * nbytes / 1e9 / (time.perf_counter() - began)
 
 
-def forget(path):
-    """Takes the file out of the page cache."""
-    with path.open("rb") as file:
-        os.fsync(file)
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def drive_gb_per_s(path, threads=16, piece=1 << 20):
     """What so many readers get past the page cache."""
     descriptor, nbytes = os.open(path, os.O_RDONLY | os.O_DIRECT), path.stat().st_size
@@ -108,17 +102,16 @@ def measure_cold(path, kib, options):
     with data.Prefetcher(data.RecordIndex.tokens([path], length), batch, device=options.device or "cpu",
                          window_batches=options.window) as prefetcher:
         for turn in range(options.pairs):
-            forget(path)
+            drop([path])
             prefetcher.set_epoch(turn)
             began = time.perf_counter()
             consume((tokens.view(torch.int16) for tokens in prefetcher), options.device)
             ours = nbytes / 1e9 / (time.perf_counter() - began)
-            forget(path)
+            drop([path])
             turns.append((ours, drive_gb_per_s(path)))
     print(f"{kib:>5} KiB  cold: penstock {statistics.median(turn[0] for turn in turns):.2f} GB/s, the drive "
           f"{statistics.median(turn[1] for turn in turns):.2f}   " +
-          f"ratio {statistics.median(a / b for a, b in turns):.2f} " +
-          f"[{min(a / b for a, b in turns):.2f} {max(a / b for a, b in turns):.2f}]", flush=True)
+          f"ratio {figure([a / b for a, b in turns])}", flush=True)
 
 
 def measure(path, kib, options):
@@ -141,9 +134,8 @@ def measure(path, kib, options):
         for side in sides:
             side(0)
         before = prefetcher.statistics()["waited_seconds"]
-        for pair in range(options.pairs):
-            for side in sides if pair % 2 == 0 else reversed(sides):
-                found[side].append(timed(side, nbytes, options.epochs))
+        for _, side in there_and_back(sides, options.pairs):
+            found[side].append(timed(side, nbytes, options.epochs))
         waited = prefetcher.statistics()["waited_seconds"] - before
     assert len({turn[2] for turns in found.values() for turn in turns}) == 1, "the sides gave other tokens"
     tell(kib, options, nbytes, waited, *(found.get(side, []) for side in (by_penstock, by_loader)))
@@ -152,16 +144,15 @@ def measure(path, kib, options):
 def tell(kib, options, nbytes, waited, ours, theirs):
     rates, cpu = [turn[0] for turn in ours], [turn[1] for turn in ours]
     seconds = sum(nbytes * options.epochs / 2e6 / rate for rate in rates)
-    line = (f"{kib:>5} KiB  penstock {statistics.median(rates):.0f} Mtokens/s [{min(rates):.0f} {max(rates):.0f}], "
+    line = (f"{kib:>5} KiB  penstock {figure(rates, ' Mtokens/s', 0)}, "
             f"{statistics.median(rates) * 2e-3:.1f} GB/s ({statistics.median(cpu):.2f} CPU s/GB), waited "
             f"{100 * waited / seconds:.0f} %")
     if theirs:
         ratios = [a[0] / b[0] for a, b in zip(ours, theirs, strict=True)]
         shares = [a[1] / b[1] for a, b in zip(ours, theirs, strict=True)]
         line += (f"   DataLoader {statistics.median(turn[0] for turn in theirs):.0f} "
-                 f"({statistics.median(turn[1] for turn in theirs):.2f})   rate {statistics.median(ratios):.2f} "
-                 f"[{min(ratios):.2f} {max(ratios):.2f}]   CPU {statistics.median(shares):.2f} "
-                 f"[{min(shares):.2f} {max(shares):.2f}]")
+                 f"({statistics.median(turn[1] for turn in theirs):.2f})   rate {figure(ratios)}   "
+                 f"CPU {figure(shares)}")
     print(line, flush=True)
 
 

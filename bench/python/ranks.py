@@ -21,6 +21,7 @@ import torch.distributed
 import torch.multiprocessing
 
 from penstock import weights
+from turns import figure, there_and_back
 
 ALONE, TOGETHER = "alone", "together"
 
@@ -59,9 +60,8 @@ def run(rank, world, folder, pairs):
     found = weights.Weights(folder)
     wanted = ways(found, rank, world, torch.distributed.group.WORLD)
     turns = {way: [] for way in wanted}
-    for number in range(pairs + 1):
-        for way in wanted if number % 2 == 0 else reversed(wanted):
-            turns[way].append(turn(found, device, world, wanted[way]))
+    for _, way in there_and_back(wanted, pairs + 1):
+        turns[way].append(turn(found, device, world, wanted[way]))
     if rank == 0:
         tell(turns, world, found.nbytes)
     torch.distributed.destroy_process_group()
@@ -72,9 +72,8 @@ def tell(turns, world, nbytes):
     share = statistics.median(counted["parts of dimension 0", ALONE])
     print(f"{world} ranks on {torch.cuda.get_device_name()}, {nbytes / 1e9:.2f} GB")
     for (what, how), seconds in counted.items():
-        print(f"{what:22} {how:9} {1e3 * statistics.median(seconds):7.1f} ms [{1e3 * min(seconds):.1f} "
-              f"{1e3 * max(seconds):.1f}], of the first {statistics.median(seconds) / share:.2f}; "
-              f"from storage {turns[what, how][1][1]:.3f}")
+        print(f"{what:22} {how:9} {figure([1e3 * each for each in seconds], ' ms', 1, 7)}, of the first "
+              f"{statistics.median(seconds) / share:.2f}; from storage {turns[what, how][1][1]:.3f}")
 
 
 def main():

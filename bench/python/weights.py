@@ -13,18 +13,16 @@ the turns with the lowest and highest behind it; what counts is the ratio in one
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
 
 import penstock
 from penstock import weights
+from turns import drop, figure, machine, there_and_back
 
 
 def make_files(folder, total, files, tensors):
@@ -108,14 +106,6 @@ SIDES = {
 }
 
 
-def drop_from_cache(paths):
-    for path in paths:
-        fd = os.open(path, os.O_RDONLY)
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-
-
 def touch(tensors):
     for each in tensors.values() if isinstance(tensors, dict) else tensors:
         if isinstance(each, dict):
@@ -126,7 +116,7 @@ def touch(tensors):
 
 def turn(side, paths, device, cold):
     if cold:
-        drop_from_cache(paths)
+        drop(paths)
     began = time.perf_counter()
     tensors = SIDES[side](paths, device)
     if device.type == "cuda":
@@ -147,10 +137,9 @@ def compare(paths, device, pairs, cold, sides):
             rates[side] = []
         except Exception as error:  # noqa: BLE001, another loader's own.
             left_out[side] = f"{type(error).__name__}: {error}"
-    for number in range(pairs):
-        print(f"turn {number + 1} of {pairs}", file=sys.stderr)
-        for side in rates if number % 2 == 0 else reversed(rates):
-            rates[side].append(total / 1e9 / turn(side, paths, device, cold))
+    for number, side in there_and_back(rates, pairs):
+        print(f"turn {number + 1} of {pairs}: {side}", file=sys.stderr)
+        rates[side].append(total / 1e9 / turn(side, paths, device, cold))
     return total, rates, left_out
 
 
@@ -177,14 +166,11 @@ def main():
     plan = weights.Weights(paths).plan(device=device)
     plan.load()
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
-    print(f"{datetime.now(timezone.utc):%F}, {gpu}, {os.cpu_count()} CPUs, Linux {platform.release()}: "
-          f"{total / 1e9:.2f} GB in {len(paths)} files, {len(plan)} tensors, "
+    print(f"{machine(gpu)}: {total / 1e9:.2f} GB in {len(paths)} files, {len(plan)} tensors, "
           f"{'cold' if said.cold else 'page cache'}, to {device}")
     first = statistics.median(next(iter(rates.values())))
     for side, samples in rates.items():
-        median = statistics.median(samples)
-        spread = f"[{min(samples):.2f} {max(samples):.2f}]"
-        print(f"{side:22} {median:7.2f} GB/s {spread}, first / this {first / median:.2f}")
+        print(f"{side:22} {figure(samples, ' GB/s', width=7)}, first / this {first / statistics.median(samples):.2f}")
     for side, why in left_out.items():
         print(f"{side:22} left out: {why.splitlines()[0] if why else ''}")
     print(f"paths of the first: {plan.progress.bytes_by_path}")
