@@ -36,7 +36,7 @@ def make_files(folder, total, files, tensors):
         if path.exists():
             continue
         block = torch.randint(0, 256, (rows * columns * 2,), dtype=torch.uint8).view(torch.bfloat16).view(rows, columns)
-        weights.save_file({f"layer.{number}.{i:05}.weight": block for i in range(per_file)}, path)
+        weights.save_file({f"layer.{number}.{i:05}.weight": block.clone() for i in range(per_file)}, path)
         print(f"made {path}", file=sys.stderr)
     return made
 
