@@ -36,6 +36,20 @@ def check_fits(base: Any, parameters: str, name: str) -> None:
                            f"written for: expected _prepare_weights to take {parameters}, it takes {there}")
 
 
+def check_interface(host: str, what: str, base: Any, asked: set[str], method: Any = None, given: Sequence[str] = (),
+                    also: str = "") -> None:
+    """Raises if the abstract methods of a client's base class, or the parameters of its `method`, differ from those
+    that ours was written for, or if `also` tells another difference."""
+    there = set(base.__abstractmethods__)
+    takes = list(inspect.signature(method).parameters)[1:] if method else []
+    if there == asked and takes == list(given) and not also:
+        return
+    expected, found = (f"{sorted(names)}" + (f" and {list(parameters)}" if method else "")
+                       for names, parameters in ((asked, given), (there, takes)))
+    raise RuntimeError(f"{host} {version(host.lower())} has other {what} was written for: expected {expected}, it has "
+                       f"{found}{also}")
+
+
 TOGETHER = "together"  # Our own key: tensor-parallel ranks each read a share, and exchange the shares.
 
 

@@ -17,16 +17,14 @@ For LMCache's multi-process mode there is penstock.integrations.lmcache_l2. Writ
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from penstock import kv
-from penstock.integrations.common import client, in_parts, kv_store
+from penstock.integrations.common import check_interface, client, in_parts, kv_store
 from penstock.threads import Pool
 
 __all__ = ["PenstockPlugin"]
@@ -245,8 +243,4 @@ def _layout(metadata: Any) -> str:
 
 def check_fits() -> None:
     """Raises if LMCache's plug-in interface differs from the supported one."""
-    asked = set(_Base.__abstractmethods__)
-    given = list(inspect.signature(_Base.__init__).parameters)[1:]
-    if asked != _ASKED or given != _GIVEN:
-        raise RuntimeError(f"LMCache {version('lmcache')} has other storage plug-ins than PenstockPlugin was written "
-                           f"for: expected {sorted(_ASKED)} and {_GIVEN}, it has {sorted(asked)} and {given}")
+    check_interface("LMCache", "storage plug-ins than PenstockPlugin", _Base, _ASKED, _Base.__init__, _GIVEN)

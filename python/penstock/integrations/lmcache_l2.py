@@ -19,11 +19,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from penstock import kv
-from penstock.integrations.common import client, kv_store
+from penstock.integrations.common import check_interface, client, kv_store
 from penstock.threads import Pool
 
 __all__ = ["PenstockAdapter"]
@@ -192,7 +191,4 @@ def _bitmap(values: Sequence[bool]) -> Any:
 
 def check_fits() -> None:
     """Raises if LMCache's L2 adapter interface differs from the supported one."""
-    asked = set(_Base.__abstractmethods__)
-    if asked != _ASKED:
-        raise RuntimeError(f"LMCache {version('lmcache')} has other L2 adapters than PenstockAdapter was written for: "
-                           f"expected {sorted(_ASKED)}, it has {sorted(asked)}")
+    check_interface("LMCache", "L2 adapters than PenstockAdapter", _Base, _ASKED)

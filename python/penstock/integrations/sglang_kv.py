@@ -16,17 +16,15 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import inspect
 import json
 import logging
 import threading
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 from penstock import kv
-from penstock.integrations.common import client, in_parts, kv_store
+from penstock.integrations.common import check_interface, client, in_parts, kv_store
 
 __all__ = ["PenstockStorage"]
 
@@ -202,11 +200,7 @@ def _bytes_of(size: int) -> Any:
 
 def check_fits() -> None:
     """Raises if SGLang's storage-backend interface differs from the supported one."""
-    asked = set(_Base.__abstractmethods__)
-    given = list(inspect.signature(_Base.batch_get_v1).parameters)[1:]
     fields = {field.name for field in dataclasses.fields(_storage.HiCacheStorageConfig)}
     unknown = fields ^ (set(_NAMING) | _OTHERS)
-    if asked != _ASKED or given != _SIGNATURE or unknown:
-        raise RuntimeError(f"SGLang {version('sglang')} has other storage backends than PenstockStorage was written "
-                           f"for: expected {sorted(_ASKED)} and {_SIGNATURE}, it has {sorted(asked)} and {given}"
-                           + (f", and its configuration differs in {sorted(unknown)}" if unknown else ""))
+    check_interface("SGLang", "storage backends than PenstockStorage", _Base, _ASKED, _Base.batch_get_v1, _SIGNATURE,
+                    f", and its configuration differs in {sorted(unknown)}" if unknown else "")

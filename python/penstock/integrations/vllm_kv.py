@@ -14,16 +14,14 @@ The tier's calls never wait for a drive: they run in vLLM's scheduler, under its
 
 from __future__ import annotations
 
-import inspect
 import json
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from penstock import kv
-from penstock.integrations.common import client, kv_store
+from penstock.integrations.common import check_interface, client, kv_store
 from penstock.threads import Pool, wait
 
 __all__ = ["PenstockTier"]
@@ -121,9 +119,5 @@ class PenstockTier(_Base):  # type: ignore[misc]
 
 def check_fits() -> None:
     """Raises if vLLM's tier interface differs from the supported one."""
-    asked = set(_Base.__abstractmethods__)
-    given = list(inspect.signature(_Base.__init__).parameters)[1:]
-    expected = ["offloading_spec", "primary_kv_view", "tier_type", "backpressure_detector"]
-    if asked != _ASKED or given != expected:
-        raise RuntimeError(f"vLLM {version('vllm')} has other KV tiers than PenstockTier was written for: expected "
-                           f"{sorted(_ASKED)} and {expected}, it has {sorted(asked)} and {given}")
+    given = ["offloading_spec", "primary_kv_view", "tier_type", "backpressure_detector"]
+    check_interface("vLLM", "KV tiers than PenstockTier", _Base, _ASKED, _Base.__init__, given)
