@@ -30,8 +30,8 @@ void check_chunk(const Request& request, const Limits& limits, const Plan& plan,
     FUZZ_CHECK(is_aligned(chunk.io_offset | chunk.io_size, limits.file_align));
     FUZZ_CHECK(limits.staged || is_aligned(request.buffer_address + chunk.buffer_offset, limits.memory_align));
     FUZZ_CHECK(chunk.io_size <= limits.chunk_max);
-  } else if (plan.is_head_or_tail(index)) {
-    // Of a write, up to the page's boundary.
+  } else if (index < plan.head_count() || index - plan.head_count() >= plan.middle_count()) {
+    // A head or a tail; of a write, up to the page's boundary.
     FUZZ_CHECK(chunk.size < (request.op == Op::write ? std::max(limits.file_align, limits.page) : limits.file_align));
   } else if (limits.file_align > 1 && request.op == Op::write) {
     FUZZ_CHECK(chunk.flush);
