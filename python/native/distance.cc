@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "python/native/distance.h"
+#include "topology/distance.h"
 
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
 #include <string>
 
 #include "python/native/no_gil.h"
-#include "topology/distance.h"
 #include "topology/mounts.h"
 
 namespace nb = nanobind;

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 
 #include "python/native/blocks.h"
-#include "python/native/distance.h"
 #include "python/native/engine.h"
 #include "python/native/file.h"
 #include "python/native/kv.h"
@@ -16,12 +15,15 @@
 #include "python/native/report.h"
 #include "python/native/requests.h"
 #include "python/native/session.h"
-#include "python/native/torch_pool.h"
-#include "python/native/weights.h"
 
 namespace nb = nanobind;
 
 namespace penstock::python {
+
+void bind_distance(nb::module_& module);
+void bind_torch_pool(nb::module_& module);
+void bind_weights(nb::module_& module);
+
 namespace {
 
 nb::dict describe_engine() {

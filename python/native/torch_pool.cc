@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "python/native/torch_pool.h"
-
+// Memory for torch.cuda.MemPool: penstock_torch_alloc() and penstock_torch_free(), which torch finds by name in this
+// module and calls from any thread, with or without the GIL. They allocate memory of the chosen session by its own
+// allocator, so that paths which need that (p2pdma with export_memory) can serve the tensors in it.
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <sys/types.h>

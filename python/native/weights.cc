@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "python/native/weights.h"
-
+// Headers of safetensors files for penstock.weights: read, checked and written by src/weights.
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sys/mman.h>
