@@ -258,32 +258,29 @@ ContentionReport simulate(const ContentionSettings& settings) {
   return report;
 }
 
-int list_machines(bool json) {
+void list_machines(bool json) {
   Json rows = Json::array();
   for (const model::BuiltinMachine& machine : model::builtin_machines()) {
     rows.push_back({{"name", machine.name}, {"summary", machine.summary}});
     if (!json) print("{:<18} {}\n", machine.name, machine.summary);
   }
   if (json) print_json({{"machines", rows}});
-  return kSuccess;
 }
 
-int show_published(const ContentionSettings& settings) {
+void show_published(const ContentionSettings& settings) {
   const std::vector<model::PublishedPoint> points = model::published_contention(constants_of(settings));
   if (settings.json) {
     print_json(published_json(points));
   } else {
     print_published(points);
   }
-  return kSuccess;
 }
 
-int run(const ContentionSettings& settings) {
+void run(const ContentionSettings& settings) {
   if (settings.list_machines) return list_machines(settings.json);
   if (settings.published) return show_published(settings);
   if (settings.print_topology) {
-    print_document(Text(model::write_topology(read_source(settings, constants_of(settings)).machine)));
-    return kSuccess;
+    return print_document(Text(model::write_topology(read_source(settings, constants_of(settings)).machine)));
   }
   if (!settings.html.empty()) require_plots(contention_page());
   const ContentionReport report = simulate(settings);
@@ -292,15 +289,6 @@ int run(const ContentionSettings& settings) {
     print_json(contention_json(report));
   } else {
     print_contention(report);
-  }
-  return kSuccess;
-}
-
-int run_contention(const ContentionSettings& settings) {
-  try {
-    return run(settings);
-  } catch (const model::InvalidInput& mistake) {
-    throw Failure(mistake.what(), kUsage);
   }
 }
 
@@ -390,7 +378,7 @@ void add_contention(CommandLine& command) {
     for (const char* name : kStreamOptions) {
       if (command.was_given(name)) settings->stream_options.emplace_back(name);
     }
-    return run_contention(*settings);
+    return answer([&] { run(*settings); });
   });
 }
 
