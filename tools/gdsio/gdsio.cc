@@ -6,19 +6,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/cpus.h"
 #include "facts/outlook.h"
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
-#include "tools/gdsio/numa_node.h"
 #include "tools/gdsio/options.h"
 #include "tools/gdsio/report.h"
 #include "tools/gdsio/transport.h"
@@ -92,6 +95,16 @@ std::vector<Counter> counted_since(const std::vector<Counter>& before, std::vect
   }
   std::erase_if(after, [](const Counter& row) { return row.read_bytes + row.write_bytes == 0; });
   return after;
+}
+
+// Moves the calling thread; its later allocations lie on that node too, by the kernel's default policy.
+void run_on_numa_node(unsigned node) {
+  const std::string folder = fmt::format("/sys/devices/system/node/node{}", node);
+  if (!exists(folder)) throw Failure(fmt::format("there is no NUMA node {} on this machine", node), kNotApplicable);
+  const core::CpuSet cpus = core::parse_cpu_list(core::read_first_line(folder + "/cpulist"));
+  if (cpus.none()) throw Failure(fmt::format("NUMA node {} has no CPUs to run on", node), kNotApplicable);
+  if (core::allow_cpus(cpus)) return;
+  throw Failure(fmt::format("cannot run on the CPUs of NUMA node {}: {}", node, std::strerror(errno)), kNotApplicable);
 }
 
 class Run {

@@ -227,7 +227,6 @@ TEST_F(Gdsio, ExitCodesTellUsageFromFailureFromWhatDoesNotApply) {
       {77, {"-f", "data", "-m", "1"}},
       {77, {"-f", "data", "-m", "2"}},
       {77, {"-f", "data", "-d", "9"}},
-      {77, {"-f", "data", "-n", "999", "-O", "1"}},
   };
   for (const auto& [exit_code, words] : cases) {
     const Finished done = run(words);
@@ -236,6 +235,13 @@ TEST_F(Gdsio, ExitCodesTellUsageFromFailureFromWhatDoesNotApply) {
     EXPECT_EQ(done.out, "");
   }
   EXPECT_FALSE(fs::exists(path("new")));
+}
+
+TEST_F(Gdsio, ANodeThatIsNotThereDoesNotApply) {
+  make("data", 8192);
+  const Finished done = run({"-f", "data", "-n", "999", "-O", "1"});
+  EXPECT_EQ(done.exit_code, 77);
+  EXPECT_EQ(done.err, "gdsio: there is no NUMA node 999 on this machine\n");
 }
 
 TEST_F(Gdsio, AConfigurationThatForbidsCompatModeIsObeyed) {
