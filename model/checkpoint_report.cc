@@ -311,6 +311,10 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   report.notes = notes_of(input, constants);
   if (input.window_s > 0) report.notes.push_back(window_note(input, constants));
   report.notes.emplace_back("Where training goes on, it stands still only while the state is copied out of its way.");
+  report.notes.emplace_back(
+      "'direct': between GPU and drive. 'good host': through host memory, while other bytes move. 'host, no overlap': "
+      "one "
+      "step after the other. 'poor host': as slow as the published host path.");
   return report;
 }
 

@@ -269,7 +269,8 @@ void print_result(const BenchOutcome& outcome, const std::vector<std::string>& u
   if (usable_paths.size() < 2) return;
   Page page;
   page.wrap("", fmt::format("this is one of {} ways ({}): 'penstock bench --require PATH FILE' measures another, "
-                            "'penstock bench --every-path --dir FOLDER' all with a file of its own",
+                            "host by '--memory host', and 'penstock bench --every-path --dir FOLDER' all with a file "
+                            "of its own",
                             usable_paths.size(), fmt::join(usable_paths, ", ")));
   print("{}", Text(page.text()));
 }

@@ -34,7 +34,7 @@ constexpr const char* kExamples =
     "drive\n"
     "  penstock check --json               the same for a program\n"
     "  penstock check --require gpu        for a probe: fails where files cannot reach a GPU's memory at all\n"
-    "  penstock check --root captured/     a captured machine (scripts/capture-machine, scripts/machine-tree unpack)\n"
+    "  penstock check --root captured/     a captured machine (share/penstock/capture-machine, machine-tree)\n"
     "  penstock check --env PENSTOCK_NVIDIA_EXPORT=on    a program that switches the path p2pdma on\n"
     "A finding is 'pass', 'warn' (off, or slower than it could be), 'fail', 'unknown' (nothing here tells) or 'n/a'. "
     "What is wrong comes first: each cause with its remedy, and below it what follows from it ('so').\n"

@@ -101,7 +101,7 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
     page.wrap("  ", "no path can move bytes between files and device memory");
   } else {
     const char* const proviso =
-        facts::is_direct_path(best->path) ? ", if its self-test passes" : ", through host memory";
+        facts::is_direct_path(best->path) ? ", if its self-test passes" : ", not directly: through host memory";
     page.wrap("  ", fmt::format("files reach device memory by {}{}", penstock_path_name(best->path), proviso));
     page.paint(Color::bold, penstock_path_name(best->path));
   }

@@ -22,11 +22,11 @@ namespace {
 // The mover of the bytes, if a path's name alone may not say it.
 const char* mover(int path) {
   switch (path) {
-    case PENSTOCK_PATH_P2PDMA: return " (the drive writes into the GPU's memory itself)";
-    case PENSTOCK_PATH_PAGECACHE: return " (the GPU fetches it from the page cache)";
-    case PENSTOCK_PATH_NVFS: return " (the drive and the GPU's memory, by nvidia-fs)";
-    case PENSTOCK_PATH_VENDOR: return " (NVIDIA's library)";
-    case PENSTOCK_PATH_BOUNCE: return " (through pinned host memory)";
+    case PENSTOCK_PATH_P2PDMA: return " (direct: between the drive and the GPU's memory)";
+    case PENSTOCK_PATH_PAGECACHE: return " (not direct: the GPU fetches it from the page cache)";
+    case PENSTOCK_PATH_NVFS: return " (direct: between the drive and the GPU's memory, by nvidia-fs)";
+    case PENSTOCK_PATH_VENDOR: return " (NVIDIA's library, which does not say whether it is direct)";
+    case PENSTOCK_PATH_BOUNCE: return " (not direct: through pinned host memory)";
     default: return "";
   }
 }
@@ -70,34 +70,42 @@ void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
   }
 }
 
-// The findings of file systems or files that have the CPU move bytes in spite of O_DIRECT, if no verdict has said so:
-// without a GPU, or past a reason that stands before it. Each once, with how many of the files it was met on.
+// Findings that no verdict has said, because a verdict stops at the first reason. Some have the CPU move bytes in spite
+// of O_DIRECT; on a machine without a GPU others keep p2pdma from a file as well. Each is told once, with how many of
+// the files it was met on.
 class Hindrances {
  public:
   void add(const Explanation& told) {
     for (const core::Finding& finding : told.direct.report.findings) {
-      if (!finding.has_cpu_move_bytes()) continue;
-      const auto is_it = [&](const Met& each) { return each.finding == finding; };
-      const auto found = std::find_if(met_.begin(), met_.end(), is_it);
-      if (found == met_.end()) met_.push_back({finding, 1});
-      else ++found->files;
+      if (finding.has_cpu_move_bytes()) add("O_DIRECT", finding);
     }
+    const auto& routes = told.direct.routes;
+    if (routes.empty() || !routes[0].peer.empty()) return;  // There is a device, of which the verdict speaks.
+    for (const core::Finding& finding : routes[0].findings) add("p2pdma, besides", finding);
   }
   void print(const std::vector<Obstruction>& told, bool counts, Page& page) const {
-    for (const auto& [finding, files] : met_) {
+    for (const auto& [label, finding, files] : met_) {
       const std::string_view code = finding.code();
       const auto says_it = [&](const Obstruction& each) { return code == each.refusal.reason; };
       if (std::any_of(told.begin(), told.end(), says_it)) continue;
       const std::string of = counts ? fmt::format("{} of them: ", files) : "";
-      print_refusal(page, "O_DIRECT", of + finding.sentence(), code, finding.remedy());
+      print_refusal(page, label, of + finding.sentence(), code, finding.remedy());
     }
   }
 
  private:
   struct Met {
+    const char* label;
     core::Finding finding;
     unsigned files = 0;
   };
+  void add(const char* label, const core::Finding& finding) {
+    const auto is_it = [&](const Met& each) { return each.finding == finding; };
+    const auto found = std::find_if(met_.begin(), met_.end(), is_it);
+    if (found == met_.end()) met_.push_back({label, finding, 1});
+    else ++found->files;
+  }
+
   std::vector<Met> met_;
 };
 
