@@ -93,8 +93,14 @@ Finding need_device(const Machine& machine) {
 
 Finding need_nvidia_fs(const Machine& machine) {
   if (machine.nvidia_fs.is_loaded) return need("nvidia_fs", State::pass, "nvidia-fs " + machine.nvidia_fs.version, "");
+  const std::string& kernel = machine.platform.kernel_release;
+  const bool would_stop = core::stops_machine(core::kNewestKnownNvidiaFs, kernel) == core::Tristate::yes;
   return need("nvidia_fs", State::fail, "the nvidia-fs kernel module is not loaded",
-              "Install the nvidia-fs package and load it: modprobe nvidia-fs.");
+              would_stop
+                  ? fmt::format("Install an nvidia-fs that NVIDIA says goes with Linux {}, and load it: modprobe "
+                                "nvidia-fs. Versions up to {} stop such a machine.",
+                                kernel, core::text_of(core::kNewestKnownNvidiaFs))
+                  : "Install the nvidia-fs package and load it: modprobe nvidia-fs.");
 }
 
 namespace {
