@@ -46,9 +46,11 @@ std::string binds_text(const Examination& found) {
                          found.survey.cpu_limit, all);
     case Binds::settings: return fmt::format("The settings of the environment bind; {}.", all);
     case Binds::unknown:
-      return fmt::format("What binds is unknown: the {} gives {}; {}, each turn another part of it.",
-                         found.is_mostly_cold() ? "drive" : "page cache",
-                         rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all);
+      return fmt::format(
+          "What binds is unknown: the {} gives {}; {}, and in each turn another part of it was the slowest. "
+          "Measure for longer (--time 5), or when no other program uses the machine.",
+          found.is_mostly_cold() ? "drive" : "page cache",
+          rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all);
     case Binds::path: break;
   }
   return fmt::format("No single part binds: the {} alone gives {}; {}, by the path {}.",
