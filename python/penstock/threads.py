@@ -16,7 +16,7 @@ import math
 import queue
 import time
 import weakref
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -235,11 +235,12 @@ class Pool(concurrent.futures.Executor):
         self._is_closed = False
         self._calls: Calls = queue.SimpleQueue()
         self._threads = Threads()
+        self._members: set[int] = set()
         self._count = 0
         weakref.finalize(self, self._calls.put, None)  # A pool that nobody has any more lets its threads end.
         _pools.add(self)
         for _ in range(count):
-            self._threads.start(functools.partial(_make_calls, self._calls))
+            self._threads.start(functools.partial(_make_calls, self._calls, self._members))
             self._count += 1
 
     def submit(self, call: Callable[Given, Result], /, *given: Given.args, **more: Given.kwargs) -> Future[Result]:
@@ -254,6 +255,8 @@ class Pool(concurrent.futures.Executor):
         if cancel_futures:
             _cancel_all(self._calls)
         self._calls.put(None)
+        if wait and get_ident() in self._members:
+            raise RuntimeError("a call in the pool cannot wait for the pool's end")
         if wait:
             self._threads.wait(self._count)
 
@@ -261,18 +264,19 @@ class Pool(concurrent.futures.Executor):
         if not self._may_be_left:
             self.shutdown()
 
-    def _lose(self) -> None:
+    def _lose(self) -> None:  # Cancels nothing: another thread of the parent's may have held a future's lock.
         self._is_closed = True
         self._threads.ended.extend([True] * self._count)
-        _cancel_all(self._calls)
 
 
-def _make_calls(calls: Calls) -> None:
+def _make_calls(calls: Calls, members: set[int]) -> None:
+    members.add(get_ident())
     while (each := calls.get()) is not None:
         future, call = each
         if future.set_running_or_notify_cancel():
             _make_call(future, call)
         del each, future, call  # Or what the call refers to would stay until the next one.
+    members.discard(get_ident())  # Another thread may have the number next.
     calls.put(None)  # For the next thread.
 
 

@@ -234,6 +234,36 @@ def test_at_whatever_moment_one_who_uses_a_pool_is_interrupted_it_goes_on(interr
     pool.shutdown()
 
 
+def test_a_call_in_a_pool_that_waits_for_its_end_is_refused_and_hangs_nobody():
+    pool = Pool(1)
+
+    with pytest.raises(RuntimeError, match="cannot wait for the pool's end"):
+        pool.submit(pool.shutdown).result(600)
+
+    pool.shutdown()
+
+
+def fork_and_wait():
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_future_that_another_thread_holds_while_the_process_forks_holds_up_no_child():
+    go_on = threading.Event()
+    pool = Pool(1)
+    pool.submit(go_on.wait, 600)
+    waiting = pool.submit(abs, -1)
+
+    with waiting._condition:
+        assert Later(fork_and_wait).result(600) == 0
+
+    go_on.set()
+    assert waiting.result(600) == 1
+    pool.shutdown()
+
+
 def test_asyncio_runs_calls_in_a_pool():
     async def run():
         with Pool(1) as pool:
