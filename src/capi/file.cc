@@ -38,7 +38,7 @@ penstock_file_info to_public(const core::FileFacts& facts) {
           .is_block_device = facts.type == core::FileType::block_device,
           .readable = facts.readable(),
           .writable = facts.writable(),
-          .opened_direct = facts.opened_direct(),
+          .opened_direct = facts.opened_o_direct(),
           .direct_memory_align = facts.direct_memory_align,
           .direct_offset_align = facts.direct_offset_align,
           .reserved = 0,

@@ -11,10 +11,10 @@ enum class Op : std::uint8_t { read, write };
 
 enum class IoMode : std::uint8_t {
   buffered,  // Through the page cache.
-  direct,    // O_DIRECT.
+  o_direct,  // O_DIRECT.
 };
 
 constexpr const char* op_name(Op op) { return op == Op::read ? "read" : "write"; }
-constexpr const char* io_mode_name(IoMode io_mode) { return io_mode == IoMode::direct ? "direct" : "buffered"; }
+constexpr const char* io_mode_name(IoMode io_mode) { return io_mode == IoMode::o_direct ? "direct" : "buffered"; }
 
 }  // namespace penstock::core

@@ -171,7 +171,7 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   const IoMode io_mode = flight.plan().middle_io_mode();
   const Tuner::Finding finding = tuner_.finding({request.op, io_mode, request.size});
   if (finding.settled && finding.threads == 1) return 0;
-  if ((io_mode == IoMode::direct && !request.prefer_cached) ||
+  if ((io_mode == IoMode::o_direct && !request.prefer_cached) ||
       !request.file->is_resident(request.file_offset, request.size))
     return 0;
   return std::min(align_up(std::max(request.size / threads, kBriefShareMin), kChunkUnit), chunk_max);

@@ -25,7 +25,7 @@ void Flight::cut(std::uint64_t chunk_max) {
 
 Task Flight::task(std::uint64_t turn) const {
   Chunk chunk = plan_->in_turn(turn);
-  if (chunk.io_mode == IoMode::direct) chunk.io_mode = io_mode_now(chunk);
+  if (chunk.io_mode == IoMode::o_direct) chunk.io_mode = io_mode_now(chunk);
   return {.op = request.op,
           .file = request.file,
           .memory = request.memory.after(chunk.buffer_offset),
@@ -35,7 +35,7 @@ Task Flight::task(std::uint64_t turn) const {
 
 IoMode Flight::io_mode_now(const Chunk& chunk) const {
   if (!request.prefer_cached || chunk.io_mode == IoMode::buffered) return chunk.io_mode;
-  return request.file->is_resident(chunk.io_offset, chunk.io_size) ? IoMode::buffered : IoMode::direct;
+  return request.file->is_resident(chunk.io_offset, chunk.io_size) ? IoMode::buffered : IoMode::o_direct;
 }
 
 // Leaves a state in which everything was moved, or in which nothing more will be. The report counts bytes from the

@@ -20,7 +20,7 @@ class Progress {
 
   void add(const Completion& completion) {
     const std::uint64_t position = completion.file_offset + completion.bytes;
-    if (completion.io_mode == IoMode::direct) direct_bytes_ += completion.bytes;
+    if (completion.io_mode == IoMode::o_direct) direct_bytes_ += completion.bytes;
     if (completion.bounced != Reason::none) {
       bounced_bytes_ += completion.bytes;
       bounced_reason_ = completion.bounced;

@@ -52,7 +52,7 @@ Status Router::choose(Flight& flight) const {
     report.path = verdict.path;
     report.path_reason = verdict.reason;
     request.prefer_cached = rules_.direct_io == DirectIo::automatic && request.op == Op::read &&
-                            !request.file->prefers_direct() && !traits_of(verdict.path).direct;
+                            !request.file->prefers_o_direct() && !traits_of(verdict.path).direct;
     return success();
   }
   return failure(Code::path_refused, transfer_step(request.op));
@@ -64,12 +64,12 @@ IoMode Router::wanted_io_mode(const RoutedRequest& request) const {
     return IoMode::buffered;
   }
   switch (rules_.direct_io) {
-    case DirectIo::always: return IoMode::direct;
+    case DirectIo::always: return IoMode::o_direct;
     case DirectIo::never: return IoMode::buffered;
     case DirectIo::automatic: break;
   }
-  if (request.file->prefers_direct()) return IoMode::direct;
-  return request.op == Op::read && request.size >= kProbeBytesMin ? IoMode::direct : IoMode::buffered;
+  if (request.file->prefers_o_direct()) return IoMode::o_direct;
+  return request.op == Op::read && request.size >= kProbeBytesMin ? IoMode::o_direct : IoMode::buffered;
 }
 
 void Router::shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) const {

@@ -185,7 +185,7 @@ TEST_F(TunerTest, NoTwoTrialsAreOfNearlyTheSameHands) {
 TEST_F(TunerTest, PartsGrowWithTheRequestAndSmallRequestsAreTriedWhole) {
   const auto part_of = [](std::uint64_t mebibytes) {
     Tuner tuner(8, kBalanced);
-    return tuner.choose({Op::read, IoMode::direct, mebibytes * kMebibyte}, mebibytes * kMebibyte).bytes / kMebibyte;
+    return tuner.choose({Op::read, IoMode::o_direct, mebibytes * kMebibyte}, mebibytes * kMebibyte).bytes / kMebibyte;
   };
   EXPECT_EQ(part_of(8), 8u);
   EXPECT_EQ(part_of(127), 127u);
@@ -197,7 +197,7 @@ TEST_F(TunerTest, PartsGrowWithTheRequestAndSmallRequestsAreTriedWhole) {
 
 TEST_F(TunerTest, SizesAndDirectionsAreTunedApart) {
   Tuner tuner(8, kBalanced);
-  const Tuner::Kind small{Op::write, IoMode::direct, 4 * kMebibyte};
+  const Tuner::Kind small{Op::write, IoMode::o_direct, 4 * kMebibyte};
   move(tuner, {cpu_bound});
   for (unsigned i = 0; i < 50; ++i) move(tuner, {one_is_best}, 4 * kMebibyte, small);
   EXPECT_EQ(tuner.finding(kKind).threads, 8u);

@@ -86,7 +86,7 @@ Result<ChannelQueue::OwnChannel*> ChannelQueue::open_channel(Path& path, Device*
   const ChannelOptions options{.device = device,
                                .depth = static_cast<unsigned>(pending_.size()),
                                .chunk_max = chunk_max_,
-                               .direct_only = false,
+                               .o_direct_only = false,
                                .placement = &session_->config().placement};
   BounceBudget& budget = session_->engine().budget_of(device);
   const std::uint64_t bytes = path.channel_bytes(options);

@@ -129,7 +129,7 @@ TEST_F(LimitsTest, NoRequestGetsMoreHandsThanAllowed) {
 TEST_F(LimitsTest, UnalignedWritesGoThroughThePageCacheWhereAskedTo) {
   const auto direct = [&] {
     return std::count_if(storage_->accesses.begin(), storage_->accesses.end(),
-                         [](const FakeStorage::Access& access) { return access.direct; });
+                         [](const FakeStorage::Access& access) { return access.o_direct; });
   };
   const auto change = [](Config& config) { config.cached_unaligned_writes = true; };
   open(change, O_DIRECT);

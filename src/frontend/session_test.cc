@@ -269,7 +269,7 @@ TEST_F(SessionTest, HeadAndTailFollowTheMiddleOfAnUnalignedDirectWrite) {
   const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
   const auto order = [&] {
     std::string ways;
-    for (const FakeStorage::Access& access : storage_->accesses) ways += access.direct ? 'd' : 'b';
+    for (const FakeStorage::Access& access : storage_->accesses) ways += access.o_direct ? 'd' : 'b';
     storage_->accesses.clear();
     return ways;
   };
@@ -306,7 +306,7 @@ TEST_F(SessionTest, ADirectReadLeavesHostMemoryBehindTheEndOfTheFileAlone) {
     EXPECT_TRUE(outcome.status.ok());
     EXPECT_EQ(outcome.report.bytes, from < kEnd ? kEnd - from : 0) << from;
     for (const FakeStorage::Access& access : storage_->accesses) {
-      if (access.direct) {
+      if (access.o_direct) {
         EXPECT_LE(access.offset + access.size, kEnd) << from;
       }
     }

@@ -113,7 +113,7 @@ struct ChannelOptions {
   unsigned depth = 1;           // Chunks in flight.
   std::uint64_t chunk_max = 0;  // Bytes; whole pages.
   // For transfers in place: if the kernel refuses direct I/O, the chunk fails; it never goes through the page cache.
-  bool direct_only = false;
+  bool o_direct_only = false;
   // The placement of its pinned memory, which must outlive it; null: near the device.
   const Placement* placement = nullptr;
 };

@@ -19,7 +19,7 @@ Plan::Plan(const Request& request, const Limits& limits) : request_(request), li
   middle_end_ = request.file_offset + request.size;
   if (limits.file_align > 1) cut();
   const std::uint64_t step =
-      middle_io_mode_ == IoMode::direct ? limits.file_align : std::min<std::uint64_t>(limits.page, limits.chunk_max);
+      middle_io_mode_ == IoMode::o_direct ? limits.file_align : std::min<std::uint64_t>(limits.page, limits.chunk_max);
   grid_ = align_down(middle_begin_, step);
   if (middle_end_ > middle_begin_) middle_count_ = (middle_end_ - grid_ + limits.chunk_max - 1) / limits.chunk_max;
   const std::uint64_t tail_count = middle_end_ < request.file_offset + request.size ? 1 : 0;
@@ -31,7 +31,7 @@ Plan::Plan(const Request& request, const Limits& limits) : request_(request), li
 void Plan::cut() {
   if (limits_.staged && request_.op == Op::read) {
     widen_ = true;
-    middle_io_mode_ = IoMode::direct;
+    middle_io_mode_ = IoMode::o_direct;
     return;
   }
   PENSTOCK_INVARIANT(is_power_of_two(limits_.page));
@@ -42,15 +42,15 @@ void Plan::cut() {
   const std::uint64_t first = std::min(align_up(begin, step), end);
   const std::uint64_t last = std::max(align_down(end, step), first);
   const bool reachable =
-      last > first ? can_go_direct(first, last) : can_go_direct(begin, first) || can_go_direct(last, end);
+      last > first ? can_go_o_direct(first, last) : can_go_o_direct(begin, first) || can_go_o_direct(last, end);
   if (!reachable) return;
   middle_begin_ = first;
   middle_end_ = last;
   head_count_ = first > begin ? 1 : 0;
-  middle_io_mode_ = IoMode::direct;
+  middle_io_mode_ = IoMode::o_direct;
 }
 
-bool Plan::can_go_direct(std::uint64_t begin, std::uint64_t end) const {
+bool Plan::can_go_o_direct(std::uint64_t begin, std::uint64_t end) const {
   const std::uint64_t address = request_.buffer_address + (begin - request_.file_offset);
   return end > begin && is_aligned(begin | end, limits_.file_align) &&
          (limits_.staged || is_aligned(address, limits_.memory_align));
@@ -80,7 +80,7 @@ Chunk Plan::exact(IoMode io_mode, std::uint64_t begin, std::uint64_t end) const 
 }
 
 Chunk Plan::buffered_chunk(std::uint64_t begin, std::uint64_t end) const {
-  return exact(can_go_direct(begin, end) ? IoMode::direct : IoMode::buffered, begin, end);
+  return exact(can_go_o_direct(begin, end) ? IoMode::o_direct : IoMode::buffered, begin, end);
 }
 
 Chunk Plan::middle_chunk(std::uint64_t index) const {

@@ -43,7 +43,7 @@ class Plan {
 
  private:
   void cut();
-  bool can_go_direct(std::uint64_t begin, std::uint64_t end) const;
+  bool can_go_o_direct(std::uint64_t begin, std::uint64_t end) const;
   Chunk exact(IoMode io_mode, std::uint64_t begin, std::uint64_t end) const;
   Chunk buffered_chunk(std::uint64_t begin, std::uint64_t end) const;
   Chunk middle_chunk(std::uint64_t index) const;

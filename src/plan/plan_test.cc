@@ -44,11 +44,11 @@ void expect_obeys(const Chunk& chunk, const Request& request, const Limits& limi
   if (widened) {
     ASSERT_EQ(request.op, Op::read);
     ASSERT_TRUE(limits.staged);
-    ASSERT_EQ(chunk.io_mode, IoMode::direct);
+    ASSERT_EQ(chunk.io_mode, IoMode::o_direct);
     ASSERT_LT(chunk.io_size - chunk.size, 2 * limits.file_align);
   }
   ASSERT_EQ(chunk.flush, request.op == Op::write && limits.file_align > 1 && chunk.io_mode == IoMode::buffered);
-  if (chunk.io_mode == IoMode::direct) {
+  if (chunk.io_mode == IoMode::o_direct) {
     ASSERT_GT(limits.file_align, 1u);
     ASSERT_TRUE(is_aligned(chunk.io_offset, limits.file_align));
     ASSERT_TRUE(is_aligned(chunk.io_size, limits.file_align));
@@ -99,7 +99,7 @@ void expect_direct_where_possible(const Plan& plan, const Request& request, cons
       limits.staged || is_aligned(request.buffer_address + first - request.file_offset, limits.memory_align);
   std::uint64_t direct = 0;
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-    if (plan.chunk(i).io_mode == IoMode::direct) direct += plan.chunk(i).size;
+    if (plan.chunk(i).io_mode == IoMode::o_direct) direct += plan.chunk(i).size;
   }
   const std::uint64_t expected = request.op == Op::write      ? direct_bytes_of_write(request, limits)
                                  : limits.staged              ? request.size

@@ -34,7 +34,7 @@ bool has_one_writer(std::uint64_t magic) {
 File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
     : descriptors_(storage), hints_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
       // Where direct I/O is really a buffered copy (tmpfs, ext4 with data=journal), O_DIRECT is ignored.
-      own_io_mode_(facts.opened_direct() && facts.can_do_direct() ? IoMode::direct : IoMode::buffered),
+      own_io_mode_(facts.opened_o_direct() && facts.can_do_o_direct() ? IoMode::o_direct : IoMode::buffered),
       takes_turns_(facts.type == FileType::regular && has_one_writer(facts.file_system_magic)) {}
 
 File::~File() {
@@ -107,8 +107,8 @@ bool File::is_data(std::uint64_t offset, std::uint64_t size) {
 }
 
 std::uint32_t File::direct_offset_align() {
-  if (!facts_.can_do_direct() || direct_refused_.load(std::memory_order_relaxed)) return 1;
-  return descriptor(IoMode::direct).ok() ? facts_.direct_offset_align : 1;
+  if (!facts_.can_do_o_direct() || o_direct_refused_.load(std::memory_order_relaxed)) return 1;
+  return descriptor(IoMode::o_direct).ok() ? facts_.direct_offset_align : 1;
 }
 
 }  // namespace penstock::core

@@ -72,7 +72,7 @@ class File {
   Result<int> descriptor(IoMode io_mode);
   // The descriptor that shares nothing with the user's, not even the position.
   Result<int> second_descriptor() {
-    return descriptor(own_io_mode_ == IoMode::direct ? IoMode::buffered : IoMode::direct);
+    return descriptor(own_io_mode_ == IoMode::o_direct ? IoMode::buffered : IoMode::o_direct);
   }
   // Bytes now.
   Result<std::uint64_t> size() const { return descriptors_.size(own_.get()); }
@@ -85,11 +85,11 @@ class File {
   // The offset alignment that direct I/O needs on this file; 1 if it is not possible.
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.
-  void give_up_direct() { direct_refused_.store(true, std::memory_order_relaxed); }
+  void give_up_o_direct() { o_direct_refused_.store(true, std::memory_order_relaxed); }
   // Null for files that the kernel serves.
   UserspaceFile* userspace() const { return userspace_.get(); }
   // True if the user's own descriptor has O_DIRECT.
-  bool prefers_direct() const { return own_io_mode_ == IoMode::direct; }
+  bool prefers_o_direct() const { return own_io_mode_ == IoMode::o_direct; }
   // The program reads each byte of the file only once.
   void note_read_once() { read_once_.store(true, std::memory_order_relaxed); }
   bool is_read_once() const { return read_once_.load(std::memory_order_relaxed); }
@@ -127,7 +127,7 @@ class File {
   std::unique_ptr<UserspaceFile> userspace_;
   std::atomic<int> second_{-1};       // The descriptor for the other I/O mode, once open.
   std::atomic<int> second_error_{0};  // The errno if opening second_ failed.
-  std::atomic<bool> direct_refused_{false};
+  std::atomic<bool> o_direct_refused_{false};
   std::atomic<bool> blocks_behind_end_{false};
   std::atomic<bool> read_once_{false};
   std::atomic<bool> flushed_later_{false};

@@ -36,8 +36,8 @@ struct FileFacts {
 
   bool readable() const { return (open_flags & O_ACCMODE) != O_WRONLY; }
   bool writable() const { return (open_flags & O_ACCMODE) != O_RDONLY; }
-  bool opened_direct() const { return (open_flags & O_DIRECT) != 0; }
-  bool can_do_direct() const { return direct_offset_align != 0; }
+  bool opened_o_direct() const { return (open_flags & O_DIRECT) != 0; }
+  bool can_do_o_direct() const { return direct_offset_align != 0; }
   // nvidia-fs reports 4096 bytes as direct if any of them went by DMA. If blocks are smaller, some of them may be
   // holes: their zeros then stay in host memory, without an error.
   bool suits_nvidia_fs() const { return type != FileType::regular || (block_size != 0 && block_size % 4096 == 0); }

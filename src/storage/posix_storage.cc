@@ -209,14 +209,14 @@ Result<UniqueFd> PosixStorage::duplicate(int fd) {
   return copy;
 }
 
-Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
+Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool o_direct) {
   char name[32];
   std::snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
   const int kept = open_flags & (O_ACCMODE | O_SYNC | O_DSYNC);
-  UniqueFd opened(::open(name, kept | O_CLOEXEC | O_NOCTTY | (direct ? O_DIRECT : 0)));
+  UniqueFd opened(::open(name, kept | O_CLOEXEC | O_NOCTTY | (o_direct ? O_DIRECT : 0)));
   if (!opened.valid()) {
-    return os_failure(
-        errno, direct ? "open the file a second time, with O_DIRECT" : "open the file a second time, without O_DIRECT");
+    return os_failure(errno, o_direct ? "open the file a second time, with O_DIRECT"
+                                      : "open the file a second time, without O_DIRECT");
   }
   return opened;
 }

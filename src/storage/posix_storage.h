@@ -16,7 +16,7 @@ class PosixStorage : public Storage {
 
   Result<FileFacts> facts(int fd) override;
   Result<UniqueFd> duplicate(int fd) override;
-  Result<UniqueFd> reopen(int fd, int open_flags, bool direct) override;
+  Result<UniqueFd> reopen(int fd, int open_flags, bool o_direct) override;
   bool is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) override;
   Result<std::uint64_t> size(int fd) override;
   Result<FileStamp> stamp(int fd) override;

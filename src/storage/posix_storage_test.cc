@@ -43,7 +43,7 @@ TEST_F(PosixStorageTest, FactsOfARegularFile) {
   EXPECT_EQ(facts.size, 7u);
   EXPECT_TRUE(facts.readable());
   EXPECT_TRUE(facts.writable());
-  EXPECT_FALSE(facts.opened_direct());
+  EXPECT_FALSE(facts.opened_o_direct());
   EXPECT_NE(facts.file_system_magic, 0u);
   struct statfs file_system {};
   ASSERT_EQ(::fstatfs(fd_.get(), &file_system), 0);
@@ -95,14 +95,14 @@ TEST_F(PosixStorageTest, AMemoryFileHasNoDirectIo) {
 
   const FileFacts facts = *storage_.facts(memory.get());
 
-  EXPECT_FALSE(facts.can_do_direct());
+  EXPECT_FALSE(facts.can_do_o_direct());
   EXPECT_EQ(facts.alignment_source, AlignmentSource::none);
   EXPECT_EQ(facts.block_device, 0u);
 }
 
 TEST_F(PosixStorageTest, AlignmentIsAPowerOfTwoWithinItsBounds) {
   const FileFacts facts = *storage_.facts(fd_.get());
-  if (!facts.can_do_direct()) GTEST_SKIP() << "the temporary directory's file system has no direct I/O";
+  if (!facts.can_do_o_direct()) GTEST_SKIP() << "the temporary directory's file system has no direct I/O";
 
   EXPECT_LE(facts.direct_memory_align, 4096u);
   EXPECT_EQ(facts.direct_offset_align & (facts.direct_offset_align - 1), 0u);

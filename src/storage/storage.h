@@ -26,7 +26,7 @@ class Descriptors {
   virtual Result<UniqueFd> duplicate(int fd) = 0;
   // Reopens the same file, with or without O_DIRECT, and with the access mode and O_SYNC or O_DSYNC of open_flags; `fd`
   // is not changed.
-  virtual Result<UniqueFd> reopen(int fd, int open_flags, bool direct) = 0;
+  virtual Result<UniqueFd> reopen(int fd, int open_flags, bool o_direct) = 0;
   // False if the descriptor was closed, or is now another file than that of the facts. If `reached` is not null, it
   // gets the size of a regular file.
   virtual bool is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) = 0;

@@ -208,7 +208,7 @@ TEST_P(KernelErrorTest, TheSecondDescriptorIsAsSynchronousAsTheFirst) {
   for (const int flag : {O_SYNC, O_DSYNC, 0}) {
     const UniqueFd fd(::open(name_.c_str(), O_RDWR | O_CLOEXEC | flag));
     const std::unique_ptr<File> file = std::move(File::open(session().storage(), fd.get()).value());
-    const Result<int> second = file->descriptor(IoMode::direct);
+    const Result<int> second = file->descriptor(IoMode::o_direct);
     if (!second.ok()) GTEST_SKIP() << "no O_DIRECT on " << fixture().file_system;
     EXPECT_EQ(::fcntl(*second, F_GETFL) & O_SYNC, flag);
     EXPECT_NE(::fcntl(*second, F_GETFL) & O_DIRECT, 0);

@@ -336,7 +336,7 @@ std::string ContractTest::download(const std::byte* device_memory, std::size_t s
 
 bool ContractTest::goes_direct(std::uint64_t file) {
   const Result<FileFacts> facts = session_->file_facts(file);
-  return facts.ok() && facts->opened_direct() && facts->can_do_direct();
+  return facts.ok() && facts->opened_o_direct() && facts->can_do_o_direct();
 }
 
 bool ContractTest::goes_by(const Report& report, PathId expected) const {

@@ -35,7 +35,7 @@ class FakeStorage : public Storage {
   };
   struct Access {
     Op op;
-    bool direct;
+    bool o_direct;
     std::uint64_t offset;
     std::size_t size;
     const void* memory = nullptr;
@@ -100,9 +100,9 @@ class FakeStorage : public Storage {
     return facts;
   }
   Result<UniqueFd> duplicate(int fd) override { return open({.flags = flags_of(fd).value_or(0)}); }
-  Result<UniqueFd> reopen(int, int flags, bool direct) override {
+  Result<UniqueFd> reopen(int, int flags, bool o_direct) override {
     if (reopen_fails) return os_failure(EACCES, "open the file a second time");
-    return open({.flags = (flags & ~O_DIRECT) | (direct ? O_DIRECT : 0)});
+    return open({.flags = (flags & ~O_DIRECT) | (o_direct ? O_DIRECT : 0)});
   }
   bool is_descriptor_of(int, const FileFacts&, std::uint64_t*) override { return !descriptors_lost; }
   Result<std::uint64_t> size(int) override {

@@ -30,7 +30,7 @@ class PathFixture : public testing::Test {
     request.size = kFileBytes;
     request.file = file_.get();
     request.facts = devices_->describe(memory_);
-    request.io_mode = IoMode::direct;
+    request.io_mode = IoMode::o_direct;
     request.chunk_max = kChunk;
     return path().shape(request);
   }

@@ -19,13 +19,13 @@ constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::int64_t>::max();
 
 void check_chunk(const Request& request, const Limits& limits, const Plan& plan, std::uint64_t index) {
   const Chunk chunk = plan.chunk(index);
-  const bool widens = limits.staged && request.op == Op::read && chunk.io_mode == IoMode::direct;
+  const bool widens = limits.staged && request.op == Op::read && chunk.io_mode == IoMode::o_direct;
   FUZZ_CHECK(chunk.size > 0);
   FUZZ_CHECK(chunk.file_offset - request.file_offset == chunk.buffer_offset);
   FUZZ_CHECK(chunk.io_offset <= chunk.file_offset);
   FUZZ_CHECK(chunk.io_offset + chunk.io_size >= chunk.file_offset + chunk.size);
   FUZZ_CHECK(widens || (chunk.io_offset == chunk.file_offset && chunk.io_size == chunk.size));
-  if (chunk.io_mode == IoMode::direct) {
+  if (chunk.io_mode == IoMode::o_direct) {
     FUZZ_CHECK(limits.file_align > 1);
     FUZZ_CHECK(is_aligned(chunk.io_offset | chunk.io_size, limits.file_align));
     FUZZ_CHECK(limits.staged || is_aligned(request.buffer_address + chunk.buffer_offset, limits.memory_align));

@@ -22,7 +22,7 @@ Prepared HostPath::shape(const RoutedRequest& request) {
   // Only a registration gives the size of pageable memory. A queue lives long enough to make pinning its pages
   // worthwhile; calls have many channels, and each would have to pin them.
   const bool is_kept = request.facts.kind == MemoryKind::host && request.facts.size > 0;
-  if (is_kept && request.mode == SubmitMode::queued && request.io_mode == IoMode::direct) {
+  if (is_kept && request.mode == SubmitMode::queued && request.io_mode == IoMode::o_direct) {
     prepared.token.kept = reinterpret_cast<std::byte*>(request.facts.base);
     prepared.token.kept_bytes = request.facts.size;
   }

@@ -87,7 +87,7 @@ NvfsRequest NvfsChannel::next_request(const Move& move, int fd) const {
 
 Status NvfsChannel::move_piece(Move& move) {
   const bool is_write = move.task.op == Op::write;
-  const Result<int> fd = move.task.file->descriptor(IoMode::direct);
+  const Result<int> fd = move.task.file->descriptor(IoMode::o_direct);
   if (!fd.ok()) return fd.status();
   const NvfsRequest request = next_request(move, *fd);
   if (is_write && !move.in_place) {

@@ -20,7 +20,7 @@ class NvfsGroupTest : public NvfsTest {
     Proof why_not;
     opened_ = NvfsModule::open(module_, NvfsUse::stand_in, why_not);
     ASSERT_NE(opened_, nullptr);
-    direct_ = *file_->descriptor(IoMode::direct);
+    direct_ = *file_->descriptor(IoMode::o_direct);
     map(kPage);
   }
   void TearDown() override {

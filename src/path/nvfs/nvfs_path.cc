@@ -114,7 +114,7 @@ void NvfsPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::u
 }
 
 Reason NvfsPath::ineligible(const Task& task) {
-  return task.chunk.io_mode == IoMode::direct ? Reason::none : reason_of(Obstacle::misaligned);
+  return task.chunk.io_mode == IoMode::o_direct ? Reason::none : reason_of(Obstacle::misaligned);
 }
 
 // A full disk fails bounce, too.

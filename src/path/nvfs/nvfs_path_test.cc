@@ -132,7 +132,7 @@ TEST_F(NvfsPathTest, MovesUnregisteredMemoryByWayOfItsOwnWhateverTheAlignment) {
   EXPECT_EQ(move(Op::read, 123, 200'001), (Bytes{{Reason::none, 200'001}}));
   EXPECT_EQ(std::memcmp(memory_, content_.data() + 123, 200'001), 0);
   EXPECT_EQ(memory_[200'001], static_cast<char>(200'001 * 7 + 'r')) << "nothing behind them";
-  EXPECT_EQ(io_modes_, std::set<IoMode>{IoMode::direct});
+  EXPECT_EQ(io_modes_, std::set<IoMode>{IoMode::o_direct});
   EXPECT_EQ(requests_in_place(), 0u);
 }
 

@@ -113,7 +113,7 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
 }
 
 Reason P2pdmaPath::ineligible(const Task& task) {
-  if (task.chunk.io_mode != IoMode::direct) return reason_of(Obstacle::misaligned);
+  if (task.chunk.io_mode != IoMode::o_direct) return reason_of(Obstacle::misaligned);
   if (task.op == Op::write) return Reason::none;
   return task.file->is_data(task.chunk.file_offset, task.chunk.size) ? Reason::none : reason_of(Obstacle::holes);
 }
@@ -141,7 +141,7 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
 Prepared P2pdmaPath::shape(const RoutedRequest& request) {
   const FileFacts& facts = request.file->facts();
   // The self-test has proved block-aligned memory; the kernel itself would accept less.
-  return {.limits = {.file_align = file_align_for(*request.file, IoMode::direct, request.chunk_max),
+  return {.limits = {.file_align = file_align_for(*request.file, IoMode::o_direct, request.chunk_max),
                      .memory_align = std::max(facts.direct_memory_align, facts.direct_offset_align),
                      .chunk_max = request.chunk_max,
                      .staged = false},
@@ -156,7 +156,7 @@ std::uint64_t P2pdmaPath::channel_bytes(const ChannelOptions& options) const {
 Result<std::unique_ptr<Channel>> P2pdmaPath::open_channel(const ChannelOptions& options) {
   ChannelOptions in_place = options;
   in_place.device = nullptr;
-  in_place.direct_only = true;
+  in_place.o_direct_only = true;
   Result<std::unique_ptr<Channel>> direct = StorageChannel::open(storage_, in_place);
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;

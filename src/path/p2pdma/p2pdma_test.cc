@@ -351,7 +351,7 @@ TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
 
 TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
   ASSERT_TRUE(judge().usable);
-  storage_.refuses = [](const FakeStorage::Access& access) { return access.direct ? EIO : 0; };
+  storage_.refuses = [](const FakeStorage::Access& access) { return access.o_direct ? EIO : 0; };
   const Completion completion = channel()->move_now(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.io_mode, IoMode::buffered);

@@ -67,7 +67,7 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   if (facts.type != FileType::regular || !changes_show_in_mappings(facts.file_system_magic)) {
     return refuse(pagecache_reason::file_system_pages);
   }
-  if (file.prefers_direct()) return refuse(pagecache_reason::opened_direct);
+  if (file.prefers_o_direct()) return refuse(pagecache_reason::opened_direct);
   if (op == Op::read && file.is_read_once()) return refuse(pagecache_reason::read_once);
   if (!can_register(*memory.device)) return refuse(pagecache_reason::no_page_registration);
   if (const int error = cache_.watch().error(); error != 0)
@@ -183,7 +183,7 @@ Reason PagecachePath::ineligible(const Task& task) {
   const Chunk& chunk = task.chunk;
   if (task.op == Op::write && !is_within(*task.file, chunk)) return pagecache_reason::reads_only;
   const auto* const cached = static_cast<const CachedFile*>(task.token.file_state);
-  if (cached == nullptr || chunk.io_mode == IoMode::direct || chunk.size > PagecacheChannel::kChunkMax)
+  if (cached == nullptr || chunk.io_mode == IoMode::o_direct || chunk.size > PagecacheChannel::kChunkMax)
     return pagecache_reason::extent_not_registered;
   const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {

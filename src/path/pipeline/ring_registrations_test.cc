@@ -29,7 +29,7 @@ class CountingRing final : public Ring {
 
 class RingRegistrationsTest : public testing::Test {
  protected:
-  int number(std::uint64_t file, IoMode io_mode = IoMode::direct) {
+  int number(std::uint64_t file, IoMode io_mode = IoMode::o_direct) {
     return registrations_.number_of(ring_, file, io_mode, 3);
   }
   Token token(std::size_t i) { return {.kept = memory_ + i, .kept_bytes = 1}; }

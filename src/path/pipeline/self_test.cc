@@ -240,7 +240,7 @@ SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, F
   const std::size_t block = std::max(facts.direct_offset_align, facts.direct_memory_align);
   Tester tester(storage, mover, device, std::max(block, mover.needs().block_min));
   if (const Proof proof = tester.prepare(); proof.reason != Reason::none) return {proof, proof};
-  const Result<int> direct = file.descriptor(IoMode::direct);
+  const Result<int> direct = file.descriptor(IoMode::o_direct);
   if (!direct.ok()) {
     const Proof proof{reason_of(Obstacle::no_direct_descriptor), direct.status().code};
     return {proof, proof};

@@ -48,7 +48,7 @@ bool shares_a_page(const Task& task) {
 }  // namespace
 
 std::uint64_t resume_at(IoMode io_mode, std::uint64_t moved, std::uint32_t file_align) {
-  return io_mode == IoMode::direct ? align_down(moved, file_align) : moved;
+  return io_mode == IoMode::o_direct ? align_down(moved, file_align) : moved;
 }
 
 StorageChannel::StorageChannel(FileIo& io, const ChannelOptions& options)
@@ -209,11 +209,11 @@ bool StorageChannel::at_end_of_file(const Slot& slot) const {
 }
 
 bool StorageChannel::fall_back_to_buffered(Slot& slot, int error) {
-  if (options_.direct_only || slot.task.chunk.io_mode != IoMode::direct) return false;
+  if (options_.o_direct_only || slot.task.chunk.io_mode != IoMode::o_direct) return false;
   if (!means_no_direct_io(error) && !may_be_a_collision(slot.task.op, error)) return false;
   const Result<int> fd = slot.task.file->descriptor(IoMode::buffered);
   if (!fd.ok()) return false;
-  if (means_no_direct_io(error)) slot.task.file->give_up_direct();
+  if (means_no_direct_io(error)) slot.task.file->give_up_o_direct();
   slot.task.chunk.io_mode = IoMode::buffered;
   slot.task.chunk.flush = slot.task.op == Op::write;
   slot.fd = *fd;

@@ -37,7 +37,7 @@ class StorageChannelTest : public testing::Test {
   }
   Task task(Op op, IoMode io_mode, std::uint64_t offset, std::uint64_t size) {
     Chunk chunk{.io_mode = io_mode, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
-    if (io_mode == IoMode::direct && op == Op::read) {
+    if (io_mode == IoMode::o_direct && op == Op::read) {
       chunk.io_offset = offset / 512 * 512;
       chunk.io_size = (offset + size + 511) / 512 * 512 - chunk.io_offset;
     }
@@ -84,10 +84,10 @@ TEST_P(StorageChannelBothWaysTest, AnUnalignedDirectReadTakesJustItsBytes) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 
-  const Completion done = through(task(Op::read, IoMode::direct, 777, 2000), GetParam());
+  const Completion done = through(task(Op::read, IoMode::o_direct, 777, 2000), GetParam());
 
   EXPECT_EQ(done.bytes, 2000u);
-  EXPECT_EQ(done.io_mode, IoMode::direct);
+  EXPECT_EQ(done.io_mode, IoMode::o_direct);
   EXPECT_EQ(device_bytes(2000), file_bytes(777, 2000));
   EXPECT_EQ(device_bytes(2001)[2000], 0x5a);
 }
@@ -107,7 +107,7 @@ TEST_P(StorageChannelBothWaysTest, AShortDirectReadResumesOnABlock) {
   open_file();
   storage_.faults = {{.at_most = 1300}};
 
-  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_EQ(done.bytes, 4096u);
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
@@ -142,7 +142,7 @@ TEST_P(StorageChannelBothWaysTest, AWidenedReadThatEndsBeforeItsPayloadMovesNoth
   storage_.content.resize(600);
   open_file();
 
-  const Completion done = through(task(Op::read, IoMode::direct, 700, 100), GetParam());
+  const Completion done = through(task(Op::read, IoMode::o_direct, 700, 100), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.bytes, 0u);
@@ -182,7 +182,7 @@ TEST_P(StorageChannelBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePag
   File& file = open_file();
   storage_.faults = {{.error = EINVAL}};
 
-  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.io_mode, IoMode::buffered);
@@ -196,7 +196,7 @@ TEST_P(StorageChannelBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsRe
   const std::uint32_t align = file.direct_offset_align();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.io_mode, IoMode::buffered);
@@ -209,7 +209,7 @@ TEST_P(StorageChannelBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
   open_file();
   storage_.faults = {{.error = EIO}, {.error = EIO}};
 
-  const Completion done = through(task(Op::read, IoMode::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
@@ -219,7 +219,7 @@ TEST_P(StorageChannelBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCach
   open_file();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::write, IoMode::direct, 0, 4096), GetParam());
+  const Completion done = through(task(Op::write, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
@@ -321,10 +321,10 @@ TEST_F(StorageChannelTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 
-  EXPECT_EQ(through(task(Op::write, IoMode::direct, 512, 1024), true).bytes, 1024u);
+  EXPECT_EQ(through(task(Op::write, IoMode::o_direct, 512, 1024), true).bytes, 1024u);
   EXPECT_EQ(storage_.rings_opened, 0u);
 
-  EXPECT_EQ(through(task(Op::write, IoMode::direct, 4096, 4096), true).bytes, 4096u);
+  EXPECT_EQ(through(task(Op::write, IoMode::o_direct, 4096, 4096), true).bytes, 4096u);
   EXPECT_EQ(storage_.rings_opened, 1u);
 }
 

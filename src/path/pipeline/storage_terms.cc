@@ -17,7 +17,7 @@ Verdict usable_with_rings(PathId path, FileIo& io) {
 }
 
 std::uint32_t file_align_for(File& file, IoMode io_mode, std::uint64_t chunk_max) {
-  if (io_mode != IoMode::direct) return 1;
+  if (io_mode != IoMode::o_direct) return 1;
   const std::uint32_t align = file.direct_offset_align();
   return is_aligned(chunk_max, align) ? align : 1;
 }

@@ -27,7 +27,7 @@ TEST_F(VendorPathTest, MovesBytesBothWaysWhateverTheirAlignment) {
     EXPECT_EQ(move(Op::write, 777, 150'000), (Bytes{{Reason::none, 150'000}}));
     content_.replace(777, 150'000, memory_, 150'000);
     EXPECT_TRUE(file_content() == content_);
-    EXPECT_EQ(io_modes_, std::set<IoMode>{IoMode::direct});
+    EXPECT_EQ(io_modes_, std::set<IoMode>{IoMode::o_direct});
   }
 }
 

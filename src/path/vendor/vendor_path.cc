@@ -114,7 +114,7 @@ Result<std::unique_ptr<Channel>> VendorPath::open_channel(const ChannelOptions& 
 
 IoMode VendorPath::io_mode_of(const Device* device, File& file, Op op) const {
   const std::optional<Proof> proof = pairs_.find_proof(device, key_of(file.facts()), op);
-  return proof && proof->reason == Reason::none ? IoMode::direct : IoMode::buffered;
+  return proof && proof->reason == Reason::none ? IoMode::o_direct : IoMode::buffered;
 }
 
 // ---- Handles -------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ Result<void*> VendorPath::handle_of(File& file) {
   if (const Result<void*>* known = known_handle_of(file)) return *known;
   const MutexLock lock(handles_mutex_);
   if (const Result<void*>* known = known_handle_of(file)) return *known;
-  const Result<int> fd = file.descriptor(IoMode::direct);
+  const Result<int> fd = file.descriptor(IoMode::o_direct);
   if (!fd.ok()) return fd.status();
   handles_.push_back(library_->register_file(*fd));
   file.slot(PathId::vendor).store(reinterpret_cast<std::uintptr_t>(&handles_.back()), std::memory_order_release);
