@@ -100,11 +100,11 @@ std::uint64_t NvfsPath::channel_bytes(const ChannelOptions& options) const {
 Result<std::unique_ptr<Channel>> NvfsPath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);
   if (module_proof().reason != Reason::none) return failure(Code::path_refused, "open nvidia-fs");
-  Result<std::unique_ptr<Channel>> direct = NvfsChannel::open(*this, options, rules_.strict);
-  if (!direct.ok()) return direct.status();
-  DirectTerms& terms = *this;
+  Result<std::unique_ptr<Channel>> preferred = NvfsChannel::open(*this, options, rules_.strict);
+  if (!preferred.ok()) return preferred.status();
+  PreferredTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<FallbackChannel>(terms, storage_, std::move(*direct), one_at_a_time(options), rules_.strict));
+      std::make_unique<FallbackChannel>(terms, storage_, std::move(*preferred), one_at_a_time(options), rules_.strict));
 }
 
 void NvfsPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {

@@ -25,7 +25,7 @@ struct NvfsRules {
   std::string scratch;  // A file that self-tests may overwrite, or empty.
 };
 
-class NvfsPath final : public Path, public PathHooks, private DirectTerms {
+class NvfsPath final : public Path, public PathHooks, private PreferredTerms {
  public:
   static constexpr std::uint64_t kChunkMax = 16u << 20;
 

@@ -118,7 +118,7 @@ Reason P2pdmaPath::ineligible(const Task& task) {
   return task.file->is_data(task.chunk.file_offset, task.chunk.size) ? Reason::none : reason_of(Obstacle::holes);
 }
 
-void P2pdmaPath::make_direct(Task& task) const { task.memory = task.memory.address() + task.token.shift; }
+void P2pdmaPath::adapt(Task& task) const { task.memory = task.memory.address() + task.token.shift; }
 
 int P2pdmaPath::refusal_errno(const Status& status) {
   if (status.is(Code::bad_pointer)) return EFAULT;
@@ -157,11 +157,11 @@ Result<std::unique_ptr<Channel>> P2pdmaPath::open_channel(const ChannelOptions& 
   ChannelOptions in_place = options;
   in_place.device = nullptr;
   in_place.o_direct_only = true;
-  Result<std::unique_ptr<Channel>> direct = StorageChannel::open(storage_, in_place);
-  if (!direct.ok()) return direct.status();
-  DirectTerms& terms = *this;
+  Result<std::unique_ptr<Channel>> preferred = StorageChannel::open(storage_, in_place);
+  if (!preferred.ok()) return preferred.status();
+  PreferredTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<FallbackChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+      std::make_unique<FallbackChannel>(terms, storage_, std::move(*preferred), options, rules_.strict));
 }
 
 std::unique_ptr<Path> make_p2pdma_path(const PathEnvironment& environment) {

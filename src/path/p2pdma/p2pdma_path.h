@@ -22,7 +22,7 @@ struct P2pdmaRules {
   std::string scratch;  // A file that self-tests may overwrite, or empty.
 };
 
-class P2pdmaPath final : public Path, private DirectTerms {
+class P2pdmaPath final : public Path, private PreferredTerms {
  public:
   P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const P2pdmaRules& rules);
 
@@ -33,7 +33,7 @@ class P2pdmaPath final : public Path, private DirectTerms {
 
  private:
   Reason ineligible(const Task& task) override;
-  void make_direct(Task& task) const override;
+  void adapt(Task& task) const override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
   Reason memory_reason(const PointerFacts& memory);

@@ -201,11 +201,11 @@ std::uint64_t PagecachePath::channel_bytes(const ChannelOptions& options) const 
 }
 
 Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOptions& options) {
-  Result<std::unique_ptr<Channel>> direct = PagecacheChannel::open(cache_, options);
-  if (!direct.ok()) return direct.status();
-  DirectTerms& terms = *this;
+  Result<std::unique_ptr<Channel>> preferred = PagecacheChannel::open(cache_, options);
+  if (!preferred.ok()) return preferred.status();
+  PreferredTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<FallbackChannel>(terms, io_, std::move(*direct), options, rules_.strict));
+      std::make_unique<FallbackChannel>(terms, io_, std::move(*preferred), options, rules_.strict));
 }
 
 std::unique_ptr<Path> make_pagecache_path(const PathEnvironment& environment) {

@@ -19,7 +19,7 @@ struct PagecacheRules {
   bool page_cache = true;    // False: settings forbid the page cache.
 };
 
-class PagecachePath final : public Path, private PathHooks, private DirectTerms {
+class PagecachePath final : public Path, private PathHooks, private PreferredTerms {
  public:
   PagecachePath(FileIo& io, const PagecacheRules& rules);
 

@@ -17,9 +17,9 @@ constexpr const char* kStep = "move bytes directly between storage and device me
 
 }  // namespace
 
-FallbackChannel::FallbackChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct,
+FallbackChannel::FallbackChannel(PreferredTerms& terms, FileIo& io, std::unique_ptr<Channel> preferred,
                                  const ChannelOptions& options, bool strict)
-    : Channel(this), terms_(terms), io_(io), options_(options), strict_(strict), direct_(std::move(direct)),
+    : Channel(this), terms_(terms), io_(io), options_(options), strict_(strict), preferred_(std::move(preferred)),
       slots_(options.depth) {
   free_.reserve(options.depth);
   failed_.reserve(options.depth);
@@ -53,10 +53,10 @@ void FallbackChannel::submit(const Task& task) {
   slot.begin(task);
   slot.bounced = terms_.ineligible(task);
   if (slot.bounced != Reason::none) return start_bounce(index);
-  Task direct = task;
-  direct.cookie = index;
-  terms_.make_direct(direct);
-  direct_->submit(direct);
+  Task adapted = task;
+  adapted.cookie = index;
+  terms_.adapt(adapted);
+  preferred_->submit(adapted);
 }
 
 void FallbackChannel::start_bounce(std::uint32_t index) {
@@ -144,9 +144,9 @@ unsigned FallbackChannel::take_failed(std::span<Completion> completions) {
   return count;
 }
 
-// Reaps the direct channel. Chunks that the kernel refused go to the other channel instead of into `completions`.
-unsigned FallbackChannel::reap_direct(std::span<Completion> completions, bool wait) {
-  const unsigned reaped = direct_->poll(completions, wait);
+// Reaps the preferred channel. Chunks that the kernel refused go to the other channel instead of into `completions`.
+unsigned FallbackChannel::reap_preferred(std::span<Completion> completions, bool wait) {
+  const unsigned reaped = preferred_->poll(completions, wait);
   unsigned count = 0;
   for (unsigned i = 0; i < reaped; ++i) {
     Completion& completion = completions[i];
@@ -185,11 +185,11 @@ unsigned FallbackChannel::poll(std::span<Completion> completions, bool wait) {
   unsigned count = 0;
   do {
     count += take_failed(completions.subspan(count));
-    count += reap_direct(completions.subspan(count), false);
+    count += reap_preferred(completions.subspan(count), false);
     count += reap_bounced(completions.subspan(count), false);
     if (count > 0 || !wait || is_idle()) break;
     // Nothing is done yet: waits for one side, and then takes the other side's completions, too.
-    if (!direct_->is_idle()) count += reap_direct(completions, true);
+    if (!preferred_->is_idle()) count += reap_preferred(completions, true);
     else if (failed_.empty()) count += reap_bounced(completions, true);
   } while (count == 0);
   return count;
@@ -198,17 +198,17 @@ unsigned FallbackChannel::poll(std::span<Completion> completions, bool wait) {
 // False unless exactly one of the channels is busy: neither can wait with a limit for the other.
 bool FallbackChannel::wait_for_storage(std::chrono::steady_clock::time_point deadline) {
   const bool is_bouncing = bounce_ != nullptr && !bounce_->is_idle();
-  if (!failed_.empty() || is_bouncing == !direct_->is_idle()) return false;
-  return (is_bouncing ? *bounce_ : *direct_).hooks().wait_for_storage(deadline);
+  if (!failed_.empty() || is_bouncing == !preferred_->is_idle()) return false;
+  return (is_bouncing ? *bounce_ : *preferred_).hooks().wait_for_storage(deadline);
 }
 
 Completion FallbackChannel::move_now(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot slot{.task = task, .bounced = terms_.ineligible(task)};
   if (slot.bounced == Reason::none) {
-    Task direct = task;
-    terms_.make_direct(direct);
-    const Completion completion = direct_->move_now(direct);
+    Task adapted = task;
+    terms_.adapt(adapted);
+    const Completion completion = preferred_->move_now(adapted);
     slot.refusal = refusal_of(slot, completion);
     if (slot.refusal == 0) return completion;
     slot.bounced = terms_.late_reason();
@@ -222,7 +222,7 @@ Completion FallbackChannel::move_now(const Task& task) {
 }
 
 void FallbackChannel::forget_file(std::uint64_t file_id) {
-  direct_->forget_file(file_id);
+  preferred_->forget_file(file_id);
   if (bounce_ != nullptr) bounce_->forget_file(file_id);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A direct channel together with one that bounces the chunks that the first cannot move: chunks that are not aligned,
-// that lie in holes, or that the kernel refused. A chunk goes to the second at most once, as a whole: moving the same
-// bytes to the same place again loses nothing.
+// A preferred channel together with one that bounces the chunks that the first cannot move: chunks that are not
+// aligned, that lie in holes, or that the kernel refused. A chunk goes to the second at most once, as a whole: moving
+// the same bytes to the same place again loses nothing.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,15 @@
 
 namespace penstock::core {
 
-// The differences between paths that have such channels: which chunks can go directly, and which errors are refusals.
-class DirectTerms {
+// The differences between paths that have such channels: which chunks the preferred channel takes, and which errors are
+// refusals.
+class PreferredTerms {
  public:
-  virtual ~DirectTerms() = default;
-  // The reason why a chunk cannot go directly; none if it can be tried.
+  virtual ~PreferredTerms() = default;
+  // The reason why a chunk cannot go through the preferred channel; none if it can be tried.
   virtual Reason ineligible(const Task& task) = 0;
-  // Changes the chunk into the form that the direct channel takes.
-  virtual void make_direct(Task&) const {}
+  // Changes the chunk into the form that the preferred channel takes.
+  virtual void adapt(Task&) const {}
   // The errno of a refusal, after which the chunk may still be bounced; 0 for other failures.
   virtual int refusal_errno(const Status& status) = 0;
   // The reason for which a refused chunk is bounced.
@@ -33,7 +34,7 @@ class DirectTerms {
 class FallbackChannel final : public Channel, private ChannelHooks {
  public:
   // With `strict`, nothing is bounced. The terms must outlive the channel.
-  FallbackChannel(DirectTerms& terms, FileIo& io, std::unique_ptr<Channel> direct, const ChannelOptions& options,
+  FallbackChannel(PreferredTerms& terms, FileIo& io, std::unique_ptr<Channel> preferred, const ChannelOptions& options,
                   bool strict);
 
   bool has_room() const override { return !free_.empty() && !is_broken(); }
@@ -43,9 +44,9 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   Completion move_now(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
   bool waits_for_storage() const override {
-    return direct_->waits_for_storage() || (bounce_ != nullptr && bounce_->waits_for_storage());
+    return preferred_->waits_for_storage() || (bounce_ != nullptr && bounce_->waits_for_storage());
   }
-  bool is_broken() const override { return direct_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
+  bool is_broken() const override { return preferred_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
 
  private:
   struct Slot {
@@ -53,7 +54,7 @@ class FallbackChannel final : public Channel, private ChannelHooks {
 
     Task task;
     Reason bounced = Reason::none;
-    int refusal = 0;                  // The errno of the direct attempt.
+    int refusal = 0;                  // The errno with which the preferred channel refused it.
     std::uint64_t bounced_bytes = 0;  // For chunks larger than the bouncing channel's, which go in parts.
   };
 
@@ -70,23 +71,23 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   Task next_part(const Slot& slot) const;
   bool takes_next_part(std::uint32_t index, Completion& completion);
   unsigned take_failed(std::span<Completion> completions);
-  unsigned reap_direct(std::span<Completion> completions, bool wait);
+  unsigned reap_preferred(std::span<Completion> completions, bool wait);
   unsigned reap_bounced(std::span<Completion> completions, bool wait);
   int refusal_of(const Slot& slot, const Completion& completion);
   void remember(const Slot& slot, const Completion& completion);
   Completion failure_of(const Slot& slot, Status status) const;
   void release(std::uint32_t index, Completion& completion);
 
-  DirectTerms& terms_;
+  PreferredTerms& terms_;
   FileIo& io_;
   const ChannelOptions options_;
   const bool strict_;
-  const std::unique_ptr<Channel> direct_;
+  const std::unique_ptr<Channel> preferred_;
   std::unique_ptr<Channel> bounce_;  // Opened when it is first needed.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<Failed> failed_;
-  unsigned collisions_ = 0;  // Reads in a row that the direct channel ended with EIO.
+  unsigned collisions_ = 0;  // Reads in a row that the preferred channel ended with EIO.
 };
 
 }  // namespace penstock::core

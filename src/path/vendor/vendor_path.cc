@@ -107,7 +107,7 @@ std::uint64_t VendorPath::channel_bytes(const ChannelOptions& options) const {
 Result<std::unique_ptr<Channel>> VendorPath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);
   if (library_proof().reason != Reason::none) return failure(Code::path_refused, "open NVIDIA's library");
-  DirectTerms& terms = *this;
+  PreferredTerms& terms = *this;
   return std::unique_ptr<Channel>(std::make_unique<FallbackChannel>(
       terms, storage_, std::make_unique<VendorChannel>(*this, *options.device), one_at_a_time(options), rules_.strict));
 }

@@ -17,7 +17,7 @@
 
 namespace penstock::core {
 
-class VendorPath final : public Path, private DirectTerms {
+class VendorPath final : public Path, private PreferredTerms {
  public:
   VendorPath(Storage& storage, const VendorRules& rules) : storage_(storage), rules_(rules) {}
   ~VendorPath() override;
