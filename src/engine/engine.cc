@@ -66,7 +66,7 @@ Outcome Engine::move(Flight& flight) {
   router_.shape(flight, small ? SubmitMode::alone : SubmitMode::many, chunk);
   const Result<Pools*> pools = pools_for(*flight.path, flight.request.device());
   if (pools.ok()) {
-    Router::commit(flight);
+    Router::before_move(flight);
     // A path may ask for larger chunks than usual.
     flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
     if (small && !may_be_brief(flight)) move_small(flight, (*pools)->small);
@@ -81,7 +81,8 @@ Outcome Engine::move(Flight& flight) {
 std::optional<Outcome> Engine::read_if_cached(Flight& flight) {
   if (!router_.is_staging(flight)) return std::nullopt;
   const std::uint64_t chunk_max = chunk_for(flight);
-  router_.shape(flight, SubmitMode::alone, chunk_max);  // Not committed, because the read may not happen this way.
+  // Without before_move(), because the read may not happen this way.
+  router_.shape(flight, SubmitMode::alone, chunk_max);
   flight.cut(chunk_max);
   const RoutedRequest& request = flight.request;
   if (flight.plan().middle_io_mode() != IoMode::buffered) return std::nullopt;

@@ -4,7 +4,7 @@
 // workers. It knows files and memory; handles, batches and streams belong to its clients (session/, frontend/).
 // Thread-safe.
 //
-//   choose (router.h) -> shape, commit -> cut (flight.h) -> channels, of the caller alone or of many threads -> report
+//   choose (router.h) -> shape, before_move -> cut (flight.h) -> channels, of the caller's thread or of many -> report
 #pragma once
 
 #include <array>

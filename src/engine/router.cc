@@ -80,8 +80,8 @@ void Router::shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) con
   flight.prepared = flight.path->shape(request);
 }
 
-void Router::commit(Flight& flight) {
-  if (PathHooks* const hooks = flight.path->hooks()) hooks->commit(flight.request, flight.prepared);
+void Router::before_move(Flight& flight) {
+  if (PathHooks* const hooks = flight.path->hooks()) hooks->before_move(flight.request, flight.prepared);
   const Limits& limits = flight.prepared.limits;
   if (flight.request.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(flight.request);
 }

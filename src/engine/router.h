@@ -23,8 +23,9 @@ class Router {
   // Asks the chosen path how the request is to be moved, without any effect. `chunk_max` is the most bytes for each
   // storage operation; a path may ask for more.
   void shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) const;
-  // Tells the path that the request will be moved; the path may shape it anew. Called once for each request.
-  static void commit(Flight& flight);
+  // Tells the path that the request will be moved; the path may shape it anew. Then ends a direct read where the file
+  // ends. Called once for each request.
+  static void before_move(Flight& flight);
   // PathHooks::lend() of the path that was chosen for a read.
   static std::span<const std::byte> lend(const Flight& flight);
   // True if the request's bytes go between the file and its caller's staging memory, and not further.

@@ -175,9 +175,9 @@ Status ChannelQueue::submit_pinned(const RawRequest& request, File* file, std::u
   session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
   if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
   if (flight.prepared.limits.chunk_max < chunk_max_ && !fits(flight)) return failure(Code::limit, kTooLarge);
-  // Paths learn from committed requests, and a refused one may be submitted elsewhere: so nothing may refuse it from
-  // here on.
-  Router::commit(flight);
+  // Paths learn from the requests that will move, and a refused one may be submitted elsewhere: so nothing may refuse
+  // it from here on.
+  Router::before_move(flight);
   flight.cut(chunk_max_);
   PENSTOCK_INVARIANT(flight.plan().chunk_count() <= kChunksMax);
   free_.pop_back();

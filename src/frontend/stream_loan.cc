@@ -55,7 +55,7 @@ Status StreamLoan::copy(StreamWork& work, void* stream, const StreamBlock& block
 const std::byte* StreamLoan::borrow_part(Session& session, const RawRequest& part) {
   const std::span<const std::byte> bytes = lend(session, part);
   if (bytes.size() == part.size) count(session, part);
-  else commit(session, part);
+  else before_move(session, part);
   return bytes.size() == part.size ? bytes.data() : nullptr;
 }
 
@@ -75,18 +75,18 @@ std::span<const std::byte> StreamLoan::lend(Session& session, const RawRequest& 
 }
 
 // Tells the lender that the read will be moved, by the stream or another way.
-void StreamLoan::commit(Session& session, const RawRequest& read) const {
+void StreamLoan::before_move(Session& session, const RawRequest& read) const {
   (void)of_pinned_file(session, read, [&](File& file) {
     Flight flight;
     flight.request.mode = SubmitMode::on_stream;
     const bool is_admitted = admit_by(session, *lender_.path, read, &file, flight);
-    if (is_admitted) Router::commit(flight);
+    if (is_admitted) Router::before_move(flight);
     return is_admitted;
   });
 }
 
 void StreamLoan::count(Session& session, const RawRequest& read) const {
-  commit(session, read);
+  before_move(session, read);
   session.engine().count(outcome_of(read.size).report, read.op);
   if (session.config().usage == nullptr) return;
   (void)of_pinned_file(session, read, [&](File& file) {

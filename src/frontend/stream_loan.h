@@ -48,7 +48,7 @@ class StreamLoan {
  private:
   bool borrow_pieces(Session& session, RawRequest rest);
   std::span<const std::byte> lend(Session& session, const RawRequest& read) const;
-  void commit(Session& session, const RawRequest& read) const;
+  void before_move(Session& session, const RawRequest& read) const;
   void count(Session& session, const RawRequest& read) const;
 
   Lender lender_;

@@ -21,9 +21,9 @@ class LendingPath final : public Path, private PathHooks {
  public:
   LendingPath() : Path(this) {}
 
-  void commit(const RoutedRequest& request, Prepared&) override {
+  void before_move(const RoutedRequest& request, Prepared&) override {
     EXPECT_EQ(request.mode, SubmitMode::on_stream);
-    ++committed;
+    ++moves;
   }
   std::span<const std::byte> lend(const RoutedRequest& request) override {
     if (request.file_offset >= end) return {};
@@ -40,7 +40,7 @@ class LendingPath final : public Path, private PathHooks {
   const std::unique_ptr<std::byte[]> pages = std::make_unique<std::byte[]>(kSize);
   std::uint64_t piece_max = kSize;
   std::uint64_t end = kSize;
-  unsigned committed = 0;
+  unsigned moves = 0;
 };
 
 // Keeps the copies that it is asked for; fails from the `fails_at`th on.
@@ -139,7 +139,7 @@ TEST_F(StreamLoanTest, AReadThatIsLentIsCountedAndToldToItsPathOnce) {
   ASSERT_TRUE(loan_.borrow_whole(*session_, read(100'000)));
 
   EXPECT_EQ(counted(), 100'000u);
-  EXPECT_EQ(path_.committed, 1u);
+  EXPECT_EQ(path_.moves, 1u);
 }
 
 TEST_F(StreamLoanTest, AReadThatIsLentInPartIsNotBorrowed) {
@@ -150,7 +150,7 @@ TEST_F(StreamLoanTest, AReadThatIsLentInPartIsNotBorrowed) {
 
   EXPECT_FALSE(loan_.has_whole());
   EXPECT_EQ(counted(), 0u);
-  EXPECT_EQ(path_.committed, 0u);
+  EXPECT_EQ(path_.moves, 0u);
 }
 
 TEST_F(StreamLoanTest, AReadOfTooManyPiecesIsNotBorrowed) {
@@ -168,7 +168,7 @@ TEST_F(StreamLoanTest, APartIsBorrowedInOnePieceOrStaged) {
 
   EXPECT_FALSE(loan_.has_whole());
   EXPECT_EQ(counted(), 40'000u);
-  EXPECT_EQ(path_.committed, 2u);
+  EXPECT_EQ(path_.moves, 2u);
 }
 
 TEST_F(StreamLoanTest, TheFirstCopyThatFailsIsTheLast) {
@@ -185,7 +185,7 @@ TEST_F(StreamLoanTest, OfAFileThatIsGoneNothingIsLent) {
   ASSERT_TRUE(session_->deregister_file(file_).ok());
   EXPECT_FALSE(loan_.borrow_whole(*session_, read(kSize)));
   EXPECT_EQ(loan_.borrow_part(*session_, read(kSize)), nullptr);
-  EXPECT_EQ(path_.committed, 0u);
+  EXPECT_EQ(path_.moves, 0u);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 // A path by which chunks are moved, as the engine sees it. A request asks each path once: judge() says whether the path
 // can serve it. The winner's shape() says how the request is cut; this has no effect, and the request may not happen.
-// commit() is called once, when the request will move. The plan, and through a token the channels, follow what both
-// returned. Paths and channels are poll-driven and own no threads, unless a path's header says so.
+// before_move() is called once, when the request will move. The plan, and through a token the channels, follow what
+// both returned. Paths and channels are poll-driven and own no threads, unless a path's header says so.
 // docs/internals/adding-a-path.md walks through one.
 #pragma once
 
@@ -167,7 +167,7 @@ class PathHooks {
  public:
   // The request will move as shaped, or as this changes the shape. Called once per request; it may register pages and
   // learn.
-  virtual void commit(const RoutedRequest&, Prepared&) {}
+  virtual void before_move(const RoutedRequest&, Prepared&) {}
   virtual void learn(const Timing&) {}
   // The bytes of a read, or the first of them, if streams of the memory's device reach them directly (it must be a
   // device for which StreamHome::reaches_pages_of() is true); none otherwise. Call it only while a request

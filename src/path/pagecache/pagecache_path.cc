@@ -117,7 +117,7 @@ bool PagecachePath::may_have_to_wait(const RoutedRequest& request) const {
 }
 
 // While the file's pages are not worth registering, registered extents are still used, and the rest is bounced.
-void PagecachePath::commit(const RoutedRequest& request, Prepared& prepared) {
+void PagecachePath::before_move(const RoutedRequest& request, Prepared& prepared) {
   const CachedFile::Terms terms = terms_of(*request.file);
   if (!takes_note_of(request, terms)) return;
   const bool is_large = request.mode == SubmitMode::many;
@@ -125,7 +125,7 @@ void PagecachePath::commit(const RoutedRequest& request, Prepared& prepared) {
   if (is_tiny && request.mode != SubmitMode::queued) return;
   CachedFile& cached = *cache_.find_or_make(*request.file, *request.facts.device, terms);
   const FileRange range{request.op, request.file_offset, request.size};
-  if (request.mode == SubmitMode::on_stream) return commit_on_stream(cached, range);
+  if (request.mode == SubmitMode::on_stream) return before_move_on_stream(cached, range);
   prepared.learns = true;
   prepared.token = {.file_state = &cached};
   if (is_tiny && ExtentWatch::is_settled(cached, range)) return;
@@ -149,7 +149,7 @@ bool PagecachePath::takes_note_of(const RoutedRequest& request, const CachedFile
 }
 
 // A stream's request counts as small: the cache's thread registers its pages if they are worth it.
-void PagecachePath::commit_on_stream(CachedFile& cached, const FileRange& range) {
+void PagecachePath::before_move_on_stream(CachedFile& cached, const FileRange& range) {
   const bool must = cache_.want(cached, range, SubmitMode::queued) != RegistrationCache::Wanted::no;
   if (!must || cached.is_registered(range.offset, range.size)) return;
   const auto [first, last] = Extent::range_of(range.offset, range.size);

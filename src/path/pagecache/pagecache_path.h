@@ -33,7 +33,7 @@ class PagecachePath final : public Path, private PathHooks, private PreferredTer
   const RegistrationCache& cache() const { return cache_; }
 
  private:
-  void commit(const RoutedRequest& request, Prepared& prepared) override;
+  void before_move(const RoutedRequest& request, Prepared& prepared) override;
   void learn(const Timing& timing) override;
   std::span<const std::byte> lend(const RoutedRequest& request) override;
   Reason ineligible(const Task& task) override;
@@ -43,7 +43,7 @@ class PagecachePath final : public Path, private PathHooks, private PreferredTer
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;
   static bool takes_note_of(const RoutedRequest& request, const CachedFile::Terms& terms);
   bool may_have_to_wait(const RoutedRequest& request) const;
-  void commit_on_stream(CachedFile& cached, const FileRange& range);
+  void before_move_on_stream(CachedFile& cached, const FileRange& range);
   static bool is_within(File& file, const Chunk& chunk);
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
   Reason late_reason() const override { return pagecache_reason::pages_replaced; }
