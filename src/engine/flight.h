@@ -55,7 +55,7 @@ class Flight {
   }
   // Moves everything that is left, one chunk after the other, on the calling thread through an idle channel.
   void run(Channel& channel) {
-    while (has_next()) on_completion(channel.move_now(next()));
+    while (has_next()) on_completion(channel.move_and_wait(next()));
   }
   // Ends the request with a failure. No chunk is in flight, and none will be.
   void fail(const Status& status);

@@ -197,7 +197,7 @@ void Executor::append(std::span<Job* const> jobs) {
 // cannot be moved as one request, the parts go into the run queue.
 void Executor::begin_or_move(SubmissionContext& context, Job& job) {
   if (context.begin(job)) return;
-  if (job.parts.empty()) context.move_now(job);
+  if (job.parts.empty()) context.move_and_wait(job);
   else if (!context.move_together(job)) append(job.parts);
 }
 

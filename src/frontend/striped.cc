@@ -120,7 +120,7 @@ void StripedJob::share_out(std::span<const MemoryPiece> pieces) {
   progress_ = PartsProgress(begin, request.size, jobs_.size());
 }
 
-void StripedJob::move_now(Session& session) {
+void StripedJob::move_with_executor(Session& session) {
   // The first part is moved below, so the job cannot end in this loop.
   for (std::size_t i = 1; i < jobs_.size(); ++i) {
     if (const Status status = executor_.enqueue({&jobs_[i], 1}); !status.ok()) jobs_[i]->finish({status, {}});
@@ -160,7 +160,7 @@ Outcome transfer_striped(Session& session, Executor& executor, const Striped& st
   Caller caller;
   caller.request = request;
   StripedJob job(executor, striped, caller, pieces);
-  job.move_now(session);
+  job.move_with_executor(session);
   return caller.wait();
 }
 

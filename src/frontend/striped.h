@@ -43,7 +43,7 @@ class StripedJob {
   StripedJob& operator=(const StripedJob&) = delete;
 
   // Used by a caller that waits: moves the first part on its own thread, and the others by the executor.
-  void move_now(Session& session);
+  void move_with_executor(Session& session);
 
  private:
   struct Share final : Job {

@@ -80,7 +80,7 @@ void SubmissionContext::finish(std::span<const Ended> ended) {
   }
 }
 
-void SubmissionContext::move_now(Job& job) {
+void SubmissionContext::move_and_wait(Job& job) {
   reap(0);
   job.finish(transfer(session_, job.request));
 }

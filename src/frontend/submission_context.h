@@ -48,7 +48,7 @@ class SubmissionContext {
   // Begins small reads in their order and returns how many; the others need another way.
   std::size_t begin_reads(std::span<Job* const> jobs, bool may_open);
   // Moves the job like a call of its own. Requests in flight wait no longer for it than they must.
-  void move_now(Job& job);
+  void move_and_wait(Job& job);
   // Moves a job in parts as one request. False if that is impossible, or if the parts are so small that they are better
   // in flight beside each other and other jobs.
   bool move_together(Job& job);

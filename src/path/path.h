@@ -89,12 +89,13 @@ class Channel {
 
   virtual bool has_room() const = 0;
   virtual bool is_idle() const = 0;
-  // Call only if has_room(). Every failure arrives as a completion.
+  // Takes a chunk, and may leave all work on it to poll(). Call only if has_room(). Every failure arrives as a
+  // completion.
   virtual void submit(const Task& task) = 0;
   // Makes progress and fills in completions. With `wait`, blocks until there is one, or the channel is idle.
   virtual unsigned poll(std::span<Completion> completions, bool wait) = 0;
   // Moves one chunk from start to end on the calling thread, the shortest way. Call only if is_idle().
-  virtual Completion move_now(const Task& task) = 0;
+  virtual Completion move_and_wait(const Task& task) = 0;
   // Releases the kernel's references to the file (0: to every file). None of the file's chunks may be in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
   // True if storage has any of its chunks: then a thread must poll before the device can copy it.

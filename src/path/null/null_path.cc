@@ -15,7 +15,7 @@ class NullChannel final : public Channel {
 
   bool has_room() const override { return done_.size() < depth_; }
   bool is_idle() const override { return done_.empty(); }
-  void submit(const Task& task) override { done_.push_back(move_now(task)); }
+  void submit(const Task& task) override { done_.push_back(move_and_wait(task)); }
   unsigned poll(std::span<Completion> completions, bool) override {
     unsigned count = 0;
     while (count < completions.size() && !done_.empty()) {
@@ -24,7 +24,7 @@ class NullChannel final : public Channel {
     }
     return count;
   }
-  Completion move_now(const Task& task) override {
+  Completion move_and_wait(const Task& task) override {
     return {.cookie = task.cookie,
             .file_offset = task.chunk.file_offset,
             .size = task.chunk.size,

@@ -35,7 +35,7 @@ NvfsChannel::NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool str
 
 // ---- A chunk -------------------------------------------------------------------------------------------------------
 
-Completion NvfsChannel::move_now(const Task& task) {
+Completion NvfsChannel::move_and_wait(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Move move{.task = task};
   Status status = choose_memory(move);

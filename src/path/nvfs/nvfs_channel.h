@@ -26,7 +26,7 @@ class NvfsChannel final : public SequentialChannel {
   // Pinned host bytes of one channel.
   static std::uint64_t shadow_bytes(const ChannelOptions& options);
 
-  Completion move_now(const Task& task) override;
+  Completion move_and_wait(const Task& task) override;
   bool is_broken() const override { return is_broken_; }
 
  private:

@@ -295,10 +295,10 @@ TEST_F(P2pdmaTest, ReadsThatEndWithEioAreRememberedWhenNoneGetsThrough) {
   const std::unique_ptr<Channel> channel = this->channel();
   const Task one = task(Op::read, plan(Op::read, 0, 4096).chunk(0));
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EIO : 0; };
-  for (int i = 0; i < 7; ++i) EXPECT_EQ(channel->move_now(one).bounced, pipeline_reason::refused_late);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(channel->move_and_wait(one).bounced, pipeline_reason::refused_late);
   EXPECT_TRUE(judge(Op::read).usable);
 
-  EXPECT_EQ(channel->move_now(one).bounced, pipeline_reason::refused_late);
+  EXPECT_EQ(channel->move_and_wait(one).bounced, pipeline_reason::refused_late);
 
   EXPECT_EQ(judge(Op::read).reason, pipeline_reason::refused_late);
   EXPECT_EQ(judge(Op::read).detail, EIO);
@@ -308,7 +308,7 @@ TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
   ASSERT_TRUE(judge(Op::write).usable);
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
   std::memset(memory_, 'x', 4096);
-  const Completion completion = channel()->move_now(task(Op::write, plan(Op::write, 8192, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(task(Op::write, plan(Op::write, 8192, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.bounced, pipeline_reason::refused_late);
   EXPECT_EQ(std::string(4096, 'x'), std::string(storage_.content.data() + 8192, 4096));
@@ -318,7 +318,7 @@ TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
 TEST_P(LateRefusalTest, IsAnErrorWhereNothingMayBeBounced) {
   make_path({.strict = true});
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
-  const Completion completion = channel()->move_now(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is(Code::path_refused));
   EXPECT_EQ(completion.bytes, 0u);
 }
@@ -343,7 +343,7 @@ TEST_F(P2pdmaTest, AStrictChannelFailsItsQueuedChunksAndComesToAnEnd) {
 TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
   ASSERT_TRUE(judge().usable);
   storage_.refuses = [](const FakeStorage::Access&) { return EIO; };
-  const Completion completion = channel()->move_now(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is_errno(EIO));
   storage_.refuses = [](const FakeStorage::Access&) { return 0; };
   EXPECT_TRUE(judge().usable);
@@ -352,7 +352,7 @@ TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
 TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
   ASSERT_TRUE(judge().usable);
   storage_.refuses = [](const FakeStorage::Access& access) { return access.o_direct ? EIO : 0; };
-  const Completion completion = channel()->move_now(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.io_mode, IoMode::buffered);
   EXPECT_TRUE(judge().usable);
@@ -360,7 +360,7 @@ TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
 
 TEST_F(P2pdmaTest, AFullDiskIsNoRefusal) {
   storage_.refuses = [](const FakeStorage::Access& access) { return access.op == Op::write ? ENOSPC : 0; };
-  const Completion completion = channel()->move_now(task(Op::write, plan(Op::write, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(task(Op::write, plan(Op::write, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is_errno(ENOSPC));
   EXPECT_EQ(completion.bounced, Reason::none);
 }
@@ -369,7 +369,7 @@ TEST_F(P2pdmaTest, MemoryThatGoesAwayIsAnErrorAndNoSignal) {
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EFAULT : 0; };
   const std::unique_ptr<Channel> channel = this->channel();
   peers_.unbind(kAddress);
-  const Completion completion = channel->move_now(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is(Code::device_lost));
 }
 

@@ -253,7 +253,7 @@ Completion PagecacheChannel::completion_of(const Slot& slot) const {
           .io_mode = slot.task.chunk.io_mode};
 }
 
-Status PagecacheChannel::copy_now(Op op) {
+Status PagecacheChannel::copy_found_and_wait(Op op) {
   std::vector<Found>& copies = launches_[static_cast<unsigned>(op)].copies;
   Status status;
   for (const Found& found : copies) {
@@ -263,7 +263,7 @@ Status PagecacheChannel::copy_now(Op op) {
   return status;
 }
 
-Completion PagecacheChannel::move_now(const Task& task) {
+Completion PagecacheChannel::move_and_wait(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
   slot.begin(task);
@@ -272,7 +272,7 @@ Completion PagecacheChannel::move_now(const Task& task) {
     begin_pass();
     slot.status = start(slot);
     if (slot.status.ok()) {
-      slot.status = copy_now(task.op);
+      slot.status = copy_found_and_wait(task.op);
       begin_pass();
       if (slot.status.ok()) verify(slot);
       else broken_ = true;

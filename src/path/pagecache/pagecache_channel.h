@@ -24,7 +24,7 @@ class PagecacheChannel final : public Channel {
   bool is_idle() const override { return free_.size() == slots_.size(); }
   void submit(const Task& task) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion move_now(const Task& task) override;
+  Completion move_and_wait(const Task& task) override;
   void forget_file(std::uint64_t) override {}
   bool is_broken() const override { return broken_; }
 
@@ -57,7 +57,7 @@ class PagecacheChannel final : public Channel {
   void fetch_waiting();
   bool reap(bool wait);
   void land(unsigned marker, Status status);
-  Status copy_now(Op op);
+  Status copy_found_and_wait(Op op);
   Completion completion_of(const Slot& slot) const;
 
   RegistrationCache& cache_;

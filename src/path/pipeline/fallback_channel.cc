@@ -202,20 +202,20 @@ bool FallbackChannel::wait_for_storage(std::chrono::steady_clock::time_point dea
   return (is_bouncing ? *bounce_ : *preferred_).hooks().wait_for_storage(deadline);
 }
 
-Completion FallbackChannel::move_now(const Task& task) {
+Completion FallbackChannel::move_and_wait(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot slot{.task = task, .bounced = terms_.ineligible(task)};
   if (slot.bounced == Reason::none) {
     Task adapted = task;
     terms_.adapt(adapted);
-    const Completion completion = preferred_->move_now(adapted);
+    const Completion completion = preferred_->move_and_wait(adapted);
     slot.refusal = refusal_of(slot, completion);
     if (slot.refusal == 0) return completion;
     slot.bounced = terms_.late_reason();
   }
   const Result<Channel*> channel = bounce();
   if (!channel.ok()) return failure_of(slot, channel.status());
-  Completion completion = (*channel)->move_now(next_part(slot));
+  Completion completion = (*channel)->move_and_wait(next_part(slot));
   remember(slot, completion);
   completion.bounced = slot.bounced;
   return completion;

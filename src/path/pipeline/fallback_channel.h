@@ -41,7 +41,7 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   bool is_idle() const override { return free_.size() == slots_.size(); }
   void submit(const Task& task) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion move_now(const Task& task) override;
+  Completion move_and_wait(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
   bool waits_for_storage() const override {
     return preferred_->waits_for_storage() || (bounce_ != nullptr && bounce_->waits_for_storage());

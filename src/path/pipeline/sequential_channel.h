@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For paths that can only move_now() a chunk from start to end: chunks go one at a time, on the polling thread, so that
-// workers, each with a channel, run them side by side. It has room for one chunk, so that no worker takes a chunk that
-// another could begin.
+// For paths that can only move_and_wait() a chunk from start to end: chunks go one at a time, on the polling thread, so
+// that workers, each with a channel, run them side by side. It has room for one chunk, so that no worker takes a chunk
+// that another could begin.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ class SequentialChannel : public Channel {
   unsigned poll(std::span<Completion> completions, bool) override {
     if (completions.empty() || !task_) return 0;
     const Task task = *std::exchange(task_, std::nullopt);
-    completions[0] = move_now(task);
+    completions[0] = move_and_wait(task);
     return 1;
   }
   void forget_file(std::uint64_t) override {}

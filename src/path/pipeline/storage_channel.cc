@@ -136,7 +136,7 @@ void StorageChannel::begin(std::uint32_t index) {
 // in a kernel thread. The ring is for moves that wait: direct I/O, and reads of uncached bytes.
 void StorageChannel::start_storage(std::uint32_t index) {
   const bool at_once = slots_[index].task.chunk.io_mode == IoMode::buffered || shares_a_page(slots_[index].task);
-  if (at_once && move_here(index)) return;
+  if (at_once && move_through_page_cache(index)) return;
   if (const Status status = open_ring(); !status.ok()) {
     finish(index, status);
   } else {
@@ -144,7 +144,7 @@ void StorageChannel::start_storage(std::uint32_t index) {
   }
 }
 
-bool StorageChannel::move_here(std::uint32_t index) {
+bool StorageChannel::move_through_page_cache(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
     const std::int32_t result = slot.task.op == Op::read ? read_if_cached(slot) : write_in_turn(slot);
@@ -286,7 +286,7 @@ void StorageChannel::on_copied(std::uint32_t index, const Status& status) {
   else finish(index, status);
 }
 
-Status StorageChannel::copy_now(const Slot& slot) {
+Status StorageChannel::copy_and_wait(const Slot& slot) {
   const Status status = copies_.copy_and_wait(copy_of(slot));
   if (!status.ok()) broken_ = true;  // It may still be under way.
   return status;
@@ -363,19 +363,19 @@ void StorageChannel::break_down(Status status) {
 }
 
 // Uses no ring and no second thread: the calling thread makes the transfer itself.
-Completion StorageChannel::move_now(const Task& task) {
+Completion StorageChannel::move_and_wait(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
   slot = Slot{};
   slot.task = task;
   slot.memory = staged_ ? block_.data() : task.memory.address();
   slot.status = prepare(slot);
-  if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_now(slot);
+  if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_and_wait(slot);
   while (slot.status.ok()) {
     if (advance(slot, task.op == Op::read ? read(slot) : write_in_turn(slot)) == Next::done) break;
   }
   flush(slot);
-  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(slot);
+  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_and_wait(slot);
   slot.phase = Phase::free;
   return completion_of(slot);
 }

@@ -25,7 +25,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   bool is_idle() const override { return free_.size() == slots_.size(); }
   void submit(const Task& task) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion move_now(const Task& task) override;
+  Completion move_and_wait(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
   bool is_broken() const override { return broken_; }
   bool waits_for_storage() const override { return storing_count_ > 0; }
@@ -56,7 +56,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   void begin(std::uint32_t index);
   Status prepare(Slot& slot);
   void start_storage(std::uint32_t index);
-  bool move_here(std::uint32_t index);
+  bool move_through_page_cache(std::uint32_t index);
   std::int32_t read(const Slot& slot);
   std::int32_t read_if_cached(const Slot& slot);
   std::int32_t write_in_turn(const Slot& slot);
@@ -70,7 +70,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   void start_copy(std::uint32_t index);
   void on_copied(std::uint32_t index, const Status& status) override;
   StagedCopies::SlotCopy copy_of(const Slot& slot) const;
-  Status copy_now(const Slot& slot);
+  Status copy_and_wait(const Slot& slot);
   void finish(std::uint32_t index, Status status);
   bool reap_ring(bool wait);
   bool step(bool wait);

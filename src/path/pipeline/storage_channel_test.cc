@@ -46,7 +46,7 @@ class StorageChannelTest : public testing::Test {
   // Both ways through the channel must agree: its own pipeline and the caller's-thread shortcut.
   Completion through(const Task& what, bool pipeline) {
     auto channel = open_channel();
-    if (!pipeline) return channel->move_now(what);
+    if (!pipeline) return channel->move_and_wait(what);
     channel->submit(what);
     Completion completion;
     EXPECT_EQ(channel->poll({&completion, 1}, true), 1u);

@@ -36,7 +36,7 @@ class UserspaceChannel final : public SequentialChannel {
       : block_(std::move(block)), copies_(std::move(copies)) {}
   ~UserspaceChannel() override { copies_.reset(); }
 
-  Completion move_now(const Task& task) override {
+  Completion move_and_wait(const Task& task) override {
     const Chunk& chunk = task.chunk;
     Completion completion{.cookie = task.cookie, .file_offset = chunk.file_offset, .size = chunk.size};
     completion.status = copies_ == nullptr ? call_until_done(*task.file->userspace(), task.op, task.memory.address(),

@@ -6,7 +6,7 @@
 
 namespace penstock::core {
 
-Completion VendorChannel::move_now(const Task& task) {
+Completion VendorChannel::move_and_wait(const Task& task) {
   Completion completion{.cookie = task.cookie,
                         .file_offset = task.chunk.file_offset,
                         .size = task.chunk.size,

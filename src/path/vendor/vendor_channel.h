@@ -14,7 +14,7 @@ class VendorChannel final : public SequentialChannel {
  public:
   VendorChannel(VendorPath& path, Device& device) : path_(path), device_(device) {}
 
-  Completion move_now(const Task& task) override;
+  Completion move_and_wait(const Task& task) override;
   bool is_broken() const override { return false; }
 
  private:
