@@ -29,7 +29,7 @@
 #include "base/align.h"
 #include "base/missing_call.h"
 #include "base/page_size.h"
-#include "storage/pread_ring.h"
+#include "storage/blocking_ring.h"
 #include "storage/uring_ring.h"
 
 namespace penstock::core {
@@ -389,7 +389,7 @@ Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
     const int error = ring.status().code;
     if (error != EMFILE && error != ENFILE) io_uring_error_.store(error, std::memory_order_relaxed);
   }
-  return std::unique_ptr<Ring>(std::make_unique<PreadRing>(*this, depth));
+  return std::unique_ptr<Ring>(std::make_unique<BlockingRing>(*this, depth));
 }
 
 int PosixStorage::io_uring_error() {

@@ -2,9 +2,9 @@
 
 // The seam for asynchronous storage I/O: push operations, submit them, reap completions.
 //
-// UringRing is io_uring; PreadRing does one operation per reap with preadv2/pwritev2, for kernels and containers that
-// forbid io_uring. Any thread may use a ring, one at a time. Transfers may be short; EINTR and EAGAIN never reach the
-// caller.
+// UringRing is io_uring; BlockingRing does one operation per reap with preadv2/pwritev2, for kernels and containers
+// that forbid io_uring. Any thread may use a ring, one at a time. Transfers may be short; EINTR and EAGAIN never reach
+// the caller.
 #pragma once
 
 #include <chrono>

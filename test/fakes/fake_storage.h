@@ -17,7 +17,7 @@
 #include <random>
 #include <vector>
 
-#include "storage/pread_ring.h"
+#include "storage/blocking_ring.h"
 #include "storage/storage.h"
 
 namespace penstock::core {

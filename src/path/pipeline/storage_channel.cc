@@ -9,7 +9,7 @@
 #include "base/invariant.h"
 #include "base/page_size.h"
 #include "base/shortage.h"
-#include "storage/pread_ring.h"
+#include "storage/blocking_ring.h"
 
 namespace penstock::core {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "storage/pread_ring.h"
+#include "storage/blocking_ring.h"
 
 #include <cerrno>
 
@@ -18,12 +18,12 @@ std::int32_t perform(FileIo& io, const RingOp& op) {
                                           : io.write(op.fd, op.memory, op.size, op.offset));
 }
 
-void PreadRing::push(const RingOp& op) {
+void BlockingRing::push(const RingOp& op) {
   PENSTOCK_INVARIANT(count_ < waiting_.size());
   waiting_[(head_ + count_++) % waiting_.size()] = op;
 }
 
-Result<unsigned> PreadRing::reap(std::span<RingCompletion> completions, bool) {
+Result<unsigned> BlockingRing::reap(std::span<RingCompletion> completions, bool) {
   if (count_ == 0 || completions.empty()) return 0u;
   const RingOp op = waiting_[head_];
   head_ = (head_ + 1) % waiting_.size();

@@ -10,9 +10,9 @@
 
 namespace penstock::core {
 
-class PreadRing final : public Ring {
+class BlockingRing final : public Ring {
  public:
-  PreadRing(FileIo& io, unsigned depth) : io_(io), waiting_(depth) {}
+  BlockingRing(FileIo& io, unsigned depth) : io_(io), waiting_(depth) {}
 
   void push(const RingOp& op) override;
   Status submit() override { return success(); }
