@@ -8,10 +8,10 @@ using core::MutexLock;
 
 core::Status Follower::refresh() {
   const MutexLock lock(mutex_);
-  core::Result<Drive::Journal> more = drive_.read_journal(replay_.offset());
+  core::Result<Volume::Journal> more = volume_.read_journal(replay_.offset());
   if (!more.ok()) return more.status();
   if (more->identity != identity_) {  // The journal was rewritten: other records are at that offset now.
-    more = drive_.read_journal(0);
+    more = volume_.read_journal(0);
     if (!more.ok()) return more.status();
     replay_ = Replay(name_);
     identity_ = more->identity;

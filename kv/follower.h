@@ -12,8 +12,8 @@ namespace penstock::kv {
 
 class Follower final : public Reader {
  public:
-  // The drive must outlive it.
-  Follower(Drive& drive, const Name& name) : Reader(drive, name), replay_(name) {}
+  // The volume must outlive it.
+  Follower(Volume& volume, const Name& name) : Reader(volume, name), replay_(name) {}
 
   // Reads the journal's new records.
   core::Status refresh() EXCLUDES(mutex_);

@@ -31,8 +31,8 @@ bool ends_in_a_record(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Result<Drive::Journal> read_journal_file(const std::string& path, std::uint64_t offset) {
-  Drive::Journal journal;
+Result<Volume::Journal> read_journal_file(const std::string& path, std::uint64_t offset) {
+  Volume::Journal journal;
   const auto file = core::open_regular(path, O_RDONLY | O_NOFOLLOW, 0, "open the store's journal");
   if (file.status().is_errno(ENOENT)) return journal;
   if (!file.ok()) return file.status();

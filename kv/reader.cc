@@ -18,7 +18,7 @@ Outcome arrival(const Name& store, const Request& one, std::span<const std::byte
   return is_whole && is_header_of(one.chunk, store, page) ? Outcome::done : Outcome::damaged;
 }
 
-void check_sums(Drive& drive, std::span<Request* const> requests) {
+void check_sums(Volume& volume, std::span<Request* const> requests) {
   std::vector<Request*> arrived;
   std::vector<std::span<const iovec>> chunks;
   for (Request* const one : requests) {
@@ -26,7 +26,7 @@ void check_sums(Drive& drive, std::span<Request* const> requests) {
     arrived.push_back(one);
     chunks.push_back(one->pieces);
   }
-  const core::Result<std::vector<std::uint32_t>> crcs = checksums(drive, chunks);
+  const core::Result<std::vector<std::uint32_t>> crcs = checksums(volume, chunks);
   for (std::size_t i = 0; i < arrived.size(); ++i) {
     arrived[i]->status = crcs.status();
     if (!crcs.ok()) arrived[i]->outcome = Outcome::failed;
@@ -48,7 +48,7 @@ void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std:
   if (chunk.bytes > 0) transfers.push_back(slab_request(op, chunk.slot + kHeaderBytes, payload));
 }
 
-void read_chunks(Drive& drive, const Name& store, std::span<Request* const> requests) {
+void read_chunks(Volume& volume, const Name& store, std::span<Request* const> requests) {
   const Pages pages(requests.size());
   std::vector<iovec> headers(requests.size());
   std::vector<penstock_request> transfers;
@@ -57,7 +57,7 @@ void read_chunks(Drive& drive, const Name& store, std::span<Request* const> requ
     headers[i] = {pages[i].data(), kHeaderBytes};
     add_transfers(PENSTOCK_READ, requests[i]->chunk, headers[i], requests[i]->pieces, transfers);
   }
-  const std::vector<Moved> moved = drive.transfer(transfers);
+  const std::vector<Moved> moved = volume.transfer(transfers);
   auto next = moved.begin();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Request& one = *requests[i];
@@ -65,7 +65,7 @@ void read_chunks(Drive& drive, const Name& store, std::span<Request* const> requ
     one.status = header.status.ok() ? payload.status : header.status;
     one.outcome = arrival(store, one, pages[i], header, payload);
   }
-  check_sums(drive, requests);
+  check_sums(volume, requests);
 }
 
 void Reader::get(std::span<Request> requests) {
@@ -84,7 +84,7 @@ void Reader::get(std::span<Request> requests) {
     }
   }
   const auto began = std::chrono::steady_clock::now();
-  read_chunks(drive_, name_, found);
+  read_chunks(volume_, name_, found);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   const auto is_done = [](const Request* one) { return one->outcome == Outcome::done; };
   if (std::all_of(found.begin(), found.end(), is_done)) pace_.add(bytes, took.count());

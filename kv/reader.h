@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "kv/drive.h"
 #include "kv/format.h"
 #include "kv/pace.h"
 #include "kv/request.h"
+#include "kv/volume.h"
 
 namespace penstock::kv {
 
@@ -38,7 +38,7 @@ void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std:
 
 // Reads the requests' chunks, all at once, each with its own size. The outcome is done, damaged or failed; in the last
 // two cases the memory's contents are undefined.
-void read_chunks(Drive& drive, const Name& store, std::span<Request* const> requests);
+void read_chunks(Volume& volume, const Name& store, std::span<Request* const> requests);
 
 struct Counts {
   std::uint64_t puts[kOutcomes] = {}, gets[kOutcomes] = {};
@@ -63,7 +63,7 @@ class Reader {
   std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);
 
  protected:
-  Reader(Drive& drive, const Name& name) : drive_(drive), name_(name) {}
+  Reader(Volume& volume, const Name& name) : volume_(volume), name_(name) {}
 
   // Returns the chunk that a get of this key reads, or null.
   virtual const Chunk* find(const Name& key) const REQUIRES(mutex_) = 0;
@@ -72,7 +72,7 @@ class Reader {
   // The get that began with begin_get() ends. May change the request's outcome.
   virtual void end_get(Request& request) REQUIRES(mutex_) = 0;
 
-  Drive& drive_;
+  Volume& volume_;
   const Name name_;
   mutable core::Mutex mutex_;
   Counts counts_ GUARDED_BY(mutex_);

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "kv/fake_drive.h"
+#include "kv/fake_volume.h"
 #include "kv/follower.h"
 #include "kv/store.h"
 #include "kv/test_chunks.h"
@@ -25,7 +25,7 @@ std::size_t bytes_of_key(std::uint64_t key) {
 
 class Simulation {
  public:
-  explicit Simulation(std::uint64_t seed) : drive_(kSlab, seed), random_(seed ^ 0xfeed), seed_(seed) { open(); }
+  explicit Simulation(std::uint64_t seed) : volume_(kSlab, seed), random_(seed ^ 0xfeed), seed_(seed) { open(); }
 
   void run(int operations) {
     for (done_ = 0; done_ < operations && !testing::Test::HasFailure(); ++done_) {
@@ -45,14 +45,14 @@ class Simulation {
 
   // Sometimes turns all faults off, so that stores fill up.
   void change_weather() {
-    drive_.faults = {};
-    if (random_() % 2 == 0) drive_.faults = {0.02, 0.02, 0.1, 0.1, 0.01};
+    volume_.faults = {};
+    if (random_() % 2 == 0) volume_.faults = {0.02, 0.02, 0.1, 0.1, 0.01};
   }
 
   void open() {
-    const Faults faults = std::exchange(drive_.faults, {});
-    store_ = std::move(Store::open(drive_, {name_of(0), kSlab, kExtent, eviction()}).value());
-    drive_.faults = faults;
+    const Faults faults = std::exchange(volume_.faults, {});
+    store_ = std::move(Store::open(volume_, {name_of(0), kSlab, kExtent, eviction()}).value());
+    volume_.faults = faults;
   }
   Eviction eviction() { return seed_ % 2 == 0 ? Eviction::recent_use : Eviction::cost; }
 
@@ -119,7 +119,7 @@ class Simulation {
   }
 
   void commit() {
-    const Faults faults = drive_.faults;
+    const Faults faults = volume_.faults;
     if (!store_->commit().ok()) return;
     if (faults.sync > 0) return;  // After a failed flush it is unknown which version is there.
     for (auto& [key, known] : known_) {
@@ -144,7 +144,7 @@ class Simulation {
 
   // Gets the key like another process, which sometimes restarts.
   void follow(std::uint64_t key) {
-    if (follower_ == nullptr || random_() % 10 == 0) follower_ = std::make_unique<Follower>(drive_, name_of(0));
+    if (follower_ == nullptr || random_() % 10 == 0) follower_ = std::make_unique<Follower>(volume_, name_of(0));
     if (random_() % 3 != 0) {
       ASSERT_TRUE(follower_->refresh().ok());
     }
@@ -164,7 +164,7 @@ class Simulation {
       ASSERT_TRUE(store_->close().ok() || true);
     }
     store_.reset();
-    drive_.lose_power();
+    volume_.lose_power();
     open();
     for (auto& [key, known] : known_) {
       known.version = 0;
@@ -174,7 +174,7 @@ class Simulation {
 
   std::string at() const { return " at operation " + std::to_string(done_) + " of seed " + std::to_string(seed_); }
 
-  FakeDrive drive_;
+  FakeVolume volume_;
   std::mt19937_64 random_;
   const std::uint64_t seed_;
   std::unique_ptr<Store> store_;

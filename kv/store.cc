@@ -28,16 +28,16 @@ constexpr std::size_t kHeadersAtOnce = 256;
 
 }  // namespace
 
-Store::Store(Drive& drive, const StoreSettings& settings)
-    : Reader(drive, settings.name), settings_(settings),
+Store::Store(Volume& volume, const StoreSettings& settings)
+    : Reader(volume, settings.name), settings_(settings),
       index_(settings.bytes, settings.extent_bytes, settings.eviction) {}
 
-Result<std::unique_ptr<Store>> Store::open(Drive& drive, const StoreSettings& settings) {
+Result<std::unique_ptr<Store>> Store::open(Volume& volume, const StoreSettings& settings) {
   if (settings.extent_bytes <= kHeaderBytes || settings.extent_bytes % kSlotAlign != 0 ||
       settings.bytes < settings.extent_bytes) {
     return core::failure(core::Code::invalid_argument, "open a store of at least one extent, in whole pages");
   }
-  std::unique_ptr<Store> store(new Store(drive, settings));
+  std::unique_ptr<Store> store(new Store(volume, settings));
   const Status status = store->load();
   if (!status.ok()) return status;
   return store;
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Store>> Store::open(Drive& drive, const StoreSettings& se
 
 // No other thread knows of the store yet.
 Status Store::load() {
-  Result<Drive::Journal> read = drive_.read_journal(0);
+  Result<Volume::Journal> read = volume_.read_journal(0);
   if (!read.ok()) return read.status();
   Replay replay(name_);
   replay.add(read->bytes);
@@ -78,7 +78,7 @@ Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
       pieces[i] = {pages[i].data(), kHeaderBytes};
       transfers[i] = slab_request(PENSTOCK_READ, chunks[first + i].slot, {&pieces[i], 1});
     }
-    const std::vector<Moved> moved = drive_.transfer(transfers);
+    const std::vector<Moved> moved = volume_.transfer(transfers);
     for (std::size_t i = 0; i < count; ++i) {
       const bool is_whole = moved[i].status.ok() && moved[i].bytes == kHeaderBytes;
       if (is_whole && is_header_of(chunks[first + i], name_, pages[i])) right.push_back(chunks[first + i]);
@@ -116,7 +116,7 @@ void Store::write(std::span<Request* const> puts) {
   std::vector<penstock_request> transfers;
   std::vector<std::span<const iovec>> payloads;
   for (const Request* put : puts) payloads.push_back(put->pieces);
-  const Result<std::vector<std::uint32_t>> crcs = checksums(drive_, payloads);
+  const Result<std::vector<std::uint32_t>> crcs = checksums(volume_, payloads);
   for (std::size_t i = 0; i < puts.size(); ++i) {
     Request& request = *puts[i];
     Chunk& chunk = request.chunk;
@@ -132,7 +132,7 @@ void Store::write(std::span<Request* const> puts) {
     headers[i] = {pages[i].data(), kHeaderBytes};
     add_transfers(PENSTOCK_WRITE, chunk, headers[i], request.pieces, transfers);
   }
-  const std::vector<Moved> moved = drive_.transfer(transfers);
+  const std::vector<Moved> moved = volume_.transfer(transfers);
   auto next = moved.begin();
   for (Request* const put : puts) {
     if (put->outcome != Outcome::done) continue;  // This put was not written.
@@ -204,11 +204,11 @@ Entry* Store::leave(const Chunk& chunk) {
 }
 
 std::span<const std::byte> Store::Mapping::payload() const {
-  return store_->drive_.in_memory().subspan(chunk_.slot + kHeaderBytes, chunk_.bytes);
+  return store_->volume_.in_memory().subspan(chunk_.slot + kHeaderBytes, chunk_.bytes);
 }
 
 std::optional<Store::Mapping> Store::map_chunk(const Name& key) {
-  PENSTOCK_INVARIANT(!drive_.in_memory().empty());
+  PENSTOCK_INVARIANT(!volume_.in_memory().empty());
   const MutexLock lock(mutex_);
   const Entry* const entry = if_ready(index_.find(key));
   if (entry == nullptr) return std::nullopt;
@@ -272,9 +272,9 @@ Status Store::commit() {
     records.swap(records_);
   }
   if (records.empty()) return core::success();
-  Status status = drive_.sync();
+  Status status = volume_.sync();
   const std::vector<std::byte> bytes = encode(records);
-  if (status.ok()) status = drive_.write_journal(journal_bytes_, bytes);
+  if (status.ok()) status = volume_.write_journal(journal_bytes_, bytes);
   std::size_t chunks = 0;
   {
     const MutexLock lock(mutex_);
@@ -311,7 +311,7 @@ Status Store::rewrite_journal(bool is_closed) {
   }
   if (is_closed) records.push_back({RecordKind::closed, {name_}});
   const std::vector<std::byte> bytes = encode(records);
-  const Status status = drive_.replace_journal(bytes);
+  const Status status = volume_.replace_journal(bytes);
   if (status.ok()) journal_bytes_ = bytes.size();
   return status;
 }

@@ -21,10 +21,10 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "kv/drive.h"
 #include "kv/format.h"
 #include "kv/index.h"
 #include "kv/reader.h"
+#include "kv/volume.h"
 
 namespace penstock::kv {
 
@@ -69,9 +69,9 @@ class Store final : public Reader {
     bool is_damaged_ = false;
   };
 
-  // Opens the store with the chunks of the journal, and rewrites the journal. The drive must outlive the store, and
+  // Opens the store with the chunks of the journal, and rewrites the journal. The volume must outlive the store, and
   // have no other writer.
-  static core::Result<std::unique_ptr<Store>> open(Drive& drive, const StoreSettings& settings);
+  static core::Result<std::unique_ptr<Store>> open(Volume& volume, const StoreSettings& settings);
 
   void put(std::span<Request> requests) EXCLUDES(mutex_);
 
@@ -93,7 +93,7 @@ class Store final : public Reader {
   State state() const EXCLUDES(mutex_);
 
  private:
-  Store(Drive& drive, const StoreSettings& settings);
+  Store(Volume& volume, const StoreSettings& settings);
   core::Status load() NO_THREAD_SAFETY_ANALYSIS;
   core::Status drop_mismatches(std::vector<Chunk>& chunks);
   core::Status rewrite_journal(bool is_closed) REQUIRES(commit_mutex_) EXCLUDES(mutex_);

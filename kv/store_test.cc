@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "kv/fake_drive.h"
+#include "kv/fake_volume.h"
 #include "kv/follower.h"
 #include "kv/test_chunks.h"
 
@@ -22,7 +22,7 @@ constexpr std::size_t kChunk =
 class StoreTest : public testing::Test {
  protected:
   std::unique_ptr<Store> open(Eviction eviction = Eviction::recent_use, std::uint64_t name = 0) {
-    return std::move(Store::open(drive, {name_of(name), kSlab, kExtent, eviction}).value());
+    return std::move(Store::open(volume, {name_of(name), kSlab, kExtent, eviction}).value());
   }
   // Gets the chunk; the outcome is done only if the bytes are right.
   static Outcome look(Store& store, std::uint64_t key, std::size_t bytes = kChunk) {
@@ -37,7 +37,7 @@ class StoreTest : public testing::Test {
     return put(store, key, content_of(key, 0, bytes), cost);
   }
 
-  FakeDrive drive{kSlab, 1};
+  FakeVolume volume{kSlab, 1};
 };
 
 TEST_F(StoreTest, WhatIsPutComesBackAndOtherKeysAreMisses) {
@@ -58,7 +58,7 @@ TEST_F(StoreTest, CostsThatAreNoNumbersDoNotBreakTheOrderOfChunks) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity(), -1};
   for (const float bad : kBad) {
-    drive = FakeDrive(kSlab, 1);
+    volume = FakeVolume(kSlab, 1);
     const auto store = open(Eviction::cost);
     std::mt19937_64 random(7);
     for (int i = 0; i < 4000; ++i) {
@@ -156,7 +156,7 @@ TEST_F(StoreTest, WhatWasCommittedIsThereAfterAPowerLossAndTheRestIsAMiss) {
     ASSERT_TRUE(store->commit().ok());
     for (std::uint64_t key = 8; key < 16; ++key) put_whole(*store, key);
   }
-  drive.lose_power();
+  volume.lose_power();
   const auto store = open();
   for (std::uint64_t key = 0; key < 8; ++key) EXPECT_EQ(look(*store, key), Outcome::done) << key;
   for (std::uint64_t key = 8; key < 16; ++key) EXPECT_EQ(look(*store, key), Outcome::miss) << key;
@@ -165,11 +165,11 @@ TEST_F(StoreTest, WhatWasCommittedIsThereAfterAPowerLossAndTheRestIsAMiss) {
 TEST_F(StoreTest, AChunkThatIsBeingReadKeepsItsSlot) {
   const auto store = open();
   for (std::uint64_t key = 0; key < 32; ++key) put_whole(*store, key);
-  drive.before_read = [&] {
+  volume.before_read = [&] {
     for (std::uint64_t key = 40; key < 80; ++key) put_whole(*store, key);
   };
   EXPECT_EQ(look(*store, 0), Outcome::done);
-  drive.before_read = [&] {
+  volume.before_read = [&] {
     EXPECT_TRUE(store->erase(name_of(0)));
     for (std::uint64_t key = 100; key < 140; ++key) put_whole(*store, key);
     EXPECT_EQ(put_whole(*store, 0), Outcome::done);
@@ -182,7 +182,7 @@ TEST_F(StoreTest, AChunkThatIsBeingReadKeepsItsSlot) {
 TEST_F(StoreTest, AReadThatEndsEarlyIsNoHitThoughTheMemoryHasTheRightBytes) {
   const auto store = open();
   for (std::uint64_t key = 0; key < 20; ++key) put_whole(*store, key);
-  drive.faults.read = 1;
+  volume.faults.read = 1;
   for (std::uint64_t key = 0; key < 20; ++key) {
     std::vector<std::byte> memory = content_of(key, 0, kChunk);
     EXPECT_NE(get(*store, key, memory), Outcome::done) << key;
@@ -210,7 +210,7 @@ TEST_F(StoreTest, WhatWasErasedAndCommittedDoesNotComeBack) {
     ASSERT_TRUE(store->erase(name_of(1)));
     ASSERT_TRUE(store->commit().ok());
   }
-  drive.lose_power();
+  volume.lose_power();
   EXPECT_FALSE(open()->contains(name_of(1)));
 }
 
@@ -220,19 +220,20 @@ TEST_F(StoreTest, AClosedStoreIsTakenUpWithoutALookAtItsSlots) {
     for (std::uint64_t key = 0; key < 8; ++key) put_whole(*store, key);
     ASSERT_TRUE(store->close().ok());
   }
-  drive.faults.read = 1;
+  volume.faults.read = 1;
   const auto store = open();
   EXPECT_EQ(store->state().chunks, 8u);
-  drive.faults.read = 0;
+  volume.faults.read = 0;
   EXPECT_EQ(look(*store, 3), Outcome::done);
 }
 
 TEST_F(StoreTest, DamageIsAMissAndIsToldOnce) {
   const auto store = open();
   for (std::uint64_t key = 0; key < 3; ++key) put_whole(*store, key);
-  drive.slab()[kHeaderBytes + 77] ^= std::byte{1};                      // A bit of the first slot's payload.
-  drive.slab()[(32 << 10) + 40] ^= std::byte{1};                        // A bit of the second slot's header.
-  std::memcpy(&drive.slab()[64 << 10], &drive.slab()[32 << 10], 4096);  // The third slot gets the second one's header.
+  volume.slab()[kHeaderBytes + 77] ^= std::byte{1};  // A bit of the first slot's payload.
+  volume.slab()[(32 << 10) + 40] ^= std::byte{1};    // A bit of the second slot's header.
+  // The third slot gets the second one's header.
+  std::memcpy(&volume.slab()[64 << 10], &volume.slab()[32 << 10], 4096);
   for (std::uint64_t key = 0; key < 3; ++key) {
     EXPECT_EQ(look(*store, key), Outcome::damaged) << key;
     EXPECT_EQ(look(*store, key), Outcome::miss) << key;
@@ -256,16 +257,16 @@ TEST_F(StoreTest, AJournalOfNonsenseIsNoChunks) {
     for (std::uint64_t key = 0; key < 8; ++key) put_whole(*store, key);
     ASSERT_TRUE(store->commit().ok());
   }
-  const std::vector<std::byte> whole = drive.journal();
+  const std::vector<std::byte> whole = volume.journal();
   for (std::size_t length = 0; length < whole.size(); length += 13) {
-    drive.journal() = {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)};
+    volume.journal() = {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)};
     const auto store = open();
     EXPECT_EQ(store->state().chunks, length < kRecordBytes ? 0 : length / kRecordBytes - 1);
   }
   std::mt19937_64 random(3);
   for (int i = 0; i < 200; ++i) {
-    drive.journal() = whole;
-    for (int j = 0; j < 4; ++j) drive.journal()[random() % whole.size()] = static_cast<std::byte>(random());
+    volume.journal() = whole;
+    for (int j = 0; j < 4; ++j) volume.journal()[random() % whole.size()] = static_cast<std::byte>(random());
     const auto store = open();
     for (std::uint64_t key = 0; key < 8; ++key) look(*store, key);
   }
@@ -273,14 +274,14 @@ TEST_F(StoreTest, AJournalOfNonsenseIsNoChunks) {
 
 TEST_F(StoreTest, WhenTheDriveFailsItIsSaidAndNothingIsThere) {
   const auto store = open();
-  drive.faults.write = 1;
+  volume.faults.write = 1;
   EXPECT_EQ(put_whole(*store, 1), Outcome::failed);
-  drive.faults.write = 0;
+  volume.faults.write = 0;
   EXPECT_EQ(look(*store, 1), Outcome::miss);
   EXPECT_EQ(put_whole(*store, 1), Outcome::done);
-  drive.faults.sync = 1;
+  volume.faults.sync = 1;
   EXPECT_FALSE(store->commit().ok());
-  drive.faults.sync = 0;
+  volume.faults.sync = 0;
   EXPECT_EQ(store->state().uncommitted, 1u);
   EXPECT_TRUE(store->commit().ok());
   EXPECT_EQ(store->state().uncommitted, 0u);
@@ -296,12 +297,12 @@ TEST_F(StoreTest, TheJournalIsWrittenAnewBeforeItIsLong) {
     }
   }
   ASSERT_TRUE(store->commit().ok());
-  EXPECT_LE(drive.journal().size(), journal_bytes_most(1) + 200 * kRecordBytes);
+  EXPECT_LE(volume.journal().size(), journal_bytes_most(1) + 200 * kRecordBytes);
 }
 
 TEST_F(StoreTest, AFollowerSeesWhatTheWriterCommittedAndNoMore) {
   const auto store = open();
-  Follower follower(drive, name_of(0));
+  Follower follower(volume, name_of(0));
   std::vector<std::byte> memory(kChunk);
   put_whole(*store, 1);
   ASSERT_TRUE(follower.refresh().ok());
@@ -326,7 +327,7 @@ TEST_F(StoreTest, AFollowerSeesWhatTheWriterCommittedAndNoMore) {
 TEST_F(StoreTest, SettingsThatMakeNoStoreAreRefused) {
   for (const StoreSettings& wrong : {StoreSettings{{}, 0}, StoreSettings{{}, kSlab, 4096},
                                      StoreSettings{{}, kSlab, 10'000}, StoreSettings{{}, kExtent - 1, kExtent}}) {
-    EXPECT_FALSE(Store::open(drive, wrong).ok());
+    EXPECT_FALSE(Store::open(volume, wrong).ok());
   }
 }
 

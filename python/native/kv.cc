@@ -83,15 +83,15 @@ KvStore::KvStore(std::shared_ptr<SessionHandle> session, const std::string& fold
   {
     const NoGil no_gil;
     const bool is_writer = bytes > 0;
-    const auto role = is_writer ? kv::SessionDrive::Role::writer : kv::SessionDrive::Role::reader;
-    auto drive = kv::SessionDrive::open(library_of(session_->engine()), session_->raw(), folder, role, bytes, direct);
-    status = drive.status();
-    if (status.ok()) drive_ = std::move(*drive);
+    const auto role = is_writer ? kv::SessionVolume::Role::writer : kv::SessionVolume::Role::reader;
+    auto volume = kv::SessionVolume::open(library_of(session_->engine()), session_->raw(), folder, role, bytes, direct);
+    status = volume.status();
+    if (status.ok()) volume_ = std::move(*volume);
     if (status.ok() && is_writer) {
       status =
           open_writer({own, bytes, extent_bytes, by_cost ? kv::Eviction::cost : kv::Eviction::recent_use}, host_bytes);
     } else if (status.ok()) {
-      follower_ = std::make_unique<kv::Follower>(*drive_, own);
+      follower_ = std::make_unique<kv::Follower>(*volume_, own);
       status = follower_->refresh();
     }
   }
@@ -99,18 +99,18 @@ KvStore::KvStore(std::shared_ptr<SessionHandle> session, const std::string& fold
 }
 
 core::Status KvStore::open_writer(const kv::StoreSettings& settings, std::uint64_t host_bytes) {
-  auto store = kv::Store::open(*drive_, settings);
+  auto store = kv::Store::open(*volume_, settings);
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
   if (host_bytes == 0) return core::success();
-  auto drive = kv::SessionDrive::open(library_of(session_->engine()), session_->raw(), "",
-                                      kv::SessionDrive::Role::memory, host_bytes);
-  if (!drive.ok()) return drive.status();
-  host_drive_ = std::move(*drive);
-  auto host = kv::Store::open(*host_drive_, {settings.name, host_bytes, settings.extent_bytes, settings.eviction});
+  auto volume = kv::SessionVolume::open(library_of(session_->engine()), session_->raw(), "",
+                                        kv::SessionVolume::Role::memory, host_bytes);
+  if (!volume.ok()) return volume.status();
+  host_volume_ = std::move(*volume);
+  auto host = kv::Store::open(*host_volume_, {settings.name, host_bytes, settings.extent_bytes, settings.eviction});
   if (!host.ok()) return host.status();
   host_store_ = std::move(*host);
-  tier_ = std::make_unique<kv::HostTier>(*host_store_, *store_);
+  tier_ = std::make_unique<kv::TieredStore>(*host_store_, *store_);
   return core::success();
 }
 
@@ -123,10 +123,10 @@ KvStore::~KvStore() {
   static_cast<void>(timed_.release());
   static_cast<void>(tier_.release());
   static_cast<void>(host_store_.release());
-  static_cast<void>(host_drive_.release());
+  static_cast<void>(host_volume_.release());
   static_cast<void>(store_.release());
   static_cast<void>(follower_.release());
-  static_cast<void>(drive_.release());
+  static_cast<void>(volume_.release());
   new std::shared_ptr<SessionHandle>(std::move(session_));
 }
 
@@ -265,15 +265,15 @@ void KvStore::close() {
     if (store_ != nullptr) status = store_->close();
   }
   host_store_.reset();
-  host_drive_.reset();
+  host_volume_.reset();
   store_.reset();
   follower_.reset();
-  drive_.reset();
+  volume_.reset();
   check(raw(status));
 }
 
 void KvStore::leave_lease() {
-  if (drive_ != nullptr) drive_->leave_lease();
+  if (volume_ != nullptr) volume_->leave_lease();
 }
 
 nb::dict KvStore::state() const {
@@ -292,7 +292,7 @@ nb::dict KvStore::state() const {
   fields["puts"] = counts_by_outcome(state.counts.puts);
   fields["gets"] = counts_by_outcome(state.counts.gets);
   nb::dict paths;
-  const std::vector<std::uint64_t> bytes = drive_->bytes_by_path();
+  const std::vector<std::uint64_t> bytes = volume_->bytes_by_path();
   for (std::uint32_t path = 0; path < session_->engine().path_count(); ++path) {
     if (bytes[path] > 0) paths[session_->engine().path_name(static_cast<std::int32_t>(path))] = bytes[path];
   }

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "kv/follower.h"
-#include "kv/host_tier.h"
-#include "kv/session_drive.h"
+#include "kv/session_volume.h"
 #include "kv/store.h"
+#include "kv/tiered_store.h"
 #include "python/native/session.h"
 #include "python/native/timed_gets.h"
 
@@ -82,12 +82,12 @@ class KvStore {
   std::atomic<bool> is_closed_{false};
   mutable std::shared_mutex in_use_;  // Guards the members below, for threads without the GIL.
   std::shared_ptr<SessionHandle> session_;
-  std::unique_ptr<kv::SessionDrive> drive_;
+  std::unique_ptr<kv::SessionVolume> volume_;
   std::unique_ptr<kv::Store> store_;
   std::unique_ptr<kv::Follower> follower_;
-  std::unique_ptr<kv::SessionDrive> host_drive_;
+  std::unique_ptr<kv::SessionVolume> host_volume_;
   std::unique_ptr<kv::Store> host_store_;
-  std::unique_ptr<kv::HostTier> tier_;
+  std::unique_ptr<kv::TieredStore> tier_;
   std::atomic<std::uint64_t> late_{0};
   std::unique_ptr<TimedGets> timed_ = std::make_unique<TimedGets>();  // The last member: it uses the others.
 };

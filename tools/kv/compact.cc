@@ -55,11 +55,11 @@ void ask_for_all(kv::Store& store, const SurveyedStore& told, std::string& probl
   });
 }
 
-std::unique_ptr<kv::SessionDrive> become_writer(penstock_session* session, const SurveyedStore& store) {
-  auto drive = kv::SessionDrive::open(own_library(), session, store.folder, kv::SessionDrive::Role::writer,
-                                      store.capacity_bytes);
-  if (drive.ok()) return std::move(*drive);
-  if (!drive.status().is_errno(EWOULDBLOCK)) require_done(drive.status());
+std::unique_ptr<kv::SessionVolume> become_writer(penstock_session* session, const SurveyedStore& store) {
+  auto volume = kv::SessionVolume::open(own_library(), session, store.folder, kv::SessionVolume::Role::writer,
+                                        store.capacity_bytes);
+  if (volume.ok()) return std::move(*volume);
+  if (!volume.status().is_errno(EWOULDBLOCK)) require_done(volume.status());
   throw Failure(fmt::format("another process writes it{}; end that, and try again",
                             store.writer ? fmt::format(" ({})", *store.writer) : ""));
 }
@@ -68,13 +68,13 @@ Compacted compact_one(penstock_session* session, const std::string& folder, bool
   Compacted done{folder};
   SurveyedStore told = survey(folder);
   if (told.problem.empty()) {
-    const auto drive = become_writer(session, told);
+    const auto volume = become_writer(session, told);
     told = survey(folder);  // From here on no other process writes the store.
     done.problem = told.problem;
     done.chunks_before = done.chunks = told.chunks.size() + told.misplaced;
     done.journal_bytes_before = done.journal_bytes = told.journal_bytes;
     if (!told.problem.empty()) return done;
-    auto store = kv::Store::open(*drive, {told.name, told.capacity_bytes, told.extent_bytes});
+    auto store = kv::Store::open(*volume, {told.name, told.capacity_bytes, told.extent_bytes});
     require_done(store.status());
     if (verify) ask_for_all(**store, told, done.problem);
     require_done((*store)->close());

@@ -14,7 +14,7 @@
 #include "base/unique_fd.h"
 #include "fakes/tool_fixture.h"
 #include "fakes/waiting.h"
-#include "kv/session_drive.h"
+#include "kv/session_volume.h"
 #include "kv/store.h"
 #include "kv/test_chunks.h"
 
@@ -49,15 +49,15 @@ class KvTool : public Tool {
   // Makes this process the writer of a store.
   kv::Store& open(const std::string& number = "0") {
     fs::create_directories(path("kv/model"));
-    drive_ = std::move(
-        kv::SessionDrive::open(kLibrary, session_, folder_of(number), kv::SessionDrive::Role::writer, kSlab).value());
-    store_ = std::move(kv::Store::open(*drive_, {kv::name_of(7), kSlab, kExtent}).value());
+    volume_ = std::move(
+        kv::SessionVolume::open(kLibrary, session_, folder_of(number), kv::SessionVolume::Role::writer, kSlab).value());
+    store_ = std::move(kv::Store::open(*volume_, {kv::name_of(7), kSlab, kExtent}).value());
     return *store_;
   }
   // Ends like a process that dies.
   void end() {
     store_.reset();
-    drive_.reset();
+    volume_.reset();
   }
   void make_store(std::uint64_t chunks, const std::string& number = "0") {
     kv::Store& store = open(number);
@@ -90,7 +90,7 @@ class KvTool : public Tool {
   }
 
   penstock_session* session_ = nullptr;
-  std::unique_ptr<kv::SessionDrive> drive_;
+  std::unique_ptr<kv::SessionVolume> volume_;
   std::unique_ptr<kv::Store> store_;
 };
 

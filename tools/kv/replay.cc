@@ -100,21 +100,22 @@ Replay::Replay(penstock_session* session, const ReplaySettings& settings)
       slots_(std::max<std::size_t>(1, settings.window_bytes / settings.chunk_bytes)),
       window_(Arena::on_device(session, settings.gpu, slots_ * settings.chunk_bytes)), content_(settings.chunk_bytes),
       pieces_(slots_ * settings.pieces), folder_(new_folder(settings.folder), Unfinished::Kind::folder) {
-  drive_ = require_done(kv::SessionDrive::open(own_library(), session, folder_.name(), kv::SessionDrive::Role::writer,
-                                               settings.capacity_bytes, settings.is_direct));
-  store_ = open_store(*drive_, settings.capacity_bytes);
+  volume_ =
+      require_done(kv::SessionVolume::open(own_library(), session, folder_.name(), kv::SessionVolume::Role::writer,
+                                           settings.capacity_bytes, settings.is_direct));
+  store_ = open_store(*volume_, settings.capacity_bytes);
   if (settings.host_bytes > 0) {
-    host_drive_ = require_done(
-        kv::SessionDrive::open(own_library(), session, "", kv::SessionDrive::Role::memory, settings.host_bytes));
-    host_store_ = open_store(*host_drive_, settings.host_bytes);
-    tier_ = std::make_unique<kv::HostTier>(*host_store_, *store_);
+    host_volume_ = require_done(
+        kv::SessionVolume::open(own_library(), session, "", kv::SessionVolume::Role::memory, settings.host_bytes));
+    host_store_ = open_store(*host_volume_, settings.host_bytes);
+    tier_ = std::make_unique<kv::TieredStore>(*host_store_, *store_);
   }
   committer_ = std::thread(&Replay::commit_again_and_again, this);
 }
 
-std::unique_ptr<kv::Store> Replay::open_store(kv::SessionDrive& drive, std::uint64_t bytes) const {
+std::unique_ptr<kv::Store> Replay::open_store(kv::SessionVolume& volume, std::uint64_t bytes) const {
   const std::uint64_t extent = std::max(least_room(settings_.chunk_bytes), std::min(kExtentBytes, whole_pages(bytes)));
-  return require_done(kv::Store::open(drive, {kStoreName, bytes, extent}));
+  return require_done(kv::Store::open(volume, {kStoreName, bytes, extent}));
 }
 
 Replay::~Replay() { end_commits(); }

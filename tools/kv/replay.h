@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "kv/host_tier.h"
-#include "kv/session_drive.h"
+#include "kv/session_volume.h"
 #include "kv/store.h"
+#include "kv/tiered_store.h"
 #include "tools/common/arena.h"
 #include "tools/common/context.h"
 #include "tools/common/interrupt.h"
@@ -77,7 +77,7 @@ class Replay {
   std::uint64_t wrong_chunks() const { return wrong_; }  // Chunks that came back with other bytes than were put.
   kv::State state() const { return store_->state(); }
   std::optional<kv::TierState> tier_state() const;
-  std::vector<std::uint64_t> bytes_by_path() const { return drive_->bytes_by_path(); }
+  std::vector<std::uint64_t> bytes_by_path() const { return volume_->bytes_by_path(); }
   std::uint64_t put_count(kv::Outcome outcome) const { return puts_[static_cast<unsigned>(outcome)]; }
 
  private:
@@ -89,7 +89,7 @@ class Replay {
   }
   template <typename Call>
   void in_windows(Blocks blocks, const Call& call);
-  std::unique_ptr<kv::Store> open_store(kv::SessionDrive& drive, std::uint64_t bytes) const;
+  std::unique_ptr<kv::Store> open_store(kv::SessionVolume& volume, std::uint64_t bytes) const;
   std::size_t hits(const TraceRequest& request) const;
   std::optional<double> foretell(Blocks blocks) const;
   double get(Blocks& blocks);
@@ -108,9 +108,9 @@ class Replay {
   std::vector<std::byte> content_;
   std::vector<iovec> pieces_;
   Unfinished folder_;
-  std::unique_ptr<kv::SessionDrive> drive_, host_drive_;
+  std::unique_ptr<kv::SessionVolume> volume_, host_volume_;
   std::unique_ptr<kv::Store> store_, host_store_;
-  std::unique_ptr<kv::HostTier> tier_;
+  std::unique_ptr<kv::TieredStore> tier_;
   std::uint64_t wrong_ = 0;
   std::uint64_t puts_[kv::kOutcomes] = {};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Serves the commands that look at stores: the library as stores need it (kv/session_drive.h), failures in the tool's
+// Serves the commands that look at stores: the library as stores need it (kv/session_volume.h), failures in the tool's
 // words, and chunks in batches that fit into a limited piece of host memory, to read them all.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kv/format.h"
-#include "kv/session_drive.h"
+#include "kv/session_volume.h"
 #include "tools/common/context.h"
 
 namespace penstock::tools {

@@ -58,14 +58,14 @@ class Verifier {
  public:
   Verifier(penstock_session* session, SurveyedStore store) : verified_{std::move(store)} {
     if (!verified_.store.problem.empty()) return;
-    auto opened = kv::SessionDrive::open(own_library(), session, verified_.store.folder, kv::SessionDrive::Role::reader,
-                                         verified_.store.capacity_bytes);
-    if (opened.ok()) drive_ = std::move(*opened);
+    auto opened = kv::SessionVolume::open(own_library(), session, verified_.store.folder,
+                                          kv::SessionVolume::Role::reader, verified_.store.capacity_bytes);
+    if (opened.ok()) volume_ = std::move(*opened);
     else verified_.store.problem = status_of(opened.status()).message();
   }
 
   Verified run() {
-    if (drive_ == nullptr) return verified_;
+    if (volume_ == nullptr) return verified_;
     look(verified_.store.chunks);
     const int looks = verified_.store.writer ? kLooksMost : 1;
     for (int i = 0; i < looks && !verified_.suspects.empty(); ++i) {
@@ -85,7 +85,7 @@ class Verifier {
         requests[i].chunk = *batch[i].chunk;
         all.push_back(&requests[i]);
       }
-      kv::read_chunks(*drive_, verified_.store.name, all);
+      kv::read_chunks(*volume_, verified_.store.name, all);
       for (const kv::Request& one : requests) {
         if (one.outcome == kv::Outcome::done) continue;
         if (one.outcome == kv::Outcome::damaged && has_another(one.chunk)) ++verified_.replaced;
@@ -99,7 +99,7 @@ class Verifier {
     const kv::Pages page(1);
     const iovec piece{page[0].data(), kv::kHeaderBytes};
     penstock_request transfer = kv::slab_request(PENSTOCK_READ, chunk.slot, {&piece, 1});
-    const kv::Moved moved = drive_->transfer({&transfer, 1})[0];
+    const kv::Moved moved = volume_->transfer({&transfer, 1})[0];
     if (!moved.status.ok() || moved.bytes != kv::kHeaderBytes) return false;
     const auto generation = kv::generation_of(chunk.slot, verified_.store.name, page[0]);
     return generation && *generation != chunk.generation;
@@ -120,7 +120,7 @@ class Verifier {
   }
 
   Verified verified_;
-  std::unique_ptr<kv::SessionDrive> drive_;
+  std::unique_ptr<kv::SessionVolume> volume_;
 };
 
 Json suspect_json(const Suspect& suspect) {

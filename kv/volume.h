@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam between a store and storage: everything that a store does with its folder on a drive. session_drive.h moves
-// real bytes; a test's drive injects failures, torn and lost writes.
+// The seam between a store and storage: everything that a store does with its slab and its journal, which are a folder
+// on a drive, or host memory. session_volume.h moves real bytes; a test's volume injects failures, torn and lost
+// writes.
 #pragma once
 
 #include <sys/uio.h>
@@ -16,18 +17,18 @@
 
 namespace penstock::kv {
 
-// The outcome of a request to a drive.
+// The outcome of a request to a volume.
 struct Moved {
   core::Status status{};
   std::uint64_t bytes = 0;  // Counted from the first byte.
 };
 
-// A request for a range of the slab that is read into, or written from, pieces of host or device memory. The drive sets
-// its file; the pieces are not copied.
+// A request for a range of the slab that is read into, or written from, pieces of host or device memory. The volume
+// sets its file; the pieces are not copied.
 penstock_request slab_request(penstock_op op, std::uint64_t offset, std::span<const iovec> pieces);
 std::uint64_t bytes_of(std::span<const iovec> pieces);
 
-class Drive {
+class Volume {
  public:
   struct Journal {
     std::uint64_t identity = 0;  // It changes when the journal is replaced.
@@ -35,7 +36,7 @@ class Drive {
     std::uint64_t file_bytes = 0;  // The size of its whole file, if it has one.
   };
 
-  virtual ~Drive() = default;
+  virtual ~Volume() = default;
 
   // Executes requests for ranges of the slab, none of them empty, in any order and many at once. Returns when all have
   // ended, with the outcome of each. Sets their files and cookies. Any thread.
@@ -45,7 +46,7 @@ class Drive {
   // Makes the checksum of each piece; `sums` has one for each.
   virtual core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) = 0;
 
-  // The slab's bytes if it is in host memory, valid while the drive lives; else an empty span.
+  // The slab's bytes if it is in host memory, valid while the volume lives; else an empty span.
   virtual std::span<const std::byte> in_memory() const { return {}; }
 
   // Reads the records of the journal from `offset` on; an empty result if there is no journal yet.
@@ -56,7 +57,7 @@ class Drive {
   virtual core::Status replace_journal(std::span<const std::byte> bytes) = 0;
 };
 
-// Returns the checksum of each chunk over its pieces in order. One call of the drive processes all of them.
-core::Result<std::vector<std::uint32_t>> checksums(Drive& drive, std::span<const std::span<const iovec>> chunks);
+// Returns the checksum of each chunk over its pieces in order. One call of the volume processes all of them.
+core::Result<std::vector<std::uint32_t>> checksums(Volume& volume, std::span<const std::span<const iovec>> chunks);
 
 }  // namespace penstock::kv

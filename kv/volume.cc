@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv/drive.h"
+#include "kv/volume.h"
 
 #include "checksum/crc32c.h"
 
@@ -27,11 +27,11 @@ std::uint64_t bytes_of(std::span<const iovec> pieces) {
   return bytes;
 }
 
-core::Result<std::vector<std::uint32_t>> checksums(Drive& drive, std::span<const std::span<const iovec>> chunks) {
+core::Result<std::vector<std::uint32_t>> checksums(Volume& volume, std::span<const std::span<const iovec>> chunks) {
   std::vector<iovec> pieces;
   for (const std::span<const iovec> chunk : chunks) pieces.insert(pieces.end(), chunk.begin(), chunk.end());
   std::vector<std::uint32_t> sums(pieces.size());
-  const core::Status status = drive.crc32c(pieces, sums);
+  const core::Status status = volume.crc32c(pieces, sums);
   if (!status.ok()) return status;
   std::vector<std::uint32_t> all(chunks.size());
   core::Crc32cCombiner combine;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A tier of host memory in front of a drive: a put copies its chunks into it, and a thread writes them to the drive in
-// the background; a get reads from it first. Both tiers are stores (kv/store.h); the one in host memory uses a drive in
-// memory (SessionDrive::Role::memory), so that its size is bounded, chunks are checked and GPUs are served as on a
+// the background; a get reads from it first. Both tiers are stores (kv/store.h); the one in host memory uses a volume
+// in memory (SessionVolume::Role::memory), so that its size is bounded, chunks are checked and GPUs are served as on a
 // drive.
 //
 // A chunk that waits for the drive is pinned in memory, so it is never evicted. If all of the memory waits, a put
@@ -38,17 +38,17 @@ struct TierState {
   core::Status failure{};                     // The latest failure of a write to the drive.
 };
 
-class HostTier {
+class TieredStore {
  public:
   enum class Writing : std::uint8_t { by_thread, by_caller };
 
-  // The stores must outlive it and have the same name; nothing else may put into them; `memory` must be on a drive in
+  // The stores must outlive it and have the same name; nothing else may put into them; `memory` must be on a volume in
   // memory. by_caller: only write_some() writes, for tests that decide when.
-  HostTier(Store& memory, Store& drive, Writing writing = Writing::by_thread);
+  TieredStore(Store& memory, Store& drive, Writing writing = Writing::by_thread);
   // Drops the chunks that still wait for the drive: call flush() before.
-  ~HostTier();
-  HostTier(const HostTier&) = delete;
-  HostTier& operator=(const HostTier&) = delete;
+  ~TieredStore();
+  TieredStore(const TieredStore&) = delete;
+  TieredStore& operator=(const TieredStore&) = delete;
 
   // The same as Store's. A get also puts a chunk that only the drive has into memory.
   void put(std::span<Request> requests) EXCLUDES(mutex_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv/session_drive.h"
+#include "kv/session_volume.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -44,19 +44,19 @@ Status make_folder(const std::string& folder) {
 
 }  // namespace
 
-Result<std::unique_ptr<SessionDrive>> SessionDrive::open(const Library& library, penstock_session* session,
-                                                         const std::string& folder, Role role, std::uint64_t slab_bytes,
-                                                         bool is_direct) {
-  std::unique_ptr<SessionDrive> drive(new SessionDrive(library, session, folder, role));
+Result<std::unique_ptr<SessionVolume>> SessionVolume::open(const Library& library, penstock_session* session,
+                                                           const std::string& folder, Role role,
+                                                           std::uint64_t slab_bytes, bool is_direct) {
+  std::unique_ptr<SessionVolume> volume(new SessionVolume(library, session, folder, role));
   const Status status =
-      role == Role::memory ? drive->open_memory(slab_bytes) : drive->open_files(role, slab_bytes, is_direct);
+      role == Role::memory ? volume->open_memory(slab_bytes) : volume->open_files(role, slab_bytes, is_direct);
   if (!status.ok()) return status;
-  return drive;
+  return volume;
 }
 
 // The slab is a file, so that one request gathers and scatters a chunk's pieces, whatever memory they are in. It takes
 // memory as chunks come: reserving all of it at once would get processes killed on machines with less.
-Status SessionDrive::open_memory(std::uint64_t slab_bytes) {
+Status SessionVolume::open_memory(std::uint64_t slab_bytes) {
   const auto machine = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(getpagesize());
   if (slab_bytes > machine) return core::os_failure(ENOMEM, "have a slab in host memory");
   const core::UniqueFd slab(memfd_create("penstock-kv", MFD_CLOEXEC));
@@ -69,7 +69,7 @@ Status SessionDrive::open_memory(std::uint64_t slab_bytes) {
   return status_of(library_.file_register(session_, slab.get(), &slab_));
 }
 
-Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_direct) {
+Status SessionVolume::open_files(Role role, std::uint64_t slab_bytes, bool is_direct) {
   const bool is_writer = role == Role::writer;
   if (is_writer) {
     const Status status = make_folder(folder_);
@@ -96,17 +96,17 @@ Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_dir
   return status_of(library_.file_register(session_, fd, &slab_));
 }
 
-SessionDrive::~SessionDrive() {
+SessionVolume::~SessionVolume() {
   library_.file_close(slab_);
   if (!in_memory_.empty()) munmap(const_cast<std::byte*>(in_memory_.data()), in_memory_.size());
 }
 
-std::vector<std::uint64_t> SessionDrive::bytes_by_path() const {
+std::vector<std::uint64_t> SessionVolume::bytes_by_path() const {
   const core::MutexLock lock(mutex_);
   return bytes_by_path_;
 }
 
-std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) {
+std::vector<Moved> SessionVolume::transfer(std::span<penstock_request> requests) {
   std::vector<Moved> moved(requests.size());
   for (penstock_request& one : requests) one.file = slab_;
   const auto ended = [&](std::size_t i, const penstock_status& status, const penstock_report& report) {
@@ -123,29 +123,29 @@ std::vector<Moved> SessionDrive::transfer(std::span<penstock_request> requests) 
   return moved;
 }
 
-Status SessionDrive::sync() {
+Status SessionVolume::sync() {
   if (role_ == Role::memory) return core::success();
   return status_of(library_.file_sync(slab_));
 }
 
-Status SessionDrive::crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) {
+Status SessionVolume::crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) {
   const auto count = static_cast<std::uint32_t>(pieces.size());
   return status_of(library_.crc32c_vector(session_, pieces.data(), count, sums.data()));
 }
 
-Result<Drive::Journal> SessionDrive::read_journal(std::uint64_t offset) {
+Result<Volume::Journal> SessionVolume::read_journal(std::uint64_t offset) {
   if (role_ == Role::memory) return Journal{};
   return read_journal_file(path("journal"), offset);
 }
 
-Status SessionDrive::write_journal(std::uint64_t offset, std::span<const std::byte> bytes) {
+Status SessionVolume::write_journal(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (role_ == Role::memory) return core::success();
   Status status = core::write_all(journal_.get(), bytes, offset, kWriteStep);
   if (status.ok() && fdatasync(journal_.get()) != 0) status = core::os_failure(errno, "flush the store's journal");
   return status;
 }
 
-Status SessionDrive::replace_journal(std::span<const std::byte> bytes) {
+Status SessionVolume::replace_journal(std::span<const std::byte> bytes) {
   if (role_ == Role::memory) return core::success();
   core::NewFile::Options options;
   options.mode = kPrivate;

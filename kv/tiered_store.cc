@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv/host_tier.h"
+#include "kv/tiered_store.h"
 
 #include <algorithm>
 #include <chrono>
@@ -34,7 +34,7 @@ void answer(Request& request, const Request& from) {
 }  // namespace
 
 // The chunks that one call of write_some() writes from memory to the drive.
-struct HostTier::Batch {
+struct TieredStore::Batch {
   std::vector<Request> requests;
   std::vector<iovec> pieces;
   std::uint64_t pages = 0;
@@ -42,11 +42,11 @@ struct HostTier::Batch {
   double seconds = 0;  // The time that the drive took.
 };
 
-HostTier::HostTier(Store& memory, Store& drive, Writing writing) : memory_(memory), drive_(drive) {
+TieredStore::TieredStore(Store& memory, Store& drive, Writing writing) : memory_(memory), drive_(drive) {
   if (writing == Writing::by_thread) thread_ = std::thread([this] { run(); });
 }
 
-HostTier::~HostTier() {
+TieredStore::~TieredStore() {
   {
     const MutexLock lock(mutex_);
     is_ending_ = true;
@@ -55,13 +55,13 @@ HostTier::~HostTier() {
   if (thread_.joinable()) thread_.join();
 }
 
-void HostTier::run() {
+void TieredStore::run() {
   for (bool was_busy = false; wait_for_work(was_busy);) was_busy = write_some();
 }
 
 // Waking the thread for each put would take CPU and locks from the threads that put. So while puts come it polls every
 // other millisecond, and is woken only if much is waiting, a flush() waits, or it sleeps after a pause.
-bool HostTier::wait_for_work(bool was_busy) {
+bool TieredStore::wait_for_work(bool was_busy) {
   const MutexLock lock(mutex_);
   for (int sleeps = was_busy ? 1 : 0; !is_ending_ && !is_hurried(); ++sleeps) {
     if (sleeps > 0 && !queue_.empty()) break;
@@ -73,13 +73,13 @@ bool HostTier::wait_for_work(bool was_busy) {
   return !is_ending_;
 }
 
-bool HostTier::is_hurried() const {
+bool TieredStore::is_hurried() const {
   return !queue_.empty() && (flushes_ > 0 || queue_.size() >= kBatchChunks || queued_pages_ >= kBatchPages);
 }
 
 // ---- Put
 
-void HostTier::enqueue(const Name& key, Held& held) {
+void TieredStore::enqueue(const Name& key, Held& held) {
   held.is_waiting = true;
   ++state_.waiting;
   ++enqueued_;
@@ -88,14 +88,14 @@ void HostTier::enqueue(const Name& key, Held& held) {
   if (is_asleep_ || is_hurried()) work_.notify_one();
 }
 
-void HostTier::hold(const Request& request) {
+void TieredStore::hold(const Request& request) {
   const auto [at, is_new] = held_.try_emplace(request.key);
   if (!is_new) memory_.unpin(request.key);  // Another thread's pin came first and holds it.
   at->second.cost = request.cost;
   if (!at->second.is_waiting) enqueue(request.key, at->second);
 }
 
-void HostTier::put(std::span<Request> requests) {
+void TieredStore::put(std::span<Request> requests) {
   std::vector<Request> into_memory;
   std::vector<std::size_t> whose;
   {
@@ -126,7 +126,7 @@ void HostTier::put(std::span<Request> requests) {
 
 // ---- Get
 
-void HostTier::get(std::span<Request> requests) {
+void TieredStore::get(std::span<Request> requests) {
   std::vector<Request> elsewhere;
   std::vector<std::size_t> whose;
   memory_.get(requests);
@@ -152,7 +152,7 @@ void HostTier::get(std::span<Request> requests) {
   count(requests, state_.gets, state_.got_bytes);
 }
 
-void HostTier::get_from_drive(std::span<Request> requests) {
+void TieredStore::get_from_drive(std::span<Request> requests) {
   const auto began = std::chrono::steady_clock::now();
   const std::vector<Name> promoting = begin_promotion(requests);
   drive_.get(requests);
@@ -166,7 +166,7 @@ void HostTier::get_from_drive(std::span<Request> requests) {
 }
 
 // Marks chunks on the drive for promotion into memory. A thread that erases one waits until promote() has ended.
-std::vector<Name> HostTier::begin_promotion(std::span<const Request> requests) {
+std::vector<Name> TieredStore::begin_promotion(std::span<const Request> requests) {
   std::vector<Name> keys;
   const MutexLock lock(mutex_);
   for (const Request& one : requests) {
@@ -175,7 +175,7 @@ std::vector<Name> HostTier::begin_promotion(std::span<const Request> requests) {
   return keys;
 }
 
-void HostTier::promote(std::span<const Request> got, std::span<const Name> keys) {
+void TieredStore::promote(std::span<const Request> got, std::span<const Name> keys) {
   std::vector<Request> into_memory;
   for (const Request& one : got) {
     if (one.outcome != Outcome::done) continue;
@@ -189,12 +189,12 @@ void HostTier::promote(std::span<const Request> got, std::span<const Name> keys)
   changed_.notify_all();
 }
 
-std::uint64_t HostTier::size_of(const Name& key) const {
+std::uint64_t TieredStore::size_of(const Name& key) const {
   const std::uint64_t bytes = memory_.size_of(key);
   return bytes > 0 ? bytes : drive_.size_of(key);
 }
 
-std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const {
+std::optional<double> TieredStore::seconds_to_get(std::span<const Name> keys) const {
   std::vector<Name> in_memory;
   std::uint64_t bytes = 0;  // Bytes of the other chunks.
   for (const Name& key : keys) {
@@ -210,14 +210,14 @@ std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const
 
 // ---- Erase and pin
 
-void HostTier::release(const Name& key) {
+void TieredStore::release(const Name& key) {
   const auto held = held_.find(key);
   if (held == held_.end()) return;
   if (held->second.is_waiting) --state_.waiting;  // Its key stays in queue_; take() skips it.
   held_.erase(held);
 }
 
-bool HostTier::erase(const Name& key) {
+bool TieredStore::erase(const Name& key) {
   const MutexLock lock(mutex_);
   for (bool was_there = false;;) {
     release(key);
@@ -228,12 +228,12 @@ bool HostTier::erase(const Name& key) {
   }
 }
 
-bool HostTier::touch(const Name& key) {
+bool TieredStore::touch(const Name& key) {
   const bool is_in_memory = memory_.touch(key);
   return drive_.touch(key) || is_in_memory;
 }
 
-bool HostTier::pin(const Name& key) {
+bool TieredStore::pin(const Name& key) {
   const MutexLock lock(mutex_);
   const auto held = held_.find(key);
   if (held == held_.end()) {
@@ -244,7 +244,7 @@ bool HostTier::pin(const Name& key) {
   return true;
 }
 
-bool HostTier::unpin(const Name& key) {
+bool TieredStore::unpin(const Name& key) {
   const MutexLock lock(mutex_);
   const auto held = held_.find(key);
   if (held == held_.end() || held->second.pins == 0) return drive_.unpin(key);
@@ -256,7 +256,7 @@ bool HostTier::unpin(const Name& key) {
 
 // ---- To the drive
 
-bool HostTier::take(Batch& batch) {
+bool TieredStore::take(Batch& batch) {
   const MutexLock lock(mutex_);
   queued_pages_ = 0;
   while (!queue_.empty() && batch.requests.size() < kBatchChunks) {
@@ -278,7 +278,7 @@ bool HostTier::take(Batch& batch) {
 
 // Writes the chunks directly from memory. The drive computes the checksum, and refuses a chunk whose checksum is no
 // longer that of its put: so bytes damaged in memory are not written.
-void HostTier::move(Batch& batch) {
+void TieredStore::move(Batch& batch) {
   std::vector<Request> onto_drive;
   std::vector<std::size_t> whose;
   std::vector<Store::Mapping> mappings;
@@ -303,7 +303,7 @@ void HostTier::move(Batch& batch) {
   }
 }
 
-bool HostTier::write_some() {
+bool TieredStore::write_some() {
   Batch batch;
   if (!take(batch)) return false;
   try {
@@ -322,7 +322,7 @@ bool HostTier::write_some() {
   return true;
 }
 
-void HostTier::finish(const Request& request) {
+void TieredStore::finish(const Request& request) {
   writing_.erase(request.key);
   const bool is_on_drive = request.outcome == Outcome::done || request.outcome == Outcome::present;
   if (request.outcome == Outcome::done) {
@@ -342,7 +342,7 @@ void HostTier::finish(const Request& request) {
   memory_.unpin(request.key);
 }
 
-void HostTier::flush() {
+void TieredStore::flush() {
   const MutexLock lock(mutex_);
   const std::uint64_t all = enqueued_;
   ++flushes_;
@@ -358,12 +358,12 @@ void HostTier::flush() {
   --flushes_;
 }
 
-core::Status HostTier::commit() {
+core::Status TieredStore::commit() {
   flush();
   return drive_.commit();
 }
 
-TierState HostTier::state() const {
+TierState TieredStore::state() const {
   const MutexLock lock(mutex_);
   return state_;
 }

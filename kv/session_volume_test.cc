@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Stores on a real file system, with bytes moved by a real session.
-#include "kv/session_drive.h"
+#include "kv/session_volume.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "kv/follower.h"
-#include "kv/host_tier.h"
 #include "kv/store.h"
 #include "kv/test_chunks.h"
+#include "kv/tiered_store.h"
 #include "penstock/device_memory.h"
 
 namespace penstock::kv {
@@ -29,14 +29,14 @@ constexpr Library kLibrary = {penstock_file_register, penstock_file_close,  pens
                               penstock_queue_open,    penstock_queue_close, penstock_queue_submit, penstock_queue_reap,
                               penstock_crc32c_vector, penstock_path_count,  penstock_report_bytes};
 
-class SessionDriveTest : public testing::Test {
+class SessionVolumeTest : public testing::Test {
  protected:
-  SessionDriveTest() {
+  SessionVolumeTest() {
     std::string name = (fs::temp_directory_path() / "penstock-kv-XXXXXX").string();
     base_ = mkdtemp(name.data());
     session_ = open_session();
   }
-  ~SessionDriveTest() override {
+  ~SessionVolumeTest() override {
     penstock_session_close(session_);
     fs::remove_all(base_);
   }
@@ -49,11 +49,11 @@ class SessionDriveTest : public testing::Test {
     penstock_config_close(config);
     return session;
   }
-  core::Result<std::unique_ptr<SessionDrive>> drive(SessionDrive::Role role) const {
-    return SessionDrive::open(kLibrary, session_, folder(), role, kSlab);
+  core::Result<std::unique_ptr<SessionVolume>> volume(SessionVolume::Role role) const {
+    return SessionVolume::open(kLibrary, session_, folder(), role, kSlab);
   }
-  static std::unique_ptr<Store> store(Drive& drive) {
-    return std::move(Store::open(drive, {name_of(0), kSlab, kExtent}).value());
+  static std::unique_ptr<Store> store(Volume& volume) {
+    return std::move(Store::open(volume, {name_of(0), kSlab, kExtent}).value());
   }
   std::string folder() const { return base_ + "/store"; }
 
@@ -61,10 +61,10 @@ class SessionDriveTest : public testing::Test {
   penstock_session* session_ = nullptr;
 };
 
-using Role = SessionDrive::Role;
+using Role = SessionVolume::Role;
 
-TEST_F(SessionDriveTest, ItsFilesAreTheOwnersAlone) {
-  const auto writer = std::move(drive(Role::writer).value());
+TEST_F(SessionVolumeTest, ItsFilesAreTheOwnersAlone) {
+  const auto writer = std::move(volume(Role::writer).value());
   const auto kept = store(*writer);
   for (const auto& [name, mode] : {std::pair("", 0700u), {"/slab", 0600u}, {"/journal", 0600u}, {"/lease", 0600u}}) {
     struct stat facts {};
@@ -73,34 +73,34 @@ TEST_F(SessionDriveTest, ItsFilesAreTheOwnersAlone) {
   }
 }
 
-TEST_F(SessionDriveTest, ThereIsOneWriterAndTheNextOneFollowsWhenItEnds) {
-  auto first = std::move(drive(Role::writer).value());
-  EXPECT_TRUE(drive(Role::writer).status().is_errno(EWOULDBLOCK));
+TEST_F(SessionVolumeTest, ThereIsOneWriterAndTheNextOneFollowsWhenItEnds) {
+  auto first = std::move(volume(Role::writer).value());
+  EXPECT_TRUE(volume(Role::writer).status().is_errno(EWOULDBLOCK));
   first.reset();
-  EXPECT_TRUE(drive(Role::writer).ok());
+  EXPECT_TRUE(volume(Role::writer).ok());
 }
 
-TEST_F(SessionDriveTest, WithoutAStoreThereIsNothingToRead) {
-  EXPECT_TRUE(drive(Role::reader).status().is_errno(ENOENT));
+TEST_F(SessionVolumeTest, WithoutAStoreThereIsNothingToRead) {
+  EXPECT_TRUE(volume(Role::reader).status().is_errno(ENOENT));
 }
 
-TEST_F(SessionDriveTest, ANameThatLeadsElsewhereIsNotFollowed) {
+TEST_F(SessionVolumeTest, ANameThatLeadsElsewhereIsNotFollowed) {
   fs::create_directory(folder());
   fs::create_symlink("/dev/null", folder() + "/slab");
-  EXPECT_TRUE(drive(Role::writer).status().is_errno(ELOOP));
+  EXPECT_TRUE(volume(Role::writer).status().is_errno(ELOOP));
 }
 
 // A hang here is the fault that this test looks for.
-TEST_F(SessionDriveTest, PipesInPlaceOfItsFilesAreRefusedWithTheirNames) {
+TEST_F(SessionVolumeTest, PipesInPlaceOfItsFilesAreRefusedWithTheirNames) {
   for (const char* name : {"/slab", "/lease", "/journal"}) {
     {
-      const auto writer = std::move(drive(Role::writer).value());
+      const auto writer = std::move(volume(Role::writer).value());
       store(*writer);
     }
     fs::remove(folder() + name);
     ASSERT_EQ(mkfifo((folder() + name).c_str(), 0600), 0);
     for (const Role role : {Role::writer, Role::reader}) {
-      const auto opened = drive(role);
+      const auto opened = volume(role);
       const core::Status status = opened.ok() ? (*opened)->read_journal(0).status() : opened.status();
       const bool needs_it = role == Role::writer || name != std::string("/lease");
       EXPECT_EQ(status.is(core::Code::unsupported_file), needs_it) << name << core::describe(status);
@@ -110,8 +110,8 @@ TEST_F(SessionDriveTest, PipesInPlaceOfItsFilesAreRefusedWithTheirNames) {
   }
 }
 
-TEST_F(SessionDriveTest, AHoleBehindTheRecordsOfAJournalIsNotRead) {
-  const auto writer = std::move(drive(Role::writer).value());
+TEST_F(SessionVolumeTest, AHoleBehindTheRecordsOfAJournalIsNotRead) {
+  const auto writer = std::move(volume(Role::writer).value());
   const auto kept = store(*writer);
   put(*kept, 1, content_of(1, 0, kChunk));
   ASSERT_TRUE(kept->commit().ok());
@@ -125,8 +125,8 @@ TEST_F(SessionDriveTest, AHoleBehindTheRecordsOfAJournalIsNotRead) {
   EXPECT_TRUE(writer->read_journal(0).status().is_errno(EFBIG));
 }
 
-TEST_F(SessionDriveTest, DeviceMemoryInPiecesComesBack) {
-  const auto writer = std::move(drive(Role::writer).value());
+TEST_F(SessionVolumeTest, DeviceMemoryInPiecesComesBack) {
+  const auto writer = std::move(volume(Role::writer).value());
   const auto kept = store(*writer);
   void* memory = nullptr;
   ASSERT_EQ(penstock_device_alloc(session_, 0, 3 * kChunk, &memory).code, 0);
@@ -149,8 +149,8 @@ TEST_F(SessionDriveTest, DeviceMemoryInPiecesComesBack) {
   penstock_device_free(session_, 0, memory);
 }
 
-TEST_F(SessionDriveTest, MorePiecesThanARequestTakesAreAFailureThatIsTold) {
-  const auto writer = std::move(drive(Role::writer).value());
+TEST_F(SessionVolumeTest, MorePiecesThanARequestTakesAreAFailureThatIsTold) {
+  const auto writer = std::move(volume(Role::writer).value());
   const auto kept = store(*writer);
   std::vector<std::byte> content = content_of(1, 0, 2000);
   std::vector<iovec> pieces;
@@ -162,8 +162,8 @@ TEST_F(SessionDriveTest, MorePiecesThanARequestTakesAreAFailureThatIsTold) {
   EXPECT_FALSE(kept->contains(name_of(1)));
 }
 
-TEST_F(SessionDriveTest, ThreadsPutAndGetAtOnce) {
-  const auto writer = std::move(drive(Role::writer).value());
+TEST_F(SessionVolumeTest, ThreadsPutAndGetAtOnce) {
+  const auto writer = std::move(volume(Role::writer).value());
   const auto kept = store(*writer);
   std::vector<std::jthread> threads;
   std::atomic<int> hits = 0;
@@ -194,8 +194,8 @@ TEST_F(SessionDriveTest, ThreadsPutAndGetAtOnce) {
   EXPECT_LE(kept->state().used_bytes, kSlab);
 }
 
-TEST_F(SessionDriveTest, MemoryIsNoFolderAndHasABound) {
-  const auto memory = std::move(SessionDrive::open(kLibrary, session_, "", Role::memory, kSlab).value());
+TEST_F(SessionVolumeTest, MemoryIsNoFolderAndHasABound) {
+  const auto memory = std::move(SessionVolume::open(kLibrary, session_, "", Role::memory, kSlab).value());
   const auto kept = store(*memory);
   for (std::uint64_t key = 0; key < 500; ++key) put(*kept, key, content_of(key, 0, kChunk));
   ASSERT_TRUE(kept->commit().ok());
@@ -208,17 +208,17 @@ TEST_F(SessionDriveTest, MemoryIsNoFolderAndHasABound) {
   EXPECT_TRUE(fs::is_empty(base_));
 }
 
-TEST_F(SessionDriveTest, MoreMemoryThanThereIsIsRefused) {
-  const auto memory = SessionDrive::open(kLibrary, session_, "", Role::memory, std::uint64_t{1} << 50);
+TEST_F(SessionVolumeTest, MoreMemoryThanThereIsIsRefused) {
+  const auto memory = SessionVolume::open(kLibrary, session_, "", Role::memory, std::uint64_t{1} << 50);
   EXPECT_TRUE(memory.status().is_errno(ENOMEM)) << core::describe(memory.status());
 }
 
-TEST_F(SessionDriveTest, ThreadsUseATierOfHostMemoryBeforeTheDrive) {
-  const auto writer = std::move(drive(Role::writer).value());
-  const auto memory = std::move(SessionDrive::open(kLibrary, session_, "", Role::memory, kSlab / 4).value());
+TEST_F(SessionVolumeTest, ThreadsUseATierOfHostMemoryBeforeTheDrive) {
+  const auto writer = std::move(volume(Role::writer).value());
+  const auto memory = std::move(SessionVolume::open(kLibrary, session_, "", Role::memory, kSlab / 4).value());
   const auto on_drive = store(*writer);
   const auto in_memory = std::move(Store::open(*memory, {name_of(0), kSlab / 4, kExtent}).value());
-  HostTier tier(*in_memory, *on_drive);
+  TieredStore tier(*in_memory, *on_drive);
   ASSERT_EQ(put(tier, 1000, content_of(1000, 0, kChunk)), Outcome::done);
   ASSERT_TRUE(tier.pin(name_of(1000)));
   std::vector<std::jthread> threads;
@@ -255,7 +255,7 @@ TEST_F(SessionDriveTest, ThreadsUseATierOfHostMemoryBeforeTheDrive) {
 }
 
 // A writer is killed during its work; the next one finds its committed chunks, and no wrong bytes.
-TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
+TEST_F(SessionVolumeTest, AWriterThatIsKilledIsFollowedByAnother) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer ends a forked child that starts a thread";
 #endif
@@ -265,7 +265,7 @@ TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
     const pid_t child = fork();
     if (child == 0) {
       penstock_session* const own = open_session();
-      auto theirs = SessionDrive::open(kLibrary, own, folder(), Role::writer, kSlab);
+      auto theirs = SessionVolume::open(kLibrary, own, folder(), Role::writer, kSlab);
       if (!theirs.ok()) _exit(1);
       const auto kept = store(**theirs);
       for (std::uint64_t key = static_cast<unsigned>(round) * 1000;; ++key) {
@@ -281,7 +281,7 @@ TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
     while (read(pipe_ends[0], &committed, sizeof committed) == (ssize_t)sizeof committed) {
     }
     close(pipe_ends[0]);
-    const auto next = std::move(drive(Role::writer).value());
+    const auto next = std::move(volume(Role::writer).value());
     const auto kept = store(*next);
     std::vector<std::byte> memory(kChunk);
     for (std::uint64_t key = committed - 19; key < committed + 100; ++key) {

@@ -11,13 +11,13 @@
 
 #include "base/mutex.h"
 #include "base/unique_fd.h"
-#include "kv/drive.h"
 #include "kv/format.h"
 #include "kv/queue_pool.h"
+#include "kv/volume.h"
 
 namespace penstock::kv {
 
-class SessionDrive final : public Drive {
+class SessionVolume final : public Volume {
  public:
   enum class Role : std::uint8_t { writer, reader, memory };
 
@@ -25,12 +25,12 @@ class SessionDrive final : public Drive {
   // owner (0600), and sets the slab's size; it fails with EWOULDBLOCK if there is another writer. A reader fails with
   // ENOENT if there is no store yet. Role::memory has no folder: its slab is in host memory, limited to the machine's,
   // is not durable, and is freed with this object. The session must outlive this.
-  static core::Result<std::unique_ptr<SessionDrive>> open(const Library& library, penstock_session* session,
-                                                          const std::string& folder, Role role,
-                                                          std::uint64_t slab_bytes, bool is_direct = true);
-  ~SessionDrive() override;
-  SessionDrive(const SessionDrive&) = delete;
-  SessionDrive& operator=(const SessionDrive&) = delete;
+  static core::Result<std::unique_ptr<SessionVolume>> open(const Library& library, penstock_session* session,
+                                                           const std::string& folder, Role role,
+                                                           std::uint64_t slab_bytes, bool is_direct = true);
+  ~SessionVolume() override;
+  SessionVolume(const SessionVolume&) = delete;
+  SessionVolume& operator=(const SessionVolume&) = delete;
 
   std::vector<Moved> transfer(std::span<penstock_request> requests) override;
   core::Status sync() override;
@@ -47,7 +47,7 @@ class SessionDrive final : public Drive {
   std::vector<std::uint64_t> bytes_by_path() const;
 
  private:
-  SessionDrive(const Library& library, penstock_session* session, std::string folder, Role role)
+  SessionVolume(const Library& library, penstock_session* session, std::string folder, Role role)
       : library_(library), session_(session), folder_(std::move(folder)), role_(role), queues_(library, session),
         bytes_by_path_(library.path_count()) {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv/host_tier.h"
+#include "kv/tiered_store.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "kv/fake_drive.h"
+#include "kv/fake_volume.h"
 #include "kv/test_chunks.h"
 
 namespace penstock::kv {
@@ -19,16 +19,16 @@ constexpr std::uint64_t kExtent = 256 << 10;
 constexpr std::uint64_t kMemory = 2 * kExtent, kSlab = 4 * kExtent;
 constexpr std::size_t kChunk = 28 << 10;  // Slots of 32 KiB: 16 fit into memory, and 32 on the drive.
 
-class HostTierTest : public testing::Test {
+class TieredStoreTest : public testing::Test {
  protected:
-  HostTierTest() { open(); }
+  TieredStoreTest() { open(); }
 
   // Opens the stores as a new process does: memory is empty, and the drive has its chunks.
   void open() {
     tier.reset();
-    memory_store = std::move(Store::open(memory = FakeDrive(kMemory, 1), {name_of(0), kMemory, kExtent}).value());
+    memory_store = std::move(Store::open(memory = FakeVolume(kMemory, 1), {name_of(0), kMemory, kExtent}).value());
     drive_store = std::move(Store::open(drive, {name_of(0), kSlab, kExtent}).value());
-    tier = std::make_unique<HostTier>(*memory_store, *drive_store, HostTier::Writing::by_caller);
+    tier = std::make_unique<TieredStore>(*memory_store, *drive_store, TieredStore::Writing::by_caller);
   }
   Outcome put_whole(std::uint64_t key) { return put(*tier, key, content_of(key, 0, kChunk)); }
   void put_and_flush(std::uint64_t key) {
@@ -44,12 +44,12 @@ class HostTierTest : public testing::Test {
     return outcome;
   }
 
-  FakeDrive memory{kMemory, 1}, drive{kSlab, 2};
+  FakeVolume memory{kMemory, 1}, drive{kSlab, 2};
   std::unique_ptr<Store> memory_store, drive_store;
-  std::unique_ptr<HostTier> tier;
+  std::unique_ptr<TieredStore> tier;
 };
 
-TEST_F(HostTierTest, APutIsInMemoryAtOnceAndOnTheDriveLater) {
+TEST_F(TieredStoreTest, APutIsInMemoryAtOnceAndOnTheDriveLater) {
   drive.faults = {1, 1, 1, 1};
   EXPECT_EQ(put_whole(1), Outcome::done);
   EXPECT_EQ(put_whole(1), Outcome::present);
@@ -66,8 +66,8 @@ TEST_F(HostTierTest, APutIsInMemoryAtOnceAndOnTheDriveLater) {
   EXPECT_EQ(look(1), Outcome::miss) << "nobody committed it";
 }
 
-TEST_F(HostTierTest, WhatIsPutIsBroughtToTheDriveWithoutBeingAskedFor) {
-  tier = std::make_unique<HostTier>(*memory_store, *drive_store);
+TEST_F(TieredStoreTest, WhatIsPutIsBroughtToTheDriveWithoutBeingAskedFor) {
+  tier = std::make_unique<TieredStore>(*memory_store, *drive_store);
   for (std::uint64_t key = 0; key < 4; ++key) {
     EXPECT_EQ(put_whole(key), Outcome::done);
     while (tier->state().waiting > 0) std::this_thread::yield();
@@ -76,7 +76,7 @@ TEST_F(HostTierTest, WhatIsPutIsBroughtToTheDriveWithoutBeingAskedFor) {
   EXPECT_EQ(tier->state().written, 4u);
 }
 
-TEST_F(HostTierTest, WhatWaitsForTheDriveDoesNotMakeRoom) {
+TEST_F(TieredStoreTest, WhatWaitsForTheDriveDoesNotMakeRoom) {
   for (std::uint64_t key = 0; key < 16; ++key) EXPECT_EQ(put_whole(key), Outcome::done);
   EXPECT_EQ(put_whole(16), Outcome::full);
   EXPECT_EQ(tier->state().waiting, 16u);
@@ -87,7 +87,7 @@ TEST_F(HostTierTest, WhatWaitsForTheDriveDoesNotMakeRoom) {
   EXPECT_LE(memory_store->state().used_bytes, kMemory);
 }
 
-TEST_F(HostTierTest, WhatIsCommittedSurvivesALossOfPower) {
+TEST_F(TieredStoreTest, WhatIsCommittedSurvivesALossOfPower) {
   for (std::uint64_t key = 0; key < 8; ++key) put_whole(key);
   ASSERT_TRUE(tier->commit().ok());
   for (std::uint64_t key = 8; key < 16; ++key) put_whole(key);
@@ -96,7 +96,7 @@ TEST_F(HostTierTest, WhatIsCommittedSurvivesALossOfPower) {
   for (std::uint64_t key = 0; key < 16; ++key) EXPECT_EQ(look(key), key < 8 ? Outcome::done : Outcome::miss) << key;
 }
 
-TEST_F(HostTierTest, AChunkOfTheDriveIsInMemoryWhenItWasGot) {
+TEST_F(TieredStoreTest, AChunkOfTheDriveIsInMemoryWhenItWasGot) {
   put_whole(1);
   ASSERT_TRUE(tier->commit().ok());
   open();
@@ -107,7 +107,7 @@ TEST_F(HostTierTest, AChunkOfTheDriveIsInMemoryWhenItWasGot) {
   EXPECT_EQ(tier->state().got_from_memory, 1u);
 }
 
-TEST_F(HostTierTest, PinsGoWithTheChunkToTheDrive) {
+TEST_F(TieredStoreTest, PinsGoWithTheChunkToTheDrive) {
   put_whole(1);
   EXPECT_TRUE(tier->pin(name_of(1)));
   EXPECT_TRUE(tier->pin(name_of(1)));
@@ -122,7 +122,7 @@ TEST_F(HostTierTest, PinsGoWithTheChunkToTheDrive) {
   EXPECT_EQ(look(1), Outcome::miss);
 }
 
-TEST_F(HostTierTest, APinnedChunkThatTheDriveCannotTakeStaysInMemory) {
+TEST_F(TieredStoreTest, APinnedChunkThatTheDriveCannotTakeStaysInMemory) {
   drive.faults.write = 1;
   put_whole(1);
   put_whole(2);
@@ -141,7 +141,7 @@ TEST_F(HostTierTest, APinnedChunkThatTheDriveCannotTakeStaysInMemory) {
   EXPECT_FALSE(tier->unpin(name_of(1)));
 }
 
-TEST_F(HostTierTest, AnErasedChunkIsNowhere) {
+TEST_F(TieredStoreTest, AnErasedChunkIsNowhere) {
   put_whole(1);
   put_whole(2);
   tier->pin(name_of(2));
@@ -159,7 +159,7 @@ TEST_F(HostTierTest, AnErasedChunkIsNowhere) {
 }
 
 // The chunk is erased while a get reads it from the drive, to promote it into memory.
-TEST_F(HostTierTest, AnErasedChunkDoesNotComeBackFromAReadThatBeganBefore) {
+TEST_F(TieredStoreTest, AnErasedChunkDoesNotComeBackFromAReadThatBeganBefore) {
   put_whole(1);
   ASSERT_TRUE(tier->commit().ok());
   open();
@@ -173,7 +173,7 @@ TEST_F(HostTierTest, AnErasedChunkDoesNotComeBackFromAReadThatBeganBefore) {
   EXPECT_EQ(look(1), Outcome::miss);
 }
 
-TEST_F(HostTierTest, WhatIsDamagedInMemoryDoesNotReachTheDrive) {
+TEST_F(TieredStoreTest, WhatIsDamagedInMemoryDoesNotReachTheDrive) {
   put_whole(1);
   put_whole(2);
   memory.slab()[kHeaderBytes + 100] ^= std::byte{1};  // The first slot in use.
@@ -188,7 +188,7 @@ TEST_F(HostTierTest, WhatIsDamagedInMemoryDoesNotReachTheDrive) {
 
 // The caller's memory is copied once, into host memory; from there the drive writes it. One checksum is computed for
 // each of the two.
-TEST_F(HostTierTest, AChunkIsCopiedOnceAndSummedTwiceOnItsWayToTheDrive) {
+TEST_F(TieredStoreTest, AChunkIsCopiedOnceAndSummedTwiceOnItsWayToTheDrive) {
   memory.done = {}, drive.done = {};
   put_whole(1);
   tier->flush();
@@ -204,7 +204,7 @@ TEST_F(HostTierTest, AChunkIsCopiedOnceAndSummedTwiceOnItsWayToTheDrive) {
 }
 
 // The drive's write still reads the erased chunk's bytes, so no other chunk may get its slot in memory.
-TEST_F(HostTierTest, AChunkThatIsErasedWhileItIsWrittenKeepsItsPlaceUntilThen) {
+TEST_F(TieredStoreTest, AChunkThatIsErasedWhileItIsWrittenKeepsItsPlaceUntilThen) {
   put_whole(1);
   std::thread other;
   drive.before_write = [&] {
@@ -221,7 +221,7 @@ TEST_F(HostTierTest, AChunkThatIsErasedWhileItIsWrittenKeepsItsPlaceUntilThen) {
   EXPECT_EQ(put_whole(26), Outcome::done);
 }
 
-TEST_F(HostTierTest, WhatIsDamagedInMemoryComesFromTheDrive) {
+TEST_F(TieredStoreTest, WhatIsDamagedInMemoryComesFromTheDrive) {
   put_whole(1);
   tier->flush();
   memory.slab()[kHeaderBytes + 100] ^= std::byte{1};
@@ -236,14 +236,14 @@ TEST_F(HostTierTest, WhatIsDamagedInMemoryComesFromTheDrive) {
   EXPECT_EQ(look(2), Outcome::miss);
 }
 
-TEST_F(HostTierTest, ChunksOfNoBytesAndLargerThanABatchAreWritten) {
+TEST_F(TieredStoreTest, ChunksOfNoBytesAndLargerThanABatchAreWritten) {
   tier.reset();
   constexpr std::uint64_t kLarge = 18 << 20;
-  FakeDrive large_memory(4 * kLarge, 3), large_drive(4 * kLarge, 4);
+  FakeVolume large_memory(4 * kLarge, 3), large_drive(4 * kLarge, 4);
   const StoreSettings settings{name_of(0), 4 * kLarge, kLarge};
   const auto memories = std::move(Store::open(large_memory, settings).value());
   const auto drives = std::move(Store::open(large_drive, settings).value());
-  HostTier large(*memories, *drives, HostTier::Writing::by_caller);
+  TieredStore large(*memories, *drives, TieredStore::Writing::by_caller);
   const std::vector<std::size_t> sizes = {0, 1, 17 << 20, 5};
   for (std::size_t key = 0; key < sizes.size(); ++key) {
     EXPECT_EQ(put(large, key, content_of(key, 0, sizes[key])), Outcome::done);
@@ -272,11 +272,11 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
 
   void open() {
     tier_.reset();
-    memory_ = FakeDrive(kMemory, random_());
+    memory_ = FakeVolume(kMemory, random_());
     drive_.faults = {};
     memory_store_ = std::move(Store::open(memory_, {name_of(0), kMemory, kExtent}).value());
     drive_store_ = std::move(Store::open(drive_, {name_of(0), kSlab, kExtent, Eviction::cost}).value());
-    tier_ = std::make_unique<HostTier>(*memory_store_, *drive_store_, HostTier::Writing::by_caller);
+    tier_ = std::make_unique<TieredStore>(*memory_store_, *drive_store_, TieredStore::Writing::by_caller);
     for (auto& [key, known] : known_) known.version = 0, known.pins = 0;
   }
   void step() {
@@ -356,9 +356,9 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
   }
 
   std::mt19937_64 random_{GetParam()};
-  FakeDrive memory_{kMemory, 1}, drive_{kSlab, GetParam()};
+  FakeVolume memory_{kMemory, 1}, drive_{kSlab, GetParam()};
   std::unique_ptr<Store> memory_store_, drive_store_;
-  std::unique_ptr<HostTier> tier_;
+  std::unique_ptr<TieredStore> tier_;
   std::map<std::uint64_t, Known> known_;
   std::uint64_t last_version_ = 0, hits_ = 0;
 };

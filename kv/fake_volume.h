@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For tests: a drive in memory that injects failures, torn writes, loss of unflushed bytes, and wrong bytes, from a
+// For tests: a volume in memory that injects failures, torn writes, loss of unflushed bytes, and wrong bytes, from a
 // seed.
 #pragma once
 
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "checksum/crc32c.h"
-#include "kv/drive.h"
 #include "kv/format.h"
+#include "kv/volume.h"
 
 namespace penstock::kv {
 
@@ -27,16 +27,16 @@ struct Faults {
   double rot = 0;                                     // One bit of the read bytes is flipped.
 };
 
-class FakeDrive final : public Drive {
+class FakeVolume final : public Volume {
  public:
-  FakeDrive(std::uint64_t slab_bytes, std::uint64_t seed) : slab_(slab_bytes), random_(seed) {}
+  FakeVolume(std::uint64_t slab_bytes, std::uint64_t seed) : slab_(slab_bytes), random_(seed) {}
 
   Faults faults;
   struct Done {
     std::uint64_t read_bytes = 0, written_bytes = 0, summed_bytes = 0;
   } done;
   std::function<void()> before_write;  // Called once, before the next write.
-  // Called once, before the next read: simulates another thread while this one waits for the drive.
+  // Called once, before the next read: simulates another thread while this one waits for the volume.
   std::function<void()> before_read;
 
   std::vector<Moved> transfer(std::span<penstock_request> requests) override {
