@@ -47,6 +47,8 @@ struct DirectFile {
   Tristate is_compressed = Tristate::unknown;
   Tristate is_encrypted = Tristate::unknown;
   Tristate is_verity = Tristate::unknown;
+  Tristate is_dax = Tristate::unknown;        // The CPU reads and writes its blocks in place.
+  Tristate is_realtime = Tristate::unknown;   // XFS: its blocks are on another device than its inode.
   Tristate is_journaled = Tristate::unknown;  // ext4: its data goes through the journal (chattr +j).
   // For btrfs: no if chattr +C was given, which also switches checksums off.
   Tristate is_copied_on_write = Tristate::unknown;

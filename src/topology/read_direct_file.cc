@@ -2,7 +2,6 @@
 
 // Asks the kernel for the facts of an open file: statx, inode flags, extents.
 #include <fcntl.h>
-#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
@@ -16,9 +15,9 @@
 #include <climits>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 
 #include "topology/direct_file.h"
+#include "topology/extent_reader.h"
 
 namespace penstock::core {
 namespace {
@@ -38,6 +37,7 @@ void read_statx(int fd, DirectFile& file) {
     if ((answer.stx_attributes_mask & bit) != 0) fact = tristate((answer.stx_attributes & bit) != 0);
   };
   attribute(STATX_ATTR_COMPRESSED, file.is_compressed);
+  attribute(STATX_ATTR_DAX, file.is_dax);
   attribute(STATX_ATTR_ENCRYPTED, file.is_encrypted);
   attribute(STATX_ATTR_VERITY, file.is_verity);
   if ((answer.stx_mask & kStatxDirectAlign) == 0) return;
@@ -60,6 +60,13 @@ void read_inode_flags(int fd, DirectFile& file) {
   if (facts.f_type != EXT4_SUPER_MAGIC) return;
   file.is_journaled = has(FS_JOURNAL_DATA_FL);
   file.has_block_map = tristate(has(FS_EXTENT_FL) == Tristate::no && file.has_inline_data == Tristate::no);
+}
+
+// On XFS, a file whose blocks lie on the device for realtime data, not on the one that its st_dev names.
+void read_realtime(int fd, DirectFile& file) {
+  fsxattr facts{};
+  if (::ioctl(fd, FS_IOC_FSGETXATTR, &facts) != 0) return;
+  file.is_realtime = tristate((facts.fsx_xflags & FS_XFLAG_REALTIME) != 0);
 }
 
 class ExtentCounter {
@@ -104,25 +111,15 @@ class ExtentCounter {
 };
 
 FileExtents read_extents(int fd, std::uint64_t begin, std::uint64_t end) {
-  constexpr std::uint32_t kBatch = 128;
-  alignas(fiemap) std::byte space[sizeof(fiemap) + kBatch * sizeof(fiemap_extent)];
+  ExtentReader reader(fd, begin, end, 0);
   ExtentCounter counter(begin, end);
-  std::uint64_t next = begin;
-  while (next < end) {
-    std::memset(space, 0, sizeof(fiemap));
-    auto* map = reinterpret_cast<fiemap*>(space);
-    map->fm_start = next;
-    map->fm_length = end - next;
-    map->fm_extent_count = kBatch;
-    if (::ioctl(fd, FS_IOC_FIEMAP, map) != 0) return counter.seen() == 0 ? FileExtents{} : counter.finish(false);
-    const std::uint32_t got = std::min(map->fm_mapped_extents, kBatch);
-    const auto* extents = reinterpret_cast<const fiemap_extent*>(space + sizeof(fiemap));
-    for (std::uint32_t i = 0; i < got; ++i) counter.count(extents[i]);
-    if (got < kBatch || (extents[got - 1].fe_flags & FIEMAP_EXTENT_LAST) != 0) break;
-    if (counter.at() <= next || counter.seen() >= kExtentsMax) return counter.finish(counter.at() >= end);
-    next = counter.at();
+  while (counter.seen() < kExtentsMax) {
+    const auto extents = reader.next();
+    if (!extents.ok()) return counter.seen() == 0 ? FileExtents{} : counter.finish(counter.at() >= end);
+    if (extents->empty()) return counter.finish(true);
+    for (const fiemap_extent& extent : *extents) counter.count(extent);
   }
-  return counter.finish(true);
+  return counter.finish(counter.at() >= end);
 }
 
 std::string path_of(int fd) {
@@ -162,6 +159,7 @@ Result<DirectFile> read_direct_file(int fd, std::uint64_t offset, std::uint64_t 
   if (file.is_block_device) return file;
   file.size = static_cast<std::uint64_t>(facts.st_size);
   read_inode_flags(fd, file);
+  read_realtime(fd, file);
   const std::uint64_t begin = std::min(offset, file.size);
   file.extents = read_extents(fd, begin, begin + std::min(size, file.size - begin));
   file.allocated_behind_end = read_extents(fd, file.size, INT64_MAX).unwritten_bytes;
