@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/dmabuf/held_extents.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+#include "topology/direct_file.h"
+#include "topology/extent_reader.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kUsers = UINT32_MAX;  // The bits of the number of requests under way.
+
+// Coarse, which costs no more than a load.
+std::int64_t now() {
+  timespec time{};
+  (void)::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
+}
+
+ExtentCause cause_of_place(int fd, const struct stat& facts) {
+  struct statfs place {};
+  if (!S_ISREG(facts.st_mode)) return ExtentCause::not_a_file;
+  const bool is_known = ::fstatfs(fd, &place) == 0 &&
+                        (place.f_type == EXT4_SUPER_MAGIC || place.f_type == static_cast<long>(XFS_SUPER_MAGIC));
+  if (!is_known) return ExtentCause::file_system;
+  return gnu_dev_major(facts.st_dev) == 0 ? ExtentCause::no_drive : ExtentCause::none;
+}
+
+// The form may change while the file is open, by whoever owns it.
+ExtentCause cause_of_form(const DirectFile& file) {
+  if (file.is_realtime == Tristate::yes) return ExtentCause::realtime;
+  if (file.is_encrypted == Tristate::yes) return ExtentCause::encrypted;
+  if (file.is_verity == Tristate::yes) return ExtentCause::verity;
+  if (file.is_compressed == Tristate::yes) return ExtentCause::compressed;
+  if (file.is_dax == Tristate::yes) return ExtentCause::dax;
+  if (file.is_journaled == Tristate::yes) return ExtentCause::journaled;
+  if (file.has_inline_data == Tristate::yes) return ExtentCause::inline_data;
+  // The last form in which ext4 has no direct I/O is data=journal.
+  return file.takes_direct_io == Tristate::yes ? ExtentCause::none : ExtentCause::journaled;
+}
+
+ExtentCause cause_of_form(int fd) {
+  const Result<DirectFile> file = read_direct_file(fd, 0, 0);
+  return file.ok() ? cause_of_form(*file) : ExtentCause::descriptor_lost;
+}
+
+ExtentCause cause_of_lease(int error) {
+  switch (error) {
+    case 0: return ExtentCause::none;
+    case EACCES: return ExtentCause::lease_denied;
+    case EAGAIN: return ExtentCause::writers;
+    case ENOMEM: return ExtentCause::no_helper;
+    default: return ExtentCause::no_lease;
+  }
+}
+
+Result<std::uint32_t> sector_of(int drive, dev_t device) {
+  if (drive >= 0) return drive_sector(drive, device);
+  const Result<UniqueFd> opened = open_drive_node(device);
+  if (!opened.ok()) return opened.status();
+  return drive_sector(opened->get(), device);
+}
+
+}  // namespace
+
+HeldExtents::HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, const Terms& terms)
+    : file_(std::move(file)), device_(facts.st_dev), inode_(facts.st_ino), sector_(sector), terms_(terms) {}
+
+// The program may have closed the number, and opened something else by it.
+HeldExtents::~HeldExtents() {
+  if (!is_inherited()) {
+    const MutexLock lock(mutex_);
+    PENSTOCK_INVARIANT((state_.load() & kUsers) == 0);
+    if (!drop(kHeld)) (void)drop(kHeld | kAsked);
+  }
+  if (!is_ours()) (void)file_.release();
+}
+
+HeldExtents::Opened HeldExtents::open(const File& file, int drive, const Terms& terms) {
+  char name[64];
+  std::snprintf(name, sizeof name, "/proc/self/fd/%d", file.own_descriptor());
+  // Without O_NONBLOCK, another program's lease would be waited for.
+  UniqueFd own(::open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!own.valid()) return {nullptr, ExtentCause::not_readable, errno};
+  return open(std::move(own), drive, terms);
+}
+
+HeldExtents::Opened HeldExtents::open(UniqueFd file, int drive, const Terms& terms) {
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return {nullptr, ExtentCause::not_readable, errno};
+  if (const ExtentCause cause = cause_of_place(file.get(), facts); cause != ExtentCause::none) return {nullptr, cause};
+  if (const ExtentCause cause = cause_of_form(file.get()); cause != ExtentCause::none) return {nullptr, cause};
+  const Result<std::uint32_t> sector = sector_of(drive, facts.st_dev);
+  if (!sector.ok()) return {nullptr, ExtentCause::drive_node, sector.status().code};
+  std::unique_ptr<HeldExtents> made(new HeldExtents(std::move(file), facts, *sector, terms));
+  const MutexLock lock(made->mutex_);
+  if (const ExtentCause cause = made->take_lease(); cause != ExtentCause::none) return {nullptr, cause};
+  made->lease_.give_back(true);
+  return {std::move(made)};
+}
+
+bool HeldExtents::is_ours() const {
+  struct stat facts {};
+  return ::fstat(file_.get(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_;
+}
+
+bool HeldExtents::try_hold() {
+  std::uint64_t state = state_.load(std::memory_order_acquire);
+  while ((state & (kHeld | kAsked)) == kHeld) {
+    if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire)) return true;
+  }
+  return false;
+}
+
+ExtentCause HeldExtents::hold() {
+  if (is_inherited()) return ExtentCause::inherited;
+  return try_hold() ? ExtentCause::none : hold_slowly();
+}
+
+ExtentCause HeldExtents::hold_slowly() {
+  if (now() < refuses_until_.load(std::memory_order_acquire)) return refusal_.load(std::memory_order_relaxed);
+  const MutexLock lock(mutex_);
+  if (try_hold()) return ExtentCause::none;
+  if ((state_.load() & kUsers) != 0) return ExtentCause::asked_back;
+  (void)drop(kHeld | kAsked);
+  const ExtentCause cause = take();
+  return cause == ExtentCause::none ? cause : refuse(cause);
+}
+
+ExtentCause HeldExtents::refuse(ExtentCause cause) {
+  refusal_.store(cause, std::memory_order_relaxed);
+  refuses_until_.store(now() + terms_.refuses_for.count(), std::memory_order_release);
+  return cause;
+}
+
+// A signal that came before the state says kHeld is found by asking once more behind it.
+ExtentCause HeldExtents::take() {
+  // Before the lease: to ask opens the file for a moment.
+  if (const ExtentCause cause = cause_of_form(file_.get()); cause != ExtentCause::none) return cause;
+  if (const ExtentCause cause = take_lease(); cause != ExtentCause::none) return cause;
+  if (const ExtentCause cause = read_extents(); cause != ExtentCause::none) {
+    lease_.give_back(is_ours());
+    return cause;
+  }
+  used_at_.store(now(), std::memory_order_relaxed);
+  state_.store(kHeld | 1, std::memory_order_release);
+  if (lease_.is_held()) return ExtentCause::none;
+  state_.fetch_or(kAsked);
+  state_.fetch_sub(1);
+  (void)drop(kHeld | kAsked);
+  return ExtentCause::asked_back;
+}
+
+ExtentCause HeldExtents::take_lease() {
+  if (!is_ours()) return ExtentCause::descriptor_lost;
+  return cause_of_lease(lease_.take(file_.get()));
+}
+
+ExtentCause HeldExtents::read_extents() {
+  struct stat facts {};
+  if (::fstat(file_.get(), &facts) != 0) return ExtentCause::descriptor_lost;
+  const auto size = static_cast<std::uint64_t>(facts.st_size);
+  map_.clear(size, sector_);
+  ExtentReader reader(file_.get(), 0, size, FIEMAP_FLAG_SYNC);
+  for (;;) {
+    const auto extents = reader.next();
+    if (!extents.ok()) return ExtentCause::extents_unknown;
+    if (extents->empty()) return ExtentCause::none;
+    for (const fiemap_extent& extent : *extents) {
+      if (const ExtentCause cause = map_.add(extent); cause != ExtentCause::none) return cause;
+    }
+  }
+}
+
+// Gives the lease back if the state is the expected one, with nothing under way.
+bool HeldExtents::drop(std::uint64_t expected) {
+  if (!state_.compare_exchange_strong(expected, 0)) return false;
+  lease_.give_back(is_ours());
+  state_.store(0);  // The keeper may have asked meanwhile.
+  return true;
+}
+
+void HeldExtents::drop_if_asked() {
+  const MutexLock lock(mutex_);
+  (void)drop(kHeld | kAsked);
+}
+
+void HeldExtents::let_go() {
+  if (is_inherited()) return;
+  if (const std::int64_t time = now(); used_at_.load(std::memory_order_relaxed) != time) {
+    used_at_.store(time, std::memory_order_relaxed);
+  }
+  const std::uint64_t state = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;
+  if (state == (kHeld | kAsked)) drop_if_asked();
+}
+
+// The keeper does not wait for the mutex. A thread that has it takes the lease, and looks itself at the end, or drops
+// it.
+std::chrono::nanoseconds HeldExtents::look(bool is_asked_back) {
+  std::uint64_t state = state_.load(std::memory_order_acquire);
+  if ((state & kHeld) == 0) return terms_.linger;
+  if (is_asked_back) state = state_.fetch_or(kAsked);  // Either this or the last let_go() sees the other.
+  const std::chrono::nanoseconds idle(now() - used_at_.load(std::memory_order_relaxed));
+  if ((state & kUsers) != 0) return terms_.linger;
+  if (!is_asked_back && idle < terms_.linger) return terms_.linger - idle;
+  if (!mutex_.try_lock()) return std::chrono::milliseconds(1);
+  const MutexLock lock(mutex_, std::adopt_lock);
+  (void)drop(is_asked_back ? kHeld | kAsked : kHeld);
+  return terms_.linger;
+}
+
+ExtentCause HeldExtents::is_intact(std::uint64_t offset, std::uint64_t size) {
+  if (!lease_.is_held()) return ExtentCause::lease_lost;
+  ExtentReader reader(file_.get(), offset, offset + size, 0);
+  ExtentComparison comparison(map_, offset, size);
+  for (;;) {
+    const auto extents = reader.next();
+    if (!extents.ok()) return ExtentCause::extents_unknown;
+    if (extents->empty()) break;
+    for (const fiemap_extent& extent : *extents) comparison.add(extent);
+  }
+  return comparison.is_equal() ? ExtentCause::none : ExtentCause::moved;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Where the blocks of an ordinary ext4 or XFS file lie on its drive, for reading them there, while a lease (lease.h)
+// keeps everybody from writing to the file, and so from moving them. For the path dmabuf; reads only. One object for
+// each registered file.
+//
+//   if (extents.hold() == ExtentCause::none) {            once a request
+//     extents.map(offset, size, pieces);                  the places on the drive
+//     ...                                                 the reads
+//     extents.is_intact(offset, size);                    behind the last read, before anybody gets the bytes
+//     extents.let_go();
+//   }
+//
+// The first hold() takes the lease, writes the file's dirty pages back and asks once where it lies. The lease stays
+// until 100 ms behind the last let_go(). It is given back at once when somebody wants to write to the file, or with the
+// last let_go() if requests are under way; until then nobody else is let in. Any cause but `none` is for the caller to
+// bounce: hold() refuses for as long as somebody writes. A thread that opens the file for writing while it has requests
+// under way waits for itself, until fs.lease-break-time is over (45 s).
+//
+// Not stopped by the lease, and seen by is_intact(): FIDEDUPERANGE on XFS, by the file's owner. Not stopped and not
+// seen, unless the lease is exclusive: the same, there and back onto an equal file at the old place, within one read.
+//
+// Thread-safe; holding a file that is held already takes no lock, allocates nothing and calls no kernel. In a forked
+// child everything is refused.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+#include "base/mutex.h"
+#include "base/process.h"
+#include "base/unique_fd.h"
+#include "path/dmabuf/drive_node.h"
+#include "path/dmabuf/extent_map.h"
+#include "path/dmabuf/lease.h"
+#include "storage/file.h"
+
+namespace penstock::core {
+
+class HeldExtents final : private Lease::Owner {
+ public:
+  struct Terms {
+    // How long the lease stays behind the last request.
+    std::chrono::nanoseconds linger = std::chrono::milliseconds(100);
+    // How long hold() goes on to refuse before it tries again.
+    std::chrono::nanoseconds refuses_for = std::chrono::milliseconds(100);
+  };
+  struct Opened;
+
+  // Opens the file once more for reading, and takes a lease for a moment, to see that it can be had. `drive` is an open
+  // node of the file's drive, which is not kept; -1 opens it, to see that it can be. For a partition it is the
+  // partition's.
+  static Opened open(const File& file, int drive, const Terms& terms);
+  // With a descriptor of the caller's. If no other open file of it exists, the lease is exclusive.
+  static Opened open(UniqueFd file, int drive, const Terms& terms);
+  // No request may be under way.
+  ~HeldExtents();
+
+  // None if the file is held: let_go() must follow, on any thread.
+  ExtentCause hold();
+  void let_go();
+
+  // These need the file to be held.
+  ExtentMap::Found map(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces) const {
+    return map_.find(offset, size, pieces);
+  }
+  // None if what was read since hold() from where map() said are the bytes of this range. Two system calls.
+  ExtentCause is_intact(std::uint64_t offset, std::uint64_t size);
+  bool is_exclusive() const { return lease_.is_exclusive(); }
+
+  // The drive's sectors, in bytes: offsets and sizes are multiples of it.
+  std::uint32_t sector() const { return sector_; }
+
+ private:
+  HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, const Terms& terms);
+  std::chrono::nanoseconds look(bool is_asked_back) override EXCLUDES(mutex_);
+  bool try_hold();
+  ExtentCause hold_slowly() EXCLUDES(mutex_);
+  ExtentCause take() REQUIRES(mutex_);
+  ExtentCause take_lease() REQUIRES(mutex_);
+  ExtentCause read_extents() REQUIRES(mutex_);
+  ExtentCause refuse(ExtentCause cause) REQUIRES(mutex_);
+  bool drop(std::uint64_t expected) REQUIRES(mutex_);
+  void drop_if_asked() EXCLUDES(mutex_);
+  bool is_ours() const;
+  bool is_inherited() const { return forks_ != fork_count(); }
+
+  // The bits of state_ above the number of requests under way.
+  static constexpr std::uint64_t kHeld = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kAsked = std::uint64_t{1} << 33;
+
+  UniqueFd file_;
+  const dev_t device_;
+  const ino_t inode_;
+  const std::uint32_t sector_;
+  const Terms terms_;
+  const std::uint32_t forks_ = fork_count();
+  // Threads that hold change it without the mutex; from 0 to kHeld and back it changes with it.
+  alignas(64) std::atomic<std::uint64_t> state_{0};
+  std::atomic<std::int64_t> used_at_{0};
+  alignas(64) std::atomic<std::int64_t> refuses_until_{0};
+  std::atomic<ExtentCause> refusal_{ExtentCause::none};
+  Mutex mutex_;
+  Lease lease_{*this};
+  ExtentMap map_;  // Changed with the mutex while nobody holds the file.
+};
+
+// Extents, or the cause why there are none, with an errno if there is one.
+struct HeldExtents::Opened {
+  std::unique_ptr<HeldExtents> extents;
+  ExtentCause cause = ExtentCause::none;
+  int error = 0;
+};
+
+}  // namespace penstock::core
