@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A small file system of its own for a test, in memory, with its drive: an image in /dev/shm behind a loop device. It
+// needs root. The test's process gets a mount namespace of its own, with which everything goes, also when it is killed.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/unique_fd.h"
+
+namespace penstock {
+
+class LoopFileSystem {
+ public:
+  // `make` is the command that makes the file system on the device, which is put behind it.
+  LoopFileSystem(const std::string& type, const std::string& make, const std::string& size) {
+    failure_ = enter_namespace();
+    if (failure_.empty()) failure_ = make_folder();
+    if (failure_.empty()) failure_ = mount(type, make, size);
+  }
+  ~LoopFileSystem() {
+    if (folder_.empty()) return;
+    drive_.reset();
+    (void)::umount2(folder_.c_str(), MNT_DETACH);
+    ::rmdir(folder_.c_str());
+  }
+  LoopFileSystem(const LoopFileSystem&) = delete;
+  LoopFileSystem& operator=(const LoopFileSystem&) = delete;
+
+  // The sentence that says why there is none; "" if there is one.
+  const std::string& failure() const { return failure_; }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  // The node of the loop device, with O_DIRECT.
+  int drive() const { return drive_.get(); }
+
+ private:
+  static std::string enter_namespace() {
+    static const int error = [] {
+      const bool is_alone = ::unshare(CLONE_NEWNS) == 0 && ::mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0;
+      return is_alone ? 0 : errno;
+    }();
+    return error == 0 ? "" : std::string("mounting needs root: ") + std::strerror(error);
+  }
+  std::string make_folder() {
+    char folder[] = "/dev/shm/penstock-loop-XXXXXX";
+    if (::mkdtemp(folder) == nullptr) return "no folder can be made in /dev/shm";
+    folder_ = folder;
+    return "";
+  }
+  // The device is detached when it is unmounted.
+  std::string mount(const std::string& type, const std::string& make, const std::string& size) {
+    const std::string image = folder_ + ".image";
+    const std::string device = output_of("PATH=$PATH:/usr/sbin:/sbin; set -e; truncate --size " + size + " " + image +
+                                         "; device=$(losetup --find --show " + image + "); rm " + image +
+                                         "; trap 'losetup --detach $device' EXIT; " + make + " $device >&2; mount -t " +
+                                         type + " $device " + folder_ + "; echo $device");
+    if (device.empty()) return "could not make " + type + " behind a loop device";
+    drive_ = core::UniqueFd(::open(device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+    return drive_.valid() ? "" : "could not open " + device;
+  }
+  static std::string output_of(const std::string& script) {
+    std::FILE* const pipe = ::popen(script.c_str(), "r");
+    if (pipe == nullptr) return "";
+    char text[4096] = "";
+    const bool has_text = std::fgets(text, sizeof text, pipe) != nullptr;
+    const bool is_good = ::pclose(pipe) == 0;
+    text[std::strcspn(text, "\n")] = 0;
+    return has_text && is_good ? text : "";
+  }
+
+  std::string folder_;
+  std::string failure_;
+  core::UniqueFd drive_;
+};
+
+}  // namespace penstock
