@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/engine.h"
-#include "engine/shared_middle.h"
+#include "engine/shared_flight.h"
 
 namespace penstock::core {
 namespace {

@@ -201,13 +201,13 @@ void Engine::move_large(Flight& flight, ChannelPool& pool) {
 
 void Engine::move_whole(Flight& flight, ChannelPool& pool) {
   const auto start = std::chrono::steady_clock::now();
-  SharedMiddle middle(flight, pool);
-  workers_.run(middle, threads_for(flight, 0) - 1, flight.request.facts.device);
+  SharedFlight shared(flight, pool);
+  workers_.run(shared, threads_for(flight, 0) - 1, flight.request.facts.device);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const std::uint64_t bytes = flight.progress().bytes();
   const bool is_read = flight.request.op == Op::read;
   if (flight.prepared.learns && is_read && bytes > 0 && flight.progress().bounced_bytes() == 0) {
-    flight.path->hooks()->learn({bytes, flight.request.size, static_cast<std::uint64_t>(took.count()), middle.cpu_ns(),
+    flight.path->hooks()->learn({bytes, flight.request.size, static_cast<std::uint64_t>(took.count()), shared.cpu_ns(),
                                  false, flight.prepared.first_time});
   }
 }
@@ -229,14 +229,14 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief_bytes, ChannelPool& 
     const std::uint64_t chunk = brief_bytes > 0 ? brief_bytes : chunk_for(part);
     part.cut(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
-    SharedMiddle middle(part, pool);
-    workers_.run(middle, std::min(choice.threads, threads_max) - 1, part.request.facts.device);
+    SharedFlight shared(part, pool);
+    workers_.run(shared, std::min(choice.threads, threads_max) - 1, part.request.facts.device);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     const Progress& done = part.progress();
     progress.merge(done);
     if (!progress.goes_on()) break;
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
-    const std::uint64_t cpu_ns = middle.cpu_ns();
+    const std::uint64_t cpu_ns = shared.cpu_ns();
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, cpu_ns});
     // Trials are slower than later requests, and bytes that came from storage say nothing about the page cache.
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;

@@ -29,20 +29,20 @@ void Workers::start() {
   started_.store(true, std::memory_order_release);
 }
 
-void Workers::run(SharedMiddle& middle, unsigned helpers, const Device* device) {
+void Workers::run(SharedFlight& shared, unsigned helpers, const Device* device) {
   start();
-  JobSlot* job_slot = helpers > 0 ? offer(middle, helpers, device) : nullptr;
-  middle.work();
+  JobSlot* job_slot = helpers > 0 ? offer(shared, helpers, device) : nullptr;
+  shared.work();
   if (job_slot != nullptr) withdraw(*job_slot);
-  middle.finish();
+  shared.move_rest();
 }
 
-Workers::JobSlot* Workers::offer(SharedMiddle& middle, unsigned helpers, const Device* device) {
+Workers::JobSlot* Workers::offer(SharedFlight& shared, unsigned helpers, const Device* device) {
   for (JobSlot& job_slot : job_slots_) {
     if (job_slot.claimed.load(std::memory_order_relaxed) || job_slot.claimed.exchange(true)) continue;
     job_slot.open_places.store(static_cast<int>(helpers));
     job_slot.device = device;
-    job_slot.middle.store(&middle);
+    job_slot.shared.store(&shared);
     calls_.fetch_add(1);
     for (unsigned i = 0; i < helpers; ++i) calls_.notify_one();
     return &job_slot;
@@ -50,10 +50,10 @@ Workers::JobSlot* Workers::offer(SharedMiddle& middle, unsigned helpers, const D
   return nullptr;
 }
 
-// A helper adds itself to the count before it loads `middle`. So once `middle` is null, a helper that was not counted
+// A helper adds itself to the count before it loads `shared`. So once `shared` is null, a helper that was not counted
 // finds no work; all four operations are sequentially consistent for that.
 void Workers::withdraw(JobSlot& job_slot) {
-  job_slot.middle.store(nullptr);
+  job_slot.shared.store(nullptr);
   // The helpers have nearly finished, as this thread has.
   if (spins_) (void)spin_wait([&] { return job_slot.active_helpers.load() == 0; }, kLongPatience);
   for (std::uint32_t active_helpers = job_slot.active_helpers.load(); active_helpers != 0;
@@ -64,14 +64,14 @@ void Workers::withdraw(JobSlot& job_slot) {
 }
 
 bool Workers::accept(JobSlot& job_slot, ThreadPlace& place) {
-  if (job_slot.middle.load(std::memory_order_relaxed) == nullptr) return false;
+  if (job_slot.shared.load(std::memory_order_relaxed) == nullptr) return false;
   job_slot.active_helpers.fetch_add(1);
-  SharedMiddle* middle = job_slot.middle.load();
-  // A thread that was not called for this middle may come by, but no more threads help than were invited.
-  const bool seated = middle != nullptr && job_slot.open_places.fetch_sub(1) > 0;
+  SharedFlight* const shared = job_slot.shared.load();
+  // A thread that was not called for this flight may come by, but no more threads help than were invited.
+  const bool seated = shared != nullptr && job_slot.open_places.fetch_sub(1) > 0;
   if (seated && job_slot.device != nullptr) place.stay_near(job_slot.device->facts().pci_address);
   else if (seated && placement_.is_fixed()) place.stay_near("");
-  const bool helped = seated && middle->help();
+  const bool helped = seated && shared->help();
   if (job_slot.active_helpers.fetch_sub(1) == 1) job_slot.active_helpers.notify_all();
   return helped;
 }

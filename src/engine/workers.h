@@ -16,7 +16,7 @@
 
 #include "base/mutex.h"
 #include "device/locality.h"
-#include "engine/shared_middle.h"
+#include "engine/shared_flight.h"
 
 namespace penstock::core {
 
@@ -27,9 +27,9 @@ class Workers {
       : count_(count), placement_(placement), spins_(looks_out) {}
   ~Workers();
 
-  // Returns when the middle has ended and no worker looks at it any more. `device` is the owner of its memory; null
+  // Returns when the flight has ended and no worker looks at it any more. `device` is the owner of its memory; null
   // for host memory.
-  void run(SharedMiddle& middle, unsigned helpers, const Device* device = nullptr);
+  void run(SharedFlight& shared, unsigned helpers, const Device* device = nullptr);
 
  private:
   // The most large requests that get help at the same time; others do without.
@@ -37,14 +37,14 @@ class Workers {
 
   struct alignas(64) JobSlot {
     std::atomic<bool> claimed{false};
-    std::atomic<SharedMiddle*> middle{nullptr};
+    std::atomic<SharedFlight*> shared{nullptr};
     std::atomic<std::uint32_t> active_helpers{0};
     std::atomic<int> open_places{0};  // Limits how many of active_helpers help; the others only look.
     const Device* device = nullptr;   // The device of run(); written while no thread is invited.
   };
 
   void start();
-  JobSlot* offer(SharedMiddle& middle, unsigned helpers, const Device* device);
+  JobSlot* offer(SharedFlight& shared, unsigned helpers, const Device* device);
   void withdraw(JobSlot& job_slot);
   bool accept(JobSlot& job_slot, ThreadPlace& place);
   void loop();

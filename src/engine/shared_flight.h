@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The middle of a flight, moved by many threads. Each thread draws chunks from one counter and moves them through a
-// channel of its own, until none is left or one fails. The thread that made it then collects the progress and
-// moves the chunks that had to wait for the middle.
+// A flight that many threads move. Each thread draws chunks of its middle from one counter and moves them through a
+// channel of its own, until none is left or one fails. The thread that made it then collects the progress and moves the
+// chunks that had to wait for the middle.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@
 
 namespace penstock::core {
 
-class SharedMiddle {
+class SharedFlight {
  public:
   // The flight has been cut, and must outlive this.
-  SharedMiddle(Flight& flight, ChannelPool& pool)
+  SharedFlight(Flight& flight, ChannelPool& pool)
       : flight_(flight), plan_(flight.plan()), pool_(pool), chunk_count_(plan_.middle_count()),
         progress_(flight.progress()) {}
 
@@ -27,8 +27,8 @@ class SharedMiddle {
   // A helper's work; false if no channel is free or nothing is left to do.
   bool help();
 
-  // Called by the owner when no other thread works on it: ends the flight.
-  void finish();
+  // Called by the owner when no other thread works on it: moves what is left, and ends the flight.
+  void move_rest();
   std::uint64_t cpu_ns() const {  // The CPU time of all threads; call it when the middle has ended.
     progress_mutex_.assume_held();
     return cpu_ns_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "engine/shared_middle.h"
+#include "engine/shared_flight.h"
 
 #include <ctime>
 
@@ -17,7 +17,7 @@ std::uint64_t thread_cpu_ns() {
 
 }  // namespace
 
-void SharedMiddle::work() {
+void SharedFlight::work() {
   Result<ChannelPool::Loan> channel = pool_.borrow();
   if (channel.ok()) {
     move_chunks(**channel);
@@ -28,20 +28,20 @@ void SharedMiddle::work() {
   progress_.fail_at(progress_.begin(), channel.status());
 }
 
-bool SharedMiddle::help() {
+bool SharedFlight::help() {
   if (!has_work()) return false;
   const ChannelPool::Loan channel = pool_.try_borrow();
   if (channel) move_chunks(*channel);
   return static_cast<bool>(channel);
 }
 
-std::optional<std::uint64_t> SharedMiddle::next_turn() {
+std::optional<std::uint64_t> SharedFlight::next_turn() {
   if (stop_.load(std::memory_order_relaxed)) return std::nullopt;
   const std::uint64_t turn = next_.fetch_add(1, std::memory_order_relaxed);
   return turn < chunk_count_ ? std::optional(turn) : std::nullopt;
 }
 
-bool SharedMiddle::submit_next(Channel& channel) {
+bool SharedFlight::submit_next(Channel& channel) {
   if (!channel.has_room()) return false;
   const std::optional<std::uint64_t> turn = next_turn();
   if (turn) channel.submit(flight_.task(*turn));
@@ -49,14 +49,14 @@ bool SharedMiddle::submit_next(Channel& channel) {
 }
 
 // Moves chunks through a channel with one chunk in flight, which is the shortest way for each.
-void SharedMiddle::run_chunks(Channel& channel, Progress& own) {
+void SharedFlight::run_chunks(Channel& channel, Progress& own) {
   while (const std::optional<std::uint64_t> turn = channel.has_room() ? next_turn() : std::nullopt) {
     own.add(channel.move_and_wait(flight_.task(*turn)));
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
 }
 
-void SharedMiddle::pipe_chunks(Channel& channel, Progress& own) {
+void SharedFlight::pipe_chunks(Channel& channel, Progress& own) {
   Completion completions[kPollMax];
   for (;;) {
     while (submit_next(channel)) {
@@ -68,7 +68,7 @@ void SharedMiddle::pipe_chunks(Channel& channel, Progress& own) {
   }
 }
 
-void SharedMiddle::finish() {
+void SharedFlight::move_rest() {
   progress_mutex_.assume_held();  // No other thread works on it any more.
   const bool is_read = flight_.request.op == Op::read;
   if (is_read && progress_.end() < progress_.reached() && !progress_.has_failed()) read_gap_again();
@@ -82,7 +82,7 @@ void SharedMiddle::finish() {
 // If a file is cut and grows again during a read, threads that read the middle at that moment see the file end before
 // bytes that other threads have read behind it. The bytes are in the user's memory already, so the gap is read once
 // more: then they count, unless the file is still short.
-void SharedMiddle::read_gap_again() {
+void SharedFlight::read_gap_again() {
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) return;
   for (std::uint64_t turn = turn_at(progress_.end()); turn < chunk_count_; ++turn) {
@@ -97,7 +97,7 @@ void SharedMiddle::read_gap_again() {
 }
 
 // The turn of the chunk that contains the position, or begins there.
-std::uint64_t SharedMiddle::turn_at(std::uint64_t position) const {
+std::uint64_t SharedFlight::turn_at(std::uint64_t position) const {
   std::uint64_t first = 0;
   for (std::uint64_t count = chunk_count_; count > 1;) {
     const std::uint64_t half = count / 2;
@@ -107,7 +107,7 @@ std::uint64_t SharedMiddle::turn_at(std::uint64_t position) const {
   return first;
 }
 
-void SharedMiddle::move_chunks(Channel& channel) {
+void SharedFlight::move_chunks(Channel& channel) {
   const std::uint64_t cpu_before = thread_cpu_ns();
   Progress own(flight_.request.file_offset, flight_.request.size);
   if (pool_.shape().depth == 1) run_chunks(channel, own);
