@@ -22,9 +22,9 @@ std::string text_of(const Choice& choice) {
 // Shapes and cuts the request as if it were to be moved; moves and commits nothing.
 void Engine::dry_run(Flight& flight) const {
   const std::uint64_t chunk = chunk_for(flight);
-  router_.shape(flight, is_small(flight) ? SubmitMode::alone : SubmitMode::many, chunk);
+  router_.shape(flight, fits_small_channel(flight) ? SubmitMode::alone : SubmitMode::many, chunk);
   flight.cut(chunk);
-  if (const std::uint64_t brief_bytes = brief_chunk(flight); brief_bytes > 0) flight.cut(brief_bytes);
+  if (const std::uint64_t brief_chunk = brief_chunk_for(flight); brief_chunk > 0) flight.cut(brief_chunk);
 }
 
 std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {
@@ -55,13 +55,13 @@ Choice Engine::choice_of(const Flight& flight) const {
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
     made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first chunk may be a short head.
   }
-  const std::uint64_t brief_bytes = brief_chunk(flight);
-  if (brief_bytes == 0 && is_small(flight)) {
+  const std::uint64_t brief_chunk = brief_chunk_for(flight);
+  if (brief_chunk == 0 && fits_small_channel(flight)) {
     made.by = Choice::By::size;
     return made;
   }
-  made.threads = threads_for(flight, brief_bytes);
-  made.depth = brief_bytes > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
+  made.threads = threads_for(flight, brief_chunk);
+  made.depth = brief_chunk > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
   if (!is_tuned(flight)) return made;
   const Tuner::Finding finding = tuner_.finding({flight.request.op, plan.middle_io_mode(), flight.request.size});
   made.threads = std::min(made.threads, finding.threads);

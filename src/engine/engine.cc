@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kShareMin = 2u << 20;
 // Brief reads are over before chunks of that size could follow one another, so they are cut by the number of threads: a
 // caller alone took 340 to 410 us to bounce 2 MiB, and takes 155 with others (one H100, 16 CPUs, 2026-11-26).
-constexpr std::uint64_t kBriefShareMin = 256u << 10;
+constexpr std::uint64_t kBriefChunkMin = 256u << 10;
 constexpr std::uint64_t kPartAlign = 2u << 20;   // For a request that the tuner cuts into parts.
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // A multiple of every block size that direct I/O may need.
 
@@ -61,7 +61,7 @@ Engine::~Engine() {
 }
 
 Outcome Engine::move(Flight& flight) {
-  const bool small = is_small(flight);
+  const bool small = fits_small_channel(flight);
   const std::uint64_t chunk = chunk_for(flight);
   router_.shape(flight, small ? SubmitMode::alone : SubmitMode::many, chunk);
   const Result<Pools*> pools = pools_for(*flight.path, flight.request.device());
@@ -69,12 +69,12 @@ Outcome Engine::move(Flight& flight) {
     Router::before_move(flight);
     // A path may ask for larger chunks than usual.
     flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
-    if (small && !may_be_brief(flight)) move_small(flight, (*pools)->small);
-    else move_by_many(flight, **pools);
+    if (small && !may_be_brief(flight)) move_alone(flight, (*pools)->small);
+    else move_by_size(flight, **pools);
   } else {
     flight.fail(pools.status());
   }
-  finish(flight);
+  account_for(flight);
   return flight.outcome();
 }
 
@@ -110,7 +110,7 @@ void Engine::warm_up(Device& device) {
   if (const ChannelPool::Loan channel = (*pools)->small.try_borrow()) (*channel).hooks().warm_up();
 }
 
-void Engine::finish(const Flight& flight) {
+void Engine::account_for(const Flight& flight) {
   const RoutedRequest& request = flight.request;
   if (request.op == Op::write) request.file->note_written(flight.report.bytes);
   count(flight.report, request.op);
@@ -136,7 +136,7 @@ void Engine::limit_operations(std::uint64_t bytes) {
 
 std::uint64_t Engine::chunk_for(const Flight& flight) const {
   const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
-  if (is_small(flight)) return std::min(shapes_.small.chunk, operation_max);
+  if (fits_small_channel(flight)) return std::min(shapes_.small.chunk, operation_max);
   const std::uint64_t size = flight.request.size;
   const std::uint64_t threads = std::clamp<std::uint64_t>(size / kShareMin, 1, rules_.workers);
   const std::uint64_t share = align_up(std::max(size / (2 * threads), kShareMin), kChunkUnit);
@@ -145,7 +145,7 @@ std::uint64_t Engine::chunk_for(const Flight& flight) const {
 
 // Moves at most a few chunks, one after the other on the caller's thread: without a submission queue or a worker, and
 // with the fewest system calls.
-void Engine::move_small(Flight& flight, ChannelPool& pool) {
+void Engine::move_alone(Flight& flight, ChannelPool& pool) {
   const Result<ChannelPool::Loan> loan = pool.borrow();
   if (loan.ok()) flight.run(**loan);
   else flight.fail(loan.status());
@@ -153,13 +153,13 @@ void Engine::move_small(Flight& flight, ChannelPool& pool) {
 
 bool Engine::may_be_brief(const Flight& flight) {
   const RoutedRequest& request = flight.request;
-  return request.size >= 2 * kBriefShareMin && request.op == Op::read && flight.prepared.tune_threads;
+  return request.size >= 2 * kBriefChunkMin && request.op == Op::read && flight.prepared.tune_threads;
 }
 
 // The bytes that each thread of a brief read takes at a time; 0 if the read is not brief. CPUs copy a brief read out of
 // the page cache, with threads to spare, and it is so short that channels of small requests suffice, each for one chunk
 // at a time.
-std::uint64_t Engine::brief_chunk(const Flight& flight) const {
+std::uint64_t Engine::brief_chunk_for(const Flight& flight) const {
   const RoutedRequest& request = flight.request;
   if (!may_be_brief(flight)) return 0;
   // A quarter of the small channels is left to other requests.
@@ -175,18 +175,19 @@ std::uint64_t Engine::brief_chunk(const Flight& flight) const {
   if ((io_mode == IoMode::o_direct && !request.prefer_cached) ||
       !request.file->is_resident(request.file_offset, request.size))
     return 0;
-  return std::min(align_up(std::max(request.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
+  return std::min(align_up(std::max(request.size / threads, kBriefChunkMin), kChunkUnit), chunk_max);
 }
 
-// Moves the middle with the help of other threads, if they are available and worth it.
-void Engine::move_by_many(Flight& flight, Pools& pools) {
+// Moves a brief read, or a request that one small channel holds, or a large one: all but the second with the help of
+// other threads, if they are available and worth it.
+void Engine::move_by_size(Flight& flight, Pools& pools) {
   const ActiveTransfer counted(active_transfers_);
-  const std::uint64_t brief_bytes = brief_chunk(flight);
-  if (brief_bytes > 0) {
-    flight.cut(brief_bytes);
-    move_tuned(flight, brief_bytes, pools.small);
-  } else if (is_small(flight)) {
-    move_small(flight, pools.small);
+  const std::uint64_t brief_chunk = brief_chunk_for(flight);
+  if (brief_chunk > 0) {
+    flight.cut(brief_chunk);
+    move_tuned(flight, brief_chunk, pools.small);
+  } else if (fits_small_channel(flight)) {
+    move_alone(flight, pools.small);
   } else {
     move_large(flight, pools.large);
   }
@@ -195,11 +196,11 @@ void Engine::move_by_many(Flight& flight, Pools& pools) {
 void Engine::move_large(Flight& flight, ChannelPool& pool) {
   const bool preallocated = preallocate(flight);
   if (is_tuned(flight)) move_tuned(flight, 0, pool);
-  else move_whole(flight, pool);
+  else move_untuned(flight, pool);
   if (preallocated && flight.report.bytes < flight.request.size) flight.request.file->note_blocks_behind_end();
 }
 
-void Engine::move_whole(Flight& flight, ChannelPool& pool) {
+void Engine::move_untuned(Flight& flight, ChannelPool& pool) {
   const auto start = std::chrono::steady_clock::now();
   SharedFlight shared(flight, pool);
   workers_.run(shared, threads_for(flight, 0) - 1, flight.request.facts.device);
@@ -213,10 +214,10 @@ void Engine::move_whole(Flight& flight, ChannelPool& pool) {
 }
 
 // Moves the request in parts while the tuner still tries numbers of threads, and as a whole once it has settled.
-void Engine::move_tuned(Flight& flight, std::uint64_t brief_bytes, ChannelPool& pool) {
+void Engine::move_tuned(Flight& flight, std::uint64_t brief_chunk, ChannelPool& pool) {
   const std::uint64_t size = flight.request.size;
   const Tuner::Kind kind{flight.request.op, flight.plan().middle_io_mode(), size};
-  const unsigned threads_max = threads_for(flight, brief_bytes);
+  const unsigned threads_max = threads_for(flight, brief_chunk);
   Progress progress = flight.progress();
   Flight part = flight;
   for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
@@ -226,7 +227,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief_bytes, ChannelPool& 
     if (choice.bytes < size - moved && end > part.request.file_offset) choice.bytes = end - part.request.file_offset;
     part.request.size = choice.bytes;
     // With many chunks, all threads finish at nearly the same time.
-    const std::uint64_t chunk = brief_bytes > 0 ? brief_bytes : chunk_for(part);
+    const std::uint64_t chunk = brief_chunk > 0 ? brief_chunk : chunk_for(part);
     part.cut(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     SharedFlight shared(part, pool);
@@ -242,7 +243,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief_bytes, ChannelPool& 
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (flight.prepared.learns && !choice.trial && is_cached) {
       // Brief requests take more CPU time than others do, and say nothing about theirs.
-      flight.path->hooks()->learn({choice.bytes, size, wall_ns, brief_bytes > 0 ? 0 : cpu_ns, true, false});
+      flight.path->hooks()->learn({choice.bytes, size, wall_ns, brief_chunk > 0 ? 0 : cpu_ns, true, false});
     }
     part.request.memory.skip(choice.bytes);
     part.request.file_offset += choice.bytes;
@@ -257,13 +258,13 @@ std::uint64_t Engine::shares_of(std::uint64_t size) const {
   return rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(size / rules_.share_min, 1);
 }
 
-unsigned Engine::threads_for(const Flight& flight, std::uint64_t brief_bytes) const {
+unsigned Engine::threads_for(const Flight& flight, std::uint64_t brief_chunk) const {
   const std::uint64_t size = flight.request.size;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
   const std::uint64_t most = is_one_writer_at_a_time(flight) ? 2 : rules_.workers + std::uint64_t{1};
   return static_cast<unsigned>(
-      std::min<std::uint64_t>({brief_bytes > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most,
+      std::min<std::uint64_t>({brief_chunk > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most,
                                rules_.threads_max, flight.prepared.threads_max, shares_of(size)}));
 }
 

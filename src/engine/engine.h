@@ -45,9 +45,9 @@ class Engine {
   std::optional<Outcome> read_if_cached(Flight& flight);
   // Opens what the first small request with the device's memory would need, assuming that it takes the usual path.
   void warm_up(Device& device);
-  // Ends a request: counts its bytes, and tells its file of a write. Whoever moved it calls this once; move() does so
-  // itself.
-  void finish(const Flight& flight);
+  // Counts the bytes of a request that has ended, and tells its file of a write. Whoever moved it calls this once;
+  // move() does so itself.
+  void account_for(const Flight& flight);
   // Counts bytes that a stream took by itself.
   void count(const Report& report, Op op);
   // Which threads would move the request, and how it would be cut: one line for each of the first `lines_max` chunks.
@@ -83,19 +83,19 @@ class Engine {
   static constexpr unsigned kPoolsMax = 256;
   static constexpr unsigned kDevicesMax = 64;
 
-  bool is_small(const Flight& flight) const { return flight.request.size <= shapes_.small.chunk; }
+  bool fits_small_channel(const Flight& flight) const { return flight.request.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Flight& flight) const;
-  static void move_small(Flight& flight, ChannelPool& pool);
-  void move_by_many(Flight& flight, Pools& pools);
+  static void move_alone(Flight& flight, ChannelPool& pool);
+  void move_by_size(Flight& flight, Pools& pools);
   void move_large(Flight& flight, ChannelPool& pool);
-  void move_whole(Flight& flight, ChannelPool& pool);
-  void move_tuned(Flight& flight, std::uint64_t brief_bytes, ChannelPool& pool);
+  void move_untuned(Flight& flight, ChannelPool& pool);
+  void move_tuned(Flight& flight, std::uint64_t brief_chunk, ChannelPool& pool);
   static bool preallocate(const Flight& flight);
   static bool is_tuned(const Flight& flight);
   static bool may_be_brief(const Flight& flight);
   std::uint64_t shares_of(std::uint64_t size) const;  // The number of shares that are worth a thread each.
-  std::uint64_t brief_chunk(const Flight& flight) const;
-  unsigned threads_for(const Flight& flight, std::uint64_t brief_bytes) const;
+  std::uint64_t brief_chunk_for(const Flight& flight) const;
+  unsigned threads_for(const Flight& flight, std::uint64_t brief_chunk) const;
   void dry_run(Flight& flight) const;
   Choice choice_of(const Flight& flight) const;
   Result<Pools*> pools_for(Path& path, Device* device);

@@ -265,7 +265,7 @@ void ChannelQueue::complete(std::uint32_t index, bool asks_for_bytes) {
   const Pending& pending = pending_[index];
   const Flight& flight = pending.flight;
   const RoutedRequest& request = flight.request;
-  if (asks_for_bytes) session_->engine().finish(flight);
+  if (asks_for_bytes) session_->engine().account_for(flight);
   if (FileUsage* const usage = request.file->usage()) {
     usage->end(request.op, flight.report.bytes, !flight.progress().status().ok(), pending.began);
   }
