@@ -23,8 +23,8 @@ std::string text_of(const Choice& choice) {
 void Engine::dry_run(Flight& flight) const {
   const std::uint64_t chunk = chunk_for(flight);
   router_.shape(flight, fits_small_channel(flight) ? SubmitMode::alone : SubmitMode::many, chunk);
-  flight.cut(chunk);
-  if (const std::uint64_t brief_chunk = brief_chunk_for(flight); brief_chunk > 0) flight.cut(brief_chunk);
+  flight.cut_into_chunks(chunk);
+  if (const std::uint64_t brief_chunk = brief_chunk_for(flight); brief_chunk > 0) flight.cut_into_chunks(brief_chunk);
 }
 
 std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {

@@ -68,7 +68,7 @@ Outcome Engine::move(Flight& flight) {
   if (pools.ok()) {
     Router::before_move(flight);
     // A path may ask for larger chunks than usual.
-    flight.cut(small ? chunk : operation_max_.load(std::memory_order_relaxed));
+    flight.cut_into_chunks(small ? chunk : operation_max_.load(std::memory_order_relaxed));
     if (small && !may_be_brief(flight)) move_alone(flight, (*pools)->small);
     else move_by_size(flight, **pools);
   } else {
@@ -83,7 +83,7 @@ std::optional<Outcome> Engine::read_if_cached(Flight& flight) {
   const std::uint64_t chunk_max = chunk_for(flight);
   // Without before_move(), because the read may not happen this way.
   router_.shape(flight, SubmitMode::alone, chunk_max);
-  flight.cut(chunk_max);
+  flight.cut_into_chunks(chunk_max);
   const RoutedRequest& request = flight.request;
   if (flight.plan().middle_io_mode() != IoMode::buffered) return std::nullopt;
   const Result<int> fd = request.file->descriptor(IoMode::buffered);
@@ -184,7 +184,7 @@ void Engine::move_by_size(Flight& flight, Pools& pools) {
   const ActiveTransfer counted(active_transfers_);
   const std::uint64_t brief_chunk = brief_chunk_for(flight);
   if (brief_chunk > 0) {
-    flight.cut(brief_chunk);
+    flight.cut_into_chunks(brief_chunk);
     move_tuned(flight, brief_chunk, pools.small);
   } else if (fits_small_channel(flight)) {
     move_alone(flight, pools.small);
@@ -228,7 +228,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief_chunk, ChannelPool& 
     part.request.size = choice.bytes;
     // With many chunks, all threads finish at nearly the same time.
     const std::uint64_t chunk = brief_chunk > 0 ? brief_chunk : chunk_for(part);
-    part.cut(choice.trial ? std::min(chunk, kShareMin) : chunk);
+    part.cut_into_chunks(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     SharedFlight shared(part, pool);
     workers_.run(shared, std::min(choice.threads, threads_max) - 1, part.request.facts.device);

@@ -9,7 +9,7 @@
 
 namespace penstock::core {
 
-void Flight::cut(std::uint64_t chunk_max) {
+void Flight::cut_into_chunks(std::uint64_t chunk_max) {
   request.buffer_address = reinterpret_cast<std::uintptr_t>(request.memory.address());
   Limits limits = prepared.limits;
   limits.page = static_cast<std::uint32_t>(page_size());

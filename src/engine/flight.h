@@ -25,7 +25,7 @@ class Flight {
     over,    // The report is complete.
   };
 
-  // Admission, the router and the path fill these in before cut().
+  // Admission, the router and the path fill these in before cut_into_chunks().
   RoutedRequest request;
   std::optional<PathId> required;  // Any other path refuses this one request.
   bool staged = false;             // Its bytes go through staging memory of the caller, which no direct path can use.
@@ -34,7 +34,7 @@ class Flight {
   Report report;
 
   // Cuts it into chunks of at most so many bytes. It may be cut again as long as nothing was moved.
-  void cut(std::uint64_t chunk_max);
+  void cut_into_chunks(std::uint64_t chunk_max);
   const Plan& plan() const { return *plan_; }
   // The I/O mode for the chunk at this moment: bytes that are in the page cache are taken from there.
   IoMode io_mode_now(const Chunk& chunk) const;

@@ -19,7 +19,7 @@ Flight unaligned_write(std::uint64_t offset = 1000, std::uint64_t size = 13000) 
   flight.request.file_offset = offset;
   flight.request.size = size;
   flight.prepared.limits = {.file_align = 512, .memory_align = 512, .chunk_max = 4096, .staged = true};
-  flight.cut(1u << 20);
+  flight.cut_into_chunks(1u << 20);
   return flight;
 }
 

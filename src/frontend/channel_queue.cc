@@ -178,7 +178,7 @@ Status ChannelQueue::submit_pinned(const RawRequest& request, File* file, std::u
   // Paths learn from the requests that will move, and a refused one may be submitted elsewhere: so nothing may refuse
   // it from here on.
   Router::before_move(flight);
-  flight.cut(chunk_max_);
+  flight.cut_into_chunks(chunk_max_);
   PENSTOCK_INVARIANT(flight.plan().chunk_count() <= kChunksMax);
   free_.pop_back();
   pending.handle = request.file;
@@ -192,7 +192,7 @@ Status ChannelQueue::submit_pinned(const RawRequest& request, File* file, std::u
 
 // True if the request has no more chunks than there is room for, because a path may cut it into more.
 bool ChannelQueue::fits(Flight& flight) const {
-  flight.cut(chunk_max_);
+  flight.cut_into_chunks(chunk_max_);
   const bool has_room = flight.plan().chunk_count() <= kChunksMax;
   if (!has_room) flight = {};
   return has_room;
