@@ -90,7 +90,7 @@ Status GuardedSession::copy(const void* device_memory, const HostRange& host, Co
     if (!opened.ok()) return opened.status();
     queue = std::move(*opened);
   }
-  return finish_copies(*queue, copy(*queue));
+  return wait_for_copies(*queue, copy(*queue));
 }
 
 Status GuardedSession::upload(void* device_memory, const void* host, std::uint64_t size) {

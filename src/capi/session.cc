@@ -122,7 +122,7 @@ penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal
     const core::Result<core::Device*> device = use->devices().device(ordinal);
     if (!device.ok() || memory == nullptr) return device.status();
     session->guarded->queues().wait_for(allocation_of(use->devices(), memory));
-    (*device)->memory().finish_streams();
+    (*device)->memory().drain_streams();
     (*device)->memory().release(memory);
     return success();
   });

@@ -133,7 +133,7 @@ inline Status CopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
 }
 
 // Waits for the copies just queued, also if queueing failed in part.
-inline Status finish_copies(CopyQueue& copies, Status queued) {
+inline Status wait_for_copies(CopyQueue& copies, Status queued) {
   if (queued.ok()) queued = copies.record(0);
   return queued.ok() ? copies.wait(0, false) : queued;
 }
@@ -146,7 +146,7 @@ class DeviceMemory {
   virtual void release(void* memory) = 0;
   // Waits for all work queued on streams so far; a no-op if release() waits, as CUDA's driver does. Do not call it on a
   // thread that a stream waits for.
-  virtual void finish_streams() {}
+  virtual void drain_streams() {}
   // True if storage's DMA engines reach the memory from allocate() (PointerFacts::mapped).
   virtual bool allocates_mapped() const { return false; }
   // Exports a registered buffer of the program's to storage's DMA engines. Returns its PointerFacts::mapped, or 0 if
@@ -198,7 +198,7 @@ class Device {
   virtual bool unregister_host(void* memory) = 0;
   // Makes the program's own blocking copies to and from the allocation finish before their calls return, so that our
   // copies, on another stream, see their bytes. A no-op on other devices.
-  virtual void finish_blocking_copies(const void* memory) = 0;
+  virtual void make_copies_synchronous(const void* memory) = 0;
   // Returns when bytes that other devices have written to this device's memory over the bus are visible to all its
   // later work. A no-op on devices that order such writes themselves.
   virtual Status settle_peer_writes() { return success(); }

@@ -66,7 +66,7 @@ class Opening {
   }
   bool is_empty() const { return sets_.empty(); }
 
-  OpenedDevices finish(bool asked) {
+  OpenedDevices result(bool asked) {
     std::string why_no_gpu = asked ? "the configuration asks for " + whats_ : why_not_;
     if (has_gpu_) why_no_gpu.clear();
     std::unique_ptr<DeviceSet> devices =
@@ -119,7 +119,7 @@ Result<OpenedDevices> open_devices(const ProviderList& wanted, bool export_memor
     }
   }
   if (opening.is_empty()) return failure(Code::no_device, "find a device of any kind");
-  return opening.finish(!wanted.empty());
+  return opening.result(!wanted.empty());
 }
 
 }  // namespace penstock::core

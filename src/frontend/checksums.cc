@@ -19,7 +19,7 @@ constexpr std::size_t kCopyBytes = 1u << 20;
 using Bytes = std::span<const std::byte>;
 
 // A launch takes less time than sleeping and waking up.
-Status finish(CopyQueue& copies, Status queued) {
+Status spin_for_copies(CopyQueue& copies, Status queued) {
   if (queued.ok()) queued = copies.record(0);
   return queued.ok() ? copies.wait(0, true) : queued;
 }
@@ -115,7 +115,8 @@ class Checksums::Work {
     const std::span<ChecksumBlock> blocks = desk_->blocks();
     if (blocks.empty()) return success();
     const Status queued = desk_->copies->checksum(blocks);
-    const Status status = queued.is(Code::unsupported) ? look_at_copies(blocks) : finish(*desk_->copies, queued);
+    const Status status =
+        queued.is(Code::unsupported) ? look_at_copies(blocks) : spin_for_copies(*desk_->copies, queued);
     if (!status.ok()) return status;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       std::uint32_t& sum = *desk_->sums[i];
@@ -136,7 +137,7 @@ class Checksums::Work {
         copies[i] = {const_cast<void*>(some[i].address), copy, some[i].bytes, true};
       }
       const Status queued = desk_->copies->copy_many({copies, some.size()}, Direction::to_host);
-      if (const Status status = finish(*desk_->copies, queued); !status.ok()) return status;
+      if (const Status status = spin_for_copies(*desk_->copies, queued); !status.ok()) return status;
       for (std::size_t i = 0; i < some.size(); ++i) {
         some[i].sum = crc32c({static_cast<const std::byte*>(copies[i].host), some[i].bytes});
       }

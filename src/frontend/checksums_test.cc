@@ -43,7 +43,7 @@ class ChecksumsFixture : public testing::Test {
     device_ = devices.device(0).value();
     memory_ = static_cast<std::byte*>(device_->memory().allocate(kRoom).value());
     auto queue = std::move(device_->open_copy_queue(1).value());
-    ASSERT_TRUE(finish_copies(*queue, queue->copy_to_device(memory_, bytes_.data(), kRoom)).ok());
+    ASSERT_TRUE(wait_for_copies(*queue, queue->copy_to_device(memory_, bytes_.data(), kRoom)).ok());
   }
   void TearDown() override {
     checksums_.reset();

@@ -38,7 +38,7 @@ bool Frontends::close_batch(std::uint64_t handle) {
   ThreadedQueue* batch = batches_.retire(handle);
   if (batch == nullptr) return false;
   batch->cancel();  // Wakes callers that wait for its entries.
-  (void)batches_.finish(handle);
+  (void)batches_.wait_and_take(handle);
   return true;
 }
 

@@ -86,7 +86,7 @@ class OfferingDevices final : public DeviceSet, public Device, private DeviceMem
   }
   Status register_host(void*, std::size_t) override { return success(); }
   bool unregister_host(void*) override { return true; }
-  void finish_blocking_copies(const void*) override {}
+  void make_copies_synchronous(const void*) override {}
 
  private:
   Result<void*> allocate(std::size_t) override { return static_cast<void*>(bytes.data()); }

@@ -84,7 +84,8 @@ class HandleTable {
     if ((before & kLive) == 0) slot->state.notify_all();
   }
 
-  // Lets nobody pin the object any more; returns null if another thread retired it first. Call finish() afterwards.
+  // Lets nobody pin the object any more; returns null if another thread retired it first. Call wait_and_take()
+  // afterwards.
   T* retire(std::uint64_t handle) {
     Entry* slot = find(handle);
     if (slot == nullptr) return nullptr;
@@ -96,7 +97,7 @@ class HandleTable {
   }
 
   // Call it after retire(): waits until nobody has the object pinned, and returns it.
-  std::unique_ptr<T> finish(std::uint64_t handle) {
+  std::unique_ptr<T> wait_and_take(std::uint64_t handle) {
     Entry* slot = find(handle);
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
     while ((state & kPins) != 0) {

@@ -37,7 +37,7 @@ TEST(HandleTableTest, AReusedPlaceGetsANewNumber) {
   HandleTable<int> table;
   const std::uint64_t first = table.insert(std::make_unique<int>(1)).value();
   ASSERT_NE(table.retire(first), nullptr);
-  ASSERT_EQ(*table.finish(first), 1);
+  ASSERT_EQ(*table.wait_and_take(first), 1);
 
   const std::uint64_t second = table.insert(std::make_unique<int>(2)).value();
 
@@ -55,7 +55,7 @@ TEST(HandleTableTest, RemovingWaitsForThoseWhoHaveItPinned) {
   std::atomic<bool> removed{false};
   std::thread remover([&] {
     ASSERT_NE(table.retire(handle), nullptr);
-    (void)table.finish(handle);
+    (void)table.wait_and_take(handle);
     removed = true;
   });
 
@@ -111,7 +111,7 @@ TEST(HandleTableTest, WhatIsRetiredWhileItIsHeldIsGoneForThoseWhoWait) {
 
   EXPECT_EQ(table.pin(handle), nullptr);
   table.unpin(handle);
-  EXPECT_NE(table.finish(handle), nullptr);
+  EXPECT_NE(table.wait_and_take(handle), nullptr);
 }
 
 TEST(HandleTableTest, OnlyOneOfManyRemoversWins) {
@@ -123,7 +123,7 @@ TEST(HandleTableTest, OnlyOneOfManyRemoversWins) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       if (table.retire(handle) != nullptr) {
-        (void)table.finish(handle);
+        (void)table.wait_and_take(handle);
         ++winners;
       }
     });

@@ -82,8 +82,8 @@ Status Session::deregister_file(std::uint64_t handle) {
     const MutexLock lock(clients_mutex_);
     for (Client* client : clients_) client->forget_file(*retired);
   }
-  // finish() waits for calls in flight; then the descriptors close.
-  const std::unique_ptr<File> file = files_.finish(handle);
+  // wait_and_take() waits for calls in flight; then the descriptors close.
+  const std::unique_ptr<File> file = files_.wait_and_take(handle);
   engine_->forget_file(*file);
   release_blocks_of_idle(*file);
   return success();
@@ -112,7 +112,7 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
   const Status status = buffers_.insert({address, size, memory});
   if (!status.ok() && offered != 0) memory.device->memory().withdraw(base);
   if (!status.ok() || memory.device == nullptr) return status;
-  memory.device->finish_blocking_copies(base);
+  memory.device->make_copies_synchronous(base);
   engine_->add_buffer(memory, address, size);
   return status;
 }

@@ -154,7 +154,7 @@ Status UringRing::submit_and_wait(unsigned least) {
   return success();
 }
 
-RingCompletion UringRing::finish(std::uint64_t index, int result) {
+RingCompletion UringRing::complete(std::uint64_t index, int result) {
   PENSTOCK_INVARIANT(index < ops_.size());
   const RingOp op = ops_[index];
   unused_.push_back(static_cast<std::uint32_t>(index));
@@ -171,7 +171,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
     unsigned count = 0;
     io_uring_cqe* entry = nullptr;
     while (count < completions.size() && ::io_uring_peek_cqe(ring_.get(), &entry) == 0) {
-      completions[count++] = finish(entry->user_data, entry->res);
+      completions[count++] = complete(entry->user_data, entry->res);
       ::io_uring_cqe_seen(ring_.get(), entry);
     }
     if (count > 0 || !wait) return count;

@@ -37,7 +37,7 @@ class UringRing final : public Ring {
   explicit UringRing(unsigned depth);
   Status submit_and_wait(unsigned least);
   int fixed_memory(const RingOp& op) const;
-  RingCompletion finish(std::uint64_t index, int result);
+  RingCompletion complete(std::uint64_t index, int result);
   bool owns_its_descriptor() const;
   void drop_memory();
 

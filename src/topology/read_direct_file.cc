@@ -96,7 +96,7 @@ class ExtentCounter {
     at_ = end;
   }
   std::uint64_t at() const { return at_; }
-  FileExtents finish(bool is_complete) {
+  FileExtents result(bool is_complete) {
     if (is_complete) extents_.hole_bytes += end_ - at_;
     extents_.is_known = true;
     extents_.is_complete = is_complete;
@@ -115,11 +115,11 @@ FileExtents read_extents(int fd, std::uint64_t begin, std::uint64_t end) {
   ExtentCounter counter(begin, end);
   while (counter.seen() < kExtentsMax) {
     const auto extents = reader.next();
-    if (!extents.ok()) return counter.seen() == 0 ? FileExtents{} : counter.finish(counter.at() >= end);
-    if (extents->empty()) return counter.finish(true);
+    if (!extents.ok()) return counter.seen() == 0 ? FileExtents{} : counter.result(counter.at() >= end);
+    if (extents->empty()) return counter.result(true);
     for (const fiemap_extent& extent : *extents) counter.count(extent);
   }
-  return counter.finish(counter.at() >= end);
+  return counter.result(counter.at() >= end);
 }
 
 std::string path_of(int fd) {

@@ -43,14 +43,14 @@ class ChecksumKernelTest : public testing::TestWithParam<const char*> {
   }
 
   void fill(const std::vector<std::byte>& bytes) {
-    ASSERT_TRUE(finish_copies(*queue_, queue_->copy_to_device(memory_, bytes.data(), bytes.size())).ok());
+    ASSERT_TRUE(wait_for_copies(*queue_, queue_->copy_to_device(memory_, bytes.data(), bytes.size())).ok());
   }
   std::span<ChecksumBlock> blocks(std::size_t count) const {
     return {reinterpret_cast<ChecksumBlock*>(pinned_.data()), count};
   }
   std::uint32_t sum_of(std::size_t at, std::uint32_t bytes) const {
     blocks(1)[0] = {memory_ + at, bytes, 1};
-    EXPECT_TRUE(finish_copies(*queue_, queue_->checksum(blocks(1))).ok());
+    EXPECT_TRUE(wait_for_copies(*queue_, queue_->checksum(blocks(1))).ok());
     return blocks(1)[0].sum;
   }
   bool refuse_modules(bool refused) const {
@@ -82,7 +82,7 @@ TEST_P(ChecksumKernelTest, OfBlocksOfEverySizeAtEveryAlignmentIsTheOneOfTheCpu) 
   for (std::size_t i = 0; i < where.size(); ++i)
     blocks(where.size())[i] = {memory_ + where[i].first, where[i].second, 1};
 
-  ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(blocks(where.size()))).ok());
+  ASSERT_TRUE(wait_for_copies(*queue_, queue_->checksum(blocks(where.size()))).ok());
 
   for (std::size_t i = 0; i < where.size(); ++i) {
     const auto [at, size] = where[i];

@@ -130,7 +130,7 @@ Status CudaDevice::settle_peer_writes() {
 }
 
 // A cudaMemcpy of up to 64 KiB from pageable memory returns before its bytes have landed.
-void CudaDevice::finish_blocking_copies(const void* memory) {
+void CudaDevice::make_copies_synchronous(const void* memory) {
   const ContextScope scope(api(), context_);
   const unsigned on = 1;
   if (!scope.entered() || api().cuPointerSetAttribute == nullptr) return;

@@ -45,7 +45,7 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   bool can_unregister_pages() override { return !is_any_cuda_stream_busy(api()); }
   bool can_register_pages() const override;
   const void* pages_context() const override { return context_.handle; }
-  void finish_blocking_copies(const void* memory) override;
+  void make_copies_synchronous(const void* memory) override;
   Status settle_peer_writes() override;
   Status run_inside(const std::function<void()>& work) override;
   Result<void*> allocate(std::size_t size) override;

@@ -54,7 +54,7 @@ class CudaScatterTest : public testing::TestWithParam<const char*> {
   int scatters() const { return driver("fake_cuda_scatters"); }
 
   char* host() const { return reinterpret_cast<char*>(staging_.data()); }
-  void finish(Status queued) { EXPECT_TRUE(finish_copies(*queue_, queued).ok()) << describe(queued); }
+  void finish(Status queued) { EXPECT_TRUE(wait_for_copies(*queue_, queued).ok()) << describe(queued); }
   void set_device(const std::vector<char>& bytes) {
     std::vector<char> copy = bytes;
     finish(queue_->copy_to_device(memory_, copy.data(), copy.size()));
@@ -179,7 +179,7 @@ TEST_P(CudaScatterTest, ManyThreadsMeetTheKernelAtOnce) {
         all.push_back({memory_ + at, host() + at, 4096});
       }
       for (int round = 0; round < 20; ++round) {
-        EXPECT_TRUE(finish_copies(*own, own->copy_many(all, Direction::to_device)).ok());
+        EXPECT_TRUE(wait_for_copies(*own, own->copy_many(all, Direction::to_device)).ok());
       }
     });
   }
@@ -321,7 +321,7 @@ TEST_P(FakeCudaScatterTest, AQueueOfAContextThatIsGoneIsLost) {
   auto queue = std::move(devices_->describe(there).device->open_copy_queue(1).value());
   std::vector<Copy> all;
   for (std::size_t i = 0; i < 16; ++i) all.push_back({there + i * 4096, host() + i * 4096, 4096});
-  ASSERT_TRUE(finish_copies(*queue, queue->copy_many(all, Direction::to_device)).ok());
+  ASSERT_TRUE(wait_for_copies(*queue, queue->copy_many(all, Direction::to_device)).ok());
   ASSERT_EQ(driver("cuCtxDestroy_v2", users), 0);
 
   EXPECT_TRUE(queue->copy_many(all, Direction::to_device).is(Code::device_lost));

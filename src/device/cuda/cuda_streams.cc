@@ -218,7 +218,7 @@ bool is_any_cuda_stream_busy(const CudaApi& api) {
 // Memory from cuMemMap needs this: cuMemUnmap() does not wait, and a stream that then accesses the memory loses the
 // context. cuMemFree() of any memory waits for all streams of its context, and does not spoil a capture, as
 // cuCtxSynchronize() does (one H100, driver 580, 2026-11-26).
-void finish_cuda_streams(const CudaApi& api, const CudaContext& context) {
+void drain_cuda_streams(const CudaApi& api, const CudaContext& context) {
   const ContextScope scope(api, context);
   if (!scope.entered()) return;
   CUdeviceptr word = 0;

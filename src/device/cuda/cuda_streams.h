@@ -63,7 +63,7 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
 bool is_any_cuda_stream_busy(const cuda::CudaApi& api);
 
 // Returns when all streams of the context have done the work queued so far.
-void finish_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
+void drain_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
 
 // The home of a stream by its handle; a default stream's is that of the caller's current context. Fails with
 // `unsupported` while the stream's work is being captured, which the call does not spoil, and with the driver's

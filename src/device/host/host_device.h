@@ -27,10 +27,10 @@ class HostDevice : public Device, public DeviceMemory, public DevicePages {
   bool unregister_pages(const std::byte* memory) override;
   bool can_unregister_pages() override { return home_.memory().is_quiet(0); }
   const void* pages_context() const override { return &home_; }
-  void finish_blocking_copies(const void*) override {}
+  void make_copies_synchronous(const void*) override {}
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override { pieces_.remove(memory); }
-  void finish_streams() override { home_.finish(); }
+  void drain_streams() override { home_.drain_all(); }
 
   // Finds the allocation that contains the pointer; false if the device has none.
   bool find(const void* pointer, PointerFacts& facts);

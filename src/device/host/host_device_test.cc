@@ -97,7 +97,7 @@ TEST_F(HostDeviceTest, WhoWaitsForStreamsWaitsForWhatTheyWereGivenBeforeAndNoMor
   std::thread producer([&] { Steady::go_on(&steady); });
   ASSERT_TRUE(wait_until([&] { return steady.calls > 0; }));
 
-  device().memory().finish_streams();
+  device().memory().drain_streams();
   EXPECT_TRUE(steady.home.drain(&steady).ok());
 
   steady.shall_stop = true;

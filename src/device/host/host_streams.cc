@@ -86,7 +86,7 @@ Status HostStreamHome::drain(void* handle) {
   return success();
 }
 
-void HostStreamHome::finish() {
+void HostStreamHome::drain_all() {
   const MutexLock lock(mutex_);
   std::vector<std::pair<const Stream*, std::uint64_t>> all;
   for (const auto& [handle, stream] : streams_) all.emplace_back(&stream, stream.given());

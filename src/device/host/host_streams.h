@@ -34,7 +34,7 @@ class HostStreamHome final : public StreamHome, public StreamWork {
   Status drain(void* stream) override;
 
   // Returns when all streams have done the work queued so far.
-  void finish();
+  void drain_all();
   // Files' pages that are registered with the stand-in's devices.
   PinnedPages& pages() { return pages_; }
 

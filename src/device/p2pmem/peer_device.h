@@ -27,7 +27,7 @@ class PeerDevice final : public Device, public DeviceMemory {
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
   Status register_host(void*, std::size_t) override { return success(); }
   bool unregister_host(void*) override { return true; }
-  void finish_blocking_copies(const void*) override {}
+  void make_copies_synchronous(const void*) override {}
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override { pieces_.remove(memory); }
   bool allocates_mapped() const override { return true; }

@@ -112,7 +112,7 @@ Status NvfsChannel::take_in(Move& move, const NvfsAnswer& answer) {
   if (status.ok() && answer.hole_bytes < answer.bytes) status = device_.settle_peer_writes();
   if (status.ok() && !move.in_place) status = copy_out(move, answer.bytes);
   const bool is_copied = !move.in_place || answer.hole_count > 0;
-  return is_copied ? finish_copying(status) : status;
+  return is_copied ? wait_for_queued(status) : status;
 }
 
 // The kernel left these bytes in the shadow buffer, where a CPU put them: copy them to the device. If the file has data
@@ -153,12 +153,12 @@ Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
     if (status.ok()) status = copies_->copy_on_device(to, from, here);
     to += here;
   });
-  return finish_copying(status);
+  return wait_for_queued(status);
 }
 
 // Waits even if not all copies could be queued: the memory must not be reused before the queued ones end. If waiting
 // fails, the memory can never be reused.
-Status NvfsChannel::finish_copying(const Status& queued) {
+Status NvfsChannel::wait_for_queued(const Status& queued) {
   Status status = copies_->record(0);
   if (status.ok()) status = copies_->wait(0, true);
   is_broken_ = is_broken_ || !status.ok();

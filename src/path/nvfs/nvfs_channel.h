@@ -53,7 +53,7 @@ class NvfsChannel final : public SequentialChannel {
   Status repair(Move& move, const NvfsAnswer& answer);
   Status copy_out(const Move& move, std::uint64_t bytes);
   Status copy_in(const Move& move, std::uint64_t bytes);
-  Status finish_copying(const Status& queued);
+  Status wait_for_queued(const Status& queued);
   Status advance(Move& move, std::uint64_t asked, std::uint64_t bytes);
   bool is_at_end(const Move& move) const;
   NvfsGroup& group_of(const Move& move) const { return move.in_place ? move.in_place.group() : own_->group(); }

@@ -40,11 +40,11 @@ class Canary {
   }
   bool write() {
     return copies_ != nullptr &&
-           finish_copies(*copies_, copies_->copy_to_device(memory_, bytes_.data(), bytes_.size())).ok();
+           wait_for_copies(*copies_, copies_->copy_to_device(memory_, bytes_.data(), bytes_.size())).ok();
   }
   bool is_unchanged() {
     std::vector<std::byte> seen(bytes_.size());
-    return finish_copies(*copies_, copies_->copy_to_host(seen.data(), memory_, seen.size())).ok() && seen == bytes_;
+    return wait_for_copies(*copies_, copies_->copy_to_host(seen.data(), memory_, seen.size())).ok() && seen == bytes_;
   }
 
  private:

@@ -57,7 +57,7 @@ class HeldBackDevice final : public Device, private DeviceMemory, private Device
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned) override { return unsupported(); }
   Status register_host(void*, std::size_t) override { return unsupported(); }
   bool unregister_host(void*) override { return true; }
-  void finish_blocking_copies(const void*) override {}
+  void make_copies_synchronous(const void*) override {}
   Result<void*> allocate(std::size_t) override { return unsupported(); }
   void release(void*) override {}
 

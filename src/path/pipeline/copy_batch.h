@@ -50,7 +50,7 @@ inline Status copy_and_wait(CopyQueue& queue, CopyBatch& batch, Op op, const Req
   if (!memory.is_in_pieces()) return queue.copy_and_wait({memory.address(), host, size, true}, direction);
   Status status = batch.add(queue, direction, memory, host, size);
   const Status queued = batch.queue_all(queue, direction);
-  return finish_copies(queue, status.ok() ? queued : status);
+  return wait_for_copies(queue, status.ok() ? queued : status);
 }
 
 }  // namespace penstock::core

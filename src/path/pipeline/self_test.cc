@@ -142,7 +142,7 @@ class Tester {
     if (Proof proof = whole(mover_.move(Op::read, fd, memory_, size, offset), size); proof.reason != Reason::none)
       return proof;
     const bool copied = cached_pages(fd, offset, size) > cached;
-    const Status status = finish_copies(*copies_, copies_->copy_to_host(seen.get(), memory_, size));
+    const Status status = wait_for_copies(*copies_, copies_->copy_to_host(seen.get(), memory_, size));
     if (!status.ok()) return {pipeline_reason::self_test_no_room};
     return verdict(copied, std::memcmp(seen.get(), expected, size) == 0);
   }
@@ -158,7 +158,7 @@ class Tester {
   }
 
   Proof upload(const std::byte* host, std::size_t size) {
-    const Status status = finish_copies(*copies_, copies_->copy_to_device(memory_, host, size));
+    const Status status = wait_for_copies(*copies_, copies_->copy_to_device(memory_, host, size));
     return status.ok() ? Proof{} : Proof{pipeline_reason::self_test_no_room};
   }
 

@@ -53,7 +53,7 @@ class CountingDevice final : public Device {
   }
   Status register_host(void*, std::size_t) override { return success(); }
   bool unregister_host(void*) override { return true; }
-  void finish_blocking_copies(const void*) override {}
+  void make_copies_synchronous(const void*) override {}
 
  private:
   CountingQueue::Script& script_;

@@ -123,7 +123,7 @@ Status StorageChannel::prepare(Slot& slot) {
 void StorageChannel::begin(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (const Status status = prepare(slot); !status.ok()) {
-    finish(index, status);
+    mark_done(index, status);
   } else if (staged_ && slot.task.op == Op::write) {
     start_copy(index);
   } else {
@@ -138,7 +138,7 @@ void StorageChannel::start_storage(std::uint32_t index) {
   const bool at_once = slots_[index].task.chunk.io_mode == IoMode::buffered || shares_a_page(slots_[index].task);
   if (at_once && move_through_page_cache(index)) return;
   if (const Status status = open_ring(); !status.ok()) {
-    finish(index, status);
+    mark_done(index, status);
   } else {
     push(index);
   }
@@ -252,7 +252,7 @@ void StorageChannel::on_stored(std::uint32_t index, std::int32_t result) {
 void StorageChannel::after_storage(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (!slot.status.ok() || !staged_ || slot.task.op == Op::write || payload_moved(slot) == 0) {
-    finish(index, slot.status);
+    mark_done(index, slot.status);
   } else {
     start_copy(index);
   }
@@ -281,9 +281,9 @@ void StorageChannel::start_copy(std::uint32_t index) {
 
 void StorageChannel::on_copied(std::uint32_t index, const Status& status) {
   if (!status.ok()) broken_ = true;
-  if (status.ok() && broken_) finish(index, failure(Code::closed, "copy between the slot and the device"));
+  if (status.ok() && broken_) mark_done(index, failure(Code::closed, "copy between the slot and the device"));
   else if (status.ok() && slots_[index].task.op == Op::write) start_storage(index);
-  else finish(index, status);
+  else mark_done(index, status);
 }
 
 Status StorageChannel::copy_and_wait(const Slot& slot) {
@@ -292,7 +292,7 @@ Status StorageChannel::copy_and_wait(const Slot& slot) {
   return status;
 }
 
-void StorageChannel::finish(std::uint32_t index, Status status) {
+void StorageChannel::mark_done(std::uint32_t index, Status status) {
   Slot& slot = slots_[index];
   slot.status = status;
   slot.phase = Phase::done;
@@ -358,7 +358,7 @@ void StorageChannel::break_down(Status status) {
   (void)ring_.release();
   storing_count_ = 0;
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].phase == Phase::storing) finish(i, status);
+    if (slots_[i].phase == Phase::storing) mark_done(i, status);
   }
 }
 

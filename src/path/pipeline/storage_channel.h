@@ -71,7 +71,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   void on_copied(std::uint32_t index, const Status& status) override;
   StagedCopies::SlotCopy copy_of(const Slot& slot) const;
   Status copy_and_wait(const Slot& slot);
-  void finish(std::uint32_t index, Status status);
+  void mark_done(std::uint32_t index, Status status);
   bool reap_ring(bool wait);
   bool step(bool wait);
   void break_down(Status status);

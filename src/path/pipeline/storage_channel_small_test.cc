@@ -69,7 +69,7 @@ class ScriptedDevice final : public Device {
   }
   Status register_host(void* memory, std::size_t size) override { return real_.register_host(memory, size); }
   bool unregister_host(void* memory) override { return real_.unregister_host(memory); }
-  void finish_blocking_copies(const void*) override {}
+  void make_copies_synchronous(const void*) override {}
 
   Script script;
 

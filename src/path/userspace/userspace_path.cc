@@ -51,7 +51,7 @@ class UserspaceChannel final : public SequentialChannel {
     const Chunk& chunk = task.chunk;
     if (task.op == Op::write) {
       const Status copied =
-          finish_copies(*copies_, copies_->copy_to_host(block_.data(), task.memory.address(), chunk.size));
+          wait_for_copies(*copies_, copies_->copy_to_host(block_.data(), task.memory.address(), chunk.size));
       if (!copied.ok()) return copied;
     }
     std::uint64_t moved = 0;
@@ -59,7 +59,7 @@ class UserspaceChannel final : public SequentialChannel {
         call_until_done(*task.file->userspace(), task.op, block_.data(), chunk.size, chunk.file_offset, moved);
     if (task.op == Op::read && moved > 0) {
       const Status copied =
-          finish_copies(*copies_, copies_->copy_to_device(task.memory.address(), block_.data(), moved));
+          wait_for_copies(*copies_, copies_->copy_to_device(task.memory.address(), block_.data(), moved));
       if (!copied.ok()) return copied;
     }
     bytes = moved;
