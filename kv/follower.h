@@ -5,15 +5,15 @@
 #pragma once
 
 #include "kv/journal.h"
-#include "kv/reader.h"
 #include "kv/store.h"
+#include "kv/store_view.h"
 
 namespace penstock::kv {
 
-class Follower final : public Reader {
+class Follower final : public StoreView {
  public:
   // The volume must outlive it.
-  Follower(Volume& volume, const Name& name) : Reader(volume, name), replay_(name) {}
+  Follower(Volume& volume, const Name& name) : StoreView(volume, name), replay_(name) {}
 
   // Reads the journal's new records.
   core::Status refresh() EXCLUDES(mutex_);

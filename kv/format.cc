@@ -19,7 +19,7 @@ struct RawHeader {
   Name key;
   std::uint64_t generation;
   std::uint64_t bytes;
-  std::uint64_t slot;  // Makes a header invalid at any other slot.
+  std::uint64_t slot_offset;  // Makes a header invalid at any other slot.
   std::uint32_t reserved;
   std::uint32_t crc;  // CRC32C of the fields before it.
 };
@@ -31,7 +31,7 @@ struct RawRecord {
   std::uint8_t kind;
   std::uint8_t reserved;
   Name key;
-  std::uint64_t slot;
+  std::uint64_t slot_offset;
   std::uint64_t slot_bytes;
   std::uint64_t bytes;
   std::uint64_t generation;
@@ -53,7 +53,7 @@ RawHeader raw_header(const Chunk& chunk, const Name& store) {
   raw.key = chunk.key;
   raw.generation = chunk.generation;
   raw.bytes = chunk.bytes;
-  raw.slot = chunk.slot;
+  raw.slot_offset = chunk.slot_offset;
   raw.crc = crc_of(raw);
   return raw;
 }
@@ -76,12 +76,14 @@ bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::by
   return page.size() >= sizeof raw && std::memcmp(page.data(), &raw, sizeof raw) == 0;
 }
 
-std::optional<std::uint64_t> generation_of(std::uint64_t slot, const Name& store, std::span<const std::byte> page) {
+std::optional<std::uint64_t> generation_of(std::uint64_t slot_offset, const Name& store,
+                                           std::span<const std::byte> page) {
   RawHeader raw;
   if (page.size() < sizeof raw) return std::nullopt;
   std::memcpy(&raw, page.data(), sizeof raw);
   const bool is_header = std::memcmp(raw.magic, kMagic, sizeof kMagic) == 0 && raw.crc == crc_of(raw);
-  if (!is_header || raw.version != kFormatVersion || raw.store != store || raw.slot != slot) return std::nullopt;
+  if (!is_header || raw.version != kFormatVersion || raw.store != store || raw.slot_offset != slot_offset)
+    return std::nullopt;
   return raw.generation;
 }
 
@@ -92,7 +94,7 @@ RecordBytes encode_record(const Record& record) {
                 static_cast<std::uint8_t>(record.kind),
                 0,
                 chunk.key,
-                chunk.slot,
+                chunk.slot_offset,
                 chunk.slot_bytes,
                 chunk.bytes,
                 chunk.generation,
@@ -110,7 +112,7 @@ std::optional<Record> decode_record(std::span<const std::byte, kRecordBytes> byt
   if (raw.crc != crc_of(raw) || raw.version != kFormatVersion) return std::nullopt;
   if (raw.kind < 1 || raw.kind > static_cast<std::uint8_t>(RecordKind::closed)) return std::nullopt;
   return Record{static_cast<RecordKind>(raw.kind),
-                {raw.key, raw.slot, raw.slot_bytes, raw.bytes, raw.generation, raw.payload_crc, raw.cost}};
+                {raw.key, raw.slot_offset, raw.slot_bytes, raw.bytes, raw.generation, raw.payload_crc, raw.cost}};
 }
 
 }  // namespace penstock::kv

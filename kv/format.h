@@ -37,12 +37,12 @@ struct NameHash {
 // A chunk's place, and the facts that identify it.
 struct Chunk {
   Name key{};
-  std::uint64_t slot = 0;        // Offset of its header in the slab.
-  std::uint64_t slot_bytes = 0;  // Header, payload and the padding of the slot's class.
-  std::uint64_t bytes = 0;       // The size of the payload.
-  std::uint64_t generation = 0;  // Higher than all generations in the journal before.
-  std::uint32_t crc = 0;         // CRC32C of the payload.
-  float cost = 0;                // Seconds to compute it again; 0: unknown.
+  std::uint64_t slot_offset = 0;  // Offset of its header in the slab.
+  std::uint64_t slot_bytes = 0;   // Header, payload and the padding of the slot's class.
+  std::uint64_t bytes = 0;        // The size of the payload.
+  std::uint64_t generation = 0;   // Higher than all generations in the journal before.
+  std::uint32_t crc = 0;          // CRC32C of the payload.
+  float cost = 0;                 // Seconds to compute it again; 0: unknown.
 };
 
 // Writes the header of the chunk's slot into `page`, which has kHeaderBytes. `store` is the store's name.
@@ -50,10 +50,12 @@ void encode_header(const Chunk& chunk, const Name& store, std::span<std::byte> p
 // True if that page is the header of exactly this chunk.
 bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::byte> page);
 // If the page is a header of a chunk in this slot of this store, returns its generation, else nullopt.
-std::optional<std::uint64_t> generation_of(std::uint64_t slot, const Name& store, std::span<const std::byte> page);
+std::optional<std::uint64_t> generation_of(std::uint64_t slot_offset, const Name& store,
+                                           std::span<const std::byte> page);
 
 enum class RecordKind : std::uint8_t {
-  // The first record: `key` names the store; `slot` has the time, so that every journal's first record is different.
+  // The first record: `key` names the store; `slot_offset` has the time, so that every journal's first record is
+  // different.
   store = 1,
   put = 2,    // The chunk is durable in its slot.
   erase = 3,  // The chunk of this key and generation has left the store.

@@ -22,9 +22,13 @@ double Index::priority_of(const Chunk& chunk) {
   return last_gone_ + cost / static_cast<double>(chunk.slot_bytes);
 }
 
-void Index::join_queue(Entry& entry) { queues_[entry.chunk.slot_bytes].insert({entry.priority, entry.chunk.slot}); }
+void Index::join_queue(Entry& entry) {
+  queues_[entry.chunk.slot_bytes].insert({entry.priority, entry.chunk.slot_offset});
+}
 
-void Index::leave_queue(Entry& entry) { queues_[entry.chunk.slot_bytes].erase({entry.priority, entry.chunk.slot}); }
+void Index::leave_queue(Entry& entry) {
+  queues_[entry.chunk.slot_bytes].erase({entry.priority, entry.chunk.slot_offset});
+}
 
 void Index::touch(Entry& entry) {
   update(entry, [&](Entry& touched) { touched.priority = priority_of(touched.chunk); });
@@ -36,8 +40,8 @@ void Index::insert(const Chunk& chunk, bool is_ready) {
   entry.chunk = chunk;
   entry.priority = priority_of(chunk);
   entry.is_ready = is_ready;
-  by_slot_[chunk.slot] = chunk.key;
-  in_extent_[slab_.extent_of(chunk.slot)].insert(chunk.slot);
+  by_slot_[chunk.slot_offset] = chunk.key;
+  in_extent_[slab_.extent_of(chunk.slot_offset)].insert(chunk.slot_offset);
   if (entry.may_go()) join_queue(entry);
 }
 
@@ -45,10 +49,10 @@ bool Index::add(Chunk& chunk, const std::function<void(const Chunk&)>& gone) {
   chunk.slot_bytes = Slab::slot_bytes_for(chunk.bytes);
   if (chunk.bytes > slab_.payload_max()) return false;
   chunk.slot_bytes = std::min(chunk.slot_bytes, slab_.payload_max() + kHeaderBytes);
-  std::optional<std::uint64_t> slot = slab_.take(chunk.slot_bytes);
-  if (!slot && make_room(chunk.slot_bytes, gone)) slot = slab_.take(chunk.slot_bytes);
-  if (!slot) return false;
-  chunk.slot = *slot;
+  std::optional<std::uint64_t> slot_offset = slab_.take(chunk.slot_bytes);
+  if (!slot_offset && make_room(chunk.slot_bytes, gone)) slot_offset = slab_.take(chunk.slot_bytes);
+  if (!slot_offset) return false;
+  chunk.slot_offset = *slot_offset;
   insert(chunk, false);
   return true;
 }
@@ -56,7 +60,7 @@ bool Index::add(Chunk& chunk, const std::function<void(const Chunk&)>& gone) {
 bool Index::restore(const Chunk& chunk) {
   if (find(chunk.key) != nullptr || chunk.bytes > chunk.slot_bytes - std::min(chunk.slot_bytes, kHeaderBytes))
     return false;
-  if (!slab_.claim(chunk.slot, chunk.slot_bytes)) return false;
+  if (!slab_.claim(chunk.slot_offset, chunk.slot_bytes)) return false;
   insert(chunk, true);
   return true;
 }
@@ -65,24 +69,24 @@ void Index::make_tombstone(const Name& key) {
   const auto found = entries_.find(key);
   PENSTOCK_INVARIANT(found != entries_.end());
   leave_queue(found->second);
-  const std::uint64_t slot = found->second.chunk.slot;
-  by_slot_.erase(slot);
+  const std::uint64_t slot_offset = found->second.chunk.slot_offset;
+  by_slot_.erase(slot_offset);
   entries_.erase(found);
 }
 
 void Index::remove(const Name& key) {
-  const std::uint64_t slot = find(key)->chunk.slot;
+  const std::uint64_t slot_offset = find(key)->chunk.slot_offset;
   make_tombstone(key);
-  give_back(slot);
+  give_back(slot_offset);
 }
 
-void Index::give_back(std::uint64_t slot) {
-  in_extent_[slab_.extent_of(slot)].erase(slot);
-  slab_.give_back(slot);
+void Index::give_back(std::uint64_t slot_offset) {
+  in_extent_[slab_.extent_of(slot_offset)].erase(slot_offset);
+  slab_.give_back(slot_offset);
 }
 
-void Index::evict(std::uint64_t slot, const std::function<void(const Chunk&)>& gone) {
-  const Entry& entry = entries_.at(by_slot_.at(slot));
+void Index::evict(std::uint64_t slot_offset, const std::function<void(const Chunk&)>& gone) {
+  const Entry& entry = entries_.at(by_slot_.at(slot_offset));
   last_gone_ = std::max(last_gone_, entry.priority);
   const Chunk chunk = entry.chunk;
   remove(chunk.key);
@@ -91,10 +95,10 @@ void Index::evict(std::uint64_t slot, const std::function<void(const Chunk&)>& g
 
 std::vector<std::uint64_t> Index::all_of(std::uint64_t extent) const {
   std::vector<std::uint64_t> slots;
-  for (const std::uint64_t slot : in_extent_.at(extent)) {
-    const auto found = by_slot_.find(slot);
+  for (const std::uint64_t slot_offset : in_extent_.at(extent)) {
+    const auto found = by_slot_.find(slot_offset);
     if (found == by_slot_.end() || !entries_.at(found->second).may_go()) return {};
-    slots.push_back(slot);
+    slots.push_back(slot_offset);
   }
   return slots;
 }
@@ -111,8 +115,8 @@ bool Index::make_room(std::uint64_t slot_bytes, const std::function<void(const C
     for (const Place& place : queue) {
       if (victim && place.first >= victim->first) break;
       const std::vector<std::uint64_t> slots = all_of(slab_.extent_of(place.second));
-      const bool is_older = !slots.empty() && std::all_of(slots.begin(), slots.end(), [&](std::uint64_t slot) {
-        return !victim || entries_.at(by_slot_.at(slot)).priority < victim->first;
+      const bool is_older = !slots.empty() && std::all_of(slots.begin(), slots.end(), [&](std::uint64_t slot_offset) {
+        return !victim || entries_.at(by_slot_.at(slot_offset)).priority < victim->first;
       });
       if (is_older) older = slots;
       if (is_older || victim) break;  // If nothing else makes room, checks every extent.
@@ -120,7 +124,7 @@ bool Index::make_room(std::uint64_t slot_bytes, const std::function<void(const C
     if (!older.empty()) break;
   }
   if (!older.empty()) {
-    for (const std::uint64_t slot : older) evict(slot, gone);
+    for (const std::uint64_t slot_offset : older) evict(slot_offset, gone);
     return true;
   }
   if (!victim) return false;

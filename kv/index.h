@@ -51,7 +51,7 @@ class Index {
   void remove(const Name& key);
   // Removes it from lookups while its slot is still in use; call give_back() when the last user has ended.
   void make_tombstone(const Name& key);
-  void give_back(std::uint64_t slot);
+  void give_back(std::uint64_t slot_offset);
 
   // Changes users, pins or is_ready by `change`, and updates whether it may be evicted.
   template <typename Change>
@@ -75,7 +75,7 @@ class Index {
   void leave_queue(Entry& entry);
   void insert(const Chunk& chunk, bool is_ready);
   bool make_room(std::uint64_t slot_bytes, const std::function<void(const Chunk&)>& gone);
-  void evict(std::uint64_t slot, const std::function<void(const Chunk&)>& gone);
+  void evict(std::uint64_t slot_offset, const std::function<void(const Chunk&)>& gone);
   // The used slots of an extent if all of them may be evicted; else empty.
   std::vector<std::uint64_t> all_of(std::uint64_t extent) const;
   double priority_of(const Chunk& chunk);

@@ -58,18 +58,18 @@ std::optional<std::uint64_t> Slab::take(std::uint64_t slot_bytes) {
   if (partly.empty()) return std::nullopt;
   const std::uint64_t extent = partly.back();
   Extent& it = extents_[extent];
-  const std::uint64_t slot = extent * extent_bytes_ + it.free.back() * slot_bytes;
+  const std::uint64_t slot_offset = extent * extent_bytes_ + it.free.back() * slot_bytes;
   it.free.pop_back();
   use(extent);
-  return slot;
+  return slot_offset;
 }
 
-void Slab::give_back(std::uint64_t slot) {
-  const std::uint64_t extent = extent_of(slot);
+void Slab::give_back(std::uint64_t slot_offset) {
+  const std::uint64_t extent = extent_of(slot_offset);
   Extent& it = extents_.at(extent);
   PENSTOCK_INVARIANT(it.used > 0);
   if (it.free.empty()) partly_[it.slot_bytes].push_back(extent);
-  it.free.push_back(static_cast<std::uint32_t>((slot - extent * extent_bytes_) / it.slot_bytes));
+  it.free.push_back(static_cast<std::uint32_t>((slot_offset - extent * extent_bytes_) / it.slot_bytes));
   used_bytes_ -= it.slot_bytes;
   if (--it.used > 0) return;
   remove(partly_[it.slot_bytes], extent);
@@ -77,11 +77,11 @@ void Slab::give_back(std::uint64_t slot) {
   empty_.push_back(extent);
 }
 
-bool Slab::claim(std::uint64_t slot, std::uint64_t slot_bytes) {
-  const std::uint64_t extent = extent_of(slot);
+bool Slab::claim(std::uint64_t slot_offset, std::uint64_t slot_bytes) {
+  const std::uint64_t extent = extent_of(slot_offset);
   if (extent >= extents_.size() || slot_bytes <= kHeaderBytes || slot_bytes > extent_bytes_) return false;
   if (slot_bytes % kSlotAlign != 0) return false;
-  const std::uint64_t within = slot - extent * extent_bytes_;
+  const std::uint64_t within = slot_offset - extent * extent_bytes_;
   if (within % slot_bytes != 0 || within + slot_bytes > extent_bytes_) return false;
   Extent& it = extents_[extent];
   if (it.slot_bytes == 0) shape(extent, slot_bytes);

@@ -23,11 +23,11 @@ class Slab {
 
   // A free slot of that class, or nothing.
   std::optional<std::uint64_t> take(std::uint64_t slot_bytes);
-  void give_back(std::uint64_t slot);
+  void give_back(std::uint64_t slot_offset);
   // Takes exactly this slot; returns false if it is not a slot of this class, or in use: journals are not trusted.
-  bool claim(std::uint64_t slot, std::uint64_t slot_bytes);
+  bool claim(std::uint64_t slot_offset, std::uint64_t slot_bytes);
 
-  std::uint64_t extent_of(std::uint64_t slot) const { return slot / extent_bytes_; }
+  std::uint64_t extent_of(std::uint64_t slot_offset) const { return slot_offset / extent_bytes_; }
   std::uint64_t extents() const { return extents_.size(); }
   std::uint64_t used_bytes() const { return used_bytes_; }  // Of slots.
   std::uint64_t bytes() const { return extents_.size() * extent_bytes_; }

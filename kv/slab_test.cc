@@ -14,10 +14,10 @@ namespace {
 
 TEST(Slab, SlotsAreWholePagesAndAtMostA64thTooLarge) {
   for (std::uint64_t bytes = 0; bytes < 40'000'000; bytes += 1 + bytes / 3) {
-    const std::uint64_t slot = Slab::slot_bytes_for(bytes);
-    EXPECT_EQ(slot % kSlotAlign, 0u);
-    EXPECT_GE(slot, bytes + kHeaderBytes);
-    EXPECT_LE(static_cast<double>(slot), (1 + 1.0 / 64) * static_cast<double>(bytes + kHeaderBytes) + kSlotAlign)
+    const std::uint64_t slot_bytes = Slab::slot_bytes_for(bytes);
+    EXPECT_EQ(slot_bytes % kSlotAlign, 0u);
+    EXPECT_GE(slot_bytes, bytes + kHeaderBytes);
+    EXPECT_LE(static_cast<double>(slot_bytes), (1 + 1.0 / 64) * static_cast<double>(bytes + kHeaderBytes) + kSlotAlign)
         << bytes;
   }
 }
@@ -29,20 +29,20 @@ TEST(Slab, NoTwoSlotsOverlapAndAllOfItCanBeUsedAgain) {
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t bytes = Slab::slot_bytes_for(random() % 300'000);
     if (random() % 2 == 0) {
-      const auto slot = slab.take(bytes);
-      if (!slot) continue;
-      const auto next = used.lower_bound(*slot);
-      ASSERT_TRUE(next == used.end() || *slot + bytes <= next->first);
-      ASSERT_TRUE(next == used.begin() || std::prev(next)->first + std::prev(next)->second <= *slot);
-      ASSERT_LE(*slot + bytes, slab.bytes());
-      used[*slot] = bytes;
+      const auto slot_offset = slab.take(bytes);
+      if (!slot_offset) continue;
+      const auto next = used.lower_bound(*slot_offset);
+      ASSERT_TRUE(next == used.end() || *slot_offset + bytes <= next->first);
+      ASSERT_TRUE(next == used.begin() || std::prev(next)->first + std::prev(next)->second <= *slot_offset);
+      ASSERT_LE(*slot_offset + bytes, slab.bytes());
+      used[*slot_offset] = bytes;
     } else if (!used.empty()) {
       const auto one = std::next(used.begin(), static_cast<long>(random() % used.size()));
       slab.give_back(one->first);
       used.erase(one);
     }
   }
-  for (const auto& [slot, bytes] : used) slab.give_back(slot);
+  for (const auto& [slot_offset, bytes] : used) slab.give_back(slot_offset);
   EXPECT_EQ(slab.used_bytes(), 0u);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(slab.take(1 << 20));
   EXPECT_FALSE(slab.take(1 << 20));

@@ -29,7 +29,7 @@ constexpr std::size_t kHeadersAtOnce = 256;
 }  // namespace
 
 Store::Store(Volume& volume, const StoreSettings& settings)
-    : Reader(volume, settings.name), settings_(settings),
+    : StoreView(volume, settings.name), settings_(settings),
       index_(settings.bytes, settings.extent_bytes, settings.eviction) {}
 
 Result<std::unique_ptr<Store>> Store::open(Volume& volume, const StoreSettings& settings) {
@@ -76,7 +76,7 @@ Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
     std::vector<penstock_request> transfers(count);
     for (std::size_t i = 0; i < count; ++i) {
       pieces[i] = {pages[i].data(), kHeaderBytes};
-      transfers[i] = slab_request(PENSTOCK_READ, chunks[first + i].slot, {&pieces[i], 1});
+      transfers[i] = slab_request(PENSTOCK_READ, chunks[first + i].slot_offset, {&pieces[i], 1});
     }
     const std::vector<Moved> moved = volume_.transfer(transfers);
     for (std::size_t i = 0; i < count; ++i) {
@@ -109,7 +109,7 @@ bool Store::reserve(Request& request) {
   return false;
 }
 
-// Writes headers and payloads in any order: no reader uses them before finish(), or, after a crash, before a commit.
+// Writes headers and payloads in any order: no reader uses them before publish(), or, after a crash, before a commit.
 void Store::write(std::span<Request* const> puts) {
   const Pages pages(puts.size());
   std::vector<iovec> headers(puts.size());
@@ -146,7 +146,7 @@ void Store::write(std::span<Request* const> puts) {
   }
 }
 
-void Store::finish(const Request& put) {
+void Store::publish(const Request& put) {
   if (put.outcome != Outcome::done) return index_.remove(put.key);
   Entry& entry = *index_.find(put.key);
   index_.update(entry, [&](Entry& changed) {
@@ -169,7 +169,7 @@ void Store::put(std::span<Request> requests) {
   }
   write(puts);
   const MutexLock lock(mutex_);
-  for (const Request* put : puts) finish(*put);
+  for (const Request* put : puts) publish(*put);
   for (const Request& request : requests) ++counts_.puts[static_cast<unsigned>(request.outcome)];
 }
 
@@ -195,16 +195,16 @@ Entry* Store::leave(const Chunk& chunk) {
     index_.update(*entry, [](Entry& left) { --left.users; });
     return entry;
   }
-  const auto tombstone = tombstones_.find(chunk.slot);
+  const auto tombstone = tombstones_.find(chunk.slot_offset);
   PENSTOCK_INVARIANT(tombstone != tombstones_.end());
   if (--tombstone->second > 0) return nullptr;
   tombstones_.erase(tombstone);
-  index_.give_back(chunk.slot);
+  index_.give_back(chunk.slot_offset);
   return nullptr;
 }
 
 std::span<const std::byte> Store::Mapping::payload() const {
-  return store_->volume_.in_memory().subspan(chunk_.slot + kHeaderBytes, chunk_.bytes);
+  return store_->volume_.in_memory().subspan(chunk_.slot_offset + kHeaderBytes, chunk_.bytes);
 }
 
 std::optional<Store::Mapping> Store::map_chunk(const Name& key) {
@@ -228,7 +228,7 @@ void Store::evict(Entry& entry) {
   const Chunk chunk = entry.chunk;
   records_.push_back({RecordKind::erase, chunk});
   if (entry.users == 0) return index_.remove(chunk.key);
-  tombstones_[chunk.slot] = entry.users;
+  tombstones_[chunk.slot_offset] = entry.users;
   index_.make_tombstone(chunk.key);
 }
 

@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "kv/format.h"
 #include "kv/index.h"
-#include "kv/reader.h"
+#include "kv/store_view.h"
 #include "kv/volume.h"
 
 namespace penstock::kv {
@@ -44,7 +44,7 @@ struct StoreSettings {
   Eviction eviction = Eviction::recent_use;
 };
 
-class Store final : public Reader {
+class Store final : public StoreView {
  public:
   // Access to a chunk's bytes in place, if the slab is in memory. While this lives no other chunk gets its slot, even
   // if the chunk is erased.
@@ -102,7 +102,7 @@ class Store final : public Reader {
   void end_get(Request& request) override REQUIRES(mutex_);
   bool reserve(Request& request) REQUIRES(mutex_);
   void write(std::span<Request* const> puts) EXCLUDES(mutex_);
-  void finish(const Request& put) REQUIRES(mutex_);
+  void publish(const Request& put) REQUIRES(mutex_);
   // Ends a use of the chunk. Returns its entry, or null if it was erased meanwhile.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
   void unmap(const Mapping& mapping) noexcept EXCLUDES(mutex_);

@@ -278,7 +278,7 @@ bool TieredStore::take(Batch& batch) {
 
 // Writes the chunks directly from memory. The drive computes the checksum, and refuses a chunk whose checksum is no
 // longer that of its put: so bytes damaged in memory are not written.
-void TieredStore::move(Batch& batch) {
+void TieredStore::write_to_drive(Batch& batch) {
   std::vector<Request> onto_drive;
   std::vector<std::size_t> whose;
   std::vector<Store::Mapping> mappings;
@@ -307,7 +307,7 @@ bool TieredStore::write_some() {
   Batch batch;
   if (!take(batch)) return false;
   try {
-    move(batch);
+    write_to_drive(batch);
   } catch (const std::bad_alloc&) {
     for (Request& one : batch.requests) {
       one.outcome = Outcome::failed;
@@ -315,14 +315,14 @@ bool TieredStore::write_some() {
     }
   }
   const MutexLock lock(mutex_);
-  for (const Request& one : batch.requests) finish(one);
+  for (const Request& one : batch.requests) on_written(one);
   served_ += batch.taken;
   state_.written_seconds += batch.seconds;
   changed_.notify_all();
   return true;
 }
 
-void TieredStore::finish(const Request& request) {
+void TieredStore::on_written(const Request& request) {
   writing_.erase(request.key);
   const bool is_on_drive = request.outcome == Outcome::done || request.outcome == Outcome::present;
   if (request.outcome == Outcome::done) {

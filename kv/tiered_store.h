@@ -90,8 +90,8 @@ class TieredStore {
   void enqueue(const Name& key, Held& held) REQUIRES(mutex_);
   void release(const Name& key) REQUIRES(mutex_);
   bool take(Batch& batch) EXCLUDES(mutex_);
-  void move(Batch& batch) EXCLUDES(mutex_);
-  void finish(const Request& request) REQUIRES(mutex_);
+  void write_to_drive(Batch& batch) EXCLUDES(mutex_);
+  void on_written(const Request& request) REQUIRES(mutex_);
   std::vector<Name> begin_promotion(std::span<const Request> requests) EXCLUDES(mutex_);
   void get_from_drive(std::span<Request> requests) EXCLUDES(mutex_);
   void promote(std::span<const Request> got, std::span<const Name> keys) EXCLUDES(mutex_);

@@ -12,8 +12,8 @@
 #include <span>
 #include <thread>
 
-#include "kv/reader.h"
 #include "kv/store.h"
+#include "kv/store_view.h"
 
 namespace penstock::python {
 

@@ -32,7 +32,7 @@ struct InspectSettings {
 };
 
 Json chunk_json(const kv::Chunk& chunk) {
-  return {{"key", hexadecimal(chunk.key)},  {"bytes", chunk.bytes},           {"offset", chunk.slot},
+  return {{"key", hexadecimal(chunk.key)},  {"bytes", chunk.bytes},           {"offset", chunk.slot_offset},
           {"slot_bytes", chunk.slot_bytes}, {"generation", chunk.generation}, {"crc32c", chunk.crc},
           {"cost_seconds", chunk.cost}};
 }
@@ -84,7 +84,7 @@ void print_chunks(const SurveyedStore& store) {
   print("\n{}\n", store.folder);
   Table table({"KEY", ">BYTES", ">OFFSET", ">GENERATION", ">COST"});
   for (const kv::Chunk& chunk : store.chunks) {
-    table.add({hexadecimal(chunk.key), std::to_string(chunk.bytes), std::to_string(chunk.slot),
+    table.add({hexadecimal(chunk.key), std::to_string(chunk.bytes), std::to_string(chunk.slot_offset),
                std::to_string(chunk.generation), chunk.cost > 0 ? format_duration(chunk.cost) : "-"});
   }
   print("{}", table.text());

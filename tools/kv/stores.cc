@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "kv/reader.h"
+#include "kv/store_view.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/progress.h"
 

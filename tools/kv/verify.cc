@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "kv/reader.h"
+#include "kv/store_view.h"
 #include "tools/common/command_line.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
@@ -98,10 +98,10 @@ class Verifier {
   bool has_another(const kv::Chunk& chunk) {
     const kv::Pages page(1);
     const iovec piece{page[0].data(), kv::kHeaderBytes};
-    penstock_request transfer = kv::slab_request(PENSTOCK_READ, chunk.slot, {&piece, 1});
+    penstock_request transfer = kv::slab_request(PENSTOCK_READ, chunk.slot_offset, {&piece, 1});
     const kv::Moved moved = volume_->transfer({&transfer, 1})[0];
     if (!moved.status.ok() || moved.bytes != kv::kHeaderBytes) return false;
-    const auto generation = kv::generation_of(chunk.slot, verified_.store.name, page[0]);
+    const auto generation = kv::generation_of(chunk.slot_offset, verified_.store.name, page[0]);
     return generation && *generation != chunk.generation;
   }
 
@@ -126,7 +126,7 @@ class Verifier {
 Json suspect_json(const Suspect& suspect) {
   return {{"key", hexadecimal(suspect.chunk.key)},
           {"bytes", suspect.chunk.bytes},
-          {"offset", suspect.chunk.slot},
+          {"offset", suspect.chunk.slot_offset},
           {"error", suspect.status.ok() ? Json(nullptr) : Json(status_of(suspect.status).message())}};
 }
 
@@ -156,7 +156,7 @@ void print_verified(const Verified& verified) {
         format_size(store.chunk_bytes),
         verified.replaced == 0 ? "" : fmt::format("; {} were overwritten since", verified.replaced));
   for (const Suspect& one : verified.suspects) {
-    print("  {}, {} at {}: {}\n", hexadecimal(one.chunk.key), format_size(one.chunk.bytes), one.chunk.slot,
+    print("  {}, {} at {}: {}\n", hexadecimal(one.chunk.key), format_size(one.chunk.bytes), one.chunk.slot_offset,
           one.status.ok() ? "damaged: its header or its checksum is wrong" : status_of(one.status).message());
   }
 }

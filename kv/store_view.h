@@ -47,11 +47,11 @@ struct Counts {
   std::uint64_t commits = 0;
 };
 
-class Reader {
+class StoreView {
  public:
-  virtual ~Reader() = default;
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  virtual ~StoreView() = default;
+  StoreView(const StoreView&) = delete;
+  StoreView& operator=(const StoreView&) = delete;
 
   void get(std::span<Request> requests) EXCLUDES(mutex_);
 
@@ -63,7 +63,7 @@ class Reader {
   std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);
 
  protected:
-  Reader(Volume& volume, const Name& name) : volume_(volume), name_(name) {}
+  StoreView(Volume& volume, const Name& name) : volume_(volume), name_(name) {}
 
   // Returns the chunk that a get of this key reads, or null.
   virtual const Chunk* find(const Name& key) const REQUIRES(mutex_) = 0;

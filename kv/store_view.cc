@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kv/reader.h"
+#include "kv/store_view.h"
 
 #include <algorithm>
 #include <chrono>
@@ -44,8 +44,8 @@ Pages::Pages(std::size_t count)
 
 void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std::span<const iovec> payload,
                    std::vector<penstock_request>& transfers) {
-  transfers.push_back(slab_request(op, chunk.slot, {&header, 1}));
-  if (chunk.bytes > 0) transfers.push_back(slab_request(op, chunk.slot + kHeaderBytes, payload));
+  transfers.push_back(slab_request(op, chunk.slot_offset, {&header, 1}));
+  if (chunk.bytes > 0) transfers.push_back(slab_request(op, chunk.slot_offset + kHeaderBytes, payload));
 }
 
 void read_chunks(Volume& volume, const Name& store, std::span<Request* const> requests) {
@@ -68,7 +68,7 @@ void read_chunks(Volume& volume, const Name& store, std::span<Request* const> re
   check_sums(volume, requests);
 }
 
-void Reader::get(std::span<Request> requests) {
+void StoreView::get(std::span<Request> requests) {
   std::vector<Request*> found;
   std::uint64_t bytes = 0;
   {
@@ -96,18 +96,18 @@ void Reader::get(std::span<Request> requests) {
   for (const Request& request : requests) ++counts_.gets[static_cast<unsigned>(request.outcome)];
 }
 
-bool Reader::contains(const Name& key) const {
+bool StoreView::contains(const Name& key) const {
   const core::MutexLock lock(mutex_);
   return find(key) != nullptr;
 }
 
-std::uint64_t Reader::size_of(const Name& key) const {
+std::uint64_t StoreView::size_of(const Name& key) const {
   const core::MutexLock lock(mutex_);
   const Chunk* const chunk = find(key);
   return chunk == nullptr ? 0 : chunk->bytes;
 }
 
-std::optional<double> Reader::seconds_to_get(std::span<const Name> keys) const {
+std::optional<double> StoreView::seconds_to_get(std::span<const Name> keys) const {
   std::uint64_t bytes = 0;
   for (const Name& key : keys) bytes += size_of(key);
   return bytes == 0 ? 0 : pace_.seconds(bytes);
