@@ -144,7 +144,7 @@ Status ChannelQueue::submit(const RawRequest& request, std::uint64_t cookie, boo
   return status;
 }
 
-// Pins the file once for all requests. A file that is being deregistered is not pinned again: its requests are finished
+// Pins the file once for all requests. A file that is being deregistered is not pinned again: its requests are drained
 // (forget_file()), and the pin ends with the last of them.
 File* ChannelQueue::pin(std::uint64_t handle) {
   if (pinned_.requests > 0 && pinned_.handle == handle) {
@@ -360,24 +360,24 @@ unsigned ChannelQueue::reap(std::size_t room, unsigned least, Deadline deadline,
 // submit() pins a file with the mutex held, so the pin is visible here.
 void ChannelQueue::forget_file(const File& file) {
   const MutexLock lock(mutex_);
-  finish_all([&](const Pending& pending) { return pending.flight.request.file == &file; });
+  drain_if([&](const Pending& pending) { return pending.flight.request.file == &file; });
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
 }
 
 // submit() finds registered memory with the mutex held, so its use is visible here.
 void ChannelQueue::forget_memory(std::byte* kept) {
   const MutexLock lock(mutex_);
-  finish_all([&](const Pending& pending) { return pending.flight.prepared.token.kept == kept; });
+  drain_if([&](const Pending& pending) { return pending.flight.prepared.token.kept == kept; });
   for (OwnChannel& own : channels_) own.channel->hooks().forget_memory(kept);
 }
 
-void ChannelQueue::finish() {
+void ChannelQueue::drain() {
   const MutexLock lock(mutex_);
-  finish_all([](const Pending&) { return true; });
+  drain_if([](const Pending&) { return true; });
 }
 
 template <typename IsMeant>
-void ChannelQueue::finish_all(IsMeant is_meant) {
+void ChannelQueue::drain_if(IsMeant is_meant) {
   const auto moving = [&](const Pending& pending) { return pending.flight.is_under_way() && is_meant(pending); };
   while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
 }

@@ -43,8 +43,8 @@ class ChannelQueue final : public ChannelHolder, private Client {
   // Hands each outcome to take(taker, ...), which must not call the queue. For callers with little stack.
   using Taker = RequestQueue::Taker;
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
-  // Finishes all requests in flight; they are reaped later. Callable on any thread.
-  void finish();
+  // Waits for all requests in flight; they are reaped later. Callable on any thread.
+  void drain();
   // Does nothing while the queue is in use. Callable on any thread.
   void close_idle_channels() override;
   // True if any request needs a thread to make progress; requests that the device carries out do not.
@@ -101,7 +101,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   void forget_file(const File& file) override;
   void forget_memory(std::byte* kept) override;
   template <typename IsMeant>
-  void finish_all(IsMeant is_meant) REQUIRES(mutex_);
+  void drain_if(IsMeant is_meant) REQUIRES(mutex_);
   void stop() override;
 
   const std::uint32_t forks_ = fork_count();

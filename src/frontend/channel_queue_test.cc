@@ -129,11 +129,11 @@ TEST_F(QueueTest, AReapThatAnotherOvertookWaitsForNoMoreThanIsLeft) {
   EXPECT_EQ(reaped + others, 2u);
 }
 
-TEST_F(QueueTest, FinishingBringsAllToTheirEndAndLeavesThemToBeReaped) {
+TEST_F(QueueTest, DrainingBringsAllToTheirEndAndLeavesThemToBeReaped) {
   ASSERT_TRUE(submit(1).ok() && submit(2).ok());
   storage_->is_done = true;
 
-  queue_->finish();
+  queue_->drain();
 
   EXPECT_FALSE(queue_->waits_for_storage());
   std::vector<QueueCompletion> both(2);

@@ -43,7 +43,7 @@ SubmissionContext* ContextPool::take_orphaned() {
   return orphaned;
 }
 
-void ContextPool::put_finished(SubmissionContext& context) {
+void ContextPool::put_drained(SubmissionContext& context) {
   --away_;
   put_idle(context);
 }
@@ -56,7 +56,7 @@ SubmissionContext* ContextPool::lend(SubmissionContextHolder& holder, const Subm
 
 bool ContextPool::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {
   std::erase(holders_, &holder);
-  if (context.is_idle()) return put_finished(context), false;
+  if (context.is_idle()) return put_drained(context), false;
   orphaned_.push_back(&context);
   has_orphaned_.store(true, std::memory_order_relaxed);
   return true;

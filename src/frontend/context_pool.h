@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The submission contexts of an executor: one for each of its threads, and a few more for callers that do small reads
-// by themselves. A context that is given back with requests in flight is orphaned until a thread takes it and finishes
-// them. One thread at a time uses it; the executor guards it by its mutex. Allocates only in its constructor and in
+// by themselves. A context that is given back with requests in flight is orphaned until a thread takes it and drains
+// it. One thread at a time uses it; the executor guards it by its mutex. Allocates only in its constructor and in
 // add().
 #pragma once
 
@@ -43,9 +43,9 @@ class ContextPool {
   std::size_t orphaned_count() const { return orphaned_.size(); }
   // Takes an orphaned context as the thread's own; null if there is none.
   SubmissionContext* adopt();
-  // Takes an orphaned context to finish its requests beside those of the thread's own, and then to put_finished().
+  // Takes an orphaned context to drain it beside the thread's own, and then to put_drained().
   SubmissionContext* take_orphaned();
-  void put_finished(SubmissionContext& context);
+  void put_drained(SubmissionContext& context);
 
   // ---- For callers
   bool may_lend() const { return away_ < kLentMax; }
@@ -60,7 +60,7 @@ class ContextPool {
   std::vector<SubmissionContext*> orphaned_;
   std::atomic<bool>& has_orphaned_;
   std::vector<SubmissionContextHolder*> holders_;
-  unsigned away_ = 0;  // Contexts that are lent, or orphaned and not yet a thread's own or finished.
+  unsigned away_ = 0;  // Contexts that are lent, or orphaned and not yet a thread's own or drained.
 };
 
 }  // namespace penstock::core

@@ -18,7 +18,7 @@ struct Caller final : SubmissionContextHolder {
 };
 
 struct Read final : Job {
-  void finish(const Outcome&) override {}
+  void complete(const Outcome&) override {}
 };
 
 // A pool with a context for each of two threads.
@@ -104,7 +104,7 @@ TEST_F(ContextPoolTest, WhatIsGivenBackWithAReadInFlightIsOrphanedUntilAThreadAd
   orphaned->reap(1);
 }
 
-TEST_F(ContextPoolTest, AnOrphanedContextIsMissingUntilItIsFinishedBesideAnother) {
+TEST_F(ContextPoolTest, AnOrphanedContextIsMissingUntilItIsDrainedBesideAnother) {
   SubmissionContext* const orphaned = orphan();
 
   EXPECT_EQ(pool_.take_orphaned(), orphaned);
@@ -112,7 +112,7 @@ TEST_F(ContextPoolTest, AnOrphanedContextIsMissingUntilItIsFinishedBesideAnother
   EXPECT_TRUE(pool_.is_short_of(kThreads));
 
   orphaned->reap(1);
-  pool_.put_finished(*orphaned);
+  pool_.put_drained(*orphaned);
   EXPECT_FALSE(pool_.is_short_of(kThreads));
   EXPECT_EQ(pool_.take_idle(nullptr), orphaned);
 }

@@ -176,15 +176,15 @@ Executor::Share Executor::take_share(SubmissionContext*& context, const Submissi
   return share;
 }
 
-// Finishes the requests of a context that nobody works on, beside the thread's own.
-void Executor::finish_orphaned(SubmissionContext& orphaned, SubmissionContext& own) {
+// Drains a context that nobody works on, beside the thread's own.
+void Executor::drain_orphaned(SubmissionContext& orphaned, SubmissionContext& own) {
   while (!orphaned.is_idle()) {
     orphaned.reap(1);
     own.reap(0);
   }
   note_going(orphaned);
   const MutexLock lock(mutex_);
-  contexts_.put_finished(orphaned);
+  contexts_.put_drained(orphaned);
 }
 
 void Executor::append(std::span<Job* const> jobs) {
@@ -221,7 +221,7 @@ void Executor::loop() {
     if (context == nullptr) return;
     begin_or_move(*context, std::span(share.jobs).first(share.count));
     context->reap(share.orphaned == nullptr && (share.count == 0 || context->room() == 0) ? 1 : 0);
-    if (share.orphaned != nullptr) finish_orphaned(*share.orphaned, *context);
+    if (share.orphaned != nullptr) drain_orphaned(*share.orphaned, *context);
   }
 }
 

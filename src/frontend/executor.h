@@ -32,14 +32,14 @@ class Executor {
   // Callable on any thread, also in a callback of the device's driver: it takes a lock for a moment and wakes threads.
   // Fails, with no job begun, only if no thread can be started.
   Status enqueue(std::span<Job* const> jobs);
-  // Returns true if the job had not begun: then finish() is not called for it.
+  // Returns true if the job had not begun: then complete() is not called for it.
   bool withdraw(Job& job);
 
   // Lends a context to a caller's thread that does small reads by itself. Null if there is none: they are few, and
   // there are none while every transfer blocks, because a caller does not wait for storage. `usual` is the context that
   // the thread had before, or null; its memory is in that thread's caches.
   SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* usual);
-  // Returns a context. The executor's threads finish its reads in flight.
+  // Returns a context. The executor's threads drain it.
   void give_back(SubmissionContext& context, SubmissionContextHolder& holder);
   // Calls SubmissionContext::begin_reads().
   std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open);
@@ -61,7 +61,7 @@ class Executor {
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
-    SubmissionContext* orphaned = nullptr;  // A context with requests in flight that this thread finishes as well.
+    SubmissionContext* orphaned = nullptr;  // A context with requests in flight that this thread drains as well.
   };
 
   Status start_locked() REQUIRES(mutex_);
@@ -75,7 +75,7 @@ class Executor {
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
   SubmissionContext* context_locked(const SubmissionContext* usual) REQUIRES(mutex_);
-  void finish_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
+  void drain_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
   Share take_share(SubmissionContext*& context, const SubmissionContext* usual);
   void note_going(SubmissionContext& context);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // One thread moves this many bytes as fast as two.

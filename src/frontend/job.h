@@ -29,7 +29,7 @@ struct Ended {
   Outcome outcome;
 };
 
-// A request for the executor. Its owner keeps it alive until finish() or finish_all() was called, or withdraw()
+// A request for the executor. Its owner keeps it alive until complete() or complete_all() was called, or withdraw()
 // returned true.
 class Job {
  public:
@@ -41,27 +41,27 @@ class Job {
   RawRequest request;
   TimePoint deadline = kNoDeadline;  // A job that has not begun by this time ends with timed_out.
   // If not empty, these jobs enter the run queue in place of this one when its turn comes. This job has begun then, and
-  // the executor does not finish it.
+  // the executor does not complete it.
   std::span<Job* const> parts;
-  // The memory of all parts, in their order. If it can be moved as one request, it is, and the executor finishes the
+  // The memory of all parts, in their order. If it can be moved as one request, it is, and the executor completes the
   // job.
   std::span<const MemoryPiece> pieces;
 
   // Called on a thread of the executor or of a caller, without any lock. The job may be destroyed in here. Must not
   // wait for another job.
-  virtual void finish(const Outcome& outcome) = 0;
-  // Finishes several jobs of one owner at once; this job is one of them.
-  virtual void finish_all(std::span<const Ended> jobs) {
-    for (const Ended& each : jobs) each.job->finish(each.outcome);
+  virtual void complete(const Outcome& outcome) = 0;
+  // Completes several jobs of one owner at once; this job is one of them.
+  virtual void complete_all(std::span<const Ended> jobs) {
+    for (const Ended& each : jobs) each.job->complete(each.outcome);
   }
-  // Jobs with the same owner may be finished together, and the owner's threads may help with them. Null: no owner.
+  // Jobs with the same owner may be completed together, and the owner's threads may help with them. Null: no owner.
   virtual const void* owner() const { return nullptr; }
 
   bool is_large() const { return request.size > kQueuedBytesMax || request.staging != nullptr || !parts.empty(); }
   // True if it needs no thread of its own: a queue can begin it without waiting for storage.
   bool is_small_read() const { return request.op == Op::read && !is_large(); }
   bool is_late() const { return has_passed(deadline); }
-  void time_out() { finish({failure(Code::timed_out, transfer_step(request.op)), {}}); }
+  void time_out() { complete({failure(Code::timed_out, transfer_step(request.op)), {}}); }
 
  private:
   friend class RunQueue;

@@ -20,8 +20,8 @@ class PolledQueue final : public RequestQueue {
   Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override;
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) override;
   unsigned cancel(std::uint64_t) override { return 0; }
-  // Finishes all requests, since the queue does not know their memory.
-  void wait_for(const MemoryPiece&) override { queue_->finish(); }
+  // Waits for all requests, since the queue does not know their memory.
+  void wait_for(const MemoryPiece&) override { queue_->drain(); }
   Result<int> event_fd() override;
 
  private:

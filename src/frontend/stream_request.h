@@ -116,7 +116,7 @@ class StreamRequest {
   };
 
   struct Part final : Job {
-    void finish(const Outcome& outcome) override { owner->complete(index, outcome); }
+    void complete(const Outcome& outcome) override { owner->complete(index, outcome); }
     StreamRequest* owner = nullptr;
     std::uint64_t index = 0;
     const std::byte* lent = nullptr;  // The address from which the stream copies a lent part by itself.

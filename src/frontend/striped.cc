@@ -32,7 +32,7 @@ Status named(const Striped& striped, std::uint32_t member, Op op, Status status)
 
 // A job whose caller waits until the request has ended.
 struct Caller final : Job {
-  void finish(const Outcome& end) override {
+  void complete(const Outcome& end) override {
     const MutexLock lock(mutex);
     outcome = end;
     is_over = true;
@@ -123,12 +123,12 @@ void StripedJob::share_out(std::span<const MemoryPiece> pieces) {
 void StripedJob::move_with_executor(Session& session) {
   // The first part is moved below, so the job cannot end in this loop.
   for (std::size_t i = 1; i < jobs_.size(); ++i) {
-    if (const Status status = executor_.enqueue({&jobs_[i], 1}); !status.ok()) jobs_[i]->finish({status, {}});
+    if (const Status status = executor_.enqueue({&jobs_[i], 1}); !status.ok()) jobs_[i]->complete({status, {}});
   }
   Share& own = shares_[0];
   const Outcome moved =
       own.memory.size() > 1 ? transfer_vectored(session, own.request, own.memory) : transfer(session, own.request);
-  own.finish(moved);
+  own.complete(moved);
 }
 
 void StripedJob::complete(const Share& share, const Outcome& outcome) {
@@ -137,8 +137,8 @@ void StripedJob::complete(const Share& share, const Outcome& outcome) {
     add_share(share, outcome);
     if (!progress_.is_over()) return;
   }
-  mutex_.assume_held();  // No other thread works on it any more. finish() may destroy this.
-  whole_.finish(progress_.outcome());
+  mutex_.assume_held();  // No other thread works on it any more. complete() may destroy this.
+  whole_.complete(progress_.outcome());
 }
 
 void StripedJob::add_share(const Share& share, const Outcome& outcome) {

@@ -32,11 +32,11 @@ struct Striped : std::enable_shared_from_this<Striped> {
 Status admit_striped(const Striped& striped, RawRequest& request, std::span<const MemoryPiece> pieces);
 
 // A request on a striped object, for the executor. When its job is taken from the run queue, one part for each member
-// of the stripe is queued; when all parts have ended, the job is finished with their common outcome.
+// of the stripe is queued; when all parts have ended, the job is completed with their common outcome.
 class StripedJob {
  public:
   // The request was admitted and is not empty. From now on the executor carries out the parts in place of the job,
-  // until this object is destroyed, in whole.finish() at the earliest.
+  // until this object is destroyed, in whole.complete() at the earliest.
   StripedJob(Executor& executor, const Striped& striped, Job& whole, std::span<const MemoryPiece> pieces);
   ~StripedJob() { whole_.parts = {}; }
   StripedJob(const StripedJob&) = delete;
@@ -47,7 +47,7 @@ class StripedJob {
 
  private:
   struct Share final : Job {
-    void finish(const Outcome& outcome) override { striped->complete(*this, outcome); }
+    void complete(const Outcome& outcome) override { striped->complete(*this, outcome); }
     StripedJob* striped = nullptr;
     std::uint32_t member = 0;
     std::vector<MemoryPiece> memory;

@@ -28,7 +28,7 @@ bool SubmissionContext::begin(Job& job, bool may_open) {
   const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job), may_open);
   if (status.is(Code::limit) || status.is(Code::closed)) return false;
   if (status.ok()) ++in_flight_;
-  else job.finish({status, {}});
+  else job.complete({status, {}});
   return true;
 }
 
@@ -57,7 +57,7 @@ void SubmissionContext::reap(unsigned least) {
   Ended* next = ended_.data();
   const unsigned count = queue_->reap(ended_.size(), least, std::nullopt, take, &next);
   in_flight_ -= count;
-  finish(std::span(ended_).first(count));
+  complete_jobs(std::span(ended_).first(count));
 }
 
 bool SubmissionContext::open_queue() {
@@ -68,28 +68,28 @@ bool SubmissionContext::open_queue() {
   return queue_ != nullptr;
 }
 
-// Finishes neighbouring jobs of one owner together.
-void SubmissionContext::finish(std::span<const Ended> ended) {
+// Completes neighbouring jobs of one owner together.
+void SubmissionContext::complete_jobs(std::span<const Ended> ended) {
   if (!ended.empty()) latest_going_ = going_of(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();
     std::size_t count = 1;
     while (owner != nullptr && count < rest.size() && rest[count].job->owner() == owner) ++count;
-    rest[0].job->finish_all(rest.first(count));
+    rest[0].job->complete_all(rest.first(count));
     rest = rest.subspan(count);
   }
 }
 
 void SubmissionContext::move_and_wait(Job& job) {
   reap(0);
-  job.finish(transfer(session_, job.request));
+  job.complete(transfer(session_, job.request));
 }
 
 bool SubmissionContext::move_together(Job& job) {
   if (job.request.size <= Job::kQueuedBytesMax) return false;
   reap(0);
   const std::optional<Outcome> outcome = transfer_together(session_, job.request, job.pieces);
-  if (outcome) job.finish(*outcome);
+  if (outcome) job.complete(*outcome);
   return outcome.has_value();
 }
 

@@ -52,13 +52,13 @@ class SubmissionContext {
   // Moves a job in parts as one request. False if that is impossible, or if the parts are so small that they are better
   // in flight beside each other and other jobs.
   bool move_together(Job& job);
-  // Finishes jobs that have ended, after waiting for `least` of them or for as many as are in flight.
+  // Completes jobs that have ended, after waiting for `least` of them or for as many as are in flight.
   void reap(unsigned least);
 
  private:
   bool open_queue();
   bool has_room();
-  void finish(std::span<const Ended> ended);
+  void complete_jobs(std::span<const Ended> ended);
 
   Session& session_;
   const bool queues_;

@@ -71,11 +71,11 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   };
 
   struct Slot final : Job {
-    void finish(const Outcome& outcome) override {
+    void complete(const Outcome& outcome) override {
       const Ended ended{this, outcome};
       queue->complete({&ended, 1});
     }
-    void finish_all(std::span<const Ended> jobs) override { queue->complete(jobs); }
+    void complete_all(std::span<const Ended> jobs) override { queue->complete(jobs); }
     const void* owner() const override { return queue; }
     bool is_under_way() const { return state == State::under_way || state == State::dropped; }
     bool uses(const MemoryPiece& memory) const;

@@ -86,8 +86,8 @@ void VectoredJob::complete(Part& part, const Outcome& outcome) {
     if (next == nullptr && !progress_.is_over()) return;
   }
   if (next == nullptr) {
-    mutex_.assume_held();  // All parts have ended: no other thread uses progress_. finish() may destroy this.
-    return whole_.finish(progress_.outcome());
+    mutex_.assume_held();  // All parts have ended: no other thread uses progress_. complete() may destroy this.
+    return whole_.complete(progress_.outcome());
   }
   Job* const one = next;
   if (const Status status = executor_.enqueue({&one, 1}); !status.ok()) complete(*next, {status, {}});

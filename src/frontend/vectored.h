@@ -27,11 +27,11 @@ Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces);
 Outcome transfer_vectored(Session& session, RawRequest request, std::span<const MemoryPiece> pieces);
 
 // A vectored request that the executor carries out. At its job's turn it is moved as one, or the pieces enter the run
-// queue, each as a job of its own; when all have ended, the job is finished with their common outcome.
+// queue, each as a job of its own; when all have ended, the job is completed with their common outcome.
 class VectoredJob {
  public:
   // The request was admitted and is not empty. The pieces are copied. From now on the executor carries out the parts in
-  // place of the job, until this object is destroyed, in whole.finish() at the earliest.
+  // place of the job, until this object is destroyed, in whole.complete() at the earliest.
   VectoredJob(Executor& executor, Job& whole, std::span<const MemoryPiece> pieces);
   ~VectoredJob() {
     whole_.parts = {};
@@ -42,7 +42,7 @@ class VectoredJob {
 
  private:
   struct Part final : Job {
-    void finish(const Outcome& outcome) override { vectored->complete(*this, outcome); }
+    void complete(const Outcome& outcome) override { vectored->complete(*this, outcome); }
     VectoredJob* vectored = nullptr;
     Part* next = nullptr;  // It must not begin before this one has ended.
   };
