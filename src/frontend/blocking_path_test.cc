@@ -74,7 +74,7 @@ class BlockingPathTest : public testing::Test {
     ASSERT_EQ(batch_->reap({&event, 1}, 1, std::nullopt), 1u);
     ASSERT_TRUE(event.outcome.status.ok()) << describe(event.outcome.status);
     ASSERT_EQ(event.outcome.report.path, PathId::nvfs);
-    ASSERT_TRUE(wait_until([this] { return frontends_->executor().going() == Going::blocking; }));
+    ASSERT_TRUE(wait_until([this] { return frontends_->executor().moved_by() == MovedBy::thread; }));
   }
   void hold_up() {
     module_->drive = [this] { barrier_.pass(); };
@@ -115,7 +115,7 @@ TEST_F(BlockingPathTest, ASmallRequestByAnotherPathHasNoThreadTakeMoreThanOne) {
   BatchEvent event;
   ASSERT_EQ(batch_->reap({&event, 1}, 1, std::nullopt), 1u);
   ASSERT_EQ(event.outcome.report.path, PathId::host);
-  ASSERT_TRUE(wait_until([this] { return frontends_->executor().going() == Going::stored; }));
+  ASSERT_TRUE(wait_until([this] { return frontends_->executor().moved_by() == MovedBy::storage; }));
   hold_up();
 
   ASSERT_TRUE(batch_->submit(entries(64)).ok());

@@ -103,7 +103,7 @@ bool Executor::withdraw(Job& job) {
   return queue_.withdraw(job);
 }
 
-std::chrono::microseconds Executor::patience() const { return are_fetched() ? kLongPatience : kPatience; }
+std::chrono::microseconds Executor::patience() const { return device_moves_reads() ? kLongPatience : kPatience; }
 
 void Executor::sleep_locked() {
   if (can_spin_) {
@@ -135,22 +135,22 @@ void Executor::take_locked(Share& share, unsigned most) {
   if (!is_idle_locked()) wake_locked();
 }
 
-void Executor::note_going(SubmissionContext& context) {
-  const std::optional<Going> latest = context.take_latest_going();
-  if (!latest || *latest == going()) return;
+void Executor::note_moved_by(SubmissionContext& context) {
+  const std::optional<MovedBy> latest = context.take_latest_moved_by();
+  if (!latest || *latest == moved_by()) return;
   const MutexLock lock(mutex_);
-  if (can_share_ || *latest != Going::fetched) going_.store(*latest, std::memory_order_relaxed);
+  if (can_share_ || *latest != MovedBy::device) moved_by_.store(*latest, std::memory_order_relaxed);
 }
 
 // The number of jobs that the thread may take from the run queue at once.
 unsigned Executor::jobs_most(const SubmissionContext& context) const {
-  if (going() == Going::blocking) return context.is_idle() ? 1 : 0;
-  return std::min(context.room(), are_fetched() ? kGrabMax : kGrabMax / 2);
+  if (moved_by() == MovedBy::thread) return context.is_idle() ? 1 : 0;
+  return std::min(context.room(), device_moves_reads() ? kGrabMax : kGrabMax / 2);
 }
 
 std::uint64_t Executor::share_bytes_locked() const {
-  if (!can_share_ || going() == Going::blocking) return 0;
-  return are_fetched() ? RunQueue::kFetchedShareBytes : RunQueue::kShareBytes;
+  if (!can_share_ || moved_by() == MovedBy::thread) return 0;
+  return device_moves_reads() ? RunQueue::kFetchedShareBytes : RunQueue::kShareBytes;
 }
 
 // A context for a thread that has something to do; one with requests that nobody works on goes first.
@@ -163,7 +163,7 @@ SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
 // do.
 Executor::Share Executor::take_share(SubmissionContext*& context, const SubmissionContext* usual) {
   Share share;
-  if (context != nullptr) note_going(*context);
+  if (context != nullptr) note_moved_by(*context);
   const MutexLock lock(mutex_);
   if (context != nullptr && context->is_idle()) contexts_.put_idle(*std::exchange(context, nullptr));
   if (context != nullptr) {
@@ -182,7 +182,7 @@ void Executor::drain_orphaned(SubmissionContext& orphaned, SubmissionContext& ow
     orphaned.reap(1);
     own.reap(0);
   }
-  note_going(orphaned);
+  note_moved_by(orphaned);
   const MutexLock lock(mutex_);
   contexts_.put_drained(orphaned);
 }
@@ -253,20 +253,20 @@ void Executor::watch() {
 // Adds a context if the threads would otherwise be one short.
 SubmissionContext* Executor::lend(SubmissionContextHolder& holder, const SubmissionContext* usual) {
   const MutexLock lock(mutex_);
-  if (!can_share_ || going() == Going::blocking || !contexts_.may_lend()) return nullptr;
+  if (!can_share_ || moved_by() == MovedBy::thread || !contexts_.may_lend()) return nullptr;
   if (contexts_.is_short_of(threads_.size()) && !add_context_locked()) return nullptr;
   return contexts_.lend(holder, usual);
 }
 
 void Executor::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {
-  note_going(context);
+  note_moved_by(context);
   const MutexLock lock(mutex_);
   if (contexts_.give_back(context, holder)) wake_locked();
 }
 
 std::size_t Executor::begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open) {
   const std::size_t begun = context.begin_reads(jobs, may_open);
-  note_going(context);
+  note_moved_by(context);
   return begun;
 }
 

@@ -47,8 +47,8 @@ class Executor {
   bool begin_waiting_reads(SubmissionContext& context, const void* owner);
   // True if jobs wait in the run queue; looks without the lock.
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
-  Going going() const { return going_.load(std::memory_order_relaxed); }
-  bool are_fetched() const { return going() == Going::fetched; }
+  MovedBy moved_by() const { return moved_by_.load(std::memory_order_relaxed); }
+  bool device_moves_reads() const { return moved_by() == MovedBy::device; }
 
   // True if the policy allows spinning before a thread sleeps, and there are CPUs to spare for it.
   bool can_look_out() const { return can_spin_; }
@@ -77,7 +77,7 @@ class Executor {
   SubmissionContext* context_locked(const SubmissionContext* usual) REQUIRES(mutex_);
   void drain_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
   Share take_share(SubmissionContext*& context, const SubmissionContext* usual);
-  void note_going(SubmissionContext& context);
+  void note_moved_by(SubmissionContext& context);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // One thread moves this many bytes as fast as two.
   unsigned jobs_most(const SubmissionContext& context) const;
   Share take_reads_of(const void* owner, unsigned most);
@@ -91,7 +91,7 @@ class Executor {
   const bool queues_;  // Threads have queues of their own.
   const unsigned threads_max_;
   const bool can_spin_;
-  std::atomic<Going> going_{Going::stored};
+  std::atomic<MovedBy> moved_by_{MovedBy::storage};
   Mutex mutex_;
   ConditionVariable arrivals_;
   bool can_share_ GUARDED_BY(mutex_) = false;  // A thread can have more than one transfer under way.

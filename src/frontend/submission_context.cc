@@ -12,9 +12,9 @@ namespace {
 // The most that are launched together: the device fetches them while the next are prepared.
 constexpr std::size_t kLaunched = 32;
 
-Going going_of(const Report& report) {
-  if (report.path == PathId::pagecache && report.bounced_bytes == 0) return Going::fetched;
-  return traits_of(report.path).blocking ? Going::blocking : Going::stored;
+MovedBy who_moved(const Report& report) {
+  if (report.path == PathId::pagecache && report.bounced_bytes == 0) return MovedBy::device;
+  return traits_of(report.path).blocking ? MovedBy::thread : MovedBy::storage;
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ bool SubmissionContext::open_queue() {
 
 // Completes neighbouring jobs of one owner together.
 void SubmissionContext::complete_jobs(std::span<const Ended> ended) {
-  if (!ended.empty()) latest_going_ = going_of(ended.back().outcome.report);
+  if (!ended.empty()) latest_moved_by_ = who_moved(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();
     std::size_t count = 1;

@@ -16,11 +16,11 @@
 
 namespace penstock::core {
 
-// How the latest small requests of the queue went; the next are likely to go the same way.
-enum class Going : std::uint8_t {
-  stored,    // A thread has many at storage at once.
-  fetched,   // The device fetches them out of the page cache by itself.
-  blocking,  // A thread has one at a time, and the others stay in the run queue.
+// The mover of the latest small requests of a queue, which is likely to move the next ones.
+enum class MovedBy : std::uint8_t {
+  storage,  // The drive: a thread has many at storage at once.
+  device,   // It fetches them out of the page cache by itself.
+  thread,   // It has one at a time, and the others stay in the run queue.
 };
 
 class SubmissionContext {
@@ -38,8 +38,8 @@ class SubmissionContext {
   bool is_blocked() const { return in_flight_ > 0 && queue_->latest_blocks(); }
   unsigned room() const { return kDepth - in_flight_; }
 
-  // How the latest request went that ended in the queue since the last call; nothing if none ended.
-  std::optional<Going> take_latest_going() { return std::exchange(latest_going_, std::nullopt); }
+  // The mover of the latest request that ended in the queue since the last call; nothing if none ended.
+  std::optional<MovedBy> take_latest_moved_by() { return std::exchange(latest_moved_by_, std::nullopt); }
 
   // Begins the job in the queue, or ends it if it is late. False, with nothing begun, if there is no queue for it or
   // the queue has no room (pinned memory, one more device). Without `may_open` it uses only a queue that is open
@@ -65,7 +65,7 @@ class SubmissionContext {
   const bool looks_;
   std::unique_ptr<ChannelQueue> queue_;
   unsigned in_flight_ = 0;
-  std::optional<Going> latest_going_;
+  std::optional<MovedBy> latest_moved_by_;
   std::array<Ended, kDepth> ended_;  // A member, because the stack may be a caller's small one.
 };
 

@@ -94,7 +94,7 @@ void ThreadedQueue::begin_locked() {
 // at once: 1.82 million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
 bool ThreadedQueue::begins_here_locked() {
   const auto is_for_here = [](const Job* job) { return job->is_small_read() && job->deadline == kNoDeadline; };
-  return executor_.are_fetched() && !in_use_ && !is_watched_locked() &&
+  return executor_.device_moves_reads() && !in_use_ && !is_watched_locked() &&
          std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_context_locked();
 }
 
@@ -134,7 +134,7 @@ bool ThreadedQueue::is_watched_locked() const {
 void ThreadedQueue::keep_context_locked() {
   in_use_ = false;
   const SubmissionContext& context = *context_;
-  const bool stays = !context.is_idle() && !context.waits_for_storage() && executor_.are_fetched();
+  const bool stays = !context.is_idle() && !context.waits_for_storage() && executor_.device_moves_reads();
   if (!stays || is_watched_locked()) let_context_go_locked();
 }
 
