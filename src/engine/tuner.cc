@@ -76,7 +76,7 @@ void Tuner::learn_trial(Spot& spot, unsigned step, std::uint32_t rate) const {
     const unsigned better = better_than(spot, best);
     spot.best.store(better, kRelaxed);
     if (better != best) continue;
-    for (auto* number : {&spot.usual, &spot.odd, &spot.since}) number->store(0, kRelaxed);
+    for (auto* number : {&spot.settled_rate, &spot.odd, &spot.since}) number->store(0, kRelaxed);
     spot.settled.store(true, kRelaxed);
     return;
   }
@@ -96,9 +96,9 @@ unsigned Tuner::better_than(const Spot& spot, unsigned step) const {
 // Whole requests are faster than the parts by which the tuner settled, so they are compared only with one another.
 void Tuner::watch(Spot& spot, std::uint32_t rate) {
   const std::uint32_t since = spot.since.fetch_add(1, kRelaxed) + 1;
-  const double usual = spot.usual.load(kRelaxed);
-  if (usual == 0) spot.usual.store(rate, kRelaxed);
-  const bool is_odd = usual != 0 && (rate > usual * kShift || rate < usual / kShift);
+  const double settled_rate = spot.settled_rate.load(kRelaxed);
+  if (settled_rate == 0) spot.settled_rate.store(rate, kRelaxed);
+  const bool is_odd = settled_rate != 0 && (rate > settled_rate * kShift || rate < settled_rate / kShift);
   if (!is_odd && spot.odd.load(kRelaxed) != 0) spot.odd.store(0, kRelaxed);
   const bool has_shifted = is_odd && spot.odd.fetch_add(1, kRelaxed) + 1 >= kShiftParts;
   if (!has_shifted && since < kLookAgain) return;

@@ -57,9 +57,9 @@ class Tuner {
     std::array<std::atomic<std::uint32_t>, kSteps> tries{};
     std::atomic<std::uint32_t> best{0};  // The step in use.
     std::atomic<bool> settled{false};
-    std::atomic<std::uint32_t> usual{0};  // The rate of the first part after it settled; 0 before that.
-    std::atomic<std::uint32_t> odd{0};    // The parts in a row whose rate differs much from the usual one.
-    std::atomic<std::uint32_t> since{0};  // Parts since it was settled.
+    std::atomic<std::uint32_t> settled_rate{0};  // The rate of the first part after it settled; 0 before that.
+    std::atomic<std::uint32_t> odd{0};           // The parts in a row whose rate differs much from settled_rate.
+    std::atomic<std::uint32_t> since{0};         // Parts since it was settled.
   };
 
   static unsigned index_of(const Kind& kind);

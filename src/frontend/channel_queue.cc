@@ -186,7 +186,7 @@ Status ChannelQueue::submit_pinned(const RawRequest& request, File* file, std::u
   pending.began = file->usage() != nullptr ? file->usage()->begin() : 0;
   dispatch(**own, index);
   if (!flight.is_under_way()) complete(index, request.size > 0);  // The file ends before it, or it asks for nothing.
-  latest_blocks_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
+  latest_is_blocking_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
 
@@ -228,13 +228,13 @@ Status ChannelQueue::check_descriptors(const File& file) {
 }
 
 // Gives the task to the channel, or puts it behind the tasks that wait for the channel.
-void ChannelQueue::enqueue(OwnChannel& own, const Task& task) {
+void ChannelQueue::submit_or_park(OwnChannel& own, const Task& task) {
   if (own.count == 0 && own.channel->has_room()) own.channel->submit(task);
   else own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
 }
 
 // Moves waiting tasks to the channel. Tasks that wait for a broken channel fail here, so that no caller waits for them.
-void ChannelQueue::flush(OwnChannel& own) {
+void ChannelQueue::submit_parked(OwnChannel& own) {
   while (own.count > 0 && (own.channel->has_room() || own.channel->is_broken())) {
     const Task task = own.backlog[own.head];
     own.head = (own.head + 1) % own.backlog.size();
@@ -257,7 +257,7 @@ void ChannelQueue::dispatch(OwnChannel& own, std::uint32_t index) {
   while (flight.has_next()) {
     Task task = flight.next();
     task.cookie = index;
-    enqueue(own, task);
+    submit_or_park(own, task);
   }
 }
 
@@ -284,10 +284,10 @@ void ChannelQueue::on_completion(OwnChannel& own, const Completion& completion) 
 bool ChannelQueue::poll(OwnChannel& own, bool wait) {
   Completion completions[kPollMax];
   const std::size_t done_before = done_.size();
-  flush(own);
+  submit_parked(own);
   const unsigned count = own.channel->poll(completions, wait);
   for (unsigned i = 0; i < count; ++i) on_completion(own, completions[i]);
-  flush(own);
+  submit_parked(own);
   return count > 0 || done_.size() != done_before;  // A broken channel fails the chunks that it has not begun.
 }
 

@@ -50,7 +50,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   // True if any request needs a thread to make progress; requests that the device carries out do not.
   bool waits_for_storage();
   // True if the latest request that it began uses a path whose calls wait for storage. Called on the user's thread.
-  bool latest_blocks() const { return latest_blocks_.load(std::memory_order_relaxed); }
+  bool latest_is_blocking() const { return latest_is_blocking_.load(std::memory_order_relaxed); }
   // The same as Session::is_inherited.
   bool is_inherited() const { return fork_count() != forks_; }
 
@@ -88,13 +88,13 @@ class ChannelQueue final : public ChannelHolder, private Client {
   Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
   bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);
   void close_idle_locked() REQUIRES(mutex_);
-  void flush(OwnChannel& own) REQUIRES(mutex_);
+  void submit_parked(OwnChannel& own) REQUIRES(mutex_);
   bool poll(OwnChannel& own, bool wait) REQUIRES(mutex_);
   bool poll_all(bool wait) REQUIRES(mutex_);
   std::pair<OwnChannel*, unsigned> busy_channels() REQUIRES(mutex_);
   bool poll_until(const Deadline& deadline) REQUIRES(mutex_);
   Status check_descriptors(const File& file) REQUIRES(mutex_);
-  static void enqueue(OwnChannel& own, const Task& task);
+  static void submit_or_park(OwnChannel& own, const Task& task);
   void dispatch(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
   void on_completion(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
   void complete(std::uint32_t index, bool asks_for_bytes) REQUIRES(mutex_);
@@ -126,7 +126,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   // The file whose descriptors were checked since the last reap.
   std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;
   std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;  // The end of the file at that time; 0: not known.
-  std::atomic<bool> latest_blocks_{false};
+  std::atomic<bool> latest_is_blocking_{false};
 };
 
 }  // namespace penstock::core

@@ -20,9 +20,9 @@ void ContextPool::add(std::unique_ptr<SubmissionContext> context) {
   contexts_.push_back(std::move(context));
 }
 
-SubmissionContext* ContextPool::take_idle(const SubmissionContext* usual) {
+SubmissionContext* ContextPool::take_idle(const SubmissionContext* previous) {
   PENSTOCK_INVARIANT(!idle_.empty());
-  auto which = std::find(idle_.begin(), idle_.end(), usual);
+  auto which = std::find(idle_.begin(), idle_.end(), previous);
   if (which == idle_.end()) --which;
   SubmissionContext* const context = *which;
   idle_.erase(which);
@@ -48,10 +48,10 @@ void ContextPool::put_drained(SubmissionContext& context) {
   put_idle(context);
 }
 
-SubmissionContext* ContextPool::lend(SubmissionContextHolder& holder, const SubmissionContext* usual) {
+SubmissionContext* ContextPool::lend(SubmissionContextHolder& holder, const SubmissionContext* previous) {
   ++away_;
   holders_.push_back(&holder);
-  return take_idle(usual);
+  return take_idle(previous);
 }
 
 bool ContextPool::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {

@@ -36,9 +36,9 @@ class ContextPool {
   void add(std::unique_ptr<SubmissionContext> context);
 
   // ---- For threads
-  // There always is an idle context, if there is one for each thread. If the usual one is not idle, takes one whose
+  // There always is an idle context, if there is one for each thread. If the previous one is not idle, takes one whose
   // queue is likely to be open.
-  SubmissionContext* take_idle(const SubmissionContext* usual);
+  SubmissionContext* take_idle(const SubmissionContext* previous);
   void put_idle(SubmissionContext& context) { idle_.push_back(&context); }
   std::size_t orphaned_count() const { return orphaned_.size(); }
   // Takes an orphaned context as the thread's own; null if there is none.
@@ -49,7 +49,7 @@ class ContextPool {
 
   // ---- For callers
   bool may_lend() const { return away_ < kLentMax; }
-  SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* usual);
+  SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* previous);
   // True if the context is orphaned now.
   bool give_back(SubmissionContext& context, SubmissionContextHolder& holder);
   std::vector<SubmissionContextHolder*> holders() const { return holders_; }

@@ -52,12 +52,12 @@ class ContextPoolTest : public testing::Test {
 
 TEST_F(ContextPoolTest, AThreadGetsItsUsualContextOrElseTheLatestUsed) {
   SubmissionContext* const latest = pool_.take_idle(nullptr);
-  SubmissionContext* const usual = pool_.take_idle(nullptr);
-  pool_.put_idle(*usual);
+  SubmissionContext* const previous = pool_.take_idle(nullptr);
+  pool_.put_idle(*previous);
   pool_.put_idle(*latest);
 
-  EXPECT_EQ(pool_.take_idle(usual), usual);
-  EXPECT_EQ(pool_.take_idle(usual), latest);
+  EXPECT_EQ(pool_.take_idle(previous), previous);
+  EXPECT_EQ(pool_.take_idle(previous), latest);
 }
 
 TEST_F(ContextPoolTest, AnAddedContextIsTheLastToBeTaken) {

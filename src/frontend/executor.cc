@@ -46,7 +46,7 @@ Executor::~Executor() {
     deadlines_.notify_all();
   }
   for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
-  if (is_watched_) ::pthread_join(watcher_, nullptr);
+  if (has_deadline_thread_) ::pthread_join(deadline_thread_, nullptr);
 }
 
 Status Executor::start_locked() {
@@ -90,8 +90,8 @@ Status Executor::enqueue(std::span<Job* const> jobs) {
     if (const Status status = start_locked(); !status.ok()) return status;
   }
   const auto has_deadline = [](const Job* job) { return job->deadline != kNoDeadline; };
-  if (!is_watched_ && std::any_of(jobs.begin(), jobs.end(), has_deadline)) {
-    if (const Status status = start_watch_locked(); !status.ok()) return status;
+  if (!has_deadline_thread_ && std::any_of(jobs.begin(), jobs.end(), has_deadline)) {
+    if (const Status status = start_deadline_thread_locked(); !status.ok()) return status;
   }
   for (Job* job : jobs) append_locked(*job);
   wake_locked();
@@ -154,14 +154,14 @@ std::uint64_t Executor::share_bytes_locked() const {
 }
 
 // A context for a thread that has something to do; one with requests that nobody works on goes first.
-SubmissionContext* Executor::context_locked(const SubmissionContext* usual) {
+SubmissionContext* Executor::context_locked(const SubmissionContext* previous) {
   if (SubmissionContext* const orphaned = contexts_.adopt()) return orphaned;
-  return queue_.first() == nullptr ? nullptr : contexts_.take_idle(usual);
+  return queue_.first() == nullptr ? nullptr : contexts_.take_idle(previous);
 }
 
 // A thread has a context as long as the context has requests in flight. The context is null if there is nothing more to
 // do.
-Executor::Share Executor::take_share(SubmissionContext*& context, const SubmissionContext* usual) {
+Executor::Share Executor::take_share(SubmissionContext*& context, const SubmissionContext* previous) {
   Share share;
   if (context != nullptr) note_moved_by(*context);
   const MutexLock lock(mutex_);
@@ -170,7 +170,7 @@ Executor::Share Executor::take_share(SubmissionContext*& context, const Submissi
     share.orphaned = contexts_.take_orphaned();
   } else {
     if (is_idle_locked() && !stopping_) sleep_locked();
-    context = context_locked(usual);
+    context = context_locked(previous);
   }
   if (context != nullptr) take_locked(share, jobs_most(*context));
   return share;
@@ -216,8 +216,8 @@ void Executor::loop() {
   ThreadPlace place(session_.config().placement);
   if (session_.config().placement.is_fixed()) place.stay_near("");
   SubmissionContext* context = nullptr;
-  for (const SubmissionContext* usual = nullptr;; usual = context) {
-    const Share share = take_share(context, usual);
+  for (const SubmissionContext* previous = nullptr;; previous = context) {
+    const Share share = take_share(context, previous);
     if (context == nullptr) return;
     begin_or_move(*context, std::span(share.jobs).first(share.count));
     context->reap(share.orphaned == nullptr && (share.count == 0 || context->room() == 0) ? 1 : 0);
@@ -227,14 +227,14 @@ void Executor::loop() {
 
 // ---- Deadlines -----------------------------------------------------------------------------------------------------
 
-Status Executor::start_watch_locked() {
-  const auto body = [](void* executor) { static_cast<Executor*>(executor)->watch(); };
-  is_watched_ = start_thread(watcher_, "penstock-watch", body, this);
-  return is_watched_ ? success() : failure(Code::out_of_memory, "start a thread for the request's deadline");
+Status Executor::start_deadline_thread_locked() {
+  const auto body = [](void* executor) { static_cast<Executor*>(executor)->watch_deadlines(); };
+  has_deadline_thread_ = start_thread(deadline_thread_, "penstock-watch", body, this);
+  return has_deadline_thread_ ? success() : failure(Code::out_of_memory, "start a thread for the request's deadline");
 }
 
 // Ends late jobs. It has a thread of its own, because the other threads may all be busy.
-void Executor::watch() {
+void Executor::watch_deadlines() {
   const MutexLock lock(mutex_);
   while (!stopping_) {
     const TimePoint next = queue_.next_deadline();
@@ -251,14 +251,14 @@ void Executor::watch() {
 // ---- Callers that do small reads by themselves ---------------------------------------------------------------------
 
 // Adds a context if the threads would otherwise be one short.
-SubmissionContext* Executor::lend(SubmissionContextHolder& holder, const SubmissionContext* usual) {
+SubmissionContext* Executor::lend_context(SubmissionContextHolder& holder, const SubmissionContext* previous) {
   const MutexLock lock(mutex_);
   if (!can_share_ || moved_by() == MovedBy::thread || !contexts_.may_lend()) return nullptr;
   if (contexts_.is_short_of(threads_.size()) && !add_context_locked()) return nullptr;
-  return contexts_.lend(holder, usual);
+  return contexts_.lend(holder, previous);
 }
 
-void Executor::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {
+void Executor::take_back_context(SubmissionContext& context, SubmissionContextHolder& holder) {
   note_moved_by(context);
   const MutexLock lock(mutex_);
   if (contexts_.give_back(context, holder)) wake_locked();

@@ -36,11 +36,11 @@ class Executor {
   bool withdraw(Job& job);
 
   // Lends a context to a caller's thread that does small reads by itself. Null if there is none: they are few, and
-  // there are none while every transfer blocks, because a caller does not wait for storage. `usual` is the context that
-  // the thread had before, or null; its memory is in that thread's caches.
-  SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* usual);
-  // Returns a context. The executor's threads drain it.
-  void give_back(SubmissionContext& context, SubmissionContextHolder& holder);
+  // there are none while every transfer blocks, because a caller does not wait for storage. `previous` is the context
+  // that the thread had before, or null; its memory is in that thread's caches.
+  SubmissionContext* lend_context(SubmissionContextHolder& holder, const SubmissionContext* previous);
+  // Takes a context back. The executor's threads drain it.
+  void take_back_context(SubmissionContext& context, SubmissionContextHolder& holder);
   // Calls SubmissionContext::begin_reads().
   std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open);
   // Begins reads of this owner that wait in the run queue. False if the context can take no more of them.
@@ -66,7 +66,7 @@ class Executor {
 
   Status start_locked() REQUIRES(mutex_);
   bool add_context_locked() REQUIRES(mutex_);
-  Status start_watch_locked() REQUIRES(mutex_);
+  Status start_deadline_thread_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);
   void wake_locked() REQUIRES(mutex_);
   bool is_idle_locked() const REQUIRES(mutex_) { return queue_.size() == 0 && contexts_.orphaned_count() == 0; }
@@ -74,9 +74,9 @@ class Executor {
   bool has_something() const { return has_waiting() || has_orphaned_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
-  SubmissionContext* context_locked(const SubmissionContext* usual) REQUIRES(mutex_);
+  SubmissionContext* context_locked(const SubmissionContext* previous) REQUIRES(mutex_);
   void drain_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
-  Share take_share(SubmissionContext*& context, const SubmissionContext* usual);
+  Share take_share(SubmissionContext*& context, const SubmissionContext* previous);
   void note_moved_by(SubmissionContext& context);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // One thread moves this many bytes as fast as two.
   unsigned jobs_most(const SubmissionContext& context) const;
@@ -85,7 +85,7 @@ class Executor {
   void begin_or_move(SubmissionContext& context, Job& job);
   void begin_or_move(SubmissionContext& context, std::span<Job* const> jobs);
   void loop();
-  void watch();
+  void watch_deadlines();
 
   Session& session_;
   const bool queues_;  // Threads have queues of their own.
@@ -103,8 +103,8 @@ class Executor {
   unsigned called_ GUARDED_BY(mutex_) = 0;  // Threads of these that were woken and have not run yet.
   std::atomic<bool> has_orphaned_{false};   // A context is orphaned. Written under the lock, read without it.
   ContextPool contexts_ GUARDED_BY(mutex_);
-  pthread_t watcher_ GUARDED_BY(mutex_) = {};
-  bool is_watched_ GUARDED_BY(mutex_) = false;
+  pthread_t deadline_thread_ GUARDED_BY(mutex_) = {};
+  bool has_deadline_thread_ GUARDED_BY(mutex_) = false;
   ConditionVariable deadlines_;  // Notified when the run queue's next deadline becomes earlier.
 };
 

@@ -35,7 +35,7 @@ class SubmissionContext {
   bool waits_for_storage() const { return queue_ != nullptr && queue_->waits_for_storage(); }
   // True if the thread shall begin no other request yet: it has begun one by a path whose calls wait for storage.
   // Another thread can begin the others, and their submitters can cancel them.
-  bool is_blocked() const { return in_flight_ > 0 && queue_->latest_blocks(); }
+  bool is_blocked() const { return in_flight_ > 0 && queue_->latest_is_blocking(); }
   unsigned room() const { return kDepth - in_flight_; }
 
   // The mover of the latest request that ended in the queue since the last call; nothing if none ended.

@@ -81,7 +81,7 @@ Status ThreadedQueue::submit(unsigned count, Maker make, const void* source) {
 }
 
 void ThreadedQueue::begin_locked() {
-  const std::span<Job* const> rest = begins_here_locked() ? begin_here_locked() : jobs_;
+  const std::span<Job* const> rest = can_begin_on_caller_locked() ? begin_reads_on_caller_locked() : jobs_;
   const Status status = rest.empty() ? success() : executor_.enqueue(rest);
   // No thread can carry these out, so they end with that status.
   for (Job* job : rest) {
@@ -92,15 +92,15 @@ void ThreadedQueue::begin_locked() {
 // Small reads that the device fetches by itself need none of the executor's threads: waking a thread takes longer than
 // a few of them, and two threads that work on one request slow each other down through their caches (128 reads of 4 KiB
 // at once: 1.82 million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
-bool ThreadedQueue::begins_here_locked() {
+bool ThreadedQueue::can_begin_on_caller_locked() {
   const auto is_for_here = [](const Job* job) { return job->is_small_read() && job->deadline == kNoDeadline; };
-  return executor_.device_moves_reads() && !in_use_ && !is_watched_locked() &&
+  return executor_.device_moves_reads() && !in_use_ && !has_passive_waiter_locked() &&
          std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_context_locked();
 }
 
 // Begins jobs on this thread and returns those that it could not begin. Opens no channel: callers that wait for events
 // must not wait for the device.
-std::span<Job* const> ThreadedQueue::begin_here_locked() {
+std::span<Job* const> ThreadedQueue::begin_reads_on_caller_locked() {
   in_use_ = true;
   begun_.swap(jobs_);
   const std::span<Job*> jobs = begun_;
@@ -121,13 +121,13 @@ std::span<Job* const> ThreadedQueue::begin_here_locked() {
 
 // False if the queue has no submission context and can get none.
 bool ThreadedQueue::borrow_context_locked() {
-  if (context_ == nullptr) context_ = executor_.lend(*this, usual_);
-  if (context_ != nullptr) usual_ = context_;
+  if (context_ == nullptr) context_ = executor_.lend_context(*this, previous_);
+  if (context_ != nullptr) previous_ = context_;
   return context_ != nullptr;
 }
 
 // True if a caller waits in a way in which it would not work on the submission context.
-bool ThreadedQueue::is_watched_locked() const {
+bool ThreadedQueue::has_passive_waiter_locked() const {
   return awaited_ != SIZE_MAX || dropped_ > 0 || memory_waits_ > 0 || event_fd_.valid();
 }
 
@@ -135,11 +135,11 @@ void ThreadedQueue::keep_context_locked() {
   in_use_ = false;
   const SubmissionContext& context = *context_;
   const bool stays = !context.is_idle() && !context.waits_for_storage() && executor_.device_moves_reads();
-  if (!stays || is_watched_locked()) let_context_go_locked();
+  if (!stays || has_passive_waiter_locked()) let_context_go_locked();
 }
 
 void ThreadedQueue::let_context_go_locked() {
-  if (context_ != nullptr && !in_use_) executor_.give_back(*context_.exchange(nullptr), *this);
+  if (context_ != nullptr && !in_use_) executor_.take_back_context(*context_.exchange(nullptr), *this);
 }
 
 void ThreadedQueue::return_context() {
@@ -240,7 +240,7 @@ std::size_t ThreadedQueue::wanted_locked(std::size_t room, unsigned least) const
 
 // Lets a caller that has to wait anyway do work that no thread has begun; then the caller looks for a moment, because
 // the rest may be nearly done.
-void ThreadedQueue::help_locked(std::size_t room, unsigned least, const Deadline& deadline) {
+void ThreadedQueue::move_reads_on_caller_locked(std::size_t room, unsigned least, const Deadline& deadline) {
   const std::size_t wanted = wanted_locked(room, least);
   const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
   const auto may_go_on = [&] { return !enough() && has_time(deadline); };
@@ -287,7 +287,7 @@ unsigned ThreadedQueue::reap_events(std::size_t room, unsigned least, const Dead
   // A caller that polls again and again must not keep threads with results from the lock.
   if (least == 0 && done_count_.load(std::memory_order_acquire) == 0 && context_ == nullptr) return 0;
   const MutexLock lock(mutex_);
-  help_locked(room, least, deadline);
+  move_reads_on_caller_locked(room, least, deadline);
   for (bool late = false; !late && done_.size() < wanted_locked(room, least);) {
     awaited_ = std::min(awaited_, wanted_locked(room, least));
     let_context_go_locked();

@@ -101,11 +101,11 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   std::size_t outstanding_locked() const REQUIRES(mutex_) { return slots_.size() - free_.size(); }
   std::size_t wanted_locked(std::size_t room, unsigned least) const REQUIRES(mutex_);
   void begin_locked() REQUIRES(mutex_);
-  bool begins_here_locked() REQUIRES(mutex_);
-  std::span<Job* const> begin_here_locked() REQUIRES(mutex_);
-  void help_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
+  bool can_begin_on_caller_locked() REQUIRES(mutex_);
+  std::span<Job* const> begin_reads_on_caller_locked() REQUIRES(mutex_);
+  void move_reads_on_caller_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
   bool borrow_context_locked() REQUIRES(mutex_);
-  bool is_watched_locked() const REQUIRES(mutex_);
+  bool has_passive_waiter_locked() const REQUIRES(mutex_);
   void keep_context_locked() REQUIRES(mutex_);
   void let_context_go_locked() REQUIRES(mutex_);
   void return_context() override;
@@ -120,11 +120,11 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // The jobs of one submission, while it is made.
   // Callers begin small reads with this context, and work on it when they reap. With reads in flight it stays with the
   // queue only while no caller waits for them in another way.
-  std::atomic<SubmissionContext*> context_{nullptr};             // Written under the lock, read without it.
-  const SubmissionContext* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest one, which the queue asks for again.
-  bool in_use_ GUARDED_BY(mutex_) = false;                       // A caller uses the context, without holding the lock.
-  std::vector<Job*> begun_ GUARDED_BY(mutex_);                   // Jobs that this caller may be beginning.
-  std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;               // Entries.
+  std::atomic<SubmissionContext*> context_{nullptr};                // Written under the lock, read without it.
+  const SubmissionContext* previous_ GUARDED_BY(mutex_) = nullptr;  // The latest one, which the queue asks for again.
+  bool in_use_ GUARDED_BY(mutex_) = false;          // A caller uses the context, without holding the lock.
+  std::vector<Job*> begun_ GUARDED_BY(mutex_);      // Jobs that this caller may be beginning.
+  std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;  // Entries.
   std::vector<BatchEvent::Submission> submissions_;
   std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> done_count_{0};             // The size of done_, for threads without the lock.
