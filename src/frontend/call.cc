@@ -15,7 +15,7 @@ Outcome move(Session& session, const RawRequest& request, File& file, Flight& fl
   return outcome;
 }
 
-Outcome transfer_pinned(Session& session, const RawRequest& request, File* file) {
+Outcome transfer_with_file(Session& session, const RawRequest& request, File* file) {
   Flight flight;
   // If no bytes are to be moved, the path does not matter.
   if (request.size == 0) return {session.check(request, file, flight.request), flight.report};
@@ -61,19 +61,19 @@ std::optional<Outcome> transfer_together(Session& session, const RawRequest& req
   return outcome;
 }
 
-Outcome transfer_uncounted(Session& session, const RawRequest& request) {
+Outcome transfer_without_usage(Session& session, const RawRequest& request) {
   File* const file = session.pin_file(request.file);
   const auto no_room = [&] { return Outcome{failure(Code::out_of_memory, transfer_step(request.op)), {}}; };
-  Outcome outcome = unless_short_of_memory([&] { return transfer_pinned(session, request, file); }, no_room);
+  Outcome outcome = unless_short_of_memory([&] { return transfer_with_file(session, request, file); }, no_room);
   if (file != nullptr) session.unpin_file(request.file);
   return outcome;
 }
 
-Outcome transfer_counted(Session& session, const RawRequest& request) {
+Outcome transfer_with_usage(Session& session, const RawRequest& request) {
   File* const file = session.pin_file(request.file);
-  if (file == nullptr) return transfer_uncounted(session, request);
+  if (file == nullptr) return transfer_without_usage(session, request);
   const std::uint64_t began = file->usage()->begin();
-  const Outcome outcome = transfer_uncounted(session, request);
+  const Outcome outcome = transfer_without_usage(session, request);
   file->usage()->end(request.op, outcome.report.bytes, !outcome.status.ok(), began);
   session.unpin_file(request.file);
   return outcome;

@@ -10,9 +10,9 @@
 
 namespace penstock::core {
 
-Outcome transfer_uncounted(Session& session, const RawRequest& request);
+Outcome transfer_without_usage(Session& session, const RawRequest& request);
 // The request is counted for a report, as those of the session's files are.
-Outcome transfer_counted(Session& session, const RawRequest& request);
+Outcome transfer_with_usage(Session& session, const RawRequest& request);
 
 // One request for a range of a file, whose memory is in pieces. Returns nothing, and moves nothing, if the pieces have
 // to be moved one by one.
@@ -24,7 +24,8 @@ std::optional<Outcome> transfer_together(Session& session, const RawRequest& req
 std::optional<Outcome> transfer_if_cached(Session& session, const RawRequest& request);
 
 inline Outcome transfer(Session& session, const RawRequest& request) {
-  return session.config().usage == nullptr ? transfer_uncounted(session, request) : transfer_counted(session, request);
+  return session.config().usage == nullptr ? transfer_without_usage(session, request)
+                                           : transfer_with_usage(session, request);
 }
 
 }  // namespace penstock::core

@@ -137,7 +137,7 @@ Status ChannelQueue::submit(const RawRequest& request, std::uint64_t cookie, boo
   const auto no_room = [] { return failure(Code::out_of_memory, "submit to the queue"); };
   const auto submit_it = [&] {
     mutex_.assume_held();
-    return submit_pinned(request, file, cookie, may_open);
+    return submit_with_file(request, file, cookie, may_open);
   };
   const Status status = unless_short_of_memory(submit_it, no_room);
   if (file != nullptr && !status.ok()) unpin(request.file);
@@ -161,7 +161,7 @@ void ChannelQueue::unpin(std::uint64_t handle) {
   if (is_last) session_->unpin_file(handle);
 }
 
-Status ChannelQueue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
+Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
   if (free_.empty()) return full_.status(pending_.size());
   const std::uint32_t index = free_.back();
   Pending& pending = pending_[index];

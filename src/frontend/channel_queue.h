@@ -81,7 +81,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   ChannelQueue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
-  Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
+  Status submit_with_file(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
   bool fits(Flight& flight) const;
   Result<OwnChannel*> channel_for(const Flight& flight, bool may_open) REQUIRES(mutex_);
   OwnChannel* find_channel(const Path& path, const Device* device) REQUIRES(mutex_);
