@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
-#include "capi/call.h"
-#include "frontend/call.h"
+#include "capi/conversions.h"
+#include "frontend/transfer.h"
 #include "frontend/vectored.h"
 
 namespace core = penstock::core;

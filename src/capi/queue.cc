@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "frontend/polled_queue.h"
 #include "frontend/threaded_queue.h"
 

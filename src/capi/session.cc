@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/reachable_memory.h"
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "checksum/crc32c.h"
 #include "penstock/checksums.h"
 #include "penstock/device_memory.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "settings/names.h"
 #include "settings/words.h"
 

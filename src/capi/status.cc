@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The C API's names: versions, statuses, paths, reasons and kinds of devices.
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "device/providers.h"
 #include "path/reasons.h"
 

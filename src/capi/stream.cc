@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "frontend/streams.h"
 
 namespace core = penstock::core;

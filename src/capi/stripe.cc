@@ -3,7 +3,7 @@
 // The C API's striped objects: how they are opened and made. Calls that they share with files are in file.cc.
 #include <vector>
 
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "stripe/members.h"
 
 namespace core = penstock::core;

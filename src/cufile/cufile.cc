@@ -13,8 +13,8 @@
 #include "cufile/entry_points.h"
 #include "cufile/stats.h"
 #include "cufile/userspace_file.h"
-#include "frontend/call.h"
 #include "frontend/streams.h"
+#include "frontend/transfer.h"
 
 namespace core = penstock::core;
 

@@ -3,7 +3,7 @@
 // Gives programs that know Penstock access to the session of cuFile's driver.
 #include "penstock/cufile_session.h"
 
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "cufile/driver.h"
 
 namespace core = penstock::core;

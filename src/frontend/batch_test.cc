@@ -8,7 +8,7 @@
 
 #include "fakes/batch_fixture.h"
 #include "fakes/waiting.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 
 namespace penstock::core {
 namespace {

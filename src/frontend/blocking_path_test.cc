@@ -14,7 +14,7 @@
 #include "fakes/fake_nvfs.h"
 #include "fakes/fake_peer.h"
 #include "fakes/waiting.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {

@@ -21,8 +21,8 @@
 #include "fakes/noise.h"
 #include "fakes/test_config.h"
 #include "fakes/waiting.h"
-#include "frontend/call.h"
 #include "frontend/frontends.h"
+#include "frontend/transfer.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {

@@ -11,8 +11,8 @@
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
-#include "frontend/call.h"
 #include "frontend/channel_queue.h"
+#include "frontend/transfer.h"
 #include "session/session.h"
 
 namespace penstock::core {

@@ -14,7 +14,7 @@
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
 #include "fakes/waiting.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 #include "session/session.h"
 
 namespace penstock::core {

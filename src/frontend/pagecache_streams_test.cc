@@ -15,8 +15,8 @@
 #include "device/host/host_device.h"
 #include "fakes/noise.h"
 #include "fakes/test_config.h"
-#include "frontend/call.h"
 #include "frontend/frontends.h"
+#include "frontend/transfer.h"
 #include "path/pagecache/pagecache_path.h"
 #include "storage/posix_storage.h"
 

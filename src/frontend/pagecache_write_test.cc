@@ -17,7 +17,7 @@
 #include "device/host/host_device.h"
 #include "fakes/noise.h"
 #include "fakes/test_config.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 #include "path/pagecache/pagecache_reasons.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"

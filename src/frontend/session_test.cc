@@ -14,8 +14,8 @@
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
 #include "fakes/waiting.h"
-#include "frontend/call.h"
 #include "frontend/channel_queue.h"
+#include "frontend/transfer.h"
 
 // A ring that failed for good is abandoned, since the kernel may still write to its memory. The leak checker, which
 // asks this, must not call that a leak.

@@ -28,10 +28,10 @@
 
 #include "base/mutex.h"
 #include "device/stream_home.h"
-#include "frontend/call.h"
 #include "frontend/executor.h"
 #include "frontend/parts_progress.h"
 #include "frontend/stream_loan.h"
+#include "frontend/transfer.h"
 
 namespace penstock::core {
 

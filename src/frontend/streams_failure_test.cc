@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "fakes/stream_fixture.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 
 namespace penstock::core {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/kept_text.h"
 #include "base/printable.h"
 #include "core/memory.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 #include "stripe/manifest.h"
 
 namespace penstock::core {

@@ -4,7 +4,7 @@
 
 #include "base/shortage.h"
 #include "engine/spin_wait.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 
 namespace penstock::core {
 namespace {

@@ -11,9 +11,9 @@
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
-#include "frontend/call.h"
 #include "frontend/channel_queue.h"
 #include "frontend/dry_run.h"
+#include "frontend/transfer.h"
 
 namespace penstock::core {
 namespace {

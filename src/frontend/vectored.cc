@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/page_size.h"
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 
 namespace penstock::core {
 namespace {

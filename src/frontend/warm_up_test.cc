@@ -12,8 +12,8 @@
 #include "device/cuda/cuda_device.h"
 #include "fakes/noise.h"
 #include "fakes/test_config.h"
-#include "frontend/call.h"
 #include "frontend/frontends.h"
+#include "frontend/transfer.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "frontend/call.h"
 #include "frontend/channel_queue.h"
+#include "frontend/transfer.h"
 #include "session/session.h"
 
 namespace penstock::core {

@@ -11,8 +11,8 @@
 
 #include "device/host/host_device.h"
 #include "fakes/test_config.h"
-#include "frontend/call.h"
 #include "frontend/frontends.h"
+#include "frontend/transfer.h"
 #include "fuzz/batch_fixture.h"
 
 namespace penstock::fuzz {

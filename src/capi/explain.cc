@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C API's answers about paths, plans and what was moved.
+// Dry runs of the C API, and its outlook of a path: which path a request would take, and how it would be moved.
 #include <string>
 
 #include "base/page_size.h"
-#include "capi/call.h"
+#include "capi/conversions.h"
 #include "frontend/dry_run.h"
 
 namespace core = penstock::core;
@@ -38,18 +38,6 @@ penstock_choice to_public(const core::Choice& choice) {
           .reserved = 0,
           .chunk = choice.chunk,
           .policy = choice.policy};
-}
-
-penstock_counter to_public(core::PathId path, core::Reason reason, const core::Count& read,
-                           const core::Count& written) {
-  return {.struct_size = 0,
-          .path = static_cast<std::int32_t>(path),
-          .reason = static_cast<std::int32_t>(reason),
-          .reserved = 0,
-          .read_bytes = read.bytes,
-          .read_operations = read.operations,
-          .write_bytes = written.bytes,
-          .write_operations = written.operations};
 }
 
 // A dry run's request and memory.
@@ -131,13 +119,6 @@ penstock_status penstock_choose(const penstock_request* request, penstock_choice
   });
 }
 
-uint64_t penstock_report_bytes(const penstock_report* report, int32_t path) {
-  penstock_report known{};
-  if (!core::read_struct(report, known).ok()) return 0;
-  const uint64_t chosen = known.path == path ? known.bytes - known.bounced_bytes : 0;
-  return chosen + (path == PENSTOCK_PATH_BOUNCE ? known.bounced_bytes : 0);
-}
-
 penstock_status penstock_path_outlook(penstock_session* session, int32_t path, penstock_verdict* verdict) {
   constexpr const char* kStep = "look at the path";
   return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
@@ -151,26 +132,6 @@ penstock_status penstock_path_outlook(penstock_session* session, int32_t path, p
     const bool has_gpu = session->guarded->device_reason().empty();
     if (found.usable && needs_gpu && !has_gpu) found = core::refused(id, core::Reason::stand_in);
     core::write_struct(verdict, to_public(found));
-    return success();
-  });
-}
-
-penstock_status penstock_counters(penstock_session* session, penstock_counter* counters, uint32_t capacity,
-                                  uint32_t* count) {
-  constexpr const char* kStep = "read the counters";
-  if (count != nullptr) *count = 0;
-  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
-    if (count == nullptr) return failure(Code::invalid_argument, kStep);
-    if (const Status status = core::check_array(counters, capacity); !status.ok()) return status;
-    for (unsigned cell = 0; cell < core::kPathCount * core::kReasonCount; ++cell) {
-      const auto path = static_cast<core::PathId>(cell / core::kReasonCount);
-      const auto reason = static_cast<core::Reason>(cell % core::kReasonCount);
-      const core::Count read = use->counters().total(path, reason, core::Op::read);
-      const core::Count written = use->counters().total(path, reason, core::Op::write);
-      if (read.operations == 0 && written.operations == 0) continue;
-      if (*count < capacity) core::write_element(counters, *count, to_public(path, reason, read, written));
-      ++*count;
-    }
     return success();
   });
 }

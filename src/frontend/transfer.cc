@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "frontend/call.h"
+#include "frontend/transfer.h"
 
 #include "base/shortage.h"
 #include "frontend/admission.h"

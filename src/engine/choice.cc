@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The engine's answers about a request that is not moved: how it would be cut, and which threads would move it.
+// The engine's choice for a request that is not moved: how it would be cut, and which threads would move it.
 #include <algorithm>
 
 #include "engine/engine.h"

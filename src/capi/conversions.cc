@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "capi/call.h"
+#include "capi/conversions.h"
 
 #include <algorithm>
 #include <chrono>
