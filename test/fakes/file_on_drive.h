@@ -82,12 +82,13 @@ class FilesOnDrive {
     ::syncfs(fd.get());
   }
 
-  // Reads from the drive's node. The words that are not the file's own are counted.
-  std::uint64_t wrong_words(std::uint64_t drive_offset, std::uint64_t file_offset, std::uint64_t bytes) {
+  // Reads from the drive's node. The words that are not of that file are counted.
+  std::uint64_t wrong_words(std::uint64_t drive_offset, std::uint64_t file_offset, std::uint64_t bytes,
+                            std::uint64_t whose = kOwn) {
     const ssize_t done = ::pread(drive(), read_.words(), bytes, static_cast<off_t>(drive_offset));
     if (done != static_cast<ssize_t>(bytes)) return bytes;
     std::uint64_t wrong = 0;
-    for (std::uint64_t i = 0; i < bytes / 8; ++i) wrong += read_.words()[i] != word(file_offset + 8 * i, kOwn);
+    for (std::uint64_t i = 0; i < bytes / 8; ++i) wrong += read_.words()[i] != word(file_offset + 8 * i, whose);
     return wrong;
   }
 

@@ -81,7 +81,7 @@ HeldExtents::~HeldExtents() {
   if (!is_inherited()) {
     const MutexLock lock(mutex_);
     PENSTOCK_INVARIANT((state_.load() & kUsers) == 0);
-    if (!drop(kHeld)) (void)drop(kHeld | kAsked);
+    if (!drop(kHeld)) (void)drop(kHeld | kEnds);
   }
   if (!is_ours()) (void)file_.release();
 }
@@ -116,7 +116,7 @@ bool HeldExtents::is_ours() const {
 
 bool HeldExtents::try_hold() {
   std::uint64_t state = state_.load(std::memory_order_acquire);
-  while ((state & (kHeld | kAsked)) == kHeld) {
+  while ((state & (kHeld | kEnds)) == kHeld) {
     if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire)) return true;
   }
   return false;
@@ -132,7 +132,7 @@ ExtentCause HeldExtents::hold_slowly() {
   const MutexLock lock(mutex_);
   if (try_hold()) return ExtentCause::none;
   if ((state_.load() & kUsers) != 0) return ExtentCause::asked_back;
-  (void)drop(kHeld | kAsked);
+  (void)drop(kHeld | kEnds);
   const ExtentCause cause = take();
   return cause == ExtentCause::none ? cause : refuse(cause);
 }
@@ -155,9 +155,9 @@ ExtentCause HeldExtents::take() {
   used_at_.store(now(), std::memory_order_relaxed);
   state_.store(kHeld | 1, std::memory_order_release);
   if (lease_.is_held()) return ExtentCause::none;
-  state_.fetch_or(kAsked);
+  state_.fetch_or(kEnds);
   state_.fetch_sub(1);
-  (void)drop(kHeld | kAsked);
+  (void)drop(kHeld | kEnds);
   return ExtentCause::asked_back;
 }
 
@@ -190,9 +190,9 @@ bool HeldExtents::drop(std::uint64_t expected) {
   return true;
 }
 
-void HeldExtents::drop_if_asked() {
+void HeldExtents::drop_if_idle() {
   const MutexLock lock(mutex_);
-  (void)drop(kHeld | kAsked);
+  (void)drop(kHeld | kEnds);
 }
 
 void HeldExtents::let_go() {
@@ -201,7 +201,7 @@ void HeldExtents::let_go() {
     used_at_.store(time, std::memory_order_relaxed);
   }
   const std::uint64_t state = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;
-  if (state == (kHeld | kAsked)) drop_if_asked();
+  if (state == (kHeld | kEnds)) drop_if_idle();
 }
 
 // The keeper does not wait for the mutex. A thread that has it takes the lease, and looks itself at the end, or drops
@@ -209,27 +209,32 @@ void HeldExtents::let_go() {
 std::chrono::nanoseconds HeldExtents::look(bool is_asked_back) {
   std::uint64_t state = state_.load(std::memory_order_acquire);
   if ((state & kHeld) == 0) return terms_.linger;
-  if (is_asked_back) state = state_.fetch_or(kAsked);  // Either this or the last let_go() sees the other.
+  if (is_asked_back) state = state_.fetch_or(kEnds);  // Either this or the last let_go() sees the other.
   const std::chrono::nanoseconds idle(now() - used_at_.load(std::memory_order_relaxed));
   if ((state & kUsers) != 0) return terms_.linger;
   if (!is_asked_back && idle < terms_.linger) return terms_.linger - idle;
   if (!mutex_.try_lock()) return std::chrono::milliseconds(1);
   const MutexLock lock(mutex_, std::adopt_lock);
-  (void)drop(is_asked_back ? kHeld | kAsked : kHeld);
+  (void)drop(is_asked_back ? kHeld | kEnds : kHeld);
   return terms_.linger;
 }
 
-ExtentCause HeldExtents::is_intact(std::uint64_t offset, std::uint64_t size) {
-  if (!lease_.is_held()) return ExtentCause::lease_lost;
+ExtentCause HeldExtents::compare(std::uint64_t offset, std::uint64_t size) const {
   ExtentReader reader(file_.get(), offset, offset + size, 0);
   ExtentComparison comparison(map_, offset, size);
   for (;;) {
     const auto extents = reader.next();
     if (!extents.ok()) return ExtentCause::extents_unknown;
-    if (extents->empty()) break;
+    if (extents->empty()) return comparison.is_equal() ? ExtentCause::none : ExtentCause::moved;
     for (const fiemap_extent& extent : *extents) comparison.add(extent);
   }
-  return comparison.is_equal() ? ExtentCause::none : ExtentCause::moved;
+}
+
+// No signal tells of blocks that moved, or of a descriptor that the program has closed.
+ExtentCause HeldExtents::is_intact(std::uint64_t offset, std::uint64_t size) {
+  const ExtentCause cause = lease_.is_held() ? compare(offset, size) : ExtentCause::lease_lost;
+  if (cause != ExtentCause::none) state_.fetch_or(kEnds);
+  return cause;
 }
 
 }  // namespace penstock::core

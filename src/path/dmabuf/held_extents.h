@@ -65,7 +65,9 @@ class HeldExtents final : private Lease::Owner {
   ExtentMap::Found map(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces) const {
     return map_.find(offset, size, pieces);
   }
-  // None if what was read since hold() from where map() said are the bytes of this range. Two system calls.
+  const ExtentMap& whole_map() const { return map_; }
+  // None if what was read since hold() from where map() said are the bytes of this range. Else nobody else is let in,
+  // and the next hold() asks anew where the file lies. Two system calls.
   ExtentCause is_intact(std::uint64_t offset, std::uint64_t size);
   bool is_exclusive() const { return lease_.is_exclusive(); }
 
@@ -82,13 +84,14 @@ class HeldExtents final : private Lease::Owner {
   ExtentCause read_extents() REQUIRES(mutex_);
   ExtentCause refuse(ExtentCause cause) REQUIRES(mutex_);
   bool drop(std::uint64_t expected) REQUIRES(mutex_);
-  void drop_if_asked() EXCLUDES(mutex_);
+  void drop_if_idle() EXCLUDES(mutex_);
+  ExtentCause compare(std::uint64_t offset, std::uint64_t size) const;
   bool is_ours() const;
   bool is_inherited() const { return forks_ != fork_count(); }
 
   // The bits of state_ above the number of requests under way.
   static constexpr std::uint64_t kHeld = std::uint64_t{1} << 32;
-  static constexpr std::uint64_t kAsked = std::uint64_t{1} << 33;
+  static constexpr std::uint64_t kEnds = std::uint64_t{1} << 33;  // Nobody else is let in; the last one gives it back.
 
   UniqueFd file_;
   const dev_t device_;

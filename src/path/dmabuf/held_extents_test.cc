@@ -1,73 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Files on ext4 and XFS whose bytes are read from the drive below, while somebody wants to write to them. Direct reads
-// of the loop device's node stand for the reads of the path dmabuf.
+// A held file: others who want it meanwhile, and how the lease comes and goes.
 #include "path/dmabuf/held_extents.h"
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <csignal>
 #include <thread>
+#include <vector>
 
-#include "fakes/file_on_drive.h"
+#include "fakes/held_fixture.h"
 #include "fakes/waiting.h"
-#include "storage/posix_storage.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kBytes = FilesOnDrive::kBytes;
-constexpr HeldExtents::Terms kPatient{.linger = std::chrono::hours(1), .refuses_for = {}};
-
-class HeldExtentsTest : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (!files_.failure().empty()) GTEST_SKIP() << files_.failure();
-    files_.write("file", FilesOnDrive::kOwn);
-  }
-  bool is_xfs() const { return std::string(GetParam()) == "xfs"; }
-  UniqueFd open_file(int flags, const char* name = "file") {
-    return UniqueFd(::open(files_.path(name).c_str(), flags | O_CLOEXEC, 0644));
-  }
-  // The cause, or "" with the file open.
-  std::string open(const HeldExtents::Terms& terms = kPatient, const char* name = "file") {
-    user_ = open_file(O_RDONLY, name);
-    file_ = std::move(File::open(storage_, user_.get()).value());
-    return keep(HeldExtents::open(*file_, files_.drive(), terms));
-  }
-  std::string open_alone() { return keep(HeldExtents::open(open_file(O_RDONLY), files_.drive(), kPatient)); }
-  std::string keep(HeldExtents::Opened opened) {
-    held_ = std::move(opened.extents);
-    return opened.cause == ExtentCause::none ? "" : name_of(opened.cause);
-  }
-  std::string hold() { return name_of(held_->hold()); }
-  std::string intact(std::uint64_t offset = 0, std::uint64_t bytes = kBytes) {
-    return name_of(held_->is_intact(offset, bytes));
-  }
-  // The cause, or the number of words that are not the file's.
-  std::string read(std::uint64_t offset = 0, std::uint64_t bytes = kBytes) {
-    DrivePiece pieces[64];
-    const ExtentMap::Found found = held_->map(offset, bytes, pieces);
-    if (found.cause != ExtentCause::none) return name_of(found.cause);
-    std::uint64_t wrong = 0;
-    for (unsigned i = 0; i < found.count; offset += pieces[i++].bytes) {
-      wrong += files_.wrong_words(pieces[i].drive_offset, offset, pieces[i].bytes);
-    }
-    return std::to_string(wrong);
-  }
-  // The errno of opening without waiting, which asks for the lease; 0: opened.
-  int open_error(int flags) { return open_file(flags | O_NONBLOCK).valid() ? 0 : errno; }
-
-  FilesOnDrive files_{GetParam()};
-  PosixStorage storage_{false};
-  UniqueFd user_;
-  std::unique_ptr<File> file_;
-  std::unique_ptr<HeldExtents> held_;
-};
+using HeldExtentsTest = HeldFile;
 
 TEST_P(HeldExtentsTest, AHeldFileIsReadFromItsDrive) {
   ASSERT_EQ(open(), "");
@@ -91,9 +40,8 @@ TEST_P(HeldExtentsTest, AWriterWaitsUntilTheLastRequestEnds) {
   EXPECT_EQ(open_error(O_WRONLY), EWOULDBLOCK);
 
   EXPECT_EQ(read(), "0");
-  EXPECT_EQ(intact(), "lease_lost") << "whoever asked may be let in by the kernel";
-  ASSERT_TRUE(wait_until([&] { return held_->hold() != ExtentCause::none || (held_->let_go(), false); }));
-  EXPECT_EQ(hold(), "asked_back");
+  EXPECT_EQ(intact(), "lease_lost") << "the kernel lets in whoever asked when its time is over";
+  wait_until_asked();
   held_->let_go();
   EXPECT_EQ(open_error(O_WRONLY), EWOULDBLOCK) << "one more is under way";
   held_->let_go();
@@ -101,6 +49,171 @@ TEST_P(HeldExtentsTest, AWriterWaitsUntilTheLastRequestEnds) {
   ASSERT_EQ(hold(), "none");
   EXPECT_EQ(intact(), "none");
   held_->let_go();
+}
+
+TEST_P(HeldExtentsTest, ReadersAreNotKeptOut) {
+  ASSERT_EQ(open(), "");
+  ASSERT_EQ(hold(), "none");
+
+  EXPECT_EQ(open_error(O_RDONLY), 0);
+
+  EXPECT_EQ(intact(), "none");
+  held_->let_go();
+}
+
+TEST_P(HeldExtentsTest, WithNoRequestUnderWayAWriterIsLetIn) {
+  ASSERT_EQ(open(), "");
+  ASSERT_EQ(hold(), "none");
+  held_->let_go();
+
+  const UniqueFd writer = open_file(O_WRONLY);
+
+  EXPECT_TRUE(writer.valid());
+  EXPECT_EQ(hold(), "writers");
+}
+
+TEST_P(HeldExtentsTest, ALittleBehindTheLastRequestTheLeaseIsGivenBackUnasked) {
+  UniqueFd own = open_file(O_RDONLY);
+  const int number = own.get();
+  ASSERT_EQ(keep(HeldExtents::open(std::move(own), files_.drive(), {.linger = std::chrono::milliseconds(1)})), "");
+  ASSERT_EQ(hold(), "none");
+  EXPECT_EQ(::fcntl(number, F_GETLEASE), F_WRLCK);
+
+  held_->let_go();
+
+  EXPECT_TRUE(wait_until([&] { return ::fcntl(number, F_GETLEASE) == F_UNLCK; }));
+}
+
+TEST_P(HeldExtentsTest, ARefusalIsRemembered) {
+  ASSERT_EQ(open({.linger = std::chrono::hours(1), .refuses_for = std::chrono::hours(1)}), "");
+  UniqueFd writer = open_file(O_WRONLY);
+  ASSERT_EQ(hold(), "writers");
+
+  writer.reset();
+
+  EXPECT_EQ(hold(), "writers") << "for an hour";
+}
+
+TEST_P(HeldExtentsTest, OnlyOpenFileIsHeldAgainstReadersToo) {
+  ASSERT_EQ(open_alone(), "");
+  ASSERT_EQ(hold(), "none");
+  EXPECT_TRUE(held_->is_exclusive());
+
+  EXPECT_EQ(open_error(O_RDONLY), EWOULDBLOCK);
+
+  EXPECT_EQ(intact(), "lease_lost");
+  wait_until_asked();
+  held_->let_go();
+  const UniqueFd reader = open_file(O_RDONLY);
+  ASSERT_EQ(hold(), "none");
+  EXPECT_FALSE(held_->is_exclusive());
+  held_->let_go();
+}
+
+TEST_P(HeldExtentsTest, AFileThatIsUnlinkedKeepsItsBlocks) {
+  ASSERT_EQ(open(), "");
+  ASSERT_EQ(hold(), "none");
+
+  files_.remove("file");
+  files_.write("other", FilesOnDrive::kForeign, 4 * kBytes);
+
+  EXPECT_EQ(read(), "0");
+  EXPECT_EQ(intact(), "none");
+  held_->let_go();
+}
+
+// A host that knows nothing of leases has SIGIO's default, which ends the process.
+TEST_P(HeldExtentsTest, TheSignalEndsNoProcess) {
+  struct sigaction action {};
+  ASSERT_EQ(::sigaction(SIGIO, nullptr, &action), 0);
+  ASSERT_EQ(action.sa_handler, SIG_DFL);
+  ASSERT_EQ(open(), "");
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(hold(), "none");
+    EXPECT_EQ(open_error(O_WRONLY), EWOULDBLOCK);
+    wait_until_asked();
+    held_->let_go();
+  }
+}
+
+TEST_P(HeldExtentsTest, AProgramThatIgnoresTheSignalGivesTheLeaseBack) {
+  ASSERT_EQ(open(), "");
+  ASSERT_EQ(hold(), "none");
+  held_->let_go();
+  const auto before = ::signal(SIGIO, SIG_IGN);
+
+  EXPECT_TRUE(open_file(O_WRONLY).valid());
+
+  (void)::signal(SIGIO, before);
+}
+
+// The thread of the parent is not there; the parent's lease stays.
+TEST_P(HeldExtentsTest, AForkedChildHoldsOnlyWhatItOpensItself) {
+  ASSERT_EQ(open(), "");
+  ASSERT_EQ(hold(), "none");
+
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_refused = held_->hold() == ExtentCause::inherited;
+    held_->let_go();
+    held_.reset();
+    const bool is_opened = open().empty() && hold() == "none" && read() == "0" && intact() == "none";
+    ::_exit(is_refused && is_opened ? 0 : 1);
+  }
+
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(intact(), "none");
+  held_->let_go();
+}
+
+TEST_P(HeldExtentsTest, ADescriptorThatTheProgramClosedIsLeftAlone) {
+  UniqueFd own = open_file(O_RDONLY);
+  const int number = own.get();
+  ASSERT_EQ(keep(HeldExtents::open(std::move(own), files_.drive(), kPatient)), "");
+  ASSERT_EQ(hold(), "none");
+  ::close(number);
+  const UniqueFd other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(other.get(), number);
+
+  EXPECT_EQ(intact(), "lease_lost");
+
+  held_->let_go();
+  EXPECT_TRUE(open_file(O_WRONLY).valid());
+  EXPECT_EQ(hold(), "descriptor_lost");
+  held_.reset();
+  EXPECT_GE(::fcntl(number, F_GETFD), 0);
+}
+
+// Threads hold and let go while a writer comes again and again.
+TEST_P(HeldExtentsTest, ManyThreadsHoldAFileThatOthersWant) {
+  ASSERT_EQ(open(), "");
+  std::atomic<int> held{0};
+  std::atomic<int> wrong{0};
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!ends) {
+        if (held_->hold() != ExtentCause::none) continue;
+        DrivePiece pieces[64];
+        const bool is_mapped = held_->map(0, kBytes, pieces).cause == ExtentCause::none;
+        const ExtentCause cause = held_->is_intact(0, kBytes);
+        if (!is_mapped || (cause != ExtentCause::none && cause != ExtentCause::lease_lost)) ++wrong;
+        held_->let_go();
+        ++held;
+      }
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    const int before = held;
+    EXPECT_TRUE(open_file(O_WRONLY).valid());
+    EXPECT_TRUE(wait_until([&] { return held > before; }));
+  }
+  ends = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(FileSystem, HeldExtentsTest, testing::Values("ext4", "xfs"),
