@@ -22,10 +22,11 @@ namespace penstock {
 class LoopFileSystem {
  public:
   // `make` is the command that makes the file system on the device, which is put behind it.
-  LoopFileSystem(const std::string& type, const std::string& make, const std::string& size) {
+  LoopFileSystem(const std::string& type, const std::string& make, const std::string& size,
+                 const std::string& options = "defaults") {
     failure_ = enter_namespace();
     if (failure_.empty()) failure_ = make_folder();
-    if (failure_.empty()) failure_ = mount(type, make, size);
+    if (failure_.empty()) failure_ = mount(type, make, size, options);
   }
   ~LoopFileSystem() {
     if (folder_.empty()) return;
@@ -57,12 +58,13 @@ class LoopFileSystem {
     return "";
   }
   // The device is detached when it is unmounted.
-  std::string mount(const std::string& type, const std::string& make, const std::string& size) {
+  std::string mount(const std::string& type, const std::string& make, const std::string& size,
+                    const std::string& options) {
     const std::string image = folder_ + ".image";
     const std::string device = output_of("PATH=$PATH:/usr/sbin:/sbin; set -e; truncate --size " + size + " " + image +
                                          "; device=$(losetup --find --show " + image + "); rm " + image +
                                          "; trap 'losetup --detach $device' EXIT; " + make + " $device >&2; mount -t " +
-                                         type + " $device " + folder_ + "; echo $device");
+                                         type + " -o " + options + " $device " + folder_ + "; echo $device");
     if (device.empty()) return "could not make " + type + " behind a loop device";
     drive_ = core::UniqueFd(::open(device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
     return drive_.valid() ? "" : "could not open " + device;

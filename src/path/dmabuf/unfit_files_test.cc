@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Files, and parts of files, that are not read straight from their drive; and bytes that are only in the page cache.
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "fakes/held_fixture.h"
+
+namespace penstock::core {
+namespace {
+
+class UnfitFiles : public HeldFile {
+ protected:
+  // Sets a flag of chattr; false if the file system has none such.
+  bool set_flag(const char* name, unsigned flag) {
+    const UniqueFd fd = open_file(O_RDONLY, name);
+    unsigned flags = 0;
+    if (::ioctl(fd.get(), FS_IOC_GETFLAGS, &flags) != 0) return false;
+    flags |= flag;
+    return ::ioctl(fd.get(), FS_IOC_SETFLAGS, &flags) == 0;
+  }
+  void make(const char* name, const std::string& content) {
+    const UniqueFd fd = open_file(O_WRONLY | O_CREAT | O_TRUNC, name);
+    EXPECT_EQ(::write(fd.get(), content.data(), content.size()), static_cast<ssize_t>(content.size()));
+  }
+};
+
+class HeldRanges : public UnfitFiles {};
+
+TEST_P(UnfitFiles, OneThatSomebodyHasOpenForWritingIsRefused) {
+  const UniqueFd writer = open_file(O_WRONLY);
+  EXPECT_EQ(open(), "writers");
+}
+
+TEST_P(UnfitFiles, OneThatTheProgramItselfHasOpenForWritingIsRefused) {
+  EXPECT_EQ(open(kPatient, "file", O_RDWR), "writers");
+}
+
+TEST_P(UnfitFiles, OneThatIsStillMappedForWritingIsRefused) {
+  UniqueFd fd = open_file(O_RDWR);
+  void* const at = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  ASSERT_NE(at, MAP_FAILED);
+  fd.reset();
+
+  EXPECT_EQ(open(), "writers");
+
+  ::munmap(at, 4096);
+  EXPECT_EQ(open(), "");
+}
+
+// A lease is for the file's owner; root may take any.
+TEST_P(UnfitFiles, OneOfAnotherUserIsRefused) {
+  const std::string folder = files_.path("");
+  ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_other =
+        ::setgroups(0, nullptr) == 0 && ::setresgid(1000, 1000, 1000) == 0 && ::setresuid(1000, 1000, 1000) == 0;
+    const UniqueFd user = open_file(O_RDONLY);
+    const auto file = File::open(storage_, user.get());
+    const auto with_drive = HeldExtents::open(**file, files_.drive(), kPatient);
+    const auto without = HeldExtents::open(**file, -1, kPatient);
+    const bool is_denied = with_drive.cause == ExtentCause::lease_denied && without.cause == ExtentCause::drive_node;
+    ::_exit(is_other && is_denied && without.error == EACCES ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_P(UnfitFiles, ItsDriveIsTheOneOfItsNumber) {
+  const UniqueFd user = open_file(O_RDONLY);
+  const auto file = File::open(storage_, user.get());
+  const FilesOnDrive others(GetParam());
+  ASSERT_EQ(others.failure(), "");
+
+  const auto wrong = HeldExtents::open(**file, others.drive(), kPatient);
+  const auto found = HeldExtents::open(**file, -1, kPatient);
+
+  EXPECT_EQ(wrong.cause, ExtentCause::drive_node);
+  EXPECT_EQ(wrong.error, ENXIO);
+  EXPECT_STREQ(name_of(found.cause), "none") << found.error;
+}
+
+TEST_P(UnfitFiles, DataInTheJournalIsRefused) {
+  if (is_xfs()) GTEST_SKIP() << "XFS journals no data";
+  if (!set_flag("file", FS_JOURNAL_DATA_FL)) GTEST_SKIP() << "chattr +j needs CAP_SYS_RESOURCE";
+  EXPECT_EQ(open(), "journaled");
+}
+
+TEST_P(UnfitFiles, DataThatGoesIntoTheJournalFromNowOnIsRefused) {
+  if (is_xfs()) GTEST_SKIP() << "XFS journals no data";
+  ASSERT_EQ(open(), "");
+  if (!set_flag("file", FS_JOURNAL_DATA_FL)) GTEST_SKIP() << "chattr +j needs CAP_SYS_RESOURCE";
+  EXPECT_EQ(hold(), "journaled");
+}
+
+TEST_P(HeldRanges, HolesAndWhatWasOnlyAllocatedHaveCauses) {
+  files_.write("old", FilesOnDrive::kForeign, 4 * kBytes);
+  files_.remove("old");
+  files_.sync();
+  {
+    const UniqueFd fd = open_file(O_RDWR | O_CREAT, "sparse");
+    ASSERT_TRUE(files_.write(fd.get(), FilesOnDrive::kOwn));
+    ASSERT_EQ(::fallocate(fd.get(), 0, kBytes, kBytes), 0);
+    ASSERT_EQ(::ftruncate(fd.get(), 3 * kBytes), 0);
+    ASSERT_EQ(::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096), 0);
+    ASSERT_EQ(::fallocate(fd.get(), FALLOC_FL_ZERO_RANGE, 16384, 4096), 0);
+  }
+  ASSERT_EQ(open(kPatient, "sparse"), "");
+  ASSERT_EQ(hold(), "none");
+
+  EXPECT_EQ(read(0, 4096), "0");
+  EXPECT_EQ(read(4096, 4096), "hole");
+  EXPECT_EQ(read(8192, 8192), "0");
+  EXPECT_EQ(read(16384, 512), "unwritten");
+  EXPECT_EQ(read(65536, 65536), "0");
+  EXPECT_EQ(read(kBytes, kBytes), "unwritten");
+  EXPECT_EQ(read(kBytes - 512, 1024), "unwritten");
+  EXPECT_EQ(read(2 * kBytes, 4096), "hole");
+  EXPECT_EQ(read(3 * kBytes, 512), "beyond_end");
+  EXPECT_EQ(read(100, 512), "misaligned");
+  EXPECT_EQ(intact(65536, 65536), "none");
+  held_->let_go();
+}
+
+TEST_P(HeldRanges, BytesThatAreOnlyInThePageCacheAreWrittenBackFirst) {
+  DirectMemory words(kBytes / 8);
+  for (std::uint64_t i = 0; i < kBytes / 8; ++i) words.words()[i] = FilesOnDrive::word(8 * i, 7);
+  {
+    const UniqueFd fd = open_file(O_WRONLY);
+    ASSERT_EQ(::pwrite(fd.get(), words.words(), kBytes, 0), static_cast<ssize_t>(kBytes));
+  }
+  ASSERT_EQ(open(), "");
+
+  ASSERT_EQ(hold(), "none");
+
+  EXPECT_EQ(read(0, kBytes, 7), "0");
+  held_->let_go();
+}
+
+TEST_P(HeldRanges, StoresThroughAMappingAreWrittenBackFirst) {
+  {
+    const UniqueFd fd = open_file(O_RDWR);
+    void* const at = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    ASSERT_NE(at, MAP_FAILED);
+    auto* const words = static_cast<std::uint64_t*>(at);
+    for (std::uint64_t i = 0; i < kBytes / 8; ++i) words[i] = FilesOnDrive::word(8 * i, 8);
+    ::munmap(at, kBytes);
+  }
+  ASSERT_EQ(open(), "");
+
+  ASSERT_EQ(hold(), "none");
+
+  EXPECT_EQ(read(0, kBytes, 8), "0");
+  held_->let_go();
+}
+
+// Between two holds others write: each hold asks anew.
+TEST_P(HeldRanges, WhatWasWrittenBetweenTwoHoldsIsRead) {
+  ASSERT_EQ(open(), "");
+  ASSERT_EQ(hold(), "none");
+  held_->let_go();
+  files_.remove("other");
+  {
+    const UniqueFd fd = open_file(O_RDWR | O_TRUNC);
+    files_.write("other", FilesOnDrive::kForeign);
+    ASSERT_TRUE(files_.write(fd.get(), 9));
+  }
+
+  ASSERT_EQ(hold(), "none");
+
+  EXPECT_EQ(read(0, kBytes, 9), "0");
+  held_->let_go();
+}
+
+TEST_P(HeldRanges, BlocksThatFilesShareAreRead) {
+  if (!is_xfs()) GTEST_SKIP() << "ext4 shares no blocks";
+  {
+    const UniqueFd source = open_file(O_RDONLY);
+    const UniqueFd clone = open_file(O_RDWR | O_CREAT, "clone");
+    ASSERT_EQ(::ioctl(clone.get(), FICLONE, source.get()), 0);
+  }
+  for (const char* name : {"file", "clone"}) {
+    ASSERT_EQ(open(kPatient, name), "");
+    ASSERT_EQ(hold(), "none");
+    EXPECT_EQ(read(), "0");
+    EXPECT_EQ(intact(), "none");
+    held_->let_go();
+  }
+}
+
+TEST_P(HeldRanges, AShortFileIsReadUpToItsLastWholeSector) {
+  make("short", std::string(5000, 'x'));
+  ASSERT_EQ(open(kPatient, "short"), "");
+  ASSERT_EQ(hold(), "none");
+
+  DrivePiece piece;
+  EXPECT_EQ(held_->map(0, 4608, {&piece, 1}).cause, ExtentCause::none);
+  EXPECT_EQ(read(0, 5120), "beyond_end");
+  held_->let_go();
+}
+
+TEST_P(UnfitFiles, OtherFileSystemsAreRefused) {
+  const auto cause_in = [&](const std::string& folder) {
+    UniqueFd fd(::open((folder + "/penstock-unfit").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (!fd.valid()) return std::string("no file in ") + folder;
+    (void)!::write(fd.get(), "text", 4);
+    fd = UniqueFd(::open((folder + "/penstock-unfit").c_str(), O_RDONLY | O_CLOEXEC));
+    ::unlink((folder + "/penstock-unfit").c_str());
+    return keep(HeldExtents::open(std::move(fd), -1, kPatient));
+  };
+  EXPECT_EQ(cause_in("/dev/shm"), "file_system");
+  EXPECT_EQ(keep(HeldExtents::open(UniqueFd(::open("/dev/null", O_RDONLY)), -1, kPatient)), "not_a_file");
+}
+
+// The bytes in an inode have no place of their own on the drive.
+TEST(UnfitInlineFiles, ASmallFileInItsInodeIsRefused) {
+  LoopFileSystem place("ext4", "mkfs.ext4 -q -F -I 256 -O inline_data", "16M");
+  if (!place.failure().empty()) GTEST_SKIP() << place.failure();
+  const auto cause_of = [&](const std::string& content) {
+    UniqueFd fd(::open(place.path("small").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    EXPECT_EQ(::write(fd.get(), content.data(), content.size()), static_cast<ssize_t>(content.size()));
+    fd = UniqueFd(::open(place.path("small").c_str(), O_RDONLY | O_CLOEXEC));
+    return HeldExtents::open(std::move(fd), place.drive(), {}).cause;
+  };
+  EXPECT_STREQ(name_of(cause_of("forty bytes")), "inline_data");
+  EXPECT_STREQ(name_of(cause_of(std::string(9000, 'x'))), "none");
+}
+
+TEST(UnfitJournaledFiles, AllDataOfAFileSystemMayGoThroughTheJournal) {
+  LoopFileSystem place("ext4", "mkfs.ext4 -q -F", "24M", "data=journal");
+  if (!place.failure().empty()) GTEST_SKIP() << place.failure();
+  UniqueFd fd(::open(place.path("file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  ASSERT_EQ(::write(fd.get(), "text", 4), 4);
+  fd = UniqueFd(::open(place.path("file").c_str(), O_RDONLY | O_CLOEXEC));
+
+  EXPECT_STREQ(name_of(HeldExtents::open(std::move(fd), place.drive(), {}).cause), "journaled");
+}
+
+const auto kFileSystems = testing::Values("ext4", "xfs");
+std::string name_of_place(const testing::TestParamInfo<const char*>& place) { return place.param; }
+INSTANTIATE_TEST_SUITE_P(FileSystem, UnfitFiles, kFileSystems, name_of_place);
+INSTANTIATE_TEST_SUITE_P(FileSystem, HeldRanges, kFileSystems, name_of_place);
+
+}  // namespace
+}  // namespace penstock::core
