@@ -149,12 +149,11 @@ extern "C" {
 CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr) {
   return core::cufile_call([&] {
     if (batch_idp == nullptr || nr == 0) return refuse(CU_FILE_INVALID_VALUE);
-    core::Status opened;
-    const CufileDriver::Use use(driver(), opened);
-    if (!use) return core::cufile_error(opened);
+    const core::Result<CufileDriver::Use> use = driver().open_for_use();
+    if (!use.ok()) return core::cufile_error(use.status());
     if (nr > driver().number("properties.io_batchsize")) return refuse(CU_FILE_INVALID_VALUE);
-    const core::Result<std::uint64_t> batch = use.frontends().open_batch(nr);
-    core::count(use.session(), CufileOperation::batch_setup, batch.ok());
+    const core::Result<std::uint64_t> batch = use->frontends().open_batch(nr);
+    core::count(use->session(), CufileOperation::batch_setup, batch.ok());
     if (!batch.ok()) return core::cufile_error(batch.status());
     *batch_idp = reinterpret_cast<CUfileBatchHandle_t>(static_cast<std::uintptr_t>(*batch));
     return ok();

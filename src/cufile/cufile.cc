@@ -44,13 +44,10 @@ int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
 // were none at all before the first opening; by 1.20's the call opens the driver all the same.
 ssize_t refuse_closed(off_t file_offset) {
   if (!driver().follows_1_20()) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
-  core::Status opened;
-  const auto open = [&] { return static_cast<bool>(CufileDriver::Use(driver(), opened)); };
-  const auto no_memory = [&] {
-    opened = core::failure(core::Code::out_of_memory, "open the driver");
-    return false;
-  };
-  if (!core::unless_short_of_memory(open, no_memory)) return fail(core::cufile_errno(opened));
+  const auto open = [] { return driver().open_for_use().status(); };
+  const auto no_memory = [] { return core::failure(core::Code::out_of_memory, "open the driver"); };
+  const core::Status opened = core::unless_short_of_memory(open, no_memory);
+  if (!opened.ok()) return fail(core::cufile_errno(opened));
   return fail(file_offset < 0 ? CU_FILE_INVALID_VALUE : CU_FILE_HANDLE_NOT_REGISTERED);
 }
 
@@ -127,19 +124,18 @@ CUfileError_t cuFileHandleRegister(CUfileHandle_t* fh, CUfileDescr_t* descr) {
     // Checked before the driver opens its own files, which may get this descriptor number.
     const bool by_number = descr != nullptr && descr->type == CU_FILE_HANDLE_TYPE_OPAQUE_FD;
     const bool closed = by_number && ::fcntl(descr->handle.fd, F_GETFD) < 0;
-    core::Status opened;
-    const CufileDriver::Use use(driver(), opened);
-    if (!use) return core::cufile_error(opened);
+    const core::Result<CufileDriver::Use> use = driver().open_for_use();
+    if (!use.ok()) return core::cufile_error(use.status());
     if (fh == nullptr || descr == nullptr) return refuse(CU_FILE_INVALID_VALUE);
     const bool userspace = descr->type == CU_FILE_HANDLE_TYPE_USERSPACE_FS;
     if (!by_number && !userspace) return refuse(CU_FILE_IO_NOT_SUPPORTED);
     if (closed) {
-      core::count(use.session(), CufileOperation::handle_register, false);
+      core::count(use->session(), CufileOperation::handle_register, false);
       return refuse(CU_FILE_INVALID_VALUE);
     }
     const core::Result<std::uint64_t> file =
-        userspace ? register_userspace(use.session(), *descr) : use->register_file(descr->handle.fd);
-    core::count(use.session(), CufileOperation::handle_register, file.ok());
+        userspace ? register_userspace(use->session(), *descr) : use->session().register_file(descr->handle.fd);
+    core::count(use->session(), CufileOperation::handle_register, file.ok());
     if (!file.ok()) return core::cufile_error(file.status());
     *fh = reinterpret_cast<CUfileHandle_t>(static_cast<std::uintptr_t>(*file));
     return ok();
@@ -160,16 +156,15 @@ void cuFileHandleDeregister(CUfileHandle_t fh) {
 
 CUfileError_t cuFileBufRegister(const void* bufPtr_base, size_t length, int) {
   return core::cufile_call([&]() -> CUfileError_t {
-    core::Status opened;
-    const CufileDriver::Use use(driver(), opened);
-    if (!use) return core::cufile_error(opened);
+    const core::Result<CufileDriver::Use> use = driver().open_for_use();
+    if (!use.ok()) return core::cufile_error(use.status());
     if (bufPtr_base != nullptr && length > 0 && !driver().is_on("properties.allow_system_memory") &&
-        !use->devices().describe(bufPtr_base).needs_device()) {
-      CufileStats::instance().count_buffer_register(use.session(), bufPtr_base, length, false);
+        !use->session().devices().describe(bufPtr_base).needs_device()) {
+      CufileStats::instance().count_buffer_register(use->session(), bufPtr_base, length, false);
       return {CU_FILE_CUDA_MEMORY_TYPE_INVALID, kCudaInvalidValue};
     }
-    const core::Status status = use->register_buffer(bufPtr_base, length);
-    CufileStats::instance().count_buffer_register(use.session(), bufPtr_base, length, status.ok());
+    const core::Status status = use->session().register_buffer(bufPtr_base, length);
+    CufileStats::instance().count_buffer_register(use->session(), bufPtr_base, length, status.ok());
     if (status.is(core::Code::already_registered)) return refuse(CU_FILE_MEMORY_ALREADY_REGISTERED);
     return core::cufile_error(status);
   });

@@ -151,13 +151,12 @@ Status CufileDriver::open_implicitly() {
   return status;
 }
 
-bool CufileDriver::enter_or_open(Status& status) {
-  if (gate_.enter()) return true;
-  status = open_implicitly();
-  if (!status.ok()) return false;
-  const bool inside = gate_.enter();
-  if (!inside) status = failure(Code::closed, "use the driver");  // Another thread has just closed it.
-  return inside;
+Result<CufileDriver::Use> CufileDriver::open_for_use() {
+  if (Use use(*this); use) return Result<Use>(std::move(use));
+  if (const Status status = open_implicitly(); !status.ok()) return status;
+  Use use(*this);
+  if (!use) return failure(Code::closed, "use the driver");  // Another thread has just closed it.
+  return Result<Use>(std::move(use));
 }
 
 bool CufileDriver::close() {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -33,13 +34,11 @@ class CufileDriver {
   class Use {
    public:
     [[gnu::always_inline]] explicit Use(CufileDriver& driver) : driver_(driver), inside_(driver.gate_.enter()) {}
-    // Opens the driver if it is closed; if that fails, this is empty and sets the status.
-    Use(CufileDriver& driver, Status& status) : driver_(driver), inside_(driver.enter_or_open(status)) {}
+    Use(Use&& other) noexcept : driver_(other.driver_), inside_(std::exchange(other.inside_, false)) {}
+    Use& operator=(Use&&) = delete;
     ~Use() {
       if (inside_) driver_.gate_.leave();
     }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
     explicit operator bool() const { return inside_; }
     const std::shared_ptr<GuardedSession>& guarded() const { return driver_.guarded_; }
     Session& session() const { return driver_.guarded_->session(); }
@@ -48,8 +47,10 @@ class CufileDriver {
 
    private:
     CufileDriver& driver_;
-    const bool inside_;
+    bool inside_;
   };
+  // Opens the driver if it is closed. The use is not empty, and stays on the calling thread.
+  Result<Use> open_for_use();
 
   // The settings in force while the driver is open; while it is closed, those of the last opening (see parameter()).
   Settings settings();
@@ -78,7 +79,6 @@ class CufileDriver {
  private:
   CufileDriver() = default;
   explicit CufileDriver(CufileDriver* parents);
-  bool enter_or_open(Status& status);
   Status open_implicitly() EXCLUDES(mutex_);
   Status open_session_locked() REQUIRES(mutex_);
   Status try_open_session_locked() REQUIRES(mutex_);

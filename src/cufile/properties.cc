@@ -45,10 +45,9 @@ CUfileError_t set_checked(core::Setting setting, std::size_t size) {
 // These two setters open the driver, as in NVIDIA's library up to 1.15.
 CUfileError_t set_opening(core::Setting setting, std::size_t size) {
   if (driver().follows_1_20()) return set_checked(setting, size);
-  core::Status opened;
   // Leaves the gate before it sets the value: a thread that closes the driver holds its lock and waits for calls inside
   // the gate.
-  if (const core::CufileDriver::Use use(driver(), opened); !use) return core::cufile_error(opened);
+  if (const core::Status opened = driver().open_for_use().status(); !opened.ok()) return core::cufile_error(opened);
   return set_checked(setting, size);
 }
 

@@ -74,9 +74,8 @@ std::optional<CUfileOpError> visible_fault(core::Session& session, const core::R
 
 CUfileError_t submit(core::Op op, CUfileHandle_t handle, void* base, const size_t* size, const off_t* file_offset,
                      const off_t* buffer_offset, ssize_t* result, CUstream stream) {
-  core::Status opened;
-  const CufileDriver::Use use(driver(), opened);
-  if (!use) return core::cufile_error(opened);
+  const core::Result<CufileDriver::Use> use = driver().open_for_use();
+  if (!use.ok()) return core::cufile_error(use.status());
   const bool complete = handle != nullptr && base != nullptr && size != nullptr && file_offset != nullptr &&
                         buffer_offset != nullptr && result != nullptr;
   if (!complete || *size > kSizeMax) return refuse(result);
@@ -84,10 +83,10 @@ CUfileError_t submit(core::Op op, CUfileHandle_t handle, void* base, const size_
       op, reinterpret_cast<std::uintptr_t>(handle), base, size, file_offset, buffer_offset, result};
   const bool newer = driver().follows_1_20();
   if (newer) {
-    const std::optional<CUfileOpError> fault = visible_fault(use.session(), parameters.request());
+    const std::optional<CUfileOpError> fault = visible_fault(use->session(), parameters.request());
     if (fault) return refuse(result, *fault);
   }
-  const core::Status status = use.frontends().streams().submit(stream, parameters, kHooks);
+  const core::Status status = use->frontends().streams().submit(stream, parameters, kHooks);
   if (!status.is(core::Code::not_registered)) return to_error(status);
   return newer ? refuse(result, CU_FILE_HANDLE_NOT_REGISTERED) : refuse(result);
 }

@@ -87,10 +87,9 @@ CUfileError_t cuFileExportPCIeTopology(const char* filename) {
 CUfileError_t cuFileGetBARSizeInKB(int gpuIndex, size_t* barSize) {
   if (barSize == nullptr || gpuIndex < 0) return refuse(CU_FILE_INVALID_VALUE);
   return core::cufile_call([&] {
-    core::Status opened;
-    const CufileDriver::Use use(CufileDriver::instance(), opened);
-    if (!use) return core::cufile_error(opened);
-    const core::Result<core::Device*> device = use->devices().device(static_cast<unsigned>(gpuIndex));
+    const core::Result<CufileDriver::Use> use = CufileDriver::instance().open_for_use();
+    if (!use.ok()) return core::cufile_error(use.status());
+    const core::Result<core::Device*> device = use->session().devices().device(static_cast<unsigned>(gpuIndex));
     if (!device.ok()) return refuse(CU_FILE_INVALID_VALUE);
     const core::Result<core::Root> root = core::Root::open("/");
     *barSize = root.ok() ? core::read_pci_bars(*root, (*device)->facts().pci_address)[1] >> 10 : 0;
