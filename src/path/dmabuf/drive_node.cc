@@ -18,7 +18,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr const char* kStep = "open the file's drive";
+constexpr const char* kDriveStep = "open the file's drive";
 constexpr std::string_view kNameKey[] = {"DEVNAME="};
 
 std::string node_name(dev_t device) {
@@ -33,9 +33,9 @@ std::string node_name(dev_t device) {
 
 Result<UniqueFd> open_drive_node(dev_t device) {
   const std::string name = node_name(device);
-  if (name.empty()) return os_failure(ENODEV, kStep);
+  if (name.empty()) return os_failure(ENODEV, kDriveStep);
   UniqueFd node(::open(name.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
-  if (!node.valid()) return os_failure(errno, kStep);
+  if (!node.valid()) return os_failure(errno, kDriveStep);
   const Result<std::uint32_t> sector = drive_sector(node.get(), device);
   if (!sector.ok()) return sector.status();
   return node;
@@ -43,11 +43,11 @@ Result<UniqueFd> open_drive_node(dev_t device) {
 
 Result<std::uint32_t> drive_sector(int node, dev_t device) {
   struct stat facts {};
-  if (::fstat(node, &facts) != 0) return os_failure(errno, kStep);
-  if (!S_ISBLK(facts.st_mode) || facts.st_rdev != device) return os_failure(ENXIO, kStep);
+  if (::fstat(node, &facts) != 0) return os_failure(errno, kDriveStep);
+  if (!S_ISBLK(facts.st_mode) || facts.st_rdev != device) return os_failure(ENXIO, kDriveStep);
   int sector = 0;
-  if (::ioctl(node, BLKSSZGET, &sector) != 0) return os_failure(errno, kStep);
-  if (sector <= 0 || !std::has_single_bit(static_cast<unsigned>(sector))) return os_failure(ENXIO, kStep);
+  if (::ioctl(node, BLKSSZGET, &sector) != 0) return os_failure(errno, kDriveStep);
+  if (sector <= 0 || !std::has_single_bit(static_cast<unsigned>(sector))) return os_failure(ENXIO, kDriveStep);
   return static_cast<std::uint32_t>(sector);
 }
 

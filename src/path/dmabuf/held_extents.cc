@@ -18,10 +18,10 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kUsers = UINT32_MAX;  // The bits of the number of requests under way.
+constexpr std::uint64_t kHolders = UINT32_MAX;  // The bits of the number of requests under way.
 
 // Coarse, which costs no more than a load.
-std::int64_t now() {
+std::int64_t coarse_now() {
   timespec time{};
   (void)::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
   return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
@@ -80,7 +80,7 @@ HeldExtents::HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t 
 HeldExtents::~HeldExtents() {
   if (!is_inherited()) {
     const MutexLock lock(mutex_);
-    PENSTOCK_INVARIANT((state_.load() & kUsers) == 0);
+    PENSTOCK_INVARIANT((state_.load() & kHolders) == 0);
     if (!drop(kHeld)) (void)drop(kHeld | kEnds);
   }
   if (!is_ours()) (void)file_.release();
@@ -128,10 +128,10 @@ ExtentCause HeldExtents::hold() {
 }
 
 ExtentCause HeldExtents::hold_slowly() {
-  if (now() < refuses_until_.load(std::memory_order_acquire)) return refusal_.load(std::memory_order_relaxed);
+  if (coarse_now() < refuses_until_.load(std::memory_order_acquire)) return refusal_.load(std::memory_order_relaxed);
   const MutexLock lock(mutex_);
   if (try_hold()) return ExtentCause::none;
-  if ((state_.load() & kUsers) != 0) return ExtentCause::asked_back;
+  if ((state_.load() & kHolders) != 0) return ExtentCause::asked_back;
   (void)drop(kHeld | kEnds);
   const ExtentCause cause = take();
   return cause == ExtentCause::none ? cause : refuse(cause);
@@ -139,7 +139,7 @@ ExtentCause HeldExtents::hold_slowly() {
 
 ExtentCause HeldExtents::refuse(ExtentCause cause) {
   refusal_.store(cause, std::memory_order_relaxed);
-  refuses_until_.store(now() + terms_.refuses_for.count(), std::memory_order_release);
+  refuses_until_.store(coarse_now() + terms_.refuses_for.count(), std::memory_order_release);
   return cause;
 }
 
@@ -152,7 +152,7 @@ ExtentCause HeldExtents::take() {
     lease_.give_back(is_ours());
     return cause;
   }
-  used_at_.store(now(), std::memory_order_relaxed);
+  used_at_.store(coarse_now(), std::memory_order_relaxed);
   state_.store(kHeld | 1, std::memory_order_release);
   if (lease_.is_held()) return ExtentCause::none;
   state_.fetch_or(kEnds);
@@ -197,7 +197,7 @@ void HeldExtents::drop_if_idle() {
 
 void HeldExtents::let_go() {
   if (is_inherited()) return;
-  if (const std::int64_t time = now(); used_at_.load(std::memory_order_relaxed) != time) {
+  if (const std::int64_t time = coarse_now(); used_at_.load(std::memory_order_relaxed) != time) {
     used_at_.store(time, std::memory_order_relaxed);
   }
   const std::uint64_t state = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;
@@ -210,8 +210,8 @@ std::chrono::nanoseconds HeldExtents::look(bool is_asked_back) {
   std::uint64_t state = state_.load(std::memory_order_acquire);
   if ((state & kHeld) == 0) return terms_.linger;
   if (is_asked_back) state = state_.fetch_or(kEnds);  // Either this or the last let_go() sees the other.
-  const std::chrono::nanoseconds idle(now() - used_at_.load(std::memory_order_relaxed));
-  if ((state & kUsers) != 0) return terms_.linger;
+  const std::chrono::nanoseconds idle(coarse_now() - used_at_.load(std::memory_order_relaxed));
+  if ((state & kHolders) != 0) return terms_.linger;
   if (!is_asked_back && idle < terms_.linger) return terms_.linger - idle;
   if (!mutex_.try_lock()) return std::chrono::milliseconds(1);
   const MutexLock lock(mutex_, std::adopt_lock);

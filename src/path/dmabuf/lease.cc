@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::nanoseconds kLooksAtLeast = std::chrono::milliseconds(100);
 constexpr std::chrono::nanoseconds kLooksAtMost = std::chrono::milliseconds(1);
 
-timespec timespec_of(std::chrono::nanoseconds time) {
+timespec lease_wait_of(std::chrono::nanoseconds time) {
   constexpr long kSecond = 1'000'000'000;
   return {static_cast<time_t>(time.count() / kSecond), static_cast<long>(time.count() % kSecond)};
 }
@@ -34,7 +34,7 @@ void wait_for_signal(std::chrono::nanoseconds time) {
   sigset_t set;
   ::sigemptyset(&set);
   ::sigaddset(&set, SIGIO);
-  const timespec limit = timespec_of(time);
+  const timespec limit = lease_wait_of(time);
   (void)::sigtimedwait(&set, nullptr, &limit);
 }
 
