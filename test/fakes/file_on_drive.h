@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/statfs.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -32,8 +33,8 @@ class DirectMemory {
 
 class FilesOnDrive {
  public:
-  static constexpr std::uint64_t kBytes = 1 << 20;  // Each file's.
-  static constexpr std::uint64_t kStep = 64 << 10;
+  static constexpr std::uint64_t kBytes = 256 << 10;  // Each file's.
+  static constexpr std::uint64_t kSpare = 64 << 10;   // For the tables of who writes last.
   static constexpr std::uint64_t kOwn = 1;
   static constexpr std::uint64_t kForeign = 2;
 
@@ -53,20 +54,20 @@ class FilesOnDrive {
   }
   // False if there was not room for all.
   bool write(int fd, std::uint64_t whose, std::uint64_t bytes = kBytes) {
-    bool is_whole = true;
-    for (std::uint64_t at = 0; at < bytes && is_whole; at += kStep) {
-      for (std::uint64_t i = 0; i < kStep / 8; ++i) written_.words()[i] = word(at + 8 * i, whose);
-      is_whole = ::pwrite(fd, written_.words(), kStep, static_cast<off_t>(at)) == static_cast<ssize_t>(kStep);
+    std::uint64_t at = 0;
+    for (std::uint64_t step = kBytes; at < bytes && step >= 4096;) {
+      if (write_at(fd, whose, at, std::min(step, bytes - at))) at += std::min(step, bytes - at);
+      else step /= 2;
     }
-    return ::fsync(fd) == 0 && is_whole;
+    return ::fsync(fd) == 0 && at == bytes;
   }
   void remove(const std::string& name) { ::unlink(path(name).c_str()); }
   // Takes all room but for so many files and their places in the tables.
   void fill(unsigned files) {
     const core::UniqueFd fd(::open(path("rest").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     std::uint64_t end = 0;
-    for (std::uint64_t step = 64 * kBytes; step >= kStep;) {
-      if (room() > files * kBytes + kStep + step && take(fd.get(), end, step)) end += step;
+    for (std::uint64_t step = 64 * kBytes; step >= 4096;) {
+      if (room() > files * kBytes + kSpare + step && take(fd.get(), end, step)) end += step;
       else step /= 2;
     }
     sync();
@@ -93,12 +94,16 @@ class FilesOnDrive {
   }
 
  private:
+  bool write_at(int fd, std::uint64_t whose, std::uint64_t at, std::uint64_t bytes) {
+    for (std::uint64_t i = 0; i < bytes / 8; ++i) written_.words()[i] = word(at + 8 * i, whose);
+    return ::pwrite(fd, written_.words(), bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
+  }
   static bool take(int fd, std::uint64_t offset, std::uint64_t bytes) {
     return ::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0;
   }
 
   LoopFileSystem place_;
-  DirectMemory written_{kStep / 8};
+  DirectMemory written_{kBytes / 8};
   DirectMemory read_{kBytes / 8};
 };
 

@@ -2,13 +2,14 @@
 
 // The ways in which a file's blocks become another file's between the question where they lie and the read. Without a
 // lease, each gives the reader foreign bytes; under one, it waits or is seen.
+#include "fakes/moved_blocks.h"
+
 #include <linux/falloc.h>
 #include <sys/mman.h>
 
 #include <thread>
 
 #include "fakes/held_fixture.h"
-#include "fakes/moved_blocks.h"
 
 namespace penstock::core {
 namespace {
