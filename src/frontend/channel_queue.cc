@@ -162,7 +162,7 @@ void ChannelQueue::unpin(std::uint64_t handle) {
 }
 
 Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
-  if (free_.empty()) return full_.status(pending_.size());
+  if (free_.empty()) return full_error_.status(pending_.size());
   const std::uint32_t index = free_.back();
   Pending& pending = pending_[index];
   Flight& flight = pending.flight;

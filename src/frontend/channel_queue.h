@@ -15,7 +15,7 @@
 
 #include "base/mutex.h"
 #include "frontend/admission.h"
-#include "frontend/full_queue.h"
+#include "frontend/queue_full_error.h"
 #include "frontend/request_queue.h"
 
 namespace penstock::core {
@@ -111,7 +111,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   Session* session_ GUARDED_BY(mutex_);  // Null once the session has ended.
   std::vector<Pending> pending_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
-  FullQueue full_ GUARDED_BY(mutex_);
+  QueueFullError full_error_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> done_ GUARDED_BY(mutex_);
   std::vector<OwnChannel> channels_ GUARDED_BY(mutex_);
   // The file of the latest requests, pinned once for all that are in flight: eight threads that pinned one file for

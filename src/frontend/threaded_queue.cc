@@ -60,7 +60,7 @@ Status ThreadedQueue::submit(std::span<const QueuedRequest> requests, std::uint3
 // Takes room for all entries under one lock, so that two threads' submissions cannot each get half of it.
 Status ThreadedQueue::submit(unsigned count, Maker make, const void* source) {
   const MutexLock lock(mutex_);
-  if (count > free_.size()) return full_.status(slots_.size());
+  if (count > free_.size()) return full_error_.status(slots_.size());
   if (count == 0) return success();
   jobs_.clear();
   // There are as many submissions as entries that can be under way, so one is free.

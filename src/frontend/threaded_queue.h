@@ -15,7 +15,7 @@
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "frontend/executor.h"
-#include "frontend/full_queue.h"
+#include "frontend/queue_full_error.h"
 #include "frontend/request_queue.h"
 #include "frontend/striped.h"
 #include "frontend/vectored.h"
@@ -115,7 +115,7 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   ConditionVariable completions_;
   std::vector<Slot> slots_;  // The mutex guards each slot as well.
   std::vector<Slot*> free_ GUARDED_BY(mutex_);
-  FullQueue full_ GUARDED_BY(mutex_);
+  QueueFullError full_error_ GUARDED_BY(mutex_);
   std::vector<Slot*> done_ GUARDED_BY(mutex_);  // Not reported yet, oldest first.
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // The jobs of one submission, while it is made.
   // Callers begin small reads with this context, and work on it when they reap. With reads in flight it stays with the

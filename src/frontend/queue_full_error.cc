@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "frontend/full_queue.h"
+#include "frontend/queue_full_error.h"
 
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace penstock::core {
 
-Status FullQueue::status(std::size_t depth) {
+Status QueueFullError::status(std::size_t depth) {
   if (step_ == nullptr) {
     step_ = kept_text("submit to the queue: its depth is " + std::to_string(depth) +
                           ", and as many requests are not reaped; reap some of them first, or open a queue with a "

@@ -10,7 +10,7 @@
 
 namespace penstock::core {
 
-class FullQueue {
+class QueueFullError {
  public:
   // `depth` is the number of requests that may be submitted and not reaped.
   Status status(std::size_t depth);
