@@ -119,16 +119,16 @@ void Executor::sleep_locked() {
 }
 
 // Takes a fair share of the run queue, so that all threads take part, but no share too small to be worth a thread.
-// Takes at most one large job, because a job that was taken can neither be withdrawn nor be carried out by another
-// thread.
+// Takes at most one job that fits no queue, because a job that was taken can neither be withdrawn nor be carried out by
+// another thread.
 void Executor::take_locked(Share& share, unsigned most) {
   const std::size_t fair = (queue_.size() + threads_.size() - 1) / threads_.size();
   std::uint64_t bytes = 0;
-  for (bool large = false; queue_.first() != nullptr && share.count < most && !large;) {
+  for (bool fits = true; queue_.first() != nullptr && share.count < most && fits;) {
     Job& job = *queue_.first();
     if (share.count >= fair && bytes + RunQueue::bytes_of(job) > share_bytes_locked()) break;
     bytes += RunQueue::bytes_of(job);
-    large = job.is_large();
+    fits = job.fits_queue();
     share.jobs[share.count++] = &job;
     queue_.unlink(job);
   }
@@ -276,7 +276,7 @@ Executor::Share Executor::take_reads_of(const void* owner, unsigned most) {
   const MutexLock lock(mutex_);
   for (Job* job = queue_.first(); job != nullptr && share.count < most && passed < kLookedOverMax;) {
     Job* const next = RunQueue::next(*job);
-    if (job->owner() != owner || !job->is_small_read()) {
+    if (job->owner() != owner || !job->is_read_for_queue()) {
       ++passed;
     } else {
       queue_.unlink(*job);

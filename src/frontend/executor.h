@@ -3,8 +3,8 @@
 // Carries out requests whose callers do not wait for them: requests of threaded queues, and those that a stream has
 // reached. Jobs wait in a run queue for a few threads, which start with the first job. A thread has its small requests
 // in flight together, through a queue; it moves a larger one like a call of its own, with the workers' help. A caller's
-// thread may do small reads by itself: lend(). A job that has not begun by its deadline ends then, even while all
-// threads are busy: from the first deadline on, a separate thread watches the run queue.
+// thread may do small reads by itself: lend_context(). A job that has not begun by its deadline ends then, even while
+// all threads are busy: from the first deadline on, a separate thread watches the run queue.
 #pragma once
 
 #include <pthread.h>

@@ -57,9 +57,10 @@ class Job {
   // Jobs with the same owner may be completed together, and the owner's threads may help with them. Null: no owner.
   virtual const void* owner() const { return nullptr; }
 
-  bool is_large() const { return request.size > kQueuedBytesMax || request.staging != nullptr || !parts.empty(); }
+  // True if a queue takes it, to have it in flight beside others.
+  bool fits_queue() const { return request.size <= kQueuedBytesMax && request.staging == nullptr && parts.empty(); }
   // True if it needs no thread of its own: a queue can begin it without waiting for storage.
-  bool is_small_read() const { return request.op == Op::read && !is_large(); }
+  bool is_read_for_queue() const { return request.op == Op::read && fits_queue(); }
   bool is_late() const { return has_passed(deadline); }
   void time_out() { complete({failure(Code::timed_out, transfer_step(request.op)), {}}); }
 

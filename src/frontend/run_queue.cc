@@ -8,7 +8,7 @@ namespace penstock::core {
 
 // Never 0, because a thread is also woken for a request without bytes.
 std::uint64_t RunQueue::bytes_of(const Job& job) {
-  return job.is_large() ? kFetchedShareBytes : std::clamp(job.request.size, std::uint64_t{1}, kShareBytes);
+  return job.fits_queue() ? std::clamp(job.request.size, std::uint64_t{1}, kShareBytes) : kFetchedShareBytes;
 }
 
 void RunQueue::append(Job& job) {

@@ -27,7 +27,7 @@ class RunQueue {
   Job* first() const { return first_; }
   static Job* next(const Job& job) { return job.next_; }
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
-  // The bytes of its jobs; a large job counts as a few shares.
+  // The bytes of its jobs; a job that fits no queue counts as a few shares.
   std::uint64_t bytes() const { return bytes_; }
   static std::uint64_t bytes_of(const Job& job);
   // No job in it has an earlier deadline.

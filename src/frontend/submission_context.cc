@@ -24,7 +24,7 @@ bool SubmissionContext::begin(Job& job, bool may_open) {
     job.time_out();
     return true;
   }
-  if (!queues_ || job.is_large() || (queue_ == nullptr && !(may_open && open_queue()))) return false;
+  if (!queues_ || !job.fits_queue() || (queue_ == nullptr && !(may_open && open_queue()))) return false;
   const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job), may_open);
   if (status.is(Code::limit) || status.is(Code::closed)) return false;
   if (status.ok()) ++in_flight_;

@@ -93,7 +93,7 @@ void ThreadedQueue::begin_locked() {
 // a few of them, and two threads that work on one request slow each other down through their caches (128 reads of 4 KiB
 // at once: 1.82 million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
 bool ThreadedQueue::can_begin_on_caller_locked() {
-  const auto is_for_here = [](const Job* job) { return job->is_small_read() && job->deadline == kNoDeadline; };
+  const auto is_for_here = [](const Job* job) { return job->is_read_for_queue() && job->deadline == kNoDeadline; };
   return executor_.device_moves_reads() && !in_use_ && !has_passive_waiter_locked() &&
          std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_context_locked();
 }
