@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <utility>
 
 #include "base/invariant.h"
@@ -12,28 +11,10 @@
 namespace penstock::core {
 namespace {
 
-// The shortest part if memory is short; a shorter request is a single part.
-constexpr std::uint64_t kPartMin = 64u << 10;
-constexpr std::uint64_t kPartMax = 4u << 20;
-constexpr std::uint64_t kReadPartMin = 128u << 10;  // A shorter read ends sooner than a second thread would wake up.
 // The most bytes that a caller stages itself: copying more out of the page cache would keep it from its other work.
 constexpr std::uint64_t kAtOnceMax = 64u << 10;
-// Enough for requests of up to this many times kLongPartMax; it bounds the operations on the stream.
-constexpr std::uint64_t kPartsMax = 64;
-constexpr std::uint64_t kLongPartMax = 32u << 20;
 
 const char* step_of(Op op) { return op == Op::read ? "read the file on the stream" : "write the file on the stream"; }
-
-// The size of parts. A read of about a mebibyte is cut so that several threads can fill its slots; a write is not,
-// because only one thread can hold the file's lock.
-std::uint64_t part_for(Op op, std::uint64_t size) {
-  std::uint64_t part = std::min(std::bit_ceil(std::min(size, kPartMax)), kPartMax);
-  if (op == Op::read && part > kReadPartMin) {
-    part = std::clamp(std::bit_ceil(size / StreamBlock::kSlots), kReadPartMin, kPartMax);
-  }
-  while (size / part >= kPartsMax && part < kLongPartMax) part *= 2;
-  return std::max<std::uint64_t>(part, 1);
-}
 
 }  // namespace
 
@@ -70,7 +51,7 @@ Status StreamRequest::begin(std::shared_ptr<StreamRequestPool> pool, const Strea
 
   Status status = borrow_whole() ? success() : take_block(std::min(size_max_, room()));
   if (status.ok()) {
-    references_.fetch_add(parts_);
+    references_.fetch_add(parts_.count());
     status = enqueue();
     if (!status.ok()) abandon();
   }
@@ -85,8 +66,7 @@ bool StreamRequest::borrow_whole() {
   if (target_.here == nullptr || !loan_.may_lend(size_max_) || !check_parameters().ok()) return false;
   const Result<StreamBlock*> block = target_.home->memory().take(0, target_.staging_limit);
   if (!block.ok()) return false;
-  part_max_ = size_max_;
-  parts_ = slots_ = 1;
+  parts_ = StreamParts::whole(size_max_);
   fixed_ = kFixedAll;
   const bool is_lent = loan_.borrow_whole(*target_.here, request_);
   if (is_lent) use(**block);
@@ -104,48 +84,45 @@ std::uint64_t StreamRequest::room() const {
 
 // Takes a block of staging memory; makes parts shorter if there is no room for long ones.
 Status StreamRequest::take_block(std::uint64_t size_max) {
-  part_max_ = is_staged() ? part_for(parameters_.op, size_max) : std::max<std::uint64_t>(size_max, 1);
-  for (std::uint64_t slots_max = StreamBlock::kSlots;;) {
-    parts_ = std::max<std::uint64_t>((size_max + part_max_ - 1) / part_max_, 1);
-    slots_ = std::min(parts_, slots_max);
-    const std::uint64_t staging = !is_staged() ? 0 : parts_ == 1 ? size_max : slots_ * part_max_;
+  parts_ = is_staged() ? StreamParts::staged(parameters_.op, size_max) : StreamParts::whole(size_max);
+  for (;;) {
     // Pinned memory stays pinned, so a request gets more than two slots only while much of the limit is free.
-    const std::uint64_t limit = slots_ > 2 ? target_.staging_limit / 2 : target_.staging_limit;
-    const Result<StreamBlock*> block = target_.home->memory().take(staging, limit);
+    const std::uint64_t limit = parts_.slots() > 2 ? target_.staging_limit / 2 : target_.staging_limit;
+    const Result<StreamBlock*> block = target_.home->memory().take(is_staged() ? parts_.staging_bytes() : 0, limit);
     if (block.ok()) {
       use(**block);
       return success();
     }
-    if (!is_staged() || (part_max_ <= kPartMin && slots_ <= 2)) return block.status();
-    if (slots_max > 2) slots_max = 2;
-    else part_max_ /= 2;
+    if (!is_staged() || !parts_.shrink()) return block.status();
   }
 }
 
 void StreamRequest::use(StreamBlock& block) {
   block_ = &block;
   block_->user = this;
-  for (unsigned slot = 0; slot < slots_; ++slot) {
+  for (unsigned slot = 0; slot < parts_.slots(); ++slot) {
     first_ready_[slot] = block_->begun[slot] + 1;
-    block_->begun[slot] += static_cast<std::uint32_t>((parts_ + slots_ - 1 - slot) / slots_);
+    block_->begun[slot] += static_cast<std::uint32_t>(parts_.turns_of(slot));
     block_->copy(slot) = {};
   }
 }
 
 std::uint32_t StreamRequest::ready_at(std::uint64_t part) const {
-  return first_ready_[slot_of(part)] + static_cast<std::uint32_t>(part / slots_);
+  return first_ready_[parts_.slot_of(part)] + static_cast<std::uint32_t>(parts_.turn_of(part));
 }
 
 Status StreamRequest::enqueue() {
   const bool reads = parameters_.op == Op::read;
   Status status = target_.here != nullptr || !reads || !is_staged() ? enqueue_arrival() : success();
-  for (std::uint64_t part = 0; status.ok() && is_staged() && part < parts_; ++part) {
+  for (std::uint64_t part = 0; status.ok() && is_staged() && part < parts_.count(); ++part) {
     status = reads ? enqueue_read_part(part) : enqueue_write_part(part);
   }
   if (!status.ok()) return status;
   if (!is_staged()) return wait(0);
   if (!reads) {
-    for (std::uint64_t part = parts_ - slots_; status.ok() && part < parts_; ++part) status = wait(part);
+    for (std::uint64_t part = parts_.count() - parts_.slots(); status.ok() && part < parts_.count(); ++part) {
+      status = wait(part);
+    }
     return status;
   }
   if (target_.blocking) return call(on_end);
@@ -165,18 +142,20 @@ Status StreamRequest::enqueue_arrival() {
 }
 
 Status StreamRequest::enqueue_read_part(std::uint64_t part) {
-  const bool starts_others = part == 0 ? target_.here == nullptr : part + slots_ <= parts_;
+  const bool starts_others = part == 0 ? target_.here == nullptr : part + parts_.slots() <= parts_.count();
   if (const Status status = starts_others ? call(on_arrival) : success(); !status.ok()) return status;
   if (loan_.has_whole()) return loan_.copy(target_.home->work(), target_.stream, *block_, request_);
-  const StreamCopy& what = block_->copy(slot_of(part));
+  const StreamCopy& what = block_->copy(parts_.slot_of(part));
   if (ready_at_once_) return target_.home->work().copy_at_once(target_.stream, *block_, what);
   if (const Status status = wait(part); !status.ok()) return status;
-  return target_.home->work().copy(target_.stream, *block_, what, part_max_);
+  return target_.home->work().copy(target_.stream, *block_, what, parts_.bytes_max());
 }
 
 Status StreamRequest::enqueue_write_part(std::uint64_t part) {
-  if (const Status status = part >= slots_ ? wait(part - slots_) : success(); !status.ok()) return status;
-  const Status status = target_.home->work().copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
+  if (const Status status = part >= parts_.slots() ? wait(part - parts_.slots()) : success(); !status.ok())
+    return status;
+  const Status status =
+      target_.home->work().copy(target_.stream, *block_, block_->copy(parts_.slot_of(part)), parts_.bytes_max());
   return status.ok() ? call(on_staged) : status;
 }
 
@@ -191,7 +170,7 @@ Status StreamRequest::call(void (*function)(void*)) {
 
 Status StreamRequest::wait(std::uint64_t part) {
   if (target_.blocking) return call(on_wait);
-  return target_.home->work().wait(target_.stream, *block_, block_->word(slot_of(part)), ready_at(part));
+  return target_.home->work().wait(target_.stream, *block_, block_->word(parts_.slot_of(part)), ready_at(part));
 }
 
 // Ends a request that could not be queued completely. Operations that are already on the stream must not hold it up. A
@@ -201,23 +180,24 @@ void StreamRequest::abandon() {
   {
     const MutexLock lock(mutex_);
     if (queued) state_ = State::abandoned;
-    for (unsigned slot = 0; slot < slots_; ++slot) {
+    for (unsigned slot = 0; slot < parts_.slots(); ++slot) {
       std::atomic_ref(block_->copy(slot).size).store(0, std::memory_order_relaxed);
     }
   }
-  for (unsigned slot = 0; slot < slots_; ++slot) target_.home->work().set(block_->word(slot), block_->begun[slot]);
+  for (unsigned slot = 0; slot < parts_.slots(); ++slot)
+    target_.home->work().set(block_->word(slot), block_->begun[slot]);
   if (queued && !call(on_end).ok()) {
     const MutexLock lock(mutex_);
     state_ = State::lost;
   }
-  references_.fetch_sub(parts_ - parts_to_come());
+  references_.fetch_sub(parts_.count() - parts_to_come());
 }
 
 // The number of parts that the queued arrivals will start or have started.
 std::uint64_t StreamRequest::parts_to_come() const {
   if (arrivals_queued_ == 0) return 0;
   if (!is_staged()) return 1;
-  return parameters_.op == Op::read ? std::min(arrivals_queued_ + slots_ - 1, parts_) : staged_queued_;
+  return parameters_.op == Op::read ? std::min(arrivals_queued_ + parts_.slots() - 1, parts_.count()) : staged_queued_;
 }
 
 // ---- The stream has reached the request: on a thread of the driver's, or in the call
@@ -226,7 +206,7 @@ void StreamRequest::stream_reached() {
   const std::uint64_t arrival = arrivals_++;
   if (arrival == 0) read_parameters();
   if (parameters_.op == Op::read || !is_staged()) {
-    start(arrival == 0 ? 0 : arrival + slots_ - 1, arrival + slots_);
+    start(arrival == 0 ? 0 : arrival + parts_.slots() - 1, arrival + parts_.slots());
   }
   release();
 }
@@ -240,7 +220,7 @@ void StreamRequest::take_staged() {
 void StreamRequest::block() {
   const std::uint64_t part = waits_++;
   const std::uint32_t wanted = ready_at(part);
-  const std::atomic_ref word(block_->word(slot_of(part)));
+  const std::atomic_ref word(block_->word(parts_.slot_of(part)));
   for (std::uint32_t seen = word.load(std::memory_order_acquire); static_cast<std::int32_t>(seen - wanted) < 0;
        seen = word.load(std::memory_order_acquire)) {
     word.wait(seen);
@@ -259,11 +239,11 @@ void StreamRequest::read_parameters() {
     if (!closed && hooks_.clock != nullptr) began_ = hooks_.clock(*pool_.session);
   }
   const MutexLock lock(mutex_);
-  progress_ = PartsProgress(0, request_.size, parts_);
+  progress_ = PartsProgress(0, request_.size, parts_.count());
   const Status status = closed ? failure(Code::closed, step_of(parameters_.op)) : check_parameters();
   if (!status.ok()) progress_.fail_at(0, status);
   if (parameters_.op == Op::read || !is_staged()) return;
-  for (std::uint64_t part = 0; part < slots_; ++part) describe_copy(part, size_of(part));
+  for (std::uint64_t part = 0; part < parts_.slots(); ++part) describe_copy(part, size_of(part));
 }
 
 // Checks the numbers on which the stream's own copies rely; the session checks the others.
@@ -280,12 +260,6 @@ Status StreamRequest::check_parameters() const {
   const auto offset = static_cast<std::uint64_t>(request_.buffer_offset);
   const bool inside = at <= memory.size && offset <= memory.size - at && request_.size <= memory.size - at - offset;
   return inside ? success() : failure(Code::past_allocation, step);
-}
-
-// The size of a part, from the request's final size.
-std::uint64_t StreamRequest::size_of(std::uint64_t part) const {
-  const std::uint64_t begin = begin_of(part);
-  return begin < progress_.end() ? std::min(progress_.end() - begin, part_max_) : 0;
 }
 
 // Submits several parts at once, so that the threads that take them are woken only once.
@@ -311,13 +285,13 @@ Job* StreamRequest::job_of(std::uint64_t part) {
     complete(part, {});
     return nullptr;
   }
-  Part& job = jobs_[slot_of(part)];  // The part that used the slot before has ended.
+  Part& job = jobs_[parts_.slot_of(part)];  // The part that used the slot before has ended.
   job.request = request_;
   job.request.size = size;
   job.owner = this;
   job.index = part;
-  job.request.file_offset += static_cast<std::int64_t>(begin_of(part));
-  job.request.buffer_offset += static_cast<std::int64_t>(begin_of(part));
+  job.request.file_offset += static_cast<std::int64_t>(parts_.begin_of(part));
+  job.request.buffer_offset += static_cast<std::int64_t>(parts_.begin_of(part));
   job.lent = nullptr;
   if (borrow(job)) return nullptr;
   job.request.staging = is_staged() ? staging_of(part) : nullptr;
@@ -338,7 +312,7 @@ bool StreamRequest::borrow(Part& job) {
 
 // Stages the bytes of a short read from the page cache, on the caller's thread.
 bool StreamRequest::stage_at_once(const Part& job) {
-  const bool is_short = parts_ == 1 && job.request.size <= kAtOnceMax;
+  const bool is_short = parts_.count() == 1 && job.request.size <= kAtOnceMax;
   if (!is_short || parameters_.op != Op::read || !is_staged()) return false;
   const std::optional<Outcome> outcome = transfer_if_cached(*target_.here, job.request);
   if (!outcome) return false;
@@ -351,26 +325,27 @@ bool StreamRequest::stage_at_once(const Part& job) {
 void StreamRequest::complete(std::uint64_t part, const Outcome& outcome) {
   {
     const MutexLock lock(mutex_);
-    progress_.add(begin_of(part), size_of(part), outcome);
+    progress_.add(parts_.begin_of(part), size_of(part), outcome);
     if (is_staged()) {
       if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
-      else if (part + slots_ < parts_) describe_copy(part + slots_, size_of(part + slots_));
+      else if (const std::uint64_t next = part + parts_.slots(); next < parts_.count())
+        describe_copy(next, size_of(next));
     }
     if (progress_.is_over() && !is_abandoned()) deliver();
   }
   // From here on the stream may continue, and use the slot again.
-  target_.home->work().set(block_->word(slot_of(part)), ready_at(part));
+  target_.home->work().set(block_->word(parts_.slot_of(part)), ready_at(part));
   release();
 }
 
 void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
   if (is_abandoned()) return;
-  const std::byte* const lent = jobs_[slot_of(part)].lent;
+  const std::byte* const lent = jobs_[parts_.slot_of(part)].lent;
   const std::uint64_t staging =
       lent != nullptr ? reinterpret_cast<std::uintptr_t>(lent) : block_->device_address(staging_of(part));
   const std::uint64_t buffer = reinterpret_cast<std::uintptr_t>(request_.base) +
-                               static_cast<std::uint64_t>(request_.buffer_offset) + begin_of(part);
-  StreamCopy& copy = block_->copy(slot_of(part));
+                               static_cast<std::uint64_t>(request_.buffer_offset) + parts_.begin_of(part);
+  StreamCopy& copy = block_->copy(parts_.slot_of(part));
   copy = parameters_.op == Op::read ? StreamCopy{buffer, staging, bytes} : StreamCopy{staging, buffer, bytes};
 }
 

@@ -31,6 +31,7 @@
 #include "frontend/executor.h"
 #include "frontend/parts_progress.h"
 #include "frontend/stream_loan.h"
+#include "frontend/stream_parts.h"
 #include "frontend/transfer.h"
 
 namespace penstock::core {
@@ -156,10 +157,11 @@ class StreamRequest {
 
   bool is_abandoned() const REQUIRES(mutex_) { return state_ == State::abandoned || state_ == State::lost; }
   bool is_staged() const { return target_.memory.needs_device(); }
-  std::uint64_t begin_of(std::uint64_t part) const { return part * part_max_; }
-  std::uint64_t size_of(std::uint64_t part) const REQUIRES(mutex_);
-  unsigned slot_of(std::uint64_t part) const { return static_cast<unsigned>(part % slots_); }
-  std::byte* staging_of(std::uint64_t part) const { return block_->staging() + slot_of(part) * part_max_; }
+  // From the request's final size.
+  std::uint64_t size_of(std::uint64_t part) const REQUIRES(mutex_) { return parts_.size_of(part, progress_.end()); }
+  std::byte* staging_of(std::uint64_t part) const {
+    return block_->staging() + parts_.slot_of(part) * parts_.bytes_max();
+  }
   std::uint32_t ready_at(std::uint64_t part) const;
 
   StreamRequestPool& pool_;
@@ -173,9 +175,7 @@ class StreamRequest {
   std::uint64_t size_max_ = 0;
   StreamBlock* block_ = nullptr;
   std::uint32_t first_ready_[StreamBlock::kSlots] = {};
-  std::uint64_t part_max_ = 0;
-  std::uint64_t parts_ = 0;
-  std::uint64_t slots_ = 1;  // The slots that the parts use in turn.
+  StreamParts parts_;
   Part jobs_[StreamBlock::kSlots];
   StreamLoan loan_;
   // Users that will still look at this object: queued functions, parts, and begin().
