@@ -150,7 +150,7 @@ penstock_status KvStore::carry_out(const Work& work) const {
 
 void KvStore::get_now(std::span<kv::Request> requests) {
   if (tier_ != nullptr) tier_->get(requests);
-  else reader().get(requests);
+  else view().get(requests);
 }
 
 // The get runs on another thread, which may outlive this call. close() waits for it.
@@ -200,7 +200,7 @@ nb::tuple KvStore::get(const nb::bytes& keys, const nb::list& memories, nb::hand
 nb::bytes KvStore::lookup(const nb::bytes& keys) const {
   check_is_own();
   return answers(keys,
-                 [&](const kv::Name& key) { return tier_ != nullptr ? tier_->contains(key) : reader().contains(key); });
+                 [&](const kv::Name& key) { return tier_ != nullptr ? tier_->contains(key) : view().contains(key); });
 }
 
 nb::bytes KvStore::erase(const nb::bytes& keys) {
@@ -232,14 +232,14 @@ nb::bytes KvStore::unpin(const nb::bytes& keys) {
 std::uint64_t KvStore::size_of(const nb::bytes& key) const {
   check_is_own();
   const kv::Name name = name_in(key);
-  return tier_ != nullptr ? tier_->size_of(name) : reader().size_of(name);
+  return tier_ != nullptr ? tier_->size_of(name) : view().size_of(name);
 }
 
 nb::object KvStore::seconds_to_get(const nb::bytes& keys) const {
   check_is_own();
   const std::vector<kv::Name> names = names_in(keys);
   const std::optional<double> seconds =
-      tier_ != nullptr ? tier_->seconds_to_get(names) : reader().seconds_to_get(names);
+      tier_ != nullptr ? tier_->seconds_to_get(names) : view().seconds_to_get(names);
   return seconds ? nb::cast(*seconds) : nb::none();
 }
 

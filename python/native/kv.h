@@ -76,7 +76,7 @@ class KvStore {
   }
 
   // The store, or the follower of another process's store, for calls that the tier does not handle.
-  kv::StoreView& reader() const { return store_ != nullptr ? static_cast<kv::StoreView&>(*store_) : *follower_; }
+  kv::StoreView& view() const { return store_ != nullptr ? static_cast<kv::StoreView&>(*store_) : *follower_; }
 
   const pid_t process_ = ::getpid();
   std::atomic<bool> is_closed_{false};

@@ -24,8 +24,8 @@ class StreamParts {
   // Parts and slots that suit a request of up to so many bytes.
   static StreamParts staged(Op op, std::uint64_t size_max);
 
-  // Cuts the request anew: into two slots first, then into shorter parts. Returns false, with nothing changed, if two
-  // of the shortest parts, or one, have a slot already.
+  // Cuts the request anew, for less staging memory: into two slots first, then into shorter parts. False, with nothing
+  // changed, where it has no more than two slots of the shortest length.
   bool shrink();
 
   std::uint64_t count() const { return count_; }
