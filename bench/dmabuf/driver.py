@@ -6,7 +6,7 @@ import ctypes
 import mmap
 from ctypes import byref, c_char_p, c_int, c_uint64, c_void_p
 
-ATTRIBUTES = {"dma_buf_supported": 124, "host_alloc_dma_buf_supported": 145, "gpu_direct_rdma_supported": 116,
+ATTRIBUTES = {"dma_buf_supported": 124, "host_alloc_dma_buf_supported": 146, "gpu_direct_rdma_supported": 116,
               "gpu_direct_rdma_with_vmm_supported": 110, "memory_pools_supported": 115, "pool_handle_types": 119,
               "posix_handles_supported": 103}
 POINTER = {"rdma_capable": (15, c_int), "buffer_id": (7, c_uint64), "block_id": (20, c_uint64),

@@ -36,7 +36,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 WARM, TIMES = 3, 20
 PCIE = 1
 SIZES = {"allocated", "offset", "bytes", "seek", "aligned", "device_memory_taken", "with_export", "freed", "closed",
-         "held", "allocated_anew", "at_end", "held_when_closed"}
+         "held", "allocated_anew", "at_end", "held_when_closed", "apart", "given_back"}
 SYNC, SYNC_WORDS = 0x40086200, {"start of reading": 1, "end of reading": 5, "start of writing": 2, "end of writing": 6}
 
 
@@ -101,8 +101,10 @@ def plans(driver):
     yield plain, 8 * GIB, [(0, 8 * GIB), *((slab * GIB, GIB) for slab in range(8)), (GIB + 64 * KIB, GIB),
                            (0, 8 * GIB, PCIE)]
     for pool in (Pool(driver), Pool(driver, "exportable"), Pool(driver, "keeping")):
-        yield pool, 64 * KIB, [(0, 64 * KIB), (4 * KIB, 4 * KIB)]
-        yield pool, 64 * MIB, [(0, 64 * MIB), (4 * KIB, 4 * KIB), (2 * MIB, 62 * MIB), (0, 64 * MIB, PCIE)]
+        yield pool, 64 * KIB, [(0, 64 * KIB), (0, 4 * KIB), (4 * KIB, 4 * KIB), (0, 68 * KIB), (0, 128 * KIB),
+                               (0, 2 * MIB), (0, 32 * MIB)]
+        yield pool, 64 * MIB, [(0, 64 * MIB), (0, 4 * KIB), (4 * KIB, 64 * KIB), (64 * KIB, 64 * KIB),
+                               (64 * KIB, 68 * KIB), (2 * MIB, 62 * MIB), (31 * MIB, 2 * MIB), (0, 64 * MIB, PCIE)]
     for rdma, exportable in ((False, False), (False, True), (True, False), (True, True)):
         yield Mapped(driver, rdma, exportable), 64 * MIB, [(0, 64 * MIB)]
     yield mapped, 64 * MIB, [(4 * KIB, 4 * KIB), (64 * KIB, 64 * MIB - 64 * KIB), (0, 64 * MIB, PCIE)]
@@ -198,6 +200,46 @@ def lives(driver):
             yield {"memory": kind.name, "bytes": size, "stopped": row} if isinstance(row, str) else row
 
 
+def neighbours(driver, kind, size):
+    """Two allocations, one after the other: can one export hold both, and what is in the first one's place when it was
+    exported, freed and allocated anew beside the second?"""
+    first, second = kind.allocate(size), kind.allocate(size)
+    row = {"memory": kind.name, "bytes": size, "apart": second - first,
+           "both": once(driver, min(first, second), abs(second - first) + size, 0)[2]}
+    fd, before = driver.export(first, size), driver.free_bytes()
+    row["block_first"], row["block_second"] = (driver.pointer("block_id", address) for address in (first, second))
+    row["buffer_first"] = driver.pointer("buffer_id", first)
+    kind.free(first, size)
+    row["given_back"] = driver.free_bytes() - before
+    anew = kind.allocate(size)
+    row.update(same_place=anew == first, block_anew=driver.pointer("block_id", anew),
+               buffer_anew=driver.pointer("buffer_id", anew))
+    os.close(fd)
+    for address in (anew, second):
+        kind.free(address, size)
+    return row
+
+
+def all_neighbours(driver):
+    kinds = [(Plain(driver), size) for size in (64 * KIB, 2 * MIB, 64 * MIB)]
+    kinds += [(Pool(driver), size) for size in (64 * KIB, 64 * MIB)]
+    for kind, size in kinds:
+        row = attempt(neighbours, driver, kind, size)
+        yield {"memory": kind.name, "bytes": size, "stopped": row} if isinstance(row, str) else row
+
+
+def question_us(driver):
+    """Microseconds of one question for a pointer's buffer, ctypes and all."""
+    kind, times = Plain(driver), []
+    address = kind.allocate(2 * MIB)
+    for _ in range(1000):
+        began = time.perf_counter()
+        driver.pointer("buffer_id", address)
+        times.append((time.perf_counter() - began) * 1e6)
+    kind.free(address, 2 * MIB)
+    return {"buffer_id_us": statistics.median(times)}
+
+
 def most_of_it(driver):
     """Six tenths of what is free, exported and freed: can they be allocated anew before the descriptor is closed?"""
     kind, size = Plain(driver), driver.free_bytes() * 6 // 10 // GIB * GIB
@@ -278,6 +320,8 @@ def measured(driver, options):
     section(report, "machine", lambda: machine(driver))
     section(report, "ranges", lambda: [row for plan in plans(driver) for row in planned(driver, *plan)])
     section(report, "lives", lambda: list(lives(driver)))
+    section(report, "neighbours", lambda: list(all_neighbours(driver)))
+    section(report, "question", lambda: question_us(driver))
     section(report, "most_of_it", lambda: most_of_it(driver))
     section(report, "ended_process", lambda: ended_process(driver, options.device))
     section(report, "many", lambda: [many(driver, size, options.descriptors) for size in (2 * MIB, GIB)])
