@@ -107,6 +107,7 @@ def plans(driver):
                                (64 * KIB, 68 * KIB), (2 * MIB, 62 * MIB), (31 * MIB, 2 * MIB), (0, 64 * MIB, PCIE)]
     for rdma, exportable in ((False, False), (False, True), (True, False), (True, True)):
         yield Mapped(driver, rdma, exportable), 64 * MIB, [(0, 64 * MIB)]
+    yield Mapped(driver), 64 * MIB, [(4 * KIB, 4 * KIB), (64 * KIB, 64 * KIB), (2 * MIB, 62 * MIB)]
     yield mapped, 64 * MIB, [(4 * KIB, 4 * KIB), (64 * KIB, 64 * MIB - 64 * KIB), (0, 64 * MIB, PCIE)]
     yield Mapped(driver, rdma=True, handles=2), 64 * MIB, [
         (0, 32 * MIB), (32 * MIB, 32 * MIB), (0, 64 * MIB), (31 * MIB, 2 * MIB), (32 * MIB - 4 * KIB, 8 * KIB)]
@@ -205,7 +206,8 @@ def neighbours(driver, kind, size):
     exported, freed and allocated anew beside the second?"""
     first, second = kind.allocate(size), kind.allocate(size)
     row = {"memory": kind.name, "bytes": size, "apart": second - first,
-           "both": once(driver, min(first, second), abs(second - first) + size, 0)[2]}
+           "both": once(driver, min(first, second), abs(second - first) + size, 0)[2],
+           "second_alone": once(driver, second, size, 0)[2]}
     fd, before = driver.export(first, size), driver.free_bytes()
     row["block_first"], row["block_second"] = (driver.pointer("block_id", address) for address in (first, second))
     row["buffer_first"] = driver.pointer("buffer_id", first)
