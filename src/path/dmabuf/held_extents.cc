@@ -27,12 +27,15 @@ std::int64_t coarse_now() {
   return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
 }
 
-ExtentCause cause_of_place(int fd, const struct stat& facts) {
+// The magic number of the file's file system, or 0.
+long file_system_of(int fd) {
   struct statfs place {};
+  return ::fstatfs(fd, &place) == 0 ? static_cast<long>(place.f_type) : 0;
+}
+
+ExtentCause cause_of_place(long file_system, const struct stat& facts) {
   if (!S_ISREG(facts.st_mode)) return ExtentCause::not_a_file;
-  const bool is_known = ::fstatfs(fd, &place) == 0 &&
-                        (place.f_type == EXT4_SUPER_MAGIC || place.f_type == static_cast<long>(XFS_SUPER_MAGIC));
-  if (!is_known) return ExtentCause::file_system;
+  if (file_system != EXT4_SUPER_MAGIC && file_system != XFS_SUPER_MAGIC) return ExtentCause::file_system;
   return gnu_dev_major(facts.st_dev) == 0 ? ExtentCause::no_drive : ExtentCause::none;
 }
 
@@ -73,8 +76,10 @@ Result<std::uint32_t> sector_of(int drive, dev_t device) {
 
 }  // namespace
 
-HeldExtents::HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, const Terms& terms)
-    : file_(std::move(file)), device_(facts.st_dev), inode_(facts.st_ino), sector_(sector), terms_(terms) {}
+HeldExtents::HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, bool has_deduplication,
+                         const Terms& terms)
+    : file_(std::move(file)), device_(facts.st_dev), inode_(facts.st_ino), sector_(sector),
+      has_deduplication_(has_deduplication), terms_(terms) {}
 
 // The program may have closed the number, and opened something else by it.
 HeldExtents::~HeldExtents() {
@@ -98,11 +103,13 @@ HeldExtents::Opened HeldExtents::open(const File& file, int drive, const Terms& 
 HeldExtents::Opened HeldExtents::open(UniqueFd file, int drive, const Terms& terms) {
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) return {nullptr, ExtentCause::not_readable, errno};
-  if (const ExtentCause cause = cause_of_place(file.get(), facts); cause != ExtentCause::none) return {nullptr, cause};
+  const long file_system = file_system_of(file.get());
+  if (const ExtentCause cause = cause_of_place(file_system, facts); cause != ExtentCause::none) return {nullptr, cause};
   if (const ExtentCause cause = cause_of_form(file.get()); cause != ExtentCause::none) return {nullptr, cause};
   const Result<std::uint32_t> sector = sector_of(drive, facts.st_dev);
   if (!sector.ok()) return {nullptr, ExtentCause::drive_node, sector.status().code};
-  std::unique_ptr<HeldExtents> made(new HeldExtents(std::move(file), facts, *sector, terms));
+  std::unique_ptr<HeldExtents> made(
+      new HeldExtents(std::move(file), facts, *sector, file_system == XFS_SUPER_MAGIC, terms));
   const MutexLock lock(made->mutex_);
   if (const ExtentCause cause = made->take_lease(); cause != ExtentCause::none) return {nullptr, cause};
   made->lease_.give_back(true);
@@ -231,10 +238,21 @@ ExtentCause HeldExtents::compare(std::uint64_t offset, std::uint64_t size) const
 }
 
 // No signal tells of blocks that moved, or of a descriptor that the program has closed.
-ExtentCause HeldExtents::is_intact(std::uint64_t offset, std::uint64_t size) {
-  const ExtentCause cause = lease_.is_held() ? compare(offset, size) : ExtentCause::lease_lost;
+ExtentCause HeldExtents::ended(ExtentCause cause) {
   if (cause != ExtentCause::none) state_.fetch_or(kEnds);
   return cause;
+}
+
+// The blocks may have moved since hold(): they could be back when is_intact() looks.
+ExtentMap::Found HeldExtents::map(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces) {
+  const ExtentMap::Found found = map_.find(offset, size, pieces);
+  if (found.cause != ExtentCause::none || !has_deduplication_ || is_exclusive()) return found;
+  const ExtentCause cause = ended(compare(offset, size));
+  return cause == ExtentCause::none ? found : ExtentMap::Found{0, cause};
+}
+
+ExtentCause HeldExtents::is_intact(std::uint64_t offset, std::uint64_t size) {
+  return ended(lease_.is_held() ? compare(offset, size) : ExtentCause::lease_lost);
 }
 
 }  // namespace penstock::core

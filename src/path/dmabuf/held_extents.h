@@ -17,8 +17,8 @@
 // bounce: hold() refuses for as long as somebody writes. A thread that opens the file for writing while it has requests
 // under way waits for itself, until fs.lease-break-time is over (45 s).
 //
-// Not stopped by the lease, and seen by is_intact(): FIDEDUPERANGE on XFS, by the file's owner. Not stopped and not
-// seen, unless the lease is exclusive: the same, there and back onto an equal file at the old place, within one read.
+// Not stopped by the lease, but seen: FIDEDUPERANGE on XFS, by the file's owner. Not stopped and not seen, unless the
+// lease is exclusive: the same, there and back onto an equal file at the old place, both between map() and is_intact().
 //
 // Thread-safe; holding a file that is held already takes no lock, allocates nothing and calls no kernel. In a forked
 // child everything is refused.
@@ -62,9 +62,8 @@ class HeldExtents final : private Lease::Owner {
   void let_go();
 
   // These need the file to be held.
-  ExtentMap::Found map(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces) const {
-    return map_.find(offset, size, pieces);
-  }
+  // Says where to read the range. On XFS it makes a system call, unless the lease is exclusive.
+  ExtentMap::Found map(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces);
   const ExtentMap& whole_map() const { return map_; }
   // None if what was read since hold() from where map() said are the bytes of this range. Else nobody else is let in,
   // and the next hold() asks anew where the file lies. Two system calls.
@@ -75,7 +74,8 @@ class HeldExtents final : private Lease::Owner {
   std::uint32_t sector() const { return sector_; }
 
  private:
-  HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, const Terms& terms);
+  HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, bool has_deduplication,
+              const Terms& terms);
   std::chrono::nanoseconds look(bool is_asked_back) override EXCLUDES(mutex_);
   bool try_hold();
   ExtentCause hold_slowly() EXCLUDES(mutex_);
@@ -86,6 +86,7 @@ class HeldExtents final : private Lease::Owner {
   bool drop(std::uint64_t expected) REQUIRES(mutex_);
   void drop_if_idle() EXCLUDES(mutex_);
   ExtentCause compare(std::uint64_t offset, std::uint64_t size) const;
+  ExtentCause ended(ExtentCause cause);
   bool is_ours() const;
   bool is_inherited() const { return forks_ != fork_count(); }
 
@@ -97,6 +98,7 @@ class HeldExtents final : private Lease::Owner {
   const dev_t device_;
   const ino_t inode_;
   const std::uint32_t sector_;
+  const bool has_deduplication_;  // The file system moves blocks without a descriptor to write to.
   const Terms terms_;
   const std::uint32_t forks_ = fork_count();
   // Threads that hold change it without the mutex; from 0 to kHeld and back it changes with it.

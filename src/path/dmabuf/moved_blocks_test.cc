@@ -121,6 +121,26 @@ TEST_P(DeduplicatedBlocks, UnderALeaseTheyAreSeen) {
   }
 }
 
+// They could be back at the old place when the request has read there.
+TEST_P(DeduplicatedBlocks, BetweenTwoRequestsUnderOneLeaseTheyAreSeen) {
+  const UniqueFd user = open_file(O_RDONLY);
+  HeldExtents::Opened held = open();
+  ASSERT_STREQ(name_of(held.cause), "none");
+  ASSERT_EQ(held.extents->hold(), ExtentCause::none);
+  held.extents->let_go();
+  ASSERT_EQ(GetParam().move(files_, user.get()), 0);
+  ASSERT_EQ(held.extents->hold(), ExtentCause::none);
+  DrivePiece pieces[64];
+
+  EXPECT_EQ(held.extents->map(0, kBytes, pieces).cause, ExtentCause::moved);
+
+  held.extents->let_go();
+  ASSERT_EQ(held.extents->hold(), ExtentCause::none);
+  EXPECT_EQ(held.extents->map(0, kBytes, pieces).cause, ExtentCause::none);
+  EXPECT_EQ(wrong_words(held.extents->whole_map()), 0u);
+  held.extents->let_go();
+}
+
 std::string name_of_way(const testing::TestParamInfo<Way>& way) {
   return std::string(way.param.name) + "_" + way.param.file_system;
 }
