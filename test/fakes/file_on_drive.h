@@ -38,13 +38,14 @@ class FilesOnDrive {
   static constexpr std::uint64_t kOwn = 1;
   static constexpr std::uint64_t kForeign = 2;
 
-  explicit FilesOnDrive(const std::string& type)
+  explicit FilesOnDrive(const std::string& type, bool in_partition = false)
       : place_(type,
                type == "xfs" ? "mkfs.xfs -q -f -K" : "mkfs.ext4 -q -F -m 0 -b 4096 -E lazy_itable_init=1,nodiscard",
-               type == "xfs" ? "300M" : "24M") {}
+               {.size = type == "xfs" ? "300M" : "24M", .in_partition = in_partition}) {}
   const std::string& failure() const { return place_.failure(); }
   std::string path(const std::string& name) const { return place_.path(name); }
   int drive() const { return place_.drive(); }
+  core::UniqueFd open_whole_drive() const { return place_.open_whole_drive(); }
 
   static std::uint64_t word(std::uint64_t at, std::uint64_t whose) { return at << 8 | whose; }
   // Writes a file as far as there is room, past the page cache, and waits until it lies on the drive.

@@ -21,12 +21,17 @@ namespace penstock {
 
 class LoopFileSystem {
  public:
+  struct Terms {
+    std::string size;  // As truncate takes it.
+    std::string options = "defaults";
+    bool in_partition = false;  // It begins a mebibyte behind the drive's start.
+  };
+
   // `make` is the command that makes the file system on the device, which is put behind it.
-  LoopFileSystem(const std::string& type, const std::string& make, const std::string& size,
-                 const std::string& options = "defaults") {
+  LoopFileSystem(const std::string& type, const std::string& make, const Terms& terms) {
     failure_ = enter_namespace();
     if (failure_.empty()) failure_ = make_folder();
-    if (failure_.empty()) failure_ = mount(type, make, size, options);
+    if (failure_.empty()) failure_ = mount(type, make, terms);
   }
   ~LoopFileSystem() {
     if (folder_.empty()) return;
@@ -40,8 +45,12 @@ class LoopFileSystem {
   // The sentence that says why there is none; "" if there is one.
   const std::string& failure() const { return failure_; }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  // The node of the loop device, with O_DIRECT.
+  // The node that the file system lies on, with O_DIRECT: the loop device, or its partition.
   int drive() const { return drive_.get(); }
+  // The node of the whole loop device, if that has the file system in a partition.
+  core::UniqueFd open_whole_drive() const {
+    return core::UniqueFd(::open(node_.substr(0, node_.rfind("p1")).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  }
 
  private:
   static std::string enter_namespace() {
@@ -58,16 +67,16 @@ class LoopFileSystem {
     return "";
   }
   // The device is detached when it is unmounted.
-  std::string mount(const std::string& type, const std::string& make, const std::string& size,
-                    const std::string& options) {
+  std::string mount(const std::string& type, const std::string& make, const Terms& terms) {
     const std::string image = folder_ + ".image";
-    const std::string device = output_of("PATH=$PATH:/usr/sbin:/sbin; set -e; truncate --size " + size + " " + image +
-                                         "; device=$(losetup --find --show " + image + "); rm " + image +
-                                         "; trap 'losetup --detach $device' EXIT; " + make + " $device >&2; mount -t " +
-                                         type + " -o " + options + " $device " + folder_ + "; echo $device");
-    if (device.empty()) return "could not make " + type + " behind a loop device";
-    drive_ = core::UniqueFd(::open(device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
-    return drive_.valid() ? "" : "could not open " + device;
+    const std::string add = terms.in_partition ? "addpart $device 1 2048 40960; device=${device}p1; " : "";
+    node_ = output_of("PATH=$PATH:/usr/sbin:/sbin; set -e; truncate --size " + terms.size + " " + image +
+                      "; device=$(losetup --find --show --partscan " + image + "); rm " + image +
+                      "; trap \"losetup --detach $device\" EXIT; " + add + make + " $device >&2; mount -t " + type +
+                      " -o " + terms.options + " $device " + folder_ + "; echo $device");
+    if (node_.empty()) return "could not make " + type + " behind a loop device";
+    drive_ = core::UniqueFd(::open(node_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+    return drive_.valid() ? "" : "could not open " + node_;
   }
   static std::string output_of(const std::string& script) {
     std::FILE* const pipe = ::popen(script.c_str(), "r");
@@ -80,6 +89,7 @@ class LoopFileSystem {
   }
 
   std::string folder_;
+  std::string node_;
   std::string failure_;
   core::UniqueFd drive_;
 };

@@ -217,7 +217,7 @@ TEST_P(UnfitFiles, OtherFileSystemsAreRefused) {
 
 // The bytes in an inode have no place of their own on the drive.
 TEST(UnfitInlineFiles, ASmallFileInItsInodeIsRefused) {
-  LoopFileSystem place("ext4", "mkfs.ext4 -q -F -I 256 -O inline_data", "16M");
+  LoopFileSystem place("ext4", "mkfs.ext4 -q -F -I 256 -O inline_data", {.size = "16M"});
   if (!place.failure().empty()) GTEST_SKIP() << place.failure();
   const auto cause_of = [&](const std::string& content) {
     UniqueFd fd(::open(place.path("small").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -230,13 +230,35 @@ TEST(UnfitInlineFiles, ASmallFileInItsInodeIsRefused) {
 }
 
 TEST(UnfitJournaledFiles, AllDataOfAFileSystemMayGoThroughTheJournal) {
-  LoopFileSystem place("ext4", "mkfs.ext4 -q -F", "24M", "data=journal");
+  LoopFileSystem place("ext4", "mkfs.ext4 -q -F", {.size = "24M", .options = "data=journal"});
   if (!place.failure().empty()) GTEST_SKIP() << place.failure();
   UniqueFd fd(::open(place.path("file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   ASSERT_EQ(::write(fd.get(), "text", 4), 4);
   fd = UniqueFd(::open(place.path("file").c_str(), O_RDONLY | O_CLOEXEC));
 
   EXPECT_STREQ(name_of(HeldExtents::open(std::move(fd), place.drive(), {}).cause), "journaled");
+}
+
+// The node of the whole drive has other bytes at the same place.
+TEST(UnfitPartitions, AFileOnAPartitionIsReadFromThePartitionsNode) {
+  FilesOnDrive files("ext4", true);
+  if (!files.failure().empty()) GTEST_SKIP() << files.failure();
+  files.write("file", FilesOnDrive::kOwn);
+  const auto open = [&](int drive) {
+    return HeldExtents::open(UniqueFd(::open(files.path("file").c_str(), O_RDONLY | O_CLOEXEC)), drive, {});
+  };
+
+  const auto by_whole = open(files.open_whole_drive().get());
+  const auto found = open(-1);
+
+  EXPECT_STREQ(name_of(by_whole.cause), "drive_node");
+  EXPECT_EQ(by_whole.error, ENXIO);
+  ASSERT_STREQ(name_of(found.cause), "none") << found.error;
+  ASSERT_EQ(found.extents->hold(), ExtentCause::none);
+  DrivePiece piece;
+  ASSERT_EQ(found.extents->map(0, 4096, {&piece, 1}).cause, ExtentCause::none);
+  EXPECT_EQ(files.wrong_words(piece.drive_offset, 0, 4096), 0u);
+  found.extents->let_go();
 }
 
 const auto kFileSystems = testing::Values("ext4", "xfs");
