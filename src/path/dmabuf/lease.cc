@@ -113,7 +113,7 @@ std::chrono::nanoseconds LeaseKeeper::look() {
   std::chrono::nanoseconds again = kLooksAtLeast;
   for (std::size_t i = 0; i < leases_.size(); ++i) {
     Lease* const lease = leases_[i];
-    if (lease != kNobody) again = std::min(again, lease->owner_.look(!lease->is_held()));
+    if (lease != kNobody && lease->is_taken()) again = std::min(again, lease->owner_.look(!lease->is_held()));
   }
   std::erase(leases_, kNobody);
   return std::max(again, kLooksAtMost);
@@ -150,8 +150,9 @@ int Lease::take(int fd) {
 int Lease::take_as(int type) {
   const f_owner_ex owner{F_OWNER_TID, keeper_->thread()};
   if (::fcntl(fd_, F_SETOWN_EX, &owner) != 0) return errno;
-  type_.store(type, std::memory_order_relaxed);
-  return ::fcntl(fd_, F_SETLEASE, type) == 0 ? 0 : errno;
+  if (::fcntl(fd_, F_SETLEASE, type) != 0) return errno;
+  type_.store(type, std::memory_order_release);
+  return 0;
 }
 
 void Lease::give_back(bool has_descriptor) {
@@ -159,6 +160,8 @@ void Lease::give_back(bool has_descriptor) {
   if (has_descriptor) (void)::fcntl(fd_, F_SETLEASE, F_UNLCK);
   keeper_->remove(*this);
 }
+
+bool Lease::is_taken() const { return type_.load(std::memory_order_acquire) != F_UNLCK; }
 
 bool Lease::is_held() const { return ::fcntl(fd_, F_GETLEASE) == type_.load(std::memory_order_relaxed); }
 

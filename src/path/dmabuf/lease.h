@@ -23,9 +23,9 @@ class Lease {
   // keeper, and may give its own lease back.
   class Owner {
    public:
-    // Looks if the lease is still needed. `is_asked_back`: somebody waits for its end, or it has ended, or take() has
-    // not returned yet. Returns when to look again at the latest; a signal makes the keeper look at once. A signal
-    // while take() runs may go unnoticed: ask is_held() once more when look() would notice the next one.
+    // Looks if the lease is still needed. `is_asked_back`: somebody waits for its end, or it has ended. Returns when to
+    // look again at the latest; a signal makes the keeper look at once. One that comes before take() has returned may
+    // go unnoticed: ask is_held() once more when the owner is ready for the next.
     virtual std::chrono::nanoseconds look(bool is_asked_back) = 0;
 
    protected:
@@ -50,11 +50,12 @@ class Lease {
  private:
   friend class LeaseKeeper;
   int take_as(int type);
+  bool is_taken() const;
 
   Owner& owner_;
   LeaseKeeper* keeper_ = nullptr;  // The one of the process that took the lease.
   int fd_ = -1;
-  std::atomic<int> type_{};  // F_WRLCK or F_RDLCK.
+  std::atomic<int> type_{};  // F_WRLCK or F_RDLCK; F_UNLCK until it was taken.
 };
 
 }  // namespace penstock::core
