@@ -4,8 +4,8 @@
   size.py [COMMIT] [--tool PENSTOCK] [--build FOLDER]
 
 A product line is any line, blank ones and comments too, of a .cc, .h, .hpp, .py, .js or .css file that git has, but for
-docs/, test/ and tests/ at any depth, *_test.* and test_*.py. Helpers that stand beside unit tests count. Without a
-commit the files are counted as they lie here. With a tool, the commands that it lists and their leaves are counted too;
+docs/, test/ and tests/ at any depth, *_test.* and test_*.py, and headers that tests alone include. Without a commit
+the files are counted as they lie here. With a tool, the commands that it lists and their leaves are counted too;
 with a build folder, the objects that it compiles.
 """
 
@@ -28,6 +28,8 @@ import lint
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = {".cc", ".h", ".hpp", ".py", ".js", ".css"}
+NO_TESTS = {"self_test"}  # The library's test of a path before it is used.
+INCLUDE = re.compile(r'#include "(?:[^"]*/)?([^"/]+)"')
 # The same rooms before and after a move, so that two commits can be compared.
 MOVED = {"tools/k8s/": "k8s", "tools/model/": "model"}
 
@@ -47,7 +49,8 @@ class Room:
 def is_product(name: str) -> bool:
     path = PurePosixPath(name)
     folders = path.parts[:-1]
-    is_test = path.stem.endswith("_test") or (path.suffix == ".py" and path.stem.startswith("test_"))
+    is_unit_test = path.stem.endswith("_test") and path.stem not in NO_TESTS
+    is_test = is_unit_test or (path.suffix == ".py" and path.stem.startswith("test_"))
     return path.suffix in KINDS and not is_test and not {"test", "tests"} & {*folders} and folders[:1] != ("docs",)
 
 
@@ -82,14 +85,33 @@ def git(*words: str) -> bytes:
     return subprocess.run(["git", "-C", str(ROOT), *words], check=True, stdout=subprocess.PIPE).stdout
 
 
-def files_of(commit: str) -> dict[str, str]:
+def sources_of(commit: str) -> dict[str, str]:
     if not commit:
         names = git("ls-files", "-z").decode().split("\0")
         return {name: (ROOT / name).read_text(encoding="utf-8") for name in names
-                if is_product(name) and (ROOT / name).is_file()}
+                if PurePosixPath(name).suffix in KINDS and (ROOT / name).is_file()}
     with tarfile.open(fileobj=io.BytesIO(git("archive", commit))) as archive:
         return {one.name: archive.extractfile(one).read().decode() for one in archive
-                if one.isfile() and is_product(one.name)}
+                if one.isfile() and PurePosixPath(one.name).suffix in KINDS}
+
+
+def products_of(sources: dict[str, str]) -> set[str]:
+    """The products, without headers that tests include and no product does; who uses installed headers is not here."""
+    products = {name for name in sources if is_product(name)}
+    while True:
+        included = {header for name in products for header in INCLUDE.findall(sources[name])}
+        by_tests = {header for name in sources.keys() - products for header in INCLUDE.findall(sources[name])}
+        helpers = {name for name in products if not name.startswith("include/")
+                   and PurePosixPath(name).name in by_tests - included}
+        if not helpers:
+            return products
+        products -= helpers
+
+
+def files_of(commit: str) -> dict[str, str]:
+    sources = sources_of(commit)
+    products = products_of(sources)
+    return {name: text for name, text in sources.items() if name in products}
 
 
 def rooms_of(files: dict[str, str]) -> dict[str, Room]:

@@ -15,6 +15,17 @@ class SizeTest(unittest.TestCase):
                      "integrations/vllm/test_it.py"):
             self.assertFalse(size.is_product(name), name)
 
+    def test_the_librarys_self_test_of_a_path_is_a_product(self):
+        self.assertTrue(size.is_product("src/path/pipeline/self_test.cc"))
+
+    def test_headers_that_tests_alone_include_are_no_product(self):
+        sources = {"kv/store_test.cc": '#include "kv/fake.h"\n', "kv/store.cc": '#include "kv/store.h"\n',
+                   "kv/fake.h": '#include "kv/deeper.h"\n', "kv/deeper.h": "", "kv/store.h": "",
+                   "include/penstock/face.h": "",
+                   "test/abi/a.cc": '#include "penstock/face.h"\n#include "kv/store.h"\n'}
+        self.assertEqual(size.products_of({**sources, "kv/deeper_test.cc": '#include "kv/deeper.h"\n'}),
+                         {"kv/store.h", "kv/store.cc", "include/penstock/face.h"})
+
     def test_a_room_keeps_its_name_where_its_folder_moves(self):
         self.assertEqual(size.room_of("tools/k8s/lint.cc"), size.room_of("k8s/lint.cc"))
         self.assertEqual(size.room_of("tools/check/check.cc"), "tools")
