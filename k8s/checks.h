@@ -19,6 +19,10 @@ void check_storage(const Cluster& cluster, Findings& findings);  // StorageClass
 void check_volume(const Object& object, Severity severity, Findings& findings);  // Checks one volume.
 std::string storage_of(const Object& object);  // "nfs", "nfs-rdma", or the file system that it names; "" for none.
 void check_pods(const Cluster& cluster, Findings& findings);  // Workloads: privileges, devices, memory.
+// A container's setting, which overrides its pod's.
+const Value& setting_of(const Pod& pod, const Value& container, const std::string& key);
+bool asks_for_io_uring(const Pod& pod, const Value& container);    // True if it is to fail, or to measure, without it.
+void check_pod_needs(const Cluster& cluster, Findings& findings);  // GPU, io_uring and memory of those that read files.
 void check_pod_security(const Cluster& cluster, Findings& findings);
 void check_quantities(const Cluster& cluster, Findings& findings);    // Amounts, by Kubernetes' grammar and bounds.
 void check_placeholders(const Cluster& cluster, Findings& findings);  // NODE, REGISTRY/..., localhost/...
@@ -29,7 +33,7 @@ void check_cufile(const Cluster& cluster, Findings& findings);  // cufile.json, 
 inline void check_all(const Cluster& cluster, Findings& findings) {
   for (const auto check :
        {check_drivers, check_policies, check_modules, check_network, check_storage, check_pods, check_pod_security,
-        check_quantities, check_placeholders, check_gdsio, check_selectors, check_cufile}) {
+        check_quantities, check_placeholders, check_gdsio, check_selectors, check_cufile, check_pod_needs}) {
     check(cluster, findings);
   }
 }

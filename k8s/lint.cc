@@ -110,7 +110,7 @@ int run_lint(const LintSettings& settings) {
   const bool is_whole = tell_faults(cluster, findings);
   judge_all(cluster, findings);
   check_all(cluster, findings);
-  const LintReport report{findings, cluster.manifests.size(), std::string(shapes.version()),
+  const LintReport report{findings, cluster, std::string(shapes.version()),
                           std::string(Shapes::versions(kNetworkOperatorShapes).back())};
   print_report(report, settings.json ? "json" : settings.format);
   if (!is_whole) return kUsage;

@@ -4,17 +4,65 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "penstock/penstock.h"
 #include "tools/common/page.h"
 
 namespace penstock::tools::k8s {
 namespace {
 
+std::string counted(std::size_t number, const char* thing) {
+  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
+}
+
+std::size_t objects_of(const Cluster& cluster) {
+  return static_cast<std::size_t>(std::count_if(cluster.objects.begin(), cluster.objects.end(),
+                                                [](const Object& one) { return one.form != Form::file; }));
+}
+
+std::size_t gpu_pods_of(const Cluster& cluster) {
+  return static_cast<std::size_t>(
+      std::count_if(cluster.pods.begin(), cluster.pods.end(), [](const Pod& pod) { return pod.asks_for_gpu(); }));
+}
+
+std::string looked_at(const Cluster& cluster) {
+  std::string text = counted(objects_of(cluster), "object");
+  if (cluster.pods.empty()) return text;
+  return text + fmt::format(", {} (with templates), of which {} for a GPU", counted(cluster.pods.size(), "pod"),
+                            gpu_pods_of(cluster) == 1 ? "1 asks" : fmt::format("{} ask", gpu_pods_of(cluster)));
+}
+
+// What the files do not show of the nodes, and how to find it out.
+std::vector<std::string> not_known(const Cluster& cluster) {
+  std::vector<std::string> all, missing, options;
+  const auto look = [&](const std::string& fact, const char* name, const char* option) {
+    if (!fact.empty()) return;
+    missing.emplace_back(name);
+    options.emplace_back(option);
+  };
+  look(cluster.facts.os, "system", "--os");
+  look(cluster.facts.runtime, "container runtime", "--runtime");
+  look(cluster.facts.kernel, "kernel", "--kernel");
+  if (!missing.empty()) {
+    all.push_back(fmt::format("the nodes' {}: give {}, or a file with Node objects", fmt::join(missing, ", "),
+                              fmt::join(options, ", ")));
+  }
+  if (cluster.pods.empty()) return all;
+  all.emplace_back(
+      "how much memory a container may lock: its runtime's LimitMEMLOCK decides; 'penstock check' in the "
+      "pod shows it");
+  all.emplace_back(
+      "whether drives and file systems of the volumes take a direct path: 'penstock check' in the pod "
+      "shows it, or 'penstock-k8s verify'");
+  return all;
+}
+
 std::string summary(const LintReport& report) {
   const Findings& findings = report.findings;
   std::string line = severity_summary(findings.count(Severity::error), findings.count(Severity::warning),
                                       findings.count(Severity::note));
-  line += fmt::format(" in {} file{}", report.files, report.files == 1 ? "" : "s");
+  line += " in " + counted(report.cluster.manifests.size(), "file");
   if (findings.passed_over() > 0) line += fmt::format(", {} skipped", findings.passed_over());
   if (findings.dropped() > 0) line += fmt::format(", {} more that are not shown", findings.dropped());
   return line;
@@ -69,6 +117,10 @@ Text lint_text(const LintReport& report) {
     text += Text(page.text());
   }
   text += Text::of("{}\n", summary(report));
+  Page page;
+  page.wrap("looked at: ", looked_at(report.cluster));
+  for (const std::string& one : not_known(report.cluster)) page.wrap("not known: ", one);
+  text += Text(page.text());
   text += Text::of("judged by gpu-operator {} and network-operator {}\n", report.gpu_operator, report.network_operator);
   return text;
 }
@@ -90,7 +142,12 @@ Json lint_json(const LintReport& report) {
           {"version", penstock_version()},
           {"gpu_operator", report.gpu_operator},
           {"network_operator", report.network_operator},
-          {"files", report.files},
+          {"files", report.cluster.manifests.size()},
+          {"looked_at",
+           {{"objects", objects_of(report.cluster)},
+            {"pods", report.cluster.pods.size()},
+            {"gpu_pods", gpu_pods_of(report.cluster)}}},
+          {"not_known", not_known(report.cluster)},
           {"findings", list},
           {"errors", report.findings.count(Severity::error)},
           {"warnings", report.findings.count(Severity::warning)},

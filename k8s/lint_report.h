@@ -9,12 +9,15 @@
 //   files             how many were read
 //   findings[]        rule, severity ("error", "warning", "note"), file, line, column, object ("" for the file),
 //                     sentence, remedy, source
+//   looked_at         objects, pods (and templates of pods), gpu_pods (those that ask for a GPU)
+//   not_known[]       what these files do not show, and how to find it out
 //   errors, warnings, notes    how many of each
 //   passed_over       findings that were to be ignored
 //   dropped           findings beyond the number that is kept
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "k8s/findings.h"
 #include "tools/common/context.h"
@@ -24,7 +27,7 @@ namespace penstock::tools::k8s {
 
 struct LintReport {
   const Findings& findings;
-  std::size_t files = 0;
+  const Cluster& cluster;
   std::string gpu_operator;
   std::string network_operator;
 };

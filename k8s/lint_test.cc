@@ -235,6 +235,39 @@ TEST_F(LintTest, AKeyThatIsTooLongToBeShownWholeIsToldAllTheSame) {
   EXPECT_LE(lint({"map.yaml"}).exit_code, 1);
 }
 
+TEST_F(LintTest, APodThatComesAloneIsToldWhatItLacksAndWhatItsFileDoesNotShow) {
+  write("pod.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: reader}\nspec:\n  containers: [{name: a, image: a}]\n"
+        "  volumes: [{name: data, hostPath: {path: /mnt/nvme}}]\n");
+  const json report = lint_json({"pod.yaml"}, 0);
+  EXPECT_EQ(rules_of(report, true), (std::set<std::string>{"no_gpu_asked", "io_uring_blocked"}));
+  EXPECT_EQ(report["looked_at"], (json{{"objects", 1}, {"pods", 1}, {"gpu_pods", 0}}));
+  EXPECT_EQ(report["not_known"].size(), 3u) << report["not_known"];
+  const Finished text = lint({"pod.yaml", "--os", "ubuntu24.04", "--kernel", "6.8.0", "--runtime", "docker-25"});
+  EXPECT_NE(text.out.find("looked at: 1 object, 1 pod (with templates), of which 0 ask for a GPU"), std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("not known: how much memory a container may lock"), std::string::npos) << text.out;
+  EXPECT_EQ(text.out.find("--kernel"), std::string::npos) << text.out;
+}
+
+TEST_F(LintTest, AHostPathWithDataIsNotTheCaseForDevicesOfCdi) {
+  const auto remedy = [&](const std::string& folder) {
+    write("pod.yaml",
+          "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n"
+          "    - {name: a, image: a, resources: {limits: {nvidia.com/gpu: 1}}}\n"
+          "  volumes: [{name: a, hostPath: {path: " +
+              folder + "}}]\n");
+    const json findings = lint_json({"pod.yaml"}, 0)["findings"];
+    for (const json& one : findings) {
+      if (one["rule"] == "pod_security_level") return one["remedy"].get<std::string>();
+    }
+    return std::string();
+  };
+  EXPECT_NE(remedy("/mnt/nvme").find("PersistentVolumeClaim"), std::string::npos);
+  EXPECT_EQ(remedy("/mnt/nvme").find("CDI"), std::string::npos);
+  EXPECT_NE(remedy("/dev/nvidia-fs0").find("CDI"), std::string::npos);
+}
+
 TEST_F(LintTest, NodesTellWhatTheyAre) {
   write("nodes.json", R"nodes({"apiVersion": "v1", "kind": "NodeList", "items": [{"apiVersion": "v1", "kind": "Node",
     "metadata": {"name": "a"}, "status": {"nodeInfo": {"osImage": "Rocky Linux 9.4 (Blue Onyx)",

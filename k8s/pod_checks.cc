@@ -16,12 +16,6 @@
 namespace penstock::tools::k8s {
 namespace {
 
-// A container's setting, which overrides its pod's.
-const Value& setting_of(const Pod& pod, const Value& container, const std::string& key) {
-  const Value& own = container["securityContext"][key];
-  return own.is_there() ? own : (*pod.spec)["securityContext"][key];
-}
-
 bool adds(const Value& container, std::string_view capability) {
   const auto& added = container["securityContext.capabilities.add"].members;
   return std::any_of(added.begin(), added.end(), [&](const Member& one) { return one.value->text == capability; });
@@ -66,20 +60,8 @@ void check_profile_form(const Pod& pod, const Value& context, Findings& findings
                          : "localhostProfile goes with type Localhost alone"});
 }
 
-bool expects_io_uring(const Pod& pod, const Value& container) {
-  if ((*pod.metadata)["annotations"].member("penstock.io/io-uring") != nullptr) return true;
-  for (const Member& variable : container["env"].members) {
-    if ((*variable.value)["name"].text == "PENSTOCK_IO_URING" && (*variable.value)["value"].text != "off") return true;
-  }
-  bool found = false;
-  for (const char* key : {"command", "args"}) {
-    each_text(container[key], [&](const Value& text) { found = found || has_part(text.text, "io_uring"); });
-  }
-  return found;
-}
-
 void check_io_uring(const Cluster& cluster, const Pod& pod, const Value& container, Findings& findings) {
-  if (!expects_io_uring(pod, container)) return;
+  if (!asks_for_io_uring(pod, container)) return;
   const Value& type = setting_of(pod, container, "seccompProfile.type");
   if (type.text == "Localhost" || type.text == "Unconfined") return;
   const auto allowed = facts::allows_io_uring(cluster.facts.runtime);
@@ -168,6 +150,23 @@ void check_kernel_labels(const Object& object, const Value& value, Findings& fin
 }
 
 }  // namespace
+
+const Value& setting_of(const Pod& pod, const Value& container, const std::string& key) {
+  const Value& own = container["securityContext"][key];
+  return own.is_there() ? own : (*pod.spec)["securityContext"][key];
+}
+
+bool asks_for_io_uring(const Pod& pod, const Value& container) {
+  if ((*pod.metadata)["annotations"].member("penstock.io/io-uring") != nullptr) return true;
+  for (const Member& variable : container["env"].members) {
+    if ((*variable.value)["name"].text == "PENSTOCK_IO_URING" && (*variable.value)["value"].text != "off") return true;
+  }
+  bool found = false;
+  for (const char* key : {"command", "args"}) {
+    each_text(container[key], [&](const Value& text) { found = found || has_part(text.text, "io_uring"); });
+  }
+  return found;
+}
 
 void check_pods(const Cluster& cluster, Findings& findings) {
   for (const Pod& pod : cluster.pods) {

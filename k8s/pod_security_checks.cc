@@ -127,6 +127,22 @@ std::string level_of(const Cluster& cluster, const std::string& space) {
   return label == nullptr ? "" : label->value->text;
 }
 
+// A hostPath has another remedy if it brings devices than if it brings data.
+std::string remedy_for_baseline(const Pod& pod) {
+  bool has_device = false, has_data = false;
+  for (const Member& volume : (*pod.spec)["volumes"].members) {
+    const Value& host = (*volume.value)["hostPath"];
+    const std::string path = host["path"].text + "/";
+    const bool is_device = path.starts_with("/dev/") || path.starts_with("/sys/") || path.starts_with("/run/");
+    has_device = has_device || (host.is_there() && is_device);
+    has_data = has_data || (host.is_there() && !is_device);
+  }
+  std::string remedy = "Label its namespace pod-security.kubernetes.io/enforce: privileged, or do without";
+  if (has_device) remedy += "; CDI brings devices without hostPath";
+  if (has_data) remedy += "; a PersistentVolumeClaim of a local volume brings the same data without hostPath";
+  return remedy + ".";
+}
+
 void check_operators_namespaces(const Cluster& cluster, Findings& findings) {
   for (const Object* space : cluster.of_kind("Namespace")) {
     if (space->name != "gpu-operator" && space->name != "nvidia-gpu-operator" &&
@@ -155,7 +171,8 @@ void check_pod_security(const Cluster& cluster, Findings& findings) {
                    {fmt::format("its namespace enforces level {}, which refuses: {}", level, joined(refused))});
     } else if (!baseline.empty() && level.empty() && (pod.asks_for_gpu() || pod.uses_gds())) {
       findings.add("pod_security_level", *pod.object, pod.spec->place,
-                   {fmt::format("it needs a namespace of level privileged, for: {}", joined(baseline))});
+                   {fmt::format("it needs a namespace of level privileged, for: {}", joined(baseline)),
+                    remedy_for_baseline(pod)});
     }
   }
 }
