@@ -196,9 +196,21 @@ std::string you_are_here(const CheckpointInput& input, const Constants& constant
                      path_model_name(PathModel::kMeasured), path_model_name(nearest), measured / seconds(nearest));
 }
 
+std::string drives_note(const CheckpointInput& input, const Constants& constants) {
+  const double ceiling = input.fleet.drive_bytes_per_s, share = constants[Constant::kDriveShare];
+  std::string note = fmt::format("A drive of {} is taken to reach {} in use, {} of it (drive.share)",
+                                 rate_in_words(ceiling), rate_in_words(ceiling * share), share);
+  if (!input.job.is_load && input.fleet.drive_write_bytes_per_s > 0) {
+    note += fmt::format("; a save no more than the {} that it writes, of which no share is taken",
+                        rate_in_words(input.fleet.drive_write_bytes_per_s));
+  }
+  return note + ".";
+}
+
 std::vector<std::string> notes_of(const CheckpointInput& input, const Constants& constants) {
   std::vector<std::string> notes = {who_earned_it(input, constants)};
   if (input.fleet.measured_bytes_per_s > 0) notes.push_back(you_are_here(input, constants));
+  if (input.fleet.fabric_bytes_per_s == 0) notes.push_back(drives_note(input, constants));
   return notes;
 }
 

@@ -154,7 +154,9 @@ void add_fleet_options(CommandLine& command, CheckpointSettings& settings) {
   command.option("--nodes", settings.nodes, "Nodes, all alike").default_shown();
   command.option("--drives", settings.drives, "Drives in each node").default_shown();
   command
-      .option("--drive-gb-per-s", settings.drive_gb_per_s, "What one drive reaches: about 7 (PCIe Gen4) or 14 (Gen5)")
+      .option(
+          "--drive-gb-per-s", settings.drive_gb_per_s,
+          "The ceiling of one drive, about 7 (PCIe Gen4) or 14 (Gen5); in use it reaches the share drive.share of it")
       .value_name("GB/S")
       .default_shown();
   command
@@ -175,8 +177,10 @@ void add_run_options(CommandLine& command, CheckpointSettings& settings) {
       .value_name("GB")
       .default_shown();
   command
-      .option("--write-gb-per-s", settings.drive_write_gb_per_s,
-              "What one drive writes by its data sheet: about 5 (Gen4) or 10 (Gen5); 0: as it reads")
+      .option(
+          "--write-gb-per-s", settings.drive_write_gb_per_s,
+          "What one drive writes by its data sheet: about 5 (Gen4) or 10 (Gen5), of which no share is taken: a save "
+          "goes at the lower of this and the share of --drive-gb-per-s; 0: at the latter")
       .value_name("GB/S")
       .default_shown();
   command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();

@@ -108,7 +108,9 @@ void add_run_options(CommandLine& command, CostSettings& settings) {
   command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
   command.option("--nodes", settings.nodes, "Nodes of the run, all alike").default_shown();
   command.option("--drives", settings.drives, "Drives in each node").default_shown();
-  command.option("--drive-gb-per-s", settings.drive_gb_per_s, "What one drive reaches: about 7 (Gen4) or 14 (Gen5)")
+  command
+      .option("--drive-gb-per-s", settings.drive_gb_per_s,
+              "The ceiling of one drive, about 7 (Gen4) or 14 (Gen5); in use it reaches the share drive.share of it")
       .value_name("GB/S")
       .default_shown();
   command.flag("--sharded", settings.is_sharded, "Every GPU saves its part; otherwise one saves everything");

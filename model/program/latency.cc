@@ -46,7 +46,9 @@ void add_latency(CommandLine& command) {
   auto settings = std::make_shared<LatencySettings>();
   command.size("--size", settings->size, "Bytes of the I/O [1M]");
   command.flag("--write", settings->is_write, "From the GPU to the drive");
-  command.option("--drive-gb-per-s", settings->drive_gb_per_s, "What the drive reaches: about 7 (Gen4) or 14 (Gen5)")
+  command
+      .option("--drive-gb-per-s", settings->drive_gb_per_s,
+              "The ceiling of the drive, about 7 (Gen4) or 14 (Gen5): one I/O alone has all of it")
       .value_name("GB/S")
       .default_shown();
   command.option("--network-gbit", settings->network_gbit, "The network to the drive, in Gb/s; 0: the drive is local")

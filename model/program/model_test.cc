@@ -201,6 +201,21 @@ TEST_F(Tool, AFileSystemThatIsNotThereIsRefused) {
   EXPECT_EQ(run({"cost", "--nodes", "0"}).exit_code, 2);
 }
 
+TEST_F(Tool, WhichRateOfADriveIsTakenIsSaid) {
+  const auto out = [&](Names more) {
+    Names words = {"checkpoint", "--drives", "1", "--drive-gb-per-s", "7"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words).out;
+  };
+  EXPECT_NE(out({}).find("A drive of 7 GB/s is taken to reach 4.2 GB/s in use, 0.6 of it (drive.share)."),
+            std::string::npos);
+  const std::string limited = out({"--write-gb-per-s", "5"});
+  EXPECT_NE(limited.find("(drive.share); a save no more than the 5 GB/s that it writes, of which no share is taken."),
+            std::string::npos)
+      << limited;
+  EXPECT_EQ(out({"--fabric-gb-per-s", "50"}).find("drive.share"), std::string::npos);
+}
+
 TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
   const Finished done = run({"checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
