@@ -21,9 +21,10 @@
 #include "tools/common/job.h"
 #include "tools/common/new_file.h"
 #include "tools/common/progress.h"
-#include "tools/common/table.h"
+#include "tools/common/residency.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
+#include "tools/demo/report.h"
 
 namespace penstock::tools {
 namespace {
@@ -32,6 +33,7 @@ constexpr std::uint64_t kStep = std::uint64_t{256} << 20;    // One request of t
 constexpr std::uint64_t kHostStep = std::uint64_t{8} << 20;  // Content is made and compared in pieces of this size.
 constexpr std::uint64_t kSpare = std::uint64_t{16} << 20;    // Left free on the file system.
 constexpr std::uint64_t kSmallBlock = 4096;
+constexpr unsigned kRounds = 3;  // Their range says what a rate may be told by.
 constexpr double kLatencySeconds = 0.25;
 
 constexpr const char* kDemoExamples =
@@ -45,25 +47,6 @@ struct DemoSettings {
   std::uint64_t size = std::uint64_t{1} << 30;
   unsigned gpu = 0;
   bool json = false;
-};
-
-// A path, and the settings that force it.
-struct DemoVariant {
-  std::string path;
-  std::string how;  // "io_uring, O_DIRECT"; "" if there is only one way.
-  SessionSettings session;
-  bool host_memory = false;
-  bool can_write = true;
-  // The reason why the best path before this one is refused: a transfer would report it if this path were not forced.
-  int reason = 0;
-  int refused_path = -1;  // The path that is refused; -1: no path before this one is refused.
-};
-
-struct MissingVariant {
-  std::string what;    // "p2pdma", "bounce write", "O_DIRECT"
-  std::string reason;  // The stable name, or "".
-  std::string sentence;
-  std::string remedy;
 };
 
 struct DemoVariants {
@@ -141,14 +124,6 @@ DemoVariants find_variants(const File& file, unsigned gpu) {
   return std::move(finder).found();
 }
 
-struct DemoRow {
-  const DemoVariant* way = nullptr;
-  std::string operation;
-  double gb_per_s = 0;
-  double cpu_per_gb = 0;
-  double latency_us = 0;
-};
-
 void check_space(const DemoSettings& settings) {
   const std::uint64_t available = room_in(settings.folder);
   if (available >= settings.size + kSpare) return;
@@ -156,8 +131,8 @@ void check_space(const DemoSettings& settings) {
                             settings.folder, format_size(settings.size + kSpare), format_size(available)));
 }
 
-// One variant, to the file and back: fills device memory with content of its own, so that no earlier variant's bytes
-// can pass for it, writes it out, overwrites the memory, reads it in and compares.
+// One variant, once to the file and back: fills device memory with content of its own, so that no earlier variant's
+// bytes can pass for it, writes it out, overwrites the memory, reads it in and compares.
 class Trip {
  public:
   Trip(const DemoSettings& settings, const DemoVariant& way, int fd, std::uint64_t seed)
@@ -167,7 +142,8 @@ class Trip {
                                : Arena::on_device(session_.raw(), settings.gpu, settings.size)),
         content_(seed), scratch_(std::min(kHostStep, settings.size)) {}
 
-  std::vector<DemoRow> run() {
+  // Latencies of small requests are measured if the caller wants them.
+  std::vector<DemoRow> run(bool with_latency) {
     std::vector<DemoRow> rows;
     // Every variant starts without cached pages of the one before.
     posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
@@ -181,6 +157,7 @@ class Trip {
     each_piece([&](std::uint64_t at, std::span<std::byte> bytes) { arena_.upload(at, bytes); });
     rows.push_back(timed(false));
     each_piece([&](std::uint64_t at, std::span<std::byte> bytes) { compare(at, bytes); });
+    if (!with_latency) return rows;
     for (DemoRow& row : rows) row.latency_us = small_latency_us(row.operation == "write");
     return rows;
   }
@@ -208,6 +185,7 @@ class Trip {
     const Outcome outcome =
         is_write ? file_.write(arena_.data(), size, offset, offset) : file_.read(arena_.data(), size, offset, offset);
     require(outcome.status, name());
+    through_cache_ += outcome.report.cached_bytes;
     if (outcome.report.bytes != size) throw Failure(name() + ": fewer bytes moved than asked for");
     if (bytes_elsewhere(outcome.report) != 0) throw Failure(name() + ": bytes took another path than the one forced");
   }
@@ -220,7 +198,10 @@ class Trip {
 
   DemoRow timed(bool is_write) {
     Progress progress(fmt::format("{} {}", name(), is_write ? "write" : "read"));
-    DemoRow row{&way_, is_write ? "write" : "read"};
+    DemoRow row{&way_, is_write ? "write" : "read", {}, {}};
+    // Where the kernel does not tell what is cached, the write before has just filled the cache.
+    const bool is_in_cache = !is_write && cached_bytes(fd_).value_or(settings_.size) > settings_.size / 2;
+    through_cache_ = 0;
     const auto start = std::chrono::steady_clock::now();
     const double cpu_before = cpu_seconds();
     for (std::uint64_t at = 0; at < settings_.size; at += kStep) {
@@ -230,8 +211,9 @@ class Trip {
     }
     if (is_write && fsync(fd_) != 0) fail_errno("demo file", "flush the file");
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    row.gb_per_s = gigabytes(settings_.size) / seconds;
-    row.cpu_per_gb = (cpu_seconds() - cpu_before) / gigabytes(settings_.size);
+    row.gb_per_s = {gigabytes(settings_.size) / seconds};
+    row.cpu_per_gb = {(cpu_seconds() - cpu_before) / gigabytes(settings_.size)};
+    row.is_cached = is_in_cache && through_cache_ > settings_.size / 2;
     return row;
   }
 
@@ -269,57 +251,20 @@ class Trip {
   Arena arena_;
   WeightsContent content_;
   std::vector<std::byte> scratch_;
+  std::uint64_t through_cache_ = 0;  // The bytes of the operation that is timed which moved through the page cache.
 };
 
-// Each row is measured once, so that the answer holds for this run. Host memory is no rival of device memory.
-void print_fastest(const std::vector<DemoRow>& rows, const std::string& operation) {
-  const DemoRow* best = nullptr;
-  for (const DemoRow& row : rows) {
-    if (row.operation != operation || row.way->host_memory) continue;
-    if (best == nullptr || row.gb_per_s > best->gb_per_s) best = &row;
+// Measures each variant in each round; odd rounds go the other way round, so that a drift favours no variant.
+std::vector<DemoRow> measure_in_rounds(const DemoSettings& settings, const std::vector<DemoVariant>& ways, int fd) {
+  std::vector<DemoRow> rows;
+  std::uint64_t seed = 1;
+  for (unsigned round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      const DemoVariant& way = ways[round % 2 == 0 ? i : ways.size() - 1 - i];
+      for (const DemoRow& row : Trip(settings, way, fd, seed++).run(round == 0)) add_round(rows, row);
+    }
   }
-  if (best == nullptr) return;
-  print("Fastest {} of device memory in this run: {}, {}, {:.2f} GB/s.\n", operation, best->way->path, best->way->how,
-        best->gb_per_s);
-}
-
-void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingVariant>& missing) {
-  Table table({"path", "how", "operation", ">GB/s", ">CPU s/GB", ">4 KiB p50 us", "verified", "why no better path"});
-  for (const DemoRow& row : rows) {
-    const DemoVariant& way = *row.way;
-    table.add({way.path, way.how, row.operation, fmt::format("{:.2f}", row.gb_per_s),
-               fmt::format("{:.2f}", row.cpu_per_gb), fmt::format("{:.0f}", row.latency_us), "yes",
-               way.refused_path < 0
-                   ? "there is none"
-                   : fmt::format("{}: {}", penstock_path_name(way.refused_path), penstock_reason_name(way.reason))});
-  }
-  print("\n{}", table.text());
-  for (const char* operation : {"write", "read"}) print_fastest(rows, operation);
-  print("Writes include fsync. Buffered reads come from the page cache, which the write before them filled.\n");
-  if (!missing.empty()) print("\nNot on this machine:\n");
-  for (const MissingVariant& way : missing) {
-    print("  {}: {}{}{}\n", way.what, way.sentence, way.remedy.empty() ? "" : "; ", way.remedy);
-  }
-}
-
-Json json_of(const DemoSettings& settings, const Json& device, const std::vector<DemoRow>& rows,
-             const std::vector<MissingVariant>& missing) {
-  Json json = {{"size", settings.size}, {"device", device}, {"rows", Json::array()}, {"missing", Json::array()}};
-  for (const DemoRow& row : rows) {
-    Json entry = path_json(*path_by_name(row.way->path), row.way->reason, row.way->refused_path);
-    entry.update({{"how", row.way->how},
-                  {"operation", row.operation},
-                  {"gb_per_s", row.gb_per_s},
-                  {"cpu_seconds_per_gb", row.cpu_per_gb},
-                  {"latency_4k_p50_us", row.latency_us},
-                  {"verified", true}});
-    json["rows"].push_back(entry);
-  }
-  for (const MissingVariant& way : missing) {
-    json["missing"].push_back(
-        {{"what", way.what}, {"reason", way.reason}, {"sentence", way.sentence}, {"remedy", way.remedy}});
-  }
-  return json;
+  return rows;
 }
 
 // Allocates the space first, so that the first variant does not pay for it.
@@ -344,19 +289,14 @@ int run_demo(const DemoSettings& settings) {
   const DemoVariants found = find_variants(require(session.file(file->fd()), "demo file"), settings.gpu);
   if (!settings.json) {
     print(
-        "demo: {} of data like weights (bfloat16, normal) from device memory to a file in {} and back, by each "
-        "path\n{}\n",
-        format_size(settings.size), settings.folder, device_line(session.raw(), settings.gpu));
+        "demo: {} of data like weights (bfloat16, normal) from device memory to a file in {} and back, by "
+        "each path, {} rounds\n{}\n",
+        format_size(settings.size), settings.folder, kRounds, device_line(session.raw(), settings.gpu));
     flush_output();
   }
-  std::vector<DemoRow> rows;
-  std::uint64_t seed = 1;
-  for (const DemoVariant& way : found.ways) {
-    for (DemoRow& row : Trip(settings, way, file->fd(), seed++).run()) rows.push_back(std::move(row));
-  }
+  const std::vector<DemoRow> rows = measure_in_rounds(settings, found.ways, file->fd());
   if (settings.json) {
-    const Json json = json_of(settings, device_json(session.raw(), settings.gpu), rows, found.missing);
-    print_json(json);
+    print_json(demo_json(settings.size, device_json(session.raw(), settings.gpu), rows, found.missing));
   } else {
     print_rows(rows, found.missing);
   }
