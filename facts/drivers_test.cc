@@ -5,7 +5,9 @@
 
 #include <string>
 
+#include "device/cuda/cuda_api.h"
 #include "facts/examination.h"
+#include "facts/needs.h"
 
 namespace penstock::facts {
 namespace {
@@ -32,6 +34,16 @@ Finding row_of(const Machine& machine, std::string_view code) {
   }
   ADD_FAILURE() << "no row " << code;
   return {};
+}
+
+TEST(WhyStandIn, WithoutAGpuNobodyIsSentForADriver) {
+  const std::string no_driver = std::string(core::cuda::kDriverNotLoaded) + " (...); install NVIDIA's driver";
+  Machine machine;
+  EXPECT_EQ(why_stand_in(machine, no_driver), "no NVIDIA GPU on the PCI bus");
+  EXPECT_EQ(why_stand_in(machine, "the configuration asks for it"), "the configuration asks for it");
+  EXPECT_EQ(why_stand_in(machine, ""), "");
+  machine.nvidia.is_loaded = true;
+  EXPECT_EQ(why_stand_in(machine, no_driver), no_driver);
 }
 
 TEST(ValidateDriversTest, AGpuNeedsADriverThatKnowsIt) {

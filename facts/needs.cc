@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/size_text.h"
+#include "device/cuda/cuda_api.h"
 #include "topology/nvidia_fs_storage.h"
 #include "topology/nvidia_fs_version.h"
 
@@ -28,6 +29,21 @@ Finding need_gpu(const Machine& machine) {
   const bool has_amd = std::any_of(machine.pci.begin(), machine.pci.end(), [](auto& one) { return one.is_amd_gpu(); });
   return need("gpu", State::fail, has_amd ? "an AMD GPU, no NVIDIA GPU" : "no NVIDIA GPU on the PCI bus",
               "Run on a machine with an NVIDIA GPU; GPUs of other makers are not supported yet.");
+}
+
+std::string why_stand_in(const Machine& machine, const std::string& reason) {
+  if (!reason.starts_with(core::cuda::kDriverNotLoaded) || machine.nvidia.is_loaded) return reason;
+  const Finding gpu = need_gpu(machine);
+  return gpu.state == State::fail ? gpu.sentence : reason;
+}
+
+std::string why_stand_in_here(const std::string& reason) {
+  const auto root = core::Root::open("");
+  if (!root.ok()) return reason;
+  Machine machine;
+  machine.pci = core::read_pci_devices(*root);
+  machine.nvidia = core::read_nvidia_driver(*root);
+  return why_stand_in(machine, reason);
 }
 
 namespace {

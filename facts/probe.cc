@@ -10,6 +10,7 @@
 #include "core/paths.h"
 #include "facts/cuda.h"
 #include "facts/machine.h"
+#include "facts/needs.h"
 
 namespace penstock::facts {
 namespace {
@@ -53,7 +54,7 @@ Probe probe_machine(Process& process, const std::vector<core::RdmaDevice>& rdma)
     return probe;
   }
   probe.device_kind = info->device_kinds;
-  probe.device_reason = info->device_reason;
+  probe.device_reason = why_stand_in_here(info->device_reason);
   for (unsigned ordinal = 0; ordinal < info->device_count; ++ordinal) {
     if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "facts/needs.h"
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
@@ -21,7 +22,7 @@ SessionInfo info_of(penstock_session* session) {
 }
 
 std::string stand_in_reason(penstock_session* session) {
-  const std::string reason = info_of(session).device_reason;
+  const std::string reason = facts::why_stand_in_here(info_of(session).device_reason);
   return reason.empty() ? "asked for" : reason;
 }
 

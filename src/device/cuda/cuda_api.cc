@@ -117,7 +117,7 @@ bool CudaApi::load(const char* library, std::string* why_not) {
   void* handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* cause = ::dlerror();
-    *why_not = "the CUDA driver could not be loaded (" + std::string(cause != nullptr ? cause : library) +
+    *why_not = std::string(kDriverNotLoaded) + " (" + (cause != nullptr ? cause : library) +
                "); install NVIDIA's driver, or let the container see it";
     return false;
   }

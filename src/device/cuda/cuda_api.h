@@ -23,6 +23,9 @@ using CUevent = struct CUevent_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 
+// The beginning of CudaApi::load()'s answer where there is no driver at all.
+inline constexpr const char* kDriverNotLoaded = "the CUDA driver could not be loaded";
+
 inline constexpr CUresult CUDA_SUCCESS = 0;
 inline constexpr CUresult CUDA_ERROR_INVALID_VALUE = 1;
 inline constexpr CUresult CUDA_ERROR_DEINITIALIZED = 4;
