@@ -95,7 +95,8 @@ void show_once(Looker& looker, bool json) {
   }
   const TopView view = looker.look();
   if (json) return print_json(top_json(view));
-  const Screen::Size size{output_columns(), std::numeric_limits<std::size_t>::max()};
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  const Screen::Size size{output_is_terminal() ? output_columns() : kAll, kAll};  // A pipe has no edge to cut at.
   for (const Text& line : top_page(view, size, output_is_terminal() && terminal_has_blocks())) print("{}\n", line);
 }
 

@@ -67,6 +67,7 @@ TEST_F(TopTest, WhereTheOutputIsNoTerminalItPrintsOneTable) {
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_TRUE(done.out.starts_with("penstock stats: ")) << done.out;
   EXPECT_NE(done.out.find("read GB/s"), std::string::npos) << done.out;
+  EXPECT_EQ(done.out.find("..."), std::string::npos) << "nothing is cut: " << done.out;
   EXPECT_EQ(done.out.find('\033'), std::string::npos) << done.out;
 }
 
