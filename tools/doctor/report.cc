@@ -17,6 +17,7 @@
 namespace penstock::tools {
 namespace {
 
+constexpr double kWide = 1.5;  // The fastest turn over the slowest: if they differ by more, a rate says little.
 constexpr double kLess = 0.9;  // Penstock's time as a part of the plain program's: a smaller difference is noise.
 
 std::string rate_text(const Examination& found, const char* stage) {
@@ -47,8 +48,7 @@ std::string binds_text(const Examination& found) {
     case Binds::settings: return fmt::format("The settings of the environment bind; {}.", all);
     case Binds::unknown:
       return fmt::format(
-          "What binds is unknown: the {} gives {}; {}, and in each turn another part of it was the slowest. "
-          "Measure for longer (--time 5), or when no other program uses the machine.",
+          "What binds is unknown: the {} gives {}; {}, and in each turn another part of it was the slowest.",
           found.is_mostly_cold() ? "drive" : "page cache",
           rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all);
     case Binds::path: break;
@@ -73,17 +73,33 @@ std::string title_of(const Examination& found, const ExamineSettings& settings) 
   return fmt::format("{}: {}, {}, {} in the page cache", name, what, format_size(survey.bytes), cached);
 }
 
+// Says to measure again, and why, if what was measured says little; else "".
+std::string again_text(const Examination& found) {
+  const Rate* const whole = found.rate(found.is_mostly_cold() ? "cold" : "warm");
+  std::vector<std::string> reasons;
+  if (is_shared(found.others)) reasons.push_back(shared_text(found.others));
+  if (whole != nullptr && whole->fastest() > kWide * whole->slowest()) {
+    reasons.push_back(fmt::format("turns of the whole way gave {} to {}", format_rate(whole->slowest()),
+                                  format_rate(whole->fastest())));
+  }
+  if (reasons.empty() && found.forecast.binds != Binds::unknown) return "";
+  return fmt::format("Measure again when the machine is idle, or for longer (--time 10){}{}.",
+                     reasons.empty() ? "" : ": ", fmt::join(reasons, ", and "));
+}
+
 void print_verdict(Page& page, const Examination& found) {
   const Forecast& told = found.forecast;
   const bool is_save = found.saved > 0;
   page.wrap("", fmt::format("{} takes {} by Penstock. {}", is_save ? "Saving it, flushed to the drive," : "Loading it",
                             format_duration(told.seconds), binds_text(found)));
   page.paint(Color::bold, format_duration(told.seconds));
-  if (told.plain_seconds <= 0) return;
-  page.wrap("",
-            fmt::format("A program that {} by itself, in one thread, takes {}{}.",
-                        is_save ? "writes with write(2)" : "reads with read(2)", format_duration(told.plain_seconds),
-                        told.plain_seconds < kLess * told.seconds ? ": less than by Penstock" : ""));
+  if (told.plain_seconds > 0) {
+    page.wrap("",
+              fmt::format("A program that {} by itself, in one thread, takes {}{}.",
+                          is_save ? "writes with write(2)" : "reads with read(2)", format_duration(told.plain_seconds),
+                          told.plain_seconds < kLess * told.seconds ? ": less than by Penstock" : ""));
+  }
+  if (const std::string again = again_text(found); !again.empty()) page.wrap("", again);
 }
 
 std::vector<std::string> causes_of(const Examination& found) {
