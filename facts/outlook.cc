@@ -9,30 +9,13 @@
 
 #include "base/invariant.h"
 #include "core/paths.h"
+#include "facts/codes.h"
 #include "facts/needs.h"
 #include "facts/storage_kind.h"
 #include "topology/nvidia_fs_version.h"
 
 namespace penstock::facts {
 namespace {
-
-// The public reason that the library's own path would answer with, by the code of a need.
-constexpr struct {
-  std::string_view code;
-  std::string_view reason;
-  std::string_view of_vendor;  // The reason of the path by NVIDIA's library, if it is another one.
-} kReasons[] = {{"gpu", "stand_in", ""},
-                {"storage", "stack_unseen", ""},
-                {"nvidia_export", "pointer_not_exportable", ""},
-                {"device", "stand_in", ""},
-                {"io_uring", "io_uring_forbidden", ""},
-                {"nvidia_fs", "nvfs_missing", "nvidia_fs_missing"},
-                {"nvidia_fs_storage", "nvfs_no_driver", "nvidia_fs_missing"},
-                {"nvidia_fs_mount", "nvfs_no_driver", "nvidia_fs_missing"},
-                {"nvidia_fs_version", "nvfs_version", ""},
-                {"nvfs_setting", "nvfs_off", ""},
-                {"vendor_library", "vendor_library_missing", ""},
-                {"udev_database", "vendor_refused", ""}};
 
 // ---- Settings that keep paths off
 
@@ -286,11 +269,9 @@ std::string PathOutlook::remedy() const {
 std::string PathOutlook::reason_name() const {
   const Finding* const first = reason();
   if (first == nullptr) return penstock_reason_name(PENSTOCK_REASON_NONE);
-  for (const auto& known : kReasons) {
-    if (known.code != first->code) continue;
-    return std::string(path == PENSTOCK_PATH_VENDOR && !known.of_vendor.empty() ? known.of_vendor : known.reason);
-  }
-  return first->code;
+  const Code* const known = code_named(first->code);
+  if (known == nullptr || known->reason.empty()) return first->code;
+  return std::string(path == PENSTOCK_PATH_VENDOR && !known->of_vendor.empty() ? known->of_vendor : known->reason);
 }
 
 const PathOutlook& Outlook::of(int path) const {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/p2pdma_needs.h"
+#include "facts/codes.h"
 #include "facts/environment.h"
 #include "facts/finding.h"
 #include "penstock/penstock.hpp"
@@ -32,7 +33,7 @@ constexpr const char* kHelpExamples =
     "  penstock help PENSTOCK_POLICY   a setting: its value, what it takes\n"
     "  penstock help 5030              an error of cuFile; also by its name, and errors of the system (EIO)\n"
     "  penstock help binds             a word of what the tools print\n"
-    "  penstock help words             the list of such words; also 'paths' and 'reasons'\n"
+    "  penstock help words             the list of such words; also 'paths', 'reasons' and 'rows'\n"
     "Exit code: 0 explained, 2 there is no such word.";
 
 struct CufileError {
@@ -190,7 +191,7 @@ bool add_word(Page& page, std::string_view word) {
   return true;
 }
 
-// Lists everything that a user can ask about: "words", "paths" or "reasons".
+// Lists everything that a user can ask about: "words", "paths", "reasons" or "rows".
 bool add_list(Page& page, std::string_view word) {
   std::vector<std::string> names;
   if (word == "words") {
@@ -199,6 +200,8 @@ bool add_list(Page& page, std::string_view word) {
     names = names_of_paths();
   } else if (word == "reasons") {
     names = names_of_reasons();
+  } else if (word == "rows") {
+    for (const facts::Code& code : facts::codes()) names.emplace_back(code.name);
   }
   for (const std::string& name : names) page.wrap("", name);
   return !names.empty();
@@ -226,6 +229,23 @@ bool add_reason(Page& page, std::string_view word) {
   page.wrap(fmt::format("{} (a reason): ", word), penstock_reason_sentence(*reason));
   const std::string_view remedy = penstock_reason_remedy(*reason);
   if (!remedy.empty()) page.wrap("  -> ", facts::as_sentence(std::string(remedy)));
+  for (const facts::Code& code : facts::codes()) {
+    if (code.reason == word || code.of_vendor == word) {
+      page.wrap("  ", fmt::format("In check's rows it is {}.", code.name));
+    }
+  }
+  return true;
+}
+
+// Says what a code of check's and explain's judges, and by which reason the library says the same.
+bool add_code(Page& page, std::string_view word) {
+  const facts::Code* const code = facts::code_named(word);
+  if (code == nullptr || code->about.empty()) return false;
+  page.wrap(fmt::format("{} (a row of check): ", word), code->about);
+  for (const std::string_view reason : {code->reason, code->of_vendor}) {
+    if (!reason.empty()) page.wrap("  ", fmt::format("The library's reason for it is {}.", reason));
+  }
+  page.wrap("  ", "'penstock check --all' has the row, with what is to be done.");
   return true;
 }
 
@@ -263,7 +283,8 @@ Topics other_topics() {
   Topics topics;
   for (const Word& each : kWords) topics.emplace_back(each.word, each.sentence);
   for (const std::string& name : names_of_paths()) topics.emplace_back(name, path_in_words(*path_by_name(name)));
-  add_all(topics, {"words", "paths", "reasons"});
+  for (const facts::Code& code : facts::codes()) topics.emplace_back(code.name, code.about);
+  add_all(topics, {"words", "paths", "reasons", "rows"});
   add_all(topics, names_of_reasons());
   add_all(topics, facts::setting_names());
   for (const CufileError& error : kCufileErrors) topics.emplace_back(error.name, "");
@@ -303,7 +324,8 @@ void add_help(CommandLine& command, Topics commands) {
 std::optional<Text> topic_text(std::string_view word) {
   Page page;
   const bool is_known = add_list(page, word) || add_path(page, word) || add_reason(page, word) ||
-                        add_cufile_error(page, word) || add_errno(page, word) || add_word(page, word);
+                        add_code(page, word) || add_cufile_error(page, word) || add_errno(page, word) ||
+                        add_word(page, word);
   return is_known ? std::optional(Text(page.text())) : std::nullopt;
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "core/p2pdma_needs.h"
 #include "fakes/tool_fixture.h"
 
@@ -73,6 +76,33 @@ TEST_F(HelpTest, TheWordsThatCanBeAskedAboutAreListed) {
     EXPECT_NE(words.find(std::string("\n") + word + "\n"), std::string::npos) << word;
     EXPECT_EQ(told(word).find(std::string(word) + ": "), 0u);
   }
+}
+
+void collect_codes(const nlohmann::json& told, std::set<std::string>& codes) {
+  for (const auto& [key, value] : told.items()) {
+    const bool is_code = (key == "code" || key == "reason") && value.is_string() && told.is_object();
+    if (is_code && value.get<std::string>().find(' ') == std::string::npos) codes.insert(value.get<std::string>());
+    else if (value.is_structured()) collect_codes(value, codes);
+  }
+}
+
+TEST_F(HelpTest, EveryCodeThatCheckPrintsCanBeAskedAbout) {
+  std::set<std::string> codes;
+  for (const auto& machine : fs::directory_iterator(PENSTOCK_MACHINES)) {
+    const Finished done = run({"check", "--root", machine.path().string(), "--json"});
+    collect_codes(nlohmann::json::parse(done.out), codes);
+  }
+  codes.erase("");
+  EXPECT_GT(codes.size(), 40u);
+  for (const std::string& code : codes) told(code);
+}
+
+TEST_F(HelpTest, ARowOfCheckNamesTheReasonThatTheLibraryHasForItAndTheReasonTheRow) {
+  EXPECT_EQ(told("gpu").find("gpu (a row of check): whether there is an NVIDIA GPU"), 0u) << told("gpu");
+  EXPECT_NE(told("nvidia_fs").find("The library's reason for it is nvfs_missing."), std::string::npos);
+  EXPECT_NE(told("nvfs_missing").find("In check's rows it is nvidia_fs."), std::string::npos);
+  EXPECT_NE(told("pointer_not_exportable").find("In check's rows it is nvidia_export."), std::string::npos);
+  EXPECT_NE(told("rows").find("\nlocked_memory\n"), std::string::npos);
 }
 
 TEST_F(HelpTest, ACommandsHelpIsTheOneItGivesItself) {
