@@ -72,8 +72,9 @@ constexpr SettingRow kCufileRows[] = {
      .idle = "completions of a batch are reported at once, so nothing waits for a tick", .low = 1, .high = 1000,
      .parameter = 11},
     {.key = "properties.max_direct_io_size_kb", .kind = SettingKind::number, .initial = "16384",
-     .meaning = "the most that one storage operation of cuFileRead and cuFileWrite moves", .low = 64,
-     .high = 16384, .unit = 64, .parameter = 5},
+     .meaning = "for programs that call cuFile: the most that any storage operation moves, of small requests, too; it "
+                "makes the chunks of penstock.chunk_kib smaller, and never larger",
+     .low = 64, .high = 16384, .unit = 64, .parameter = 5},
     {.key = "properties.max_device_cache_size_kb", .kind = SettingKind::number, .initial = "131072",
      .idle = idle::kNoGpuCache, .high = 268435456, .unit = 4, .parameter = 6},
     {.key = "properties.per_buffer_cache_size_kb", .kind = SettingKind::number, .initial = "1024",
