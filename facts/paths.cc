@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "facts/examination.h"
 #include "facts/judgement.h"
@@ -73,23 +74,38 @@ void judge_path(const Examination& examined, const PathOutlook& path, Findings& 
   row.unknown("it may be tried, and only its self-test decides: " + path.sentence(), path.remedy());
 }
 
+// The obstacles that stop each for itself; the same one on several devices counts once.
+std::vector<const core::Finding*> stops_of(const core::Findings& findings) {
+  std::vector<const core::Finding*> stops;
+  for (const core::Finding& one : findings) {
+    const auto is_same = [&](const core::Finding* other) { return other->obstacle == one.obstacle; };
+    if (one.stops() && std::none_of(stops.begin(), stops.end(), is_same)) stops.push_back(&one);
+  }
+  return stops;
+}
+
 // Judges storage that no direct path serves.
 void judge_unserved(const Outlook& place, Judgement& row) {
   const core::FileSystem& one = *place.place;
-  const core::Finding* const stop = core::first_stop(one.findings);
-  if (stop == nullptr) {
+  const std::vector<const core::Finding*> stops = stops_of(one.findings);
+  if (stops.empty()) {
     row.may_follow("settings");  // If no session opens, the path is not at fault.
     row.may_follow("path");
     return row.not_applicable("no direct path serves it on this machine");
   }
   const std::string& point = one.mount.mount_point;
-  for (const char* const code : {"nvme_tcp", "nfs_tcp"}) {
-    if (std::string_view(code) == stop->code()) row.may_follow("transport", point);
+  std::string sentences, remedies;
+  for (const core::Finding* const stop : stops) {
+    const std::string_view code = stop->code();
+    if (code == "nvme_tcp" || code == "nfs_tcp") row.may_follow("transport", point);
+    const core::Finding without_place{stop->obstacle, stop->certainty, stop->subject == point ? "" : stop->subject};
+    sentences += (sentences.empty() ? "" : "; besides, ") + without_place.sentence();
+    const std::string remedy = as_sentence(stop->remedy());
+    if (remedies.find(remedy) == std::string::npos) remedies += (remedies.empty() ? "" : " ") + remedy;
   }
-  // If no other storage is better off, the same obstacle closes the path itself.
+  // If no other storage is better off, the same obstacles close the path itself.
   row.may_follow("path", penstock_path_name(PENSTOCK_PATH_P2PDMA));
-  const core::Finding without_place{stop->obstacle, stop->certainty, stop->subject == point ? "" : stop->subject};
-  row.not_applicable("no direct path serves it: " + without_place.sentence(), stop->remedy());
+  row.not_applicable("no direct path serves it: " + sentences, remedies);
 }
 
 Reach reach_of(const Outlook& place) {

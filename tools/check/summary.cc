@@ -93,7 +93,8 @@ void add_matter(Page& page, const Matter& matter, Color color) {
     page.wrap(fmt::format("  {:<24} ", saying.row->code), (what.empty() ? "" : what + ": ") + saying.row->sentence);
     page.paint(color, saying.row->code);
   }
-  page.wrap(fmt::format("  {:<21} -> ", ""), matter.sayings.front().row->remedy);
+  const std::string& remedy = matter.sayings.front().row->remedy;
+  if (!remedy.empty()) page.wrap(fmt::format("  {:<21} -> ", ""), remedy);
   for (const Saying& saying : matter.consequences) {
     const std::string what = list_text(saying.subjects);
     page.wrap(fmt::format("  {:<21} so ", ""), fmt::format("{}{}{}: {}", saying.row->code, what.empty() ? "" : " ",
@@ -175,8 +176,9 @@ void add_summary(Page& page, const facts::Findings& rows) {
 
 void add_unknown(Page& page, const facts::Findings& rows) {
   const auto is_untold = [](const facts::Finding& row) {
-    const bool is_told = is_in_the_way(row) || could_be_better(row);
-    return row.state == facts::State::unknown && is_open_question(row) && !is_told;
+    // How bytes of each storage go is told before.
+    const bool is_told = is_in_the_way(row) || could_be_better(row) || std::string_view(row.code) == "storage";
+    return row.state == facts::State::unknown && !row.follows_from && !is_told;
   };
   add_matters(page, "What nothing here tells", matters_of(rows, is_untold), Color::yellow);
 }
