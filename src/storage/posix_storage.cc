@@ -29,8 +29,6 @@
 #include "base/align.h"
 #include "base/missing_call.h"
 #include "base/page_size.h"
-#include "storage/blocking_ring.h"
-#include "storage/uring_ring.h"
 
 namespace penstock::core {
 namespace {
@@ -378,23 +376,6 @@ Result<Scratch> PosixStorage::open_scratch(int fd, ScratchKind kind) {
   if (::fstat(scratch->get(), &ours) != 0 || ::fstat(fd, &theirs) != 0) return os_failure(errno, kScratchStep);
   if (ours.st_dev != theirs.st_dev) return os_failure(EXDEV, kScratchStep);
   return scratch;
-}
-
-Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
-  if (io_uring_error_.load(std::memory_order_relaxed) == 0) {
-    Result<std::unique_ptr<Ring>> ring = UringRing::open(depth);
-    if (ring.ok()) return ring;
-    // The cause may be seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit; verdicts report
-    // it. A lack of descriptors is temporary, and affects only this ring.
-    const int error = ring.status().code;
-    if (error != EMFILE && error != ENFILE) io_uring_error_.store(error, std::memory_order_relaxed);
-  }
-  return std::unique_ptr<Ring>(std::make_unique<BlockingRing>(*this, depth));
-}
-
-int PosixStorage::io_uring_error() {
-  if (!io_uring_tried_.exchange(true)) (void)open_ring(1);
-  return io_uring_error_.load(std::memory_order_relaxed);
 }
 
 }  // namespace penstock::core

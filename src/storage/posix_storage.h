@@ -35,10 +35,12 @@ class PosixStorage : public Storage {
   Result<Scratch> open_scratch(int fd, ScratchKind kind) override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override;
+  int dmabuf_error() override;
 
  private:
   std::atomic<int> io_uring_error_;
   std::atomic<bool> io_uring_tried_{false};
+  std::atomic<int> dmabuf_error_{-1};  // -1: not asked yet.
   std::atomic<bool> no_cachestat_{false};
 };
 

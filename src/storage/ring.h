@@ -4,7 +4,7 @@
 //
 // UringRing is io_uring; BlockingRing does one operation per reap with preadv2/pwritev2, for kernels and containers
 // that forbid io_uring. Any thread may use a ring, one at a time. Transfers may be short; EINTR and EAGAIN never reach
-// the caller.
+// the caller, except from operations on a dma-buf.
 #pragma once
 
 #include <chrono>
@@ -15,17 +15,20 @@
 
 #include "base/status.h"
 #include "core/io.h"
+#include "storage/dmabuf_slots.h"
 
 namespace penstock::core {
 
 struct RingOp {
   Op op = Op::read;
   int fd = -1;
-  int fixed_file = -1;  // The number that register_file returned, or -1.
-  void* memory = nullptr;
+  int fixed_file = -1;       // The number that register_file returned, or -1.
+  void* memory = nullptr;    // With a slot, the number of bytes from the dma-buf's start.
   std::uint32_t size = 0;    // Bytes; never 0.
   std::uint64_t offset = 0;  // In the file, bytes.
   std::uint32_t tag = 0;     // Returned in the completion.
+  // The slot of a dma-buf (dmabuf_slots.h), or -1. Every errno of such an operation reaches the caller.
+  int slot = -1;
 };
 
 struct RingCompletion {
@@ -35,7 +38,10 @@ struct RingCompletion {
 
 class Ring {
  public:
+  explicit Ring(DmabufSlots* dmabufs = nullptr) : dmabufs_(dmabufs) {}
   virtual ~Ring() = default;
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
   // At most `depth` operations may be outstanding (pushed, not reaped).
   virtual void push(const RingOp& op) = 0;
   virtual Status submit() = 0;
@@ -52,6 +58,11 @@ class Ring {
   // it before its owner may close it.
   virtual int register_file(int fd) = 0;
   virtual void unregister_file(int fixed_file) = 0;
+
+  DmabufSlots* dmabufs() const { return dmabufs_; }  // Null if the ring cannot have any.
+
+ private:
+  DmabufSlots* const dmabufs_;
 };
 
 }  // namespace penstock::core

@@ -51,6 +51,27 @@ class RingTest : public testing::TestWithParam<Kind> {
 };
 INSTANTIATE_TEST_SUITE_P(Rings, RingTest, testing::Values(Kind::io_uring, Kind::preadv2, Kind::fake), name_of);
 
+// No released kernel takes dma-bufs, so this has only the refusal; test/guest has kernels that do.
+TEST(UringDmabufTest, AKernelThatDoesNotKnowTheInterfaceRefusesItByName) {
+  PosixStorage storage(true);
+  if (storage.io_uring_error() != 0) GTEST_SKIP() << "io_uring is refused here";
+  if (storage.dmabuf_error() == 0) GTEST_SKIP() << "this kernel takes dma-bufs";
+  const std::unique_ptr<Ring> ring = std::move(*storage.open_ring(4));
+  const UniqueFd memory(::memfd_create("no_dmabuf", MFD_CLOEXEC));
+
+  const Result<int> slot = ring->dmabufs()->add(memory.get(), memory.get());
+
+  EXPECT_TRUE(slot.status().is_errno(EINVAL)) << describe(slot.status());
+  std::vector<char> bytes(4096);
+  EXPECT_TRUE(ring->register_memory(bytes.data(), bytes.size()).ok()) << "the refused slot is free";
+}
+
+TEST(UringDmabufTest, WithoutIoUringThereAreNoSlots) {
+  PosixStorage storage(false);
+  EXPECT_EQ(storage.dmabuf_error(), ECANCELED);
+  EXPECT_EQ((*storage.open_ring(4))->dmabufs(), nullptr);
+}
+
 class KernelRingTest : public RingTest {};
 INSTANTIATE_TEST_SUITE_P(Rings, KernelRingTest, testing::Values(Kind::io_uring, Kind::preadv2), name_of);
 

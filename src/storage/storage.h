@@ -4,6 +4,7 @@
 // all three on the kernel; test/fakes/fake_storage.h injects faults. Thread-safe.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -58,6 +59,9 @@ class FileIo {
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned depth) = 0;
   // The errno with which io_uring's set-up failed; 0 if io_uring is used, ECANCELED if settings turn it off.
   virtual int io_uring_error() = 0;
+  // The errno with which the kernel refuses dma-bufs in rings (dmabuf_slots.h); 0 if it takes them. EINVAL: it does not
+  // know the interface.
+  virtual int dmabuf_error() { return EINVAL; }
 
  protected:
   ~FileIo() = default;

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/invariant.h"
+#include "storage/uring_dmabuf.h"
 
 namespace penstock::core {
 namespace {
@@ -25,6 +26,9 @@ constexpr unsigned kSubmitMax = 8;
 constexpr unsigned kFileSlots = 16;
 // How often a submission may fail for lack of kernel memory; the thread yields in between.
 constexpr int kStallsMax = 10'000;
+// The user_data of the completion that tells of a slot's release; operations have smaller numbers.
+constexpr std::uint64_t kReleased = std::uint64_t{1} << 32;
+constexpr int kReleaseSecondsMax = 10;
 
 // Set-up flags, best first. A kernel that does not know one answers EINVAL, and the next row is tried. Rings pass from
 // thread to thread, so no flag binds a ring to its first thread.
@@ -63,7 +67,7 @@ int perform_blocking(const RingOp& op) {
 }  // namespace
 
 UringRing::UringRing(unsigned depth)
-    : ring_(std::make_unique<io_uring>()), ops_(depth), files_(kFileSlots, -1),
+    : Ring(this), ring_(std::make_unique<io_uring>()), ops_(depth), files_(kFileSlots, -1),
       submit_max_(std::clamp(depth / 8, kSubmitMin, kSubmitMax)) {
   for (unsigned i = depth; i > 0; --i) unused_.push_back(i - 1);
 }
@@ -107,8 +111,9 @@ bool UringRing::owns_its_descriptor() const {
   return std::string_view(target, static_cast<std::size_t>(length)) == "anon_inode:[io_uring]";
 }
 
-// The number of the registered memory that contains the operation's memory, or -1.
+// The number of the dma-buf, or of the registered memory that contains the operation's memory, or -1.
 int UringRing::fixed_memory(const RingOp& op) const {
+  if (op.slot >= 0) return op.slot;
   const auto begin = reinterpret_cast<std::uintptr_t>(op.memory);
   for (unsigned i = 0; i < region_room_; ++i) {
     if (begin >= regions_[i].begin && begin + op.size <= regions_[i].end) return static_cast<int>(i);
@@ -159,7 +164,7 @@ RingCompletion UringRing::complete(std::uint64_t index, int result) {
   const RingOp op = ops_[index];
   unused_.push_back(static_cast<std::uint32_t>(index));
   --in_flight_;
-  if (is_for_another_try(result)) result = perform_blocking(op);
+  if (op.slot < 0 && is_for_another_try(result)) result = perform_blocking(op);
   return {op.tag, result};
 }
 
@@ -198,26 +203,70 @@ bool UringRing::wait_until(std::chrono::steady_clock::time_point deadline) {
   return result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN;
 }
 
+bool UringRing::has_table() {
+  if (region_room_ == 0 && ::io_uring_register_buffers_sparse(ring_.get(), kRegionsMax) == 0)
+    region_room_ = kRegionsMax;
+  return region_room_ != 0;
+}
+
+// Null if the table is full. Where there is no table yet, its first place.
+UringRing::Region* UringRing::free_region() {
+  const auto end = regions_.begin() + std::max(region_room_, 1u);
+  const auto place = std::find_if(regions_.begin(), end, [](const Region& region) { return region.is_free(); });
+  return place == end ? nullptr : &*place;
+}
+
 Status UringRing::register_memory(void* memory, std::size_t size) {
   constexpr const char* kStep = "register memory with io_uring";
   const iovec vector{memory, size};
-  const auto is_free = [](const Region& region) { return region.end == 0; };
-  const auto place = std::find_if(regions_.begin(), regions_.end(), is_free);
-  const auto number = static_cast<unsigned>(place - regions_.begin());
-  if (region_room_ == 0 && ::io_uring_register_buffers_sparse(ring_.get(), kRegionsMax) == 0)
-    region_room_ = kRegionsMax;
+  const bool has_table = this->has_table();
+  Region* const region = free_region();
+  if (region == nullptr) return os_failure(ENOSPC, kStep);
   int result;
-  if (region_room_ == 0) {  // Before Linux 5.19 the ring has one table, which cannot be changed.
+  if (!has_table) {  // Before Linux 5.19 the ring has one table, which cannot be changed.
     result = ::io_uring_register_buffers(ring_.get(), &vector, 1);
     if (result == 0) region_room_ = 1;
   } else {
-    if (number >= region_room_) return os_failure(ENOSPC, kStep);
     const __u64 no_tag = 0;
+    const auto number = static_cast<unsigned>(region - regions_.data());
     result = ::io_uring_register_buffers_update_tag(ring_.get(), number, &vector, &no_tag, 1);
   }
   if (result < 0) return os_failure(-result, kStep);
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  *place = {begin, begin + size};
+  *region = {begin, begin + size};
+  return success();
+}
+
+Result<int> UringRing::add(int dmabuf, int drive) {
+  constexpr const char* kStep = "register a dma-buf with io_uring";
+  if (!has_table()) return os_failure(EINVAL, kStep);
+  Region* const region = free_region();
+  if (region == nullptr) return os_failure(ENOSPC, kStep);
+  const auto slot = static_cast<unsigned>(region - regions_.data());
+  if (const int error = set_uring_dmabuf(ring_->ring_fd, slot, dmabuf, drive, kReleased | slot); error != 0) {
+    return os_failure(error, kStep);
+  }
+  region->is_dmabuf = true;
+  return static_cast<int>(slot);
+}
+
+// Nothing is in flight, so the next completion is that of the slot's release.
+Status UringRing::remove(int slot) {
+  constexpr const char* kStep = "release a dma-buf from io_uring";
+  PENSTOCK_INVARIANT(in_flight_ == 0 && regions_[static_cast<unsigned>(slot)].is_dmabuf);
+  if (const int error = clear_uring_dmabuf(ring_->ring_fd, static_cast<unsigned>(slot)); error != 0) {
+    return os_failure(error, kStep);
+  }
+  __kernel_timespec limit{.tv_sec = kReleaseSecondsMax, .tv_nsec = 0};
+  io_uring_cqe* entry = nullptr;
+  int result;
+  do {
+    result = ::io_uring_wait_cqe_timeout(ring_.get(), &entry, &limit);
+  } while (result == -EINTR || result == -EAGAIN);
+  if (result < 0) return os_failure(-result, kStep);
+  PENSTOCK_INVARIANT(entry->user_data == (kReleased | static_cast<unsigned>(slot)));
+  ::io_uring_cqe_seen(ring_.get(), entry);
+  regions_[static_cast<unsigned>(slot)] = {};
   return success();
 }
 

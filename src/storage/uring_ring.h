@@ -12,7 +12,7 @@ struct io_uring;
 
 namespace penstock::core {
 
-class UringRing final : public Ring {
+class UringRing final : public Ring, private DmabufSlots {
  public:
   // Fails with the errno of io_uring_setup.
   static Result<std::unique_ptr<Ring>> open(unsigned depth);
@@ -29,12 +29,19 @@ class UringRing final : public Ring {
 
  private:
   static constexpr unsigned kRegionsMax = 8;
-  struct Region {  // One range of registered memory; empty where its number is free.
+  struct Region {  // One range of registered memory, or a dma-buf; empty where its number is free.
+    bool is_free() const { return end == 0 && !is_dmabuf; }
+
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
+    bool is_dmabuf = false;
   };
 
   explicit UringRing(unsigned depth);
+  Result<int> add(int dmabuf, int drive) override;
+  Status remove(int slot) override;
+  bool has_table();
+  Region* free_region();
   Status submit_and_wait(unsigned least);
   int fixed_memory(const RingOp& op) const;
   RingCompletion complete(std::uint64_t index, int result);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The rings of PosixStorage: io_uring if the kernel allows it.
+#include <cerrno>
+
+#include "storage/blocking_ring.h"
+#include "storage/posix_storage.h"
+#include "storage/uring_dmabuf.h"
+#include "storage/uring_ring.h"
+
+namespace penstock::core {
+
+Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
+  if (io_uring_error_.load(std::memory_order_relaxed) == 0) {
+    Result<std::unique_ptr<Ring>> ring = UringRing::open(depth);
+    if (ring.ok()) return ring;
+    // The cause may be seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit; verdicts report
+    // it. A lack of descriptors is temporary, and affects only this ring.
+    const int error = ring.status().code;
+    if (error != EMFILE && error != ENFILE) io_uring_error_.store(error, std::memory_order_relaxed);
+  }
+  return std::unique_ptr<Ring>(std::make_unique<BlockingRing>(*this, depth));
+}
+
+int PosixStorage::io_uring_error() {
+  if (!io_uring_tried_.exchange(true)) (void)open_ring(1);
+  return io_uring_error_.load(std::memory_order_relaxed);
+}
+
+int PosixStorage::dmabuf_error() {
+  int error = dmabuf_error_.load(std::memory_order_relaxed);
+  if (error >= 0) return error;
+  error = io_uring_error();
+  if (error == 0) error = probe_uring_dmabuf();
+  dmabuf_error_.store(error, std::memory_order_relaxed);
+  return error;
+}
+
+}  // namespace penstock::core
