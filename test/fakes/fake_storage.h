@@ -17,6 +17,7 @@
 #include <random>
 #include <vector>
 
+#include "fakes/fake_dmabuf.h"
 #include "storage/blocking_ring.h"
 #include "storage/storage.h"
 
@@ -64,6 +65,9 @@ class FakeStorage : public Storage {
   std::atomic<unsigned> rings_opened{0};
   std::vector<const void*> registered;  // With its rings, and still.
   bool descriptors_lost = false;
+  FileType type = FileType::regular;
+  bool takes_named_scratch = false;  // Descriptors that others opened are scratch, as of a partition named to us.
+  FakeDmabufs* dmabufs = nullptr;    // The kernel's, if it takes dma-bufs in rings.
 
   // From now on transfers are shortened, interrupted and delayed, by the seed; those of scratch files are not.
   void be_busy(std::uint64_t by_seed) {
@@ -88,9 +92,14 @@ class FakeStorage : public Storage {
   }
 
   Result<FileFacts> facts(int fd) override {
-    const std::optional<int> flags = flags_of(fd);
+    std::optional<int> flags = flags_of(fd);
+    if (!flags && takes_named_scratch) {
+      const std::lock_guard lock(mutex_);
+      flags = (descriptors_[fd] = {.flags = O_RDWR | O_DIRECT, .is_scratch = true}).flags;
+    }
     if (!flags) return os_failure(EBADF, "look at the file descriptor");
     FileFacts facts;
+    facts.type = type;
     facts.open_flags = *flags;
     facts.size = size(fd).value();
     facts.block_size = 4096;
@@ -135,6 +144,7 @@ class FakeStorage : public Storage {
   }
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override { return 0; }
+  int dmabuf_error() override { return dmabufs != nullptr && dmabufs->is_known ? 0 : EINVAL; }
 
  private:
   friend class FakeRing;
@@ -212,6 +222,30 @@ class FakeStorage : public Storage {
     return size;
   }
 
+  // One operation of a ring between the file and a dma-buf: as the kernel, it never retries.
+  std::int32_t transfer_by_dmabuf(const RingOp& op, FakeSlots& slots) {
+    const std::lock_guard lock(mutex_);
+    const auto found = descriptors_.find(op.fd);
+    if (found == descriptors_.end()) return -EBADF;
+    std::vector<char>& bytes = found->second.is_scratch ? scratch : content;
+    accesses.push_back({op.op, true, op.offset, op.size, nullptr, found->second.is_scratch});
+    on_access(accesses.back());
+    if ((found->second.flags & O_DIRECT) == 0) return -EOPNOTSUPP;
+    const std::optional<int> scripted = slots.refuse(op, kAlign);
+    if (scripted && *scripted <= 0) return *scripted;
+    RingOp part = op;  // A short result has moved what it says.
+    part.size = std::min(op.size, static_cast<std::uint32_t>(scripted.value_or(INT32_MAX)));
+    if (op.op == Op::write) {
+      if (bytes.size() < op.offset + part.size) bytes.resize(op.offset + part.size);
+      slots.fetch(part, bytes.data() + op.offset);
+      return static_cast<std::int32_t>(part.size);
+    }
+    if (op.offset >= bytes.size()) return 0;
+    const std::size_t size = std::min<std::size_t>(part.size, bytes.size() - op.offset);
+    slots.deliver(part, bytes.data() + op.offset, size);
+    return static_cast<std::int32_t>(size);
+  }
+
   // Of the ring: whether an operation is put off although its turn has come.
   bool puts_off() {
     const std::lock_guard lock(mutex_);
@@ -226,7 +260,9 @@ class FakeStorage : public Storage {
 // Completes one pushed operation a reap, in random order.
 class FakeRing final : public Ring {
  public:
-  FakeRing(FakeStorage& storage, unsigned depth) : storage_(storage), depth_(depth), random_(storage.seed) {}
+  // The slots are null if the kernel takes no dma-bufs.
+  FakeRing(FakeStorage& storage, unsigned depth, std::unique_ptr<FakeSlots> slots)
+      : Ring(slots.get()), storage_(storage), depth_(depth), random_(storage.seed), slots_(std::move(slots)) {}
 
   void push(const RingOp& op) override {
     if (waiting_.size() >= depth_) std::abort();
@@ -236,9 +272,18 @@ class FakeRing final : public Ring {
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {
     if (waiting_.empty() || completions.empty()) return 0u;
     if (!wait && random_() % 2 == 0) return 0u;  // Not ready yet.
+    if (slots_ != nullptr && slots_->stalls()) {
+      if (wait) std::abort();  // A wait without a limit would last for ever.
+      return 0u;
+    }
     for (;;) {
       std::swap(waiting_[random_() % waiting_.size()], waiting_.back());
       const RingOp op = waiting_.back();
+      if (op.slot >= 0) {
+        waiting_.pop_back();
+        completions[0] = {op.tag, storage_.transfer_by_dmabuf(op, *slots_)};
+        return 1u;
+      }
       const std::int32_t result = storage_.puts_off() ? -EAGAIN : perform(storage_, op);
       if (result == -EAGAIN) continue;  // Another's turn, or its own again.
       waiting_.pop_back();
@@ -246,6 +291,8 @@ class FakeRing final : public Ring {
       return 1u;
     }
   }
+  // Without a wait: its reap() never waits for a drive.
+  bool wait_until(std::chrono::steady_clock::time_point) override { return true; }
   Status register_memory(void* memory, std::size_t) override {
     storage_.keep(memory);
     return success();
@@ -258,12 +305,14 @@ class FakeRing final : public Ring {
   FakeStorage& storage_;
   const unsigned depth_;
   std::mt19937_64 random_;
+  const std::unique_ptr<FakeSlots> slots_;
   std::vector<RingOp> waiting_;
 };
 
 inline Result<std::unique_ptr<Ring>> FakeStorage::open_ring(unsigned depth) {
   ++rings_opened;
-  return std::unique_ptr<Ring>(std::make_unique<FakeRing>(*this, depth));
+  auto slots = dmabufs == nullptr ? nullptr : std::make_unique<FakeSlots>(*dmabufs);
+  return std::unique_ptr<Ring>(std::make_unique<FakeRing>(*this, depth, std::move(slots)));
 }
 
 }  // namespace penstock::core

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A kernel that takes dma-bufs in rings, for FakeStorage's rings, with the answers that were measured on a kernel with
+// the series (v7 of 2026-09-28, ported to Linux 7.3.4, in emulated machines). A "dma-buf" is a file in memory, as
+// FakeGpu exports. Wrong exporters pass the registration, report success for every transfer, and lose the bytes, as
+// they do there. Not simulated: duplicates of a drive's descriptor (only the very number is taken), maps that move
+// (nothing shows of them), and several NVMe commands for one request.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "storage/ring.h"
+
+namespace penstock::core {
+
+enum class Exporter {
+  right,
+  raw_address,      // Under a translating IOMMU: nothing arrives, and a write writes zeros.
+  other_memory,     // Bytes go to and come from memory that is not ours.
+  page_too_far,     // Bytes go to and come from the page behind.
+  first_page_only,  // Right for the first page, and nothing arrives elsewhere.
+};
+
+struct FakeDmabufs {
+  bool is_known = true;    // False: a kernel without the interface.
+  int register_error = 0;  // Of every registration.
+  std::atomic<Exporter> exporter{Exporter::right};
+  std::deque<int> errors;      // Of the next requests: negative errnos, or bytes for a short result.
+  bool is_revoked = false;     // The exporter took the memory back: ENODEV for ever.
+  bool is_drive_gone = false;  // Every request moves 0 bytes, without an error.
+  bool stalls = false;         // The exporter's map takes for ever: no request ends.
+  std::vector<char> foreign = std::vector<char>(1 << 20, 'f');  // Memory that is not ours.
+  unsigned added = 0, removed = 0, requests = 0;
+};
+
+// The slots of one ring.
+class FakeSlots final : public DmabufSlots {
+ public:
+  static constexpr std::uint32_t kMemoryAlign = 4;
+
+  explicit FakeSlots(FakeDmabufs& dmabufs) : dmabufs_(dmabufs) {}
+
+  Result<int> add(int dmabuf, int drive) override {
+    constexpr const char* kStep = "register a dma-buf as scripted";
+    if (!dmabufs_.is_known) return os_failure(EINVAL, kStep);
+    if (dmabufs_.register_error != 0) return os_failure(dmabufs_.register_error, kStep);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].memory.valid()) continue;
+      slots_[i] = {UniqueFd(::dup(dmabuf)), drive};
+      if (!slots_[i].memory.valid()) return os_failure(EBADF, kStep);
+      ++dmabufs_.added;
+      return static_cast<int>(i);
+    }
+    return os_failure(ENOSPC, kStep);
+  }
+  Status remove(int slot) override {
+    ++dmabufs_.removed;
+    slots_.at(static_cast<std::size_t>(slot)) = {};
+    return success();
+  }
+
+  bool stalls() const { return dmabufs_.stalls; }
+  // The checks that come before the drive. 0, or a negative errno, or the bytes of a result that is scripted.
+  std::optional<int> refuse(const RingOp& op, std::uint32_t sector) {
+    ++dmabufs_.requests;
+    const Slot& slot = slots_.at(static_cast<std::size_t>(op.slot));
+    const auto at = reinterpret_cast<std::uintptr_t>(op.memory);
+    const off_t end = slot.memory.valid() ? ::lseek(slot.memory.get(), 0, SEEK_END) : 0;
+    if (!slot.memory.valid() || at + op.size > static_cast<std::uint64_t>(end)) return -EFAULT;
+    if (op.fd != slot.drive) return -EBADF;
+    if (at % kMemoryAlign != 0 || (op.offset | op.size) % sector != 0) return -EINVAL;
+    if (dmabufs_.is_revoked) return -ENODEV;
+    if (dmabufs_.is_drive_gone) return 0;
+    if (dmabufs_.errors.empty()) return std::nullopt;
+    const int scripted = dmabufs_.errors.front();
+    dmabufs_.errors.pop_front();
+    return scripted;
+  }
+  // A read's bytes, on their way to the memory.
+  void deliver(const RingOp& op, const char* bytes, std::size_t size) {
+    const auto at = reinterpret_cast<std::uintptr_t>(op.memory);
+    const Slot& slot = slots_.at(static_cast<std::size_t>(op.slot));
+    switch (dmabufs_.exporter) {
+      case Exporter::right: put(slot, bytes, size, at); break;
+      case Exporter::raw_address: break;
+      case Exporter::other_memory:
+        std::memcpy(dmabufs_.foreign.data(), bytes, std::min(size, dmabufs_.foreign.size()));
+        break;
+      case Exporter::page_too_far: put(slot, bytes, size, at + kPage); break;
+      case Exporter::first_page_only:
+        if (at < kPage) put(slot, bytes, std::min<std::size_t>(size, kPage - at), at);
+        break;
+    }
+  }
+  // A write's bytes, as the drive gets them.
+  void fetch(const RingOp& op, char* bytes) {
+    const auto at = reinterpret_cast<std::uintptr_t>(op.memory);
+    const Slot& slot = slots_.at(static_cast<std::size_t>(op.slot));
+    std::memset(bytes, dmabufs_.exporter == Exporter::other_memory ? 'f' : 0, op.size);
+    switch (dmabufs_.exporter) {
+      case Exporter::right: get(slot, bytes, op.size, at); break;
+      case Exporter::page_too_far: get(slot, bytes, op.size, at + kPage); break;
+      case Exporter::first_page_only:
+        if (at < kPage) get(slot, bytes, std::min<std::size_t>(op.size, kPage - at), at);
+        break;
+      case Exporter::raw_address:
+      case Exporter::other_memory: break;
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+
+  struct Slot {
+    UniqueFd memory;
+    int drive = -1;
+  };
+
+  // Bytes behind the memory's end are lost: a dma-buf does not grow.
+  static void put(const Slot& slot, const char* bytes, std::size_t size, std::uint64_t at) {
+    const auto end = static_cast<std::uint64_t>(::lseek(slot.memory.get(), 0, SEEK_END));
+    if (at < end)
+      (void)!::pwrite(slot.memory.get(), bytes, std::min<std::size_t>(size, end - at), static_cast<off_t>(at));
+  }
+  static void get(const Slot& slot, char* bytes, std::size_t size, std::uint64_t at) {
+    (void)!::pread(slot.memory.get(), bytes, size, static_cast<off_t>(at));
+  }
+
+  FakeDmabufs& dmabufs_;
+  std::array<Slot, 8> slots_;  // As many as UringRing has.
+};
+
+}  // namespace penstock::core
