@@ -13,6 +13,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace penstock::core {
 
@@ -153,6 +154,11 @@ class DeviceMemory {
   // that is not possible. withdraw() of the same buffer undoes it.
   virtual std::uint64_t offer(const PointerFacts&, const void* /*buffer*/, std::size_t) { return 0; }
   virtual void withdraw(const void* /*buffer*/) {}
+  // A dma-buf of memory from allocate(), from its start on, for drives to read and write. It keeps the memory itself
+  // alive, also after release(). Fails with `unsupported`, or the errno of the driver.
+  virtual Result<UniqueFd> export_dmabuf(const void* /*memory*/, std::size_t /*size*/) {
+    return failure(Code::unsupported, "export the device's memory as a dma-buf");
+  }
 
  protected:
   ~DeviceMemory() = default;

@@ -178,6 +178,20 @@ void CudaDevice::withdraw(const void* buffer) {
   if (NvidiaExport* const own = exporter()) own->drop(buffer);
 }
 
+Result<UniqueFd> CudaDevice::export_dmabuf(const void* memory, std::size_t size) {
+  constexpr const char* kStep = "export GPU memory as a dma-buf";
+  if (api().cuMemGetHandleForAddressRange == nullptr) return failure(Code::unsupported, kStep);
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  int fd = -1;
+  const Status status = cuda_status(
+      api().cuMemGetHandleForAddressRange(&fd, static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory)),
+                                          size, cuda::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+      kStep);
+  if (!status.ok()) return status;
+  return UniqueFd(fd);
+}
+
 void CudaDevice::release(void* memory) {
   if (NvidiaExport* const own = exporter()) {
     const NvidiaExport::Piece piece = own->find(memory);

@@ -53,6 +53,7 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   bool allocates_mapped() const override { return exporter() != nullptr; }
   std::uint64_t offer(const PointerFacts& memory, const void* buffer, std::size_t size) override;
   void withdraw(const void* buffer) override;
+  Result<UniqueFd> export_dmabuf(const void* memory, std::size_t size) override;
 
   const cuda::CudaApi& api() const;
   const Context& context() const { return context_; }

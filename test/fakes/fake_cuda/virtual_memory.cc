@@ -62,9 +62,13 @@ CALL(cuMemExportToShareableHandle, int* fd, unsigned long long handle, int type,
   *fd = ::memfd_create("fake-gpu-memory", MFD_CLOEXEC);
   return *fd < 0 ? kNotSupported : 0;
 }
-// As an H100's driver: of any device memory but managed one.
-CALL(cuMemGetHandleForAddressRange, int* fd, CUdeviceptr memory, std::size_t size, int type, unsigned long long) {
+// As an H100's driver (580.159.04): of any device memory but managed one, by whole pages of the host, and without the
+// flag for another mapping. That driver also takes what is mapped behind the allocation; this one refuses it.
+CALL(cuMemGetHandleForAddressRange, int* fd, CUdeviceptr memory, std::size_t size, int type, unsigned long long flags) {
   ENTER;
+  constexpr std::size_t kHostPage = 4096;
+  REQUIRE(flags == 0 ? 0 : kNotSupported);
+  REQUIRE((memory | size) % kHostPage == 0 ? 0 : CUDA_ERROR_INVALID_VALUE);
   const auto block = find(memory);
   const bool is_there = block != driver().blocks.end() && block->second.type == CU_MEMORYTYPE_DEVICE &&
                         block->second.managed == 0 && memory + size <= block->first + block->second.mapped;

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A GPU whose memory is a file for each allocation, which it exports as if it were a dma-buf (fake_dmabuf.h). Its
+// copies land only when they are waited for, so a missing wait fails a test. No stand-in: paths take it for a GPU.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <memory>
+
+#include "base/unique_fd.h"
+#include "device/device.h"
+
+namespace penstock::core {
+
+class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
+ public:
+  FakeGpu() : Device(this) {
+    facts_.kind = "fake";
+    facts_.memory_bytes = 1 << 30;
+    std::snprintf(facts_.name, sizeof facts_.name, "fake GPU");
+    std::snprintf(facts_.pci_address, sizeof facts_.pci_address, "0000:17:00.0");
+  }
+  ~FakeGpu() override {
+    for (const Allocation& one : allocations_) ::munmap(one.memory, one.size);
+  }
+
+  int export_error = 0;        // The errno of every export.
+  bool is_full = false;        // Nothing more can be allocated.
+  bool loses_context = false;  // Every copy fails.
+
+  unsigned allocation_count() const { return static_cast<unsigned>(allocations_.size()); }
+
+  // ---- Device
+  const DeviceFacts& facts() const override { return facts_; }
+  Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override {
+    return std::unique_ptr<CopyQueue>(std::make_unique<Queue>(*this, markers));
+  }
+  Status register_host(void*, std::size_t) override { return success(); }
+  bool unregister_host(void*) override { return true; }
+  void make_copies_synchronous(const void*) override {}
+
+  // ---- DeviceMemory
+  Result<void*> allocate(std::size_t size) override {
+    if (is_full) return failure(Code::out_of_memory, "allocate device memory");
+    UniqueFd fd(::memfd_create("fake-gpu", MFD_CLOEXEC));
+    if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return os_failure(errno, "make memory");
+    void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (memory == MAP_FAILED) return os_failure(errno, "make memory");
+    allocations_.push_back({memory, size, std::move(fd)});
+    return memory;
+  }
+  void release(void* memory) override {
+    allocations_.remove_if([&](const Allocation& one) {
+      if (one.memory != memory) return false;
+      ::munmap(one.memory, one.size);
+      return true;
+    });
+  }
+  Result<UniqueFd> export_dmabuf(const void* memory, std::size_t size) override {
+    constexpr const char* kStep = "export the device's memory";
+    if (export_error != 0) return os_failure(export_error, kStep);
+    for (const Allocation& one : allocations_) {
+      if (one.memory == memory && size <= one.size) return UniqueFd(::dup(one.fd.get()));
+    }
+    return os_failure(EINVAL, kStep);
+  }
+
+  // ---- DeviceSet
+  unsigned count() const override { return 1; }
+  Result<Device*> device(unsigned) override { return static_cast<Device*>(this); }
+  PointerFacts describe(const void* pointer) override {
+    for (const Allocation& one : allocations_) {
+      const auto* const begin = static_cast<const std::byte*>(one.memory);
+      if (pointer < begin || pointer >= begin + one.size) continue;
+      return {MemoryKind::device, this, reinterpret_cast<std::uintptr_t>(begin), one.size};
+    }
+    return {};
+  }
+  Result<StreamHome*> stream_home(void*) override { return failure(Code::unsupported, "use a stream"); }
+
+ private:
+  struct Allocation {
+    void* memory = nullptr;
+    std::size_t size = 0;
+    UniqueFd fd;
+  };
+
+  class Queue final : public CopyQueue {
+   public:
+    Queue(const FakeGpu& gpu, unsigned markers) : gpu_(gpu), recorded_(markers, 0) {}
+    ~Queue() override { land(landed_ + pending_.size()); }
+
+    Status copy_many(std::span<const Copy> copies, Direction direction) override {
+      for (const Copy& copy : copies) {
+        if (direction == Direction::to_device) pending_.push_back({copy.device_address, copy.host, copy.size});
+        else pending_.push_back({copy.host, copy.device_address, copy.size});
+      }
+      return status();
+    }
+    Status copy_on_device(void* to, const void* from, std::size_t size) override {
+      pending_.push_back({to, from, size});
+      return status();
+    }
+    Status record(unsigned marker) override {
+      recorded_.at(marker) = landed_ + pending_.size();
+      return status();
+    }
+    Result<bool> reached(unsigned marker) override {
+      land(recorded_.at(marker));
+      if (const Status lost = status(); !lost.ok()) return lost;
+      return true;
+    }
+    Status wait(unsigned marker, bool) override {
+      land(recorded_.at(marker));
+      return status();
+    }
+
+   private:
+    struct Pending {
+      void* to;
+      const void* from;
+      std::size_t size;
+    };
+
+    Status status() const { return gpu_.loses_context ? failure(Code::device_lost, "copy as scripted") : success(); }
+    void land(std::uint64_t count) {
+      while (landed_ < count) {
+        const Pending copy = pending_.front();
+        pending_.pop_front();
+        if (!gpu_.loses_context) std::memcpy(copy.to, copy.from, copy.size);
+        ++landed_;
+      }
+    }
+
+    const FakeGpu& gpu_;
+    std::deque<Pending> pending_;
+    std::uint64_t landed_ = 0;
+    std::vector<std::uint64_t> recorded_;
+  };
+
+  DeviceFacts facts_;
+  std::list<Allocation> allocations_;
+};
+
+}  // namespace penstock::core
