@@ -106,6 +106,9 @@ class StackReader {
     device.kind = kind_by_name(device.disk);
     device.logical_block_size = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>(root_.read_number(directory + "/queue/logical_block_size").value_or(0), 0, 1 << 20));
+    device.request_max = static_cast<std::uint64_t>(std::clamp<std::int64_t>(
+                             root_.read_number(directory + "/queue/max_sectors_kb").value_or(0), 0, 1 << 20))
+                         << 10;
     device.is_rotational = root_.read_line(directory + "/queue/rotational") == "1";
     device.model = root_.read_line(directory + "/device/model");
     std::string controller = directory;

@@ -59,6 +59,7 @@ struct BlockDevice {
   std::string model;
   int numa_node = -1;
   std::uint32_t logical_block_size = 0;  // Bytes; 0 if unknown.
+  std::uint64_t request_max = 0;         // Bytes of the largest request that is not split; 0 if unknown.
   bool is_rotational = false;
   bool is_buffered = false;         // A loop device that reads and writes its file through the page cache.
   std::vector<BlockDevice> slaves;  // The parts of dm, md and loop devices.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <sys/sysmacros.h>
+
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -42,6 +45,26 @@ class MachineOutlook final : public Outlook {
     return reason_of(peer_route(*root_, *machine_, device.pci_address, *report->storage).findings);
   }
 
+  // NVIDIA's driver hands out its memory's bus addresses also where an IOMMU translates: a drive then moves nothing,
+  // without an error (open-gpu-kernel-modules issue 1324), so it is not even tried.
+  Reason of_drive(const DeviceFacts& device, File& file) override {
+    const MutexLock lock(mutex_);
+    const std::optional<BlockDevice> drive = drive_of(file);
+    if (!drive) return Reason::none;
+    if (const Finding* stop = first_stop(storage_findings(*machine_, *drive))) return core::reason_of(stop->obstacle);
+    if (!device.is_nvidia) return Reason::none;
+    const Findings bus = bus_findings(*machine_, device.pci_address, *drive);
+    const auto translates = [](const Finding& one) { return one.obstacle == Obstacle::iommu_translating; };
+    return std::any_of(bus.begin(), bus.end(), translates) ? core::reason_of(Obstacle::iommu_translating)
+                                                           : Reason::none;
+  }
+
+  std::uint64_t request_max(File& file) override {
+    const MutexLock lock(mutex_);
+    const std::optional<BlockDevice> drive = drive_of(file);
+    return drive ? drive->request_max : 0;
+  }
+
  private:
   // Reads the machine once, when it is first needed. False if there is no /proc or /sys to read.
   bool read() REQUIRES(mutex_) {
@@ -51,6 +74,12 @@ class MachineOutlook final : public Outlook {
     root_.emplace(std::move(*root));
     machine_.emplace(read_peer_machine(*root_));
     return true;
+  }
+
+  std::optional<BlockDevice> drive_of(File& file) REQUIRES(mutex_) {
+    if (!read()) return std::nullopt;
+    const dev_t number = file.facts().block_device;
+    return read_block_device(*root_, machine_->mounts, {major(number), minor(number)});
   }
 
   std::optional<DirectFileReport> judge(File& file, Op op) {

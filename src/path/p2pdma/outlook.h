@@ -20,6 +20,10 @@ class Outlook {
   virtual Reason of_device(const DeviceFacts& device) = 0;             // Kernel, driver, BAR.
   virtual Reason of_file(File& file, Op op) = 0;                       // Mount, file system, storage form of the file.
   virtual Reason of_route(const DeviceFacts& device, File& file) = 0;  // Bus, block devices.
+  // For drives that reach the memory by a dma-buf, which needs less of the machine: a raw drive.
+  virtual Reason of_drive(const DeviceFacts& /*device*/, File& /*file*/) { return Reason::none; }
+  // The most bytes of one request that the kernel does not split on the drive; 0: unknown.
+  virtual std::uint64_t request_max(File& /*file*/) { return 0; }
 };
 
 // Looks at /proc and /sys below `root`, and at the file itself.
