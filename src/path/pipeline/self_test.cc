@@ -196,19 +196,10 @@ bool is_same_storage(const FileFacts& scratch, const FileFacts& file) {
   return file.type == FileType::block_device && disk != 0 && disk == disk_of(scratch.block_device);
 }
 
-// Invalid where none was named, or where it lies on another storage.
-UniqueFd open_given_scratch(Descriptors& descriptors, const std::string& name, const FileFacts& file) {
-  if (name.empty()) return {};
-  UniqueFd fd(::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY));
-  if (!fd.valid()) return {};
-  const Result<FileFacts> facts = descriptors.facts(fd.get());
-  return facts.ok() && is_same_storage(*facts, file) ? std::move(fd) : UniqueFd();
-}
-
 // Invalid where there is none.
 Scratch open_scratch(Descriptors& descriptors, const std::string& given_name, const FileFacts& file, int fd,
                      ScratchKind kind) {
-  if (UniqueFd given = open_given_scratch(descriptors, given_name, file); given.valid())
+  if (UniqueFd given = open_named_scratch(descriptors, given_name, file); given.valid())
     return Scratch(std::move(given));
   if (file.type != FileType::regular) return {};
   Result<Scratch> own = descriptors.open_scratch(fd, kind);
@@ -228,6 +219,14 @@ SelfTest try_both(Tester& tester, const SelfTestMover& mover, int scratch) {
 }
 
 }  // namespace
+
+UniqueFd open_named_scratch(Descriptors& descriptors, const std::string& name, const FileFacts& file) {
+  if (name.empty()) return {};
+  UniqueFd fd(::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY));
+  if (!fd.valid()) return {};
+  const Result<FileFacts> facts = descriptors.facts(fd.get());
+  return facts.ok() && is_same_storage(*facts, file) ? std::move(fd) : UniqueFd();
+}
 
 StorageKey key_of(const FileFacts& file) {
   const bool is_block_device = file.type == FileType::block_device;

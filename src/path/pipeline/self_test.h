@@ -66,6 +66,10 @@ class SelfTestMover {
 SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, File& file,
                        const std::string& scratch_name);
 
+// The file or partition of that name, open with O_DIRECT for reading and writing, if it lies on the storage of the
+// file. Invalid if the name is empty, or it does not.
+UniqueFd open_named_scratch(Descriptors& descriptors, const std::string& name, const FileFacts& file);
+
 // A file system, or a block device that is used as it is.
 struct StorageKey {
   dev_t device = 0;

@@ -20,7 +20,7 @@ StagedCopies::StagedCopies(unsigned slots, Owner& owner) : owner_(owner), batch_
 
 Status StagedCopies::open(Device& device) {
   Result<std::unique_ptr<CopyQueue>> queue = device.open_copy_queue(static_cast<unsigned>(copies_.size()));
-  if (queue.ok()) device_ = std::move(*queue);
+  if (queue.ok()) use(std::move(*queue));
   return queue.status();
 }
 

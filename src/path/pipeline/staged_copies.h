@@ -36,8 +36,10 @@ class StagedCopies {
 
   // The owner must outlive it.
   StagedCopies(unsigned slots, Owner& owner);
-  // No other function may be called before, but those that ask; they say that nothing is to be done.
+  // No other function may be called before one of these, but those that ask; they say that nothing is to be done. The
+  // queue has as many markers as there are slots.
   Status open(Device& device);
+  void use(std::unique_ptr<CopyQueue> queue) { device_ = std::move(queue); }
 
   // Queues the slot's copy, or collects it. Calls on_copied() at once if it cannot be queued.
   void add(std::uint32_t slot, const SlotCopy& copy);
