@@ -41,7 +41,7 @@ enum class ExtentCause : std::uint8_t {
   encoded,        // Compressed, encrypted or in another form.
   unplaced,       // The kernel knows no place.
   unknown_flag,   // A flag that this library does not know.
-  beyond_end,     // Not wholly in the file.
+  beyond_end,     // Not wholly in the file, whose last sector is taken as whole.
   misaligned,     // Not in whole sectors of the drive.
   too_scattered,  // More pieces than the caller has room for.
   // The range was read, and may have changed meanwhile.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/align.h"
 #include "topology/direct_file.h"
 
 namespace penstock::core {
@@ -69,7 +70,8 @@ const ExtentMap::Run* ExtentMap::run_at(std::uint64_t offset) const {
 
 ExtentCause ExtentMap::range_cause(std::uint64_t offset, std::uint64_t size) const {
   if (size == 0 || (offset | size) % sector_ != 0) return ExtentCause::misaligned;
-  return offset > file_size_ || size > file_size_ - offset ? ExtentCause::beyond_end : ExtentCause::none;
+  const std::uint64_t end = align_up(file_size_, sector_);
+  return offset > end || size > end - offset ? ExtentCause::beyond_end : ExtentCause::none;
 }
 
 ExtentMap::Found ExtentMap::find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces) const {

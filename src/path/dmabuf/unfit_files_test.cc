@@ -191,14 +191,14 @@ TEST_P(HeldRanges, BlocksThatFilesShareAreRead) {
   }
 }
 
-TEST_P(HeldRanges, AShortFileIsReadUpToItsLastWholeSector) {
+TEST_P(HeldRanges, AShortFileIsReadUpToTheSectorThatItEndsIn) {
   make("short", std::string(5000, 'x'));
   ASSERT_EQ(open(kPatient, "short"), "");
   ASSERT_EQ(hold(), "none");
 
   DrivePiece piece;
-  EXPECT_EQ(held_->map(0, 4608, {&piece, 1}).cause, ExtentCause::none);
-  EXPECT_EQ(read(0, 5120), "beyond_end");
+  EXPECT_EQ(held_->map(0, 5120, {&piece, 1}).cause, ExtentCause::none);
+  EXPECT_EQ(read(0, 5632), "beyond_end");
   held_->let_go();
 }
 
