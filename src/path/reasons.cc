@@ -2,6 +2,7 @@
 
 #include "path/reasons.h"
 
+#include "path/dmabuf/dmabuf_reasons.h"
 #include "path/nvfs/nvfs_reasons.h"
 #include "path/pagecache/pagecache_reasons.h"
 #include "path/pipeline/pipeline_reasons.h"
@@ -12,8 +13,8 @@ namespace {
 
 constexpr ReasonText kUnknown = {"unknown", "", ""};
 
-constexpr ReasonRange (*const kOwners[])() = {core_reasons, pipeline_reasons, pagecache_reasons, vendor_reasons,
-                                              nvfs_reasons};
+constexpr ReasonRange (*const kOwners[])() = {core_reasons,   pipeline_reasons, pagecache_reasons,
+                                              vendor_reasons, nvfs_reasons,     dmabuf_reasons};
 
 }  // namespace
 
