@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The proof that bytes which a drive reports as moved arrive in the device's memory, and nowhere else. A driver that
+// exports wrong addresses passes the registration and reports success for every transfer, whatever becomes of the
+// bytes; only comparing them shows it. The canary overwrites some pages of the device's memory, which must be the
+// library's own; a driver that points elsewhere has it write up to 24 KiB there.
+#pragma once
+
+#include <functional>
+
+#include "path/pipeline/self_test.h"
+
+namespace penstock::core {
+
+struct CanaryWorld {
+  Device& device;
+  CopyQueue& copies;  // Idle.
+  std::byte* memory = nullptr;
+  std::uint64_t memory_bytes = 0;  // At least kCanaryBytesMin.
+  FileIo& io;
+  int drive = -1;  // Open with O_DIRECT.
+  std::uint64_t drive_bytes = 0;
+  // One transfer between the drive and the memory; offsets in bytes.
+  std::function<Result<std::size_t>(Op, std::uint64_t memory_offset, std::size_t size, std::uint64_t drive_offset)>
+      move;
+};
+
+inline constexpr std::uint64_t kCanaryBytesMin = 16u << 10;
+
+// Reads blocks of the drive to the first page of the memory, one in its middle and the last but one, twice each, over
+// other bytes than the block's, and compares them with what the host reads; the page behind must stay as it was. Blocks
+// that others change meanwhile are read again.
+Proof canary_of_reads(const CanaryWorld& world);
+// Writes blocks of random bytes to the drive's first pages, which may be overwritten, and compares what the host reads.
+// Call it only once reads are trusted: a write that fetches wrong bytes reports success, too.
+Proof canary_of_writes(const CanaryWorld& world);
+
+}  // namespace penstock::core

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/dmabuf/canary.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fakes/fake_gpu.h"
+#include "fakes/fake_storage.h"
+#include "path/dmabuf/dmabuf_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kMemoryBytes = 64u << 10, kDriveBytes = 256u << 10;
+
+// A drive of random bytes, and the device's memory, with a mover that may lie.
+class CanaryTest : public testing::Test {
+ protected:
+  CanaryTest() {
+    storage_.content.resize(kDriveBytes);
+    for (std::size_t i = 0; i < kDriveBytes; ++i) storage_.content[i] = static_cast<char>(i * 31 + i / 257);
+    drive_ = storage_.open_user_fd(O_RDWR | O_DIRECT);
+    memory_ = static_cast<std::byte*>(*gpu_.allocate(kMemoryBytes));
+    copies_ = std::move(*gpu_.open_copy_queue(1));
+  }
+
+  using Move = std::function<Result<std::size_t>(Op, std::uint64_t, std::size_t, std::uint64_t)>;
+
+  // The right one.
+  Result<std::size_t> move(Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+    ++moves_;
+    char* const drive = storage_.content.data() + at;
+    if (op == Op::read) std::memcpy(memory_ + place, drive, size);
+    else std::memcpy(drive, memory_ + place, size);
+    return size;
+  }
+  CanaryWorld world(const Move& move) {
+    return {gpu_, *copies_, memory_, kMemoryBytes, storage_, drive_.get(), kDriveBytes, move};
+  }
+  Move right() {
+    return [this](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) { return move(op, place, size, at); };
+  }
+
+  FakeStorage storage_;
+  FakeGpu gpu_;
+  UniqueFd drive_;
+  std::byte* memory_ = nullptr;
+  std::unique_ptr<CopyQueue> copies_;
+  unsigned moves_ = 0;
+};
+
+TEST_F(CanaryTest, BytesThatArriveAreTrustedAfterSixReads) {
+  EXPECT_EQ(canary_of_reads(world(right())).reason, Reason::none);
+  EXPECT_EQ(moves_, 6u);
+}
+
+TEST_F(CanaryTest, ADriveOfZerosIsAsGoodAsAnother) {
+  std::fill(storage_.content.begin(), storage_.content.end(), '\0');
+  EXPECT_EQ(canary_of_reads(world(right())).reason, Reason::none);
+}
+
+TEST_F(CanaryTest, SuccessWithoutBytesIsFoundOut) {
+  const auto nothing = [](Op, std::uint64_t, std::size_t size, std::uint64_t) { return Result<std::size_t>(size); };
+  EXPECT_EQ(canary_of_reads(world(nothing)).reason, dmabuf_reason::untrusted);
+}
+
+TEST_F(CanaryTest, BytesBesideTheirPlaceAreFoundOut) {
+  const auto beside = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+    (void)move(op, place, size, at);
+    return move(op, place + size, size, at);
+  };
+  EXPECT_EQ(canary_of_reads(world(beside)).reason, dmabuf_reason::untrusted);
+}
+
+TEST_F(CanaryTest, OneByteOfOthersIsFoundOut) {
+  const auto nearly = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+    const Result<std::size_t> moved = move(op, place, size, at);
+    memory_[place + 4095] ^= std::byte{1};
+    return moved;
+  };
+  EXPECT_EQ(canary_of_reads(world(nearly)).reason, dmabuf_reason::untrusted);
+}
+
+// The memory's first pages alone would not show it.
+TEST_F(CanaryTest, MemoryThatIsRightAtItsStartAloneIsFoundOut) {
+  const auto first = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+    return place == 0 ? move(op, place, size, at) : Result<std::size_t>(size);
+  };
+  EXPECT_EQ(canary_of_reads(world(first)).reason, dmabuf_reason::untrusted);
+}
+
+TEST_F(CanaryTest, TheFirstRoundsBytesDoNotPassForTheSeconds) {
+  const auto once = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+    return moves_ < 3 ? move(op, place, size, at) : Result<std::size_t>(size);
+  };
+  EXPECT_EQ(canary_of_reads(world(once)).reason, dmabuf_reason::untrusted);
+}
+
+TEST_F(CanaryTest, ABlockThatOthersWriteIsReadAgain) {
+  unsigned looks = 0;
+  storage_.on_access = [&](const FakeStorage::Access& access) {
+    if (++looks == 2) std::memset(storage_.content.data() + access.offset, 'w', access.size);
+  };
+  EXPECT_EQ(canary_of_reads(world(right())).reason, Reason::none);
+  EXPECT_EQ(moves_, 7u);
+}
+
+TEST_F(CanaryTest, ABlockThatOthersAlwaysWriteIsNoProof) {
+  char next = 0;
+  storage_.on_access = [&](const FakeStorage::Access& access) {
+    std::memset(storage_.content.data() + access.offset, ++next, access.size);
+  };
+  const Proof proof = canary_of_reads(world(right()));
+  EXPECT_EQ(proof.reason, dmabuf_reason::refused);
+  EXPECT_EQ(proof.error, EBUSY);
+}
+
+TEST_F(CanaryTest, ARefusalIsToldWithItsErrnoAndAStandstillByName) {
+  const auto refuses = [](Op, std::uint64_t, std::size_t, std::uint64_t) -> Result<std::size_t> {
+    return os_failure(ENODEV, "move as scripted");
+  };
+  EXPECT_EQ(canary_of_reads(world(refuses)).error, ENODEV);
+  const auto hangs = [](Op, std::uint64_t, std::size_t, std::uint64_t) -> Result<std::size_t> {
+    return failure(Code::no_progress, "move as scripted");
+  };
+  EXPECT_EQ(canary_of_reads(world(hangs)).reason, dmabuf_reason::stuck);
+}
+
+TEST_F(CanaryTest, AShortMoveAndALostDeviceAreNoProof) {
+  const auto half = [](Op, std::uint64_t, std::size_t size, std::uint64_t) { return Result<std::size_t>(size / 2); };
+  EXPECT_EQ(canary_of_reads(world(half)).error, EIO);
+  gpu_.loses_context = true;
+  EXPECT_EQ(canary_of_reads(world(right())).reason, dmabuf_reason::refused);
+}
+
+TEST_F(CanaryTest, WritesAreComparedWithWhatTheDriveHas) {
+  EXPECT_EQ(canary_of_writes(world(right())).reason, Reason::none);
+  const auto zeros = [&](Op, std::uint64_t, std::size_t size, std::uint64_t at) {
+    std::memset(storage_.content.data() + at, 0, size);
+    return Result<std::size_t>(size);
+  };
+  EXPECT_EQ(canary_of_writes(world(zeros)).reason, dmabuf_reason::untrusted);
+  const auto nothing = [](Op, std::uint64_t, std::size_t size, std::uint64_t) { return Result<std::size_t>(size); };
+  EXPECT_EQ(canary_of_writes(world(nothing)).reason, dmabuf_reason::untrusted);
+}
+
+}  // namespace
+}  // namespace penstock::core
