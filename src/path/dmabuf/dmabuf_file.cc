@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/dmabuf/dmabuf_file.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+
+#include <cerrno>
+
+#include "base/invariant.h"
+#include "path/dmabuf/dmabuf_reasons.h"
+#include "path/dmabuf/drive_node.h"
+#include "path/dmabuf/held_extents.h"
+#include "path/reasons.h"
+
+namespace penstock::core {
+namespace {
+
+Reason reason_of_cause(ExtentCause cause) {
+  switch (cause) {
+    case ExtentCause::none: return Reason::none;
+    case ExtentCause::hole: return reason_of(Obstacle::holes);
+    case ExtentCause::unwritten: return reason_of(Obstacle::unwritten_extents);
+    case ExtentCause::misaligned: return reason_of(Obstacle::misaligned);
+    case ExtentCause::encrypted: return reason_of(Obstacle::encrypted);
+    case ExtentCause::verity: return reason_of(Obstacle::verity);
+    case ExtentCause::compressed: return reason_of(Obstacle::compressed);
+    case ExtentCause::journaled: return reason_of(Obstacle::data_journal);
+    case ExtentCause::not_a_file:
+    case ExtentCause::file_system:
+    case ExtentCause::no_drive:
+    case ExtentCause::realtime:
+    case ExtentCause::dax: return dmabuf_reason::file_system;
+    case ExtentCause::drive_node: return dmabuf_reason::drive_node;
+    case ExtentCause::not_readable:
+    case ExtentCause::lease_denied:
+    case ExtentCause::no_lease:
+    case ExtentCause::inherited:
+    case ExtentCause::descriptor_lost:
+    case ExtentCause::no_helper: return dmabuf_reason::no_lease;
+    case ExtentCause::writers:
+    case ExtentCause::asked_back:
+    case ExtentCause::lease_lost: return dmabuf_reason::written;
+    case ExtentCause::inline_data:
+    case ExtentCause::extents_unknown:
+    case ExtentCause::too_many_extents:
+    case ExtentCause::delayed:
+    case ExtentCause::packed:
+    case ExtentCause::encoded:
+    case ExtentCause::unplaced:
+    case ExtentCause::unknown_flag:
+    case ExtentCause::beyond_end:
+    case ExtentCause::too_scattered:
+    case ExtentCause::moved: break;
+  }
+  return dmabuf_reason::extents;
+}
+
+bool may_pass(ExtentCause cause) {
+  return cause == ExtentCause::writers || cause == ExtentCause::asked_back || cause == ExtentCause::inline_data ||
+         cause == ExtentCause::extents_unknown || cause == ExtentCause::too_many_extents;
+}
+
+class FileOnDrive final : public DmabufFile {
+ public:
+  FileOnDrive(UniqueFd node, std::uint64_t drive_bytes, std::unique_ptr<HeldExtents> extents)
+      : DmabufFile(node.get(), drive_bytes), node_(std::move(node)), extents_(std::move(extents)) {}
+
+  Reason hold() override { return reason_of_cause(extents_->hold()); }
+  void let_go() override { extents_->let_go(); }
+  Reason find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces, unsigned& count) const override {
+    const ExtentMap::Found found = extents_->map(offset, size, pieces);
+    count = found.count;
+    return reason_of_cause(found.cause);
+  }
+  bool is_intact(std::uint64_t offset, std::uint64_t size) override {
+    return extents_->is_intact(offset, size) == ExtentCause::none;
+  }
+
+ private:
+  const UniqueFd node_;
+  const std::unique_ptr<HeldExtents> extents_;
+};
+
+}  // namespace
+
+Reason DmabufFile::find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces, unsigned& count) const {
+  PENSTOCK_INVARIANT(!pieces.empty());
+  pieces[0] = {offset, size};
+  count = 1;
+  return Reason::none;
+}
+
+DmabufFile::Opened open_raw_drive(File& file) {
+  const Result<int> drive = file.descriptor(IoMode::o_direct);
+  if (!drive.ok()) return {nullptr, {reason_of(Obstacle::no_direct_descriptor), drive.status().code}};
+  const Result<std::uint64_t> bytes = file.size();
+  if (!bytes.ok()) return {nullptr, {dmabuf_reason::refused, bytes.status().code}};
+  return {std::make_unique<DmabufFile>(*drive, *bytes), {}};
+}
+
+DmabufFile::Opened open_file_on_drive(File& file) {
+  Result<UniqueFd> node = open_drive_node(file.facts().file_system_device);
+  const int fd = node.ok() ? node->get() : -1;
+  HeldExtents::Opened opened = HeldExtents::open(file, fd, {});
+  if (opened.extents == nullptr) {
+    return {nullptr, {reason_of_cause(opened.cause), opened.error}, may_pass(opened.cause)};
+  }
+  std::uint64_t bytes = 0;
+  if (::ioctl(fd, BLKGETSIZE64, &bytes) != 0) return {nullptr, {dmabuf_reason::drive_node, errno}};
+  return {std::make_unique<FileOnDrive>(std::move(*node), bytes, std::move(opened.extents)), {}};
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A file as the path dmabuf sees it: the drive that has its bytes, and their places there. A raw drive has them at
+// their own offsets; an ordinary file where its extents lie, which a lease holds in place (held_extents.h).
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "path/dmabuf/extent_map.h"
+#include "path/pipeline/self_test.h"
+#include "storage/file.h"
+
+namespace penstock::core {
+
+class DmabufFile {
+ public:
+  struct Opened;
+
+  // `drive` is open with O_DIRECT, and stays open as long as this.
+  DmabufFile(int drive, std::uint64_t drive_bytes) : drive_(drive), drive_bytes_(drive_bytes) {}
+  virtual ~DmabufFile() = default;
+  DmabufFile(const DmabufFile&) = delete;
+  DmabufFile& operator=(const DmabufFile&) = delete;
+
+  // The descriptor that the drive's transfers name.
+  int drive() const { return drive_; }
+  std::uint64_t drive_bytes() const { return drive_bytes_; }
+  // The bytes stay in place until let_go(), on any thread; a reason if they cannot be held.
+  virtual Reason hold() { return Reason::none; }
+  virtual void let_go() {}
+  // While it is held: writes where a range of whole sectors lies; a reason if the drive may not be read there.
+  virtual Reason find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces, unsigned& count) const;
+  // True if what was read since hold() from where find() said are the file's bytes.
+  virtual bool is_intact(std::uint64_t /*offset*/, std::uint64_t /*size*/) { return true; }
+
+ private:
+  const int drive_;
+  const std::uint64_t drive_bytes_;
+};
+
+struct DmabufFile::Opened {
+  std::unique_ptr<DmabufFile> file;
+  Proof why_not;            // If there is none.
+  bool is_passing = false;  // Another try may succeed.
+};
+
+// A block device, by its own descriptor.
+DmabufFile::Opened open_raw_drive(File& file);
+// A regular file on ext4 or XFS, which needs the right to read its drive's node, and to take a lease.
+DmabufFile::Opened open_file_on_drive(File& file);
+
+}  // namespace penstock::core
