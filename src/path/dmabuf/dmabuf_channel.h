@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Chunks between drives and device memory: the drive's DMA engine moves them to and from device memory of the
+// channel's own (dmabuf_memory.h), and the device copies within its memory, at about a hundred times the drive's speed.
+// No CPU touches a byte. Each drive has a slot in the channel's ring. Before its first byte, and then by time and
+// bytes, a canary proves that what the drive reports as moved arrives (canary.h): submit() may take some milliseconds
+// for it. A chunk's file is held in place (dmabuf_file.h) before submit(), and let go when the chunk is done. Chunks
+// that fail are left to the FallbackChannel around this.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "path/dmabuf/dmabuf_file.h"
+#include "path/dmabuf/dmabuf_memory.h"
+#include "path/path.h"
+#include "path/pipeline/self_test.h"
+#include "path/pipeline/staged_copies.h"
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class DmabufPath;
+
+class DmabufChannel final : public Channel, private ChannelHooks, private StagedCopies::Owner {
+ public:
+  static constexpr unsigned kDrivesMax = 8;  // A ring has as many slots.
+  static constexpr unsigned kTriesMax = 8;   // An exporter may say "again" so often of one operation.
+  static constexpr unsigned kPiecesMax = 8;  // The most places on a drive that a chunk may lie in.
+
+  static Result<std::unique_ptr<DmabufChannel>> open(DmabufPath& path, const ChannelOptions& options);
+  ~DmabufChannel() override;
+
+  bool has_room() const override { return !free_.empty() && !broken_; }
+  bool is_idle() const override { return free_.size() == moves_.size(); }
+  void submit(const Task& task) override;
+  unsigned poll(std::span<Completion> completions, bool wait) override;
+  Completion move_and_wait(const Task& task) override;
+  void forget_file(std::uint64_t file_id) override;
+  bool waits_for_storage() const override { return storing_count_ > 0; }
+  bool is_broken() const override { return broken_; }
+
+  // For self-tests, on an idle channel: the canary of reading the file, and of writing to a drive, given by a
+  // descriptor with O_DIRECT, whose first pages may be overwritten.
+  Proof prove_reads(File& file, DmabufFile& on_drive);
+  Proof prove_writes(int scratch, std::uint64_t bytes);
+
+ private:
+  enum class Phase : std::uint8_t { free, storing, copying, done };
+
+  struct Move {  // A chunk in flight. Its memory is the part of the channel's with its number.
+    Phase phase = Phase::free;
+    Task task;
+    DrivePiece pieces[kPiecesMax];  // The places of the chunk's I/O range on the drive, each without what has moved.
+    unsigned piece_count = 0;
+    unsigned piece = 0;       // The first that is not done.
+    std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that the drive has moved.
+    std::uint32_t asked = 0;  // Bytes of the operation under way.
+    unsigned tries = 0;
+    Status status;
+  };
+
+  struct Drive {
+    std::uint64_t file_id = 0;
+    int fd = -1;
+    int slot = -1;
+    bool is_stale = false;  // An error means that the slot's mapping is gone.
+    std::chrono::nanoseconds proved_at{};
+    std::uint64_t bytes = 0;  // Moved since then.
+    std::uint64_t used = 0;   // A count of submissions.
+  };
+
+  DmabufChannel(DmabufPath& path, const ChannelOptions& options);
+  bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override {
+    return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
+  }
+  void on_copied(std::uint32_t index, const Status& status) override;
+
+  Result<Drive*> drive_of(File& file, DmabufFile& on_drive);
+  Result<Drive*> add_drive(std::uint64_t file_id, int fd);
+  Status renew(Drive& drive, File& file, const DmabufFile& on_drive);
+  bool is_due(const Drive& drive) const;
+  Proof prove(int fd, int slot, std::uint64_t bytes, Proof (*canary)(const struct CanaryWorld&));
+  Result<std::size_t> operate(const RingOp& op);
+  Drive* oldest_drive();
+  void drop(Drive* drive);
+  Drive* find(std::uint64_t file_id);
+
+  void begin(std::uint32_t index);
+  void push(std::uint32_t index);
+  void on_stored(std::uint32_t index, std::int32_t result);
+  void on_error(std::uint32_t index, int error);
+  void after_storage(std::uint32_t index);
+  void start_copy(std::uint32_t index);
+  void finish(std::uint32_t index, Status status);
+  static DmabufFile& file_of(const Move& move) { return *static_cast<DmabufFile*>(move.task.token.file_state); }
+  bool is_at_end(const Move& move) const;
+  std::uint64_t payload_moved(const Move& move) const;
+  std::byte* memory_of(std::uint32_t index) const { return memory_.data() + index * options_.chunk_max; }
+  Completion completion_of(const Move& move) const;
+
+  bool reap_ring(bool wait);
+  bool step(bool wait);
+  void drain();
+  void break_down(Status status);
+  bool only_storage_is_busy() const { return storing_count_ > 0 && copies_.is_idle(); }
+
+  DmabufPath& path_;
+  Device& device_;
+  const ChannelOptions options_;
+  DmabufMemory memory_;
+  StagedCopies copies_;
+  CopyQueue* queue_ = nullptr;  // Owned by copies_.
+  std::unique_ptr<Ring> ring_;
+  std::vector<Drive> drives_;
+  std::vector<Move> moves_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> done_;
+  unsigned storing_count_ = 0;
+  std::uint64_t submissions_ = 0;
+  std::optional<std::int32_t> probed_;  // The result of a canary's operation.
+  Proof proof_;                         // The result of the last canary of reads.
+  bool broken_ = false;
+};
+
+}  // namespace penstock::core
