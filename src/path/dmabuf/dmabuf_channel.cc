@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/dmabuf/dmabuf_channel.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/invariant.h"
+#include "path/dmabuf/canary.h"
+#include "path/dmabuf/dmabuf_path.h"
+#include "path/dmabuf/dmabuf_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kReapMax = 8;
+constexpr const char* kStep = "move bytes between the drive and the device's memory";
+
+// The exporter or the kernel asks for another try.
+bool is_passing(int error) { return error == EAGAIN || error == EINTR || error == EBUSY || error == ENOMEM; }
+
+// The slot, its mapping or its drive is gone.
+bool ends_mapping(int error) { return error == ENODEV || error == ENOENT || error == EBADF || error == EFAULT; }
+
+std::byte* offset_as_memory(std::uint64_t offset) { return reinterpret_cast<std::byte*>(offset); }
+
+}  // namespace
+
+Result<std::unique_ptr<DmabufChannel>> DmabufChannel::open(DmabufPath& path, const ChannelOptions& options) {
+  PENSTOCK_INVARIANT(options.device != nullptr && options.depth > 0 && options.chunk_max > 0);
+  std::unique_ptr<DmabufChannel> channel(new DmabufChannel(path, options));
+  Result<DmabufMemory> memory =
+      DmabufMemory::open(*options.device, std::max(options.depth * options.chunk_max, kCanaryBytesMin));
+  if (!memory.ok()) return memory.status();
+  channel->memory_ = std::move(*memory);
+  Result<std::unique_ptr<CopyQueue>> queue = options.device->open_copy_queue(options.depth);
+  if (!queue.ok()) return queue.status();
+  auto within = std::make_unique<CopiesWithinDevice>(std::move(*queue));
+  channel->queue_ = &within->queue();
+  channel->copies_.use(std::move(within));
+  Result<std::unique_ptr<Ring>> ring = path.storage().open_ring(options.depth);
+  if (!ring.ok()) return ring.status();
+  if ((*ring)->dmabufs() == nullptr) return os_failure(EMFILE, "open a submission queue that takes dma-bufs");
+  channel->ring_ = std::move(*ring);
+  channel->moves_.resize(options.depth);  // Last: from here on the channel is idle only when all are free.
+  for (unsigned i = options.depth; i > 0; --i) channel->free_.push_back(i - 1);
+  return channel;
+}
+
+DmabufChannel::DmabufChannel(DmabufPath& path, const ChannelOptions& options)
+    : Channel(this), path_(path), device_(*options.device), options_(options), copies_(options.depth, *this) {
+  free_.reserve(options.depth);
+  done_.reserve(options.depth);
+  drives_.reserve(kDrivesMax);
+}
+
+DmabufChannel::~DmabufChannel() {
+  if (!broken_) drain();
+}
+
+// ---- Drives --------------------------------------------------------------------------------------------------------
+
+DmabufChannel::Drive* DmabufChannel::find(std::uint64_t file_id) {
+  const auto found =
+      std::find_if(drives_.begin(), drives_.end(), [&](const Drive& one) { return one.file_id == file_id; });
+  return found == drives_.end() ? nullptr : &*found;
+}
+
+// Returns the file's drive, whose reads are proven.
+Result<DmabufChannel::Drive*> DmabufChannel::drive_of(File& file, DmabufFile& on_drive) {
+  Drive* drive = find(file.id());
+  if (drive != nullptr && drive->is_stale) {
+    drop(drive);
+    drive = nullptr;
+  }
+  if (drive == nullptr) {
+    const Result<Drive*> added = add_drive(file.id(), on_drive.drive());
+    if (!added.ok()) return added;
+    drive = *added;
+  }
+  if (is_due(*drive)) {
+    if (const Status status = renew(*drive, file, on_drive); !status.ok()) return status;
+  }
+  drive->used = ++submissions_;
+  return drive;
+}
+
+Result<DmabufChannel::Drive*> DmabufChannel::add_drive(std::uint64_t file_id, int fd) {
+  if (drives_.size() == kDrivesMax) drop(oldest_drive());
+  if (broken_) return failure(Code::closed, kStep);
+  const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf(), fd);
+  if (!slot.ok()) return slot.status();
+  drives_.push_back({.file_id = file_id, .fd = fd, .slot = *slot, .bytes = UINT64_MAX});
+  return &drives_.back();
+}
+
+DmabufChannel::Drive* DmabufChannel::oldest_drive() {
+  return &*std::min_element(drives_.begin(), drives_.end(),
+                            [](const Drive& one, const Drive& other) { return one.used < other.used; });
+}
+
+// The clock is read for each chunk: a drive may have been left alone for long.
+bool DmabufChannel::is_due(const Drive& drive) const {
+  const DmabufRules& rules = path_.rules();
+  return drive.bytes >= rules.trusted_bytes || path_.clock().now() - drive.proved_at >= rules.trusted_for;
+}
+
+Status DmabufChannel::renew(Drive& drive, File& file, const DmabufFile& on_drive) {
+  proof_ = prove(drive.fd, drive.slot, on_drive.drive_bytes(), canary_of_reads);
+  if (proof_.reason != Reason::none) {
+    path_.distrust(options_.device, file, proof_);
+    if (!broken_) drop(find(file.id()));
+    return failure(Code::path_refused, kStep);
+  }
+  drive.proved_at = path_.clock().now();
+  drive.bytes = 0;
+  return success();
+}
+
+Proof DmabufChannel::prove(int fd, int slot, std::uint64_t bytes, Proof (*canary)(const CanaryWorld&)) {
+  drain();  // The canary overwrites memory that chunks in flight may have.
+  if (broken_) return {dmabuf_reason::refused, ECANCELED};
+  const auto move = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+    return operate({.op = op,
+                    .fd = fd,
+                    .memory = offset_as_memory(place),
+                    .size = static_cast<std::uint32_t>(size),
+                    .offset = at,
+                    .tag = options_.depth,
+                    .slot = slot});
+  };
+  return canary({device_, *queue_, memory_.data(), memory_.size(), path_.storage(), fd, bytes, move});
+}
+
+// The first operation of a slot makes the exporter's map, which may take for ever: it has a limit.
+Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
+  const auto deadline = std::chrono::steady_clock::now() + path_.rules().first_request_max;
+  for (unsigned tries = 0;; ++tries) {
+    probed_.reset();
+    ++storing_count_;
+    ring_->push(op);
+    while (!probed_ && !broken_) {
+      if (reap_ring(false) || ring_->wait_until(deadline)) {
+        if (std::chrono::steady_clock::now() < deadline || probed_) continue;
+      }
+      break_down(failure(Code::no_progress, kStep));
+    }
+    if (broken_) return failure(Code::no_progress, kStep);
+    if (*probed_ >= 0) return static_cast<std::size_t>(*probed_);
+    if (!is_passing(-*probed_) || tries == kTriesMax) return os_failure(-*probed_, kStep);
+  }
+}
+
+Proof DmabufChannel::prove_reads(File& file, DmabufFile& on_drive) {
+  const Result<Drive*> drive = drive_of(file, on_drive);
+  if (drive.ok()) return {};
+  const Status status = drive.status();
+  if (status.is(Code::path_refused)) return proof_;
+  if (status.is_errno(EINVAL) || status.is_errno(EOPNOTSUPP)) return {dmabuf_reason::drive, status.code};
+  return {dmabuf_reason::refused, status.domain == Domain::os ? status.code : EIO};
+}
+
+Proof DmabufChannel::prove_writes(int scratch, std::uint64_t bytes) {
+  const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf(), scratch);
+  if (!slot.ok()) return {dmabuf_reason::drive, slot.status().code};
+  const Proof proof = prove(scratch, *slot, bytes, canary_of_writes);
+  if (!broken_) (void)ring_->dmabufs()->remove(*slot);
+  return proof;
+}
+
+// Nothing of the ring may be in flight while a slot is released. If that fails, the memory stays for ever.
+void DmabufChannel::drop(Drive* drive) {
+  drain();
+  if (broken_) return;
+  const int slot = drive->slot;
+  drives_.erase(drives_.begin() + (drive - drives_.data()));
+  if (const Status status = ring_->dmabufs()->remove(slot); !status.ok()) break_down(status);
+}
+
+void DmabufChannel::forget_file(std::uint64_t file_id) {
+  if (broken_) return;
+  while (!drives_.empty()) {
+    Drive* const drive = file_id == 0 ? &drives_.front() : find(file_id);
+    if (drive == nullptr) return;
+    drop(drive);
+  }
+}
+
+// ---- Chunks --------------------------------------------------------------------------------------------------------
+
+void DmabufChannel::submit(const Task& task) {
+  PENSTOCK_INVARIANT(has_room());
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  moves_[index] = {.task = task};
+  begin(index);
+}
+
+void DmabufChannel::begin(std::uint32_t index) {
+  Move& move = moves_[index];
+  const Chunk& chunk = move.task.chunk;
+  PENSTOCK_INVARIANT(chunk.io_size <= options_.chunk_max && chunk.size > 0);
+  const Reason reason = file_of(move).find(chunk.io_offset, chunk.io_size, move.pieces, move.piece_count);
+  if (reason != Reason::none) return finish(index, failure(Code::path_refused, kStep));
+  const Result<Drive*> drive = drive_of(*move.task.file, file_of(move));
+  if (!drive.ok()) finish(index, drive.status());
+  else if (move.task.op == Op::write) start_copy(index);
+  else push(index);
+}
+
+// Gives the next part of the chunk to the drive.
+void DmabufChannel::push(std::uint32_t index) {
+  Move& move = moves_[index];
+  const DrivePiece& piece = move.pieces[move.piece];
+  Drive* const drive = find(move.task.file->id());
+  if (drive == nullptr) return finish(index, os_failure(ENOENT, kStep));
+  move.phase = Phase::storing;
+  move.asked = static_cast<std::uint32_t>(std::min(piece.bytes, path_.operation_max(*move.task.file)));
+  ++storing_count_;
+  ring_->push({.op = move.task.op,
+               .fd = drive->fd,
+               .memory = offset_as_memory(index * options_.chunk_max + move.moved),
+               .size = move.asked,
+               .offset = piece.drive_offset,
+               .tag = index,
+               .slot = drive->slot});
+}
+
+// A short result is an error, unless the drive ends there, since the rest of the memory may have any bytes.
+void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
+  Move& move = moves_[index];
+  if (result < 0) return on_error(index, -result);
+  move.moved += static_cast<std::uint64_t>(result);
+  if (Drive* const drive = find(move.task.file->id()); drive != nullptr && drive->bytes != UINT64_MAX) {
+    drive->bytes += static_cast<std::uint64_t>(result);
+  }
+  if (static_cast<std::uint32_t>(result) == move.asked) {
+    DrivePiece& piece = move.pieces[move.piece];
+    piece = {piece.drive_offset + move.asked, piece.bytes - move.asked};
+    if (piece.bytes == 0) ++move.piece;
+    if (move.piece < move.piece_count) push(index);
+    else after_storage(index);
+  } else if (move.task.op == Op::read && is_at_end(move)) {
+    after_storage(index);
+  } else {
+    on_error(index, ENODEV);
+  }
+}
+
+void DmabufChannel::on_error(std::uint32_t index, int error) {
+  Move& move = moves_[index];
+  Drive* const drive = find(move.task.file->id());
+  if (drive != nullptr && ends_mapping(error)) drive->is_stale = true;
+  // Another map may be made for it, which nobody has seen yet: the canary comes before the next chunk.
+  if (drive != nullptr && is_passing(error)) drive->bytes = UINT64_MAX;
+  if (is_passing(error) && ++move.tries < kTriesMax && drive != nullptr) return push(index);
+  finish(index, os_failure(error, kStep));
+}
+
+bool DmabufChannel::is_at_end(const Move& move) const {
+  const Result<std::uint64_t> size = move.task.file->size();
+  return size.ok() && move.task.file->facts().type == FileType::block_device &&
+         move.task.chunk.io_offset + move.moved >= *size;
+}
+
+void DmabufChannel::after_storage(std::uint32_t index) {
+  Move& move = moves_[index];
+  if (move.task.op == Op::write || payload_moved(move) == 0) return finish(index, success());
+  if (!file_of(move).is_intact(move.task.chunk.io_offset, move.task.chunk.io_size)) {
+    return finish(index, os_failure(ESTALE, kStep));
+  }
+  // Later work on the device must see the bytes that the drive wrote.
+  if (const Status status = device_.settle_peer_writes(); !status.ok()) finish(index, status);
+  else start_copy(index);
+}
+
+std::uint64_t DmabufChannel::payload_moved(const Move& move) const {
+  const Chunk& chunk = move.task.chunk;
+  const std::uint64_t skipped = chunk.file_offset - chunk.io_offset;
+  return move.moved <= skipped ? 0 : std::min(move.moved - skipped, chunk.size);
+}
+
+void DmabufChannel::start_copy(std::uint32_t index) {
+  Move& move = moves_[index];
+  const Chunk& chunk = move.task.chunk;
+  move.phase = Phase::copying;
+  copies_.add(index, {.op = move.task.op,
+                      .memory = move.task.memory,
+                      .host = memory_of(index) + (chunk.file_offset - chunk.io_offset),
+                      .size = move.task.op == Op::read ? payload_moved(move) : chunk.size});
+}
+
+void DmabufChannel::on_copied(std::uint32_t index, const Status& status) {
+  if (!status.ok()) broken_ = true;
+  if (status.ok() && broken_) finish(index, failure(Code::closed, kStep));
+  else if (status.ok() && moves_[index].task.op == Op::write) push(index);
+  else finish(index, status);
+}
+
+void DmabufChannel::finish(std::uint32_t index, Status status) {
+  file_of(moves_[index]).let_go();
+  moves_[index].status = status;
+  moves_[index].phase = Phase::done;
+  done_.push_back(index);
+}
+
+// ---- Progress ------------------------------------------------------------------------------------------------------
+
+bool DmabufChannel::reap_ring(bool wait) {
+  if (storing_count_ == 0) return false;
+  RingCompletion completions[kReapMax];
+  const Result<unsigned> count = ring_->reap(completions, wait);
+  if (!count.ok()) {
+    break_down(count.status());
+    return true;
+  }
+  for (unsigned i = 0; i < *count; ++i) {
+    --storing_count_;
+    if (completions[i].tag == options_.depth) probed_ = completions[i].result;
+    else on_stored(completions[i].tag, completions[i].result);
+  }
+  return *count > 0;
+}
+
+bool DmabufChannel::step(bool wait) {
+  if (wait && done_.empty() && only_storage_is_busy()) return reap_ring(true);
+  const bool stored = reap_ring(false);
+  copies_.queue_collected();
+  const bool copied = copies_.reap(false);
+  if (stored || copied || !wait || !done_.empty()) return stored || copied;
+  return storing_count_ > 0 && !copies_.feeds_storage() ? reap_ring(true) : copies_.reap(true);
+}
+
+// Returns when the drive and the device are done with all chunks; their completions wait for poll().
+void DmabufChannel::drain() {
+  while (!broken_ && (storing_count_ > 0 || !copies_.is_idle())) {
+    copies_.queue_collected();
+    if (copies_.has_queued()) (void)copies_.reap(true);
+    else (void)reap_ring(true);
+  }
+}
+
+unsigned DmabufChannel::poll(std::span<Completion> completions, bool wait) {
+  copies_.queue_collected();
+  while (done_.empty() && !is_idle()) {
+    if (!step(wait) && !wait) break;
+  }
+  copies_.queue_collected();
+  if (storing_count_ > 0 && !broken_) (void)ring_->submit();
+  unsigned count = 0;
+  for (; count < completions.size() && count < done_.size(); ++count) {
+    const std::uint32_t index = done_[count];
+    completions[count] = completion_of(moves_[index]);
+    moves_[index].phase = Phase::free;
+    free_.push_back(index);
+  }
+  done_.erase(done_.begin(), done_.begin() + count);
+  return count;
+}
+
+Completion DmabufChannel::move_and_wait(const Task& task) {
+  PENSTOCK_INVARIANT(is_idle());
+  submit(task);
+  Completion completion;
+  while (poll({&completion, 1}, true) == 0) {
+  }
+  return completion;
+}
+
+Completion DmabufChannel::completion_of(const Move& move) const {
+  return {.cookie = move.task.cookie,
+          .file_offset = move.task.chunk.file_offset,
+          .size = move.task.chunk.size,
+          .bytes = move.status.ok() ? payload_moved(move) : 0,
+          .status = move.status,
+          .io_mode = move.task.chunk.io_mode};
+}
+
+// Gives up: operations in flight may still reach the memory, so that it stays as it is.
+void DmabufChannel::break_down(Status status) {
+  broken_ = true;
+  memory_.abandon();
+  (void)ring_.release();
+  storing_count_ = 0;
+  drives_.clear();
+  for (std::uint32_t i = 0; i < moves_.size(); ++i) {
+    if (moves_[i].phase == Phase::storing) finish(i, status);
+  }
+}
+
+}  // namespace penstock::core
