@@ -112,7 +112,8 @@ typedef enum penstock_path {
   PENSTOCK_PATH_HOST = 4,      /* storage straight into host memory; no device is involved */
   PENSTOCK_PATH_NULL = 5,      /* moves no bytes, to measure the library's own cost; used only where settings name it */
   PENSTOCK_PATH_USERSPACE = 6, /* the calls of a file system in user space, for files registered with such calls */
-  PENSTOCK_PATH_NVFS = 7       /* [experimental] the module nvidia-fs, called without NVIDIA's library */
+  PENSTOCK_PATH_NVFS = 7,      /* [experimental] the module nvidia-fs, called without NVIDIA's library */
+  PENSTOCK_PATH_DMABUF = 8     /* [experimental] a raw drive's DMA engine reaches GPU memory by a dma-buf */
 } penstock_path;
 
 uint32_t penstock_path_count(void);           /* the paths' numbers are 0 to count - 1 */
@@ -159,7 +160,10 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_VENDOR_NOT_DIRECT = 181, /* [experimental] NVIDIA's library moves the file's bytes by the CPU */
   PENSTOCK_REASON_VENDOR_OFF = 182,        /* [experimental] settings switch NVIDIA's library off */
   PENSTOCK_REASON_NVFS_MISSING = 192,      /* [experimental] 192 to 215: reasons of nvfs. nvidia-fs is not loaded */
-  PENSTOCK_REASON_NVFS_VERSION = 193       /* [experimental] a version with faults; detail: 2025006 for 2.25.6 */
+  PENSTOCK_REASON_NVFS_VERSION = 193,      /* [experimental] a version with faults; detail: 2025006 for 2.25.6 */
+  PENSTOCK_REASON_DMABUF_KERNEL = 216,     /* [experimental] 216 to 231: reasons of dmabuf. The kernel lacks it */
+  PENSTOCK_REASON_DMABUF_NOT_BUILT = 217,  /* [experimental] the kernel was built without dma-bufs */
+  PENSTOCK_REASON_DMABUF_OFF = 218         /* [experimental] settings do not switch dma-bufs on */
 } penstock_reason;
 
 uint32_t penstock_reason_count(void);                 /* the largest number in use plus one */

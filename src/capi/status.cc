@@ -87,6 +87,7 @@ const char* penstock_device_kind_sentence(uint32_t number) {
 static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
 static_assert(PENSTOCK_PATH_USERSPACE == static_cast<int>(core::PathId::userspace));
 static_assert(PENSTOCK_PATH_NVFS == static_cast<int>(core::PathId::nvfs));
+static_assert(PENSTOCK_PATH_DMABUF == static_cast<int>(core::PathId::dmabuf));
 static_assert(PENSTOCK_REASON_OBSTACLE == core::kFirstObstacle);
 static_assert(PENSTOCK_REASON_USERSPACE_FILE == static_cast<int>(core::Reason::userspace_file));
 static_assert(PENSTOCK_REASON_SELF_TEST_REFUSED == core::kFirstPipelineReason);

@@ -34,6 +34,7 @@ struct PathTraits {
 // clang-format off
 #define PENSTOCK_PATHS(ROW)                                                                                            \
   ROW(p2pdma, 0, (PathTraits{.direct = true}))                                 /* The drive's DMA to device memory. */ \
+  ROW(dmabuf, 8, (PathTraits{.direct = true, .gathers = true}))                /* By a dma-buf of that memory. */      \
   ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* Device DMA on the page cache. */     \
   ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true, .nvidia_fs = true, .blocking = true}))  /* Our calls. */   \
   ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true, .blocking = true})) /* Uses NVIDIA's library. */       \

@@ -41,6 +41,8 @@ struct PathSettings {
   std::string vendor_library;  // The file of NVIDIA's library: an absolute path, or empty for the usual places.
   NvfsUse nvfs = NvfsUse::off;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // Replaces the real kernel in tests.
+  bool dmabuf = false;                      // Dma-bufs of io_uring may be used,
+  bool dmabuf_files = false;                // also to read files from the drive that they lie on.
   std::string scratch;                      // A file that self-tests may overwrite, or empty.
   std::string root = "/";                   // The root of /proc, /sys and other makers' libraries.
 };

@@ -94,6 +94,8 @@ PathSettings path_settings(const Config& config) {
           .vendor_library = config.vendor_library,
           .nvfs = config.nvfs,
           .nvfs_kernel = config.nvfs_kernel,
+          .dmabuf = config.dmabuf,
+          .dmabuf_files = config.dmabuf_files,
           .scratch = config.scratch,
           .root = config.root};
 }
@@ -139,6 +141,8 @@ Config make_config(const Settings& settings) {
   config.placement = parse_placement(settings.text("penstock.placement")).value();
   config.vendor_library = settings.text("penstock.vendor_library");
   config.nvfs = meaning_of(settings.text("penstock.nvfs"), kNvfsWords);
+  config.dmabuf = settings.is_on("penstock.dmabuf");
+  config.dmabuf_files = settings.is_on("penstock.dmabuf_files");
   config.scratch = settings.text("penstock.scratch");
   return config;
 }

@@ -50,6 +50,8 @@ struct Config {
   VendorUse vendor = VendorUse::automatic;
   std::string vendor_library;  // NVIDIA's library: an absolute path, or empty for the usual places.
   NvfsUse nvfs = NvfsUse::off;
+  bool dmabuf = false;
+  bool dmabuf_files = false;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // Set by tests: a stand-in for the kernel module.
   std::string scratch;                      // A file that self-tests may overwrite, or empty.
   std::string root = "/";                   // The root of /proc and /sys; tests use captured machines.

@@ -63,6 +63,14 @@ constexpr SettingRow kPenstockRows[] = {
     {.key = "penstock.nvidia_export", .kind = SettingKind::boolean, .initial = "false",
      .meaning = "whether memory that Penstock allocates on an NVIDIA GPU is offered to storage; experimental",
      .variable = "PENSTOCK_NVIDIA_EXPORT"},
+    {.key = "penstock.dmabuf", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "whether raw drives reach GPU memory by dma-bufs of io_uring, on a kernel that has them; experimental: "
+                "not yet seen on hardware",
+     .variable = "PENSTOCK_DMABUF"},
+    {.key = "penstock.dmabuf_files", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "whether files on ext4 and XFS are read so, too, from where they lie on their drive; the process needs "
+                "the right to read the drive's node, which opens every file on it",
+     .variable = "PENSTOCK_DMABUF_FILES"},
     {.key = "penstock.scratch", .kind = SettingKind::text, .initial = "",
      .meaning = "what self-tests of the same storage may overwrite", .form = "a file or partition",
      .variable = "PENSTOCK_SCRATCH"},

@@ -204,7 +204,7 @@ TEST(SettingsFileTest, AProhibitionThatCannotBeUnderstoodKeepsTheDriverClosedWhe
                                 R"({"denylist": ["/data"]})",
                                 R"({"properties": true})"};
   for (const char* text : broken) expect_refusal(text, " must be ");
-  expect_refusal(R"({"penstock": {"require": "fastest"}})", " must be p2pdma, pagecache, ");
+  expect_refusal(R"({"penstock": {"require": "fastest"}})", " must be p2pdma, dmabuf, ");
   expect_refusal(R"({"penstock": {"paths": ["bounce", "bounce"]}})", " must be auto, or some of p2pdma, ");
   expect_refusal(R"({"penstock": {"path": ["bounce"]}})", "did you mean \"paths\" (section \"penstock\")?");
 }

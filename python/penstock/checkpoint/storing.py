@@ -68,7 +68,7 @@ def check_room(folder: Path, nbytes: int) -> None:
                       "written. Remove older checkpoints, or name another folder", str(folder))
 
 
-DIRECT_PATHS = ("p2pdma", "nvfs", "vendor")
+DIRECT_PATHS = ("p2pdma", "dmabuf", "nvfs", "vendor")
 
 
 @dataclass

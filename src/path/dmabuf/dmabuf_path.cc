@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/dmabuf/dmabuf_path.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "path/dmabuf/dmabuf_channel.h"
+#include "path/dmabuf/dmabuf_reasons.h"
+#include "path/paths.h"
+#include "path/pipeline/pipeline_reasons.h"
+#include "path/pipeline/storage_terms.h"
+#include "storage/uring_dmabuf.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kTestBytes = 64u << 10;
+constexpr std::chrono::seconds kFileTriedAgainAfter{1};
+constexpr std::uint64_t kOperationMin = 128u << 10;  // Taken where the limit is unknown; an IOMMU sets it.
+
+// The errno of asking the kernel, or of setting io_uring up.
+Reason reason_of_kernel(int error) {
+  switch (error) {
+    case 0: return Reason::none;
+    case EINVAL: return dmabuf_reason::kernel;
+    case EOPNOTSUPP: return dmabuf_reason::not_built;
+    case ECANCELED: return Reason::io_uring_off;
+    default: return Reason::io_uring_forbidden;
+  }
+}
+
+Proof proof_of_opening(const Status& status) {
+  if (status.is(Code::out_of_memory)) return {pipeline_reason::self_test_no_room};
+  return {dmabuf_reason::not_exported, status.domain == Domain::os ? status.code : 0};
+}
+
+}  // namespace
+
+DmabufPath::DmabufPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const DmabufRules& rules,
+                       const Seams& seams)
+    : storage_(storage), devices_(devices), outlook_(std::move(outlook)), rules_(rules), seams_(seams) {}
+
+// ---- Verdicts ------------------------------------------------------------------------------------------------------
+
+Verdict DmabufPath::judge(File& file, const PointerFacts& memory, Op op) {
+  const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::dmabuf, reason, detail); };
+  if (!memory.needs_device()) return refuse(Reason::host_memory);
+  if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
+  if (file.facts().denied) return refuse(Reason::denied);
+  if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
+  if (const Proof proof = kernel_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
+  if (!rules_.is_on) return refuse(dmabuf_reason::off);
+  if (!rules_.direct_io) return refuse(Reason::direct_io_off);
+  if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
+  if (const Proof proof = file_proof(file, op); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
+  const Proof proof = pair_proof(*memory.device, file, op);
+  return proof.reason == Reason::none ? usable(PathId::dmabuf) : refuse(proof.reason, proof.error);
+}
+
+// Comes before the switch: where the kernel cannot, there is nothing to switch on.
+Proof DmabufPath::kernel_proof() {
+  if (takes_dmabufs_.load(std::memory_order_relaxed)) return {};
+  const int error = storage_.dmabuf_error();
+  if (error == 0) takes_dmabufs_.store(true, std::memory_order_relaxed);
+  return {reason_of_kernel(error), error};
+}
+
+Proof DmabufPath::file_proof(File& file, Op op) {
+  const bool is_file = file.facts().type != FileType::block_device;
+  if (is_file && !rules_.files) return {dmabuf_reason::file};
+  if (is_file && op == Op::write) return {dmabuf_reason::reads_only};
+  if (const Known* known = known_of(file); known != nullptr && known->file.load(std::memory_order_acquire) != nullptr) {
+    return {};
+  }
+  const MutexLock lock(mutex_);
+  std::atomic<std::uintptr_t>& slot = file.slot(PathId::dmabuf);
+  if (slot.load(std::memory_order_relaxed) == 0) {
+    slot.store(reinterpret_cast<std::uintptr_t>(new Known), std::memory_order_release);
+  }
+  return open(file, *known_of(file));
+}
+
+DmabufPath::Known* DmabufPath::known_of(File& file) {
+  return reinterpret_cast<Known*>(file.slot(PathId::dmabuf).load(std::memory_order_acquire));
+}
+
+// A file that others write to is tried again after a while.
+Proof DmabufPath::open(File& file, Known& known) {
+  const std::chrono::nanoseconds now = seams_.clock.now();
+  const bool is_due = known.tried_at.count() == 0 || (known.is_passing && now - known.tried_at >= kFileTriedAgainAfter);
+  if (known.owned != nullptr || !is_due) return known.why_not;
+  DmabufFile::Opened opened =
+      file.facts().type == FileType::block_device ? open_raw_drive(file) : seams_.open_file(file);
+  known.tried_at = now;
+  known.why_not = opened.why_not;
+  known.is_passing = opened.is_passing;
+  known.owned = std::move(opened.file);
+  known.file.store(known.owned.get(), std::memory_order_release);
+  return known.why_not;
+}
+
+void DmabufPath::forget_file(File& file) {
+  delete known_of(file);
+  file.slot(PathId::dmabuf).store(0, std::memory_order_relaxed);
+}
+
+Proof DmabufPath::pair_proof(Device& device, File& file, Op op) {
+  return pairs_.find_or_test(&device, key_of(file.facts()), op, [&] { return test(device, file); });
+}
+
+SelfTest DmabufPath::test(Device& device, File& file) {
+  if (const Reason reason = outlook_->of_drive(device.facts(), file); reason != Reason::none) {
+    return {{reason}, {reason}};
+  }
+  const auto channel = DmabufChannel::open(*this, {.device = &device, .depth = 1, .chunk_max = kTestBytes});
+  if (!channel.ok()) return {proof_of_opening(channel.status()), proof_of_opening(channel.status())};
+  const Proof read = (*channel)->prove_reads(file, *known_of(file)->file);
+  return {read, read.reason == Reason::none ? test_writes(**channel, file) : read};
+}
+
+// Nothing is written to the drive but to blocks that the user names.
+Proof DmabufPath::test_writes(DmabufChannel& channel, File& file) {
+  const UniqueFd scratch = open_named_scratch(storage_, rules_.scratch, file.facts());
+  if (!scratch.valid()) return {pipeline_reason::no_scratch};
+  const Result<std::uint64_t> size = storage_.size(scratch.get());
+  return size.ok() ? channel.prove_writes(scratch.get(), *size) : Proof{pipeline_reason::no_scratch};
+}
+
+void DmabufPath::distrust(const Device* device, File& file, const Proof& why) {
+  for (const Op op : {Op::read, Op::write}) pairs_.refuse(device, key_of(file.facts()), op, why);
+}
+
+// ---- Channels ------------------------------------------------------------------------------------------------------
+
+// Plans for the channel's own memory: reads may be widened, and addresses need no alignment.
+Prepared DmabufPath::shape(const RoutedRequest& request) {
+  const std::uint64_t chunk_max = std::min(request.chunk_max, kChunkMax);
+  return {.limits = {.file_align = file_align_for(*request.file, IoMode::o_direct, chunk_max),
+                     .memory_align = 1,
+                     .chunk_max = chunk_max,
+                     .staged = true},
+          .token = {.file_state = known_of(*request.file)->file.load(std::memory_order_acquire)}};
+}
+
+// The memory of the bounced part, pinned only when something first falls back.
+std::uint64_t DmabufPath::channel_bytes(const ChannelOptions& options) const {
+  return rules_.strict ? 0 : options.depth * options.chunk_max;
+}
+
+Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& options) {
+  Result<std::unique_ptr<DmabufChannel>> direct = DmabufChannel::open(*this, options);
+  if (!direct.ok()) return direct.status();
+  PreferredTerms& terms = *this;
+  return std::unique_ptr<Channel>(
+      std::make_unique<FallbackChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+}
+
+// A larger request would be split by a kernel thread.
+std::uint64_t DmabufPath::operation_max(File& file) {
+  Known& known = *known_of(file);
+  if (const std::uint64_t most = known.operation_max.load(std::memory_order_relaxed); most != 0) return most;
+  const std::uint64_t most = std::clamp<std::uint64_t>(outlook_->request_max(file), kOperationMin, kChunkMax);
+  known.operation_max.store(most, std::memory_order_relaxed);
+  return most;
+}
+
+// Leaves the file of an eligible chunk held, for the channel.
+Reason DmabufPath::ineligible(const Task& task) {
+  const Chunk& chunk = task.chunk;
+  if (chunk.io_mode != IoMode::o_direct) return reason_of(Obstacle::misaligned);
+  DmabufFile& file = *static_cast<DmabufFile*>(task.token.file_state);
+  Reason reason = file.hold();
+  if (reason != Reason::none) return reason;
+  DrivePiece pieces[DmabufChannel::kPiecesMax];
+  unsigned count = 0;
+  reason = file.find(chunk.io_offset, chunk.io_size, pieces, count);
+  if (reason != Reason::none) file.let_go();
+  return reason;
+}
+
+// A full drive fails bounce, too. A canary that failed has no errno.
+int DmabufPath::refusal_errno(const Status& status) {
+  if (status.is(Code::path_refused) || status.is(Code::no_progress)) return EREMOTEIO;
+  if (status.domain != Domain::os) return 0;
+  return status.code == ENOSPC ? 0 : status.code;
+}
+
+// Canaries judge what may be a new mapping; only what the kernel refuses for good is remembered.
+void DmabufPath::refuse_late(const Device* device, File& file, Op op, int error) {
+  if (error != EINVAL && error != EOPNOTSUPP) return;
+  pairs_.refuse(device, key_of(file.facts()), op, {dmabuf_reason::refused, error});
+}
+
+// ---- The row -------------------------------------------------------------------------------------------------------
+
+std::unique_ptr<Path> make_dmabuf_path(const PathEnvironment& environment) {
+  const PathSettings& settings = environment.settings;
+  const DmabufRules rules{.strict = settings.require == PathId::dmabuf,
+                          .direct_io = settings.direct_io,
+                          .is_on = settings.dmabuf,
+                          .files = settings.dmabuf_files,
+                          .scratch = settings.scratch};
+  return std::make_unique<DmabufPath>(environment.storage, environment.devices, machine_outlook(settings.root), rules,
+                                      DmabufPath::Seams{});
+}
+
+Reason dmabuf_outlook(const PathSettings& settings) {
+  const Reason reason = reason_of_kernel(probe_uring_dmabuf());
+  return reason == Reason::none && !settings.dmabuf ? dmabuf_reason::off : reason;
+}
+
+}  // namespace penstock::core
