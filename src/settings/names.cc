@@ -130,6 +130,8 @@ std::optional<Setting> setting_near(std::string_view name) {
 }
 
 std::optional<Setting> variable_near(std::string_view name) {
+  const auto is_it = [&](const SettingRow& row) { return !name.empty() && row.variable == name; };
+  if (const std::optional<Setting> exact = find_row(is_it)) return exact;
   const auto near = near_variable(name);
   const std::optional<Setting> prohibition = nearest_prohibition(near);
   return prohibition ? prohibition : find_row(near);

@@ -33,6 +33,7 @@ TEST(SettingNamesTest, WhatHasLittleInCommonIsNotNear) {
 }
 
 TEST(SettingNamesTest, AVariableWithASlipInItIsNearTheOneThatWasMeant) {
+  EXPECT_EQ(variable_near("PENSTOCK_DMABUF_FILES")->key(), "penstock.dmabuf_files") << "no PENSTOCK_DMABUF with more";
   EXPECT_EQ(variable_near("CUFILE_ALLOW_COMPAT_MOD")->key(), "properties.allow_compat_mode");
   EXPECT_EQ(variable_near("CUFILE_ALLOW_COMPAT")->key(), "properties.allow_compat_mode");
   EXPECT_EQ(variable_near("CUFILE_FORCECOMPAT_MODE")->key(), "properties.force_compat_mode");
