@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "path/dmabuf/dmabuf_reasons.h"
 #include "path/nvfs/nvfs_reasons.h"
 #include "path/pagecache/pagecache_reasons.h"
 #include "path/pipeline/pipeline_reasons.h"
@@ -48,7 +49,8 @@ TEST(ReasonsTest, NoOwnersReasonsReachIntoTheNextOnesRange) {
   EXPECT_LE(kFirstPipelineReason + pipeline_reasons().texts.size(), kFirstPagecacheReason);
   EXPECT_LE(kFirstPagecacheReason + pagecache_reasons().texts.size(), kFirstVendorReason);
   EXPECT_LE(kFirstVendorReason + vendor_reasons().texts.size(), kFirstNvfsReason);
-  EXPECT_LE(kFirstNvfsReason + nvfs_reasons().texts.size(), kReasonCount);
+  EXPECT_LE(kFirstNvfsReason + nvfs_reasons().texts.size(), kFirstDmabufReason);
+  EXPECT_LE(kFirstDmabufReason + dmabuf_reasons().texts.size(), kReasonCount);
 }
 
 }  // namespace
