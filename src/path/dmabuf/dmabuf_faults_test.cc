@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <random>
+
+#include "fakes/dmabuf_fixture.h"
+#include "path/dmabuf/dmabuf_reasons.h"
+#include "path/pipeline/pipeline_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+class DmabufFaultTest : public DmabufFixture {};
+
+// ---- Errors of requests --------------------------------------------------------------------------------------------
+
+class PassingErrorTest : public DmabufFaultTest, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Errnos, PassingErrorTest, testing::Values(EAGAIN, EINTR, EBUSY, ENOMEM));
+
+TEST_P(PassingErrorTest, IsTriedAgainAndTheCanaryComesBeforeTheNextChunk) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  kernel_.errors = {-GetParam(), -GetParam()};
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), Reason::none);
+  const unsigned requests = kernel_.requests;
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), Reason::none);
+  EXPECT_EQ(kernel_.requests, requests + 6 + 1);
+}
+
+TEST_P(PassingErrorTest, HasAnEndByBounce) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  kernel_.errors.assign(8, -GetParam());
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
+  EXPECT_TRUE(judge().usable);
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), Reason::none);
+}
+
+TEST_F(DmabufFaultTest, MemoryThatIsRevokedIsBouncedAndRegisteredAnewOnce) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  kernel_.errors = {-ENODEV};
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), Reason::none) << "by a new slot";
+  kernel_.is_revoked = true;
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
+  EXPECT_EQ(judge().reason, dmabuf_reason::refused);
+  EXPECT_EQ(judge().detail, ENODEV);
+}
+
+TEST_F(DmabufFaultTest, NoBytesAndFewerThanAskedAreErrors) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  kernel_.errors = {512};
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
+  kernel_.is_drive_gone = true;
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
+}
+
+TEST_F(DmabufFaultTest, WhereNothingMayBeBouncedARefusalIsAnError) {
+  make_path({.strict = true, .is_on = true});
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  kernel_.is_revoked = true;
+  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.is(Code::path_refused));
+  EXPECT_EQ(completion.bytes, 0u);
+}
+
+TEST_F(DmabufFaultTest, ADeviceThatIsLostFailsTheChunkAndBreaksTheChannel) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  gpu_->loses_context = true;
+  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.is(Code::device_lost)) << describe(completion.status);
+  EXPECT_TRUE(channel->is_broken());
+}
+
+// ---- Slots ---------------------------------------------------------------------------------------------------------
+
+TEST_F(DmabufFaultTest, AForgottenFileGivesItsSlotBack) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  (void)read_and_compare(*channel, 0, 4096);
+  const unsigned removed = kernel_.removed;
+  channel->forget_file(file_->id());
+  EXPECT_EQ(kernel_.removed, removed + 1);
+  channel->forget_file(file_->id());
+  EXPECT_EQ(kernel_.removed, removed + 1);
+}
+
+TEST_F(DmabufFaultTest, MoreDrivesThanSlotsTakeTurns) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  for (int i = 0; i < 20; ++i) {
+    path_->forget_file(*file_);
+    file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
+    ASSERT_TRUE(judge().usable);
+    EXPECT_EQ(read_and_compare(*channel, static_cast<std::uint64_t>(i) * 4096, 4096), Reason::none) << i;
+  }
+}
+
+// PENSTOCK_DMABUF_REQUESTS=1000000 for a longer run.
+TEST_F(DmabufFaultTest, NoByteIsWrongWhateverFaultsComeInBetween) {
+  const char* const wanted = std::getenv("PENSTOCK_DMABUF_REQUESTS");
+  const unsigned count = wanted == nullptr ? 5000 : static_cast<unsigned>(std::strtoul(wanted, nullptr, 10));
+  ASSERT_TRUE(judge().usable);
+  std::unique_ptr<Channel> channel = this->channel(4);
+  std::mt19937_64 random(40);
+  unsigned bounced = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const int errors[] = {-EAGAIN, -EINTR, -EBUSY, -ENOMEM, -ENODEV, -ENOENT, -EFAULT, 0, 512};
+    if (random() % 8 == 0) kernel_.errors.push_back(errors[random() % std::size(errors)]);
+    if (random() % 64 == 0) clock_.advance(std::chrono::seconds(31));
+    const std::uint64_t offset = random() % (kDriveBytes - 20'000);
+    bounced += read_and_compare(*channel, offset, 1 + random() % 20'000) == Reason::none ? 0 : 1;
+    if (HasFailure()) return;
+    if (judge().usable) continue;  // A canary met an error: the pair is off for this path's life.
+    channel.reset();
+    kernel_.errors.clear();
+    make_path({.is_on = true});
+    ASSERT_TRUE(judge().usable);
+    channel = this->channel(4);
+  }
+  RecordProperty("bounced", static_cast<int>(bounced));
+  EXPECT_GT(bounced, 0u);
+  EXPECT_LT(bounced, count);
+}
+
+}  // namespace
+}  // namespace penstock::core

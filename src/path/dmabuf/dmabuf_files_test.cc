@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fakes/dmabuf_fixture.h"
+#include "path/dmabuf/dmabuf_reasons.h"
+#include "path/pipeline/pipeline_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+struct FileScript {
+  int drive = -1;
+  Reason not_opened = Reason::none, not_held = Reason::none;
+  bool is_moved = false;
+  unsigned held = 0, opened = 0;
+};
+
+// A file on the drive: in three extents, with a hole behind them.
+class FakeOnDrive final : public DmabufFile {
+ public:
+  static constexpr std::uint64_t kExtentBytes = 16u << 10, kBytes = 3 * kExtentBytes;
+  static inline FileScript script;
+
+  static Opened open(File&) {
+    ++script.opened;
+    if (script.not_opened != Reason::none) return {nullptr, {script.not_opened, EACCES}, true};
+    return {std::make_unique<FakeOnDrive>(), {}};
+  }
+  FakeOnDrive() : DmabufFile(script.drive, DmabufFixture::kDriveBytes) {}
+
+  Reason hold() override {
+    if (script.not_held == Reason::none) ++script.held;
+    return script.not_held;
+  }
+  void let_go() override { --script.held; }
+  Reason find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces, unsigned& count) const override {
+    for (count = 0; size > 0; ++count) {
+      if (offset >= kBytes) return reason_of(Obstacle::holes);
+      const std::uint64_t here = std::min(size, kExtentBytes - offset % kExtentBytes);
+      pieces[count] = {place_of(offset), here};
+      offset += here;
+      size -= here;
+    }
+    return Reason::none;
+  }
+  bool is_intact(std::uint64_t, std::uint64_t) override { return !script.is_moved; }
+
+  // The last extent lies first.
+  static std::uint64_t place_of(std::uint64_t offset) {
+    return 4096 + (2 - offset / kExtentBytes) * kExtentBytes * 2 + offset % kExtentBytes;
+  }
+};
+
+// ---- Files ---------------------------------------------------------------------------------------------------------
+
+// A file whose bytes lie elsewhere on the drive.
+class DmabufFileTest : public DmabufFixture {
+ protected:
+  DmabufFileTest() {
+    open_file_ = FakeOnDrive::open;
+    make_path({.is_on = true, .files = true, .scratch = scratch_});
+    drive_ = storage_.open_user_fd(O_RDONLY | O_DIRECT);
+    FakeOnDrive::script = {.drive = drive_.get()};
+    storage_.type = FileType::regular;
+    file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
+  }
+  // The fake has one content for the file and the drive, so what the drive has is asked for by its place.
+  bool has_bytes_of_drive(std::uint64_t offset, std::uint64_t size) {
+    for (std::uint64_t i = 0; i < size; ++i) {
+      if (memory_[i] != byte_at(FakeOnDrive::place_of(offset + i))) return false;
+    }
+    return true;
+  }
+  Completion read(Channel& channel, std::uint64_t offset, std::uint64_t size) {
+    std::memset(memory_, 0x5a, size + 1);
+    const Completion completion = channel.move_and_wait(task(Op::read, plan(Op::read, offset, size).chunk(0)));
+    EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
+    EXPECT_EQ(completion.bytes, size);
+    EXPECT_EQ(FakeOnDrive::script.held, 0u);
+    return completion;
+  }
+
+  UniqueFd drive_;
+};
+
+TEST_F(DmabufFileTest, IsReadFromWhereItsExtentsLie) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  for (const std::uint64_t offset : {0, 700, 15'000, 16'384, 30'001}) {
+    EXPECT_EQ(read(*channel, offset, 18'000).bounced, Reason::none);
+    EXPECT_TRUE(has_bytes_of_drive(offset, 18'000)) << offset;
+    EXPECT_EQ(memory_[18'000], 0x5a);
+  }
+}
+
+TEST_F(DmabufFileTest, IsNeverWritten) {
+  EXPECT_EQ(judge(Op::write).reason, dmabuf_reason::reads_only);
+  EXPECT_EQ(FakeOnDrive::script.opened, 0u);
+}
+
+TEST_F(DmabufFileTest, NeedsASwitchOfItsOwn) {
+  make_path({.is_on = true});
+  EXPECT_EQ(judge().reason, dmabuf_reason::file);
+}
+
+TEST_F(DmabufFileTest, ThatOthersWriteIsTriedAgainAfterASecond) {
+  FakeOnDrive::script.not_opened = dmabuf_reason::written;
+  EXPECT_EQ(judge().reason, dmabuf_reason::written);
+  EXPECT_EQ(judge().detail, EACCES);
+  EXPECT_EQ(FakeOnDrive::script.opened, 1u);
+  FakeOnDrive::script.not_opened = Reason::none;
+  EXPECT_FALSE(judge().usable);
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(judge().usable);
+}
+
+TEST_F(DmabufFileTest, ThatCannotBeHeldOrHasAHoleIsBouncedByName) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  EXPECT_EQ(read(*channel, FakeOnDrive::kBytes - 4096, 8192).bounced, reason_of(Obstacle::holes));
+  FakeOnDrive::script.not_held = dmabuf_reason::written;
+  EXPECT_EQ(read(*channel, 0, 4096).bounced, dmabuf_reason::written);
+}
+
+TEST_F(DmabufFileTest, WhoseBlocksMovedMeanwhileIsReadAgainByBounce) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  FakeOnDrive::script.is_moved = true;
+  EXPECT_EQ(read(*channel, 0, 4096).bounced, pipeline_reason::refused_late);
+  EXPECT_EQ(std::memcmp(memory_, storage_.content.data(), 4096), 0) << "the file's own bytes";
+  EXPECT_TRUE(judge().usable);
+}
+
+TEST_F(DmabufFileTest, IsLetGoWhateverBecomesOfItsChunk) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  kernel_.errors = {-EAGAIN, -ENODEV};
+  (void)read(*channel, 0, 4096);
+  kernel_.exporter = Exporter::raw_address;
+  clock_.advance(path_->rules().trusted_for);
+  (void)read(*channel, 0, 4096);
+}
+
+}  // namespace
+}  // namespace penstock::core
