@@ -12,6 +12,8 @@ constexpr Code kCodes[] = {
     {"cuda", "whether the driver's CUDA is new enough", "", ""},
     {"cufile_json", "whether cuFile's configuration lets files take a direct path", "", ""},
     {"device", "", "stand_in", ""},
+    {"dmabuf_files_setting", "whether PENSTOCK_DMABUF_FILES lets files be read so, too", "dmabuf_file", ""},
+    {"dmabuf_setting", "whether PENSTOCK_DMABUF lets raw drives reach GPU memory by dma-bufs", "dmabuf_off", ""},
     {"ecn", "whether a RoCE port marks congestion (ECN) instead of losing packets", "", ""},
     {"ext4_ordered", "whether ext4's mount shows data=ordered, without which cuFile goes through the page cache", "",
      ""},

@@ -18,6 +18,7 @@ namespace {
 using core::Tristate;
 
 constexpr std::uint64_t kRingBytes = 256 << 20;  // The library's default.
+constexpr core::KernelVersion kNewestWithoutDmabufs{7, 3};
 
 }  // namespace
 
@@ -256,6 +257,38 @@ Finding need_io_uring(const Machine& machine) {
               fmt::format("kernel.io_uring_disabled={}: preadv2 and pwritev2 stand in, which is slower",
                           *machine.io_uring_disabled),
               remedy);
+}
+
+namespace {
+
+// The library asks the kernel where there is a GPU, before it looks at the switch.
+Tristate asked_for_dmabufs(const Machine& machine) {
+  if (!machine.probe) return Tristate::unknown;
+  for (const Verdict& one : machine.probe->verdicts) {
+    if (one.path != PENSTOCK_PATH_DMABUF) continue;
+    switch (one.reason) {
+      case PENSTOCK_REASON_DMABUF_KERNEL:
+      case PENSTOCK_REASON_DMABUF_NOT_BUILT: return Tristate::no;
+      case PENSTOCK_REASON_DMABUF_OFF: return Tristate::yes;
+      default: return one.usable != 0 ? Tristate::yes : Tristate::unknown;
+    }
+  }
+  return Tristate::unknown;
+}
+
+}  // namespace
+
+Finding need_dmabuf_kernel(const Machine& machine) {
+  constexpr const char* kCode = "dmabuf_kernel";
+  const core::KernelVersion& kernel = machine.platform.kernel;
+  const std::string name = "Linux " + machine.platform.kernel_release;
+  const Tristate asked = asked_for_dmabufs(machine);
+  if (asked == Tristate::yes) return need(kCode, State::pass, "io_uring takes dma-bufs as buffers");
+  if (asked == Tristate::no || (kernel.major != 0 && kernel <= kNewestWithoutDmabufs)) {
+    return need(kCode, State::fail, "io_uring of " + name + " does not take dma-bufs as buffers");
+  }
+  return need(kCode, State::unknown, "whether io_uring of " + name + " takes dma-bufs as buffers is not known here",
+              "Run penstock check on that machine.");
 }
 
 std::string bytes_text(std::uint64_t bytes) { return bytes == core::kUnlimited ? "unlimited" : core::size_text(bytes); }

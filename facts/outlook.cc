@@ -145,6 +145,25 @@ void add_nvfs(const Machine& machine, const core::FileSystem* place, Findings& n
                                library_remedy("nvidia_fs_task_switch")));
 }
 
+void add_dmabuf(const Machine& machine, const core::FileSystem* place, Findings& needs) {
+  needs.push_back(need_gpu(machine));
+  needs.push_back(need_driver(machine));
+  needs.push_back(need_io_uring(machine));
+  needs.push_back(need_dmabuf_kernel(machine));
+  if (place != nullptr) {
+    for (const core::Finding& finding : place->findings) {
+      if (finding.stops()) needs.push_back(need_of(finding));
+    }
+    add_switch(needs, machine.process.reads_files_by_dmabufs(), "dmabuf_files_setting",
+               "files are read from their drive by dma-bufs only with PENSTOCK_DMABUF_FILES=on",
+               library_remedy("dmabuf_file"));
+  }
+  add_switch(needs, machine.process.takes_dmabufs(), "dmabuf_setting",
+             "raw drives reach GPU memory by dma-bufs only with PENSTOCK_DMABUF=on (experimental: not yet seen on "
+             "hardware)",
+             library_remedy("dmabuf_off"));
+}
+
 void add_vendor(const Machine& machine, const core::FileSystem* place, Findings& needs) {
   needs.push_back(need_gpu(machine));
   needs.push_back(need_driver(machine));
@@ -181,6 +200,7 @@ PathOutlook path_outlook(const Machine& machine, const Findings& known, std::spa
   add_settings(machine, path.needs);
   switch (path.path) {
     case PENSTOCK_PATH_P2PDMA: add_p2pdma(machine, pairs, place, path.needs); break;
+    case PENSTOCK_PATH_DMABUF: add_dmabuf(machine, place, path.needs); break;
     case PENSTOCK_PATH_PAGECACHE: path.needs.insert(path.needs.end(), {need_gpu(machine), need_driver(machine)}); break;
     case PENSTOCK_PATH_NVFS: add_nvfs(machine, place, path.needs); break;
     case PENSTOCK_PATH_VENDOR: add_vendor(machine, place, path.needs); break;

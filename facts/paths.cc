@@ -39,9 +39,10 @@ void may_follow_by(const Finding* need, Judgement& row) {
   }
 }
 
-// True for the direct path that this machine is set up for: by nvidia-fs if that is loaded, else p2pdma.
+// True for the direct path that this machine is set up for: by nvidia-fs if that is loaded, else p2pdma. No machine can
+// be set up for dmabuf yet.
 bool is_its_way(const Examination& examined, int path) {
-  return (path == PENSTOCK_PATH_P2PDMA) != examined.machine.nvidia_fs.is_loaded;
+  return path != PENSTOCK_PATH_DMABUF && (path == PENSTOCK_PATH_P2PDMA) != examined.machine.nvidia_fs.is_loaded;
 }
 
 void judge_closed_path(const Examination& examined, const PathOutlook& path, Judgement& row) {

@@ -20,6 +20,8 @@ struct Process {
   core::LoadedSettings cufile;
 
   bool exports_gpu_memory() const { return cufile.settings.is_on("penstock.nvidia_export"); }
+  bool reads_files_by_dmabufs() const { return cufile.settings.is_on("penstock.dmabuf_files"); }
+  bool takes_dmabufs() const { return cufile.settings.is_on("penstock.dmabuf"); }
   bool calls_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") != "off"; }
   // It calls nvidia-fs only where that is known not to stop the machine.
   bool shuns_doubtful_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") == "auto"; }

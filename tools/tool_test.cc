@@ -241,7 +241,7 @@ TEST_F(Tool, ExplainAnswersWithTheVerdictFirstAndEachReasonOnce) {
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_TRUE(done.out.starts_with("data: a read into memory of GPU 0 goes by bounce (not direct: through"))
       << done.out;
-  EXPECT_NE(done.out.find("  not p2pdma, pagecache, nvfs, vendor: "), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("  not p2pdma, dmabuf, pagecache, nvfs, vendor: "), std::string::npos) << done.out;
   const std::string reason = "the device is host memory standing in for a GPU [stand_in]";
   EXPECT_EQ(done.out.find(reason), done.out.rfind(reason)) << done.out;
   EXPECT_NE(run({"explain", "data", "--write"}).out.find("a write from memory of GPU 0"), std::string::npos);

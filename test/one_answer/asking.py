@@ -41,7 +41,7 @@ class Setting:
 SETTINGS_ASKED = (
     Setting("defaults"),
     Setting("nvidia_export on", {"PENSTOCK_NVIDIA_EXPORT": "on"}),
-    Setting("nvfs on", {"PENSTOCK_NVFS": "on"}),
+    Setting("dmabuf and nvfs on", {"PENSTOCK_DMABUF": "on", "PENSTOCK_DMABUF_FILES": "on", "PENSTOCK_NVFS": "on"}),
     Setting("compat mode forbidden", cufile='{"properties": {"allow_compat_mode": false}}\n'),
     Setting("broken cufile.json", cufile='{"properties": {"allow_compat_mode": fal\n'))
 
@@ -141,7 +141,7 @@ def node_object(machine: Machine, features: str) -> dict[str, Any]:
 
 def say_settings(answers: Answers, setting: Setting, machine: Machine) -> None:
     """What follows from the setting alone: a path that it keeps off is off, unless something else closes it."""
-    switches = {"nvfs": "PENSTOCK_NVFS", "p2pdma": "PENSTOCK_NVIDIA_EXPORT"}
+    switches = {"nvfs": "PENSTOCK_NVFS", "p2pdma": "PENSTOCK_NVIDIA_EXPORT", "dmabuf": "PENSTOCK_DMABUF"}
     for path, variable in switches.items():
         peers = {pair["peer"] for pair in machine.facts["pairs"]}
         if path == "p2pdma" and peers - {gpu["pci_address"] for gpu in machine.facts["gpus"]}:

@@ -51,6 +51,8 @@ const char* path_in_words(int path) {
   switch (path) {
     case PENSTOCK_PATH_P2PDMA:
       return "the drive's DMA engine reaches the GPU's memory by Linux's P2PDMA; no CPU, no host memory";
+    case PENSTOCK_PATH_DMABUF:
+      return "a raw drive's DMA engine reaches GPU memory that its driver exports as a dma-buf; no CPU, no host memory";
     case PENSTOCK_PATH_PAGECACHE: return "the GPU's DMA engine reads the file's pages in the page cache";
     case PENSTOCK_PATH_NVFS: return "the module nvidia-fs, called without NVIDIA's library, where it serves the file";
     case PENSTOCK_PATH_VENDOR: return "NVIDIA's library moves the bytes, where its module nvidia-fs serves the file";
@@ -73,6 +75,11 @@ std::string needs_of_path(int path) {
           "(RMForceStaticBar1), PENSTOCK_NVIDIA_EXPORT=on",
           text_of(core::kP2pdmaKernel), text_of(core::kP2pdmaKernelFaulty), text_of(core::kP2pdmaDriver),
           text_of(core::kP2pdmaKernelOfNewPages), text_of(core::kP2pdmaDriverOfNewPages));
+    case PENSTOCK_PATH_DMABUF:
+      return "a Linux whose io_uring takes dma-bufs as buffers (none up to 7.3); an NVIDIA GPU with the open driver; "
+             "a raw NVMe drive or a partition of one, or, to be read, a file on ext4 or XFS on it; no IOMMU that "
+             "translates; "
+             "PENSTOCK_DMABUF=on";
     case PENSTOCK_PATH_PAGECACHE:
       return "an NVIDIA GPU whose driver registers read-only memory; a file on ext4, XFS, Btrfs, F2FS, tmpfs or "
              "hugetlbfs, opened without O_DIRECT, whose bytes are in the page cache; writes on the last two alone";
