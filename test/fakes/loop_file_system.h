@@ -61,7 +61,7 @@ class LoopFileSystem {
     return error == 0 ? "" : std::string("mounting needs root: ") + std::strerror(error);
   }
   std::string make_folder() {
-    char folder[] = "/dev/shm/penstock-loop-XXXXXX";
+    char folder[] = "/dev/shm/loop-test-XXXXXX";
     if (::mkdtemp(folder) == nullptr) return "no folder can be made in /dev/shm";
     folder_ = folder;
     return "";
