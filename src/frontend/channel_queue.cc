@@ -67,9 +67,9 @@ void ChannelQueue::stop() {
   session_ = nullptr;
 }
 
-bool ChannelQueue::waits_for_storage() {
+bool ChannelQueue::has_storage_under_way() {
   const MutexLock lock(mutex_);
-  const auto waits = [](const OwnChannel& own) { return own.count > 0 || own.channel->waits_for_storage(); };
+  const auto waits = [](const OwnChannel& own) { return own.count > 0 || own.channel->has_storage_under_way(); };
   return std::any_of(channels_.begin(), channels_.end(), waits);
 }
 

@@ -48,7 +48,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   // Does nothing while the queue is in use. Callable on any thread.
   void close_idle_channels() override;
   // True if any request needs a thread to make progress; requests that the device carries out do not.
-  bool waits_for_storage();
+  bool has_storage_under_way();
   // True if the latest request that it began uses a path whose calls wait for storage. Called on the user's thread.
   bool latest_is_blocking() const { return latest_is_blocking_.load(std::memory_order_relaxed); }
   // The same as Session::is_inherited.

@@ -135,7 +135,7 @@ TEST_F(QueueTest, DrainingBringsAllToTheirEndAndLeavesThemToBeReaped) {
 
   queue_->drain();
 
-  EXPECT_FALSE(queue_->waits_for_storage());
+  EXPECT_FALSE(queue_->has_storage_under_way());
   std::vector<QueueCompletion> both(2);
   EXPECT_EQ(queue_->reap(both, 2, in(0ns)), 2u);
 }

@@ -32,7 +32,7 @@ class SubmissionContext {
 
   bool is_idle() const { return in_flight_ == 0; }
   // True if its requests in flight need a thread to come to their end.
-  bool waits_for_storage() const { return queue_ != nullptr && queue_->waits_for_storage(); }
+  bool has_storage_under_way() const { return queue_ != nullptr && queue_->has_storage_under_way(); }
   // True if the thread shall begin no other request yet: it has begun one by a path whose calls wait for storage.
   // Another thread can begin the others, and their submitters can cancel them.
   bool is_blocked() const { return in_flight_ > 0 && queue_->latest_is_blocking(); }

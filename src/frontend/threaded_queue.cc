@@ -134,7 +134,7 @@ bool ThreadedQueue::has_passive_waiter_locked() const {
 void ThreadedQueue::keep_context_locked() {
   in_use_ = false;
   const SubmissionContext& context = *context_;
-  const bool stays = !context.is_idle() && !context.waits_for_storage() && executor_.device_moves_reads();
+  const bool stays = !context.is_idle() && !context.has_storage_under_way() && executor_.device_moves_reads();
   if (!stays || has_passive_waiter_locked()) let_context_go_locked();
 }
 

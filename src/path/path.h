@@ -99,7 +99,7 @@ class Channel {
   // Releases the kernel's references to the file (0: to every file). None of the file's chunks may be in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
   // True if storage has any of its chunks: then a thread must poll before the device can copy it.
-  virtual bool waits_for_storage() const { return false; }
+  virtual bool has_storage_under_way() const { return false; }
   // Once this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
 

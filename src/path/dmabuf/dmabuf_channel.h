@@ -38,7 +38,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion move_and_wait(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
-  bool waits_for_storage() const override { return storing_count_ > 0; }
+  bool has_storage_under_way() const override { return storing_count_ > 0; }
   bool is_broken() const override { return broken_; }
 
   // For self-tests, on an idle channel: the canary of reading the file, and of writing to a drive, given by a

@@ -43,8 +43,8 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion move_and_wait(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
-  bool waits_for_storage() const override {
-    return preferred_->waits_for_storage() || (bounce_ != nullptr && bounce_->waits_for_storage());
+  bool has_storage_under_way() const override {
+    return preferred_->has_storage_under_way() || (bounce_ != nullptr && bounce_->has_storage_under_way());
   }
   bool is_broken() const override { return preferred_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
 

@@ -31,7 +31,7 @@ class SequentialChannel : public Channel {
     return 1;
   }
   void forget_file(std::uint64_t) override {}
-  bool waits_for_storage() const override { return task_.has_value(); }
+  bool has_storage_under_way() const override { return task_.has_value(); }
 
  private:
   std::optional<Task> task_;

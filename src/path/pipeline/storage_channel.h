@@ -28,7 +28,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   Completion move_and_wait(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
   bool is_broken() const override { return broken_; }
-  bool waits_for_storage() const override { return storing_count_ > 0; }
+  bool has_storage_under_way() const override { return storing_count_ > 0; }
 
  private:
   // A slot that is `copying` may still wait for other copies to go with it.
