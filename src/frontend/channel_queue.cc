@@ -130,14 +130,14 @@ void ChannelQueue::close_idle_channels() {
   close_idle_locked();
 }
 
-Status ChannelQueue::submit(const RawRequest& request, std::uint64_t cookie, bool may_open) {
+Status ChannelQueue::submit(const RawRequest& request, std::uint64_t cookie, bool may_block) {
   const MutexLock lock(mutex_);
   if (session_ == nullptr) return failure(Code::closed, "submit to the queue");
   File* const file = pin(request.file);
   const auto no_room = [] { return failure(Code::out_of_memory, "submit to the queue"); };
   const auto submit_it = [&] {
     mutex_.assume_held();
-    return submit_with_file(request, file, cookie, may_open);
+    return submit_with_file(request, file, cookie, may_block);
   };
   const Status status = unless_short_of_memory(submit_it, no_room);
   if (file != nullptr && !status.ok()) unpin(request.file);
@@ -161,7 +161,7 @@ void ChannelQueue::unpin(std::uint64_t handle) {
   if (is_last) session_->unpin_file(handle);
 }
 
-Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
+Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std::uint64_t cookie, bool may_block) {
   if (free_.empty()) return full_error_.status(pending_.size());
   const std::uint32_t index = free_.back();
   Pending& pending = pending_[index];
@@ -169,12 +169,12 @@ Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std
   if (const Status status = routes_.admit_and_route(*session_, request, file, flight); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   if (request.size > request_bytes_max_) return failure(Code::limit, kTooLarge);
-  const Result<OwnChannel*> own = channel_for(flight, may_open);
+  const Result<OwnChannel*> own = channel_for(flight, may_block);
   if (!own.ok()) return own.status();
   flight.request.file_end = checked_end_;
   session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
-  if (!may_open && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
-  if (flight.prepared.limits.chunk_max < chunk_max_ && !fits(flight)) return failure(Code::limit, kTooLarge);
+  if (!may_block && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
+  if (flight.prepared.limits.chunk_max < chunk_max_ && !cut_if_it_fits(flight)) return failure(Code::limit, kTooLarge);
   // Paths learn from the requests that will move, and a refused one may be submitted elsewhere: so nothing may refuse
   // it from here on.
   Router::before_move(flight);
@@ -191,7 +191,7 @@ Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std
 }
 
 // True if the request has no more chunks than there is room for, because a path may cut it into more.
-bool ChannelQueue::fits(Flight& flight) const {
+bool ChannelQueue::cut_if_it_fits(Flight& flight) const {
   flight.cut_into_chunks(chunk_max_);
   const bool has_room = flight.plan().chunk_count() <= kChunksMax;
   if (!has_room) flight = {};
@@ -199,18 +199,18 @@ bool ChannelQueue::fits(Flight& flight) const {
 }
 
 // Finds or opens a channel. A channel that may have to wait for the device is warmed up when there is time for that.
-Result<ChannelQueue::OwnChannel*> ChannelQueue::channel_for(const Flight& flight, bool may_open) {
+Result<ChannelQueue::OwnChannel*> ChannelQueue::channel_for(const Flight& flight, bool may_block) {
   Device* const device = flight.request.device();
   OwnChannel* own = find_channel(*flight.path, device);
-  if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->hooks().is_warm();
-  if (!may_open && (own == nullptr || own->shall_be_warm)) return failure(Code::limit, kWithoutWait);
+  if (!may_block && own != nullptr) own->shall_be_warm = !own->channel->hooks().is_warm();
+  if (!may_block && (own == nullptr || own->shall_be_warm)) return failure(Code::limit, kWithoutWait);
   if (own == nullptr) {
     const Result<OwnChannel*> opened = open_channel(*flight.path, device);
     if (!opened.ok()) return opened;
     own = *opened;
   }
   if (own->channel->is_broken()) return failure(Code::closed, "submit to the queue");
-  if (own->shall_be_warm && may_open && own->channel->is_idle()) {
+  if (own->shall_be_warm && may_block && own->channel->is_idle()) {
     own->channel->hooks().warm_up();
     own->shall_be_warm = false;
   }

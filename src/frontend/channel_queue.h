@@ -34,9 +34,9 @@ class ChannelQueue final : public ChannelHolder, private Client {
   ~ChannelQueue() override;  // Waits for requests in flight. The session may have ended before.
 
   // Fails with `limit` if `depth` requests are not reaped. A request that cannot be started for another reason fails
-  // here as well, and is not reaped. Opening a channel and preparing a file may wait for the device: without `may_open`
-  // the queue does neither, and fails with `limit`.
-  Status submit(const RawRequest& request, std::uint64_t cookie, bool may_open = true);
+  // here as well, and is not reaped. Opening a channel and preparing a file may wait for the device: without
+  // `may_block` the queue does neither, and fails with `limit`.
+  Status submit(const RawRequest& request, std::uint64_t cookie, bool may_block = true);
   using Deadline = RequestQueue::Deadline;
   // Returns the number of completions written: at least `least`, unless fewer are outstanding or the deadline passes.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline = std::nullopt);
@@ -81,9 +81,9 @@ class ChannelQueue final : public ChannelHolder, private Client {
   ChannelQueue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
-  Status submit_with_file(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
-  bool fits(Flight& flight) const;
-  Result<OwnChannel*> channel_for(const Flight& flight, bool may_open) REQUIRES(mutex_);
+  Status submit_with_file(const RawRequest& request, File* file, std::uint64_t cookie, bool may_block) REQUIRES(mutex_);
+  bool cut_if_it_fits(Flight& flight) const;
+  Result<OwnChannel*> channel_for(const Flight& flight, bool may_block) REQUIRES(mutex_);
   OwnChannel* find_channel(const Path& path, const Device* device) REQUIRES(mutex_);
   Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
   bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);

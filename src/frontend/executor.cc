@@ -264,8 +264,8 @@ void Executor::take_back_context(SubmissionContext& context, SubmissionContextHo
   if (contexts_.give_back(context, holder)) wake_locked();
 }
 
-std::size_t Executor::begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open) {
-  const std::size_t begun = context.begin_reads(jobs, may_open);
+std::size_t Executor::begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_block) {
+  const std::size_t begun = context.begin_reads(jobs, may_block);
   note_moved_by(context);
   return begun;
 }

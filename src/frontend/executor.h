@@ -42,7 +42,7 @@ class Executor {
   // Takes a context back. The executor's threads drain it.
   void take_back_context(SubmissionContext& context, SubmissionContextHolder& holder);
   // Calls SubmissionContext::begin_reads().
-  std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_open);
+  std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_block);
   // Begins reads of this owner that wait in the run queue. False if the context can take no more of them.
   bool begin_waiting_reads(SubmissionContext& context, const void* owner);
   // True if jobs wait in the run queue; looks without the lock.

@@ -19,22 +19,22 @@ MovedBy who_moved(const Report& report) {
 
 }  // namespace
 
-bool SubmissionContext::begin(Job& job, bool may_open) {
+bool SubmissionContext::begin(Job& job, bool may_block) {
   if (job.is_late()) {
     job.time_out();
     return true;
   }
-  if (!queues_ || !job.fits_queue() || (queue_ == nullptr && !(may_open && open_queue()))) return false;
-  const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job), may_open);
+  if (!queues_ || !job.fits_queue() || (queue_ == nullptr && !(may_block && open_queue()))) return false;
+  const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job), may_block);
   if (status.is(Code::limit) || status.is(Code::closed)) return false;
   if (status.ok()) ++in_flight_;
   else job.complete({status, {}});
   return true;
 }
 
-std::size_t SubmissionContext::begin_reads(std::span<Job* const> jobs, bool may_open) {
+std::size_t SubmissionContext::begin_reads(std::span<Job* const> jobs, bool may_block) {
   std::size_t begun = 0;
-  while (begun < jobs.size() && !is_blocked() && has_room() && begin(*jobs[begun], may_open)) {
+  while (begun < jobs.size() && !is_blocked() && has_room() && begin(*jobs[begun], may_block)) {
     if (++begun % kLaunched == 0) reap(0);
   }
   reap(0);

@@ -42,11 +42,11 @@ class SubmissionContext {
   std::optional<MovedBy> take_latest_moved_by() { return std::exchange(latest_moved_by_, std::nullopt); }
 
   // Begins the job in the queue, or ends it if it is late. False, with nothing begun, if there is no queue for it or
-  // the queue has no room (pinned memory, one more device). Without `may_open` it uses only a queue that is open
+  // the queue has no room (pinned memory, one more device). Without `may_block` it uses only a queue that is open
   // already.
-  bool begin(Job& job, bool may_open = true);
+  bool begin(Job& job, bool may_block = true);
   // Begins small reads in their order and returns how many; the others need another way.
-  std::size_t begin_reads(std::span<Job* const> jobs, bool may_open);
+  std::size_t begin_reads(std::span<Job* const> jobs, bool may_block);
   // Moves the job like a call of its own. Requests in flight wait no longer for it than they must.
   void move_and_wait(Job& job);
   // Moves a job in parts as one request. False if that is impossible, or if the parts are so small that they are better

@@ -75,13 +75,13 @@ Status ThreadedQueue::submit(unsigned count, Maker make, const void* source) {
     if (refused.ok()) jobs_.push_back(&slot);
     else complete_locked(slot, {refused, {}});
   }
-  begin_locked();
+  start_jobs_locked();
   notify_locked();
   return success();
 }
 
-void ThreadedQueue::begin_locked() {
-  const std::span<Job* const> rest = can_begin_on_caller_locked() ? begin_reads_on_caller_locked() : jobs_;
+void ThreadedQueue::start_jobs_locked() {
+  const std::span<Job* const> rest = try_borrow_for_caller_locked() ? begin_reads_on_caller_locked() : jobs_;
   const Status status = rest.empty() ? success() : executor_.enqueue(rest);
   // No thread can carry these out, so they end with that status.
   for (Job* job : rest) {
@@ -92,7 +92,7 @@ void ThreadedQueue::begin_locked() {
 // Small reads that the device fetches by itself need none of the executor's threads: waking a thread takes longer than
 // a few of them, and two threads that work on one request slow each other down through their caches (128 reads of 4 KiB
 // at once: 1.82 million a second at 0.56 us of CPU each, and 1.57 at 1.23 by threads; one H100, 16 CPUs, 2026-11-26).
-bool ThreadedQueue::can_begin_on_caller_locked() {
+bool ThreadedQueue::try_borrow_for_caller_locked() {
   const auto is_for_here = [](const Job* job) { return job->is_read_for_queue() && job->deadline == kNoDeadline; };
   return executor_.device_moves_reads() && !in_use_ && !has_passive_waiter_locked() &&
          std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_context_locked();

@@ -100,8 +100,8 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   void notify_all_locked() REQUIRES(mutex_);
   std::size_t outstanding_locked() const REQUIRES(mutex_) { return slots_.size() - free_.size(); }
   std::size_t wanted_locked(std::size_t room, unsigned least) const REQUIRES(mutex_);
-  void begin_locked() REQUIRES(mutex_);
-  bool can_begin_on_caller_locked() REQUIRES(mutex_);
+  void start_jobs_locked() REQUIRES(mutex_);
+  bool try_borrow_for_caller_locked() REQUIRES(mutex_);
   std::span<Job* const> begin_reads_on_caller_locked() REQUIRES(mutex_);
   void move_reads_on_caller_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
   bool borrow_context_locked() REQUIRES(mutex_);
