@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 #include "base/unique_fd.h"
 #include "fakes/waiting.h"
@@ -17,8 +18,10 @@ namespace {
 
 class LeasedFile final : private Lease::Owner {
  public:
+  // Tests of other processes run beside this one.
   explicit LeasedFile(const std::string& name)
-      : name_(name), fd_(::open(name.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)) {}
+      : name_(testing::TempDir() + name + "-" + std::to_string(::getpid())),
+        fd_(::open(name_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)) {}
   ~LeasedFile() { ::unlink(name_.c_str()); }
 
   int take() { return lease_.take(fd_.get()); }
@@ -48,8 +51,8 @@ class LeaseTest : public testing::Test {
     if (const int error = one_.take(); error != 0) GTEST_SKIP() << "no leases here: errno " << error;
     ASSERT_EQ(other_.take(), 0);
   }
-  LeasedFile one_{testing::TempDir() + "penstock-lease-one"};
-  LeasedFile other_{testing::TempDir() + "penstock-lease-other"};
+  LeasedFile one_{"penstock-lease-one"};
+  LeasedFile other_{"penstock-lease-other"};
 };
 
 TEST_F(LeaseTest, TheOwnerWhoseFileIsWantedIsTold) {
