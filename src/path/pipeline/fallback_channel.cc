@@ -51,12 +51,17 @@ void FallbackChannel::submit(const Task& task) {
   free_.pop_back();
   Slot& slot = slots_[index];
   slot.begin(task);
-  slot.bounced = terms_.ineligible(task);
+  slot.bounced = reason_to_bounce(task);
   if (slot.bounced != Reason::none) return start_bounce(index);
   Task adapted = task;
   adapted.cookie = index;
   terms_.adapt(adapted);
   preferred_->submit(adapted);
+}
+
+// The request that breaks the preferred channel may have more chunks.
+Reason FallbackChannel::reason_to_bounce(const Task& task) {
+  return preferred_->is_broken() ? terms_.late_reason() : terms_.ineligible(task);
 }
 
 void FallbackChannel::start_bounce(std::uint32_t index) {
@@ -204,7 +209,7 @@ bool FallbackChannel::wait_for_storage(std::chrono::steady_clock::time_point dea
 
 Completion FallbackChannel::move_and_wait(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
-  Slot slot{.task = task, .bounced = terms_.ineligible(task)};
+  Slot slot{.task = task, .bounced = reason_to_bounce(task)};
   if (slot.bounced == Reason::none) {
     Task adapted = task;
     terms_.adapt(adapted);

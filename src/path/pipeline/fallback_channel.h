@@ -67,6 +67,7 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   bool is_warm() const override { return strict_ || bounce_ != nullptr; }
   bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override;
   Result<Channel*> bounce();
+  Reason reason_to_bounce(const Task& task);
   void start_bounce(std::uint32_t index);
   Task next_part(const Slot& slot) const;
   bool takes_next_part(std::uint32_t index, Completion& completion);
