@@ -62,6 +62,9 @@ class Canary {
     return {dmabuf_reason::refused, EBUSY};
   }
 
+  // A page up to the place that is given.
+  std::uint64_t any_place(std::uint64_t last) { return kPage * (words_() % (last / kPage + 1)); }
+
   Proof write_from(std::uint64_t place, std::uint64_t block) {
     fill(poison_);
     fill(guard_);
@@ -141,7 +144,7 @@ Proof canary_of_reads(const CanaryWorld& world) {
   Canary canary(world);
   const std::uint64_t middle = align_down(world.memory_bytes / 2, kPage), end = world.memory_bytes - 2 * kPage;
   for (unsigned round = 0; round < kRounds; ++round) {
-    for (const std::uint64_t place : {std::uint64_t{0}, middle, end}) {
+    for (const std::uint64_t place : {std::uint64_t{0}, middle, end, canary.any_place(end)}) {
       if (const Proof proof = canary.read_to(place); proof.reason != Reason::none) return proof;
     }
   }

@@ -52,9 +52,9 @@ class CanaryTest : public testing::Test {
   unsigned moves_ = 0;
 };
 
-TEST_F(CanaryTest, BytesThatArriveAreTrustedAfterSixReads) {
+TEST_F(CanaryTest, BytesThatArriveAreTrustedAfterEightReads) {
   EXPECT_EQ(canary_of_reads(world(right())).reason, Reason::none);
-  EXPECT_EQ(moves_, 6u);
+  EXPECT_EQ(moves_, 8u);
 }
 
 TEST_F(CanaryTest, ADriveOfZerosIsAsGoodAsAnother) {
@@ -94,7 +94,7 @@ TEST_F(CanaryTest, MemoryThatIsRightAtItsStartAloneIsFoundOut) {
 
 TEST_F(CanaryTest, TheFirstRoundsBytesDoNotPassForTheSeconds) {
   const auto once = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
-    return moves_ < 3 ? move(op, place, size, at) : Result<std::size_t>(size);
+    return moves_ < 4 ? move(op, place, size, at) : Result<std::size_t>(size);
   };
   EXPECT_EQ(canary_of_reads(world(once)).reason, dmabuf_reason::untrusted);
 }
@@ -105,7 +105,7 @@ TEST_F(CanaryTest, ABlockThatOthersWriteIsReadAgain) {
     if (++looks == 2) std::memset(storage_.content.data() + access.offset, 'w', access.size);
   };
   EXPECT_EQ(canary_of_reads(world(right())).reason, Reason::none);
-  EXPECT_EQ(moves_, 7u);
+  EXPECT_EQ(moves_, 9u);
 }
 
 TEST_F(CanaryTest, ABlockThatOthersAlwaysWriteIsNoProof) {

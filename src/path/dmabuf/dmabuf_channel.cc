@@ -7,6 +7,7 @@
 
 #include "base/invariant.h"
 #include "path/dmabuf/canary.h"
+#include "path/dmabuf/dmabuf_errors.h"
 #include "path/dmabuf/dmabuf_path.h"
 #include "path/dmabuf/dmabuf_reasons.h"
 
@@ -14,13 +15,8 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kReapMax = 8;
+constexpr std::chrono::seconds kTriedAgainAfter{1};
 constexpr const char* kStep = "move bytes between the drive and the device's memory";
-
-// The exporter or the kernel asks for another try.
-bool is_passing(int error) { return error == EAGAIN || error == EINTR || error == EBUSY || error == ENOMEM; }
-
-// The slot, its mapping or its drive is gone.
-bool ends_mapping(int error) { return error == ENODEV || error == ENOENT || error == EBADF || error == EFAULT; }
 
 std::byte* offset_as_memory(std::uint64_t offset) { return reinterpret_cast<std::byte*>(offset); }
 
@@ -30,7 +26,7 @@ Result<std::unique_ptr<DmabufChannel>> DmabufChannel::open(DmabufPath& path, con
   PENSTOCK_INVARIANT(options.device != nullptr && options.depth > 0 && options.chunk_max > 0);
   std::unique_ptr<DmabufChannel> channel(new DmabufChannel(path, options));
   Result<DmabufMemory> memory =
-      DmabufMemory::open(*options.device, std::max(options.depth * options.chunk_max, kCanaryBytesMin));
+      DmabufMemory::open(*options.device, std::max(options.depth * channel->stride_, kCanaryBytesMin));
   if (!memory.ok()) return memory.status();
   channel->memory_ = std::move(*memory);
   Result<std::unique_ptr<CopyQueue>> queue = options.device->open_copy_queue(options.depth);
@@ -48,7 +44,8 @@ Result<std::unique_ptr<DmabufChannel>> DmabufChannel::open(DmabufPath& path, con
 }
 
 DmabufChannel::DmabufChannel(DmabufPath& path, const ChannelOptions& options)
-    : Channel(this), path_(path), device_(*options.device), options_(options), copies_(options.depth, *this) {
+    : Channel(this), path_(path), device_(*options.device), options_(options),
+      stride_(std::min(options.chunk_max, DmabufPath::kChunkMax)), copies_(options.depth, *this) {
   free_.reserve(options.depth);
   done_.reserve(options.depth);
   drives_.reserve(kDrivesMax);
@@ -68,6 +65,10 @@ DmabufChannel::Drive* DmabufChannel::find(std::uint64_t file_id) {
 
 // Returns the file's drive, whose reads are proven.
 Result<DmabufChannel::Drive*> DmabufChannel::drive_of(File& file, DmabufFile& on_drive) {
+  // Another channel may have found out that bytes are lost: nothing is tried again then.
+  if (!path_.may_try(options_.device, file) || path_.clock().now() < tried_again_at_) {
+    return failure(Code::path_refused, kStep);
+  }
   Drive* drive = find(file.id());
   if (drive != nullptr && drive->is_stale) {
     drop(drive);
@@ -90,7 +91,7 @@ Result<DmabufChannel::Drive*> DmabufChannel::add_drive(std::uint64_t file_id, in
   if (broken_) return failure(Code::closed, kStep);
   const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf(), fd);
   if (!slot.ok()) return slot.status();
-  drives_.push_back({.file_id = file_id, .fd = fd, .slot = *slot, .bytes = UINT64_MAX});
+  drives_.push_back({.file_id = file_id, .fd = fd, .slot = *slot});
   return &drives_.back();
 }
 
@@ -102,25 +103,29 @@ DmabufChannel::Drive* DmabufChannel::oldest_drive() {
 // The clock is read for each chunk: a drive may have been left alone for long.
 bool DmabufChannel::is_due(const Drive& drive) const {
   const DmabufRules& rules = path_.rules();
-  return drive.bytes >= rules.trusted_bytes || path_.clock().now() - drive.proved_at >= rules.trusted_for;
+  return !drive.is_proven || drive.bytes >= rules.trusted_bytes ||
+         path_.clock().now() - drive.proved_at >= rules.trusted_for;
 }
 
 Status DmabufChannel::renew(Drive& drive, File& file, const DmabufFile& on_drive) {
   proof_ = prove(drive.fd, drive.slot, on_drive.drive_bytes(), canary_of_reads);
   if (proof_.reason != Reason::none) {
-    path_.distrust(options_.device, file, proof_);
+    if (means_lost_bytes(proof_)) path_.distrust(options_.device, file, proof_);
+    else tried_again_at_ = path_.clock().now() + kTriedAgainAfter;
     if (!broken_) drop(find(file.id()));
     return failure(Code::path_refused, kStep);
   }
   drive.proved_at = path_.clock().now();
   drive.bytes = 0;
+  drive.is_proven = true;
   return success();
 }
 
 Proof DmabufChannel::prove(int fd, int slot, std::uint64_t bytes, Proof (*canary)(const CanaryWorld&)) {
   drain();  // The canary overwrites memory that chunks in flight may have.
   if (broken_) return {dmabuf_reason::refused, ECANCELED};
-  const auto move = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+  probe_deadline_ = std::chrono::steady_clock::now() + path_.rules().first_request_max;
+  const auto move = [this, fd, slot](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
     return operate({.op = op,
                     .fd = fd,
                     .memory = offset_as_memory(place),
@@ -132,16 +137,15 @@ Proof DmabufChannel::prove(int fd, int slot, std::uint64_t bytes, Proof (*canary
   return canary({device_, *queue_, memory_.data(), memory_.size(), path_.storage(), fd, bytes, move});
 }
 
-// The first operation of a slot makes the exporter's map, which may take for ever: it has a limit.
+// The first operation of a slot makes the exporter's map, which may take for ever: the canary has a limit.
 Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
-  const auto deadline = std::chrono::steady_clock::now() + path_.rules().first_request_max;
   for (unsigned tries = 0;; ++tries) {
     probed_.reset();
     ++storing_count_;
     ring_->push(op);
     while (!probed_ && !broken_) {
-      if (reap_ring(false) || ring_->wait_until(deadline)) {
-        if (std::chrono::steady_clock::now() < deadline || probed_) continue;
+      if (reap_ring(false) || ring_->wait_until(probe_deadline_)) {
+        if (std::chrono::steady_clock::now() < probe_deadline_ || probed_) continue;
       }
       break_down(failure(Code::no_progress, kStep));
     }
@@ -199,7 +203,7 @@ void DmabufChannel::submit(const Task& task) {
 void DmabufChannel::begin(std::uint32_t index) {
   Move& move = moves_[index];
   const Chunk& chunk = move.task.chunk;
-  PENSTOCK_INVARIANT(chunk.io_size <= options_.chunk_max && chunk.size > 0);
+  PENSTOCK_INVARIANT(chunk.io_size <= stride_ && chunk.size > 0);
   const Reason reason = file_of(move).find(chunk.io_offset, chunk.io_size, move.pieces, move.piece_count);
   if (reason != Reason::none) return finish(index, failure(Code::path_refused, kStep));
   const Result<Drive*> drive = drive_of(*move.task.file, file_of(move));
@@ -213,13 +217,14 @@ void DmabufChannel::push(std::uint32_t index) {
   Move& move = moves_[index];
   const DrivePiece& piece = move.pieces[move.piece];
   Drive* const drive = find(move.task.file->id());
-  if (drive == nullptr) return finish(index, os_failure(ENOENT, kStep));
+  // An error of another chunk may mean a new mapping, which no canary has seen.
+  if (drive == nullptr || drive->is_stale || !drive->is_proven) return finish(index, os_failure(ENOENT, kStep));
   move.phase = Phase::storing;
   move.asked = static_cast<std::uint32_t>(std::min(piece.bytes, path_.operation_max(*move.task.file)));
   ++storing_count_;
   ring_->push({.op = move.task.op,
                .fd = drive->fd,
-               .memory = offset_as_memory(index * options_.chunk_max + move.moved),
+               .memory = offset_as_memory(place_of(index) + move.moved),
                .size = move.asked,
                .offset = piece.drive_offset,
                .tag = index,
@@ -231,7 +236,7 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
   Move& move = moves_[index];
   if (result < 0) return on_error(index, -result);
   move.moved += static_cast<std::uint64_t>(result);
-  if (Drive* const drive = find(move.task.file->id()); drive != nullptr && drive->bytes != UINT64_MAX) {
+  if (Drive* const drive = find(move.task.file->id()); drive != nullptr) {
     drive->bytes += static_cast<std::uint64_t>(result);
   }
   if (static_cast<std::uint32_t>(result) == move.asked) {
@@ -247,24 +252,27 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
   }
 }
 
+// Another map may be made for the next operation, which nobody has seen yet: the canary comes before it.
 void DmabufChannel::on_error(std::uint32_t index, int error) {
-  Move& move = moves_[index];
-  Drive* const drive = find(move.task.file->id());
-  if (drive != nullptr && ends_mapping(error)) drive->is_stale = true;
-  // Another map may be made for it, which nobody has seen yet: the canary comes before the next chunk.
-  if (drive != nullptr && is_passing(error)) drive->bytes = UINT64_MAX;
-  if (is_passing(error) && ++move.tries < kTriesMax && drive != nullptr) return push(index);
+  if (Drive* const drive = find(moves_[index].task.file->id()); drive != nullptr) {
+    if (ends_mapping(error)) drive->is_stale = true;
+    if (is_passing(error)) drive->is_proven = false;
+  }
   finish(index, os_failure(error, kStep));
 }
 
+// A drive that was removed has no size.
 bool DmabufChannel::is_at_end(const Move& move) const {
   const Result<std::uint64_t> size = move.task.file->size();
-  return size.ok() && move.task.file->facts().type == FileType::block_device &&
+  return size.ok() && move.task.file->facts().type == FileType::block_device && *size >= file_of(move).drive_bytes() &&
          move.task.chunk.io_offset + move.moved >= *size;
 }
 
+// The drive has also moved the rest of the sector that a file ends in.
 void DmabufChannel::after_storage(std::uint32_t index) {
   Move& move = moves_[index];
+  const std::uint64_t offset = move.task.chunk.io_offset, end = file_of(move).end();
+  move.moved = std::min(move.moved, end - std::min(end, offset));
   if (move.task.op == Op::write || payload_moved(move) == 0) return finish(index, success());
   if (!file_of(move).is_intact(move.task.chunk.io_offset, move.task.chunk.io_size)) {
     return finish(index, os_failure(ESTALE, kStep));
@@ -286,7 +294,7 @@ void DmabufChannel::start_copy(std::uint32_t index) {
   move.phase = Phase::copying;
   copies_.add(index, {.op = move.task.op,
                       .memory = move.task.memory,
-                      .host = memory_of(index) + (chunk.file_offset - chunk.io_offset),
+                      .host = memory_.data() + place_of(index) + (chunk.file_offset - chunk.io_offset),
                       .size = move.task.op == Op::read ? payload_moved(move) : chunk.size});
 }
 
@@ -383,8 +391,9 @@ void DmabufChannel::break_down(Status status) {
   (void)ring_.release();
   storing_count_ = 0;
   drives_.clear();
+  // Such a chunk must not be bounced: its operation may still come, after later ones of the program's.
   for (std::uint32_t i = 0; i < moves_.size(); ++i) {
-    if (moves_[i].phase == Phase::storing) finish(i, status);
+    if (moves_[i].phase == Phase::storing) finish(i, failure(Code::closed, status.step));
   }
 }
 

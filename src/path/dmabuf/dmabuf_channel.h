@@ -26,7 +26,7 @@ class DmabufPath;
 class DmabufChannel final : public Channel, private ChannelHooks, private StagedCopies::Owner {
  public:
   static constexpr unsigned kDrivesMax = 8;  // A ring has as many slots.
-  static constexpr unsigned kTriesMax = 8;   // An exporter may say "again" so often of one operation.
+  static constexpr unsigned kTriesMax = 8;   // An exporter may say "again" so often to a canary's operation.
   static constexpr unsigned kPiecesMax = 8;  // The most places on a drive that a chunk may lie in.
 
   static Result<std::unique_ptr<DmabufChannel>> open(DmabufPath& path, const ChannelOptions& options);
@@ -57,7 +57,6 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
     unsigned piece = 0;       // The first that is not done.
     std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that the drive has moved.
     std::uint32_t asked = 0;  // Bytes of the operation under way.
-    unsigned tries = 0;
     Status status;
   };
 
@@ -65,7 +64,8 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
     std::uint64_t file_id = 0;
     int fd = -1;
     int slot = -1;
-    bool is_stale = false;  // An error means that the slot's mapping is gone.
+    bool is_stale = false;   // An error means that the slot's mapping is gone.
+    bool is_proven = false;  // A canary has seen bytes arrive, and no error since may mean a new mapping.
     std::chrono::nanoseconds proved_at{};
     std::uint64_t bytes = 0;  // Moved since then.
     std::uint64_t used = 0;   // A count of submissions.
@@ -97,7 +97,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   static DmabufFile& file_of(const Move& move) { return *static_cast<DmabufFile*>(move.task.token.file_state); }
   bool is_at_end(const Move& move) const;
   std::uint64_t payload_moved(const Move& move) const;
-  std::byte* memory_of(std::uint32_t index) const { return memory_.data() + index * options_.chunk_max; }
+  std::uint64_t place_of(std::uint32_t index) const { return index * stride_; }
   Completion completion_of(const Move& move) const;
 
   bool reap_ring(bool wait);
@@ -109,6 +109,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   DmabufPath& path_;
   Device& device_;
   const ChannelOptions options_;
+  const std::uint64_t stride_;  // The bytes of the memory that each chunk has.
   DmabufMemory memory_;
   StagedCopies copies_;
   CopyQueue* queue_ = nullptr;  // Owned by copies_.
@@ -120,7 +121,9 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   unsigned storing_count_ = 0;
   std::uint64_t submissions_ = 0;
   std::optional<std::int32_t> probed_;  // The result of a canary's operation.
-  Proof proof_;                         // The result of the last canary of reads.
+  std::chrono::steady_clock::time_point probe_deadline_;
+  std::chrono::nanoseconds tried_again_at_{};  // After a canary that failed for another reason than lost bytes.
+  Proof proof_;                                // The result of the last canary of reads.
   bool broken_ = false;
 };
 

@@ -20,25 +20,81 @@ class DmabufFaultTest : public DmabufFixture {};
 class PassingErrorTest : public DmabufFaultTest, public testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Errnos, PassingErrorTest, testing::Values(EAGAIN, EINTR, EBUSY, ENOMEM));
 
-TEST_P(PassingErrorTest, IsTriedAgainAndTheCanaryComesBeforeTheNextChunk) {
+TEST_P(PassingErrorTest, IsBouncedAndTheCanaryComesBeforeTheNextChunk) {
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
   ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
-  kernel_.errors = {-GetParam(), -GetParam()};
-  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), Reason::none);
+  kernel_.errors = {-GetParam()};
+  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
   const unsigned requests = kernel_.requests;
   EXPECT_EQ(read_and_compare(*channel, 4096, 4096), Reason::none);
-  EXPECT_EQ(kernel_.requests, requests + 6 + 1);
+  EXPECT_EQ(kernel_.requests, requests + 8 + 1);
 }
 
-TEST_P(PassingErrorTest, HasAnEndByBounce) {
+TEST_P(PassingErrorTest, OfACanaryIsTriedAgainAndThenLeftAloneForASecond) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  kernel_.errors.assign(2, -GetParam());
+  EXPECT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  clock_.advance(path_->rules().trusted_for);
+  kernel_.errors.assign(100, -GetParam());
+  EXPECT_EQ(read_and_compare(*channel, 0, 4096), pipeline_reason::refused_late);
+  const unsigned requests = kernel_.requests;
+  EXPECT_EQ(read_and_compare(*channel, 0, 4096), pipeline_reason::refused_late);
+  EXPECT_EQ(kernel_.requests, requests) << "not at once";
+  EXPECT_TRUE(judge().usable) << "no byte was lost";
+  kernel_.errors.clear();
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+}
+
+TEST_F(DmabufFaultTest, WhereBytesWereLostNoChunkTriesAgain) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel(), other = this->channel();
+  kernel_.exporter = Exporter::raw_address;
+  EXPECT_EQ(read_and_compare(*channel, 0, 4096), pipeline_reason::refused_late);
+  const unsigned requests = kernel_.requests;
+  EXPECT_EQ(read_and_compare(*channel, 0, 4096), pipeline_reason::refused_late);
+  EXPECT_EQ(read_and_compare(*other, 0, 4096), pipeline_reason::refused_late);
+  EXPECT_EQ(kernel_.requests, requests);
+}
+
+TEST_F(DmabufFaultTest, ACanaryThatIsStuckLaterBouncesTheRestOfTheRequest) {
+  make_path({.is_on = true, .first_request_max = std::chrono::milliseconds(20)});
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
   ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
-  kernel_.errors.assign(8, -GetParam());
-  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), pipeline_reason::refused_late);
-  EXPECT_TRUE(judge().usable);
-  EXPECT_EQ(read_and_compare(*channel, 4096, 4096), Reason::none);
+  clock_.advance(path_->rules().trusted_for);
+  kernel_.stalls = true;
+  storage_.dmabufs = nullptr;  // Rings for bouncing do not stall.
+  EXPECT_EQ(read_and_compare(*channel, 100, 150'000), pipeline_reason::refused_late);
+  EXPECT_TRUE(channel->is_broken());
+}
+
+TEST_F(DmabufFaultTest, ADeviceThatIsFullByNowBounces) {
+  ASSERT_TRUE(judge().usable);
+  gpu_->is_full = true;
+  const std::unique_ptr<Channel> channel = this->channel();
+  ASSERT_NE(channel, nullptr);
+  (void)read_and_compare(*channel, 100, 150'000);
+}
+
+TEST_F(DmabufFaultTest, ADriveThatIsGoneIsNoEndOfAFile) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  kernel_.is_drive_gone = true;
+  storage_.content.clear();
+  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  EXPECT_EQ(completion.bounced, pipeline_reason::refused_late);
+}
+
+TEST_F(DmabufFaultTest, ADriveThatIsOpenForWritingAloneKeepsOthersUsable) {
+  storage_.open_flags = O_WRONLY | O_DIRECT;
+  const std::unique_ptr<File> file = std::move(*File::open(storage_, FakeStorage::kUserFd));
+  EXPECT_EQ(path_->judge(*file, devices_->describe(memory_), Op::write).reason, dmabuf_reason::write_only);
+  EXPECT_TRUE(judge(Op::write).usable);
+  path_->forget_file(*file);
 }
 
 TEST_F(DmabufFaultTest, MemoryThatIsRevokedIsBouncedAndRegisteredAnewOnce) {

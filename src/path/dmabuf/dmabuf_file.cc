@@ -74,6 +74,7 @@ class FileOnDrive final : public DmabufFile {
     count = found.count;
     return reason_of_cause(found.cause);
   }
+  std::uint64_t end() const override { return extents_->file_size(); }
   bool is_intact(std::uint64_t offset, std::uint64_t size) override {
     return extents_->is_intact(offset, size) == ExtentCause::none;
   }

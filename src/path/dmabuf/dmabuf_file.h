@@ -31,6 +31,8 @@ class DmabufFile {
   virtual void let_go() {}
   // While it is held: writes where a range of whole sectors lies; a reason if the drive may not be read there.
   virtual Reason find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces, unsigned& count) const;
+  // While it is held: the end of the file. The drive has other bytes behind it.
+  virtual std::uint64_t end() const { return UINT64_MAX; }
   // True if what was read since hold() from where find() said are the file's bytes.
   virtual bool is_intact(std::uint64_t /*offset*/, std::uint64_t /*size*/) { return true; }
 

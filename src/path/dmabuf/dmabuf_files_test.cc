@@ -16,6 +16,7 @@ struct FileScript {
   int drive = -1;
   Reason not_opened = Reason::none, not_held = Reason::none;
   bool is_moved = false;
+  std::uint64_t end = UINT64_MAX;
   unsigned held = 0, opened = 0;
 };
 
@@ -47,6 +48,7 @@ class FakeOnDrive final : public DmabufFile {
     }
     return Reason::none;
   }
+  std::uint64_t end() const override { return script.end; }
   bool is_intact(std::uint64_t, std::uint64_t) override { return !script.is_moved; }
 
   // The last extent lies first.
@@ -94,6 +96,21 @@ TEST_F(DmabufFileTest, IsReadFromWhereItsExtentsLie) {
     EXPECT_EQ(read(*channel, offset, 18'000).bounced, Reason::none);
     EXPECT_TRUE(has_bytes_of_drive(offset, 18'000)) << offset;
     EXPECT_EQ(memory_[18'000], 0x5a);
+  }
+}
+
+TEST_F(DmabufFileTest, EndsWhereItEndsAndNotWithItsLastSector) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  for (const std::uint64_t end : {5000, 5001, 5120}) {
+    FakeOnDrive::script.end = end;
+    std::memset(memory_, 0x5a, 6000);
+    const Completion whole = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 5120).chunk(0)));
+    EXPECT_TRUE(whole.status.ok());
+    EXPECT_EQ(whole.bytes, end);
+    EXPECT_EQ(memory_[end], 0x5a) << "nothing from behind the end";
+    const Completion behind = channel->move_and_wait(task(Op::read, plan(Op::read, 5120 - 1, 1).chunk(0)));
+    EXPECT_EQ(behind.bytes, end == 5120 ? 1u : 0u);
   }
 }
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/align.h"
 #include "path/dmabuf/dmabuf_channel.h"
 #include "path/dmabuf/dmabuf_reasons.h"
 #include "path/paths.h"
 #include "path/pipeline/pipeline_reasons.h"
+#include "path/pipeline/storage_channel.h"
 #include "path/pipeline/storage_terms.h"
 #include "storage/uring_dmabuf.h"
 
@@ -70,6 +72,7 @@ Proof DmabufPath::file_proof(File& file, Op op) {
   const bool is_file = file.facts().type != FileType::block_device;
   if (is_file && !rules_.files) return {dmabuf_reason::file};
   if (is_file && op == Op::write) return {dmabuf_reason::reads_only};
+  if (!file.facts().readable()) return {dmabuf_reason::write_only};
   if (const Known* known = known_of(file); known != nullptr && known->file.load(std::memory_order_acquire) != nullptr) {
     return {};
   }
@@ -127,6 +130,12 @@ Proof DmabufPath::test_writes(DmabufChannel& channel, File& file) {
   return size.ok() ? channel.prove_writes(scratch.get(), *size) : Proof{pipeline_reason::no_scratch};
 }
 
+// While the pair is tested, nothing is known of it.
+bool DmabufPath::may_try(const Device* device, const File& file) const {
+  const std::optional<Proof> proof = pairs_.find_proof(device, key_of(file.facts()), Op::read);
+  return !proof || proof->reason == Reason::none;
+}
+
 void DmabufPath::distrust(const Device* device, File& file, const Proof& why) {
   for (const Op op : {Op::read, Op::write}) pairs_.refuse(device, key_of(file.facts()), op, why);
 }
@@ -150,6 +159,8 @@ std::uint64_t DmabufPath::channel_bytes(const ChannelOptions& options) const {
 
 Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& options) {
   Result<std::unique_ptr<DmabufChannel>> direct = DmabufChannel::open(*this, options);
+  // The device's memory may be full by now: then all of it is bounced.
+  if (!direct.ok() && !rules_.strict) return StorageChannel::open(storage_, options);
   if (!direct.ok()) return direct.status();
   PreferredTerms& terms = *this;
   return std::unique_ptr<Channel>(
@@ -160,7 +171,9 @@ Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& 
 std::uint64_t DmabufPath::operation_max(File& file) {
   Known& known = *known_of(file);
   if (const std::uint64_t most = known.operation_max.load(std::memory_order_relaxed); most != 0) return most;
-  const std::uint64_t most = std::clamp<std::uint64_t>(outlook_->request_max(file), kOperationMin, kChunkMax);
+  const std::uint64_t drives = outlook_->request_max(file), sector = file.direct_offset_align();
+  const std::uint64_t most =
+      std::max(align_down(drives == 0 ? kOperationMin : std::min(drives, kChunkMax), sector), sector);
   known.operation_max.store(most, std::memory_order_relaxed);
   return most;
 }
@@ -179,11 +192,25 @@ Reason DmabufPath::ineligible(const Task& task) {
   return reason;
 }
 
-// A full drive fails bounce, too. A canary that failed has no errno.
+// A canary that failed has no errno.
 int DmabufPath::refusal_errno(const Status& status) {
-  if (status.is(Code::path_refused) || status.is(Code::no_progress)) return EREMOTEIO;
+  if (status.is(Code::path_refused)) return EREMOTEIO;
   if (status.domain != Domain::os) return 0;
-  return status.code == ENOSPC ? 0 : status.code;
+  switch (status.code) {
+    case EAGAIN:
+    case EINTR:
+    case EBUSY:
+    case ENOMEM:
+    case EINVAL:
+    case EIO:
+    case EFAULT:
+    case EBADF:
+    case ENODEV:
+    case ENOENT:
+    case ESTALE:
+    case EOPNOTSUPP: return status.code;
+    default: return 0;
+  }
 }
 
 // Canaries judge what may be a new mapping; only what the kernel refuses for good is remembered.

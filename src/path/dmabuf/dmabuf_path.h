@@ -57,6 +57,8 @@ class DmabufPath final : public Path, private PreferredTerms {
   const Clock& clock() const { return seams_.clock; }
   // The most bytes of one operation on the file's drive.
   std::uint64_t operation_max(File& file);
+  // False once distrust() was called for them.
+  bool may_try(const Device* device, const File& file) const;
   // A canary failed: the path no longer serves this device and drive.
   void distrust(const Device* device, File& file, const Proof& why);
 

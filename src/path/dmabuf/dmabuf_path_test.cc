@@ -21,7 +21,7 @@ TEST_F(DmabufPathTest, IsUsableOnceTheCanaryHasSeenBytesArriveBothWays) {
   EXPECT_TRUE(judge(Op::read).usable);
   EXPECT_TRUE(judge(Op::write).usable);
   EXPECT_FALSE(wrote_to_user_drive());
-  EXPECT_EQ(kernel_.requests, 10u) << "six reads, and four writes to scratch";
+  EXPECT_EQ(kernel_.requests, 12u) << "eight reads, and four writes to scratch";
   EXPECT_EQ(gpu_->allocation_count(), 1u) << "the memory of the test is freed";
 }
 

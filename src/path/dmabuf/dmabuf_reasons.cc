@@ -38,6 +38,8 @@ constexpr ReasonText kTexts[] = {
      "close it, also in this program, and open it for reading alone"},
     {"dmabuf_extents", "the file system does not tell where these bytes lie on the drive, or they may have moved",
      "write the file anew, and flush it"},
+    {"dmabuf_write_only", "the drive is open for writing alone, and only reads prove that bytes arrive",
+     "open it for reading, too"},
 };
 
 }  // namespace

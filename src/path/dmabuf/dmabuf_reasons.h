@@ -23,6 +23,7 @@ inline constexpr Reason drive_node{kFirstDmabufReason + 11};
 inline constexpr Reason no_lease{kFirstDmabufReason + 12};
 inline constexpr Reason written{kFirstDmabufReason + 13};
 inline constexpr Reason extents{kFirstDmabufReason + 14};
+inline constexpr Reason write_only{kFirstDmabufReason + 15};
 }  // namespace dmabuf_reason
 
 ReasonRange dmabuf_reasons();

@@ -68,6 +68,7 @@ class HeldExtents final : private Lease::Owner {
   // None if what was read since hold() from where map() said are the bytes of this range. Else nobody else is let in,
   // and the next hold() asks anew where the file lies. Two system calls.
   ExtentCause is_intact(std::uint64_t offset, std::uint64_t size);
+  std::uint64_t file_size() const { return map_.file_size(); }
   bool is_exclusive() const { return lease_.is_exclusive(); }
 
   // The drive's sectors, in bytes: offsets and sizes are multiples of it.
