@@ -77,9 +77,10 @@ std::string needs_of_path(int path) {
           text_of(core::kP2pdmaKernelOfNewPages), text_of(core::kP2pdmaDriverOfNewPages));
     case PENSTOCK_PATH_DMABUF:
       return "a Linux whose io_uring takes dma-bufs as buffers (none up to 7.3); an NVIDIA GPU with the open driver; "
-             "a raw NVMe drive or a partition of one, or, to be read, a file on ext4 or XFS on it; no IOMMU that "
-             "translates; "
-             "PENSTOCK_DMABUF=on";
+             "a raw NVMe drive or a partition of one; no IOMMU that translates; PENSTOCK_DMABUF=on. To read files on "
+             "ext4 or "
+             "XFS on such a drive also PENSTOCK_DMABUF_FILES=on, and the right to read the drive's node, with which "
+             "the process can read every file on it";
     case PENSTOCK_PATH_PAGECACHE:
       return "an NVIDIA GPU whose driver registers read-only memory; a file on ext4, XFS, Btrfs, F2FS, tmpfs or "
              "hugetlbfs, opened without O_DIRECT, whose bytes are in the page cache; writes on the last two alone";

@@ -9,8 +9,8 @@ constexpr ReasonText kTexts[] = {
     {"dmabuf_kernel", "this kernel does not take dma-bufs as buffers of io_uring, as no Linux up to 7.3 does", ""},
     {"dmabuf_not_built", "this kernel was built without dma-bufs", "boot a kernel with CONFIG_DMA_SHARED_BUFFER"},
     {"dmabuf_off",
-     "dma-bufs of io_uring are experimental and switched off: they were not yet seen on hardware, and the test of a "
-     "wrong driver writes a few KiB to wherever that points",
+     "dma-bufs of io_uring are experimental and switched off: they were not yet seen on hardware, and where the GPU's "
+     "driver hands out wrong addresses, their first test overwrites a few KiB of other memory",
      "read docs/guide/direct.md, then set PENSTOCK_DMABUF=on"},
     {"dmabuf_not_exported", "the device's driver would not export memory as a dma-buf",
      "use a driver that does: NVIDIA's does with its open kernel modules, since CUDA 11.7"},
