@@ -10,6 +10,7 @@
 #include "path/dmabuf/dmabuf_errors.h"
 #include "path/dmabuf/dmabuf_path.h"
 #include "path/dmabuf/dmabuf_reasons.h"
+#include "path/pipeline/completions.h"
 
 namespace penstock::core {
 namespace {
@@ -273,19 +274,13 @@ void DmabufChannel::after_storage(std::uint32_t index) {
   Move& move = moves_[index];
   const std::uint64_t offset = move.task.chunk.io_offset, end = file_of(move).end();
   move.moved = std::min(move.moved, end - std::min(end, offset));
-  if (move.task.op == Op::write || payload_moved(move) == 0) return finish(index, success());
+  if (move.task.op == Op::write || payload_moved(move.task.chunk, move.moved) == 0) return finish(index, success());
   if (!file_of(move).is_intact(move.task.chunk.io_offset, move.task.chunk.io_size)) {
     return finish(index, os_failure(ESTALE, kStep));
   }
   // Later work on the device must see the bytes that the drive wrote.
   if (const Status status = device_.settle_peer_writes(); !status.ok()) finish(index, status);
   else start_copy(index);
-}
-
-std::uint64_t DmabufChannel::payload_moved(const Move& move) const {
-  const Chunk& chunk = move.task.chunk;
-  const std::uint64_t skipped = chunk.file_offset - chunk.io_offset;
-  return move.moved <= skipped ? 0 : std::min(move.moved - skipped, chunk.size);
 }
 
 void DmabufChannel::start_copy(std::uint32_t index) {
@@ -295,7 +290,7 @@ void DmabufChannel::start_copy(std::uint32_t index) {
   copies_.add(index, {.op = move.task.op,
                       .memory = move.task.memory,
                       .host = memory_.data() + place_of(index) + (chunk.file_offset - chunk.io_offset),
-                      .size = move.task.op == Op::read ? payload_moved(move) : chunk.size});
+                      .size = move.task.op == Op::read ? payload_moved(move.task.chunk, move.moved) : chunk.size});
 }
 
 void DmabufChannel::on_copied(std::uint32_t index, const Status& status) {
@@ -358,7 +353,7 @@ unsigned DmabufChannel::poll(std::span<Completion> completions, bool wait) {
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {
     const std::uint32_t index = done_[count];
-    completions[count] = completion_of(moves_[index]);
+    completions[count] = completion_of(moves_[index].task, moves_[index].status, moves_[index].moved);
     moves_[index].phase = Phase::free;
     free_.push_back(index);
   }
@@ -373,15 +368,6 @@ Completion DmabufChannel::move_and_wait(const Task& task) {
   while (poll({&completion, 1}, true) == 0) {
   }
   return completion;
-}
-
-Completion DmabufChannel::completion_of(const Move& move) const {
-  return {.cookie = move.task.cookie,
-          .file_offset = move.task.chunk.file_offset,
-          .size = move.task.chunk.size,
-          .bytes = move.status.ok() ? payload_moved(move) : 0,
-          .status = move.status,
-          .io_mode = move.task.chunk.io_mode};
 }
 
 // Gives up: operations in flight may still reach the memory, so that it stays as it is.

@@ -96,9 +96,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   void finish(std::uint32_t index, Status status);
   static DmabufFile& file_of(const Move& move) { return *static_cast<DmabufFile*>(move.task.token.file_state); }
   bool is_at_end(const Move& move) const;
-  std::uint64_t payload_moved(const Move& move) const;
   std::uint64_t place_of(std::uint32_t index) const { return index * stride_; }
-  Completion completion_of(const Move& move) const;
 
   bool reap_ring(bool wait);
   bool step(bool wait);

@@ -8,6 +8,7 @@
 #include "base/align.h"
 #include "base/invariant.h"
 #include "path/nvfs/nvfs_path.h"
+#include "path/pipeline/completions.h"
 
 namespace penstock::core {
 namespace {
@@ -40,15 +41,9 @@ Completion NvfsChannel::move_and_wait(const Task& task) {
   Move move{.task = task};
   Status status = choose_memory(move);
   while (status.ok() && !move.is_over) status = move_piece(move);
-  const std::uint64_t payload =
-      move.moved <= move.skipped() ? 0 : std::min(move.moved - move.skipped(), task.chunk.size);
-  return {.cookie = task.cookie,
-          .file_offset = task.chunk.file_offset,
-          .size = task.chunk.size,
-          .bytes = status.ok() ? payload : 0,
-          .status = status,
-          .io_mode = task.chunk.io_mode,
-          .bounced = move.bounced};
+  Completion completion = completion_of(task, status, move.moved);
+  completion.bounced = move.bounced;
+  return completion;
 }
 
 // A chunk moves in place only if its payload is all that is moved, block-aligned in registered memory. A read of the

@@ -9,6 +9,7 @@
 #include "base/invariant.h"
 #include "base/page_size.h"
 #include "base/shortage.h"
+#include "path/pipeline/completions.h"
 #include "storage/blocking_ring.h"
 
 namespace penstock::core {
@@ -251,17 +252,11 @@ void StorageChannel::on_stored(std::uint32_t index, std::int32_t result) {
 
 void StorageChannel::after_storage(std::uint32_t index) {
   Slot& slot = slots_[index];
-  if (!slot.status.ok() || !staged_ || slot.task.op == Op::write || payload_moved(slot) == 0) {
+  if (!slot.status.ok() || !staged_ || slot.task.op == Op::write || payload_moved(slot.task.chunk, slot.moved) == 0) {
     mark_done(index, slot.status);
   } else {
     start_copy(index);
   }
-}
-
-std::uint64_t StorageChannel::payload_moved(const Slot& slot) const {
-  const Chunk& chunk = slot.task.chunk;
-  const std::uint64_t skipped = chunk.file_offset - chunk.io_offset;
-  return slot.moved <= skipped ? 0 : std::min(slot.moved - skipped, chunk.size);
 }
 
 // The bytes that are copied between the slot and the device, in either direction.
@@ -270,7 +265,7 @@ StagedCopies::SlotCopy StorageChannel::copy_of(const Slot& slot) const {
   return {.op = slot.task.op,
           .memory = slot.task.memory,
           .host = slot.memory + (chunk.file_offset - chunk.io_offset),
-          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size};
+          .size = slot.task.op == Op::read ? payload_moved(slot.task.chunk, slot.moved) : chunk.size};
 }
 
 void StorageChannel::start_copy(std::uint32_t index) {
@@ -334,21 +329,12 @@ unsigned StorageChannel::poll(std::span<Completion> completions, bool wait) {
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {
     const std::uint32_t index = done_[count];
-    completions[count] = completion_of(slots_[index]);
+    completions[count] = completion_of(slots_[index].task, slots_[index].status, slots_[index].moved);
     slots_[index].phase = Phase::free;
     free_.push_back(index);
   }
   done_.erase(done_.begin(), done_.begin() + count);
   return count;
-}
-
-Completion StorageChannel::completion_of(const Slot& slot) const {
-  return {.cookie = slot.task.cookie,
-          .file_offset = slot.task.chunk.file_offset,
-          .size = slot.task.chunk.size,
-          .bytes = slot.status.ok() ? payload_moved(slot) : 0,
-          .status = slot.status,
-          .io_mode = slot.task.chunk.io_mode};
 }
 
 // Gives up after the ring has failed: operations in flight may still write to the slots, so the slots are never reused.
@@ -375,9 +361,10 @@ Completion StorageChannel::move_and_wait(const Task& task) {
     if (advance(slot, task.op == Op::read ? read(slot) : write_in_turn(slot)) == Next::done) break;
   }
   flush(slot);
-  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_and_wait(slot);
+  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot.task.chunk, slot.moved) > 0)
+    slot.status = copy_and_wait(slot);
   slot.phase = Phase::free;
-  return completion_of(slot);
+  return completion_of(slot.task, slot.status, slot.moved);
 }
 
 void StorageChannel::forget_memory(std::byte* kept) { registrations_.forget_memory(ring_.get(), kept); }

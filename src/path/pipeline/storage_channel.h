@@ -76,8 +76,6 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   bool step(bool wait);
   void break_down(Status status);
   bool only_storage_is_busy() const;
-  Completion completion_of(const Slot& slot) const;
-  std::uint64_t payload_moved(const Slot& slot) const;
 
   FileIo& io_;
   const ChannelOptions options_;
