@@ -2,12 +2,8 @@
 
 #include "path/dmabuf/canary.h"
 
-#include <sys/random.h>
-
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <ctime>
 #include <random>
 #include <string>
 
@@ -15,6 +11,7 @@
 #include "base/invariant.h"
 #include "base/log.h"
 #include "path/dmabuf/dmabuf_reasons.h"
+#include "path/pipeline/random_bytes.h"
 
 namespace penstock::core {
 namespace {
@@ -26,12 +23,6 @@ constexpr unsigned kTriesMax = 4;  // Reads of a block that others write to.
 struct alignas(kPage) Page {
   std::array<std::byte, kPage> bytes;
 };
-
-// Not std::random_device, which throws.
-std::uint64_t fresh_seed() {
-  std::uint64_t seed;
-  return ::getrandom(&seed, sizeof seed, 0) == sizeof seed ? seed : static_cast<std::uint64_t>(::time(nullptr));
-}
 
 Proof lost(const char* story) {
   log(LogLevel::error, std::string("path dmabuf: a drive reported success, and ") + story);
@@ -77,12 +68,7 @@ class Canary {
  private:
   static bool is_same(const Page& one, const Page& other) { return one.bytes == other.bytes; }
 
-  void fill(Page& page) {
-    for (std::size_t at = 0; at < kPage; at += sizeof(std::uint64_t)) {
-      const std::uint64_t word = words_();
-      std::memcpy(page.bytes.data() + at, &word, sizeof word);
-    }
-  }
+  void fill(Page& page) { fill_with_random(page.bytes.data(), kPage, words_); }
 
   Proof look(std::uint64_t block) {
     const Result<std::size_t> got = world_.io.read(world_.drive, block_.bytes.data(), kPage, block);

@@ -3,7 +3,6 @@
 #include "path/pipeline/self_test.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -12,11 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <random>
 
 #include "base/align.h"
 #include "path/pipeline/pipeline_reasons.h"
+#include "path/pipeline/random_bytes.h"
 #include "path/reasons.h"
 
 namespace penstock::core {
@@ -40,19 +38,9 @@ class HostPiece {
   std::byte* const memory_;
 };
 
-// Never the same twice: bytes that an earlier test left behind must not pass for a success.
-void fill(std::byte* memory, std::size_t size, std::uint64_t seed) {
-  std::mt19937_64 words(seed);
-  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
-    const std::uint64_t word = words();
-    std::memcpy(memory + at, &word, sizeof word);
-  }
-}
-
-// std::random_device throws, and with GCC 12 asks for glibc 2.36.
-std::uint64_t fresh_seed() {
-  std::uint64_t seed;
-  return ::getrandom(&seed, sizeof seed, 0) == sizeof seed ? seed : static_cast<std::uint64_t>(::time(nullptr));
+void fill(const HostPiece& piece, std::size_t size) {
+  std::mt19937_64 words(fresh_seed());
+  fill_with_random(piece.get(), size, words);
 }
 
 class Tester {
@@ -87,7 +75,7 @@ class Tester {
   Proof try_write(int fd) {
     return both_sizes([&](std::uint64_t offset, std::size_t size) -> Proof {
       const HostPiece host(size), seen(size);
-      fill(host.get(), size, fresh_seed());
+      fill(host, size);
       if (Proof proof = upload(host.get(), size); proof.reason != Reason::none) return proof;
       const std::uint64_t cached = cached_pages(fd, offset, size);
       if (Proof proof = whole(mover_.move(Op::write, fd, memory_, size, offset), size); proof.reason != Reason::none) {
@@ -105,7 +93,7 @@ class Tester {
   Proof try_read(int fd) {
     return both_sizes([&](std::uint64_t offset, std::size_t size) -> Proof {
       const HostPiece host(size);
-      fill(host.get(), size, fresh_seed());
+      fill(host, size);
       if (Proof proof = whole(storage_.write(fd, host.get(), size, offset), size); proof.reason != Reason::none) {
         return proof;
       }
@@ -136,7 +124,7 @@ class Tester {
 
   Proof read_and_compare(int fd, std::uint64_t offset, std::size_t size, const std::byte* expected) {
     const HostPiece other(size), seen(size);
-    fill(other.get(), size, fresh_seed());
+    fill(other, size);
     if (Proof proof = upload(other.get(), size); proof.reason != Reason::none) return proof;
     const std::uint64_t cached = cached_pages(fd, offset, size);
     if (Proof proof = whole(mover_.move(Op::read, fd, memory_, size, offset), size); proof.reason != Reason::none)
