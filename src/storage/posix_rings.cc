@@ -28,12 +28,8 @@ int PosixStorage::io_uring_error() {
 }
 
 int PosixStorage::dmabuf_error() {
-  int error = dmabuf_error_.load(std::memory_order_relaxed);
-  if (error >= 0) return error;
-  error = io_uring_error();
-  if (error == 0) error = probe_uring_dmabuf();
-  dmabuf_error_.store(error, std::memory_order_relaxed);
-  return error;
+  const int error = io_uring_error();
+  return error == 0 ? probe_uring_dmabuf() : error;
 }
 
 }  // namespace penstock::core

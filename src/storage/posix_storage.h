@@ -40,7 +40,6 @@ class PosixStorage : public Storage {
  private:
   std::atomic<int> io_uring_error_;
   std::atomic<bool> io_uring_tried_{false};
-  std::atomic<int> dmabuf_error_{-1};  // -1: not asked yet.
   std::atomic<bool> no_cachestat_{false};
 };
 

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 
@@ -49,10 +50,8 @@ int update(int ring, unsigned slot, const BufferDescriptor& descriptor, std::uin
 
 int error_of(int taken) { return taken == 1 ? 0 : taken < 0 ? -taken : EIO; }
 
-}  // namespace
-
 // A kernel that knows the interface looks at the descriptors, which are none.
-int probe_uring_dmabuf() {
+int ask_kernel() {
   io_uring ring{};
   if (const int result = ::io_uring_queue_init(1, &ring, 0); result < 0) return -result;
   int error = -::io_uring_register_buffers_sparse(&ring, 1);
@@ -61,6 +60,16 @@ int probe_uring_dmabuf() {
     if (error == EBADF) error = 0;
   }
   ::io_uring_queue_exit(&ring);
+  return error;
+}
+
+}  // namespace
+
+int probe_uring_dmabuf() {
+  static std::atomic<int> known{-1};
+  if (const int error = known.load(std::memory_order_relaxed); error >= 0) return error;
+  const int error = ask_kernel();
+  if (error == 0 || error == EINVAL || error == EOPNOTSUPP) known.store(error, std::memory_order_relaxed);
   return error;
 }
 
