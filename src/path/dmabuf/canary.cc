@@ -17,8 +17,9 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr unsigned kRounds = 2;    // A success that is left over from the first shows in the second.
-constexpr unsigned kTriesMax = 4;  // Reads of a block that others write to.
+constexpr unsigned kRounds = 2;     // A success that is left over from the first shows in the second.
+constexpr unsigned kTriesMax = 4;   // Reads of a block that others write to.
+constexpr unsigned kShortMax = 32;  // Reads of a block by the host that were short.
 
 struct alignas(kPage) Page {
   std::array<std::byte, kPage> bytes;
@@ -70,10 +71,14 @@ class Canary {
 
   void fill(Page& page) { fill_with_random(page.bytes.data(), kPage, words_); }
 
+  // The host's read may be short, as any transfer.
   Proof look(std::uint64_t block) {
-    const Result<std::size_t> got = world_.io.read(world_.drive, block_.bytes.data(), kPage, block);
-    if (!got.ok()) return refused(got.status());
-    return *got == kPage ? Proof{} : Proof{dmabuf_reason::refused, EIO};
+    for (unsigned i = 0; i < kShortMax; ++i) {
+      const Result<std::size_t> got = world_.io.read(world_.drive, block_.bytes.data(), kPage, block);
+      if (!got.ok()) return refused(got.status());
+      if (*got == kPage) return {};
+    }
+    return {dmabuf_reason::refused, EIO};
   }
 
   // Every byte of the poison differs from the block's.

@@ -46,7 +46,7 @@ Result<std::unique_ptr<DmabufChannel>> DmabufChannel::open(DmabufPath& path, con
 
 DmabufChannel::DmabufChannel(DmabufPath& path, const ChannelOptions& options)
     : Channel(this), path_(path), device_(*options.device), options_(options),
-      stride_(std::min(options.chunk_max, DmabufPath::kChunkMax)), copies_(options.depth, *this) {
+      stride_(std::min(options.chunk_max, DmabufPath::kMemoryMax)), copies_(options.depth, *this) {
   free_.reserve(options.depth);
   done_.reserve(options.depth);
   drives_.reserve(kDrivesMax);

@@ -32,6 +32,13 @@ Reason reason_of_kernel(int error) {
   }
 }
 
+// Fewer chunks are in flight than were asked for, where these would need too much memory.
+ChannelOptions fitting(ChannelOptions options) {
+  const std::uint64_t most = DmabufPath::kMemoryMax / options.chunk_max;
+  options.depth = static_cast<unsigned>(std::clamp<std::uint64_t>(most, 1, options.depth));
+  return options;
+}
+
 Proof proof_of_opening(const Status& status) {
   if (status.is(Code::out_of_memory)) return {pipeline_reason::self_test_no_room};
   return {dmabuf_reason::not_exported, status.domain == Domain::os ? status.code : 0};
@@ -144,7 +151,7 @@ void DmabufPath::distrust(const Device* device, File& file, const Proof& why) {
 
 // Plans for the channel's own memory: reads may be widened, and addresses need no alignment.
 Prepared DmabufPath::shape(const RoutedRequest& request) {
-  const std::uint64_t chunk_max = std::min(request.chunk_max, kChunkMax);
+  const std::uint64_t chunk_max = std::min(request.chunk_max, kMemoryMax);
   return {.limits = {.file_align = file_align_for(*request.file, IoMode::o_direct, chunk_max),
                      .memory_align = 1,
                      .chunk_max = chunk_max,
@@ -154,10 +161,11 @@ Prepared DmabufPath::shape(const RoutedRequest& request) {
 
 // The memory of the bounced part, pinned only when something first falls back.
 std::uint64_t DmabufPath::channel_bytes(const ChannelOptions& options) const {
-  return rules_.strict ? 0 : options.depth * options.chunk_max;
+  return rules_.strict ? 0 : fitting(options).depth * options.chunk_max;
 }
 
-Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& options) {
+Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& asked) {
+  const ChannelOptions options = fitting(asked);
   Result<std::unique_ptr<DmabufChannel>> direct = DmabufChannel::open(*this, options);
   // The device's memory may be full by now: then all of it is bounced.
   if (!direct.ok() && !rules_.strict) return StorageChannel::open(storage_, options);
@@ -173,7 +181,7 @@ std::uint64_t DmabufPath::operation_max(File& file) {
   if (const std::uint64_t most = known.operation_max.load(std::memory_order_relaxed); most != 0) return most;
   const std::uint64_t drives = outlook_->request_max(file), sector = file.direct_offset_align();
   const std::uint64_t most =
-      std::max(align_down(drives == 0 ? kOperationMin : std::min(drives, kChunkMax), sector), sector);
+      std::max(align_down(drives == 0 ? kOperationMin : std::min(drives, kOperationMax), sector), sector);
   known.operation_max.store(most, std::memory_order_relaxed);
   return most;
 }

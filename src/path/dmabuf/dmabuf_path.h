@@ -35,7 +35,8 @@ struct DmabufRules {
 
 class DmabufPath final : public Path, private PreferredTerms {
  public:
-  static constexpr std::uint64_t kChunkMax = 4u << 20;  // A drive may refuse larger requests to a peer's memory.
+  static constexpr std::uint64_t kOperationMax = 4u << 20;  // A drive may refuse larger requests to a peer's memory.
+  static constexpr std::uint64_t kMemoryMax = 256u << 20;   // A channel's own memory: kernels take up to 1 GiB.
 
   struct Seams {
     const Clock& clock = system_clock();

@@ -141,6 +141,12 @@ TEST_F(DmabufPathTest, AlignedBytesGoByTheDrive) {
   EXPECT_EQ(std::memcmp(memory_, storage_.content.data() + 4096, 3 * kChunk), 0);
 }
 
+TEST_F(DmabufPathTest, AChannelOfManyChunksHasNoMoreMemoryThanCanBeRegistered) {
+  ASSERT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel((2u << 30) / kChunk);
+  EXPECT_EQ(read_and_compare(*channel, 4096, 100'000), Reason::none);
+}
+
 TEST_F(DmabufPathTest, ReadsOfAnyOffsetAndSizeAreWidenedAndNothingIsWrittenBehind) {
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
