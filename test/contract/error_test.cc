@@ -26,7 +26,7 @@ TEST_P(ErrorTest, OffsetsAndRangesThatMakeNoSenseAreRefusedBeforeAnythingMoves) 
   std::byte* memory = allocate(1 << 20);
   set_file_content(pattern(8192, 1));
   const UniqueFd fd = open_fd();
-  const std::uint64_t file = register_fd(fd);
+  const std::uint64_t file = register_fd(fd), size = file_size();
 
   EXPECT_TRUE(read(file, memory, 10, -1).status.is(Code::negative_offset));
   EXPECT_TRUE(read(file, memory, 10, 0, -1).status.is(Code::negative_offset));
@@ -39,7 +39,7 @@ TEST_P(ErrorTest, OffsetsAndRangesThatMakeNoSenseAreRefusedBeforeAnythingMoves) 
   EXPECT_TRUE(write(file, memory, INT64_MAX - 5, 0).status.is(Code::past_allocation));
   EXPECT_TRUE(read(0, memory, 10, 0).status.is(Code::not_registered));
   EXPECT_TRUE(read(0x7fff12345678, memory, 10, 0).status.is(Code::not_registered));
-  EXPECT_EQ(file_size(), 8192u);
+  EXPECT_EQ(file_size(), size);
 }
 
 TEST_P(ErrorTest, ARegisteredBufferBoundsItsRequests) {
@@ -276,6 +276,7 @@ TEST_P(KernelErrorTest, BlocksThatOthersKeptFromBeingGivenBackAreGivenBackAtTheE
 }
 
 TEST_P(ErrorTest, AFileTruncatedUnderTheReadIsShortAndNotWrong) {
+  if (fixture().is_drive()) GTEST_SKIP() << "a drive has its size";
   constexpr std::uint64_t kSize = 32 << 20;
   const std::string content = pattern(kSize, 2);
   set_file_content(content);
@@ -292,6 +293,26 @@ TEST_P(ErrorTest, AFileTruncatedUnderTheReadIsShortAndNotWrong) {
     ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
     ASSERT_GE(outcome.report.bytes, kSize / 2 + 100);
     ASSERT_TRUE(download(memory, kSize / 2 + 100) == content.substr(0, kSize / 2 + 100));
+  }
+}
+
+class DriveErrorTest : public ContractTest {};
+INSTANTIATE_TEST_SUITE_P(Fixtures, DriveErrorTest, testing::ValuesIn(drive_fixtures()), fixture_name);
+
+TEST_P(DriveErrorTest, AWriteOverTheEndWritesWhatFitsAndSaysThatTheDriveIsFull) {
+  std::byte* memory = allocate(1 << 20);
+  const std::string data = pattern(1 << 20, 3);
+  upload(memory, data);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd), size = file_size();
+
+  for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{8192}, std::uint64_t{100'003}}) {
+    const Outcome outcome = write(file, memory, 1 << 20, static_cast<std::int64_t>(size - room));
+
+    EXPECT_TRUE(outcome.status.is_errno(ENOSPC)) << describe(outcome.status);
+    EXPECT_LE(outcome.report.bytes, room);
+    EXPECT_TRUE(file_content(size - room, room) == data.substr(0, room));
+    EXPECT_EQ(file_size(), size);
   }
 }
 

@@ -12,11 +12,14 @@
 #include <random>
 
 #include "device/providers.h"
+#include "fakes/dmabuf_machine.h"
+#include "fakes/fake_gpu.h"
 #include "fakes/fake_nvfs.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
 #include "fakes/vendor_machine.h"
+#include "path/dmabuf/dmabuf_reasons.h"
 #include "path/reasons.h"
 #include "storage/posix_storage.h"
 
@@ -42,6 +45,7 @@ constexpr std::uint64_t kBusySeed = 11;
 
 // Room for the largest request of the suite, and what is beside it.
 constexpr std::uint64_t kDeviceBytesMin = 256 << 20;
+constexpr std::uint64_t kDriveBytes = 112 << 20;
 constexpr const char* kPeerAddress = "0000:03:00.0";  // On the captured machine, too.
 constexpr const char* kPeerMachine = PENSTOCK_MACHINES "cmb-peer";
 
@@ -129,6 +133,7 @@ class FakeFile final : public TestFile {
     });
   }
   void set_size(std::uint64_t size) override {
+    if (storage_.type == FileType::block_device) return;  // It stays as it is.
     storage_.with_content([&](std::vector<char>& bytes) { bytes.resize(size); });
   }
   std::uint64_t size() override {
@@ -161,6 +166,7 @@ std::vector<Fixture> fixtures_of_paths() {
     }
   }
   fixtures.push_back({.file_system = "fake", .direct = true, .device = "p2pmem", .path = PathId::p2pdma});
+  fixtures.push_back({.file_system = "fake", .direct = true, .device = "fake_gpu", .path = PathId::dmabuf});
   for (const PathId path : {PathId::nvfs, PathId::vendor}) {
     Fixture fixture = kernel_places().front();
     fixture.direct = true;
@@ -188,6 +194,12 @@ std::vector<Fixture> bounce_fixtures() {
       fixtures.push_back({.file_system = "fake", .direct = direct, .device = device});
     }
   }
+  return fixtures;
+}
+
+std::vector<Fixture> drive_fixtures() {
+  std::vector<Fixture> fixtures = all_fixtures();
+  std::erase_if(fixtures, [](const Fixture& fixture) { return !fixture.is_drive(); });
   return fixtures;
 }
 
@@ -256,6 +268,11 @@ Config ContractTest::config() {
   if (fixture().registering == "cpu") config.policy = Policy::cpu;
   if (fixture().path != PathId::bounce) config.paths = {fixture().path, PathId::host};
   if (fixture().path == PathId::p2pdma) config.root = kPeerMachine;
+  if (fixture().path == PathId::dmabuf) {
+    config.dmabuf = true;
+    config.scratch = dmabuf_machine_->scratch();
+    config.paths.insert(config.paths.begin() + 1, PathId::bounce);  // For what is open for writing alone.
+  }
   if (fixture().path == PathId::nvfs) {
     config.nvfs_kernel = std::make_shared<FakeNvfs>();
     config.nvfs = NvfsUse::stand_in;
@@ -265,6 +282,7 @@ Config ContractTest::config() {
     config.root = vendor_machine_->root();
     config.vendor_library = vendor_machine_->library_file();
   }
+  adjust(config);
   return config;
 }
 
@@ -275,6 +293,11 @@ std::unique_ptr<Storage> ContractTest::open_storage() {
     // Just written bytes of a kernel's file are resident, too. To p2pdma's self-test this would mean that the CPU
     // copied.
     storage->resident = fixture().path != PathId::p2pdma;
+    if (fixture().is_drive()) {
+      storage->type = FileType::block_device;
+      storage->content.resize(kDriveBytes);
+      dmabuf_machine_->run(*storage);
+    }
     test_file_ = std::make_unique<FakeFile>(*storage);
     return storage;
   }
@@ -284,6 +307,10 @@ std::unique_ptr<Storage> ContractTest::open_storage() {
 }
 
 std::unique_ptr<DeviceSet> ContractTest::open_devices() {
+  if (fixture().path == PathId::dmabuf) {
+    dmabuf_machine_ = std::make_unique<DmabufMachine>();
+    return std::make_unique<FakeGpu>();
+  }
   if (fixture().device != "p2pmem") return std::move(open_provider(fixture().device).value());
   peers_ = std::make_unique<FakePeers>();
   peers_->add(kPeerAddress, kDeviceBytesMin);
@@ -334,14 +361,21 @@ std::string ContractTest::download(const std::byte* device_memory, std::size_t s
   return content;
 }
 
+std::uint64_t ContractTest::end_file_with(const std::string& content) {
+  set_file_size(0);
+  const std::uint64_t offset = fixture().is_drive() ? file_size() - content.size() : 0;
+  set_file_content(content, offset);
+  return offset;
+}
+
 bool ContractTest::goes_direct(std::uint64_t file) {
   const Result<FileFacts> facts = session_->file_facts(file);
   return facts.ok() && facts->opened_o_direct() && facts->can_do_o_direct();
 }
 
 bool ContractTest::goes_by(const Report& report, PathId expected) const {
-  const bool may_be_bounced =
-      report.reason == reason_of(Obstacle::misaligned) || report.reason == reason_of(Obstacle::holes);
+  const bool may_be_bounced = report.reason == reason_of(Obstacle::misaligned) ||
+                              report.reason == reason_of(Obstacle::holes) || report.reason == dmabuf_reason::write_only;
   const bool was_refused = report.refused == static_cast<int>(expected) && may_be_bounced;
   if (traits_of(expected).direct && report.path == PathId::bounce && was_refused) return true;
   const bool may_be_registered = !fixture().registering.empty() || fixture().is_gpu();

@@ -22,6 +22,7 @@
 
 namespace penstock::core {
 
+class DmabufMachine;
 class FakePeers;
 class VendorMachine;
 
@@ -37,6 +38,8 @@ struct Fixture {
 
   bool is_gpu() const { return device == "cuda"; }
   bool is_fake() const { return file_system == "fake"; }
+  // The file is a raw drive, whose size stays as it is.
+  bool is_drive() const { return path == PathId::dmabuf; }
 };
 
 std::vector<Fixture> all_fixtures();
@@ -44,6 +47,8 @@ std::vector<Fixture> all_fixtures();
 std::vector<Fixture> bounce_fixtures();
 // Those with real files: for what only a kernel has, as the page cache, names, and descriptors that others close.
 std::vector<Fixture> kernel_fixtures();
+// Those whose file is a raw drive.
+std::vector<Fixture> drive_fixtures();
 void PrintTo(const Fixture& fixture, std::ostream* out);
 std::string fixture_name(const testing::TestParamInfo<Fixture>& fixture);
 
@@ -66,6 +71,8 @@ class ContractTest : public testing::TestWithParam<Fixture> {
   ~ContractTest() override;
   void SetUp() override;
   void TearDown() override;
+  // For settings beside the fixture's.
+  virtual void adjust(Config&) {}
 
   const Fixture& fixture() const { return GetParam(); }
   Session& session() { return *session_; }
@@ -80,6 +87,8 @@ class ContractTest : public testing::TestWithParam<Fixture> {
     test_file_->set_content(content, offset);
   }
   void set_file_size(std::uint64_t size) { test_file_->set_size(size); }
+  // Makes these the file's last bytes, and its only ones unless it is a drive. Returns their offset.
+  std::uint64_t end_file_with(const std::string& content);
   std::uint64_t file_size() { return test_file_->size(); }
 
   std::byte* allocate(std::size_t size);
@@ -112,6 +121,7 @@ class ContractTest : public testing::TestWithParam<Fixture> {
   std::unique_ptr<Storage> open_storage();
   std::unique_ptr<DeviceSet> open_devices();
 
+  std::unique_ptr<DmabufMachine> dmabuf_machine_;  // For the path dmabuf.
   std::unique_ptr<FakePeers> peers_;               // Where device memory is to be offered to storage.
   std::unique_ptr<VendorMachine> vendor_machine_;  // For the path vendor.
   std::unique_ptr<TestFile> test_file_;

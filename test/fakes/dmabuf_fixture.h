@@ -5,16 +5,14 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "fakes/fake_gpu.h"
 #include "fakes/fake_storage.h"
 #include "fakes/manual_clock.h"
+#include "fakes/named_scratch.h"
 #include "fakes/path_fixture.h"
 #include "path/dmabuf/dmabuf_path.h"
 
@@ -51,9 +49,7 @@ class DmabufFixture : public PathFixture {
     device_ = gpu_;
     devices_ = std::move(gpu);
     memory_ = static_cast<char*>(*gpu_->allocate(kUserBytes));
-    scratch_fd_.reset(
-        ::mkostemp(scratch_.data(), O_CLOEXEC));  // Beside the test, on a disk: it is opened with O_DIRECT.
-    make_path({.is_on = true, .scratch = scratch_});
+    make_path({.is_on = true, .scratch = scratch_.name()});
     file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
   }
   void TearDown() override {
@@ -61,7 +57,6 @@ class DmabufFixture : public PathFixture {
     file_.reset();
     path_.reset();
     devices_.reset();
-    ::unlink(scratch_.c_str());
   }
   Path& path() override { return *path_; }
 
@@ -93,8 +88,7 @@ class DmabufFixture : public PathFixture {
 
   FakeDmabufs kernel_;
   FakeStorage storage_;
-  std::string scratch_ = "dmabuf-scratch-XXXXXX";
-  UniqueFd scratch_fd_;
+  NamedScratch scratch_;
   ManualClock clock_;
   Reason drive_reason_ = Reason::none;
   DmabufFile::Opened (*open_file_)(File&) = open_file_on_drive;

@@ -41,13 +41,14 @@ struct FakeDmabufs {
   bool is_drive_gone = false;  // Every request moves 0 bytes, without an error.
   bool stalls = false;         // The exporter's map takes for ever: no request ends.
   std::vector<char> foreign = std::vector<char>(1 << 20, 'f');  // Memory that is not ours.
-  unsigned added = 0, removed = 0, requests = 0;
+  std::atomic<unsigned> added{0}, removed{0}, requests{0};
 };
 
 // The slots of one ring.
 class FakeSlots final : public DmabufSlots {
  public:
   static constexpr std::uint32_t kMemoryAlign = 4;
+  static constexpr off_t kDmabufMax = 1 << 30;  // Until v5.
 
   explicit FakeSlots(FakeDmabufs& dmabufs) : dmabufs_(dmabufs) {}
 
@@ -55,6 +56,7 @@ class FakeSlots final : public DmabufSlots {
     constexpr const char* kStep = "register a dma-buf as scripted";
     if (!dmabufs_.is_known) return os_failure(EINVAL, kStep);
     if (dmabufs_.register_error != 0) return os_failure(dmabufs_.register_error, kStep);
+    if (::lseek(dmabuf, 0, SEEK_END) > kDmabufMax) return os_failure(EINVAL, kStep);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].memory.valid()) continue;
       slots_[i] = {UniqueFd(::dup(dmabuf)), drive};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A GPU whose memory is a file for each allocation, which it exports as if it were a dma-buf (fake_dmabuf.h). Its
-// copies land only when they are waited for, so a missing wait fails a test. No stand-in: paths take it for a GPU.
+// copies land only when they are waited for, so a missing wait fails a test. No stand-in: paths take it for a GPU. Any
+// handle is a stream. Thread-safe, but for what a test sets.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,9 +13,11 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <mutex>
 
 #include "base/unique_fd.h"
 #include "device/device.h"
+#include "device/host/host_streams.h"
 
 namespace penstock::core {
 
@@ -34,7 +37,10 @@ class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
   bool is_full = false;        // Nothing more can be allocated.
   bool loses_context = false;  // Every copy fails.
 
-  unsigned allocation_count() const { return static_cast<unsigned>(allocations_.size()); }
+  unsigned allocation_count() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<unsigned>(allocations_.size());
+  }
 
   // ---- Device
   const DeviceFacts& facts() const override { return facts_; }
@@ -52,10 +58,12 @@ class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
     if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return os_failure(errno, "make memory");
     void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     if (memory == MAP_FAILED) return os_failure(errno, "make memory");
+    const std::lock_guard lock(mutex_);
     allocations_.push_back({memory, size, std::move(fd)});
     return memory;
   }
   void release(void* memory) override {
+    const std::lock_guard lock(mutex_);
     allocations_.remove_if([&](const Allocation& one) {
       if (one.memory != memory) return false;
       ::munmap(one.memory, one.size);
@@ -65,6 +73,7 @@ class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
   Result<UniqueFd> export_dmabuf(const void* memory, std::size_t size) override {
     constexpr const char* kStep = "export the device's memory";
     if (export_error != 0) return os_failure(export_error, kStep);
+    const std::lock_guard lock(mutex_);
     for (const Allocation& one : allocations_) {
       if (one.memory == memory && size <= one.size) return UniqueFd(::dup(one.fd.get()));
     }
@@ -75,6 +84,7 @@ class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
   unsigned count() const override { return 1; }
   Result<Device*> device(unsigned) override { return static_cast<Device*>(this); }
   PointerFacts describe(const void* pointer) override {
+    const std::lock_guard lock(mutex_);
     for (const Allocation& one : allocations_) {
       const auto* const begin = static_cast<const std::byte*>(one.memory);
       if (pointer < begin || pointer >= begin + one.size) continue;
@@ -82,7 +92,7 @@ class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
     }
     return {};
   }
-  Result<StreamHome*> stream_home(void*) override { return failure(Code::unsupported, "use a stream"); }
+  Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&streams_); }
 
  private:
   struct Allocation {
@@ -144,8 +154,15 @@ class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
     std::vector<std::uint64_t> recorded_;
   };
 
+  class Streams final : public HostStreamHome {
+   public:
+    bool reaches(const PointerFacts& memory, const void*) const override { return memory.needs_device(); }
+  };
+
   DeviceFacts facts_;
+  std::mutex mutex_;
   std::list<Allocation> allocations_;
+  Streams streams_;
 };
 
 }  // namespace penstock::core

@@ -93,7 +93,7 @@ class FakeStorage : public Storage {
 
   Result<FileFacts> facts(int fd) override {
     std::optional<int> flags = flags_of(fd);
-    if (!flags && takes_named_scratch) {
+    if (!flags && fd >= 0 && takes_named_scratch) {
       const std::lock_guard lock(mutex_);
       flags = (descriptors_[fd] = {.flags = O_RDWR | O_DIRECT, .is_scratch = true}).flags;
     }
@@ -212,13 +212,23 @@ class FakeStorage : public Storage {
       return size;
     }
     if (op == Op::write) {
-      if (bytes.size() < offset + size) bytes.resize(offset + size);
+      size = grown(bytes, offset, size);
+      if (size == 0) return os_failure(ENOSPC, "write behind the drive's end");
       std::memcpy(bytes.data() + offset, memory, size);
       return size;
     }
     if (offset >= bytes.size()) return std::size_t{0};
     size = std::min<std::size_t>(size, bytes.size() - offset);
     std::memcpy(memory, bytes.data() + offset, size);
+    return size;
+  }
+
+  // Makes room for a write. Returns its bytes that have some: a drive keeps its size.
+  std::size_t grown(std::vector<char>& bytes, std::uint64_t offset, std::size_t size) const {
+    if (type == FileType::block_device && &bytes == &content) {
+      return std::min<std::uint64_t>(size, bytes.size() - std::min<std::uint64_t>(offset, bytes.size()));
+    }
+    bytes.resize(std::max<std::size_t>(bytes.size(), offset + size));
     return size;
   }
 
@@ -236,7 +246,8 @@ class FakeStorage : public Storage {
     RingOp part = op;  // A short result has moved what it says.
     part.size = std::min(op.size, static_cast<std::uint32_t>(scripted.value_or(INT32_MAX)));
     if (op.op == Op::write) {
-      if (bytes.size() < op.offset + part.size) bytes.resize(op.offset + part.size);
+      part.size = static_cast<std::uint32_t>(grown(bytes, op.offset, part.size));
+      if (part.size == 0) return -ENOSPC;
       slots.fetch(part, bytes.data() + op.offset);
       return static_cast<std::int32_t>(part.size);
     }

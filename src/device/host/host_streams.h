@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-class HostStreamHome final : public StreamHome, public StreamWork {
+class HostStreamHome : public StreamHome, public StreamWork {
  public:
   HostStreamHome() : StreamHome(this) {}
   // The process's home. A forked child gets a new one: it has no thread to continue the parent's work.

@@ -64,7 +64,7 @@ class DmabufFileTest : public DmabufFixture {
  protected:
   DmabufFileTest() {
     open_file_ = FakeOnDrive::open;
-    make_path({.is_on = true, .files = true, .scratch = scratch_});
+    make_path({.is_on = true, .files = true, .scratch = scratch_.name()});
     drive_ = storage_.open_user_fd(O_RDONLY | O_DIRECT);
     FakeOnDrive::script = {.drive = drive_.get()};
     storage_.type = FileType::regular;
