@@ -76,19 +76,14 @@ Result<std::uint32_t> sector_of(int drive, dev_t device) {
 
 }  // namespace
 
-HeldExtents::HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, bool has_deduplication,
-                         const Terms& terms)
-    : file_(std::move(file)), device_(facts.st_dev), inode_(facts.st_ino), sector_(sector),
-      has_deduplication_(has_deduplication), terms_(terms) {}
+HeldExtents::HeldExtents(UniqueFd file, std::uint32_t sector, bool has_deduplication, const Terms& terms)
+    : file_(std::move(file)), sector_(sector), has_deduplication_(has_deduplication), terms_(terms) {}
 
-// The program may have closed the number, and opened something else by it.
 HeldExtents::~HeldExtents() {
-  if (!is_inherited()) {
-    const MutexLock lock(mutex_);
-    PENSTOCK_INVARIANT((state_.load() & kHolders) == 0);
-    if (!drop(kHeld)) (void)drop(kHeld | kEnds);
-  }
-  if (!is_ours()) (void)file_.release();
+  if (is_inherited()) return;
+  const MutexLock lock(mutex_);
+  PENSTOCK_INVARIANT((state_.load() & kHolders) == 0);
+  if (!drop(kHeld)) (void)drop(kHeld | kEnds);
 }
 
 HeldExtents::Opened HeldExtents::open(const File& file, int drive, const Terms& terms) {
@@ -108,17 +103,11 @@ HeldExtents::Opened HeldExtents::open(UniqueFd file, int drive, const Terms& ter
   if (const ExtentCause cause = cause_of_form(file.get()); cause != ExtentCause::none) return {nullptr, cause};
   const Result<std::uint32_t> sector = sector_of(drive, facts.st_dev);
   if (!sector.ok()) return {nullptr, ExtentCause::drive_node, sector.status().code};
-  std::unique_ptr<HeldExtents> made(
-      new HeldExtents(std::move(file), facts, *sector, file_system == XFS_SUPER_MAGIC, terms));
+  std::unique_ptr<HeldExtents> made(new HeldExtents(std::move(file), *sector, file_system == XFS_SUPER_MAGIC, terms));
   const MutexLock lock(made->mutex_);
   if (const ExtentCause cause = made->take_lease(); cause != ExtentCause::none) return {nullptr, cause};
   made->lease_.give_back(true);
   return {std::move(made)};
-}
-
-bool HeldExtents::is_ours() const {
-  struct stat facts {};
-  return ::fstat(file_.get(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_;
 }
 
 bool HeldExtents::try_hold() {
@@ -156,7 +145,7 @@ ExtentCause HeldExtents::take() {
   if (const ExtentCause cause = cause_of_form(file_.get()); cause != ExtentCause::none) return cause;
   if (const ExtentCause cause = take_lease(); cause != ExtentCause::none) return cause;
   if (const ExtentCause cause = read_extents(); cause != ExtentCause::none) {
-    lease_.give_back(is_ours());
+    lease_.give_back(file_.is_ours());
     return cause;
   }
   used_at_.store(coarse_now(), std::memory_order_relaxed);
@@ -169,7 +158,7 @@ ExtentCause HeldExtents::take() {
 }
 
 ExtentCause HeldExtents::take_lease() {
-  if (!is_ours()) return ExtentCause::descriptor_lost;
+  if (!file_.is_ours()) return ExtentCause::descriptor_lost;
   return cause_of_lease(lease_.take(file_.get()));
 }
 
@@ -192,7 +181,7 @@ ExtentCause HeldExtents::read_extents() {
 // Gives the lease back if the state is the expected one, with nothing under way.
 bool HeldExtents::drop(std::uint64_t expected) {
   if (!state_.compare_exchange_strong(expected, 0)) return false;
-  lease_.give_back(is_ours());
+  lease_.give_back(file_.is_ours());
   state_.store(0);  // The keeper may have asked meanwhile.
   return true;
 }

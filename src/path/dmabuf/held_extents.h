@@ -28,9 +28,9 @@
 #include <chrono>
 #include <memory>
 
+#include "base/guarded_fd.h"
 #include "base/mutex.h"
 #include "base/process.h"
-#include "base/unique_fd.h"
 #include "path/dmabuf/drive_node.h"
 #include "path/dmabuf/extent_map.h"
 #include "path/dmabuf/lease.h"
@@ -75,8 +75,7 @@ class HeldExtents final : private Lease::Owner {
   std::uint32_t sector() const { return sector_; }
 
  private:
-  HeldExtents(UniqueFd file, const struct stat& facts, std::uint32_t sector, bool has_deduplication,
-              const Terms& terms);
+  HeldExtents(UniqueFd file, std::uint32_t sector, bool has_deduplication, const Terms& terms);
   std::chrono::nanoseconds look(bool is_asked_back) override EXCLUDES(mutex_);
   bool try_hold();
   ExtentCause hold_slowly() EXCLUDES(mutex_);
@@ -88,16 +87,13 @@ class HeldExtents final : private Lease::Owner {
   void drop_if_idle() EXCLUDES(mutex_);
   ExtentCause compare(std::uint64_t offset, std::uint64_t size) const;
   ExtentCause ended(ExtentCause cause);
-  bool is_ours() const;
   bool is_inherited() const { return forks_ != fork_count(); }
 
   // The bits of state_ above the number of requests under way.
   static constexpr std::uint64_t kHeld = std::uint64_t{1} << 32;
   static constexpr std::uint64_t kEnds = std::uint64_t{1} << 33;  // Nobody else is let in; the last one gives it back.
 
-  UniqueFd file_;
-  const dev_t device_;
-  const ino_t inode_;
+  const GuardedFd file_;
   const std::uint32_t sector_;
   const bool has_deduplication_;  // The file system moves blocks without a descriptor to write to.
   const Terms terms_;
