@@ -49,76 +49,76 @@ DmabufChannel::DmabufChannel(DmabufPath& path, const ChannelOptions& options)
       stride_(std::min(options.chunk_max, DmabufPath::kMemoryMax)), copies_(options.depth, *this) {
   free_.reserve(options.depth);
   done_.reserve(options.depth);
-  drives_.reserve(kDrivesMax);
+  slots_.reserve(kSlotsMax);
 }
 
 DmabufChannel::~DmabufChannel() {
   if (!broken_) drain();
 }
 
-// ---- Drives --------------------------------------------------------------------------------------------------------
+// ---- Slots ---------------------------------------------------------------------------------------------------------
 
-DmabufChannel::Drive* DmabufChannel::find(std::uint64_t file_id) {
+DmabufChannel::Slot* DmabufChannel::find(std::uint64_t file_id) {
   const auto found =
-      std::find_if(drives_.begin(), drives_.end(), [&](const Drive& one) { return one.file_id == file_id; });
-  return found == drives_.end() ? nullptr : &*found;
+      std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) { return one.file_id == file_id; });
+  return found == slots_.end() ? nullptr : &*found;
 }
 
-// Returns the file's drive, whose reads are proven.
-Result<DmabufChannel::Drive*> DmabufChannel::drive_of(File& file, DmabufFile& on_drive) {
+// Returns the drive's slot, whose reads are proven.
+Result<DmabufChannel::Slot*> DmabufChannel::slot_for(File& file, DmabufFile& on_drive) {
   // Another channel may have found out that bytes are lost: nothing is tried again then.
   if (!path_.may_try(options_.device, file) || path_.clock().now() < tried_again_at_) {
     return failure(Code::path_refused, kStep);
   }
-  Drive* drive = find(file.id());
-  if (drive != nullptr && drive->is_stale) {
-    drop(drive);
-    drive = nullptr;
+  Slot* slot = find(file.id());
+  if (slot != nullptr && slot->is_stale) {
+    drop(slot);
+    slot = nullptr;
   }
-  if (drive == nullptr) {
-    const Result<Drive*> added = add_drive(file.id(), on_drive.drive());
+  if (slot == nullptr) {
+    const Result<Slot*> added = add_slot(file.id(), on_drive.drive());
     if (!added.ok()) return added;
-    drive = *added;
+    slot = *added;
   }
-  if (is_due(*drive)) {
-    if (const Status status = renew(*drive, file, on_drive); !status.ok()) return status;
+  if (is_due(*slot)) {
+    if (const Status status = renew(*slot, file, on_drive); !status.ok()) return status;
   }
-  drive->used = ++submissions_;
-  return drive;
+  slot->used = ++submissions_;
+  return slot;
 }
 
-Result<DmabufChannel::Drive*> DmabufChannel::add_drive(std::uint64_t file_id, int fd) {
-  if (drives_.size() == kDrivesMax) drop(oldest_drive());
+Result<DmabufChannel::Slot*> DmabufChannel::add_slot(std::uint64_t file_id, int fd) {
+  if (slots_.size() == kSlotsMax) drop(oldest_slot());
   if (broken_) return failure(Code::closed, kStep);
   const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf(), fd);
   if (!slot.ok()) return slot.status();
-  drives_.push_back({.file_id = file_id, .fd = fd, .slot = *slot});
-  return &drives_.back();
+  slots_.push_back({.file_id = file_id, .fd = fd, .number = *slot});
+  return &slots_.back();
 }
 
-DmabufChannel::Drive* DmabufChannel::oldest_drive() {
-  return &*std::min_element(drives_.begin(), drives_.end(),
-                            [](const Drive& one, const Drive& other) { return one.used < other.used; });
+DmabufChannel::Slot* DmabufChannel::oldest_slot() {
+  return &*std::min_element(slots_.begin(), slots_.end(),
+                            [](const Slot& one, const Slot& other) { return one.used < other.used; });
 }
 
 // The clock is read for each chunk: a drive may have been left alone for long.
-bool DmabufChannel::is_due(const Drive& drive) const {
+bool DmabufChannel::is_due(const Slot& slot) const {
   const DmabufRules& rules = path_.rules();
-  return !drive.is_proven || drive.bytes >= rules.trusted_bytes ||
-         path_.clock().now() - drive.proved_at >= rules.trusted_for;
+  return !slot.is_proven || slot.bytes >= rules.trusted_bytes ||
+         path_.clock().now() - slot.proved_at >= rules.trusted_for;
 }
 
-Status DmabufChannel::renew(Drive& drive, File& file, const DmabufFile& on_drive) {
-  proof_ = prove(drive.fd, drive.slot, on_drive.drive_bytes(), canary_of_reads);
+Status DmabufChannel::renew(Slot& slot, File& file, const DmabufFile& on_drive) {
+  proof_ = prove(slot.fd, slot.number, on_drive.drive_bytes(), canary_of_reads);
   if (proof_.reason != Reason::none) {
     if (means_lost_bytes(proof_)) path_.distrust(options_.device, file, proof_);
     else tried_again_at_ = path_.clock().now() + kTriedAgainAfter;
     if (!broken_) drop(find(file.id()));
     return failure(Code::path_refused, kStep);
   }
-  drive.proved_at = path_.clock().now();
-  drive.bytes = 0;
-  drive.is_proven = true;
+  slot.proved_at = path_.clock().now();
+  slot.bytes = 0;
+  slot.is_proven = true;
   return success();
 }
 
@@ -157,9 +157,9 @@ Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
 }
 
 Proof DmabufChannel::prove_reads(File& file, DmabufFile& on_drive) {
-  const Result<Drive*> drive = drive_of(file, on_drive);
-  if (drive.ok()) return {};
-  const Status status = drive.status();
+  const Result<Slot*> slot = slot_for(file, on_drive);
+  if (slot.ok()) return {};
+  const Status status = slot.status();
   if (status.is(Code::path_refused)) return proof_;
   if (status.is_errno(EINVAL) || status.is_errno(EOPNOTSUPP)) return {dmabuf_reason::drive, status.code};
   return {dmabuf_reason::refused, status.domain == Domain::os ? status.code : EIO};
@@ -174,20 +174,20 @@ Proof DmabufChannel::prove_writes(int scratch, std::uint64_t bytes) {
 }
 
 // Nothing of the ring may be in flight while a slot is released. If that fails, the memory stays for ever.
-void DmabufChannel::drop(Drive* drive) {
+void DmabufChannel::drop(Slot* slot) {
   drain();
   if (broken_) return;
-  const int slot = drive->slot;
-  drives_.erase(drives_.begin() + (drive - drives_.data()));
-  if (const Status status = ring_->dmabufs()->remove(slot); !status.ok()) break_down(status);
+  const int number = slot->number;
+  slots_.erase(slots_.begin() + (slot - slots_.data()));
+  if (const Status status = ring_->dmabufs()->remove(number); !status.ok()) break_down(status);
 }
 
 void DmabufChannel::forget_file(std::uint64_t file_id) {
   if (broken_) return;
-  while (!drives_.empty()) {
-    Drive* const drive = file_id == 0 ? &drives_.front() : find(file_id);
-    if (drive == nullptr) return;
-    drop(drive);
+  while (!slots_.empty()) {
+    Slot* const slot = file_id == 0 ? &slots_.front() : find(file_id);
+    if (slot == nullptr) return;
+    drop(slot);
   }
 }
 
@@ -207,8 +207,8 @@ void DmabufChannel::begin(std::uint32_t index) {
   PENSTOCK_INVARIANT(chunk.io_size <= stride_ && chunk.size > 0);
   const Reason reason = file_of(move).find(chunk.io_offset, chunk.io_size, move.pieces, move.piece_count);
   if (reason != Reason::none) return finish(index, failure(Code::path_refused, kStep));
-  const Result<Drive*> drive = drive_of(*move.task.file, file_of(move));
-  if (!drive.ok()) finish(index, drive.status());
+  const Result<Slot*> slot = slot_for(*move.task.file, file_of(move));
+  if (!slot.ok()) finish(index, slot.status());
   else if (move.task.op == Op::write) start_copy(index);
   else push(index);
 }
@@ -217,19 +217,19 @@ void DmabufChannel::begin(std::uint32_t index) {
 void DmabufChannel::push(std::uint32_t index) {
   Move& move = moves_[index];
   const DrivePiece& piece = move.pieces[move.piece];
-  Drive* const drive = find(move.task.file->id());
+  Slot* const slot = find(move.task.file->id());
   // An error of another chunk may mean a new mapping, which no canary has seen.
-  if (drive == nullptr || drive->is_stale || !drive->is_proven) return finish(index, os_failure(ENOENT, kStep));
+  if (slot == nullptr || slot->is_stale || !slot->is_proven) return finish(index, os_failure(ENOENT, kStep));
   move.phase = Phase::storing;
   move.asked = static_cast<std::uint32_t>(std::min(piece.bytes, path_.operation_max(*move.task.file)));
   ++storing_count_;
   ring_->push({.op = move.task.op,
-               .fd = drive->fd,
+               .fd = slot->fd,
                .memory = offset_as_memory(place_of(index) + move.moved),
                .size = move.asked,
                .offset = piece.drive_offset,
                .tag = index,
-               .slot = drive->slot});
+               .slot = slot->number});
 }
 
 // A short result is an error, unless the drive ends there, since the rest of the memory may have any bytes.
@@ -237,8 +237,8 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
   Move& move = moves_[index];
   if (result < 0) return on_error(index, -result);
   move.moved += static_cast<std::uint64_t>(result);
-  if (Drive* const drive = find(move.task.file->id()); drive != nullptr) {
-    drive->bytes += static_cast<std::uint64_t>(result);
+  if (Slot* const slot = find(move.task.file->id()); slot != nullptr) {
+    slot->bytes += static_cast<std::uint64_t>(result);
   }
   if (static_cast<std::uint32_t>(result) == move.asked) {
     DrivePiece& piece = move.pieces[move.piece];
@@ -255,9 +255,9 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
 
 // Another map may be made for the next operation, which nobody has seen yet: the canary comes before it.
 void DmabufChannel::on_error(std::uint32_t index, int error) {
-  if (Drive* const drive = find(moves_[index].task.file->id()); drive != nullptr) {
-    if (ends_mapping(error)) drive->is_stale = true;
-    if (is_passing(error)) drive->is_proven = false;
+  if (Slot* const slot = find(moves_[index].task.file->id()); slot != nullptr) {
+    if (ends_mapping(error)) slot->is_stale = true;
+    if (is_passing(error)) slot->is_proven = false;
   }
   finish(index, os_failure(error, kStep));
 }
@@ -376,7 +376,7 @@ void DmabufChannel::break_down(Status status) {
   memory_.abandon();
   (void)ring_.release();
   storing_count_ = 0;
-  drives_.clear();
+  slots_.clear();
   // Such a chunk must not be bounced: its operation may still come, after later ones of the program's.
   for (std::uint32_t i = 0; i < moves_.size(); ++i) {
     if (moves_[i].phase == Phase::storing) finish(i, failure(Code::closed, status.step));

@@ -25,7 +25,7 @@ class DmabufPath;
 
 class DmabufChannel final : public Channel, private ChannelHooks, private StagedCopies::Owner {
  public:
-  static constexpr unsigned kDrivesMax = 8;  // A ring has as many slots.
+  static constexpr unsigned kSlotsMax = 8;   // A ring has as many slots.
   static constexpr unsigned kTriesMax = 8;   // An exporter may say "again" so often to a canary's operation.
   static constexpr unsigned kPiecesMax = 8;  // The most places on a drive that a chunk may lie in.
 
@@ -60,10 +60,10 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
     Status status;
   };
 
-  struct Drive {
+  struct Slot {
     std::uint64_t file_id = 0;
     int fd = -1;
-    int slot = -1;
+    int number = -1;
     bool is_stale = false;   // An error means that the slot's mapping is gone.
     bool is_proven = false;  // A canary has seen bytes arrive, and no error since may mean a new mapping.
     std::chrono::nanoseconds proved_at{};
@@ -77,15 +77,15 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   }
   void on_copied(std::uint32_t index, const Status& status) override;
 
-  Result<Drive*> drive_of(File& file, DmabufFile& on_drive);
-  Result<Drive*> add_drive(std::uint64_t file_id, int fd);
-  Status renew(Drive& drive, File& file, const DmabufFile& on_drive);
-  bool is_due(const Drive& drive) const;
+  Result<Slot*> slot_for(File& file, DmabufFile& on_drive);
+  Result<Slot*> add_slot(std::uint64_t file_id, int fd);
+  Status renew(Slot& slot, File& file, const DmabufFile& on_drive);
+  bool is_due(const Slot& slot) const;
   Proof prove(int fd, int slot, std::uint64_t bytes, Proof (*canary)(const struct CanaryWorld&));
   Result<std::size_t> operate(const RingOp& op);
-  Drive* oldest_drive();
-  void drop(Drive* drive);
-  Drive* find(std::uint64_t file_id);
+  Slot* oldest_slot();
+  void drop(Slot* slot);
+  Slot* find(std::uint64_t file_id);
 
   void begin(std::uint32_t index);
   void push(std::uint32_t index);
@@ -112,7 +112,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   StagedCopies copies_;
   CopyQueue* queue_ = nullptr;  // Owned by copies_.
   std::unique_ptr<Ring> ring_;
-  std::vector<Drive> drives_;
+  std::vector<Slot> slots_;
   std::vector<Move> moves_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> done_;
