@@ -7,6 +7,7 @@
 // (nothing shows of them), and several NVMe commands for one request.
 #pragma once
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -41,6 +42,7 @@ struct FakeDmabufs {
   bool is_drive_gone = false;  // Every request moves 0 bytes, without an error.
   bool stalls = false;         // The exporter's map takes for ever: no request ends.
   std::vector<char> foreign = std::vector<char>(1 << 20, 'f');  // Memory that is not ours.
+  std::atomic<int> memory_fd{-1}, drive_fd{-1};                 // The numbers of the last registration.
   std::atomic<unsigned> added{0}, removed{0}, requests{0};
 };
 
@@ -59,8 +61,10 @@ class FakeSlots final : public DmabufSlots {
     if (::lseek(dmabuf, 0, SEEK_END) > kDmabufMax) return os_failure(EINVAL, kStep);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].memory.valid()) continue;
-      slots_[i] = {UniqueFd(::dup(dmabuf)), drive};
+      slots_[i] = {UniqueFd(::dup(dmabuf)), drive, inode_of(drive)};
       if (!slots_[i].memory.valid()) return os_failure(EBADF, kStep);
+      dmabufs_.memory_fd = dmabuf;
+      dmabufs_.drive_fd = drive;
       ++dmabufs_.added;
       return static_cast<int>(i);
     }
@@ -80,7 +84,7 @@ class FakeSlots final : public DmabufSlots {
     const auto at = reinterpret_cast<std::uintptr_t>(op.memory);
     const off_t end = slot.memory.valid() ? ::lseek(slot.memory.get(), 0, SEEK_END) : 0;
     if (!slot.memory.valid() || at + op.size > static_cast<std::uint64_t>(end)) return -EFAULT;
-    if (op.fd != slot.drive) return -EBADF;
+    if (op.fd != slot.drive || inode_of(op.fd) != slot.inode) return -EBADF;
     if (at % kMemoryAlign != 0 || (op.offset | op.size) % sector != 0) return -EINVAL;
     if (dmabufs_.is_revoked) return -ENODEV;
     if (dmabufs_.is_drive_gone) return 0;
@@ -127,7 +131,13 @@ class FakeSlots final : public DmabufSlots {
   struct Slot {
     UniqueFd memory;
     int drive = -1;
+    ino_t inode = 0;  // The kernel compares open files; a number alone may be another's by now.
   };
+
+  static ino_t inode_of(int fd) {
+    struct stat facts {};
+    return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;
+  }
 
   // Bytes behind the memory's end are lost: a dma-buf does not grow.
   static void put(const Slot& slot, const char* bytes, std::size_t size, std::uint64_t at) {

@@ -66,6 +66,7 @@ class FakeStorage : public Storage {
   std::vector<const void*> registered;  // With its rings, and still.
   bool descriptors_lost = false;
   FileType type = FileType::regular;
+  dev_t block_device = 0;            // The number of the drive, if it is one.
   bool takes_named_scratch = false;  // Descriptors that others opened are scratch, as of a partition named to us.
   FakeDmabufs* dmabufs = nullptr;    // The kernel's, if it takes dma-bufs in rings.
 
@@ -100,6 +101,7 @@ class FakeStorage : public Storage {
     if (!flags) return os_failure(EBADF, "look at the file descriptor");
     FileFacts facts;
     facts.type = type;
+    facts.block_device = block_device;
     facts.open_flags = *flags;
     facts.size = size(fd).value();
     facts.block_size = 4096;

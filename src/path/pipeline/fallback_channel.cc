@@ -121,9 +121,12 @@ void FallbackChannel::release(std::uint32_t index, Completion& completion) {
   free_.push_back(index);
 }
 
-int FallbackChannel::refusal_of(const Slot& slot, const Completion& completion) {
+// The reason to bounce what the preferred channel has completed so; none if that is the end.
+Reason FallbackChannel::reason_after(Slot& slot, const Completion& completion) {
   if (slot.task.op == Op::read && completion.status.ok()) collisions_ = 0;
-  return terms_.refusal_errno(completion.status);
+  if (completion.status.is(Code::path_refused) && completion.bounced != Reason::none) return completion.bounced;
+  slot.refusal = terms_.refusal_errno(completion.status);
+  return slot.refusal != 0 ? terms_.late_reason() : Reason::none;
 }
 
 // Remembers a refusal. If direct I/O into host memory failed as well, it was no refusal of this memory but, for
@@ -157,9 +160,8 @@ unsigned FallbackChannel::reap_preferred(std::span<Completion> completions, bool
     Completion& completion = completions[i];
     const auto index = static_cast<std::uint32_t>(completion.cookie);
     Slot& slot = slots_[index];
-    slot.refusal = refusal_of(slot, completion);
-    if (slot.refusal != 0) {
-      slot.bounced = terms_.late_reason();
+    slot.bounced = reason_after(slot, completion);
+    if (slot.bounced != Reason::none) {
       start_bounce(index);
       continue;
     }
@@ -214,9 +216,8 @@ Completion FallbackChannel::move_and_wait(const Task& task) {
     Task adapted = task;
     terms_.adapt(adapted);
     const Completion completion = preferred_->move_and_wait(adapted);
-    slot.refusal = refusal_of(slot, completion);
-    if (slot.refusal == 0) return completion;
-    slot.bounced = terms_.late_reason();
+    slot.bounced = reason_after(slot, completion);
+    if (slot.bounced == Reason::none) return completion;
   }
   const Result<Channel*> channel = bounce();
   if (!channel.ok()) return failure_of(slot, channel.status());

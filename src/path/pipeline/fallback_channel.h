@@ -19,7 +19,8 @@ namespace penstock::core {
 class PreferredTerms {
  public:
   virtual ~PreferredTerms() = default;
-  // The reason why a chunk cannot go through the preferred channel; none if it can be tried.
+  // The reason why a chunk cannot go through the preferred channel; none if it can be tried. The channel itself may
+  // find one without trying: then its completion has that reason, and path_refused.
   virtual Reason ineligible(const Task& task) = 0;
   // Changes the chunk into the form that the preferred channel takes.
   virtual void adapt(Task&) const {}
@@ -74,7 +75,7 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   unsigned take_failed(std::span<Completion> completions);
   unsigned reap_preferred(std::span<Completion> completions, bool wait);
   unsigned reap_bounced(std::span<Completion> completions, bool wait);
-  int refusal_of(const Slot& slot, const Completion& completion);
+  Reason reason_after(Slot& slot, const Completion& completion);
   void remember(const Slot& slot, const Completion& completion);
   Completion failure_of(const Slot& slot, Status status) const;
   void release(std::uint32_t index, Completion& completion);
