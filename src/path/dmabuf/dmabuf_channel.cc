@@ -203,14 +203,23 @@ void DmabufChannel::submit(const Task& task) {
 
 void DmabufChannel::begin(std::uint32_t index) {
   Move& move = moves_[index];
-  const Chunk& chunk = move.task.chunk;
-  PENSTOCK_INVARIANT(chunk.io_size <= stride_ && chunk.size > 0);
-  const Reason reason = file_of(move).find(chunk.io_offset, chunk.io_size, move.pieces, move.piece_count);
-  if (reason != Reason::none) return finish(index, failure(Code::path_refused, kStep));
+  PENSTOCK_INVARIANT(move.task.chunk.io_size <= stride_ && move.task.chunk.size > 0);
+  move.ineligible = hold(move);
+  if (move.ineligible != Reason::none) return mark_done(index, failure(Code::path_refused, kStep));
   const Result<Slot*> slot = slot_for(*move.task.file, file_of(move));
   if (!slot.ok()) finish(index, slot.status());
   else if (move.task.op == Op::write) start_copy(index);
   else push(index);
+}
+
+// Finds the chunk's places, where the file is held until finish().
+Reason DmabufChannel::hold(Move& move) {
+  const Chunk& chunk = move.task.chunk;
+  DmabufFile& file = file_of(move);
+  if (const Reason reason = file.hold(); reason != Reason::none) return reason;
+  const Reason reason = file.find(chunk.io_offset, chunk.io_size, move.pieces, move.piece_count);
+  if (reason != Reason::none) file.let_go();
+  return reason;
 }
 
 // Gives the next part of the chunk to the drive.
@@ -302,6 +311,10 @@ void DmabufChannel::on_copied(std::uint32_t index, const Status& status) {
 
 void DmabufChannel::finish(std::uint32_t index, Status status) {
   file_of(moves_[index]).let_go();
+  mark_done(index, status);
+}
+
+void DmabufChannel::mark_done(std::uint32_t index, Status status) {
   moves_[index].status = status;
   moves_[index].phase = Phase::done;
   done_.push_back(index);
@@ -354,6 +367,7 @@ unsigned DmabufChannel::poll(std::span<Completion> completions, bool wait) {
   for (; count < completions.size() && count < done_.size(); ++count) {
     const std::uint32_t index = done_[count];
     completions[count] = completion_of(moves_[index].task, moves_[index].status, moves_[index].moved);
+    completions[count].bounced = moves_[index].ineligible;
     moves_[index].phase = Phase::free;
     free_.push_back(index);
   }

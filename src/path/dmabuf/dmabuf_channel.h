@@ -4,8 +4,8 @@
 // channel's own (dmabuf_memory.h), and the device copies within its memory, at about a hundred times the drive's speed.
 // No CPU touches a byte. Each drive has a slot in the channel's ring. Before its first byte, and then by time and
 // bytes, a canary proves that what the drive reports as moved arrives (canary.h): submit() may take some milliseconds
-// for it. A chunk's file is held in place (dmabuf_file.h) before submit(), and let go when the chunk is done. Chunks
-// that fail are left to the FallbackChannel around this.
+// for it. A chunk's file is held in place (dmabuf_file.h) until the chunk is done. Chunks that fail, or cannot be
+// tried, are left to the FallbackChannel around this.
 #pragma once
 
 #include <memory>
@@ -57,6 +57,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
     unsigned piece = 0;       // The first that is not done.
     std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that the drive has moved.
     std::uint32_t asked = 0;  // Bytes of the operation under way.
+    Reason ineligible = Reason::none;
     Status status;
   };
 
@@ -88,12 +89,14 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   Slot* find(std::uint64_t file_id);
 
   void begin(std::uint32_t index);
+  Reason hold(Move& move);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
   void on_error(std::uint32_t index, int error);
   void after_storage(std::uint32_t index);
   void start_copy(std::uint32_t index);
   void finish(std::uint32_t index, Status status);
+  void mark_done(std::uint32_t index, Status status);
   static DmabufFile& file_of(const Move& move) { return *static_cast<DmabufFile*>(move.task.token.file_state); }
   bool is_at_end(const Move& move) const;
   std::uint64_t place_of(std::uint32_t index) const { return index * stride_; }
