@@ -61,9 +61,14 @@ class DmabufFixture : public PathFixture {
   Path& path() override { return *path_; }
 
   void make_path(const DmabufRules& rules) {
+    if (path_ != nullptr && file_ != nullptr) path_->forget_file(*file_);
     const DmabufPath::Seams seams{.clock = clock_, .open_file = open_file_};
     path_ =
         std::make_unique<DmabufPath>(storage_, *devices_, std::make_unique<QuietOutlook>(drive_reason_), rules, seams);
+  }
+  void open_file_anew() {
+    path_->forget_file(*file_);
+    file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
   }
   static char byte_at(std::size_t i) { return static_cast<char>(i * 31 + i / 257); }
   Verdict judge(Op op = Op::read) { return path_->judge(*file_, devices_->describe(memory_), op); }
@@ -91,7 +96,7 @@ class DmabufFixture : public PathFixture {
   NamedScratch scratch_;
   ManualClock clock_;
   Reason drive_reason_ = Reason::none;
-  DmabufFile::Opened (*open_file_)(File&) = open_file_on_drive;
+  DmabufFile::Opened (*open_file_)(File&, DmabufDrives&) = open_file_on_drive;
   FakeGpu* gpu_ = nullptr;
   std::unique_ptr<DmabufPath> path_;
 };

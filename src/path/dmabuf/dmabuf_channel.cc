@@ -58,41 +58,49 @@ DmabufChannel::~DmabufChannel() {
 
 // ---- Slots ---------------------------------------------------------------------------------------------------------
 
-DmabufChannel::Slot* DmabufChannel::find(std::uint64_t file_id) {
-  const auto found =
-      std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) { return one.file_id == file_id; });
+DmabufChannel::Slot* DmabufChannel::find(const DmabufDrive& drive) {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) { return one.drive == &drive; });
   return found == slots_.end() ? nullptr : &*found;
 }
 
 // Returns the drive's slot, whose reads are proven.
-Result<DmabufChannel::Slot*> DmabufChannel::slot_for(File& file, DmabufFile& on_drive) {
+Result<DmabufChannel::Slot*> DmabufChannel::slot_for(const DmabufDrive& drive) {
   // Another channel may have found out that bytes are lost: nothing is tried again then.
-  if (!path_.may_try(options_.device, file) || path_.clock().now() < tried_again_at_) {
+  if (!path_.may_try(options_.device, drive) || path_.clock().now() < tried_again_at_) {
     return failure(Code::path_refused, kStep);
   }
-  Slot* slot = find(file.id());
+  Slot* slot = find(drive);
   if (slot != nullptr && slot->is_stale) {
     drop(slot);
     slot = nullptr;
   }
-  if (slot == nullptr) {
-    const Result<Slot*> added = add_slot(file.id(), on_drive.drive());
-    if (!added.ok()) return added;
-    slot = *added;
-  }
-  if (is_due(*slot)) {
-    if (const Status status = renew(*slot, file, on_drive); !status.ok()) return status;
+  if (slot == nullptr || is_due(*slot)) {
+    const Result<Slot*> prepared = prepare(drive, slot);
+    if (!prepared.ok()) return prepared;
+    slot = *prepared;
   }
   slot->used = ++submissions_;
   return slot;
 }
 
-Result<DmabufChannel::Slot*> DmabufChannel::add_slot(std::uint64_t file_id, int fd) {
+// The kernel tells another's descriptor from ours for transfers, but not for new slots, nor the canary's own reads.
+Result<DmabufChannel::Slot*> DmabufChannel::prepare(const DmabufDrive& drive, Slot* slot) {
+  if (!drive.node.is_ours()) return os_failure(EBADF, kStep);
+  if (slot == nullptr) {
+    const Result<Slot*> added = add_slot(drive);
+    if (!added.ok()) return added;
+    slot = *added;
+  }
+  if (const Status status = renew(*slot); !status.ok()) return status;
+  return slot;
+}
+
+Result<DmabufChannel::Slot*> DmabufChannel::add_slot(const DmabufDrive& drive) {
   if (slots_.size() == kSlotsMax) drop(oldest_slot());
   if (broken_) return failure(Code::closed, kStep);
-  const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf(), fd);
-  if (!slot.ok()) return slot.status();
-  slots_.push_back({.file_id = file_id, .fd = fd, .number = *slot});
+  const Result<int> number = ring_->dmabufs()->add(memory_.dmabuf(), drive.fd());
+  if (!number.ok()) return number.status();
+  slots_.push_back({.drive = &drive, .number = *number});
   return &slots_.back();
 }
 
@@ -108,12 +116,13 @@ bool DmabufChannel::is_due(const Slot& slot) const {
          path_.clock().now() - slot.proved_at >= rules.trusted_for;
 }
 
-Status DmabufChannel::renew(Slot& slot, File& file, const DmabufFile& on_drive) {
-  proof_ = prove(slot.fd, slot.number, on_drive.drive_bytes(), canary_of_reads);
+Status DmabufChannel::renew(Slot& slot) {
+  const DmabufDrive& drive = *slot.drive;
+  proof_ = prove(drive.fd(), slot.number, drive.bytes(), canary_of_reads);
   if (proof_.reason != Reason::none) {
-    if (means_lost_bytes(proof_)) path_.distrust(options_.device, file, proof_);
+    if (means_lost_bytes(proof_)) path_.distrust(options_.device, drive, proof_);
     else tried_again_at_ = path_.clock().now() + kTriedAgainAfter;
-    if (!broken_) drop(find(file.id()));
+    if (!broken_) drop(&slot);
     return failure(Code::path_refused, kStep);
   }
   slot.proved_at = path_.clock().now();
@@ -156,8 +165,8 @@ Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
   }
 }
 
-Proof DmabufChannel::prove_reads(File& file, DmabufFile& on_drive) {
-  const Result<Slot*> slot = slot_for(file, on_drive);
+Proof DmabufChannel::prove_reads(const DmabufDrive& drive) {
+  const Result<Slot*> slot = slot_for(drive);
   if (slot.ok()) return {};
   const Status status = slot.status();
   if (status.is(Code::path_refused)) return proof_;
@@ -182,15 +191,6 @@ void DmabufChannel::drop(Slot* slot) {
   if (const Status status = ring_->dmabufs()->remove(number); !status.ok()) break_down(status);
 }
 
-void DmabufChannel::forget_file(std::uint64_t file_id) {
-  if (broken_) return;
-  while (!slots_.empty()) {
-    Slot* const slot = file_id == 0 ? &slots_.front() : find(file_id);
-    if (slot == nullptr) return;
-    drop(slot);
-  }
-}
-
 // ---- Chunks --------------------------------------------------------------------------------------------------------
 
 void DmabufChannel::submit(const Task& task) {
@@ -206,7 +206,7 @@ void DmabufChannel::begin(std::uint32_t index) {
   PENSTOCK_INVARIANT(move.task.chunk.io_size <= stride_ && move.task.chunk.size > 0);
   move.ineligible = hold(move);
   if (move.ineligible != Reason::none) return mark_done(index, failure(Code::path_refused, kStep));
-  const Result<Slot*> slot = slot_for(*move.task.file, file_of(move));
+  const Result<Slot*> slot = slot_for(drive_of(move));
   if (!slot.ok()) finish(index, slot.status());
   else if (move.task.op == Op::write) start_copy(index);
   else push(index);
@@ -226,14 +226,15 @@ Reason DmabufChannel::hold(Move& move) {
 void DmabufChannel::push(std::uint32_t index) {
   Move& move = moves_[index];
   const DrivePiece& piece = move.pieces[move.piece];
-  Slot* const slot = find(move.task.file->id());
+  const DmabufDrive& drive = drive_of(move);
+  const Slot* const slot = find(drive);
   // An error of another chunk may mean a new mapping, which no canary has seen.
   if (slot == nullptr || slot->is_stale || !slot->is_proven) return finish(index, os_failure(ENOENT, kStep));
   move.phase = Phase::storing;
-  move.asked = static_cast<std::uint32_t>(std::min(piece.bytes, path_.operation_max(*move.task.file)));
+  move.asked = static_cast<std::uint32_t>(std::min(piece.bytes, drive.operation_max));
   ++storing_count_;
   ring_->push({.op = move.task.op,
-               .fd = slot->fd,
+               .fd = drive.fd(),
                .memory = offset_as_memory(place_of(index) + move.moved),
                .size = move.asked,
                .offset = piece.drive_offset,
@@ -246,9 +247,7 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
   Move& move = moves_[index];
   if (result < 0) return on_error(index, -result);
   move.moved += static_cast<std::uint64_t>(result);
-  if (Slot* const slot = find(move.task.file->id()); slot != nullptr) {
-    slot->bytes += static_cast<std::uint64_t>(result);
-  }
+  if (Slot* const slot = find(drive_of(move)); slot != nullptr) slot->bytes += static_cast<std::uint64_t>(result);
   if (static_cast<std::uint32_t>(result) == move.asked) {
     DrivePiece& piece = move.pieces[move.piece];
     piece = {piece.drive_offset + move.asked, piece.bytes - move.asked};
@@ -264,7 +263,7 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
 
 // Another map may be made for the next operation, which nobody has seen yet: the canary comes before it.
 void DmabufChannel::on_error(std::uint32_t index, int error) {
-  if (Slot* const slot = find(moves_[index].task.file->id()); slot != nullptr) {
+  if (Slot* const slot = find(drive_of(moves_[index])); slot != nullptr) {
     if (ends_mapping(error)) slot->is_stale = true;
     if (is_passing(error)) slot->is_proven = false;
   }
@@ -274,7 +273,7 @@ void DmabufChannel::on_error(std::uint32_t index, int error) {
 // A drive that was removed has no size.
 bool DmabufChannel::is_at_end(const Move& move) const {
   const Result<std::uint64_t> size = move.task.file->size();
-  return size.ok() && move.task.file->facts().type == FileType::block_device && *size >= file_of(move).drive_bytes() &&
+  return size.ok() && move.task.file->facts().type == FileType::block_device && *size >= drive_of(move).bytes() &&
          move.task.chunk.io_offset + move.moved >= *size;
 }
 

@@ -2,10 +2,10 @@
 
 // Chunks between drives and device memory: the drive's DMA engine moves them to and from device memory of the
 // channel's own (dmabuf_memory.h), and the device copies within its memory, at about a hundred times the drive's speed.
-// No CPU touches a byte. Each drive has a slot in the channel's ring. Before its first byte, and then by time and
-// bytes, a canary proves that what the drive reports as moved arrives (canary.h): submit() may take some milliseconds
-// for it. A chunk's file is held in place (dmabuf_file.h) until the chunk is done. Chunks that fail, or cannot be
-// tried, are left to the FallbackChannel around this.
+// No CPU touches a byte. Each drive has a slot in the channel's ring, whichever files lie on it. Before its first byte,
+// and then by time and bytes, a canary proves that what the drive reports as moved arrives (canary.h): submit() may
+// take some milliseconds for it. A chunk's file is held in place (dmabuf_file.h) until the chunk is done. Chunks that
+// fail, or cannot be tried, are left to the FallbackChannel around this.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class DmabufPath;
 
 class DmabufChannel final : public Channel, private ChannelHooks, private StagedCopies::Owner {
  public:
-  static constexpr unsigned kSlotsMax = 8;   // A ring has as many slots.
+  static constexpr unsigned kSlotsMax = 8;   // A ring has as many.
   static constexpr unsigned kTriesMax = 8;   // An exporter may say "again" so often to a canary's operation.
   static constexpr unsigned kPiecesMax = 8;  // The most places on a drive that a chunk may lie in.
 
@@ -37,13 +37,13 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   void submit(const Task& task) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion move_and_wait(const Task& task) override;
-  void forget_file(std::uint64_t file_id) override;
+  void forget_file(std::uint64_t /*file_id*/) override {}  // Slots keep drives open, and no user's file.
   bool has_storage_under_way() const override { return storing_count_ > 0; }
   bool is_broken() const override { return broken_; }
 
-  // For self-tests, on an idle channel: the canary of reading the file, and of writing to a drive, given by a
+  // For self-tests, on an idle channel: the canary of reading from the drive, and of writing to one, given by a
   // descriptor with O_DIRECT, whose first pages may be overwritten.
-  Proof prove_reads(File& file, DmabufFile& on_drive);
+  Proof prove_reads(const DmabufDrive& drive);
   Proof prove_writes(int scratch, std::uint64_t bytes);
 
  private:
@@ -62,8 +62,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   };
 
   struct Slot {
-    std::uint64_t file_id = 0;
-    int fd = -1;
+    const DmabufDrive* drive = nullptr;
     int number = -1;
     bool is_stale = false;   // An error means that the slot's mapping is gone.
     bool is_proven = false;  // A canary has seen bytes arrive, and no error since may mean a new mapping.
@@ -78,15 +77,16 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   }
   void on_copied(std::uint32_t index, const Status& status) override;
 
-  Result<Slot*> slot_for(File& file, DmabufFile& on_drive);
-  Result<Slot*> add_slot(std::uint64_t file_id, int fd);
-  Status renew(Slot& slot, File& file, const DmabufFile& on_drive);
+  Result<Slot*> slot_for(const DmabufDrive& drive);
+  Result<Slot*> prepare(const DmabufDrive& drive, Slot* slot);
+  Result<Slot*> add_slot(const DmabufDrive& drive);
+  Status renew(Slot& slot);
   bool is_due(const Slot& slot) const;
   Proof prove(int fd, int slot, std::uint64_t bytes, Proof (*canary)(const struct CanaryWorld&));
   Result<std::size_t> operate(const RingOp& op);
   Slot* oldest_slot();
   void drop(Slot* slot);
-  Slot* find(std::uint64_t file_id);
+  Slot* find(const DmabufDrive& drive);
 
   void begin(std::uint32_t index);
   Reason hold(Move& move);
@@ -98,6 +98,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   void finish(std::uint32_t index, Status status);
   void mark_done(std::uint32_t index, Status status);
   static DmabufFile& file_of(const Move& move) { return *static_cast<DmabufFile*>(move.task.token.file_state); }
+  static const DmabufDrive& drive_of(const Move& move) { return file_of(move).drive(); }
   bool is_at_end(const Move& move) const;
   std::uint64_t place_of(std::uint32_t index) const { return index * stride_; }
 

@@ -89,12 +89,15 @@ TEST_F(DmabufFaultTest, ADriveThatIsGoneIsNoEndOfAFile) {
   EXPECT_EQ(completion.bounced, pipeline_reason::refused_late);
 }
 
-TEST_F(DmabufFaultTest, ADriveThatIsOpenForWritingAloneKeepsOthersUsable) {
+TEST_F(DmabufFaultTest, ADriveThatIsOpenForWritingAloneIsOpenedForReadingToo) {
   storage_.open_flags = O_WRONLY | O_DIRECT;
-  const std::unique_ptr<File> file = std::move(*File::open(storage_, FakeStorage::kUserFd));
-  EXPECT_EQ(path_->judge(*file, devices_->describe(memory_), Op::write).reason, dmabuf_reason::write_only);
+  storage_.reopen_fails = true;
+  open_file_anew();
+  EXPECT_EQ(judge(Op::write).reason, dmabuf_reason::write_only);
+  EXPECT_EQ(judge(Op::write).detail, EACCES);
+  storage_.reopen_fails = false;
+  open_file_anew();
   EXPECT_TRUE(judge(Op::write).usable);
-  path_->forget_file(*file);
 }
 
 TEST_F(DmabufFaultTest, MemoryThatIsRevokedIsBouncedAndRegisteredAnewOnce) {
@@ -143,27 +146,35 @@ TEST_F(DmabufFaultTest, ADeviceThatIsLostFailsTheChunkAndBreaksTheChannel) {
 
 // ---- Slots ---------------------------------------------------------------------------------------------------------
 
-TEST_F(DmabufFaultTest, AForgottenFileGivesItsSlotBack) {
+// The engine forgets all files behind each large request.
+TEST_F(DmabufFaultTest, ADriveStaysProvenWhateverBecomesOfItsFiles) {
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
-  (void)read_and_compare(*channel, 0, 4096);
-  const unsigned removed = kernel_.removed;
-  channel->forget_file(file_->id());
-  EXPECT_EQ(kernel_.removed, removed + 1);
-  channel->forget_file(file_->id());
-  EXPECT_EQ(kernel_.removed, removed + 1);
+  ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  const unsigned requests = kernel_.requests, added = kernel_.added, removed = kernel_.removed;
+  for (unsigned i = 1; i <= 5; ++i) {
+    channel->forget_file(0);
+    channel->forget_file(file_->id());
+    open_file_anew();
+    ASSERT_TRUE(judge().usable);
+    EXPECT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+    EXPECT_EQ(kernel_.requests, requests + i) << "no canary, and no self-test";
+  }
+  EXPECT_EQ(kernel_.added, added);
+  EXPECT_EQ(kernel_.removed, removed);
 }
 
 TEST_F(DmabufFaultTest, MoreDrivesThanSlotsTakeTurns) {
-  ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
-  for (int i = 0; i < 20; ++i) {
-    path_->forget_file(*file_);
-    file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
+  for (unsigned i = 0; i < 20; ++i) {
+    storage_.block_device = i + 1;
+    open_file_anew();
     ASSERT_TRUE(judge().usable);
-    EXPECT_EQ(read_and_compare(*channel, static_cast<std::uint64_t>(i) * 4096, 4096), Reason::none) << i;
+    EXPECT_EQ(read_and_compare(*channel, std::uint64_t{i} * 4096, 4096), Reason::none) << i;
   }
 }
+
+// ---- Many requests -------------------------------------------------------------------------------------------------
 
 // PENSTOCK_DMABUF_REQUESTS=1000000 for a longer run.
 TEST_F(DmabufFaultTest, NoByteIsWrongWhateverFaultsComeInBetween) {

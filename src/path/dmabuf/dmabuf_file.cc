@@ -2,15 +2,8 @@
 
 #include "path/dmabuf/dmabuf_file.h"
 
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
-
-#include <cerrno>
-
 #include "base/invariant.h"
 #include "path/dmabuf/dmabuf_reasons.h"
-#include "path/dmabuf/drive_node.h"
 #include "path/dmabuf/held_extents.h"
 #include "path/reasons.h"
 
@@ -64,8 +57,8 @@ bool may_pass(ExtentCause cause) {
 
 class FileOnDrive final : public DmabufFile {
  public:
-  FileOnDrive(UniqueFd node, std::uint64_t drive_bytes, std::unique_ptr<HeldExtents> extents)
-      : DmabufFile(node.get(), drive_bytes), node_(std::move(node)), extents_(std::move(extents)) {}
+  FileOnDrive(DmabufDrive& drive, std::unique_ptr<HeldExtents> extents)
+      : DmabufFile(drive), extents_(std::move(extents)) {}
 
   Reason hold() override { return reason_of_cause(extents_->hold()); }
   void let_go() override { extents_->let_go(); }
@@ -80,7 +73,6 @@ class FileOnDrive final : public DmabufFile {
   }
 
  private:
-  const UniqueFd node_;
   const std::unique_ptr<HeldExtents> extents_;
 };
 
@@ -93,24 +85,24 @@ Reason DmabufFile::find(std::uint64_t offset, std::uint64_t size, std::span<Driv
   return Reason::none;
 }
 
-DmabufFile::Opened open_raw_drive(File& file) {
-  const Result<int> drive = file.descriptor(IoMode::o_direct);
-  if (!drive.ok()) return {nullptr, {reason_of(Obstacle::no_direct_descriptor), drive.status().code}};
-  const Result<std::uint64_t> bytes = file.size();
-  if (!bytes.ok()) return {nullptr, {dmabuf_reason::refused, bytes.status().code}};
-  return {std::make_unique<DmabufFile>(*drive, *bytes), {}};
+DmabufFile::Opened open_raw_drive(File& file, DmabufDrives& drives) {
+  const Result<DmabufDrive*> drive = drives.of_block_device(file);
+  if (!drive.ok()) {
+    const bool is_readable = file.facts().readable();
+    return {nullptr,
+            {is_readable ? reason_of(Obstacle::no_direct_descriptor) : dmabuf_reason::write_only, drive.status().code}};
+  }
+  return {std::make_unique<DmabufFile>(**drive), {}};
 }
 
-DmabufFile::Opened open_file_on_drive(File& file) {
-  Result<UniqueFd> node = open_drive_node(file.facts().file_system_device);
-  const int fd = node.ok() ? node->get() : -1;
-  HeldExtents::Opened opened = HeldExtents::open(file, fd, {});
+DmabufFile::Opened open_file_on_drive(File& file, DmabufDrives& drives) {
+  const Result<DmabufDrive*> drive = drives.of_file_system(file.facts().file_system_device);
+  HeldExtents::Opened opened = HeldExtents::open(file, drive.ok() ? (*drive)->fd() : -1, {});
   if (opened.extents == nullptr) {
     return {nullptr, {reason_of_cause(opened.cause), opened.error}, may_pass(opened.cause)};
   }
-  std::uint64_t bytes = 0;
-  if (::ioctl(fd, BLKGETSIZE64, &bytes) != 0) return {nullptr, {dmabuf_reason::drive_node, errno}};
-  return {std::make_unique<FileOnDrive>(std::move(*node), bytes, std::move(opened.extents)), {}};
+  if (!drive.ok()) return {nullptr, {dmabuf_reason::drive_node, drive.status().code}};
+  return {std::make_unique<FileOnDrive>(**drive, std::move(opened.extents)), {}};
 }
 
 }  // namespace penstock::core

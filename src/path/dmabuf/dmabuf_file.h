@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "path/dmabuf/dmabuf_drives.h"
 #include "path/dmabuf/extent_map.h"
 #include "path/pipeline/self_test.h"
 #include "storage/file.h"
@@ -17,15 +18,12 @@ class DmabufFile {
  public:
   struct Opened;
 
-  // `drive` is open with O_DIRECT, and stays open as long as this.
-  DmabufFile(int drive, std::uint64_t drive_bytes) : drive_(drive), drive_bytes_(drive_bytes) {}
+  explicit DmabufFile(DmabufDrive& drive) : drive_(drive) {}
   virtual ~DmabufFile() = default;
   DmabufFile(const DmabufFile&) = delete;
   DmabufFile& operator=(const DmabufFile&) = delete;
 
-  // The descriptor that the drive's transfers name.
-  int drive() const { return drive_; }
-  std::uint64_t drive_bytes() const { return drive_bytes_; }
+  DmabufDrive& drive() const { return drive_; }
   // The bytes stay in place until let_go(), on any thread; a reason if they cannot be held.
   virtual Reason hold() { return Reason::none; }
   virtual void let_go() {}
@@ -37,8 +35,7 @@ class DmabufFile {
   virtual bool is_intact(std::uint64_t /*offset*/, std::uint64_t /*size*/) { return true; }
 
  private:
-  const int drive_;
-  const std::uint64_t drive_bytes_;
+  DmabufDrive& drive_;
 };
 
 struct DmabufFile::Opened {
@@ -47,9 +44,8 @@ struct DmabufFile::Opened {
   bool is_passing = false;  // Another try may succeed.
 };
 
-// A block device, by its own descriptor.
-DmabufFile::Opened open_raw_drive(File& file);
+DmabufFile::Opened open_raw_drive(File& file, DmabufDrives& drives);
 // A regular file on ext4 or XFS, which needs the right to read its drive's node, and to take a lease.
-DmabufFile::Opened open_file_on_drive(File& file);
+DmabufFile::Opened open_file_on_drive(File& file, DmabufDrives& drives);
 
 }  // namespace penstock::core

@@ -13,7 +13,6 @@ namespace penstock::core {
 namespace {
 
 struct FileScript {
-  int drive = -1;
   Reason not_opened = Reason::none, not_held = Reason::none;
   bool is_moved = false;
   std::uint64_t end = UINT64_MAX;
@@ -26,12 +25,12 @@ class FakeOnDrive final : public DmabufFile {
   static constexpr std::uint64_t kExtentBytes = 16u << 10, kBytes = 3 * kExtentBytes;
   static inline FileScript script;
 
-  static Opened open(File&) {
+  static Opened open(File& file, DmabufDrives& drives) {
     ++script.opened;
     if (script.not_opened != Reason::none) return {nullptr, {script.not_opened, EACCES}, true};
-    return {std::make_unique<FakeOnDrive>(), {}};
+    return {std::make_unique<FakeOnDrive>(**drives.of_block_device(file)), {}};
   }
-  FakeOnDrive() : DmabufFile(script.drive, DmabufFixture::kDriveBytes) {}
+  explicit FakeOnDrive(DmabufDrive& drive) : DmabufFile(drive) {}
 
   Reason hold() override {
     if (script.not_held == Reason::none) ++script.held;
@@ -65,8 +64,7 @@ class DmabufFileTest : public DmabufFixture {
   DmabufFileTest() {
     open_file_ = FakeOnDrive::open;
     make_path({.is_on = true, .files = true, .scratch = scratch_.name()});
-    drive_ = storage_.open_user_fd(O_RDONLY | O_DIRECT);
-    FakeOnDrive::script = {.drive = drive_.get()};
+    FakeOnDrive::script = {};
     storage_.type = FileType::regular;
     file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
   }
@@ -85,8 +83,6 @@ class DmabufFileTest : public DmabufFixture {
     EXPECT_EQ(FakeOnDrive::script.held, 0u);
     return completion;
   }
-
-  UniqueFd drive_;
 };
 
 TEST_F(DmabufFileTest, IsReadFromWhereItsExtentsLie) {

@@ -48,7 +48,8 @@ Proof proof_of_opening(const Status& status) {
 
 DmabufPath::DmabufPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const DmabufRules& rules,
                        const Seams& seams)
-    : storage_(storage), devices_(devices), outlook_(std::move(outlook)), rules_(rules), seams_(seams) {}
+    : storage_(storage), devices_(devices), outlook_(std::move(outlook)), rules_(rules), seams_(seams),
+      drives_(storage) {}
 
 // ---- Verdicts ------------------------------------------------------------------------------------------------------
 
@@ -79,7 +80,6 @@ Proof DmabufPath::file_proof(File& file, Op op) {
   const bool is_file = file.facts().type != FileType::block_device;
   if (is_file && !rules_.files) return {dmabuf_reason::file};
   if (is_file && op == Op::write) return {dmabuf_reason::reads_only};
-  if (!file.facts().readable()) return {dmabuf_reason::write_only};
   if (const Known* known = known_of(file); known != nullptr && known->file.load(std::memory_order_acquire) != nullptr) {
     return {};
   }
@@ -101,7 +101,11 @@ Proof DmabufPath::open(File& file, Known& known) {
   const bool is_due = known.tried_at.count() == 0 || (known.is_passing && now - known.tried_at >= kFileTriedAgainAfter);
   if (known.owned != nullptr || !is_due) return known.why_not;
   DmabufFile::Opened opened =
-      file.facts().type == FileType::block_device ? open_raw_drive(file) : seams_.open_file(file);
+      file.facts().type == FileType::block_device ? open_raw_drive(file, drives_) : seams_.open_file(file, drives_);
+  if (opened.file != nullptr) {
+    DmabufDrive& drive = opened.file->drive();
+    if (drive.operation_max == 0) drive.operation_max = operation_max(file, drive);
+  }
   known.tried_at = now;
   known.why_not = opened.why_not;
   known.is_passing = opened.is_passing;
@@ -115,8 +119,18 @@ void DmabufPath::forget_file(File& file) {
   file.slot(PathId::dmabuf).store(0, std::memory_order_relaxed);
 }
 
+// A larger request would be split by a kernel thread.
+std::uint64_t DmabufPath::operation_max(File& file, const DmabufDrive& drive) {
+  const std::uint64_t drives = outlook_->request_max(file), sector = drive.facts.direct_offset_align;
+  return std::max<std::uint64_t>(align_down(drives == 0 ? kOperationMin : std::min(drives, kOperationMax), sector),
+                                 sector);
+}
+
+DmabufDrive& DmabufPath::drive_of(File& file) { return known_of(file)->file.load(std::memory_order_acquire)->drive(); }
+
+// A drive is tested once, through whichever of its files.
 Proof DmabufPath::pair_proof(Device& device, File& file, Op op) {
-  return pairs_.find_or_test(&device, key_of(file.facts()), op, [&] { return test(device, file); });
+  return pairs_.find_or_test(&device, key_of(drive_of(file).facts), op, [&] { return test(device, file); });
 }
 
 SelfTest DmabufPath::test(Device& device, File& file) {
@@ -125,26 +139,27 @@ SelfTest DmabufPath::test(Device& device, File& file) {
   }
   const auto channel = DmabufChannel::open(*this, {.device = &device, .depth = 1, .chunk_max = kTestBytes});
   if (!channel.ok()) return {proof_of_opening(channel.status()), proof_of_opening(channel.status())};
-  const Proof read = (*channel)->prove_reads(file, *known_of(file)->file);
-  return {read, read.reason == Reason::none ? test_writes(**channel, file) : read};
+  const DmabufDrive& drive = drive_of(file);
+  const Proof read = (*channel)->prove_reads(drive);
+  return {read, read.reason == Reason::none ? test_writes(**channel, drive) : read};
 }
 
 // Nothing is written to the drive but to blocks that the user names.
-Proof DmabufPath::test_writes(DmabufChannel& channel, File& file) {
-  const UniqueFd scratch = open_named_scratch(storage_, rules_.scratch, file.facts());
+Proof DmabufPath::test_writes(DmabufChannel& channel, const DmabufDrive& drive) {
+  const UniqueFd scratch = open_named_scratch(storage_, rules_.scratch, drive.facts);
   if (!scratch.valid()) return {pipeline_reason::no_scratch};
   const Result<std::uint64_t> size = storage_.size(scratch.get());
   return size.ok() ? channel.prove_writes(scratch.get(), *size) : Proof{pipeline_reason::no_scratch};
 }
 
 // While the pair is tested, nothing is known of it.
-bool DmabufPath::may_try(const Device* device, const File& file) const {
-  const std::optional<Proof> proof = pairs_.find_proof(device, key_of(file.facts()), Op::read);
+bool DmabufPath::may_try(const Device* device, const DmabufDrive& drive) const {
+  const std::optional<Proof> proof = pairs_.find_proof(device, key_of(drive.facts), Op::read);
   return !proof || proof->reason == Reason::none;
 }
 
-void DmabufPath::distrust(const Device* device, File& file, const Proof& why) {
-  for (const Op op : {Op::read, Op::write}) pairs_.refuse(device, key_of(file.facts()), op, why);
+void DmabufPath::distrust(const Device* device, const DmabufDrive& drive, const Proof& why) {
+  for (const Op op : {Op::read, Op::write}) pairs_.refuse(device, key_of(drive.facts), op, why);
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
@@ -173,17 +188,6 @@ Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& 
   PreferredTerms& terms = *this;
   return std::unique_ptr<Channel>(
       std::make_unique<FallbackChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
-}
-
-// A larger request would be split by a kernel thread.
-std::uint64_t DmabufPath::operation_max(File& file) {
-  Known& known = *known_of(file);
-  if (const std::uint64_t most = known.operation_max.load(std::memory_order_relaxed); most != 0) return most;
-  const std::uint64_t drives = outlook_->request_max(file), sector = file.direct_offset_align();
-  const std::uint64_t most =
-      std::max(align_down(drives == 0 ? kOperationMin : std::min(drives, kOperationMax), sector), sector);
-  known.operation_max.store(most, std::memory_order_relaxed);
-  return most;
 }
 
 // The channel knows whether the file can be held, and where the chunk lies.
@@ -215,7 +219,7 @@ int DmabufPath::refusal_errno(const Status& status) {
 // Canaries judge what may be a new mapping; only what the kernel refuses for good is remembered.
 void DmabufPath::refuse_late(const Device* device, File& file, Op op, int error) {
   if (error != EINVAL && error != EOPNOTSUPP) return;
-  pairs_.refuse(device, key_of(file.facts()), op, {dmabuf_reason::refused, error});
+  pairs_.refuse(device, key_of(drive_of(file).facts), op, {dmabuf_reason::refused, error});
 }
 
 // ---- The row -------------------------------------------------------------------------------------------------------

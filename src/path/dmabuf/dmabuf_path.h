@@ -40,7 +40,7 @@ class DmabufPath final : public Path, private PreferredTerms {
 
   struct Seams {
     const Clock& clock = system_clock();
-    DmabufFile::Opened (*open_file)(File&) = open_file_on_drive;
+    DmabufFile::Opened (*open_file)(File&, DmabufDrives&) = open_file_on_drive;
   };
 
   DmabufPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const DmabufRules& rules,
@@ -56,12 +56,10 @@ class DmabufPath final : public Path, private PreferredTerms {
   Storage& storage() const { return storage_; }
   const DmabufRules& rules() const { return rules_; }
   const Clock& clock() const { return seams_.clock; }
-  // The most bytes of one operation on the file's drive.
-  std::uint64_t operation_max(File& file);
   // False once distrust() was called for them.
-  bool may_try(const Device* device, const File& file) const;
+  bool may_try(const Device* device, const DmabufDrive& drive) const;
   // A canary failed: the path no longer serves this device and drive.
-  void distrust(const Device* device, File& file, const Proof& why);
+  void distrust(const Device* device, const DmabufDrive& drive, const Proof& why);
 
  private:
   Reason ineligible(const Task& task) override;
@@ -70,8 +68,7 @@ class DmabufPath final : public Path, private PreferredTerms {
   // The path keeps this of a file, in the file's slot.
   struct Known {
     std::atomic<DmabufFile*> file{nullptr};  // Set once.
-    std::atomic<std::uint64_t> operation_max{0};
-    std::unique_ptr<DmabufFile> owned;  // Guarded by the path's mutex, as the rest.
+    std::unique_ptr<DmabufFile> owned;       // Guarded by the path's mutex, as the rest.
     Proof why_not;
     bool is_passing = true;
     std::chrono::nanoseconds tried_at{};
@@ -80,10 +77,12 @@ class DmabufPath final : public Path, private PreferredTerms {
   Proof kernel_proof();
   Proof file_proof(File& file, Op op);
   Proof open(File& file, Known& known) REQUIRES(mutex_);
+  std::uint64_t operation_max(File& file, const DmabufDrive& drive);
   static Known* known_of(File& file);
+  static DmabufDrive& drive_of(File& file);
   Proof pair_proof(Device& device, File& file, Op op);
   SelfTest test(Device& device, File& file);
-  Proof test_writes(class DmabufChannel& channel, File& file);
+  Proof test_writes(class DmabufChannel& channel, const DmabufDrive& drive);
 
   Storage& storage_;
   DeviceSet& devices_;
@@ -91,7 +90,8 @@ class DmabufPath final : public Path, private PreferredTerms {
   const DmabufRules rules_;
   const Seams seams_;
   SelfTestCache pairs_;
-  Mutex mutex_;                             // For opening files.
+  Mutex mutex_;  // For opening files and their drives.
+  DmabufDrives drives_ GUARDED_BY(mutex_);
   std::atomic<bool> takes_dmabufs_{false};  // True once the kernel was asked and does.
 };
 
