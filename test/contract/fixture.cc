@@ -19,7 +19,6 @@
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
 #include "fakes/vendor_machine.h"
-#include "path/dmabuf/dmabuf_reasons.h"
 #include "path/reasons.h"
 #include "storage/posix_storage.h"
 
@@ -271,7 +270,6 @@ Config ContractTest::config() {
   if (fixture().path == PathId::dmabuf) {
     config.dmabuf = true;
     config.scratch = dmabuf_machine_->scratch();
-    config.paths.insert(config.paths.begin() + 1, PathId::bounce);  // For what is open for writing alone.
   }
   if (fixture().path == PathId::nvfs) {
     config.nvfs_kernel = std::make_shared<FakeNvfs>();
@@ -374,8 +372,8 @@ bool ContractTest::goes_direct(std::uint64_t file) {
 }
 
 bool ContractTest::goes_by(const Report& report, PathId expected) const {
-  const bool may_be_bounced = report.reason == reason_of(Obstacle::misaligned) ||
-                              report.reason == reason_of(Obstacle::holes) || report.reason == dmabuf_reason::write_only;
+  const bool may_be_bounced =
+      report.reason == reason_of(Obstacle::misaligned) || report.reason == reason_of(Obstacle::holes);
   const bool was_refused = report.refused == static_cast<int>(expected) && may_be_bounced;
   if (traits_of(expected).direct && report.path == PathId::bounce && was_refused) return true;
   const bool may_be_registered = !fixture().registering.empty() || fixture().is_gpu();

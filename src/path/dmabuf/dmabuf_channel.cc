@@ -85,7 +85,7 @@ Result<DmabufChannel::Slot*> DmabufChannel::slot_for(const DmabufDrive& drive) {
 
 // The kernel tells another's descriptor from ours for transfers, but not for new slots, nor the canary's own reads.
 Result<DmabufChannel::Slot*> DmabufChannel::prepare(const DmabufDrive& drive, Slot* slot) {
-  if (!drive.node.is_ours()) return os_failure(EBADF, kStep);
+  if (!drive.node.is_ours() || !memory_.dmabuf().is_ours()) return os_failure(EBADF, kStep);
   if (slot == nullptr) {
     const Result<Slot*> added = add_slot(drive);
     if (!added.ok()) return added;
@@ -98,7 +98,7 @@ Result<DmabufChannel::Slot*> DmabufChannel::prepare(const DmabufDrive& drive, Sl
 Result<DmabufChannel::Slot*> DmabufChannel::add_slot(const DmabufDrive& drive) {
   if (slots_.size() == kSlotsMax) drop(oldest_slot());
   if (broken_) return failure(Code::closed, kStep);
-  const Result<int> number = ring_->dmabufs()->add(memory_.dmabuf(), drive.fd());
+  const Result<int> number = ring_->dmabufs()->add(memory_.dmabuf().get(), drive.fd());
   if (!number.ok()) return number.status();
   slots_.push_back({.drive = &drive, .number = *number});
   return &slots_.back();
@@ -175,7 +175,7 @@ Proof DmabufChannel::prove_reads(const DmabufDrive& drive) {
 }
 
 Proof DmabufChannel::prove_writes(int scratch, std::uint64_t bytes) {
-  const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf(), scratch);
+  const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf().get(), scratch);
   if (!slot.ok()) return {dmabuf_reason::drive, slot.status().code};
   const Proof proof = prove(scratch, *slot, bytes, canary_of_writes);
   if (!broken_) (void)ring_->dmabufs()->remove(*slot);

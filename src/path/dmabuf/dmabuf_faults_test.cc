@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -100,6 +102,24 @@ TEST_F(DmabufFaultTest, ADriveThatIsOpenForWritingAloneIsOpenedForReadingToo) {
   EXPECT_TRUE(judge(Op::write).usable);
 }
 
+TEST_F(DmabufFaultTest, ADriveIsWrittenByAnOpenThatIsAsSynchronousAsTheFiles) {
+  std::vector<int> drives;
+  for (const int flags : {O_RDONLY, O_RDWR, O_RDWR | O_DSYNC, O_WRONLY, O_WRONLY | O_DSYNC, O_RDONLY}) {
+    storage_.open_flags = flags | O_DIRECT;
+    open_file_anew();
+    const Op op = (flags & O_ACCMODE) == O_RDONLY ? Op::read : Op::write;
+    ASSERT_TRUE(judge(op).usable);
+    const std::unique_ptr<Channel> channel = this->channel();
+    EXPECT_EQ(channel->move_and_wait(task(op, plan(op, 0, 4096).chunk(0))).bounced, Reason::none);
+    drives.push_back(kernel_.drive_fd);
+  }
+  EXPECT_EQ(drives[1], drives[3]);
+  EXPECT_EQ(drives[2], drives[4]);
+  EXPECT_EQ(drives[0], drives[5]) << "reads go by any";
+  EXPECT_NE(drives[0], drives[1]);
+  EXPECT_NE(drives[1], drives[2]);
+}
+
 TEST_F(DmabufFaultTest, MemoryThatIsRevokedIsBouncedAndRegisteredAnewOnce) {
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
@@ -172,6 +192,52 @@ TEST_F(DmabufFaultTest, MoreDrivesThanSlotsTakeTurns) {
     ASSERT_TRUE(judge().usable);
     EXPECT_EQ(read_and_compare(*channel, std::uint64_t{i} * 4096, 4096), Reason::none) << i;
   }
+}
+
+// ---- Descriptors ---------------------------------------------------------------------------------------------------
+
+// A program has closed a number and opened another file by it.
+class LostDescriptorTest : public DmabufFaultTest {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(judge().usable);
+    channel_ = this->channel();
+    ASSERT_EQ(read_and_compare(*channel_, 0, 4096), Reason::none);
+    added_ = kernel_.added;
+  }
+  void TearDown() override {
+    channel_.reset();
+    DmabufFaultTest::TearDown();
+    EXPECT_GE(::fcntl(taken_.get(), F_GETFD), 0) << "it is not ours to close";
+  }
+  void take(int number) { taken_.reset(::dup2(other_.get(), number)); }
+
+  std::unique_ptr<Channel> channel_;
+  unsigned added_ = 0;
+  const UniqueFd other_{::memfd_create("other", MFD_CLOEXEC)};
+  UniqueFd taken_;
+};
+
+TEST_F(LostDescriptorTest, OfADriveIsNoticedAndTheDriveIsOpenedAnewForTheNextFile) {
+  take(kernel_.drive_fd);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(read_and_compare(*channel_, 4096, 4096), pipeline_reason::refused_late);
+    clock_.advance(path_->rules().trusted_for);
+  }
+  EXPECT_EQ(kernel_.added, added_) << "another's file is not registered";
+  open_file_anew();
+  ASSERT_TRUE(judge().usable);
+  EXPECT_EQ(read_and_compare(*channel_, 4096, 4096), Reason::none);
+  EXPECT_NE(kernel_.drive_fd, taken_.get());
+}
+
+TEST_F(LostDescriptorTest, OfTheMemoryIsNotRegisteredAgain) {
+  take(kernel_.memory_fd);
+  EXPECT_EQ(read_and_compare(*channel_, 4096, 4096), Reason::none) << "the slot has its own";
+  kernel_.errors = {-ENODEV};
+  (void)read_and_compare(*channel_, 4096, 4096);
+  EXPECT_EQ(read_and_compare(*channel_, 4096, 4096), pipeline_reason::refused_late);
+  EXPECT_EQ(kernel_.added, added_);
 }
 
 // ---- Many requests -------------------------------------------------------------------------------------------------

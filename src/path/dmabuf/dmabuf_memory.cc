@@ -20,7 +20,7 @@ Result<DmabufMemory> DmabufMemory::open(Device& device, std::uint64_t size) {
   opened.data_ = static_cast<std::byte*>(*memory);
   Result<UniqueFd> dmabuf = device.memory().export_dmabuf(*memory, opened.size_);
   if (!dmabuf.ok()) return dmabuf.status();
-  opened.dmabuf_ = std::move(*dmabuf);
+  opened.dmabuf_ = GuardedFd(std::move(*dmabuf));
   return opened;
 }
 

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "base/unique_fd.h"
+#include "base/guarded_fd.h"
 #include "device/device.h"
 
 namespace penstock::core {
@@ -25,7 +25,7 @@ class DmabufMemory {
 
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }
-  int dmabuf() const { return dmabuf_.get(); }
+  const GuardedFd& dmabuf() const { return dmabuf_; }
   // Leaves it allocated for ever: a drive may still write to it.
   void abandon() { data_ = nullptr; }
 
@@ -40,7 +40,7 @@ class DmabufMemory {
   Device* device_ = nullptr;
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
-  UniqueFd dmabuf_;
+  GuardedFd dmabuf_;
 };
 
 // Copies between a channel's memory and a request's, both of the device: CopyQueue's "host" memory is the channel's.
