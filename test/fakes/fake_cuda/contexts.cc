@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -85,8 +86,12 @@ CALL(cuDriverGetVersion, int* version) {
 CALL(cuDeviceGetCount, int* count) { ENTER; *count = kDevices; return 0; }
 CALL(cuDeviceGet, CUdevice* device, int ordinal) { ENTER; *device = ordinal; return ordinal < kDevices ? 0 : 101; }
 CALL(cuDeviceGetName, char* name, int, CUdevice) { ENTER; std::strcpy(name, "Fake GPU"); return 0; }
-CALL(cuDeviceGetPCIBusId, char* id, int, CUdevice device) {
-  ENTER; std::strcpy(id, device ? "00000000:AC:00.0" : "0000:AB:00.0"); return 0;
+CALL(cuDeviceGetPCIBusId, char* id, int size, CUdevice device) {
+  ENTER;
+  const char* const given = std::getenv("PENSTOCK_FAKE_CUDA_ADDRESS");
+  const char* const first = given != nullptr ? given : "0000:AB:00.0";
+  std::snprintf(id, static_cast<std::size_t>(size), "%s", device != 0 ? "00000000:AC:00.0" : first);
+  return 0;
 }
 CALL(cuDeviceTotalMem_v2, std::size_t* bytes, CUdevice) { ENTER; *bytes = std::size_t{8} << 30; return 0; }
 CALL(cuDeviceGetAttribute, int* value, int attribute, CUdevice) {

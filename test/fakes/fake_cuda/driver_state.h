@@ -19,7 +19,8 @@
 // end of the process does to a real driver; fake_cuda_fail_at(n) lets the nth piece of work from now on be refused;
 // fake_cuda_refuse_modules(1) lets no module load; fake_cuda_scatters() counts kernels for many small copies,
 // fake_cuda_checksums() those for checksums;
-// fake_cuda_virtual_things() counts what cuMemCreate, cuMemAddressReserve and cuMemMap made and nobody has undone.
+// fake_cuda_virtual_things() counts what cuMemCreate, cuMemAddressReserve and cuMemMap made and nobody has undone. In
+// emulated machines exported_memory.cc has it export real dma-bufs.
 #pragma once
 
 #include <sys/mman.h>
@@ -158,6 +159,13 @@ inline void* take_pages(std::size_t size) {
   return pages == MAP_FAILED ? nullptr : pages;
 }
 inline void give_back_pages(CUdeviceptr memory, std::size_t size) { ::munmap(pointer(memory), size); }
+
+// ---- Memory of which real dma-bufs can be made, if the environment asks for it. All with the lock held. ----
+
+bool is_memory_exported();
+void* take_exported(std::size_t size);                    // Null if there is no room.
+bool give_back_exported(CUdeviceptr memory);              // False if it is no such memory.
+int export_memory(CUdeviceptr memory, std::size_t size);  // A dma-buf, or -1.
 
 // ---- Streams. All with the lock held. ----
 

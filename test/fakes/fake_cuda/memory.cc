@@ -18,7 +18,8 @@ namespace {
 
 CUresult add(CUdeviceptr* made, std::size_t size, Block block) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
-  void* const memory = size >> 46 ? nullptr : take_pages(size);
+  const bool is_exported = block.type == CU_MEMORYTYPE_DEVICE && block.managed == 0 && is_memory_exported();
+  void* const memory = size >> 46 ? nullptr : is_exported ? take_exported(size) : take_pages(size);
   if (memory == nullptr) return 2;
   driver().blocks[*made = address(memory)] = block;
   return CUDA_SUCCESS;
@@ -89,7 +90,7 @@ CALL(cuMemFree_v2, CUdeviceptr memory) {
   if (block == driver().blocks.end()) return CUDA_ERROR_INVALID_VALUE;
   const Block freed = block->second;
   if (freed.context != nullptr) drive_all(freed.context, lock);
-  give_back_pages(memory, freed.size);
+  if (!give_back_exported(memory)) give_back_pages(memory, freed.size);
   driver().blocks.erase(memory);
   return 0;
 }

@@ -86,6 +86,14 @@ CALL(cuMemcpyDtoHAsync_v2, void* to, CUdeviceptr from, std::size_t size, CUstrea
   ENTER;
   return queue_on_device(from, {.kind = Work::Kind::copy, .to = address(to), .from = from, .size = size}, stream);
 }
+CALL(cuMemcpyDtoDAsync_v2, CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {
+  ENTER;
+  const auto block = find(from);
+  const bool is_there = block != driver().blocks.end() && from + size <= block->first + block->second.mapped;
+  REQUIRE(is_there ? 0 : CUDA_ERROR_INVALID_VALUE);
+  return queue_on_device(to, {.kind = Work::Kind::copy, .to = to, .from = from, .size = size, .to_device = true},
+                         stream);
+}
 CALL(cuMemsetD8Async, CUdeviceptr to, unsigned char value, std::size_t size, CUstream stream) {
   ENTER; return queue_on_device(to, {.kind = Work::Kind::fill, .to = to, .size = size, .value = value}, stream);
 }

@@ -50,7 +50,7 @@ CALL(cuMemAddressFree, CUdeviceptr memory, std::size_t size) {
   const bool is_whole = block != driver().blocks.end() && block->first == memory && block->second.size == size;
   REQUIRE(!is_whole || block->second.mapped != 0 ? CUDA_ERROR_INVALID_VALUE : 0);
   driver().blocks.erase(block);
-  give_back_pages(memory, size);
+  if (!give_back_exported(memory)) give_back_pages(memory, size);
   --driver().virtual_things;
   return 0;
 }
@@ -73,7 +73,7 @@ CALL(cuMemGetHandleForAddressRange, int* fd, CUdeviceptr memory, std::size_t siz
   const bool is_there = block != driver().blocks.end() && block->second.type == CU_MEMORYTYPE_DEVICE &&
                         block->second.managed == 0 && memory + size <= block->first + block->second.mapped;
   REQUIRE(is_there && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ? 0 : CUDA_ERROR_INVALID_VALUE);
-  *fd = ::memfd_create("fake-dma-buf", MFD_CLOEXEC);
+  *fd = is_memory_exported() ? export_memory(memory, size) : ::memfd_create("fake-dma-buf", MFD_CLOEXEC);
   return *fd < 0 ? kNotSupported : 0;
 }
 CALL(fake_cuda_virtual_things) {
