@@ -9,8 +9,9 @@
  * write and read move SIZE bytes in one call, batch reads them in eight entries; sizes may end with k or M. `forever`
  * reads until somebody kills the program, into memory as far from the start as OFFSET; `beside` does that in a thread
  * of its own, and goes on when that has read once; `leave` returns from main() as it is. FILE is made where it is not
- * there. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that was
- * moved. */
+ * there, unless the first word is `reads`: then it is opened for reading alone. `many:COUNT:SIZE` reads SIZE bytes so
+ * often, each time from another offset. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that
+ * was moved. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,11 +83,11 @@ static size_t load(const Fixture* fixture, char* into) {
   return done;
 }
 
-static void open_fixture(Fixture* fixture, const char* name) {
+static void open_fixture(Fixture* fixture, const char* name, int flags) {
   memset(fixture, 0, sizeof *fixture);
   fixture->model = aligned(kFileMax);
   fixture->host = aligned(kDeviceMax);
-  fixture->fd = open(name, O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+  fixture->fd = open(name, flags | O_DIRECT | O_CLOEXEC, 0600);
   if (fixture->fd < 0) stop("open %s: %s", name, strerror(errno));
   fixture->size = load(fixture, fixture->model);
   check(cuFileDriverOpen(), "cuFileDriverOpen");
@@ -128,6 +130,7 @@ static void write_some(Fixture* fixture, size_t offset, size_t size, unsigned se
 
 static void compare(Fixture* fixture, size_t offset, size_t size) {
   if (penstock_device_download(fixture->session, fixture->host, fixture->device, size).code != 0) stop("download");
+  if (memcmp(fixture->host, fixture->model + offset, size) == 0) return;
   for (size_t i = 0; i < size; ++i) {
     if (fixture->host[i] != fixture->model[offset + i]) stop("wrong byte at %zu", offset + i);
   }
@@ -143,6 +146,18 @@ static void read_some(Fixture* fixture, size_t offset, size_t size) {
   const ssize_t moved = cuFileRead(fixture->handle, fixture->device, size, (off_t)offset, 0);
   if (moved != (ssize_t)size) stop("cuFileRead of %zu at %zu: %zd", size, offset, moved);
   compare(fixture, offset, size);
+}
+
+/* Every second read begins on a block's boundary, the others anywhere. */
+static void read_many(Fixture* fixture, size_t count, size_t size) {
+  if (size == 0 || size >= fixture->size) stop("many: the file is too small");
+  uint64_t state = 1;
+  for (size_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    size_t offset = (size_t)(state >> 20) % (fixture->size - size);
+    if (i % 2 == 0) offset -= offset % kBlock;
+    read_some(fixture, offset, size);
+  }
 }
 
 static void read_batch(Fixture* fixture, size_t offset, size_t size) {
@@ -212,6 +227,7 @@ static void do_word(Fixture* fixture, const char* word, unsigned seed) {
   char operation[16] = "", offset_text[32] = "", size_text[32] = "";
   if (sscanf(word, "%15[^:]:%31[^:]:%31s", operation, offset_text, size_text) != 3) stop("no such word: %s", word);
   const size_t offset = bytes_in(offset_text), size = bytes_in(size_text);
+  if (strcmp(operation, "many") == 0) return read_many(fixture, offset, size);
   if (size > kDeviceMax || offset + size > kFileMax) stop("too large: %s", word);
   if (strcmp(operation, "write") == 0) write_some(fixture, offset, size, seed);
   else if (strcmp(operation, "read") == 0) read_some(fixture, offset, size);
@@ -244,8 +260,9 @@ static void print_moved(const char* name, const penstock_counter* counters, unsi
 int main(int count, char** words) {
   if (count < 3) stop("usage: cufile_client FILE OPERATION:OFFSET:SIZE...");
   static Fixture fixture;
-  open_fixture(&fixture, words[1]);
-  for (int i = 2; i < count; ++i) {
+  const int only_reads = strcmp(words[2], "reads") == 0;
+  open_fixture(&fixture, words[1], only_reads ? O_RDONLY : O_RDWR | O_CREAT);
+  for (int i = 2 + only_reads; i < count; ++i) {
     if (strcmp(words[i], "leave") == 0) return 0;
     do_word(&fixture, words[i], (unsigned)i);
   }
