@@ -7,9 +7,11 @@ image from outside), the data pointers that the emulator logged, and the page ca
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 
 MARKS_PER_CASE = 32
+PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class Tool:
     status: int = 0
     says: tuple = ()
     facts: dict = field(default_factory=dict)  # {"keys.of.the.json": value}, of what it prints.
-    dma: int | None = 0  # None where it depends on when.
+    dma: int | None = 0  # None where it depends on when, but is no less than `dma_min`.
+    dma_min: int = 0
     file: str = ""  # Of which no page may get into the page cache.
     prepare: str = ""
 
@@ -98,8 +101,49 @@ class Tool:
                 yield f"{keys} is {look_up(found, keys)!r} instead of {value!r}"
         if self.dma is not None and dma != self.dma:
             yield f"the emulator saw {dma} bytes of DMA to the device instead of {self.dma}"
+        if dma < self.dma_min:
+            yield f"the emulator saw {dma} bytes of DMA to the device instead of {self.dma_min} and more"
         if self.file and result["cached"] > 0:
             yield f"the page cache grew by {result['cached']} pages"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What cufile_client's word number `seed` wrote is in the image of the drive."""
+    name: str
+    drive: str
+    at: int
+    size: int
+    seed: int
+
+    def wrong_with(self, folder):
+        with open(folder / f"{self.drive}.img", "rb") as image:
+            image.seek(self.at)
+            found = image.read(self.size)
+        expected = bytes((i * 31 + i // 257 + self.seed * 7 + 1) & 255 for i in range(self.size))
+        if found != expected:
+            yield f"seen from outside, the image of {self.drive} lacks what was written"
+
+
+@dataclass(frozen=True)
+class InBar:
+    """Each page of a piece of the drive is in the memory behind the BAR, where the drive put it and where the program
+    had it copied."""
+    name: str
+    drive: str
+    at: int
+    size: int
+    times: int = 2
+
+    def wrong_with(self, folder):
+        with open(folder / f"{self.drive}.img", "rb") as image:
+            image.seek(self.at)
+            wanted = image.read(self.size)
+        memory = (folder / "bar").read_bytes()
+        counts = Counter(memory[at:at + PAGE] for at in range(0, len(memory), PAGE))
+        least = min(counts[wanted[at:at + PAGE]] for at in range(0, self.size, PAGE))
+        if least < self.times:
+            yield f"seen from outside, a page of {self.drive} is {least} times behind the BAR instead of {self.times}"
 
 
 def parsed(said):

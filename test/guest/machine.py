@@ -57,7 +57,9 @@ class Machine:
     modules: tuple = ()
     programs: tuple = ()  # Of this system, by name, beside ours and busybox.
     standin: bool = False  # Has the module that stands for nvidia-fs, which a case loads with `standin`.
+    bar_mib: int = 0  # Two devices have so much of the same memory of the host behind BAR 2: the file `bar`.
     kernel_words: str = ""
+    outside: tuple = ()  # What is looked at when the machine is off, by expect.py.
     arrays: dict = field(default_factory=dict)  # {"/dev/mdN": its two drives}, which a case prepares with `raid0`.
 
 
@@ -111,6 +113,15 @@ def topology_words(drives, folder):
     return words
 
 
+def bar_words(machine, folder):
+    words, first = [], len(machine.drives) + 1
+    for number in range(first, first + 2):
+        memory = f"memory-backend-file,id=bar{number},mem-path={folder / 'bar'},size={machine.bar_mib}M,share=on"
+        words += ["-device", f"pcie-root-port,id=root{number},chassis={number + 2},slot={number}",
+                  "-object", memory, "-device", f"ivshmem-plain,memdev=bar{number},bus=root{number}"]
+    return words
+
+
 def qemu_words(machine, kernel, archive, folder):
     """One CPU: with two, emulated kernels of this kind die now and then while they patch themselves."""
     board = "q35,kernel-irqchip=split" if machine.iommu else "q35"
@@ -123,6 +134,8 @@ def qemu_words(machine, kernel, archive, folder):
     if machine.iommu:
         words += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
     words += topology_words(machine.drives, folder)
+    if machine.bar_mib:
+        words += bar_words(machine, folder)
     # What the guest writes to /dev/vport0p1 is a file here.
     words += ["-device", "virtio-serial-pci", "-chardev", f"file,id=outbox,path={folder / 'outbox'}",
               "-device", "virtserialport,chardev=outbox,name=outbox"]

@@ -34,7 +34,7 @@ SCRIPTS = {f"/bin/{name}": (HERE.parents[1] / "scripts" / name).read_text()
 
 
 def scenario_of(machine):
-    lines = [f"name_drives {len(machine.drives)}", "find_peer", "count_mappings"]
+    lines = [f"name_drives {len(machine.drives)}", "find_bar" if machine.bar_mib else "find_peer", "count_mappings"]
     for number, case in enumerate(machine.cases):
         if case.prepare:
             lines.append(f"prepare {case.name} '{case.prepare}'")
@@ -85,6 +85,8 @@ class Judge:
                 self.say(row["case"], row["op"], [f"failed: {row}"], "")
         for case in self.machine.cases:
             self.judge_case(case)
+        for look in self.machine.outside:
+            self.say(look.name, "outside", list(look.wrong_with(self.folder)), "right")
         self.say("machine", "all DMA", [] if total == sum(self.marks.values()) else
                  [f"{total} bytes to the device, {sum(self.marks.values())} of them inside the marks"],
                  f"{total} bytes to the device, each inside a case")
@@ -132,7 +134,7 @@ class Judge:
                      f"{row['mappings']} mappings, {row['cached']} pages cached")
 
 
-def run_machine(machine, kernel, programs, work, scripts=None):
+def run_machine(machine, kernel, programs, work, scripts=None, seconds=BOOT_SECONDS):
     """The number of failures. Programs and scripts: {place in the guest: file here, or text}, beside SCRIPTS."""
     started = time.monotonic()
     folder = work / machine.name
@@ -142,30 +144,29 @@ def run_machine(machine, kernel, programs, work, scripts=None):
         machines.make_image(drive, folder)
     archive = pack_machine(machine, kernel, programs, scripts or {}, folder)
     booting = time.monotonic()
-    console = machines.boot(machine, kernel, archive, folder, BOOT_SECONDS)
+    console = machines.boot(machine, kernel, archive, folder, seconds)
     done = time.monotonic()
     if console is None:
-        print(f"FAIL {machine.name}: not powered off after {BOOT_SECONDS} s; {folder / 'console'} has what it said")
+        print(f"FAIL {machine.name}: not powered off after {seconds} s; {folder / 'console'} has what it said")
         return 1
     judge = Judge(machine, folder, console)
     judge.judge()
     print(f"     {machine.name}: {machine.about}: {judge.failures} failures; {booting - started:.1f} s to make, "
           f"{done - booting:.1f} s to run")
     if not judge.failures:
-        for image in folder.glob("*.img"):
+        for image in (*folder.glob("*.img"), *folder.glob("bar")):
             image.unlink()
     else:
         print(f"     {folder} has the console, the emulator's trace and its complaints in `emulator`")
     return judge.failures
 
 
-def build_standin(kernel, work):
+def build_module(kernel, source, folder):
     """One run compiles it at a time."""
-    folder = work / "compiled"
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return kernel_module.build(kernel, HERE / "standin", folder, fetch_kernel.default_cache())
+        return kernel_module.build(kernel, HERE / source, folder, fetch_kernel.default_cache())
 
 
 def what_is_missing(chosen):
@@ -192,7 +193,7 @@ def main(arguments):
         programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe,
                     "/bin/cufile_client": options.client, "/bin/nvidia_fs_probe": options.standin_probe}
         if any(machine.standin for machine in chosen):
-            programs["/lib/standin/nvidia_fs.ko"] = build_standin(kernel, options.work)
+            programs["/lib/standin/nvidia_fs.ko"] = build_module(kernel, "standin", options.work / "compiled")
     except fetch_kernel.Missing as why:
         print(f"skipped: {why}")
         return 77
