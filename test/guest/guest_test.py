@@ -11,6 +11,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import dmabuf_cases
 import expect
 import fetch_kernel
 import initramfs
@@ -169,10 +170,23 @@ class Machines(unittest.TestCase):
             self.assertRegex(listed, rf"(foreach\(machine IN ITEMS|set\(long).* {machine.name}\b.*\)")
 
     def test_scripts_are_shell(self):
-        scripts = [(HERE / "init").read_text()] + [run.scenario_of(machine) for machine in MACHINES.values()]
+        everyone = [*MACHINES.values(), *dmabuf_cases.machines(10, rehearsed=True)]
+        scripts = [(HERE / "init").read_text()] + [run.scenario_of(machine) for machine in everyone]
         for script in scripts:
             done = subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_memory_behind_two_bars_is_one_file(self):
+        machine = next(one for one in dmabuf_cases.machines(10, rehearsed=True) if one.bar_mib)
+        words = " ".join(machines.qemu_words(machine, "kernel", "archive", Path("w")))
+        self.assertEqual(words.count("mem-path=w/bar,size=256M,share=on"), 2)
+        self.assertEqual(words.count("ivshmem-plain,"), 2)
+
+    def test_a_rehearsal_has_every_case_of_the_real_run(self):
+        for real, rehearsed in zip(dmabuf_cases.machines(10, False), dmabuf_cases.machines(10, True)):
+            self.assertEqual(real.cases, rehearsed.cases[:len(real.cases)])
+            names = [case.name for case in rehearsed.cases]
+            self.assertEqual(len(names), len(set(names)))
 
     def test_a_raid0_is_read_chunk_by_chunk(self):
         self.assertEqual(machines.interleave([b"aabb", b"1122"], 2), b"aa11bb22")
@@ -270,6 +284,26 @@ class Judging(unittest.TestCase):
         self.assertEqual(outside(expect.refused("EINVAL"), old), [])
         self.assertNotEqual(outside(expect.refused("EINVAL"), written), [])
         self.assertNotEqual(outside(expect.refused("EINVAL"), bytes(4096)), [])
+
+    def test_least_dma_is_asked_where_its_sum_depends_on_time(self):
+        tool = expect.Tool("t", "run", dma=None, dma_min=4096)
+        self.assertEqual(list(tool.wrong_with({"exit": 0, "cached": 0}, "", 8192)), [])
+        self.assertIn("saw 0 bytes", "; ".join(tool.wrong_with({"exit": 0, "cached": 0}, "", 0)))
+
+    def test_a_write_that_the_drive_lacks_is_seen_from_outside(self):
+        with tempfile.TemporaryDirectory() as folder:
+            image = Path(folder) / "raw.img"
+            image.write_bytes(bytes(512) + bytes((i * 31 + i // 257 + 15) & 255 for i in range(1024)))
+            self.assertEqual(list(expect.Written("w", "raw", 512, 1024, 2).wrong_with(Path(folder))), [])
+            self.assertNotEqual(list(expect.Written("w", "raw", 0, 1024, 2).wrong_with(Path(folder))), [])
+
+    def test_memory_that_lacks_a_page_is_seen_from_outside(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "raw.img").write_bytes(pattern(8 * KIB))
+            once = expect.InBar("s", "raw", 0, 8 * KIB, times=1)
+            for memory, is_right in ((pattern(8 * KIB), True), (pattern(4 * KIB) + bytes(4 * KIB), False)):
+                (Path(folder) / "bar").write_bytes(memory)
+                self.assertEqual(not list(once.wrong_with(Path(folder))), is_right)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The machines of `./dev guest dmabuf`, and what is tried in them: dma-bufs as registered buffers of io_uring.
+
+The same scenario runs on a kernel that has them and, rehearsed, on one that has not, where ring_standin.c answers the
+ring's calls. Cases that only a stand-in can set up are added there.
+"""
+
+from expect import InBar, Tool, Written
+from machine import NEAR, PEER, Drive, Machine
+from pattern import MIB
+from prepare import file_on
+
+# The GPU is the fake driver of the tests. What it exports are real dma-bufs.
+SWITCHES = "PENSTOCK_DMABUF=on PENSTOCK_DMABUF_FILES=on PENSTOCK_PATHS=dmabuf,bounce,host"
+DEVICE = f"LD_LIBRARY_PATH=/lib/cuda PENSTOCK_DEVICE=cuda {SWITCHES}"
+IN_HOST_MEMORY = f"{DEVICE} PENSTOCK_FAKE_CUDA_MEMORY=udmabuf"
+SMALL = 16384  # Of many reads: more than a page, so that the stand-in counts them.
+
+
+def client(name, target, words, facts, memory=IN_HOST_MEMORY, variables="", strict=True, dma=0, **more):
+    """A program that knows cuFile alone; with `strict`, whatever is not direct fails."""
+    only = "PENSTOCK_REQUIRE=dmabuf " if strict else ""
+    return Tool(name, f"ring {memory} {only}{variables} cufile_client {target} {words}", facts=facts, dma=dma,
+                file=target if strict else "", **more)
+
+
+def reads(name, target, count, **more):
+    """All sizes and alignments, a batch, and many small ones."""
+    words = f"reads read:0:1M read:1M:2M read:1000:70000 read:0:4M batch:1M:1M many:{count}:{SMALL}"
+    return client(name, target, words, {"read.dmabuf.none": 8 * MIB + 70000 + count * SMALL, "read.bounce": None},
+                  **more)
+
+
+def refused(name, reason, target="/drives/raw", words="reads read:0:1M", size=MIB, **more):
+    """Every byte right, and none of them by dmabuf."""
+    return client(name, target, words, {f"read.bounce.{reason}": size, "read.dmabuf": None}, strict=False, **more)
+
+
+PARTED = "$(readlink -f /drives/parted)p"
+SCRATCH = f"PENSTOCK_SCRATCH={PARTED}1"
+
+
+def writes(count):
+    """Into the second partition of a drive whose first may be overwritten."""
+    yield client("write-scratch", f"{PARTED}2", "write:0:1M write:1M:3M read:0:4M write:8388608:65536",
+                 {"write.dmabuf.none": 4 * MIB + 65536, "read.dmabuf.none": 4 * MIB, "write.bounce": None},
+                 variables=SCRATCH)
+    yield client("write-tails", f"{PARTED}2", "write:5000:70000 read:0:1M",
+                 {"read.dmabuf.none": MIB}, variables=SCRATCH, strict=False)
+    yield client("write-no-scratch", f"{PARTED}2", f"write:4M:1M read:4M:1M many:{count}:{SMALL}",
+                 {"write.bounce.no_scratch": MIB, "read.dmabuf.none": MIB + count * SMALL}, strict=False)
+
+
+def hostile(memory, kinds, target="/drives/raw", **more):
+    """Exporters that are wrong from their first map: their dma-bufs are real, and reach other memory."""
+    for kind in kinds:
+        yield refused(f"hostile-{kind}", "dmabuf_untrusted", target, memory=memory,
+                      variables=f"PENSTOCK_FAKE_CUDA_EXPORTS={kind}", **more)
+
+
+def unkind(name, answers, target="/drives/raw"):
+    """Answers that only a stand-in can be told to give. The bytes are right in any case."""
+    return client(f"unkind-{name}", target, f"reads read:0:4M batch:1M:1M many:200:{SMALL}",
+                  {}, variables=f"PENSTOCK_RING_ANSWERS={answers}", strict=False)
+
+
+UNKIND = {"again": "7:-11", "busy": "5:-16", "no-memory": "3:-12", "interrupted": "4:-4", "io": "9:-5",
+          "short": "6:512", "empty": "6:0", "revoked": "20+:-19", "detached": "11:-2", "invalid": "8:-22",
+          "not-supported": "8:-95", "always-again": "1+:-11", "always-empty": "1+:0"}
+
+
+UDMABUF = Tool("udmabuf", "echo 4096 >/sys/module/udmabuf/parameters/size_limit_mb")
+
+
+def host_memory_machine(count, rehearsed):
+    cases = [
+        UDMABUF,
+        Tool("probe", "ring LD_LIBRARY_PATH=/lib/cuda penstock check --all", says=("io_uring",)),
+        Tool("off", "ring LD_LIBRARY_PATH=/lib/cuda PENSTOCK_DEVICE=cuda PENSTOCK_FAKE_CUDA_MEMORY=udmabuf "
+                    "cufile_client /drives/raw reads read:0:1M", facts={"read.dmabuf": None}),
+        reads("raw", "/drives/raw", count),
+        reads("ext4", "/mnt/ext4/data", count, prepare=file_on("ext4")),
+        reads("xfs", "/mnt/xfs/data", count, prepare=file_on("xfs")),
+        *writes(count),
+        refused("written-ext4", "dmabuf_written", "/mnt/ext4/data", "read:0:1M"),
+        refused("files-off", "dmabuf_file", "/mnt/ext4/data", variables="PENSTOCK_DMABUF_FILES=off"),
+        refused("p2pmem", "dmabuf_not_exported",
+                memory=f"PENSTOCK_DEVICE=p2pmem {SWITCHES}"),
+        *hostile(IN_HOST_MEMORY, ("other", "shifted", "first")),
+    ]
+    if rehearsed:
+        cases += [unkind(name, answers) for name, answers in UNKIND.items()]
+    return Machine(name="dmabuf", about="dma-bufs of the host's memory, raw drives, files on ext4 and XFS",
+                   drives=(PEER, NEAR, Drive("raw"), Drive("parted", holds="parted"), Drive("ext4", holds="ext4"),
+                           Drive("xfs", holds="xfs")),
+                   modules=("xfs",), cases=tuple(cases),
+                   outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3),))
+
+
+AT_PEER = "PENSTOCK_FAKE_CUDA_ADDRESS=${PEER##*/}"
+IN_BAR = f"{DEVICE} PENSTOCK_FAKE_CUDA_MEMORY=$BAR {AT_PEER}"
+
+
+def bar_machine(count):
+    """vfio-pci wants an IOMMU, and the route is between root ports."""
+    def by_dma(size, **more):
+        return {"memory": IN_BAR, "dma": None, "dma_min": size, **more}
+    read = 8 * MIB + 70000 + count * SMALL
+    return Machine(
+        name="dmabuf-bar", about="dma-bufs of memory behind another device's BAR, as vfio-pci exports it",
+        cpu="EPYC", iommu="passthrough", bar_mib=256, modules=("xfs", "vfio_pci", "vfio_iommu_type1"),
+        drives=(NEAR, Drive("raw", place="far"), Drive("parted", place="far", holds="parted"),
+                Drive("ext4", place="far", holds="ext4"), Drive("xfs", place="far", holds="xfs")),
+        cases=(
+            reads("raw", "/drives/raw", count, **by_dma(read)),
+            reads("ext4", "/mnt/ext4/data", count, **by_dma(read, prepare=file_on("ext4"))),
+            reads("xfs", "/mnt/xfs/data", count, **by_dma(read, prepare=file_on("xfs"))),
+            client("write-scratch", f"{PARTED}2", "write:0:1M write:1M:3M read:0:4M",
+                   {"write.dmabuf.none": 4 * MIB, "read.dmabuf.none": 4 * MIB}, variables=SCRATCH,
+                   **by_dma(8 * MIB)),
+            *hostile(IN_BAR, ("other", "shifted"), dma=None),
+            client("seen", "/drives/raw", "reads read:2M:1M", {"read.dmabuf.none": MIB}, **by_dma(MIB)),
+        ),
+        outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3), InBar("seen", "raw", 2 * MIB, MIB)))
+
+
+def translating_machine():
+    """What NVIDIA's driver would export is not even tried."""
+    return Machine(
+        name="dmabuf-iommu", about="an IOMMU translates, and NVIDIA's driver is known to export raw addresses",
+        iommu="translating", drives=(PEER, NEAR, Drive("raw")),
+        cases=(UDMABUF, refused("translating", "iommu_translating", variables=AT_PEER)))
+
+
+def machines(count, rehearsed):
+    return host_memory_machine(count, rehearsed), bar_machine(count), translating_machine()

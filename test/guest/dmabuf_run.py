@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
+"""Our programs on a kernel whose io_uring takes dma-bufs, or a rehearsal of that on one that does not.
+
+    dmabuf_run.py --build DIRECTORY [--rehearse [--lie N]] [--requests N] [MACHINE...]
+
+PENSTOCK_GUEST_KERNEL=FILE names the kernel image, with its modules below the same directory. Without it the run is
+skipped, with 77. --rehearse takes the kernel that the other tests take, and ring_standin.c answers the ring's calls
+about dma-bufs. --lie has it report one request as whole that was not: the run has to fail.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import dmabuf_cases
+import fetch_kernel
+import run
+
+FEW = 300
+RING = "/lib/ring"  # In the machine. Empty, it does not rehearse.
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=Path, required=True, help="the directory that all was built in")
+    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--lie", type=int, default=0, help="which request is a lie, counted in each program")
+    parser.add_argument("--requests", type=int, default=FEW, help="small reads of each case that makes many")
+    parser.add_argument("machine", nargs="*")
+    return parser.parse_args(arguments)
+
+
+def kernel_of(options):
+    if options.rehearse:
+        os.environ.pop("PENSTOCK_GUEST_KERNEL", None)
+    elif not os.environ.get("PENSTOCK_GUEST_KERNEL"):
+        raise fetch_kernel.Missing("PENSTOCK_GUEST_KERNEL names no kernel whose io_uring takes dma-bufs, and none was "
+                                   "released; --rehearse runs the same on the kernel that the other tests use.")
+    return fetch_kernel.fetch(fetch_kernel.default_cache())
+
+
+def programs_of(options, kernel):
+    guest = options.build / "test/guest"
+    programs = {"/bin/penstock": options.build / "tools/penstock", "/bin/peer_probe": guest / "peer_probe",
+                "/bin/cufile_client": guest / "cufile_client",
+                "/lib/cuda/libcuda.so.1": options.build / "test/fakes/libcuda.so.1"}
+    if options.rehearse:
+        programs |= {f"{RING}/ring_standin.so": guest / "ring_standin.so", f"{RING}/peer_memory.ko": run.build_module(
+            kernel, "peer_memory", guest / "peer_memory")}
+    return programs
+
+
+def lying(machine, nth):
+    """Every program is lied to."""
+    return replace(machine, cases=tuple(
+        replace(case, command=case.command.replace("ring ", f"ring PENSTOCK_RING_LIE={nth} ", 1))
+        for case in machine.cases))
+
+
+def main(arguments):
+    options = parse(arguments)
+    chosen = [one for one in dmabuf_cases.machines(options.requests, options.rehearse)
+              if one.name in (options.machine or (one.name,))]
+    if options.lie:
+        chosen = [lying(machine, options.lie) for machine in chosen]
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # mkfs, for those who are not root.
+    try:
+        missing = run.what_is_missing(chosen)
+        if missing:
+            raise fetch_kernel.Missing(missing)
+        kernel = kernel_of(options)
+        programs = programs_of(options, kernel)
+    except fetch_kernel.Missing as why:
+        print(f"skipped: {why}")
+        return 77
+    print(f"     {'rehearsed on' if options.rehearse else 'on'} {kernel}")
+    seconds = run.BOOT_SECONDS + options.requests // 10
+    work = options.build / "test/guest/machines"
+    return 1 if sum(run.run_machine(machine, kernel, programs, work, seconds=seconds) for machine in chosen) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
