@@ -25,13 +25,17 @@
 
 namespace penstock::core {
 
-enum class Exporter {
+enum class Exporter {  // kWrongExporters has all but the first.
   right,
-  raw_address,      // Under a translating IOMMU: nothing arrives, and a write writes zeros.
-  other_memory,     // Bytes go to and come from memory that is not ours.
-  page_too_far,     // Bytes go to and come from the page behind.
-  first_page_only,  // Right for the first page, and nothing arrives elsewhere.
+  raw_address,       // Under a translating IOMMU: nothing arrives, and a write writes zeros.
+  other_memory,      // Bytes go to and come from memory that is not ours.
+  page_too_far,      // Bytes go to and come from the page behind.
+  first_page_only,   // Right for the first page, and nothing arrives elsewhere.
+  first_entry_only,  // Right for the first entry of its list that a transfer lies in, and the rest is lost.
 };
+
+inline constexpr Exporter kWrongExporters[] = {Exporter::raw_address, Exporter::other_memory, Exporter::page_too_far,
+                                               Exporter::first_page_only, Exporter::first_entry_only};
 
 struct FakeDmabufs {
   bool is_known = true;    // False: a kernel without the interface.
@@ -107,6 +111,7 @@ class FakeSlots final : public DmabufSlots {
       case Exporter::first_page_only:
         if (at < kPage) put(slot, bytes, std::min<std::size_t>(size, kPage - at), at);
         break;
+      case Exporter::first_entry_only: put(slot, bytes, std::min<std::size_t>(size, kEntry - at % kEntry), at); break;
     }
   }
   // A write's bytes, as the drive gets them.
@@ -120,13 +125,16 @@ class FakeSlots final : public DmabufSlots {
       case Exporter::first_page_only:
         if (at < kPage) get(slot, bytes, std::min<std::size_t>(op.size, kPage - at), at);
         break;
+      case Exporter::first_entry_only:
+        get(slot, bytes, std::min<std::size_t>(op.size, kEntry - at % kEntry), at);
+        break;
       case Exporter::raw_address:
       case Exporter::other_memory: break;
     }
   }
 
  private:
-  static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kPage = 4096, kEntry = 64u << 10;
 
   struct Slot {
     UniqueFd memory;

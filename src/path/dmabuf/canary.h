@@ -3,7 +3,7 @@
 // The proof that bytes which a drive reports as moved arrive in the device's memory, and nowhere else. A driver that
 // exports wrong addresses passes the registration and reports success for every transfer, whatever becomes of the
 // bytes; only comparing them shows it. The canary overwrites some pages of the device's memory, which must be the
-// library's own; a driver that points elsewhere has it write up to 32 KiB there.
+// library's own; a driver that points elsewhere has it write up to 48 KiB there.
 #pragma once
 
 #include <functional>
@@ -27,9 +27,9 @@ struct CanaryWorld {
 
 inline constexpr std::uint64_t kCanaryBytesMin = 16u << 10;
 
-// Reads blocks of the drive to the first page of the memory, one in its middle, the last but one and any other, twice,
-// over other bytes than the block's, and compares them with what the host reads; the page behind must stay as it was.
-// Blocks that others change meanwhile are read again.
+// Reads blocks of the drive to the first page of the memory, across its middle, to the last page but one and across any
+// other boundary of pages, twice, over other bytes than the block's, and compares them with what the host reads; the
+// page behind must stay as it was. Blocks that others change meanwhile are read again.
 Proof canary_of_reads(const CanaryWorld& world);
 // Writes blocks of random bytes to the drive's first pages, which may be overwritten, and compares what the host reads.
 // Call it only once reads are trusted: a write that fetches wrong bytes reports success, too.

@@ -92,6 +92,17 @@ TEST_F(CanaryTest, MemoryThatIsRightAtItsStartAloneIsFoundOut) {
   EXPECT_EQ(canary_of_reads(world(first)).reason, dmabuf_reason::untrusted);
 }
 
+TEST_F(CanaryTest, MemoryThatIsRightInEachPageAndWrongAcrossThemIsFoundOut) {
+  for (const std::size_t entry : {std::size_t{4096}, kMemoryBytes / 4, kMemoryBytes / 2}) {
+    const auto within = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
+      (void)move(op, place, std::min<std::size_t>(size, entry - place % entry), at);
+      return Result<std::size_t>(size);
+    };
+    EXPECT_EQ(canary_of_reads(world(within)).reason, dmabuf_reason::untrusted) << entry;
+    EXPECT_EQ(canary_of_writes(world(within)).reason, dmabuf_reason::untrusted) << entry;
+  }
+}
+
 TEST_F(CanaryTest, TheFirstRoundsBytesDoNotPassForTheSeconds) {
   const auto once = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
     return moves_ < 4 ? move(op, place, size, at) : Result<std::size_t>(size);

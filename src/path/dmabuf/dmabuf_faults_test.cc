@@ -246,23 +246,30 @@ TEST_F(LostDescriptorTest, OfTheMemoryIsNotRegisteredAgain) {
 TEST_F(DmabufFaultTest, NoByteIsWrongWhateverFaultsComeInBetween) {
   const char* const wanted = std::getenv("PENSTOCK_DMABUF_REQUESTS");
   const unsigned count = wanted == nullptr ? 5000 : static_cast<unsigned>(std::strtoul(wanted, nullptr, 10));
-  ASSERT_TRUE(judge().usable);
-  std::unique_ptr<Channel> channel = this->channel(4);
+  std::unique_ptr<Channel> channel;
   std::mt19937_64 random(40);
   unsigned bounced = 0;
+  const auto start = [&](Exporter exporter) {
+    channel.reset();
+    kernel_.errors.clear();
+    kernel_.exporter = exporter;
+    make_path({.is_on = true});
+    return judge().usable;
+  };
   for (unsigned i = 0; i < count; ++i) {
+    if (random() % 1024 == 0) {
+      ASSERT_FALSE(start(kWrongExporters[random() % std::size(kWrongExporters)]));
+    }
+    if (!judge().usable) {  // A canary met an error, or lost bytes: the pair is off for this path's life.
+      ASSERT_TRUE(start(Exporter::right));
+    }
+    if (channel == nullptr) channel = this->channel(4);
     const int errors[] = {-EAGAIN, -EINTR, -EBUSY, -ENOMEM, -ENODEV, -ENOENT, -EFAULT, 0, 512};
     if (random() % 8 == 0) kernel_.errors.push_back(errors[random() % std::size(errors)]);
     if (random() % 64 == 0) clock_.advance(std::chrono::seconds(31));
     const std::uint64_t offset = random() % (kDriveBytes - 20'000);
     bounced += read_and_compare(*channel, offset, 1 + random() % 20'000) == Reason::none ? 0 : 1;
     if (HasFailure()) return;
-    if (judge().usable) continue;  // A canary met an error: the pair is off for this path's life.
-    channel.reset();
-    kernel_.errors.clear();
-    make_path({.is_on = true});
-    ASSERT_TRUE(judge().usable);
-    channel = this->channel(4);
   }
   RecordProperty("bounced", static_cast<int>(bounced));
   EXPECT_GT(bounced, 0u);
