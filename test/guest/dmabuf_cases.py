@@ -6,7 +6,7 @@ The same scenario runs on a kernel that has them and, rehearsed, on one that has
 ring's calls. Cases that only a stand-in can set up are added there.
 """
 
-from expect import InBar, Tool, Written
+from expect import Answers, InBar, Tool, Written
 from machine import NEAR, PEER, Drive, Machine
 from pattern import MIB
 from prepare import file_on
@@ -36,6 +36,21 @@ def refused(name, reason, target="/drives/raw", words="reads read:0:1M", size=MI
     """Every byte right, and none of them by dmabuf."""
     return client(name, target, words, {f"read.bounce.{reason}": size, "read.dmabuf": None}, strict=False, **more)
 
+
+# As measured on a kernel that the series was ported to, version 7.3.4.
+ANSWERS = {
+    "no_table": "ENXIO", "empty": "1", "no_descriptors": "EBADF", "unknown_type": "EINVAL",
+    "empty_with_descriptors": "EINVAL", "with_size": "EINVAL", "not_zero": "EINVAL", "other_flags": "EINVAL",
+    "no_data": "EFAULT", "no_dmabuf": "EINVAL", "dmabuf_path": "EBADF", "buffered_drive": "EINVAL",
+    "file": "EOPNOTSUPP", "no_drive": "EOPNOTSUPP", "second_is_bad": "1", "registered": "1",
+    "read": "4096 right", "read_at_4": "4096 right", "read_large": "524288 right", "duplicate": "4096 right",
+    "other_open": "EBADF", "other_slot": "EFAULT", "no_slot": "EFAULT", "behind_memory": "EFAULT",
+    "address": "EFAULT", "nothing": "EFAULT", "odd_place": "EINVAL", "odd_size": "EINVAL", "odd_offset": "EINVAL",
+    "over_the_end": "4096", "behind_the_end": "0", "write_behind_the_end": "ENOSPC", "plain_read": "EFAULT",
+    "buffered_later": "EOPNOTSUPP", "direct_again": "4096 right", "write": "4096 right", "reader": "1",
+    "write_of_reader": "EBADF", "closed_dmabuf": "4096 right", "cleared": "1", "released": "0",
+    "after_release": "EFAULT",
+}
 
 PARTED = "$(readlink -f /drives/parted)p"
 SCRATCH = f"PENSTOCK_SCRATCH={PARTED}1"
@@ -82,6 +97,7 @@ def host_memory_machine(count, rehearsed):
         reads("raw", "/drives/raw", count),
         reads("ext4", "/mnt/ext4/data", count, prepare=file_on("ext4")),
         reads("xfs", "/mnt/xfs/data", count, prepare=file_on("xfs")),
+        Answers("answers", "ring ring_probe answers /drives/raw /mnt/ext4/data", ANSWERS),
         *writes(count),
         refused("written-ext4", "dmabuf_written", "/mnt/ext4/data", "read:0:1M"),
         refused("files-off", "dmabuf_file", "/mnt/ext4/data", variables="PENSTOCK_DMABUF_FILES=off"),

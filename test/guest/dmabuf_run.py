@@ -46,7 +46,7 @@ def kernel_of(options):
 def programs_of(options, kernel):
     guest = options.build / "test/guest"
     programs = {"/bin/penstock": options.build / "tools/penstock", "/bin/peer_probe": guest / "peer_probe",
-                "/bin/cufile_client": guest / "cufile_client",
+                "/bin/cufile_client": guest / "cufile_client", "/bin/ring_probe": guest / "ring_probe",
                 "/lib/cuda/libcuda.so.1": options.build / "test/fakes/libcuda.so.1"}
     if options.rehearse:
         programs |= {f"{RING}/ring_standin.so": guest / "ring_standin.so", f"{RING}/peer_memory.ko": run.build_module(
