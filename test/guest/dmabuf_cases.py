@@ -77,7 +77,7 @@ def hostile(memory, kinds, target="/drives/raw", **more):
 def unkind(name, answers, target="/drives/raw"):
     """Answers that only a stand-in can be told to give. The bytes are right in any case."""
     return client(f"unkind-{name}", target, f"reads read:0:4M batch:1M:1M many:200:{SMALL}",
-                  {}, variables=f"PENSTOCK_RING_ANSWERS={answers}", strict=False)
+                  {}, variables=f"PENSTOCK_RING_ANSWERS={answers}", strict=False, says=("refused_late",))
 
 
 UNKIND = {"again": "7:-11", "busy": "5:-16", "no-memory": "3:-12", "interrupted": "4:-4", "io": "9:-5",
@@ -114,6 +114,7 @@ def host_memory_machine(count, rehearsed):
                    outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3),))
 
 
+VFIO = ("vfio_pci", "vfio_iommu_type1")
 AT_PEER = "PENSTOCK_FAKE_CUDA_ADDRESS=${PEER##*/}"
 IN_BAR = f"{DEVICE} PENSTOCK_FAKE_CUDA_MEMORY=$BAR {AT_PEER}"
 
@@ -125,7 +126,7 @@ def bar_machine(count):
     read = 8 * MIB + 70000 + count * SMALL
     return Machine(
         name="dmabuf-bar", about="dma-bufs of memory behind another device's BAR, as vfio-pci exports it",
-        cpu="EPYC", iommu="passthrough", bar_mib=256, modules=("xfs", "vfio_pci", "vfio_iommu_type1"),
+        cpu="EPYC", iommu="passthrough", bar_mib=256, modules=("xfs", *VFIO),
         drives=(NEAR, Drive("raw", place="far"), Drive("parted", place="far", holds="parted"),
                 Drive("ext4", place="far", holds="ext4"), Drive("xfs", place="far", holds="xfs")),
         cases=(
@@ -141,13 +142,34 @@ def bar_machine(count):
         outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3), InBar("seen", "raw", 2 * MIB, MIB)))
 
 
-def translating_machine():
-    """What NVIDIA's driver would export is not even tried."""
+# The rule about NVIDIA's exporter knows a GPU by its address; without one it stays silent.
+UNKNOWN_BAR = f"{DEVICE} PENSTOCK_FAKE_CUDA_MEMORY=$BAR"
+
+
+def translating_machine(count):
+    """What NVIDIA's driver would export is not even tried. vfio-pci's export is right; its pointers are the IOMMU's, so
+    the emulator's log has none in the BAR."""
     return Machine(
-        name="dmabuf-iommu", about="an IOMMU translates, and NVIDIA's driver is known to export raw addresses",
-        iommu="translating", drives=(PEER, NEAR, Drive("raw")),
-        cases=(UDMABUF, refused("translating", "iommu_translating", variables=AT_PEER)))
+        name="dmabuf-iommu", about="an IOMMU translates, for which NVIDIA's exporter is known to be wrong",
+        cpu="EPYC", iommu="translating", bar_mib=256, modules=VFIO, drives=(NEAR, Drive("raw", place="far")),
+        cases=(UDMABUF, refused("translating", "iommu_translating", variables=AT_PEER),
+               reads("right", "/drives/raw", count, memory=UNKNOWN_BAR),
+               client("seen", "/drives/raw", "reads read:2M:1M", {"read.dmabuf.none": MIB}, memory=UNKNOWN_BAR)),
+        outside=(InBar("seen", "raw", 2 * MIB, MIB),))
+
+
+def losing_machine():
+    """Only rehearsed: vfio-pci takes no device whose neighbours below a switch have drivers. The drive reports success,
+    and the IOMMU drops what it sends past it to the other device: not the stand-in loses the bytes."""
+    return Machine(
+        name="dmabuf-lost", about="an IOMMU drops what a drive sends to its neighbour, and nobody reports it",
+        cpu="EPYC", iommu="translating", bar_mib=256, bar_near=True, modules=VFIO, drives=(NEAR, Drive("raw")),
+        cases=(refused("lost", "dmabuf_untrusted", memory=UNKNOWN_BAR, dma=None),
+               client("lost-write", "/drives/raw", "write:1M:1M read:1M:1M", {"write.dmabuf": None}, dma=None,
+                      memory=UNKNOWN_BAR, variables="PENSTOCK_SCRATCH=/drives/near", strict=False)),
+        outside=(Written("lost-write", "raw", MIB, MIB, 2),))
 
 
 def machines(count, rehearsed):
-    return host_memory_machine(count, rehearsed), bar_machine(count), translating_machine()
+    real = (host_memory_machine(count, rehearsed), bar_machine(count), translating_machine(count))
+    return (*real, losing_machine()) if rehearsed else real

@@ -58,6 +58,7 @@ class Machine:
     programs: tuple = ()  # Of this system, by name, beside ours and busybox.
     standin: bool = False  # Has the module that stands for nvidia-fs, which a case loads with `standin`.
     bar_mib: int = 0  # Two devices have so much of the same memory of the host behind BAR 2: the file `bar`.
+    bar_near: bool = False  # The second is below the switch, else both have root ports of their own.
     kernel_words: str = ""
     outside: tuple = ()  # What is looked at when the machine is off, by expect.py.
     arrays: dict = field(default_factory=dict)  # {"/dev/mdN": its two drives}, which a case prepares with `raid0`.
@@ -116,9 +117,11 @@ def topology_words(drives, folder):
 def bar_words(machine, folder):
     words, first = [], len(machine.drives) + 1
     for number in range(first, first + 2):
+        port = f"pcie-root-port,id=port{number},chassis={number + 2},slot={number}"
+        if machine.bar_near and number > first:
+            port = f"xio3130-downstream,id=port{number},bus=up,chassis=2,slot={number}"
         memory = f"memory-backend-file,id=bar{number},mem-path={folder / 'bar'},size={machine.bar_mib}M,share=on"
-        words += ["-device", f"pcie-root-port,id=root{number},chassis={number + 2},slot={number}",
-                  "-object", memory, "-device", f"ivshmem-plain,memdev=bar{number},bus=root{number}"]
+        words += ["-device", port, "-object", memory, "-device", f"ivshmem-plain,memdev=bar{number},bus=port{number}"]
     return words
 
 

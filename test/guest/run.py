@@ -34,7 +34,8 @@ SCRIPTS = {f"/bin/{name}": (HERE.parents[1] / "scripts" / name).read_text()
 
 
 def scenario_of(machine):
-    lines = [f"name_drives {len(machine.drives)}", "find_bar" if machine.bar_mib else "find_peer", "count_mappings"]
+    find = f"find_bar {'near' if machine.bar_near else ''}".rstrip() if machine.bar_mib else "find_peer"
+    lines = [f"name_drives {len(machine.drives)}", find, "count_mappings"]
     for number, case in enumerate(machine.cases):
         if case.prepare:
             lines.append(f"prepare {case.name} '{case.prepare}'")
