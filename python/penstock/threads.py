@@ -61,16 +61,17 @@ class Threads:
         self._end = End()
 
     def start(self, call: Callable[[], None]) -> None:
-        start_new_thread(self._run, (call,))
+        start_new_thread(self._run, ([call],))
 
     def wait(self, count: int = 0, timeout: float | None = None) -> bool:
         """Waits until so many have ended, and all that have begun; False after so many seconds."""
         return self._end.wait(lambda: len(self.ended) >= max(count, len(self.begun)), timeout)
 
-    def _run(self, call: Callable[[], None]) -> None:
+    def _run(self, calls: list[Callable[[], None]]) -> None:
+        """Lets go of the call, and of all that it refers to, before it tells the end: who waits may end the program."""
         self.begun.append(True)
         try:
-            call()
+            calls.pop()()
         finally:
             self.ended.append(True)
             self._end.tell()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import CancelledError
 
 import pytest
@@ -142,6 +143,16 @@ def test_one_who_waits_for_less_than_it_takes_is_told_that():
     go_on.set()
     assert later.result() is True
     assert later.done()
+
+
+def test_what_a_call_worked_on_is_gone_when_its_end_is_told():
+    """The program may end then, and torch's tensors cannot be freed by a thread while the interpreter ends."""
+    class Thing:
+        pass
+
+    seen = []
+    Later(lambda thing=Thing(): seen.append(weakref.ref(thing))).result()
+    assert seen[0]() is None
 
 
 def test_a_program_does_not_end_before_what_was_begun(tmp_path):
