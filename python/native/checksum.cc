@@ -2,6 +2,8 @@
 
 #include "python/native/checksum.h"
 
+#include <sys/uio.h>
+
 #include <algorithm>
 
 #include "checksum/crc32c.h"
@@ -13,6 +15,12 @@ namespace nb = nanobind;
 
 namespace penstock::python {
 namespace {
+
+void add_pieces(const Memory& memory, std::uint64_t piece_bytes, std::vector<iovec>& pieces) {
+  for (std::uint64_t at = 0; at < memory.size(); at += std::min(piece_bytes, memory.size() - at)) {
+    pieces.push_back({memory.data() + at, std::min(piece_bytes, memory.size() - at)});
+  }
+}
 
 std::vector<std::uint32_t> room_for(const Memory& memory, std::uint64_t piece_bytes) {
   if (piece_bytes == 0) raise_value_error("piece_bytes is 0: expected the bytes that one checksum covers");
@@ -42,6 +50,25 @@ std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nb::handle ob
     const NoGil no_gil;
     wait_for_order(memory);
     status = session.engine().crc32c(session.raw(), memory.data(), memory.size(), piece_bytes, sums.data());
+  }
+  check(status);
+  return sums;
+}
+
+std::vector<std::uint32_t> crc32c_vector_by(const SessionHandle& session, const std::vector<nb::object>& objects,
+                                            std::uint64_t piece_bytes, nb::handle stream) {
+  std::vector<Memory> memories;
+  std::vector<iovec> pieces;
+  for (const nb::object& object : objects) {
+    add_pieces(memories.emplace_back(object, Memory::Access::read_only, stream), piece_bytes, pieces);
+  }
+  std::vector<std::uint32_t> sums(pieces.size());
+  penstock_status status{};
+  {
+    const NoGil no_gil;
+    for (const Memory& memory : memories) wait_for_order(memory);
+    status = session.engine().crc32c_vector(session.raw(), pieces.data(), static_cast<std::uint32_t>(pieces.size()),
+                                            sums.data());
   }
   check(status);
   return sums;

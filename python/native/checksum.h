@@ -18,6 +18,10 @@ namespace penstock::python {
 std::vector<std::uint32_t> crc32c(nanobind::handle object, std::uint64_t piece_bytes);
 std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nanobind::handle object, std::uint64_t piece_bytes,
                                      nanobind::handle stream);
+// Does the same for several objects, and returns their checksums one after the other. A device computes
+// those of its memory in few launches.
+std::vector<std::uint32_t> crc32c_vector_by(const SessionHandle& session, const std::vector<nanobind::object>& objects,
+                                            std::uint64_t piece_bytes, nanobind::handle stream);
 // Combines the checksums of adjacent pieces, given as (checksum, bytes) in order; 0 for no pieces.
 std::uint32_t crc32c_of_all(const std::vector<std::pair<std::uint32_t, std::uint64_t>>& pieces);
 

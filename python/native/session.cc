@@ -210,6 +210,8 @@ void bind_session(nb::module_& module) {
              return std::make_unique<DeviceMemory>(session, device, size);
            })
       .def("crc32c", &crc32c_by, nb::arg("buffer").none(), nb::arg("piece_bytes"),
+           nb::arg("stream").none() = nb::none())
+      .def("crc32c_vector", &crc32c_vector_by, nb::arg("buffers"), nb::arg("piece_bytes"),
            nb::arg("stream").none() = nb::none());
   nb::class_<DeviceMemory>(module, "DeviceMemory",
                            "Memory of one of a session's devices. Valid until it is deleted or the session is closed.")

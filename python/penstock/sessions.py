@@ -160,9 +160,13 @@ class Session:
         """CRC32C (RFC 3720) of each `piece_bytes` of host or GPU memory (the last piece may be shorter); 0: one of all
         of it. Empty for no bytes. A GPU computes those of its own memory, after `stream`: see `File.read()`.
         """
-        if piece_bytes < 0:
-            raise ValueError(f"piece_bytes is {piece_bytes}: expected the bytes that one checksum covers, or 0")
-        return self._native.crc32c(buffer, piece_bytes or sys.maxsize, stream)
+        return self._native.crc32c(buffer, _piece_of(piece_bytes), stream)
+
+    def crc32c_vector(self, buffers: Iterable[Any], piece_bytes: int = 0, *, stream: Any = None) -> list[int]:
+        """The same for several buffers: the checksums of the first one's pieces, then of the next one's. A GPU computes
+        those of all its memory in few launches.
+        """
+        return self._native.crc32c_vector(list(buffers), _piece_of(piece_bytes), stream)
 
     # ---- Its end ----
 
@@ -186,6 +190,12 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<penstock.Session: {'closed' if self.closed else self.info()['device_kinds']}>"
+
+
+def _piece_of(piece_bytes: int) -> int:
+    if piece_bytes < 0:
+        raise ValueError(f"piece_bytes is {piece_bytes}: expected the bytes that one checksum covers, or 0")
+    return piece_bytes or sys.maxsize
 
 
 def _check_names(settings: Iterable[str]) -> None:

@@ -202,3 +202,5 @@ def test_checksums_of_any_memory_are_those_of_its_bytes():
         assert len(pieces) == 3 and pieces[1] == session.crc32c(content[100_000:200_000])[0]
         with pytest.raises(ValueError, match="piece_bytes is -1: expected"):
             session.crc32c(content, -1)
+        assert session.crc32c_vector([memory, b"", content], 100_000) == pieces + pieces
+        assert session.crc32c_vector([]) == []
