@@ -96,9 +96,9 @@ def test_a_windowed_save_leaves_flushing_for_later_and_copies_nothing(tmp_path, 
 def test_the_copy_of_the_state_is_made_once_and_kept(device, tmp_path):
     with checkpoint.Saver() as saver:
         first = saver.save(state_on(device), tmp_path / "a")
-        memory = {name: id(copy) for name, copy in saver._copies.items()}
+        memory = {name: id(copy) for name, copy in saver._copies.memory.items()}
         second = saver.save(state_on(device), tmp_path / "b")
-        assert {name: id(copy) for name, copy in saver._copies.items()} == memory
+        assert {name: id(copy) for name, copy in saver._copies.memory.items()} == memory
         assert first.staged_bytes == second.staged_bytes == 1000 * 33 * 4 + 40 * 7 * 4 + 10
 
 
@@ -169,7 +169,7 @@ def test_a_saver_that_is_closed_says_so_and_writes_nothing(staging, tmp_path):
 
 
 def test_what_is_not_known_is_refused():
-    with pytest.raises(ValueError, match="staging is 'fast': expected one of staged, windowed"):
+    with pytest.raises(ValueError, match="staging is 'fast': expected one of staged, windowed, overlapped"):
         checkpoint.Saver("fast")
 
 

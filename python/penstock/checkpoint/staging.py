@@ -4,24 +4,35 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.memory import bytes_of
-from penstock.checkpoint.states import Save
+from penstock.checkpoint.copying import Copying
+from penstock.checkpoint.hostcopies import HostCopies
+from penstock.checkpoint.states import Save, described
 from penstock.checkpoint.trees import taken_apart
+from penstock.checkpoint.updates import Held, Steps
 from penstock.progress import OnProgress, Progress
 from penstock.sessions import Session
 from penstock.threads import Later
 
-STAGINGS = ("staged", "windowed")
+STAGINGS = ("staged", "windowed", "overlapped")
+
+log = logging.getLogger("penstock.checkpoint")
+
+
+Make = Callable[..., Save]
 
 
 class Saving:
-    """A save in the background. stopped_s: how long the trainer waited for it, including for the previous save.
+    """A save in the background. stopped_s: how long the trainer waited for it, including for the previous save; it
+    grows with waits before updates.
     staged_bytes: host memory with a copy of the state; it is kept for the next save."""
 
     def __init__(self, folder: Path, stopped_s: float, staged_bytes: int, save: Later[Progress]) -> None:
@@ -55,44 +66,56 @@ class Saver:
 
     staging: "staged" copies the state to host memory, which is kept; the trainer waits only for that copy. "windowed"
     writes the files while the trainer waits, through the session's bounce buffers, and flushes and publishes later: it
-    needs no further memory.
+    needs no further memory. "overlapped" copies what changes in updates alone beside the trainer, which waits before
+    its next update for what is not copied by then: see `before_update`. device_budget_mib: memory of each GPU to set
+    aside what the next update would have to wait for.
     """
 
     def __init__(self, staging: str = "staged", *, session: Session | None = None, durable: bool = True,
-                 direct: bool | None = None) -> None:
+                 direct: bool | None = None, device_budget_mib: int = 0) -> None:
         if staging not in STAGINGS:
             raise ValueError(f"staging is {staging!r}: expected one of {', '.join(STAGINGS)}")
-        self._staging, self._session, self._durable, self._direct = staging, session, durable, direct
-        self._copies: dict[str, Any] = {}
+        if device_budget_mib < 0 or (device_budget_mib and staging != "overlapped"):
+            raise ValueError(f"device_budget_mib is {device_budget_mib}: expected 0, or MiB for Saver(\"overlapped\")")
+        self._staging, self._session = staging, session
+        self._options: dict[str, Any] = {"session": session, "durable": durable, "direct": direct}
+        self._copies = HostCopies(device_budget_mib << 20)
+        self._steps: Steps | None = None
+        self._copying: Copying | None = None
         self._last: Saving | None = None
         self._pid, self._is_closed = os.getpid(), False
+        self._watch()
 
-    def save(self, state: Any, folder: str | os.PathLike[str], on_progress: OnProgress | None = None) -> Saving:
+    def save(self, state: Any, folder: str | os.PathLike[str], on_progress: OnProgress | None = None, *,
+             until_update: Any = ()) -> Saving:
         """Like `checkpoint.save()`, but returns when the trainer may change the state. Waits for the previous save, and
-        raises its error unless `result()` did."""
-        if os.getpid() != self._pid:
-            raise RuntimeError("this Saver belongs to the process that this one was forked from, and so does its "
-                               "thread: make another one here")
-        if self._is_closed:
-            raise RuntimeError("this Saver is closed: make another one")
+        raises its error unless `result()` did.
+
+        "overlapped": the parameters and the state of torch's optimizers that have stepped since the Saver was made may
+        change in their next step only, and those of `until_update` (tensors in dicts, lists or iterators) after the
+        next `before_update()`. If one changes earlier, the save fails with its name. Everything else is copied before
+        this returns.
+        """
+        self._check_usable()
         began = time.monotonic()
         if self._last is not None:
             self._last._tell()
         tree, tensors = taken_apart(state)
-        is_staged = self._staging == "staged"
-        begun = Save(tree, tensors, Path(folder), self._copied(tensors) if is_staged else tensors,
-                     session=self._session, durable=self._durable, direct=self._direct, on_progress=on_progress)
-        if not is_staged:
-            begun.write()
-        save = Later(begun.whole if is_staged else begun.finish)
-        staged = sum(copy.nbytes for copy in self._copies.values())
-        self._last = Saving(Path(folder), time.monotonic() - began, staged, save)
+        begin = {"staged": self._staged, "windowed": self._windowed, "overlapped": self._overlapped}[self._staging]
+        save = begin(partial(Save, tree, described(tensors), Path(folder), on_progress=on_progress, **self._options),
+                     tensors, until_update)
+        self._last = Saving(Path(folder), time.monotonic() - began, self._copies.nbytes, save)
         return self._last
+
+    def before_update(self) -> None:
+        """Returns when everything that was saved may change. To be called by training loops that update their state by
+        anything but torch's optimizers, whose steps call it for what they own."""
+        self._before(None)
 
     def close(self) -> None:
         """Waits for the last save, and frees the memory. Raises the save's error unless `result()` did."""
         self._end()
-        self._copies.clear()
+        self._copies.free()
         if self._last is not None:
             self._last._tell()
 
@@ -107,38 +130,51 @@ class Saver:
 
     def _end(self) -> None:
         self._is_closed = True
+        if self._steps is not None:
+            self._steps.close()
         if self._last is not None:
             self._last._save.wait()
 
-    def _copied(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """Copies each into memory of our own: a GPU's bytes into pinned memory, with all copies in flight at once."""
-        copies, devices = {}, set()
-        for name, tensor in tensors.items():
-            found = bytes_of(tensor)
-            copy = self._copies.get(name)
-            if copy is None or copy.nbytes != found.nbytes:
-                copy = _memory_for(found)
-            if getattr(found, "is_cuda", False):
-                copy.copy_(found, non_blocking=True)
-                devices.add(found.device)
-            else:
-                memoryview(_plain(copy))[:] = memoryview(_plain(found))
-            copies[name] = copy
-        for device in devices:
-            import torch
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError("this Saver belongs to the process that this one was forked from, and so does its "
+                               "thread: make another one here")
+        if self._is_closed:
+            raise RuntimeError("this Saver is closed: make another one")
 
-            torch.cuda.current_stream(device).synchronize()
-        self._copies = copies
-        return copies
+    def _windowed(self, make: Make, tensors: Mapping[str, Any], _: Any) -> Later[Progress]:
+        begun = make(tensors)
+        begun.write()
+        return Later(begun.finish)
 
+    def _staged(self, make: Make, tensors: Mapping[str, Any], _: Any = ()) -> Later[Progress]:
+        copied = self._copies.take(tensors, Held(()), self._session)
+        copied.copying.settle()
+        return Later(make(copied.memory, sums=copied.sums).whole)
 
-def _plain(found: Any) -> Any:
-    return found.numpy() if hasattr(found, "data_ptr") else found
+    def _overlapped(self, make: Make, tensors: Mapping[str, Any], until_update: Any) -> Later[Progress]:
+        self._watch()
+        steps = self._steps
+        if steps is not None and steps.recorded:
+            log.warning("a CUDA graph holds an optimizer's step, of which it tells nobody: the save is staged")
+            return self._staged(make, tensors)
+        copied = self._copies.take(tensors, Held(steps.known if steps else (), until_update), self._session)
 
+        def save() -> Progress:
+            copied.copying.run()
+            return make(copied.memory, sums=copied.sums).whole()
 
-def _memory_for(found: Any) -> Any:
-    if not getattr(found, "is_cuda", False):
-        return memoryview(bytearray(found.nbytes))
-    import torch
+        later = Later(save)
+        self._copying = copied.copying
+        return later
 
-    return torch.empty(found.nbytes, dtype=torch.uint8, pin_memory=True)
+    def _watch(self) -> None:
+        """Learns of optimizers' steps from now on. A program without torch need not load it."""
+        if self._staging == "overlapped" and self._steps is None and "torch" in sys.modules:
+            self._steps = Steps(sys.modules["torch"], lambda optimizer: self._before(id(optimizer)))
+
+    def _before(self, owner: int | None) -> None:
+        if self._copying is not None and os.getpid() == self._pid:
+            seconds = self._copying.before(owner)
+            if self._last is not None:
+                self._last.stopped_s += seconds

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from penstock.checkpoint.ids import new_lease
@@ -40,21 +41,26 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
     first byte if it does not fit.
     """
     tree, tensors = taken_apart(state)
-    return Save(tree, tensors, Path(folder), tensors, session=session, durable=durable, direct=direct,
+    return Save(tree, described(tensors), Path(folder), tensors, session=session, durable=durable, direct=direct,
                 on_progress=on_progress).whole()
+
+
+Described = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 class Save:
     """A save in two steps: writes the files, then flushes and publishes them.
 
-    tensors: those of the tree; sources: the objects with their bytes, possibly copies.
+    tensors: dtype and shape of those of the tree; sources: the objects with their bytes, possibly copies. sums:
+    checksums of their pieces, where they are known.
     """
 
-    def __init__(self, tree: Any, tensors: Mapping[str, Any], folder: Path, sources: Mapping[str, Any], *,
-                 session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None) -> None:
+    def __init__(self, tree: Any, tensors: Described, folder: Path, sources: Mapping[str, Any], *,
+                 session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None,
+                 sums: Mapping[str, Sequence[int]] = MappingProxyType({})) -> None:
         self._folder, self._session, self._durable = folder, session, durable
-        self._described = {name: _described(name, tensor) for name, tensor in tensors.items()}
-        contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name))
+        self._described = tensors
+        contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name), sums.get(name))
                     for name, (dtype, shape) in self._described.items()]
         make_folder(folder, durable=durable)
         sweep(folder)
@@ -89,6 +95,11 @@ class Save:
     def whole(self) -> Progress:
         self.write()
         return self.finish()
+
+
+def described(tensors: Mapping[str, Any]) -> Described:
+    """dtype and shape of each. Raises CheckpointError for what the format cannot express."""
+    return {name: _described(name, tensor) for name, tensor in tensors.items()}
 
 
 def _described(name: str, tensor: Any) -> tuple[str, tuple[int, ...]]:
