@@ -6,10 +6,10 @@
  * result. Bytes go to where the dma-buf really is: by the CPU into what it maps, or, if its name says so (`bar:OFFSET`)
  * and PENSTOCK_RING_ALIAS names a device with the same memory behind it, by the drive's DMA engine into that.
  *
- * PENSTOCK_RING_ANSWERS=N:RESULT  every Nth request larger than a page moves nothing and ends with RESULT: a negative
- *                                 errno, or bytes; N+ is every one from the Nth on
- * PENSTOCK_RING_LIE=N             the Nth request larger than a page leaves its last 512 bytes out, and reports
- * success: what the tests have to notice
+ * PENSTOCK_RING_ANSWERS=N:RESULT  every Nth request larger than two pages, the canary's largest, moves nothing and ends
+ *                                 with RESULT: a negative errno, or bytes; N+ is every one from the Nth on
+ * PENSTOCK_RING_LIE=N             the Nth request larger than two pages leaves its last 512 bytes out, and reports
+ *                                 success: what the tests have to notice
  *
  * Not simulated: the time that a map takes, maps that move, registered files, a ring that is closed (its memory stays
  * until its number is used again), programs that start others. */
@@ -259,7 +259,7 @@ static int answer(Slot* slot, const struct io_uring_sqe* entry) {
   if (!slot->is_used) return -EFAULT;
   const int error = error_of_request(slot, entry);
   if (error != 0) return -error;
-  if (entry->len <= kPage) return move(slot, entry, entry->len);
+  if (entry->len <= 2 * kPage) return move(slot, entry, entry->len);
   const unsigned long number = ++large_requests;
   if (answers_nth != 0 && (answers_from ? number >= answers_nth : number % answers_nth == 0)) return answers_result;
   if (number != lie_nth) return move(slot, entry, entry->len);
