@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/unique_fd.h"
+
 namespace penstock::core {
 namespace {
 
@@ -50,17 +52,16 @@ int update(int ring, unsigned slot, const BufferDescriptor& descriptor, std::uin
 
 int error_of(int taken) { return taken == 1 ? 0 : taken < 0 ? -taken : EIO; }
 
-// A kernel that knows the interface looks at the descriptors, which are none.
+// A kernel that knows the interface looks at the descriptors, which are none. The ring is never mapped, which would
+// take longer than all the rest.
 int ask_kernel() {
-  io_uring ring{};
-  if (const int result = ::io_uring_queue_init(1, &ring, 0); result < 0) return -result;
-  int error = -::io_uring_register_buffers_sparse(&ring, 1);
-  if (error == 0) {
-    error = error_of(update(ring.ring_fd, 0, {.type = BufferType::dmabuf, .dmabuf = -1, .drive = -1}, 0));
-    if (error == EBADF) error = 0;
-  }
-  ::io_uring_queue_exit(&ring);
-  return error;
+  io_uring_params parameters{};
+  const UniqueFd ring(static_cast<int>(::syscall(__NR_io_uring_setup, 1, &parameters)));
+  if (!ring.valid()) return errno;
+  const io_uring_rsrc_register table{.nr = 1, .flags = IORING_RSRC_REGISTER_SPARSE};
+  if (::syscall(__NR_io_uring_register, ring.get(), IORING_REGISTER_BUFFERS2, &table, sizeof table) < 0) return errno;
+  const int error = error_of(update(ring.get(), 0, {.type = BufferType::dmabuf, .dmabuf = -1, .drive = -1}, 0));
+  return error == EBADF ? 0 : error;
 }
 
 }  // namespace
