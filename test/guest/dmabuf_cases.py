@@ -107,6 +107,7 @@ def host_memory_machine(count, rehearsed):
     ]
     if rehearsed:
         cases += [unkind(name, answers) for name, answers in UNKIND.items()]
+        cases.append(refused("unkind-stuck", "dmabuf_stuck", variables="PENSTOCK_RING_STUCK=1"))
     return Machine(name="dmabuf", about="dma-bufs of the host's memory, raw drives, files on ext4 and XFS",
                    drives=(PEER, NEAR, Drive("raw"), Drive("parted", holds="parted"), Drive("ext4", holds="ext4"),
                            Drive("xfs", holds="xfs")),

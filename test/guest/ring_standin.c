@@ -14,7 +14,6 @@
  * Not simulated: the time that a map takes, maps that move, registered files, a ring that is closed (its memory stays
  * until its number is used again), programs that start others. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +23,7 @@
 #include <linux/io_uring.h>
 #include <linux/kcmp.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -31,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -78,7 +79,7 @@ typedef struct {
 static Ring* rings[kRingsMax];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long large_requests, answers_nth, lie_nth;
-static int answers_from, answers_result;
+static int answers_from, answers_result, never = -1;
 static char dummy[kPage] __attribute__((aligned(kPage)));
 
 /* The one place whose system calls are not trapped. */
@@ -267,6 +268,18 @@ static int answer(Slot* slot, const struct io_uring_sqe* entry) {
   return moved < 0 ? moved : (int)entry->len;
 }
 
+/* What becomes of the entry: a NOP with a result, or a wait for what nobody does. */
+static struct io_uring_sqe answered(const struct io_uring_sqe* entry, int result) {
+  struct io_uring_sqe done = {.opcode = IORING_OP_NOP, .fd = -1, .user_data = entry->user_data};
+  done.len = (unsigned)result;
+  done.rw_flags = kInjectResult;
+  if (never >= 0) {
+    done = (struct io_uring_sqe){.opcode = IORING_OP_POLL_ADD, .fd = never, .user_data = entry->user_data};
+    done.poll32_events = POLLIN;
+  }
+  return done;
+}
+
 static void answer_entries(Ring* ring, unsigned count) {
   const unsigned head = __atomic_load_n((unsigned*)(ring->queue + ring->at.head), __ATOMIC_ACQUIRE);
   const unsigned tail = __atomic_load_n((unsigned*)(ring->queue + ring->at.tail), __ATOMIC_ACQUIRE);
@@ -276,13 +289,8 @@ static void answer_entries(Ring* ring, unsigned count) {
     struct io_uring_sqe* entry = &ring->entries[places[i & mask]];
     if (entry->opcode != IORING_OP_READ_FIXED && entry->opcode != IORING_OP_WRITE_FIXED) continue;
     if (entry->buf_index >= kSlotsMax || !ring->slots[entry->buf_index].is_used) continue;
-    const int result = answer(&ring->slots[entry->buf_index], entry);
-    const struct io_uring_sqe done = {.opcode = IORING_OP_NOP,
-                                      .fd = -1,
-                                      .len = (unsigned)result,
-                                      .rw_flags = kInjectResult,
-                                      .user_data = entry->user_data};
-    *entry = done;
+    const int result = never >= 0 ? 0 : answer(&ring->slots[entry->buf_index], entry);
+    *entry = answered(entry, result);
   }
 }
 
@@ -363,6 +371,7 @@ __attribute__((constructor)) static void begin(void) {
   if (answers != NULL) answers_nth = strtoul(answers, &end, 10);
   if (answers != NULL) answers_from = *end == '+', answers_result = atoi(end + answers_from + 1);
   if (lie != NULL) lie_nth = strtoul(lie, NULL, 10);
+  if (getenv("PENSTOCK_RING_STUCK") != NULL) never = eventfd(0, EFD_CLOEXEC);
   const uint64_t from = (uintptr_t)ring_standin_called;
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
