@@ -67,6 +67,18 @@ def writes(count):
                  {"write.bounce.no_scratch": MIB, "read.dmabuf.none": MIB + count * SMALL}, strict=False)
 
 
+def tools(memory):
+    """What our own programs say, and that nothing stays of a program that is killed."""
+    words = f"bench {PARTED}2 --rw write --offset 8M --size 1M --bs 256k --depth 2 --direct --overwrite --verify --json"
+    yield Tool("bench", f"ring {memory} {SCRATCH} penstock {words} --require dmabuf",
+               facts={"bytes_by_path.dmabuf": MIB, "result.verified_bytes": MIB}, dma=None)
+    yield Tool("explain", f"ring {memory} penstock explain /drives/raw", says=("goes by dmabuf",), dma=None)
+    yield Tool("killed", f"killed_reading /drives/raw ring {memory} cufile_client /drives/raw reads forever:0:4M && "
+                         "no_dmabufs", dma=None)
+    yield client("after-kill", "/drives/raw", "reads read:0:1M", {"read.dmabuf.none": MIB}, memory=memory, dma=None)
+    yield Tool("left", "no_dmabufs")
+
+
 def hostile(memory, kinds, target="/drives/raw", **more):
     """Exporters that are wrong from their first map: their dma-bufs are real, and reach other memory."""
     for kind in kinds:
@@ -104,6 +116,7 @@ def host_memory_machine(count, rehearsed):
         refused("p2pmem", "dmabuf_not_exported",
                 memory=f"PENSTOCK_DEVICE=p2pmem {SWITCHES}"),
         *hostile(IN_HOST_MEMORY, ("other", "shifted", "first")),
+        *tools(IN_HOST_MEMORY),
     ]
     if rehearsed:
         cases += [unkind(name, answers) for name, answers in UNKIND.items()]
@@ -138,6 +151,7 @@ def bar_machine(count):
                    {"write.dmabuf.none": 4 * MIB, "read.dmabuf.none": 4 * MIB}, variables=SCRATCH,
                    **by_dma(8 * MIB)),
             *hostile(IN_BAR, ("other", "shifted"), dma=None),
+            *tools(IN_BAR),
             client("seen", "/drives/raw", "reads read:2M:1M", {"read.dmabuf.none": MIB}, **by_dma(MIB)),
         ),
         outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3), InBar("seen", "raw", 2 * MIB, MIB)))
