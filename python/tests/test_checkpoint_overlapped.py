@@ -13,7 +13,7 @@ numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 
 from penstock import checkpoint
 from penstock.checkpoint import copying
-from tensors import raw
+from tensors import DEVICES, raw
 from torch.optim import optimizer
 from waiting import SECONDS_MAX
 
@@ -34,22 +34,29 @@ def held_up(monkeypatch):
 
 @pytest.fixture
 def saver():
-    with contextlib.closing(checkpoint.Saver("overlapped", durable=False)) as made:
+    """On a GPU, it sets all aside before an update, since `held_up` lets nothing be copied."""
+    with contextlib.closing(checkpoint.Saver("overlapped", durable=False, device_budget_mib=64)) as made:
         yield made
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
 
 
 class Training:
     """A model with a buffer, and an optimizer that has made a step since the Saver was made."""
 
-    def __init__(self, optimizer=torch.optim.AdamW):
+    def __init__(self, device="cpu", optimizer=torch.optim.AdamW, **options):
         torch.manual_seed(3)
-        self.model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.BatchNorm1d(40))
-        self.optimizer = optimizer(self.model.parameters(), lr=0.1)
+        self.device = device
+        self.model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.BatchNorm1d(40)).to(device)
+        self.optimizer = optimizer(self.model.parameters(), lr=0.1, **options)
         self.average = [parameter.detach().clone() for parameter in self.model.parameters()]
         self.step()
 
     def backward(self):
-        self.model(torch.randn(8, 30)).square().sum().backward()
+        self.model(torch.randn(8, 30, device=self.device)).square().sum().backward()
 
     def step(self):
         self.backward()
@@ -72,8 +79,8 @@ def saved(folder):
     return bytes_in(checkpoint.load(folder))
 
 
-def test_save_returns_before_anything_is_copied_and_the_update_waits_for_it(saver, held_up, tmp_path):
-    training = Training()
+def test_save_returns_before_anything_is_copied_and_the_update_waits_for_it(saver, device, held_up, tmp_path):
+    training = Training(device)
     expected = bytes_in(training.state())
 
     saving = saver.save(training.state(), tmp_path / "a")
@@ -85,8 +92,8 @@ def test_save_returns_before_anything_is_copied_and_the_update_waits_for_it(save
     assert saved(tmp_path / "a") == expected != bytes_in(training.state())
 
 
-def test_saves_at_every_step_have_each_its_own(saver, tmp_path):
-    training, expected = Training(), {}
+def test_saves_at_every_step_have_each_its_own(saver, device, tmp_path):
+    training, expected = Training(device), {}
     for number in range(4):
         expected[number] = bytes_in(training.state())
         saver.save(training.state(), tmp_path / f"{number}")
@@ -95,9 +102,9 @@ def test_saves_at_every_step_have_each_its_own(saver, tmp_path):
     assert {number: saved(tmp_path / f"{number}") for number in expected} == expected
 
 
-def test_what_changes_elsewhere_is_copied_before_save_returns(saver, held_up, tmp_path):
+def test_what_changes_elsewhere_is_copied_before_save_returns(saver, device, held_up, tmp_path):
     """Statistics of a batch norm, an average of the weights, a random state and numpy's arrays."""
-    training = Training()
+    training = Training(device)
     state = {**training.state(), "random": torch.get_rng_state(), "table": numpy.arange(9.0)}
     expected = bytes_in(state)
 
@@ -113,11 +120,20 @@ def test_what_changes_elsewhere_is_copied_before_save_returns(saver, held_up, tm
 
 
 def by_address(tensor):
-    ctypes.memset(tensor.data_ptr(), 0x55, 4)
+    if tensor.is_cuda:
+        class Words:
+            __cuda_array_interface__ = {"shape": (1,), "typestr": "<i4", "data": (tensor.data_ptr(), False), "version": 2}
+        torch.as_tensor(Words(), device="cuda").fill_(7)
+    else:
+        ctypes.memset(tensor.data_ptr(), 0x55, 4)
 
 
-def by_numpy(tensor):
-    tensor.detach().numpy().reshape(-1)[0] = 7
+def by_array(tensor):
+    """One that shares the memory."""
+    if tensor.is_cuda:
+        torch.from_dlpack(tensor.detach()).reshape(-1)[0] = 7
+    else:
+        tensor.detach().numpy().reshape(-1)[0] = 7
 
 
 def by_data(tensor):
@@ -129,10 +145,10 @@ def in_place(tensor):
         tensor.mul_(3)
 
 
-@pytest.mark.parametrize("change", [by_address, by_numpy, by_data, in_place])
+@pytest.mark.parametrize("change", [by_address, by_array, by_data, in_place])
 @pytest.mark.parametrize("which", ["parameter", "optimizer"])
-def test_a_tensor_that_changes_too_early_fails_the_save_with_its_name(which, change, saver, held_up, tmp_path):
-    training = Training()
+def test_a_tensor_that_changes_too_early_fails_the_save_with_its_name(which, change, saver, device, held_up, tmp_path):
+    training = Training(device)
     checkpoint.save(training.state(), tmp_path / "a")
     weight = training.model[0].weight
     saving = saver.save(training.state(), tmp_path / "a")
@@ -146,15 +162,15 @@ def test_a_tensor_that_changes_too_early_fails_the_save_with_its_name(which, cha
     assert checkpoint.verify(tmp_path / "a").names  # The one before.
 
 
-def test_an_optimizer_waits_for_its_own_tensors_alone(saver, held_up, tmp_path):
+def test_an_optimizer_waits_for_its_own_tensors_alone(saver, device, held_up, tmp_path):
     """Of two, the second makes no step, and its tensors are left to the thread."""
-    first, second = Training(), Training(torch.optim.SGD)
+    first, second = Training(device), Training(device, torch.optim.SGD)
     expected = bytes_in([first.state(), second.state()])
     saving = saver.save([first.state(), second.state()], tmp_path / "a")
 
     first.step()
     owned = [batch for batch in saver._copying._batches if batch.owners]
-    assert {batch.owners: batch.is_whole for batch in owned} == {
+    assert {batch.owners: batch.is_free for batch in owned} == {
         frozenset([id(first.optimizer)]): True, frozenset([id(second.optimizer)]): False}
 
     held_up.set()
@@ -162,8 +178,8 @@ def test_an_optimizer_waits_for_its_own_tensors_alone(saver, held_up, tmp_path):
     assert saved(tmp_path / "a") == expected
 
 
-def test_gradients_gather_over_steps_and_the_copy_has_until_the_update(saver, held_up, tmp_path):
-    training = Training()
+def test_gradients_gather_over_steps_and_the_copy_has_until_the_update(saver, device, held_up, tmp_path):
+    training = Training(device)
     saving = saver.save(training.state(), tmp_path / "a")
     owned = [batch for batch in saver._copying._batches if batch.owners]
     for _ in range(3):
@@ -175,24 +191,24 @@ def test_gradients_gather_over_steps_and_the_copy_has_until_the_update(saver, he
     saving.result(60)
 
 
-def test_a_step_within_the_backward_pass_waits_for_one_parameter(saver, held_up, tmp_path):
-    model = torch.nn.Linear(4, 4)
+def test_a_step_within_the_backward_pass_waits_for_one_parameter(saver, device, held_up, tmp_path):
+    model = torch.nn.Linear(4, 4).to(device)
     optimizers = {each: torch.optim.SGD([each], lr=0.1) for each in model.parameters()}
     for each, optimizer in optimizers.items():
         each.register_post_accumulate_grad_hook(lambda each: optimizers[each].step())
-    model(torch.ones(1, 4)).sum().backward()
+    model(torch.ones(1, 4, device=device)).sum().backward()
     expected = bytes_in(model.state_dict())
 
     saving = saver.save(model.state_dict(), tmp_path / "a")
-    model(torch.ones(1, 4)).sum().backward()
+    model(torch.ones(1, 4, device=device)).sum().backward()
 
     held_up.set()
     saving.result(60)
     assert saved(tmp_path / "a") == expected
 
 
-def test_a_compiled_step_waits_too(saver, held_up, tmp_path):
-    training = Training()
+def test_a_compiled_step_waits_too(saver, device, held_up, tmp_path):
+    training = Training(device)
     step = torch.compile(training.optimizer.step, backend="eager")
     training.backward()
     step()
@@ -264,6 +280,38 @@ def test_an_optimizer_in_a_cuda_graph_tells_nobody_and_is_staged(saver, tmp_path
     saving.result(60)
     assert saved(tmp_path / "a") == expected
     assert "a CUDA graph holds an optimizer's step" in caplog.text
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
+def test_the_replay_of_a_graph_changes_nothing_that_is_saved(saver, tmp_path):
+    training, graph = Training("cuda", capturable=True), torch.cuda.CUDAGraph()
+    training.backward()
+    with torch.cuda.graph(graph):
+        training.optimizer.step()
+    expected = bytes_in(training.state())
+    saving = saver.save(training.state(), tmp_path / "a")
+    graph.replay()
+    saving.result(60)
+    assert saved(tmp_path / "a") == expected
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
+def test_large_tensors_of_a_gpu_are_copied_beside_steps_with_and_without_room(tmp_path):
+    for mib in (0, 100, 1000):
+        with checkpoint.Saver("overlapped", durable=False, device_budget_mib=mib) as saver:
+            training = Training("cuda")
+            weights = torch.nn.Parameter(torch.randn(50_000_000, device="cuda"))
+            optimizer = torch.optim.AdamW([weights])
+            expected = {}
+            for number in range(4):
+                weights.grad = torch.randn_like(weights)
+                optimizer.step()
+                training.step()
+                state = {"weights": weights, "moments": optimizer.state_dict(), "rest": training.state()}
+                expected[number] = bytes_in(state)
+                saver.save(state, tmp_path / f"{mib}-{number}")
+        for number, each in expected.items():
+            assert saved(tmp_path / f"{mib}-{number}") == each
 
 
 def test_a_saver_that_is_closed_or_gone_hears_of_no_steps(tmp_path):
