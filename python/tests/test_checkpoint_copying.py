@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Batches that are copied beside a trainer: what it waits for, and what is set aside, by a lane that stands for a GPU."""
+"""Batches that are copied beside a trainer: what it waits for, and what is set aside, by a lane that stands in for
+a GPU."""
 
 import threading
 

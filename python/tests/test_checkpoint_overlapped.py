@@ -122,7 +122,8 @@ def test_what_changes_elsewhere_is_copied_before_save_returns(saver, device, hel
 def by_address(tensor):
     if tensor.is_cuda:
         class Words:
-            __cuda_array_interface__ = {"shape": (1,), "typestr": "<i4", "data": (tensor.data_ptr(), False), "version": 2}
+            __cuda_array_interface__ = {"shape": (1,), "typestr": "<i4", "data": (tensor.data_ptr(), False),
+                                        "version": 2}
         torch.as_tensor(Words(), device="cuda").fill_(7)
     else:
         ctypes.memset(tensor.data_ptr(), 0x55, 4)
