@@ -8,10 +8,10 @@
 
 A stack of transformer blocks under AdamW makes steps, on a GPU if there is one; with --numpy, numpy makes steps of some
 150 ms. The sides take turns: eight steps without a save, then a save, and steps until it is whole, four at least. In
-the first turn, which does not count, what was saved is verified. Nothing is flushed. `stood`: seconds in the call; `steps`:
-those beside the save against the median of those before it, median and highest; `costs`: the seconds by which the call
-and the steps beside it took longer than so many steps alone. Figures are medians, with the lowest and highest behind
-them. --cpus: as many as taskset would leave.
+the first turn, which does not count, what was saved is verified. Nothing is flushed. `stood`: seconds in the call;
+`steps`: those beside the save against the median of those before it, median and highest; `costs`: the seconds by which
+the call and the steps beside it took longer than so many steps alone. Figures are medians, with the lowest and highest
+behind them. --cpus: as many as taskset would leave.
 """
 
 import argparse
