@@ -26,12 +26,11 @@ const SelfTestCache::Pair* SelfTestCache::find(const Device* device, const Stora
   return nullptr;
 }
 
-Proof SelfTestCache::find_or_test(const Device* device, const StorageKey& storage, Op op,
-                                  const std::function<SelfTest()>& test) {
-  const auto index = static_cast<unsigned>(op);
-  if (const Pair* pair = find(device, storage)) return unpack(pair->proofs[index].load(std::memory_order_relaxed));
+// Another thread may have tested it meanwhile.
+Proof SelfTestCache::test_new(const Device* device, const StorageKey& storage, Op op,
+                              const std::function<SelfTest()>& test) {
   const MutexLock lock(mutex_);
-  if (const Pair* pair = find(device, storage)) return unpack(pair->proofs[index].load(std::memory_order_relaxed));
+  if (const std::optional<Proof> known = find_proof(device, storage, op)) return *known;
   const unsigned count = count_.load(std::memory_order_relaxed);
   if (count == kPairsMax) return {pipeline_reason::self_test_refused, ENOSPC};
   const SelfTest result = test();

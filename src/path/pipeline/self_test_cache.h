@@ -16,8 +16,12 @@ namespace penstock::core {
 
 class SelfTestCache {
  public:
-  // Returns the result of a pair, which `test` finds out if the pair is new.
-  Proof find_or_test(const Device* device, const StorageKey& storage, Op op, const std::function<SelfTest()>& test);
+  // Returns the result of a pair, which `test` finds out if the pair is new. Allocates nothing otherwise.
+  template <typename Test>
+  Proof find_or_test(const Device* device, const StorageKey& storage, Op op, const Test& test) {
+    const std::optional<Proof> known = find_proof(device, storage, op);
+    return known ? *known : test_new(device, storage, op, test);
+  }
   // Nothing if the pair was not tested yet.
   std::optional<Proof> find_proof(const Device* device, const StorageKey& storage, Op op) const;
   // Makes the pair refused from now on.
@@ -32,6 +36,7 @@ class SelfTestCache {
     std::atomic<std::uint64_t> proofs[2] = {};  // A Proof in one word, by Op.
   };
 
+  Proof test_new(const Device* device, const StorageKey& storage, Op op, const std::function<SelfTest()>& test);
   const Pair* find(const Device* device, const StorageKey& storage) const;
 
   std::array<Pair, kPairsMax> pairs_;
