@@ -66,7 +66,8 @@ DmabufChannel::Slot* DmabufChannel::find(const DmabufDrive& drive) {
 // Returns the drive's slot, whose reads are proven.
 Result<DmabufChannel::Slot*> DmabufChannel::slot_for(const DmabufDrive& drive) {
   // Another channel may have found out that bytes are lost: nothing is tried again then.
-  if (!path_.may_try(options_.device, drive) || path_.clock().now() < tried_again_at_) {
+  const std::chrono::nanoseconds now = path_.clock().now();
+  if (!path_.may_try(options_.device, drive) || now < tried_again_at_) {
     return failure(Code::path_refused, kStep);
   }
   Slot* slot = find(drive);
@@ -74,7 +75,7 @@ Result<DmabufChannel::Slot*> DmabufChannel::slot_for(const DmabufDrive& drive) {
     drop(slot);
     slot = nullptr;
   }
-  if (slot == nullptr || is_due(*slot)) {
+  if (slot == nullptr || is_due(*slot, now)) {
     const Result<Slot*> prepared = prepare(drive, slot);
     if (!prepared.ok()) return prepared;
     slot = *prepared;
@@ -110,10 +111,9 @@ DmabufChannel::Slot* DmabufChannel::oldest_slot() {
 }
 
 // The clock is read for each chunk: a drive may have been left alone for long.
-bool DmabufChannel::is_due(const Slot& slot) const {
+bool DmabufChannel::is_due(const Slot& slot, std::chrono::nanoseconds now) const {
   const DmabufRules& rules = path_.rules();
-  return !slot.is_proven || slot.bytes >= rules.trusted_bytes ||
-         path_.clock().now() - slot.proved_at >= rules.trusted_for;
+  return !slot.is_proven || slot.bytes >= rules.trusted_bytes || now - slot.proved_at >= rules.trusted_for;
 }
 
 Status DmabufChannel::renew(Slot& slot) {
@@ -197,7 +197,7 @@ void DmabufChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  moves_[index] = {.task = task};
+  moves_[index].begin(task);
   begin(index);
 }
 
@@ -207,8 +207,9 @@ void DmabufChannel::begin(std::uint32_t index) {
   move.ineligible = hold(move);
   if (move.ineligible != Reason::none) return mark_done(index, failure(Code::path_refused, kStep));
   const Result<Slot*> slot = slot_for(drive_of(move));
-  if (!slot.ok()) finish(index, slot.status());
-  else if (move.task.op == Op::write) start_copy(index);
+  if (!slot.ok()) return finish(index, slot.status());
+  move.slot = *slot;
+  if (move.task.op == Op::write) start_copy(index);
   else push(index);
 }
 
@@ -226,10 +227,9 @@ Reason DmabufChannel::hold(Move& move) {
 void DmabufChannel::push(std::uint32_t index) {
   Move& move = moves_[index];
   const DrivePiece& piece = move.pieces[move.piece];
-  const DmabufDrive& drive = drive_of(move);
-  const Slot* const slot = find(drive);
+  const DmabufDrive& drive = *move.slot->drive;
   // An error of another chunk may mean a new mapping, which no canary has seen.
-  if (slot == nullptr || slot->is_stale || !slot->is_proven) return finish(index, os_failure(ENOENT, kStep));
+  if (move.slot->is_stale || !move.slot->is_proven) return finish(index, os_failure(ENOENT, kStep));
   move.phase = Phase::storing;
   move.asked = static_cast<std::uint32_t>(std::min(piece.bytes, drive.operation_max));
   ++storing_count_;
@@ -239,7 +239,7 @@ void DmabufChannel::push(std::uint32_t index) {
                .size = move.asked,
                .offset = piece.drive_offset,
                .tag = index,
-               .slot = slot->number});
+               .slot = move.slot->number});
 }
 
 // A short result is an error, unless the drive ends there, since the rest of the memory may have any bytes.
@@ -247,7 +247,7 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
   Move& move = moves_[index];
   if (result < 0) return on_error(index, -result);
   move.moved += static_cast<std::uint64_t>(result);
-  if (Slot* const slot = find(drive_of(move)); slot != nullptr) slot->bytes += static_cast<std::uint64_t>(result);
+  move.slot->bytes += static_cast<std::uint64_t>(result);
   if (static_cast<std::uint32_t>(result) == move.asked) {
     DrivePiece& piece = move.pieces[move.piece];
     piece = {piece.drive_offset + move.asked, piece.bytes - move.asked};
@@ -263,10 +263,9 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
 
 // Another map may be made for the next operation, which nobody has seen yet: the canary comes before it.
 void DmabufChannel::on_error(std::uint32_t index, int error) {
-  if (Slot* const slot = find(drive_of(moves_[index])); slot != nullptr) {
-    if (ends_mapping(error)) slot->is_stale = true;
-    if (is_passing(error)) slot->is_proven = false;
-  }
+  Slot& slot = *moves_[index].slot;
+  if (ends_mapping(error)) slot.is_stale = true;
+  if (is_passing(error)) slot.is_proven = false;
   finish(index, os_failure(error, kStep));
 }
 

@@ -49,18 +49,6 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
  private:
   enum class Phase : std::uint8_t { free, storing, copying, done };
 
-  struct Move {  // A chunk in flight. Its memory is the part of the channel's with its number.
-    Phase phase = Phase::free;
-    Task task;
-    DrivePiece pieces[kPiecesMax];  // The places of the chunk's I/O range on the drive, each without what has moved.
-    unsigned piece_count = 0;
-    unsigned piece = 0;       // The first that is not done.
-    std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that the drive has moved.
-    std::uint32_t asked = 0;  // Bytes of the operation under way.
-    Reason ineligible = Reason::none;
-    Status status;
-  };
-
   struct Slot {
     const DmabufDrive* drive = nullptr;
     int number = -1;
@@ -69,6 +57,26 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
     std::chrono::nanoseconds proved_at{};
     std::uint64_t bytes = 0;  // Moved since then.
     std::uint64_t used = 0;   // A count of submissions.
+  };
+
+  struct Move {  // A chunk in flight. Its memory is the part of the channel's with its number.
+    void begin(const Task& chunk) {
+      task = chunk;
+      piece = 0;
+      moved = 0;
+      ineligible = Reason::none;
+    }
+
+    Phase phase = Phase::free;
+    Task task;
+    DrivePiece pieces[kPiecesMax];  // The places of the chunk's I/O range on the drive, each without what has moved.
+    unsigned piece_count = 0;
+    unsigned piece = 0;       // The first that is not done.
+    std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that the drive has moved.
+    std::uint32_t asked = 0;  // Bytes of the operation under way.
+    Slot* slot = nullptr;     // Stays in its place until the chunk is done, since drop() waits for all chunks.
+    Reason ineligible = Reason::none;
+    Status status;
   };
 
   DmabufChannel(DmabufPath& path, const ChannelOptions& options);
@@ -81,7 +89,7 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   Result<Slot*> prepare(const DmabufDrive& drive, Slot* slot);
   Result<Slot*> add_slot(const DmabufDrive& drive);
   Status renew(Slot& slot);
-  bool is_due(const Slot& slot) const;
+  bool is_due(const Slot& slot, std::chrono::nanoseconds now) const;
   Proof prove(int fd, int slot, std::uint64_t bytes, Proof (*canary)(const struct CanaryWorld&));
   Result<std::size_t> operate(const RingOp& op);
   Slot* oldest_slot();

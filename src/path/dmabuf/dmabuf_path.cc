@@ -154,12 +154,14 @@ Proof DmabufPath::test_writes(DmabufChannel& channel, const DmabufDrive& drive) 
 
 // While the pair is tested, nothing is known of it.
 bool DmabufPath::may_try(const Device* device, const DmabufDrive& drive) const {
+  if (!refuses_.load(std::memory_order_relaxed)) return true;
   const std::optional<Proof> proof = pairs_.find_proof(device, key_of(drive.facts), Op::read);
   return !proof || proof->reason == Reason::none;
 }
 
 void DmabufPath::distrust(const Device* device, const DmabufDrive& drive, const Proof& why) {
   for (const Op op : {Op::read, Op::write}) pairs_.refuse(device, key_of(drive.facts), op, why);
+  refuses_.store(true, std::memory_order_relaxed);
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
@@ -220,6 +222,7 @@ int DmabufPath::refusal_errno(const Status& status) {
 void DmabufPath::refuse_late(const Device* device, File& file, Op op, int error) {
   if (error != EINVAL && error != EOPNOTSUPP) return;
   pairs_.refuse(device, key_of(drive_of(file).facts), op, {dmabuf_reason::refused, error});
+  refuses_.store(true, std::memory_order_relaxed);
 }
 
 // ---- The row -------------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ class DmabufPath final : public Path, private PreferredTerms {
   SelfTestCache pairs_;
   Mutex mutex_;  // For opening files and their drives.
   DmabufDrives drives_ GUARDED_BY(mutex_);
+  std::atomic<bool> refuses_{false};        // A pair was refused after its test.
   std::atomic<bool> takes_dmabufs_{false};  // True once the kernel was asked and does.
 };
 
