@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instructions of small, larger and queued reads on the null path, where the library's own cost is all there is.
+"""Instructions of small, larger and queued reads on the null path, where the library's own cost is all there is, and of
+a path's own part of them: its verdict, its channel's work, between a drive and a device that move nothing.
 
     instructions.py           prints them beside what bench/instructions.json holds
     instructions.py --check   the same; exits 1 if one has grown by more than 5 %
@@ -25,8 +26,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/instructions"
 RECORD = ROOT / "bench/instructions.json"
-TARGET = "penstock_instructions"
-READS = {"4 KiB read": ("call", 4 << 10), "1 MiB read": ("call", 1 << 20), "4 KiB queued read": ("queue", 4 << 10)}
+TARGETS = ("penstock_instructions", "penstock_path_instructions")
+PATHS = ("null", "p2pdma", "dmabuf", "bounce")
+READS = {"4 KiB read": ("instructions", "call", 4 << 10), "1 MiB read": ("instructions", "call", 1 << 20),
+         "4 KiB queued read": ("instructions", "queue", 4 << 10),
+         **{f"{path}: 4 KiB {name}read": ("path_instructions", path, how, 4 << 10)
+            for path in PATHS for name, how in (("", "call"), ("queued ", "queue"))}}
 REQUESTS = 1920  # Whole rows of a queue.
 GROWTH_MAX = 1.05
 
@@ -55,9 +60,9 @@ def build(*targets):
         "building build/instructions")
 
 
-def instructions(how, size, requests):
-    said = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", BUILD / "bench/instructions", how,
-                size, requests], "callgrind")
+def instructions(program, *words):
+    said = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", BUILD / "bench" / program, *words],
+               "callgrind")
     return int(re.search(r"Collected : (\d+)", said)[1])
 
 
@@ -73,12 +78,12 @@ def main():
     parser.add_argument("--build", action="store_true")
     options = parser.parse_args()
     if options.build:
-        build(TARGET, "penstock_shared", "cufile")
+        build(*TARGETS, "penstock_shared", "cufile")
         return 0
     if not shutil.which("valgrind"):
         print("instructions are not counted: valgrind is not installed (package valgrind)")
         return 77
-    build(TARGET)
+    build(*TARGETS)
     found = {"compiler": compiler(), "instructions": count()}
     if options.record:
         RECORD.write_text(json.dumps(found, indent=2) + "\n")

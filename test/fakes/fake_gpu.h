@@ -21,7 +21,7 @@
 
 namespace penstock::core {
 
-class FakeGpu final : public DeviceSet, public Device, public DeviceMemory {
+class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
  public:
   FakeGpu() : Device(this) {
     facts_.kind = "fake";
