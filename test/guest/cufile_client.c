@@ -10,7 +10,8 @@
  * reads until somebody kills the program, into memory as far from the start as OFFSET; `beside` does that in a thread
  * of its own, and goes on when that has read once; `leave` returns from main() as it is. FILE is made where it is not
  * there, unless the first word is `reads`: then it is opened for reading alone. `many:COUNT:SIZE` reads SIZE bytes so
- * often, each time from another offset. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that
+ * often, each time from another offset. `turn:COUNT:SIZE` reads until bytes are wrong, goes on until they are right
+ * again, and then COUNT times. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that
  * was moved. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cufile.h"
@@ -160,6 +162,33 @@ static void read_many(Fixture* fixture, size_t count, size_t size) {
   }
 }
 
+/* Each read is of another place than the last, since what that left might be right; drives end in zeros. */
+static int is_right(Fixture* fixture, size_t size) {
+  static const size_t kFilled = 4u << 20;
+  static size_t offset;
+  offset = (offset + size) % (kFilled - size);
+  clear_device(fixture, size);
+  if (cuFileRead(fixture->handle, fixture->device, size, (off_t)offset, 0) != (ssize_t)size) stop("cuFileRead");
+  if (penstock_device_download(fixture->session, fixture->host, fixture->device, size).code != 0) stop("download");
+  return memcmp(fixture->host, fixture->model + offset, size) == 0;
+}
+
+/* Bounded by a time far beyond the one that is allowed, not judged by it. */
+static void read_until_it_turns(Fixture* fixture, size_t count, size_t size) {
+  const time_t end = time(NULL) + 240;
+  size_t wrong = 1;
+  while (is_right(fixture, size)) {
+    if (time(NULL) > end) stop("turn: no byte was ever wrong");
+  }
+  for (unsigned right = 0; right < 3;) { /* What an early read left is right once in a round. */
+    if (time(NULL) > end) stop("turn: bytes stay wrong, %zu reads long", wrong);
+    right = is_right(fixture, size) ? right + 1 : 0;
+    wrong += right == 0;
+  }
+  fprintf(stderr, "turn: %zu reads were wrong\n", wrong);
+  for (size_t i = 0; i < count; ++i) read_some(fixture, 0, size);
+}
+
 static void read_batch(Fixture* fixture, size_t offset, size_t size) {
   clear_device(fixture, size);
   CUfileIOParams_t requests[kEntries];
@@ -228,6 +257,7 @@ static void do_word(Fixture* fixture, const char* word, unsigned seed) {
   if (sscanf(word, "%15[^:]:%31[^:]:%31s", operation, offset_text, size_text) != 3) stop("no such word: %s", word);
   const size_t offset = bytes_in(offset_text), size = bytes_in(size_text);
   if (strcmp(operation, "many") == 0) return read_many(fixture, offset, size);
+  if (strcmp(operation, "turn") == 0) return read_until_it_turns(fixture, offset, size);
   if (size > kDeviceMax || offset + size > kFileMax) stop("too large: %s", word);
   if (strcmp(operation, "write") == 0) write_some(fixture, offset, size, seed);
   else if (strcmp(operation, "read") == 0) read_some(fixture, offset, size);

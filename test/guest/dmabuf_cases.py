@@ -120,6 +120,9 @@ def host_memory_machine(count, rehearsed):
     ]
     if rehearsed:
         cases += [unkind(name, answers) for name, answers in UNKIND.items()]
+        # A mapping that turns wrong is noticed by the next canary.
+        cases.append(client("unkind-turned", "/drives/raw", f"reads turn:100:{SMALL}", {}, strict=False,
+                            variables="PENSTOCK_RING_TURNS=100", says=("reads were wrong", "dmabuf_untrusted")))
         cases.append(refused("unkind-stuck", "dmabuf_stuck", variables="PENSTOCK_RING_STUCK=1"))
     return Machine(name="dmabuf", about="dma-bufs of the host's memory, raw drives, files on ext4 and XFS",
                    drives=(PEER, NEAR, Drive("raw"), Drive("parted", holds="parted"), Drive("ext4", holds="ext4"),

@@ -78,7 +78,7 @@ typedef struct {
 
 static Ring* rings[kRingsMax];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static unsigned long large_requests, answers_nth, lie_nth;
+static unsigned long large_requests, answers_nth, lie_nth, turns_nth;
 static int answers_from, answers_result, never = -1;
 static char dummy[kPage] __attribute__((aligned(kPage)));
 
@@ -260,6 +260,8 @@ static int answer(Slot* slot, const struct io_uring_sqe* entry) {
   if (!slot->is_used) return -EFAULT;
   const int error = error_of_request(slot, entry);
   if (error != 0) return -error;
+  const int is_lost = turns_nth != 0 && large_requests >= turns_nth && entry->opcode == IORING_OP_READ_FIXED;
+  if (is_lost) return (int)entry->len;
   if (entry->len <= 2 * kPage) return move(slot, entry, entry->len);
   const unsigned long number = ++large_requests;
   if (answers_nth != 0 && (answers_from ? number >= answers_nth : number % answers_nth == 0)) return answers_result;
@@ -367,10 +369,12 @@ int pthread_sigmask(int how, const sigset_t* wanted, sigset_t* before) {
 __attribute__((constructor)) static void begin(void) {
   const char* answers = getenv("PENSTOCK_RING_ANSWERS");
   const char* lie = getenv("PENSTOCK_RING_LIE");
+  const char* turns = getenv("PENSTOCK_RING_TURNS");
   char* end = NULL;
   if (answers != NULL) answers_nth = strtoul(answers, &end, 10);
   if (answers != NULL) answers_from = *end == '+', answers_result = atoi(end + answers_from + 1);
   if (lie != NULL) lie_nth = strtoul(lie, NULL, 10);
+  if (turns != NULL) turns_nth = strtoul(turns, NULL, 10);
   if (getenv("PENSTOCK_RING_STUCK") != NULL) never = eventfd(0, EFD_CLOEXEC);
   const uint64_t from = (uintptr_t)ring_standin_called;
   struct sock_filter filter[] = {
