@@ -3,6 +3,7 @@
 #include "path/dmabuf/dmabuf_drives.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "path/dmabuf/drive_node.h"
 
@@ -44,6 +45,7 @@ Result<DmabufDrive*> DmabufDrives::add(Result<UniqueFd> node) {
   if (!node.ok()) return node.status();
   const Result<FileFacts> facts = descriptors_.facts(node->get());
   if (!facts.ok()) return facts.status();
+  if (!facts->can_do_o_direct()) return os_failure(EINVAL, "open the drive for direct transfers");
   drives_.push_back(std::make_unique<DmabufDrive>(DmabufDrive{GuardedFd(std::move(*node)), *facts}));
   return drives_.back().get();
 }

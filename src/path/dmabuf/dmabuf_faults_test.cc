@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <random>
+#include <string>
 
 #include "fakes/dmabuf_fixture.h"
 #include "path/dmabuf/dmabuf_reasons.h"
@@ -241,6 +242,30 @@ TEST_F(LostDescriptorTest, OfTheMemoryIsNotRegisteredAgain) {
 }
 
 // ---- Many requests -------------------------------------------------------------------------------------------------
+
+// Nobody tells of a mapping that turns wrong: until the next canary, bytes may be lost.
+TEST_F(DmabufFaultTest, OfAnExporterThatTurnsWrongNoMoreIsLostThanOneIntervalHas) {
+  constexpr unsigned kSeconds = 100, kTurn = 17;  // One read in each.
+  for (const Exporter exporter : kWrongExporters) {
+    kernel_.exporter = Exporter::right;
+    make_path({.is_on = true});
+    ASSERT_TRUE(judge().usable);
+    const std::unique_ptr<Channel> channel = this->channel();
+    unsigned wrong = 0, last = 0;
+    for (unsigned i = 0; i < kSeconds; ++i, clock_.advance(std::chrono::seconds(1))) {
+      if (i == kTurn) kernel_.exporter = exporter;
+      const std::uint64_t offset = 4096 * (i % 40);
+      ASSERT_TRUE(channel->move_and_wait(task(Op::read, plan(Op::read, offset, 8192).chunk(0))).status.ok());
+      if (std::memcmp(memory_, storage_.content.data() + offset, 8192) == 0) continue;
+      ++wrong;
+      last = i;
+    }
+    EXPECT_LE(wrong, 30u);
+    EXPECT_LT(last, kTurn + 30) << "none once the canary has come";
+    EXPECT_EQ(judge().reason, dmabuf_reason::untrusted);
+    RecordProperty("lost_" + std::to_string(static_cast<int>(exporter)), static_cast<int>(wrong));
+  }
+}
 
 // PENSTOCK_DMABUF_REQUESTS=1000000 for a longer run.
 TEST_F(DmabufFaultTest, NoByteIsWrongWhateverFaultsComeInBetween) {
