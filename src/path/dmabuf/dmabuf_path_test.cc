@@ -10,8 +10,8 @@
 #include "path/dmabuf/dmabuf_reasons.h"
 #include "path/pipeline/pipeline_reasons.h"
 
-// A ring whose operations may never end is abandoned, since they may still write to memory. The leak checker, which asks
-// this, must not call that a leak.
+// A ring whose operations may never end is abandoned, since they may still write to memory. The leak checker, which
+// asks this, must not call that a leak.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:FakeRing"; }
 
