@@ -214,8 +214,9 @@ class FakeStorage : public Storage {
       return size;
     }
     if (op == Op::write) {
-      size = grown(bytes, offset, size);
-      if (size == 0) return os_failure(ENOSPC, "write behind the drive's end");
+      const std::size_t room = grown(bytes, offset, size);
+      if (room < size && room == 0) return os_failure(ENOSPC, "write behind the drive's end");
+      size = room;
       std::memcpy(bytes.data() + offset, memory, size);
       return size;
     }
