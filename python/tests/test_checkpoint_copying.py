@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Batches that are copied beside a trainer: what it waits for, and what is set aside, by a lane that stands in for
-a GPU."""
+"""Batches that are copied beside a trainer: what is begun at once, what is set aside, and who waits, by a lane that
+stands in for a GPU."""
 
 import threading
 
@@ -11,30 +11,39 @@ numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 
 from penstock.checkpoint import copying
 from penstock.checkpoint.lanes import HostLane
-from waiting import SECONDS_MAX, wait_until
+from waiting import SECONDS_MAX
 
 
 class Scripted(HostLane):
-    """A GPU that has reached what was queued when it is told, with room to set aside."""
-
-    ahead_bytes = 0
+    """A GPU with room to set aside. Its copies are made when somebody waits for them."""
 
     def __init__(self, room):
-        self.room, self.is_reached, self.asked = room, False, threading.Event()
+        self.spare_bytes, self.calls = room, []
 
-    def mark(self):
-        def is_reached():
-            self.asked.set()
-            return self.is_reached
-        return is_reached
+    def begin(self, batch):
+        self.calls.append(("begin", value_of(batch)))
+        batch.event = True
+
+    def finish(self, batch):
+        super().begin(batch)
+        self.calls.append(("finish", value_of(batch)))
+        batch.end()
 
     def set_aside(self, batch):
-        if self.room < batch.nbytes:
-            return False
-        self.room -= batch.nbytes
+        self.calls.append(("aside", value_of(batch)))
         batch.moves = [(found.copy(), copy) for found, copy in batch.moves]
-        batch.is_free = True
-        return True
+        batch.event = batch.is_free = True
+
+    def is_freed(self, batch):
+        batch.is_free = batch.event is not None
+        return batch.is_free
+
+    def told(self, *kinds):
+        return [value for kind, value in self.calls if kind in kinds]
+
+
+def value_of(batch):
+    return int(batch.moves[0][0][0])
 
 
 def batch_on(lane, owner, value):
@@ -43,48 +52,65 @@ def batch_on(lane, owner, value):
     return copying.batches_of([(lane, frozenset([owner]), (found, copy))])[0]
 
 
-def test_a_gpu_that_has_work_is_not_asked_to_set_anything_aside():
-    lane = Scripted(room=1000)
-    batches = [batch_on(lane, 1, value) for value in range(3)]
-    copies = copying.Copying(batches)
-    trainer = threading.Thread(target=copies.before, args=(1,))
-    trainer.start()
-    assert lane.asked.wait(SECONDS_MAX)
-
-    copies.run()
-
-    trainer.join()
-    assert lane.room == 1000 and all(batch.moves[0][1].tolist() == batch.moves[0][0].tolist() for batch in batches)
+def test_all_is_begun_at_once_but_what_there_is_room_to_set_aside():
+    for room, begun in ((0, [0, 1, 2]), (99, [0, 1, 2]), (250, [0]), (300, [])):
+        lane = Scripted(room)
+        copying.Copying([batch_on(lane, 1, value) for value in range(3)])
+        assert lane.told("begin") == begun
 
 
-def test_a_gpu_that_is_done_sets_aside_what_there_is_room_for_and_waits_for_the_rest():
-    lane = Scripted(room=250)
-    lane.is_reached = True
+def test_each_device_has_its_own_room():
+    lanes = Scripted(0), Scripted(200)
+    copying.Copying([batch_on(lane, 1, value) for value in range(3) for lane in lanes])
+    assert [lane.told("begin") for lane in lanes] == [[0, 1, 2], [0]]
+
+
+def test_who_changes_what_a_gpu_copies_does_not_wait_and_the_rest_is_set_aside():
+    lane = Scripted(room=200)
     batches = [batch_on(lane, 1, value) for value in range(3)]
     sources = [batch.moves[0][0] for batch in batches]
     copies = copying.Copying(batches)
-    trainer = threading.Thread(target=copies.before, args=(1,))
-    trainer.start()
-    wait_until(lambda: lane.room == 50 and len(copies._waiting) == 3, "batches set aside")
-    assert trainer.is_alive() and [batch.is_free for batch in batches] == [True, True, False]
-    for source in sources[:2]:
+
+    copies.before(1)
+
+    assert lane.told("aside") == [1, 2] and all(batch.is_free for batch in batches)
+    for source in sources[1:]:
         source[:] = 99
-
     copies.run()
-
-    trainer.join()
-    assert [batch.moves[0][1][0] for batch in batches] == [0, 1, 2]
+    assert [batch.moves[0][1][0] for batch in batches] == [0, 1, 2] and lane.told("begin") == [0]
 
 
-def test_what_an_interrupted_wait_had_taken_is_copied_all_the_same():
+def test_nothing_is_set_aside_of_what_somebody_else_changes():
+    lane = Scripted(room=200)
+    copies = copying.Copying([batch_on(lane, owner, owner) for owner in (1, 2)])
+    copies.before(2)
+    copies.run()
+    assert lane.told("aside") == [2] and lane.told("begin") == [1]
+
+
+def test_what_nobody_changes_is_begun_when_the_device_is_done_with_the_rest():
+    lane = Scripted(room=200)
+    copying.Copying([batch_on(lane, 1, value) for value in range(3)]).run()
+    assert lane.calls == [("begin", 0), ("finish", 0), ("begin", 1), ("finish", 1), ("begin", 2), ("finish", 2)]
+
+
+def test_the_newest_copy_is_waited_for_first():
+    """The others are done by then."""
+    lane = Scripted(room=0)
+    copying.Copying([batch_on(lane, 1, value) for value in range(3)]).run()
+    assert lane.told("finish") == [2, 1, 0]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_what_an_interrupted_wait_had_taken_is_copied_all_the_same(is_begun):
     """Ctrl-C within before()."""
     class Interrupted(Scripted):
         def set_aside(self, batch):
+            if is_begun:
+                super().set_aside(batch)
             raise KeyboardInterrupt
 
-    lane = Interrupted(room=0)
-    lane.is_reached = True
-    batch = batch_on(lane, 1, 5)
+    batch = batch_on(Interrupted(room=100), 1, 5)
     copies = copying.Copying([batch])
     with pytest.raises(KeyboardInterrupt):
         copies.before(1)
@@ -92,14 +118,42 @@ def test_what_an_interrupted_wait_had_taken_is_copied_all_the_same():
     assert batch.is_whole and batch.moves[0][1][0] == 5
 
 
-def test_who_waits_is_let_go_when_the_copy_fails():
-    class Broken(Scripted):
+def test_the_processors_copies_are_waited_for():
+    """The thread has begun one when the trainer asks for it."""
+    class Slow(HostLane):
         def begin(self, batch):
+            if value_of(batch) == 0:
+                trainer.start()
+                assert asked.wait(SECONDS_MAX)
+            super().begin(batch)
+
+        def is_freed(self, batch):
+            asked.set()
+            return super().is_freed(batch)
+
+    def change():
+        copies.before(1)
+        source[:] = 9
+
+    asked, trainer = threading.Event(), threading.Thread(target=change)
+    batch = batch_on(Slow(), 1, 0)
+    source, copy = batch.moves[0]
+    copies = copying.Copying([batch])
+
+    copies.run()
+
+    trainer.join()
+    assert source[0] == 9 and copy[0] == 0
+
+
+def test_who_waits_is_let_go_when_the_copy_fails():
+    class Broken(HostLane):
+        def begin(self, batch):
+            trainer.start()
             raise OSError("the GPU is gone")
 
-    copies = copying.Copying([batch_on(Broken(room=0), 1, 5)])
+    copies = copying.Copying([batch_on(Broken(), 1, 5)])
     trainer = threading.Thread(target=copies.before, args=(1,))
-    trainer.start()
     with pytest.raises(OSError, match="the GPU is gone"):
         copies.run()
     trainer.join()

@@ -155,6 +155,8 @@ def test_a_tensor_that_changes_too_early_fails_the_save_with_its_name(which, cha
     saving = saver.save(training.state(), tmp_path / "a")
 
     change(weight if which == "parameter" else training.optimizer.state[weight]["exp_avg"])
+    if device == "cuda":
+        torch.cuda.synchronize()
 
     held_up.set()
     name = "model.0.weight" if which == "parameter" else "optimizer.state.0.exp_avg"
@@ -268,7 +270,7 @@ def test_a_save_that_no_update_follows_is_made_whole(end, tmp_path):
 
 
 def test_an_optimizer_in_a_cuda_graph_tells_nobody_and_is_staged(saver, tmp_path, monkeypatch, caplog):
-    training = Training()
+    training = Training("cpu", torch.optim.SGD)
     with monkeypatch.context() as recording:
         recording.setattr(torch.cuda, "is_initialized", lambda: True)
         recording.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)

@@ -2,8 +2,9 @@
 
 """Copies of a state's bytes in host memory, made while the trainer stands still or beside it.
 
-Beside it, a thread copies batch after batch. `before` is called by who is about to change something: it returns when
-that is copied or set aside. Threads share deques and flags alone, so that Ctrl-C leaves nobody waiting for a lock.
+Beside it, a GPU copies what was queued at once, and a thread the rest. `before` is called by who is about to change
+something: it makes the GPU's further work wait for the copy, sets aside what is not begun, and waits itself for the
+processor's copies alone. Threads share deques and flags alone, so that Ctrl-C leaves nobody waiting for a lock.
 """
 
 from __future__ import annotations
@@ -41,21 +42,36 @@ def _pieces(move: Move) -> Iterator[Move]:
 
 
 class Copying:
-    """Copies the batches that nobody owns before the constructor returns, in the order of the caller's GPU work, and
-    the others in run()."""
+    """Queues the copies of the batches that nobody owns, in the order of the caller's GPU work, and then of those that
+    the devices have no room to set aside, before the constructor returns. run() copies the others."""
 
     def __init__(self, batches: list[Batch]) -> None:
         self._batches = batches
-        self._queued = deque(batch for batch in batches if not batch.owners)
-        self._waiting = deque(batch for batch in batches if batch.owners)
+        self._at_once = [batch for batch in batches if not batch.owners]
+        self._queued, self._waiting = deque(self._at_once), deque[Batch]()
         self._inside: set[object] = set()  # Calls of before() that may have taken batches.
         self._is_over = False
-        for batch in self._queued:
+        for batch in self._at_once:
             batch.lane.copy_at_once(batch)
+        self._begin_all_but_spare([batch for batch in batches if batch.owners])
+
+    def _begin_all_but_spare(self, owned: list[Batch]) -> None:
+        room = {batch.lane: batch.lane.spare_bytes for batch in owned}
+        begun: list[Batch] = []
+        for batch in reversed(owned):
+            room[batch.lane] -= batch.nbytes
+            (begun if room[batch.lane] < 0 else self._waiting).append(batch)
+        self._waiting.reverse()
+        for batch in reversed(begun):
+            self._begin(batch)
+
+    def _begin(self, batch: Batch) -> None:
+        batch.lane.begin(batch)
+        self._queued.append(batch)
 
     def settle(self) -> None:
         """Waits until what nobody owns is copied."""
-        for lane in {batch.lane for batch in self._queued}:
+        for lane in {batch.lane for batch in self._at_once}:
             lane.settle()
 
     def run(self) -> None:
@@ -64,28 +80,38 @@ class Copying:
             while not all(batch.is_whole for batch in self._batches):
                 self._advance()
         finally:
-            self._is_over, self._batches = True, []
+            self._is_over, self._batches, self._at_once = True, [], []
 
     def _advance(self) -> None:
-        with contextlib.suppress(IndexError):  # Nothing waits.
-            while sum(batch.nbytes for batch in self._queued) <= self._queued_most():
-                batch = self._waiting.popleft()
-                batch.lane.begin(batch)
-                self._queued.append(batch)
+        """Waits for the newest copy first: the others of its device are done by then, and the trainer is disturbed
+        once."""
         if self._queued:
-            batch = self._queued[0]
+            batch = self._queued.pop()
             batch.lane.finish(batch)
-            self._queued.popleft()
-        elif not self._inside and not self._waiting:
-            self._waiting.extend(batch for batch in self._batches if not batch.is_whole)  # Ctrl-C came within before().
+        elif self._waiting:
+            self._begin_some()
+        elif not self._inside:
+            self._recover()
         else:
             time.sleep(POLL_S)
 
-    def _queued_most(self) -> int:
-        return self._queued[0].lane.ahead_bytes if self._queued else 0
+    def _recover(self) -> None:
+        """Copies what Ctrl-C had left out within before()."""
+        lost = [batch for batch in self._batches if not batch.is_whole]
+        self._queued.extend(batch for batch in lost if batch.event is not None)
+        self._waiting.extend(batch for batch in lost if batch.event is None)
+
+    def _begin_some(self) -> None:
+        nbytes = 0
+        with contextlib.suppress(IndexError):  # Nothing waits.
+            while nbytes <= self._waiting[0].lane.ahead_bytes:
+                batch = self._waiting.popleft()
+                self._begin(batch)
+                nbytes += batch.nbytes
 
     def before(self, owner: int | None = None) -> float:
-        """Returns when the owner may change what it owns (None: everybody), and the seconds until then."""
+        """Returns when the owner may change what it owns (None: everybody), on a GPU by work that it queues from now
+        on, and the seconds until then."""
         wanted = [batch for batch in self._batches if not batch.is_free and (owner is None or owner in batch.owners)]
         if not wanted:
             return 0.0
@@ -98,25 +124,15 @@ class Copying:
         return time.monotonic() - began
 
     def _free(self, wanted: list[Batch]) -> None:
-        """Lets the thread copy for as long as the devices have other work, and sets the rest aside then."""
-        self._waiting.extendleft(reversed(self._taken(wanted)))
-        marks = [lane.mark() for lane in {batch.lane for batch in wanted}]
-        is_aside = False
-        while not self._is_over and not all(batch.is_free for batch in wanted):
-            if not is_aside and all(is_reached() for is_reached in marks):
-                self._set_aside(wanted)
-                is_aside = True
-            else:
+        for batch in self._taken(wanted):
+            batch.lane.set_aside(batch)
+            self._queued.append(batch)
+        for batch in wanted:
+            while not self._is_over and not batch.lane.is_freed(batch):
                 time.sleep(POLL_S)
 
-    def _set_aside(self, wanted: list[Batch]) -> None:
-        taken = self._taken(wanted)
-        left = [batch for batch in taken if not batch.lane.set_aside(batch)]
-        self._waiting.extend(batch for batch in taken if batch.is_free and not batch.is_whole)
-        self._waiting.extendleft(reversed(left))
-
     def _taken(self, wanted: list[Batch]) -> list[Batch]:
-        """Those of them that the thread has not begun."""
+        """Those of them that nobody has begun."""
         taken = []
         for batch in wanted:
             with contextlib.suppress(ValueError):

@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, Protocol
 
-AHEAD_BYTES = 256 << 20  # A GPU has as much queued as it copies while Python may keep the thread waiting, 5 ms.
+AHEAD_BYTES = 512 << 20  # A GPU copies longer than Python may keep the thread waiting, 5 ms.
 
 Owners = frozenset[int]
 Move = tuple[Any, Any]  # Bytes, and where they go.
@@ -31,18 +30,20 @@ class Batch:
 
 
 class Lane(Protocol):
-    """One device's way into host memory. mark: returns a function that says whether the device has done what the caller
-    had queued. set_aside: frees a batch without waiting for the copy; False if there is no room for it."""
+    """One device's way into host memory. spare_bytes: bytes whose copy need not begin before somebody changes them.
+    set_aside: frees a batch whose copy nobody has begun, and begins it. is_freed: whether the caller may change a batch
+    that was begun, by work of the device that it queues from now on."""
 
     ahead_bytes: int
+    spare_bytes: int
 
     def memory(self, nbytes: int) -> Any: ...
     def copy_at_once(self, batch: Batch) -> None: ...  # In the order of the caller's work.
     def settle(self) -> None: ...                      # Waits for the caller's work.
     def begin(self, batch: Batch) -> None: ...
     def finish(self, batch: Batch) -> None: ...        # Waits for its end.
-    def mark(self) -> Callable[[], bool]: ...
-    def set_aside(self, batch: Batch) -> bool: ...
+    def set_aside(self, batch: Batch) -> None: ...
+    def is_freed(self, batch: Batch) -> bool: ...
     def renew(self) -> None: ...                       # Nothing is set aside any more.
 
 
@@ -50,6 +51,7 @@ class HostLane:
     """Copies by the processor. Whoever is about to change a batch copies it."""
 
     ahead_bytes = 0
+    spare_bytes = sys.maxsize
 
     def memory(self, nbytes: int) -> Any:
         import numpy
@@ -72,12 +74,11 @@ class HostLane:
     def finish(self, batch: Batch) -> None:
         batch.end()
 
-    def mark(self) -> Callable[[], bool]:
-        return lambda: True
-
-    def set_aside(self, batch: Batch) -> bool:
+    def set_aside(self, batch: Batch) -> None:
         self.copy_at_once(batch)
-        return True
+
+    def is_freed(self, batch: Batch) -> bool:
+        return batch.is_free
 
     def renew(self) -> None:
         """It sets nothing aside."""
@@ -91,6 +92,7 @@ class CudaLane:
     def __init__(self, device: Any, spare_bytes: int) -> None:
         self._torch, self._device = sys.modules["torch"], device
         self._stream = self._torch.cuda.Stream(device, priority=0)
+        self.spare_bytes = spare_bytes
         self._spare = self._torch.empty(spare_bytes, dtype=self._torch.uint8, device=device)
         self._used = 0
 
@@ -111,24 +113,35 @@ class CudaLane:
             self._copy(batch)
 
     def finish(self, batch: Batch) -> None:
-        batch.event.synchronize()
+        if not batch.event.query():  # Who waits may get Python's lock late.
+            batch.event.synchronize()
         batch.end()
 
-    def mark(self) -> Callable[[], bool]:
-        is_reached: Callable[[], bool] = self._event().query
-        return is_reached
+    def set_aside(self, batch: Batch) -> None:
+        if self._used + batch.nbytes <= self.spare_bytes:
+            self._move_aside(batch)
+        self.begin(batch)
+        if batch.after is None:
+            self._wait_for_copy(batch)
+        batch.is_free = True
 
-    def set_aside(self, batch: Batch) -> bool:
-        if self._used + batch.nbytes > self._spare.nbytes:
-            return False
+    def is_freed(self, batch: Batch) -> bool:
+        if not batch.is_free and batch.event is not None:
+            self._wait_for_copy(batch)
+            batch.is_free = True
+        return batch.is_free
+
+    def _wait_for_copy(self, batch: Batch) -> None:
+        self._torch.cuda.current_stream(self._device).wait_event(batch.event)
+
+    def _move_aside(self, batch: Batch) -> None:
         aside = []
         for found, copy in batch.moves:
             there = self._spare[self._used:self._used + found.nbytes]
             there.copy_(found, non_blocking=True)
             aside.append((there, copy))
             self._used += found.nbytes
-        batch.moves, batch.after, batch.is_free = aside, self._event(), True
-        return True
+        batch.moves, batch.after = aside, self._event()
 
     def renew(self) -> None:
         self._used = 0

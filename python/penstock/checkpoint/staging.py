@@ -32,7 +32,7 @@ Make = Callable[..., Save]
 
 class Saving:
     """A save in the background. stopped_s: how long the trainer waited for it, including for the previous save; it
-    grows with waits before updates.
+    grows with waits before updates, but not with those of a GPU alone.
     staged_bytes: host memory with a copy of the state; it is kept for the next save."""
 
     def __init__(self, folder: Path, stopped_s: float, staged_bytes: int, save: Later[Progress]) -> None:
@@ -67,8 +67,8 @@ class Saver:
     staging: "staged" copies the state to host memory, which is kept; the trainer waits only for that copy. "windowed"
     writes the files while the trainer waits, through the session's bounce buffers, and flushes and publishes later: it
     needs no further memory. "overlapped" copies what changes in updates alone beside the trainer, which waits before
-    its next update for what is not copied by then: see `before_update`. device_budget_mib: memory of each GPU to set
-    aside what the next update would have to wait for.
+    its next update for what is not copied by then, on a GPU without its processor: see `before_update`.
+    device_budget_mib: memory of each GPU to set aside what the next update would have to wait for.
     """
 
     def __init__(self, staging: str = "staged", *, session: Session | None = None, durable: bool = True,
@@ -83,7 +83,7 @@ class Saver:
         self._steps: Steps | None = None
         self._copying: Copying | None = None
         self._last: Saving | None = None
-        self._pid, self._is_closed = os.getpid(), False
+        self._pid, self._is_closed, self._is_graph_told = os.getpid(), False, False
         self._watch()
 
     def save(self, state: Any, folder: str | os.PathLike[str], on_progress: OnProgress | None = None, *,
@@ -108,8 +108,9 @@ class Saver:
         return self._last
 
     def before_update(self) -> None:
-        """Returns when everything that was saved may change. To be called by training loops that update their state by
-        anything but torch's optimizers, whose steps call it for what they own."""
+        """Returns when everything that was saved may change, on a GPU by what its current stream does from now on. To
+        be called by training loops that update their state by anything but torch's optimizers, whose steps call it for
+        what they own."""
         self._before(None)
 
     def close(self) -> None:
@@ -156,7 +157,7 @@ class Saver:
         self._watch()
         steps = self._steps
         if steps is not None and steps.recorded:
-            log.warning("a CUDA graph holds an optimizer's step, of which it tells nobody: the save is staged")
+            self._tell_of_graph()
             return self._staged(make, tensors)
         copied = self._copies.take(tensors, Held(steps.known if steps else (), until_update), self._session)
 
@@ -167,6 +168,11 @@ class Saver:
         later = Later(save)
         self._copying = copied.copying
         return later
+
+    def _tell_of_graph(self) -> None:
+        if not self._is_graph_told:
+            log.warning("a CUDA graph holds an optimizer's step, of which it tells nobody: saves are staged")
+        self._is_graph_told = True
 
     def _watch(self) -> None:
         """Learns of optimizers' steps from now on. A program without torch need not load it."""
