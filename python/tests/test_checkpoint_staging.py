@@ -46,6 +46,26 @@ def change(state):
             value.fill_(7)
 
 
+@pytest.mark.parametrize(("staging", "writers"), [("staged", 3), ("overlapped", 3), ("windowed", 16)])
+def test_a_quarter_of_the_processors_writes_beside_a_trainer(staging, writers, tmp_path, monkeypatch):
+    """Each file has a thread only while the trainer stands still."""
+    counts, for_each = [], storing.for_each
+
+    def counted(work, things, most):
+        counts.append(most)
+        for_each(work, things, most)
+
+    monkeypatch.setattr(storing, "for_each", counted)
+    monkeypatch.setattr(storing, "FILE_BYTES_MIN", 1000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(12))
+    state = {f"{number}": torch.full((1000,), number) for number in range(20)}
+    with checkpoint.Saver(staging) as saver:
+        saver.save(state, tmp_path / "a").result(60)
+    assert counts == [writers, 16]
+    loaded = checkpoint.load(tmp_path / "a")
+    assert all(raw(loaded[name]) == raw(state[name]) for name in state)
+
+
 @pytest.mark.parametrize("staging", STAGINGS)
 def test_the_trainer_may_change_the_state_as_soon_as_save_returns(staging, device, tmp_path):
     with checkpoint.Saver(staging) as saver:

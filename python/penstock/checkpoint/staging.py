@@ -16,6 +16,7 @@ from typing import Any
 from penstock.checkpoint.copying import Copying
 from penstock.checkpoint.hostcopies import HostCopies
 from penstock.checkpoint.states import Save, described
+from penstock.checkpoint.storing import writers_beside
 from penstock.checkpoint.trees import taken_apart
 from penstock.checkpoint.updates import Held, Steps
 from penstock.progress import OnProgress, Progress
@@ -151,7 +152,7 @@ class Saver:
     def _staged(self, make: Make, tensors: Mapping[str, Any], _: Any = ()) -> Later[Progress]:
         copied = self._copies.take(tensors, Held(()), self._session)
         copied.copying.settle()
-        return Later(make(copied.memory, sums=copied.sums).whole)
+        return Later(make(copied.memory, sums=copied.sums, writers=writers_beside()).whole)
 
     def _overlapped(self, make: Make, tensors: Mapping[str, Any], until_update: Any) -> Later[Progress]:
         self._watch()
@@ -163,7 +164,7 @@ class Saver:
 
         def save() -> Progress:
             copied.copying.run()
-            return make(copied.memory, sums=copied.sums).whole()
+            return make(copied.memory, sums=copied.sums, writers=writers_beside()).whole()
 
         later = Later(save)
         self._copying = copied.copying

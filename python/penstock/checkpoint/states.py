@@ -52,12 +52,12 @@ class Save:
     """A save in two steps: writes the files, then flushes and publishes them.
 
     tensors: dtype and shape of those of the tree; sources: the objects with their bytes, possibly copies. sums:
-    checksums of their pieces, where they are known.
+    checksums of their pieces, where they are known. writers: see Storing.
     """
 
     def __init__(self, tree: Any, tensors: Described, folder: Path, sources: Mapping[str, Any], *,
                  session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None,
-                 sums: Mapping[str, Sequence[int]] = MappingProxyType({})) -> None:
+                 sums: Mapping[str, Sequence[int]] = MappingProxyType({}), writers: int = 0) -> None:
         self._folder, self._session, self._durable = folder, session, durable
         self._described = tensors
         contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name), sums.get(name))
@@ -69,7 +69,7 @@ class Save:
         self._lease = new_lease(folder, durable=durable)
         self._layout = Layout(self._lease.save_id, tree=tree)
         self._storing = Storing(folder, f"{self._layout.save_id}-0", contents, session=session, durable=durable,
-                                direct=direct, on_progress=on_progress)
+                                direct=direct, on_progress=on_progress, writers=writers)
 
     def write(self) -> None:
         with self._given_up_on_failure():

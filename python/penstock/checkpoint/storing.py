@@ -25,6 +25,12 @@ from penstock.threads import for_each
 
 FILES_MAX = 16          # Files per rank: on an H200 machine sixteen wrote six times as fast as one.
 FILE_BYTES_MIN = 32 << 20
+WRITERS_BESIDE_MIN = 2
+
+
+def writers_beside() -> int:
+    """Threads that write beside a trainer, which needs CPUs of its own to keep a GPU busy."""
+    return max(WRITERS_BESIDE_MIN, len(os.sched_getaffinity(0)) // 4)
 
 
 @dataclass(frozen=True)
@@ -97,12 +103,14 @@ class Storing:
     """Writes the contents to new files whose names begin with `prefix`. After a failure the caller removes them.
 
     durable: the files are on the disk when finish() returns. direct: with O_DIRECT; None: only if a GPU's bytes then go
-    directly to the drive. Create it on the thread whose queued GPU work produces the bytes.
+    directly to the drive. writers: threads that write; 0: one a file. Create it on
+    the thread whose queued GPU work produces the bytes.
     """
 
     def __init__(self, folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
-                 durable: bool = True, direct: bool | None = None, on_progress: OnProgress | None = None) -> None:
-        self._folder, self._durable = folder, durable
+                 durable: bool = True, direct: bool | None = None, on_progress: OnProgress | None = None,
+                 writers: int = 0) -> None:
+        self._folder, self._durable, self._writers = folder, durable, writers
         self._session = session or default_session()
         self._direct, self._order = goes_direct(self._session, durable, direct), Order()
         self._files, self._opened = _placed(prefix, contents), dict[str, File]()
@@ -116,7 +124,7 @@ class Storing:
 
     def write(self) -> None:
         """Writes all contents; afterwards they may change."""
-        self._by_threads(self._write)
+        self._by_threads(self._write, self._writers)
 
     def finish(self) -> Stored:
         """Flushes and names the files."""
@@ -124,9 +132,9 @@ class Storing:
         self._told.count()
         return Stored([extent for extent in self._extents if extent is not None], self._told.progress)
 
-    def _by_threads(self, work: Callable[[_File], None]) -> None:
+    def _by_threads(self, work: Callable[[_File], None], most: int = 0) -> None:
         try:
-            for_each(work, self._files, len(self._files))
+            for_each(work, self._files, most or len(self._files))
         except BaseException:
             for opened in self._opened.values():
                 opened.close()
