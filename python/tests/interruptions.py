@@ -110,6 +110,16 @@ class ByWindowedSaver(BySaver):
     staging = "windowed"
 
 
+class ByOverlappedSaver(BySaver):
+    """Interrupted also before an update, with copies that are under way."""
+
+    def save(self, number):
+        self.saver, saved = checkpoint.Saver("overlapped"), state(number)
+        saving = self.saver.save(saved, self.folder, until_update=saved)
+        self.saver.before_update()
+        saving.result()
+
+
 class Drained(Plain):
     """Each from a folder of its own to a root that has those before."""
 
@@ -139,7 +149,7 @@ class Guarded(Plain):
 
 WAYS = {"save": Plain, "not flushed": NotFlushed, "Writer": ByWriter, "SafetensorsWriter": BySafetensorsWriter,
         "WindowedWriter": ByWindowedWriter, "Saver, staged": BySaver, "Saver, windowed": ByWindowedSaver,
-        "drain": Drained, "Guard": Guarded}
+        "Saver, overlapped": ByOverlappedSaver, "drain": Drained, "Guard": Guarded}
 
 
 def state(number):
