@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any, Protocol
 
 AHEAD_BYTES = 512 << 20  # A GPU copies longer than Python may keep the thread waiting, 5 ms.
+POLL_S = 0.001  # Each look takes Python's lock from the trainer.
 
 Owners = frozenset[int]
 Move = tuple[Any, Any]  # Bytes, and where they go.
@@ -113,8 +115,8 @@ class CudaLane:
             self._copy(batch)
 
     def finish(self, batch: Batch) -> None:
-        if not batch.event.query():  # Who waits may get Python's lock late.
-            batch.event.synchronize()
+        while not batch.event.query():
+            time.sleep(POLL_S)
         batch.end()
 
     def set_aside(self, batch: Batch) -> None:
@@ -152,6 +154,8 @@ class CudaLane:
         batch.event = self._event()
 
     def _event(self) -> Any:
-        event = self._torch.cuda.Event(blocking=True)
+        """An event to poll: of those that let a thread sleep the driver takes some 56, and has whoever records another
+        one wait until the first copies have ended."""
+        event = self._torch.cuda.Event()
         event.record(self._torch.cuda.current_stream(self._device))
         return event
