@@ -255,8 +255,9 @@ void print_captured_in_short(const std::string& file, const std::string& root, c
                              const facts::Outlook& outlook) {
   const facts::PathOutlook* const best = outlook.first_usable();
   Page page;
-  page.wrap("", fmt::format("{}: a {} goes by {}, on the captured machine in {}", file, core::op_name(question.op),
-                            best == nullptr ? "none" : penstock_path_name(best->path), root));
+  page.wrap("", fmt::format("{}: on the captured machine in {} a {} goes by {}{}", file, root,
+                            core::op_name(question.op), best == nullptr ? "none" : penstock_path_name(best->path),
+                            best == nullptr ? "" : mover_of(best->path)));
   for (std::size_t i = 0; i < outlook.paths.size() && &outlook.paths[i] != best;) {
     const facts::PathOutlook& first = outlook.paths[i];
     std::string names;
@@ -265,6 +266,7 @@ void print_captured_in_short(const std::string& file, const std::string& root, c
     }
     print_refusal(page, "not " + names, first.sentence(), first.reason_name(), first.remedy());
   }
+  if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
   print("{}", page.shown());
 }
 

@@ -53,6 +53,26 @@ const char* need_state_name(const Finding& need) {
   return "unknown";
 }
 
+const char* mover_of(int path) {
+  switch (path) {
+    case PENSTOCK_PATH_P2PDMA: return " (direct: between the drive and the GPU's memory)";
+    case PENSTOCK_PATH_PAGECACHE: return " (not direct: the GPU fetches it from the page cache)";
+    case PENSTOCK_PATH_NVFS: return " (direct: between the drive and the GPU's memory, by nvidia-fs)";
+    case PENSTOCK_PATH_VENDOR: return " (NVIDIA's library, which does not say whether it is direct)";
+    case PENSTOCK_PATH_BOUNCE: return " (not direct: through pinned host memory)";
+    default: return "";
+  }
+}
+
+std::string first_counsel(const facts::Outlook& outlook) {
+  const PathOutlook *const now = outlook.first_usable(), *const nearest = outlook.best_direct();
+  if (now != nullptr && facts::is_direct_path(now->path)) return "";
+  if (nearest == nullptr) return "no direct path serves until one of the remedies is carried out";
+  const char* const name = penstock_path_name(nearest->path);
+  if (nearest->is_once_set()) return fmt::format("the nearest direct path is {}: only a setting is in its way", name);
+  return fmt::format("the nearest direct path is {}: only a try can tell whether it works", name);
+}
+
 void print_headline(Page& page, const PathOutlook& path) {
   const std::string headline = headline_of(path);
   page.line(fmt::format("  {:<10} ", penstock_path_name(path.path)), headline);
@@ -112,6 +132,7 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
     if (remedy.empty() || !told.insert(remedy).second) continue;
     page.wrap(fmt::format("  for {}: ", penstock_path_name(path.path)), remedy);
   }
+  if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
 }
 
 }  // namespace penstock::tools

@@ -11,6 +11,10 @@ namespace penstock::tools {
 
 // The state of a need as a word: "ok", "missing", "off", "unknown".
 const char* need_state_name(const facts::Finding& need);
+// How the path moves bytes, in brackets, where its name alone may not say it; else "".
+const char* mover_of(int path);
+// Says which direct path is nearest to serving, where none serves yet; else "".
+std::string first_counsel(const facts::Outlook& outlook);
 // Prints how the path stands, in one line that is cut where it is too long.
 void print_headline(Page& page, const facts::PathOutlook& path);
 // Prints how it stands, a line for each of its needs, and remedies.

@@ -19,18 +19,6 @@
 namespace penstock::tools {
 namespace {
 
-// The mover of the bytes, if a path's name alone may not say it.
-const char* mover(int path) {
-  switch (path) {
-    case PENSTOCK_PATH_P2PDMA: return " (direct: between the drive and the GPU's memory)";
-    case PENSTOCK_PATH_PAGECACHE: return " (not direct: the GPU fetches it from the page cache)";
-    case PENSTOCK_PATH_NVFS: return " (direct: between the drive and the GPU's memory, by nvidia-fs)";
-    case PENSTOCK_PATH_VENDOR: return " (NVIDIA's library, which does not say whether it is direct)";
-    case PENSTOCK_PATH_BOUNCE: return " (not direct: through pinned host memory)";
-    default: return "";
-  }
-}
-
 std::string path_text(const Explanation& told) {
   const Verdict* const best = told.chosen();
   return best != nullptr ? best->path_name() : "none";
@@ -159,7 +147,7 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   Page page;
   const Verdict* const best = told.chosen();
   page.wrap("", fmt::format("{}: {} {} goes by {}{}", answer.file, verb(settings), memory_text(settings),
-                            path_text(told), best != nullptr ? mover(best->path) : ""));
+                            path_text(told), best != nullptr ? mover_of(best->path) : ""));
   page.paint(best != nullptr ? Color::bold : Color::red, fmt::format("goes by {}", path_text(told)));
   std::vector<Obstruction> list;
   add_obstructions(told, list);
