@@ -73,14 +73,16 @@ long double bounce_mib() {
   return static_cast<long double>(std::stoll(std::string(core::own_setting("bounce_mib")->row().initial)));
 }
 
+// A pod that misses its GPU is judged as if it had one.
 void check_memory(const Pod& pod, const Value& container, Findings& findings) {
   const auto limit = quantity_of(container["resources.limits.memory"]);
-  const long double mib = gpus_of(container) * bounce_mib();
+  const long double gpus = pod.asks_for_gpu() ? gpus_of(container) : 1;
+  const long double mib = gpus * bounce_mib();
   if (mib == 0 || has_variable(container, "PENSTOCK_BOUNCE_MIB")) return;
   if (!limit || limit->amount <= 0 || limit->amount >= mib * (1 << 20)) return;
   findings.add("memory_limit", *pod.object, place_of(container, "resources.limits.memory"),
-               {fmt::format("the limit is less than the {:.0f} MiB of host memory that Penstock may pin for its GPUs",
-                            static_cast<double>(mib))});
+               {fmt::format("the limit is less than the {:.0f} MiB of host memory that Penstock may pin for {}",
+                            static_cast<double>(mib), pod.asks_for_gpu() ? "its GPUs" : "one GPU")});
 }
 
 }  // namespace
