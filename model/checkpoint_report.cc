@@ -198,8 +198,10 @@ std::string you_are_here(const CheckpointInput& input, const Constants& constant
 
 std::string drives_note(const CheckpointInput& input, const Constants& constants) {
   const double ceiling = input.fleet.drive_bytes_per_s, share = constants[Constant::kDriveShare];
-  std::string note = fmt::format("A drive of {} is taken to reach {} in use, {} of it (drive.share)",
-                                 rate_in_words(ceiling), rate_in_words(ceiling * share), share);
+  const ConstantFacts& known = facts_of(Constant::kDriveShare);
+  std::string note =
+      fmt::format("A drive of {} is taken to reach {} in use, {} of it (drive.share; {} to {} are published)",
+                  rate_in_words(ceiling), rate_in_words(ceiling * share), share, known.low, known.high);
   if (!input.job.is_load && input.fleet.drive_write_bytes_per_s > 0) {
     note += fmt::format("; a save no more than the {} that it writes, of which no share is taken",
                         rate_in_words(input.fleet.drive_write_bytes_per_s));

@@ -207,10 +207,13 @@ TEST_F(Tool, WhichRateOfADriveIsTakenIsSaid) {
     words.insert(words.end(), more.begin(), more.end());
     return run(words).out;
   };
-  EXPECT_NE(out({}).find("A drive of 7 GB/s is taken to reach 4.2 GB/s in use, 0.6 of it (drive.share)."),
-            std::string::npos);
+  EXPECT_NE(
+      out({}).find(
+          "A drive of 7 GB/s is taken to reach 4.2 GB/s in use, 0.6 of it (drive.share; 0.4 to 0.6 are published)."),
+      std::string::npos);
   const std::string limited = out({"--write-gb-per-s", "5"});
-  EXPECT_NE(limited.find("(drive.share); a save no more than the 5 GB/s that it writes, of which no share is taken."),
+  EXPECT_NE(limited.find("(drive.share; 0.4 to 0.6 are published); a save no more than the 5 GB/s that it writes, of "
+                         "which no share is taken."),
             std::string::npos)
       << limited;
   EXPECT_EQ(out({"--fabric-gb-per-s", "50"}).find("drive.share"), std::string::npos);

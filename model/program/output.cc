@@ -62,7 +62,8 @@ void print_inputs(const model::Report& report, const model::Json& defaults) {
     any = true;
     print("  {}: {}\n", input_in_words(name), worded(value, name));
   }
-  print("  {} by default ('penstock-model {} --help')\n", any ? "all else" : "all inputs", report.model);
+  print("  {} by default ('penstock-model {} --help', constants: 'penstock-model constants')\n",
+        any ? "all else" : "all inputs", report.model);
 }
 
 void print_text(const model::Report& report, const model::Json& defaults, bool with_sensitivity) {
