@@ -18,7 +18,7 @@ constexpr std::string_view kOneBound =
     "and as much again that requests on streams may take";
 constexpr std::string_view kNoPolling = "completions are waited for, never polled";
 constexpr std::string_view kNoP2pdma =
-    "memory that a program allocated itself cannot be offered to storage; docs/guide/direct.md tells what can";
+    "memory that a program allocated itself cannot be offered to storage; 'penstock help p2pdma' tells what can";
 constexpr std::string_view kNoTopology =
     "no path is chosen by a table of the PCIe topology: obstacles and a self-test decide for each pair";
 constexpr std::string_view kNoneOfThese =
@@ -54,7 +54,8 @@ constexpr SettingRow kCufileRows[] = {
      .idle = "requests wait without a bound of their own; batches are bounded by their size", .low = 1, .high = 256,
      .parameter = 1},
     {.key = "execution.max_io_threads", .kind = SettingKind::number, .initial = "4",
-     .meaning = "threads for large requests; 0: none, and no streams", .high = 128, .parameter = 2},
+     .meaning = "threads that share large requests, unless penstock.workers says how many; 0: none, and no streams",
+     .high = 128, .parameter = 2},
     {.key = "execution.parallel_io", .kind = SettingKind::boolean, .initial = "true",
      .meaning = "whether threads may share a request, and whether streams are served", .parameter = 4},
     {.key = "execution.min_io_threshold_size_kb", .kind = SettingKind::number, .initial = "8192",

@@ -47,11 +47,13 @@ constexpr SettingRow kPenstockRows[] = {
                 "again",
      .low = 1, .high = 65536, .variable = "PENSTOCK_BOUNCE_MIB", .former = "PENSTOCK_RING_MIB"},
     {.key = "penstock.chunk_kib", .kind = SettingKind::number, .initial = "4096",
-     .meaning = "how large the chunks of a large request are, of each of which a storage operation moves at most one",
+     .meaning = "the size of the chunks that a large request is cut into: one storage operation moves one chunk at "
+                "most; for cuFile, properties.max_direct_io_size_kb may make it smaller",
      .low = 64, .high = 1048576, .unit = 64, .variable = "PENSTOCK_CHUNK_KIB"},
     {.key = "penstock.workers", .kind = SettingKind::number, .initial = "1",
      .otherwise = "one for each core of this rank's share, up to 8, or 16 under policy throughput",
-     .meaning = "threads for large requests", .low = 1, .high = 256, .variable = "PENSTOCK_WORKERS"},
+     .meaning = "threads that share large requests; programs of cuFile have execution.max_io_threads unless it is set",
+     .low = 1, .high = 256, .variable = "PENSTOCK_WORKERS"},
     {.key = "penstock.placement", .kind = SettingKind::text, .initial = "auto",
      .meaning = "where the library's threads run and its pinned memory lies; auto: on the NUMA node of the GPU that "
                 "they work for; off: wherever the kernel puts them; node: on a NUMA node, for every GPU and for host "
@@ -76,7 +78,7 @@ constexpr SettingRow kPenstockRows[] = {
      .variable = "PENSTOCK_SCRATCH"},
     {.key = "penstock.nvfs", .kind = SettingKind::text, .initial = "off",
      .meaning = "whether Penstock itself calls the kernel module nvidia-fs; experimental: it was not yet run beside "
-                "NVIDIA's; auto: unless it is unknown whether the module stops a machine with this kernel; standin: "
+                "NVIDIA's; auto: unless it is unknown whether the module crashes a machine with this kernel; standin: "
                 "also a module for tests, which calls itself nvidia-fs 0.x",
      .words = "off auto on standin", .variable = "PENSTOCK_NVFS"},
     {.key = "penstock.vendor", .kind = SettingKind::text, .initial = "auto",

@@ -115,6 +115,7 @@ std::string ways_text(const UsageReport& report) {
   for (const Moved& way : largest_first(report.ways)) {
     text += formatted("  %-9s %11s  %9llu requests  by %s", op_name(way.op), size_text(way.count.bytes).c_str(),
                       static_cast<unsigned long long>(way.count.operations), path_name(way.path));
+    if (traits_of(way.path).compat) text += ", not directly";
     text += way.reason == Reason::none ? "\n" : std::string(", since ") + reason_name(way.reason) + "\n";
   }
   return text;

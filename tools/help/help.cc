@@ -199,20 +199,23 @@ bool add_word(Page& page, std::string_view word) {
   return true;
 }
 
-// Lists everything that a user can ask about: "words", "paths", "reasons" or "rows".
+// Lists everything that a user can ask about, a line for each: "words", "paths", "reasons" or "rows".
 bool add_list(Page& page, std::string_view word) {
-  std::vector<std::string> names;
+  const auto add = [&](std::string_view name, std::string_view sentence) {
+    page.line(fmt::format("{:<24} ", name), sentence);
+  };
   if (word == "words") {
-    for (const Word& each : kWords) names.emplace_back(each.word);
+    for (const Word& each : kWords) add(each.word, each.sentence);
   } else if (word == "paths") {
-    names = names_of_paths();
+    for (const std::string& name : names_of_paths()) add(name, path_in_words(*path_by_name(name)));
   } else if (word == "reasons") {
-    names = names_of_reasons();
+    for (const std::int32_t reason : facts::all_reasons()) {
+      add(penstock_reason_name(reason), penstock_reason_sentence(reason));
+    }
   } else if (word == "rows") {
-    for (const facts::Code& code : facts::codes()) names.emplace_back(code.name);
+    for (const facts::Code& code : facts::codes()) add(code.name, code.about);
   }
-  for (const std::string& name : names) page.wrap("", name);
-  return !names.empty();
+  return !page.text().empty();
 }
 
 bool add_path(Page& page, std::string_view word) {
@@ -311,7 +314,8 @@ Topics other_topics() {
   std::string meant = proposal_or_variable(word, names);
   if (meant.empty() && !telling.empty()) meant = fmt::format("; it is a matter of '{}'", fmt::join(telling, "', '"));
   throw Failure(
-      fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}", word, meant),
+      fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}{}", word, meant,
+                  meant.empty() ? "; if lint said it, 'penstock-k8s lint --rules' tells what it means" : ""),
       kUsage);
 }
 
