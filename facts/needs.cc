@@ -223,7 +223,8 @@ Finding need_nvidia_fs_version(const Machine& machine) {
     return need(kCode, State::unknown,
                 text + " is newer than " + core::text_of(core::kNewestKnownNvidiaFs) +
                     ", the newest that Penstock was compared with: its first use tests the interface",
-                "Run scripts/prove-direct to see if it works here.");
+                "Run prove-direct to see if it works here (share/penstock of an installation, scripts/ of the "
+                "sources).");
   }
   return need(kCode, State::pass, text, "");
 }

@@ -83,27 +83,26 @@ void judge_task_switch(const Machine& machine, Findings& rows) {
   row.closes(kByNvidiaFs);
   const std::string beside = fmt::format("nvidia-fs {} beside Linux {}", text_of(*found), release);
   const Tristate has_change = core::has_task_switch_change(release);
-  if (has_change == Tristate::no) return row.pass(beside + ", in which no task switch stops the machine");
+  if (has_change == Tristate::no) return row.pass(beside + ", in which no task switch crashes the machine");
   const std::string change = fmt::format("the change \"{}\"", core::kTaskSwitchChange);
   const std::string_view remedy =
       "Boot a kernel without that change (Linux before 6.9, 6.12 before 6.12.95, 6.18 before "
       "6.18.38), or use an nvidia-fs that NVIDIA says goes with it.";
   if (core::is_before(core::kNewestKnownNvidiaFs, *found)) {
-    return row.unknown(
-        fmt::format("{}: up to version {} a task switch during a request stops a machine whose kernel has {}; nothing "
-                    "is known of later versions",
-                    beside, text_of(core::kNewestKnownNvidiaFs), change));
+    return row.unknown(fmt::format(
+        "{}: up to version {} a task switch during a request crashes a machine whose kernel has {}; nothing "
+        "is known of later versions",
+        beside, text_of(core::kNewestKnownNvidiaFs), change));
   }
   if (core::stops_machine(*found, release) == Tristate::yes) {
-    return row.fail(fmt::format("{}: the kernel has {}, with which a task switch during a request stops the machine",
+    return row.fail(fmt::format("{}: the kernel has {}, with which a task switch during a request crashes the machine",
                                 beside, change),
                     std::string(remedy));
   }
-  row.unknown(
-      fmt::format("{}: it is unknown whether the kernel has {}, with which a task switch during a request stops "
-                  "the machine",
-                  beside, change),
-      std::string(remedy));
+  row.unknown(fmt::format("{}: it is unknown whether the kernel has {}, with which a task switch during a request "
+                          "crashes the machine",
+                          beside, change),
+              std::string(remedy));
 }
 
 }  // namespace

@@ -134,13 +134,13 @@ void add_nvfs(const Machine& machine, const core::FileSystem* place, Findings& n
   if (!machine.nvidia_fs.is_loaded) return;
   add_storage(machine, place, PENSTOCK_PATH_NVFS, needs);
   needs.push_back(need_nvidia_fs_version(machine));
-  add_switch(
-      needs, machine.process.calls_nvidia_fs(), "nvfs_setting",
-      "Penstock calls nvidia-fs only with PENSTOCK_NVFS=on (experimental: it was not yet run beside NVIDIA's module)",
-      library_remedy("nvfs_off"));
+  add_switch(needs, machine.process.calls_nvidia_fs(), "nvfs_setting",
+             "Penstock calls nvidia-fs only with PENSTOCK_NVFS=on or auto (experimental: it was not yet run beside "
+             "NVIDIA's module)",
+             library_remedy("nvfs_off"));
   if (!machine.process.shuns_doubtful_nvidia_fs() || stops_machine(machine) != core::Tristate::unknown) return;
   needs.push_back(switched_off("nvidia_fs_task_switch",
-                               "PENSTOCK_NVFS=auto: it is unknown whether this nvidia-fs stops a machine with this "
+                               "PENSTOCK_NVFS=auto: it is unknown whether this nvidia-fs crashes a machine with this "
                                "kernel",
                                library_remedy("nvidia_fs_task_switch")));
 }

@@ -23,7 +23,7 @@ struct Process {
   bool reads_files_by_dmabufs() const { return cufile.settings.is_on("penstock.dmabuf_files"); }
   bool takes_dmabufs() const { return cufile.settings.is_on("penstock.dmabuf"); }
   bool calls_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") != "off"; }
-  // It calls nvidia-fs only where that is known not to stop the machine.
+  // It calls nvidia-fs only where that is known not to crash the machine.
   bool shuns_doubtful_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") == "auto"; }
   bool calls_vendor() const { return cufile.settings.text("penstock.vendor") != "off"; }
   const std::string& vendor_library() const { return cufile.settings.text("penstock.vendor_library"); }

@@ -22,7 +22,7 @@ enum class VendorUse : std::uint8_t {
 
 enum class NvfsUse : std::uint8_t {
   off,        // The default until the path has been run with NVIDIA's module.
-  automatic,  // Used unless it is unknown whether the module stops a machine with this kernel.
+  automatic,  // Used unless it is unknown whether the module crashes a machine with this kernel.
   on,
   stand_in,  // Also uses a module that stands in for nvidia-fs in tests.
 };

@@ -50,7 +50,7 @@ inline constexpr const char* kTaskSwitchChange = "block: invalidate cached plug 
 inline constexpr const char* kTaskSwitchSource =
     "Linux fad156c2af22, in 7.2, 7.1.3, 6.18.38 and 6.12.95; nvidia-fs 2.28.4 run beside Debian's Linux 6.12.117";
 Tristate has_task_switch_change(std::string_view kernel_release);
-// Tells whether requests of this nvidia-fs may stop a machine with this kernel, whoever makes them. Unknown also for
+// Tells whether requests of this nvidia-fs may crash a machine with this kernel, whoever makes them. Unknown also for
 // versions after kNewestKnownNvidiaFs beside a kernel with the change.
 Tristate stops_machine(const NvidiaFsVersion& version, std::string_view kernel_release);
 // The same of the module and the kernel under its root; no, where no module is loaded.

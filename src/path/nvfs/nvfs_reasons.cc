@@ -36,7 +36,8 @@ constexpr ReasonText kTexts[] = {
     {"nvfs_off",
      "Penstock's own calls of nvidia-fs are experimental and switched off: they were not yet run beside NVIDIA's "
      "module",
-     "run scripts/prove-direct to see if it works here, then set PENSTOCK_NVFS=on"},
+     "set PENSTOCK_NVFS=on or auto, and run prove-direct (share/penstock of an installation, scripts/ of the "
+     "sources) to see if it works here"},
     {"nvfs_argument_size", "the arguments of this nvidia-fs have another size than Penstock knows", kOtherInterface},
     {"nvfs_argument_layout", "this nvidia-fs answers, or writes, at other places than Penstock knows", kOtherInterface},
     {"nvfs_takes_offset", "this nvidia-fs does not refuse a file offset within a block as known versions do",

@@ -21,7 +21,7 @@ constexpr ReasonText kTexts[] = {
     {"small_blocks", "the file system's blocks are below 4096 bytes: nvidia-fs would leave old bytes in place of holes",
      "make the file system with blocks of 4096 bytes: mkfs.ext4 -b 4096, mkfs.xfs -b size=4096"},
     {"nvidia_fs_task_switch",
-     "nvidia-fs of this version stops a machine with this kernel at a task switch, or it is unknown whether it does",
+     "nvidia-fs of this version crashes a machine with this kernel at a task switch, or it is unknown whether it does",
      "boot a kernel without the change that penstock check names, or use an nvidia-fs that NVIDIA says goes with it; "
      "PENSTOCK_NVFS=on uses what is only in doubt"},
 };
