@@ -10,8 +10,8 @@
 
 namespace penstock::core {
 
-Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Staged& staged) {
-  const LoadedSettings loaded = load_session_settings(process_environment, staged, process_variables());
+Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const PendingValues& pending) {
+  const LoadedSettings loaded = load_session_settings(process_environment, pending, process_variables());
   if (loaded.must_refuse) return refusal_of(loaded);
   return open(make_config(loaded.settings), loaded.settings);
 }

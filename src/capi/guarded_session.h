@@ -26,7 +26,8 @@ class GuardedSession {
  public:
   // The face (capi or cufile) made `config` from the settings.
   static Result<std::shared_ptr<GuardedSession>> open(const Config& config, const Settings& settings);
-  static Result<std::shared_ptr<GuardedSession>> open(const Staged& staged);  // From staged values and the environment.
+  // From pending values and the environment.
+  static Result<std::shared_ptr<GuardedSession>> open(const PendingValues& pending);
   // The session was closed before, or this is a forked child, which leaves its resources to the parent.
   ~GuardedSession();
   GuardedSession(const GuardedSession&) = delete;

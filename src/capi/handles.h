@@ -14,7 +14,7 @@
 #include "stripe/members.h"
 
 struct penstock_config {
-  penstock::core::Staged staged;
+  penstock::core::PendingValues pending;
 };
 
 struct penstock_session {

@@ -53,7 +53,7 @@ penstock_status penstock_session_open(const penstock_config* config, penstock_se
   return status_call("open a session", [&]() -> Status {
     if (session == nullptr) return failure(Code::invalid_argument, "open a session");
     *session = nullptr;
-    auto opened = GuardedSession::open(config != nullptr ? config->staged : core::Staged{});
+    auto opened = GuardedSession::open(config != nullptr ? config->pending : core::PendingValues{});
     if (!opened.ok()) return opened.status();
     *session = new penstock_session{std::move(*opened)};
     return success();

@@ -62,7 +62,7 @@ penstock_status penstock_config_set(penstock_config* config, const char* name, c
   constexpr const char* kStep = "change the configuration";
   return status_call(kStep, [&]() -> Status {
     if (config == nullptr || name == nullptr || value == nullptr) return failure(Code::invalid_argument, kStep);
-    return core::stage_named(config->staged, name, value);
+    return core::set_pending_named(config->pending, name, value);
   });
 }
 

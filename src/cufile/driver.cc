@@ -25,10 +25,10 @@ bool outlives_opening(Setting setting) { return setting == Setting("call.logfile
 // Once it has closed, NVIDIA's library answers for these settings as if it had never been open.
 bool is_forgotten_by_closing(Setting setting) { return std::string_view(setting.row().key).starts_with("execution."); }
 
-const StagedValue* find(const Staged& staged, Setting setting) {
+const PendingValue* find(const PendingValues& pending, Setting setting) {
   const auto found =
-      std::find_if(staged.begin(), staged.end(), [&](const StagedValue& one) { return one.setting == setting; });
-  return found == staged.end() ? nullptr : &*found;
+      std::find_if(pending.begin(), pending.end(), [&](const PendingValue& one) { return one.setting == setting; });
+  return found == pending.end() ? nullptr : &*found;
 }
 
 LogLevel level_of(Severity severity) {
@@ -67,7 +67,7 @@ CufileDriver& CufileDriver::instance() {
 // Parameters that were set before the fork hold, unless a thread of the parent's was changing them at that moment.
 CufileDriver::CufileDriver(CufileDriver* parents) {
   if (!parents->mutex_.try_lock()) return;
-  staged_ = parents->staged_;
+  pending_ = parents->pending_;
   was_open_ = parents->was_open();
   is_inherited_ = parents->is_inherited_ || parents->use_count_ > 0;
   parents->mutex_.unlock();
@@ -108,7 +108,7 @@ void CufileDriver::clear_session_locked() {
 }
 
 Status CufileDriver::try_open_session_locked() {
-  const LoadedSettings loaded = load_process_settings(staged_);
+  const LoadedSettings loaded = load_process_settings(pending_);
   {
     const MutexLock lock(settings_mutex_);
     settings_ = loaded.settings;
@@ -126,7 +126,7 @@ Status CufileDriver::try_open_session_locked() {
   // From here on nothing can fail.
   contract_ = core::follows_1_20(loaded.settings) ? Contract::of_1_20 : Contract::of_1_15;
   streams_to_come_.clear();
-  std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
+  std::erase_if(pending_, [](const PendingValue& one) { return !outlives_opening(one.setting); });
   gate_.open();
   was_open_ = true;
   stats.session_opened(guarded_->session(), static_cast<unsigned>(std::clamp<std::int64_t>(
@@ -208,11 +208,11 @@ std::vector<Note> CufileDriver::notes() {
   return notes_;
 }
 
-bool CufileDriver::change(const Staged& values) {
+bool CufileDriver::change(const PendingValues& values) {
   const Use use(*this);
   if (!use) return false;
   const MutexLock lock(settings_mutex_);
-  for (const StagedValue& one : values) settings_.set(one.setting, one.value, Origin::call);
+  for (const PendingValue& one : values) settings_.set(one.setting, one.value, Origin::call);
   return true;
 }
 
@@ -228,7 +228,7 @@ std::int64_t CufileDriver::number(Setting setting) {
 
 Settings CufileDriver::settings_to_come() {
   const MutexLock lock(mutex_);
-  return use_count_ > 0 ? settings() : load_process_settings(staged_).settings;
+  return use_count_ > 0 ? settings() : load_process_settings(pending_).settings;
 }
 
 bool CufileDriver::follows_1_20() {
@@ -241,26 +241,26 @@ bool CufileDriver::follows_1_20() {
 Value CufileDriver::parameter(Setting setting) {
   const MutexLock lock(mutex_);
   if (use_count_ > 0) return settings().value(setting);
-  if (const StagedValue* staged = find(staged_, setting)) return staged->value;
+  if (const PendingValue* pending = find(pending_, setting)) return pending->value;
   return load_process_settings().settings.value(setting);
 }
 
-bool CufileDriver::stage_parameters(const Staged& values) {
+bool CufileDriver::set_pending_parameters(const PendingValues& values) {
   const MutexLock lock(mutex_);
   if (use_count_ > 0) return false;
-  for (const StagedValue& one : values) stage(staged_, one.setting, one.value);
+  for (const PendingValue& one : values) set_pending(pending_, one.setting, one.value);
   return true;
 }
 
 bool CufileDriver::was_set(Setting setting) {
   const MutexLock lock(mutex_);
-  return use_count_ > 0 ? settings().was_set(setting) : find(staged_, setting) != nullptr;
+  return use_count_ > 0 ? settings().was_set(setting) : find(pending_, setting) != nullptr;
 }
 
 bool CufileDriver::is_known(Setting setting) {
   const MutexLock lock(mutex_);
   const bool was_read = use_count_ > 0 || (was_open() && !is_forgotten_by_closing(setting));
-  return was_read || find(staged_, setting) != nullptr;
+  return was_read || find(pending_, setting) != nullptr;
 }
 
 }  // namespace penstock::core

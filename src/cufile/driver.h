@@ -64,16 +64,16 @@ class CufileDriver {
   // The notes made when the settings were read, also if the driver did not open because of one.
   std::vector<Note> notes();
   // Changes settings that are in force. False while the driver is closed.
-  bool change(const Staged& values);
+  bool change(const PendingValues& values);
 
-  // A setting's current value, or that of the next opening. A staged value is returned unchanged.
+  // A setting's current value, or that of the next opening. A pending value is returned unchanged.
   Value parameter(Setting setting);
   // Keeps values for the driver's next opening. False, with nothing changed, if it is open.
-  bool stage_parameters(const Staged& values);
+  bool set_pending_parameters(const PendingValues& values);
   bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // True also while it is open.
   // True if a file, a variable or a call gave the value in force; while the driver is closed, if a call did.
   bool was_set(Setting setting);
-  // True if the driver is open, if it was open and closing did not forget this setting, or if it was staged.
+  // True if the driver is open, if it was open and closing did not forget this setting, or if it was pending.
   bool is_known(Setting setting);
 
  private:
@@ -93,7 +93,7 @@ class CufileDriver {
   std::atomic<bool> was_open_{false};
   enum class Contract : std::uint8_t { unknown, of_1_15, of_1_20 };
   std::atomic<Contract> contract_{Contract::unknown};  // Known from before the gate opens until it has closed.
-  Staged staged_ GUARDED_BY(mutex_);
+  PendingValues pending_ GUARDED_BY(mutex_);
   std::map<void*, unsigned> streams_to_come_ GUARDED_BY(mutex_);
   Mutex settings_mutex_;
   Settings settings_ GUARDED_BY(settings_mutex_);

@@ -20,8 +20,9 @@ CUfileError_t invalid() { return core::cufile_error(CU_FILE_INVALID_VALUE); }
 
 CUfileError_t set(std::optional<Setting> setting, core::Value value) {
   if (!setting) return invalid();
-  return driver().stage_parameters({{*setting, std::move(value)}}) ? ok()
-                                                                   : core::cufile_error(CU_FILE_DRIVER_ALREADY_OPEN);
+  return driver().set_pending_parameters({{*setting, std::move(value)}})
+             ? ok()
+             : core::cufile_error(CU_FILE_DRIVER_ALREADY_OPEN);
 }
 
 template <typename Held, typename Out>
@@ -50,9 +51,9 @@ constexpr int kSlabsMax = 1024;
 
 CUfileError_t set_slabs(const SlabArrays& slabs, const size_t* sizes, const size_t* counts, int len) {
   if (sizes == nullptr || counts == nullptr || len <= 0 || len > kSlabsMax) return invalid();
-  const bool staged = driver().stage_parameters(
+  const bool is_taken = driver().set_pending_parameters(
       {{slabs.sizes, core::Numbers(sizes, sizes + len)}, {slabs.counts, core::Numbers(counts, counts + len)}});
-  return staged ? ok() : core::cufile_error(CU_FILE_DRIVER_ALREADY_OPEN);
+  return is_taken ? ok() : core::cufile_error(CU_FILE_DRIVER_ALREADY_OPEN);
 }
 
 CUfileError_t get_slabs(const SlabArrays& slabs, size_t* sizes, size_t* counts, int len) {

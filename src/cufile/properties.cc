@@ -20,12 +20,12 @@ core::Value number(std::size_t value) {
 bool fits(core::Setting setting, const core::Value& value) { return core::range_fault(setting.row(), value).empty(); }
 
 // Applies at once while the driver is open, else at its next opening; by 1.20's answers, only at its next opening.
-CUfileError_t set(const core::Staged& values) {
+CUfileError_t set(const core::PendingValues& values) {
   if (driver().follows_1_20()) {
-    (void)driver().stage_parameters(values);
+    (void)driver().set_pending_parameters(values);
     return core::cufile_error(CU_FILE_SUCCESS);
   }
-  const bool done = driver().change(values) || driver().stage_parameters(values) || driver().change(values);
+  const bool done = driver().change(values) || driver().set_pending_parameters(values) || driver().change(values);
   return core::cufile_error(done ? CU_FILE_SUCCESS : CU_FILE_DRIVER_NOT_INITIALIZED);
 }
 

@@ -202,8 +202,8 @@ void report_unknown_variables(LoadedSettings& loaded, const char* const* variabl
   }
 }
 
-void apply_calls(LoadedSettings& loaded, const Staged& staged) {
-  for (const auto& [setting, value] : staged) {
+void apply_calls(LoadedSettings& loaded, const PendingValues& pending) {
+  for (const auto& [setting, value] : pending) {
     const std::string* text = std::get_if<std::string>(&value);
     std::optional<Value> fitted = text != nullptr ? parse_value(setting.row(), *text) : value;
     if (!fitted) {
@@ -255,10 +255,10 @@ std::string log_path(const Settings& settings) {
   return (directory.empty() ? "" : directory + "/") + "cufile.log";
 }
 
-Status stage_named(Staged& staged, std::string_view name, std::string_view value) {
+Status set_pending_named(PendingValues& pending, std::string_view name, std::string_view value) {
   if (const std::optional<Setting> setting = own_setting(name)) {
     if (std::optional<Value> fitted = value_of_text(setting->row(), value)) {
-      stage(staged, *setting, std::move(*fitted));
+      set_pending(pending, *setting, std::move(*fitted));
       return success();
     }
     const std::string step = "use " + std::string(name) + "=" + shown(value) + ": " + expectation(setting->row());
@@ -275,31 +275,32 @@ Status no_such_setting(std::string_view name) {
   return failure(Code::bad_setting, kept_text(step, "use a setting by a name that none has"));
 }
 
-LoadedSettings load_session_settings(Environment environment, const Staged& staged, const char* const* variables) {
+LoadedSettings load_session_settings(Environment environment, const PendingValues& pending,
+                                     const char* const* variables) {
   LoadedSettings loaded;
   for (std::size_t i = 0; i < kSettingCount; ++i) {
     if (Setting::at(i).is_own()) apply_variable(loaded, environment, Setting::at(i));
   }
   report_unknown_variables(loaded, variables, false);
-  apply_calls(loaded, staged);
+  apply_calls(loaded, pending);
   apply_machine(loaded.settings, environment);
   return loaded;
 }
 
-LoadedSettings load_settings(Environment environment, const Staged& staged, const char* default_file,
+LoadedSettings load_settings(Environment environment, const PendingValues& pending, const char* default_file,
                              const char* const* variables) {
   LoadedSettings loaded = load_file(environment, default_file);
   apply_environment(loaded, environment);
   report_unknown_variables(loaded, variables, true);
-  apply_calls(loaded, staged);
+  apply_calls(loaded, pending);
   apply_machine(loaded.settings, environment);
   report_idle(loaded);
   report_log(loaded);
   return loaded;
 }
 
-LoadedSettings load_process_settings(const Staged& staged) {
-  return load_settings(process_environment, staged, kDefaultSettingsFile, process_variables());
+LoadedSettings load_process_settings(const PendingValues& pending) {
+  return load_settings(process_environment, pending, kDefaultSettingsFile, process_variables());
 }
 
 }  // namespace penstock::core

@@ -28,8 +28,8 @@ class LoadTest : public testing::Test {
     std::ofstream(directory_ + "/" + name) << text;
     return directory_ + "/" + name;
   }
-  LoadedSettings load(const Staged& staged = {}) {
-    return load_settings(test_environment, staged, (directory_ + "/cufile.json").c_str());
+  LoadedSettings load(const PendingValues& pending = {}) {
+    return load_settings(test_environment, pending, (directory_ + "/cufile.json").c_str());
   }
 
   std::string directory_;

@@ -14,17 +14,17 @@ namespace {
 class SessionSettingsTest : public testing::Test {
  protected:
   void SetUp() override { variables.clear(); }
-  static LoadedSettings load(const Staged& staged = {}, const char* const* all = nullptr) {
-    return load_session_settings(test_environment, staged, all);
+  static LoadedSettings load(const PendingValues& pending = {}, const char* const* all = nullptr) {
+    return load_session_settings(test_environment, pending, all);
   }
-  static std::string refusal(const Staged& staged = {}, const char* const* all = nullptr) {
-    const LoadedSettings loaded = load(staged, all);
+  static std::string refusal(const PendingValues& pending = {}, const char* const* all = nullptr) {
+    const LoadedSettings loaded = load(pending, all);
     return loaded.must_refuse ? describe(refusal_of(loaded)) : "";
   }
   static std::string staging(std::string_view name, std::string_view value) {
-    Staged staged;
-    const Status status = stage_named(staged, name, value);
-    EXPECT_EQ(staged.empty(), !status.ok());
+    PendingValues pending;
+    const Status status = set_pending_named(pending, name, value);
+    EXPECT_EQ(pending.empty(), !status.ok());
     EXPECT_TRUE(status.ok() || status.is(Code::bad_setting));
     return describe(status);
   }
@@ -32,10 +32,10 @@ class SessionSettingsTest : public testing::Test {
 
 TEST_F(SessionSettingsTest, ACallComesBeforeTheEnvironmentAndThatBeforeTheDefault) {
   variables = {{"PENSTOCK_BOUNCE_MIB", "32"}, {"PENSTOCK_POLICY", "cpu"}, {"CUFILE_ALLOW_COMPAT_MODE", "false"}};
-  Staged staged;
-  ASSERT_TRUE(stage_named(staged, "bounce_mib", "64").ok());
+  PendingValues pending;
+  ASSERT_TRUE(set_pending_named(pending, "bounce_mib", "64").ok());
 
-  const Settings settings = load(staged).settings;
+  const Settings settings = load(pending).settings;
 
   EXPECT_EQ(settings.number("penstock.bounce_mib"), 64);
   EXPECT_STREQ(origin_name(settings.origin("penstock.bounce_mib")), "call");
@@ -92,10 +92,10 @@ TEST_F(SessionSettingsTest, AValueThatMakesNoSenseIsAnErrorThatNamesItAndWhatWas
 
 TEST_F(SessionSettingsTest, AnEmptyVariableIsNotSetAndAnEmptyTextOfACallIsOne) {
   variables = {{"PENSTOCK_PATHS", ""}, {"PENSTOCK_VENDOR", ""}, {"PENSTOCK_WORKERS", ""}, {"PENSTOCK_REQUIRE", "host"}};
-  Staged staged;
-  ASSERT_TRUE(stage_named(staged, "require", "").ok());
+  PendingValues pending;
+  ASSERT_TRUE(set_pending_named(pending, "require", "").ok());
 
-  const LoadedSettings loaded = load(staged);
+  const LoadedSettings loaded = load(pending);
 
   EXPECT_FALSE(loaded.must_refuse);
   EXPECT_EQ(loaded.settings.text("penstock.require"), "");

@@ -186,11 +186,11 @@ std::string Settings::text_of(Setting setting) const {
   return list;
 }
 
-void stage(Staged& staged, Setting setting, Value value) {
+void set_pending(PendingValues& pending, Setting setting, Value value) {
   const auto known =
-      std::find_if(staged.begin(), staged.end(), [&](const auto& one) { return one.setting == setting; });
-  if (known != staged.end()) known->value = std::move(value);
-  else staged.push_back({setting, std::move(value)});
+      std::find_if(pending.begin(), pending.end(), [&](const auto& one) { return one.setting == setting; });
+  if (known != pending.end()) known->value = std::move(value);
+  else pending.push_back({setting, std::move(value)});
 }
 
 }  // namespace penstock::core

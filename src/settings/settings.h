@@ -101,15 +101,15 @@ std::string range_fault(const SettingRow& row, const Value& value);
 std::string kind_fault(const SettingRow& row);
 
 // A value that a call has set while the driver was closed. If one key has two, the later counts.
-struct StagedValue {
+struct PendingValue {
   Setting setting;
   Value value;
 };
-using Staged = std::vector<StagedValue>;
-void stage(Staged& staged, Setting setting, Value value);
+using PendingValues = std::vector<PendingValue>;
+void set_pending(PendingValues& pending, Setting setting, Value value);
 // Stages one of Penstock's own settings by its short name ("bounce_mib"), with a value as the environment has it. Fails
-// with bad_setting, which names both and what was expected; nothing is staged then.
-Status stage_named(Staged& staged, std::string_view name, std::string_view value);
+// with bad_setting, which names both and what was expected; nothing is pending then.
+Status set_pending_named(PendingValues& pending, std::string_view name, std::string_view value);
 // Makes a bad_setting for a name that none of Penstock's own settings has; it names the setting that was probably
 // meant.
 Status no_such_setting(std::string_view name);
@@ -140,16 +140,16 @@ constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 // Loads file, environment and calls together. `variables` is the whole environment, as "NAME=VALUE" with a null at the
 // end: a variable that begins with CUFILE_ and means nothing, or that is nearly one of Penstock's, becomes a note; null
 // if there is no environment to look through. Finds the defaults that depend on the machine.
-LoadedSettings load_settings(Environment environment, const Staged& staged = {},
+LoadedSettings load_settings(Environment environment, const PendingValues& pending = {},
                              const char* default_file = kDefaultSettingsFile, const char* const* variables = nullptr);
-LoadedSettings load_process_settings(const Staged& staged = {});
+LoadedSettings load_process_settings(const PendingValues& pending = {});
 
 // The threads for large requests if no setting says how many, for a rank with so many CPUs of its own.
 unsigned workers_for(unsigned cpus, bool is_throughput);
 
 // Loads the settings of a session of penstock.h: from environment and calls, without a file, and only Penstock's own
 // variables.
-LoadedSettings load_session_settings(Environment environment, const Staged& staged = {},
+LoadedSettings load_session_settings(Environment environment, const PendingValues& pending = {},
                                      const char* const* variables = nullptr);
 
 }  // namespace penstock::core

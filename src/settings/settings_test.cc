@@ -398,14 +398,14 @@ TEST(SettingsTest, ANoteReadsAsOneLine) {
 }
 
 TEST(SettingsTest, StagingOneKeyTwiceKeepsTheLater) {
-  Staged staged;
+  PendingValues pending;
 
-  stage(staged, "properties.io_batchsize", std::int64_t{8});
-  stage(staged, "properties.use_poll_mode", true);
-  stage(staged, "properties.io_batchsize", std::int64_t{9});
+  set_pending(pending, "properties.io_batchsize", std::int64_t{8});
+  set_pending(pending, "properties.use_poll_mode", true);
+  set_pending(pending, "properties.io_batchsize", std::int64_t{9});
 
-  ASSERT_EQ(staged.size(), 2u);
-  EXPECT_EQ(std::get<std::int64_t>(staged[0].value), 9);
+  ASSERT_EQ(pending.size(), 2u);
+  EXPECT_EQ(std::get<std::int64_t>(pending[0].value), 9);
 }
 
 }  // namespace

@@ -17,9 +17,9 @@ using SaidByName = std::initializer_list<std::pair<std::string_view, std::string
 
 inline Config test_config(
     SaidByName said = {}, Environment environment = [](const char*) -> const char* { return nullptr; }) {
-  Staged staged;
-  for (const auto& [name, value] : said) PENSTOCK_INVARIANT(stage_named(staged, name, value).ok());
-  return make_config(load_session_settings(environment, staged).settings);
+  PendingValues pending;
+  for (const auto& [name, value] : said) PENSTOCK_INVARIANT(set_pending_named(pending, name, value).ok());
+  return make_config(load_session_settings(environment, pending).settings);
 }
 
 }  // namespace penstock::core
