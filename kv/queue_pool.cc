@@ -51,9 +51,8 @@ void QueuePool::transfer_here(std::span<const penstock_request> requests, const 
 }
 
 // Submits as many as the queue takes, and the others as completions arrive.
-core::Status QueuePool::transfer_all(std::span<penstock_request> requests, const Ended& ended,
-                                     std::size_t by_caller_most) {
-  if (requests.size() <= by_caller_most || requests.empty()) {
+core::Status QueuePool::transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t caller_max) {
+  if (requests.size() <= caller_max || requests.empty()) {
     transfer_here(requests, ended);
     return core::success();
   }

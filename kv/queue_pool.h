@@ -42,9 +42,9 @@ class QueuePool {
   QueuePool& operator=(const QueuePool&) = delete;
 
   // Calls `ended` for each request that has ended, in any order, and returns when all have. Sets their cookies. Fails
-  // if no queue can be opened; then none has begun. The calling thread moves up to by_caller_most of them itself, one
+  // if no queue can be opened; then none has begun. The calling thread moves up to caller_max of them itself, one
   // after the other, without a queue. Any thread.
-  core::Status transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t by_caller_most = 0)
+  core::Status transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t caller_max = 0)
       EXCLUDES(mutex_);
 
  private:

@@ -116,8 +116,8 @@ std::vector<Moved> SessionVolume::transfer(std::span<penstock_request> requests)
       bytes_by_path_[path] += library_.report_bytes(&report, static_cast<std::int32_t>(path));
   };
   // Copying a chunk or two takes less time than waking another thread.
-  const std::size_t by_caller_most = role_ == Role::memory ? kByCallerMost : 0;
-  const Status status = queues_.transfer_all(requests, ended, by_caller_most);
+  const std::size_t caller_max = role_ == Role::memory ? kByCallerMost : 0;
+  const Status status = queues_.transfer_all(requests, ended, caller_max);
   if (status.ok()) return moved;
   for (Moved& one : moved) one.status = status;
   return moved;

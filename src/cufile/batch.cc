@@ -103,17 +103,17 @@ CUfileError_t no_batch(CUfileOpError of_1_15) {
   return refuse(core::by_version(of_1_15, CU_FILE_INVALID_CONTEXT_ERROR));
 }
 
-CUfileStatus_t state_of(const core::BatchEvent& event) {
+CUfileStatus_t state_of(const core::QueueEvent& event) {
   return event.outcome.status.ok() ? CUFILE_COMPLETE : CUFILE_FAILED;
 }
 
 // The number of bytes, or a negative errno or CUfileOpError cast to the unsigned field.
-size_t result_of(const core::BatchEvent& event) {
+size_t result_of(const core::QueueEvent& event) {
   if (event.outcome.status.ok()) return event.outcome.report.bytes;
   return static_cast<size_t>(-static_cast<ssize_t>(core::cufile_errno(event.outcome.status)));
 }
 
-void count(core::Session& session, const core::BatchEvent& event) {
+void count(core::Session& session, const core::QueueEvent& event) {
   core::count_batch_entry(session, event.entry.request, event.outcome, event.entry.began);
   if (!event.ended) return;
   const auto& [unfinished, bytes, all_ok] = *event.ended;
@@ -125,7 +125,7 @@ struct Events {
   core::Session& session;
   CUfileIOEvents_t* next;
 
-  static void take(void* events, const core::BatchEvent& event) {
+  static void take(void* events, const core::QueueEvent& event) {
     auto& [session, next] = *static_cast<Events*>(events);
     *next++ = {.cookie = reinterpret_cast<void*>(static_cast<std::uintptr_t>(event.entry.cookie)),
                .status = state_of(event),
@@ -149,7 +149,7 @@ extern "C" {
 CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr) {
   return core::cufile_call([&] {
     if (batch_idp == nullptr || nr == 0) return refuse(CU_FILE_INVALID_VALUE);
-    const core::Result<CufileDriver::Use> use = driver().open_for_use();
+    const core::Result<CufileDriver::Use> use = driver().open_and_use();
     if (!use.ok()) return core::cufile_error(use.status());
     if (nr > driver().number("properties.io_batchsize")) return refuse(CU_FILE_INVALID_VALUE);
     const core::Result<std::uint64_t> batch = use->frontends().open_batch(nr);

@@ -44,7 +44,7 @@ int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
 // were none at all before the first opening; by 1.20's the call opens the driver all the same.
 ssize_t refuse_closed(off_t file_offset) {
   if (!driver().follows_1_20()) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
-  const auto open = [] { return driver().open_for_use().status(); };
+  const auto open = [] { return driver().open_and_use().status(); };
   const auto no_memory = [] { return core::failure(core::Code::out_of_memory, "open the driver"); };
   const core::Status opened = core::unless_short_of_memory(open, no_memory);
   if (!opened.ok()) return fail(core::cufile_errno(opened));
@@ -124,7 +124,7 @@ CUfileError_t cuFileHandleRegister(CUfileHandle_t* fh, CUfileDescr_t* descr) {
     // Checked before the driver opens its own files, which may get this descriptor number.
     const bool by_number = descr != nullptr && descr->type == CU_FILE_HANDLE_TYPE_OPAQUE_FD;
     const bool closed = by_number && ::fcntl(descr->handle.fd, F_GETFD) < 0;
-    const core::Result<CufileDriver::Use> use = driver().open_for_use();
+    const core::Result<CufileDriver::Use> use = driver().open_and_use();
     if (!use.ok()) return core::cufile_error(use.status());
     if (fh == nullptr || descr == nullptr) return refuse(CU_FILE_INVALID_VALUE);
     const bool userspace = descr->type == CU_FILE_HANDLE_TYPE_USERSPACE_FS;
@@ -156,7 +156,7 @@ void cuFileHandleDeregister(CUfileHandle_t fh) {
 
 CUfileError_t cuFileBufRegister(const void* bufPtr_base, size_t length, int) {
   return core::cufile_call([&]() -> CUfileError_t {
-    const core::Result<CufileDriver::Use> use = driver().open_for_use();
+    const core::Result<CufileDriver::Use> use = driver().open_and_use();
     if (!use.ok()) return core::cufile_error(use.status());
     if (bufPtr_base != nullptr && length > 0 && !driver().is_on("properties.allow_system_memory") &&
         !use->session().devices().describe(bufPtr_base).needs_device()) {

@@ -151,7 +151,7 @@ Status CufileDriver::open_implicitly() {
   return status;
 }
 
-Result<CufileDriver::Use> CufileDriver::open_for_use() {
+Result<CufileDriver::Use> CufileDriver::open_and_use() {
   if (Use use(*this); use) return Result<Use>(std::move(use));
   if (const Status status = open_implicitly(); !status.ok()) return status;
   Use use(*this);

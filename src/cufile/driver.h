@@ -50,7 +50,7 @@ class CufileDriver {
     bool inside_;
   };
   // Opens the driver if it is closed. The use is not empty, and stays on the calling thread.
-  Result<Use> open_for_use();
+  Result<Use> open_and_use();
 
   // The settings in force while the driver is open; while it is closed, those of the last opening (see parameter()).
   Settings settings();

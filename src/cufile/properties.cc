@@ -47,7 +47,7 @@ CUfileError_t set_opening(core::Setting setting, std::size_t size) {
   if (driver().follows_1_20()) return set_checked(setting, size);
   // Leaves the gate before it sets the value: a thread that closes the driver holds its lock and waits for calls inside
   // the gate.
-  if (const core::Status opened = driver().open_for_use().status(); !opened.ok()) return core::cufile_error(opened);
+  if (const core::Status opened = driver().open_and_use().status(); !opened.ok()) return core::cufile_error(opened);
   return set_checked(setting, size);
 }
 

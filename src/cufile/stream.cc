@@ -74,7 +74,7 @@ std::optional<CUfileOpError> visible_fault(core::Session& session, const core::R
 
 CUfileError_t submit(core::Op op, CUfileHandle_t handle, void* base, const size_t* size, const off_t* file_offset,
                      const off_t* buffer_offset, ssize_t* result, CUstream stream) {
-  const core::Result<CufileDriver::Use> use = driver().open_for_use();
+  const core::Result<CufileDriver::Use> use = driver().open_and_use();
   if (!use.ok()) return core::cufile_error(use.status());
   const bool complete = handle != nullptr && base != nullptr && size != nullptr && file_offset != nullptr &&
                         buffer_offset != nullptr && result != nullptr;

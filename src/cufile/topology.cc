@@ -87,7 +87,7 @@ CUfileError_t cuFileExportPCIeTopology(const char* filename) {
 CUfileError_t cuFileGetBARSizeInKB(int gpuIndex, size_t* barSize) {
   if (barSize == nullptr || gpuIndex < 0) return refuse(CU_FILE_INVALID_VALUE);
   return core::cufile_call([&] {
-    const core::Result<CufileDriver::Use> use = CufileDriver::instance().open_for_use();
+    const core::Result<CufileDriver::Use> use = CufileDriver::instance().open_and_use();
     if (!use.ok()) return core::cufile_error(use.status());
     const core::Result<core::Device*> device = use->session().devices().device(static_cast<unsigned>(gpuIndex));
     if (!device.ok()) return refuse(CU_FILE_INVALID_VALUE);

@@ -24,7 +24,8 @@ void Engine::dry_run(Flight& flight) const {
   const std::uint64_t chunk = chunk_for(flight);
   router_.shape(flight, fits_small_channel(flight) ? SubmitMode::alone : SubmitMode::many, chunk);
   flight.cut_into_chunks(chunk);
-  if (const std::uint64_t brief_chunk = brief_chunk_for(flight); brief_chunk > 0) flight.cut_into_chunks(brief_chunk);
+  if (const std::uint64_t cached_chunk = cached_read_chunk_for(flight); cached_chunk > 0)
+    flight.cut_into_chunks(cached_chunk);
 }
 
 std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {
@@ -35,7 +36,7 @@ std::string Engine::plan_text(Flight& flight, unsigned lines_max) const {
   char line[200];
   for (std::uint64_t i = 0; i < lines; ++i) {
     Chunk chunk = plan.chunk(i);
-    chunk.io_mode = flight.io_mode_now(chunk);
+    chunk.io_mode = flight.query_io_mode(chunk);
     text.append(line, format_chunk(chunk, flight.request.op, line)).push_back('\n');
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
@@ -55,13 +56,13 @@ Choice Engine::choice_of(const Flight& flight) const {
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
     made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first chunk may be a short head.
   }
-  const std::uint64_t brief_chunk = brief_chunk_for(flight);
-  if (brief_chunk == 0 && fits_small_channel(flight)) {
+  const std::uint64_t cached_chunk = cached_read_chunk_for(flight);
+  if (cached_chunk == 0 && fits_small_channel(flight)) {
     made.by = Choice::By::size;
     return made;
   }
-  made.threads = threads_for(flight, brief_chunk);
-  made.depth = brief_chunk > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
+  made.threads = threads_for(flight, cached_chunk);
+  made.depth = cached_chunk > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
   if (!is_tuned(flight)) return made;
   const Tuner::Finding finding = tuner_.finding({flight.request.op, plan.middle_io_mode(), flight.request.size});
   made.threads = std::min(made.threads, finding.threads);

@@ -14,9 +14,9 @@ namespace {
 // this: every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB
 // and 48 in chunks of 2 MiB).
 constexpr std::uint64_t kShareMin = 2u << 20;
-// Brief reads are over before chunks of that size could follow one another, so they are cut by the number of threads: a
-// caller alone took 340 to 410 us to bounce 2 MiB, and takes 155 with others (one H100, 16 CPUs, 2026-11-26).
-constexpr std::uint64_t kBriefChunkMin = 256u << 10;
+// Cached reads are over before chunks of that size could follow one another, so they are cut by the number of threads:
+// a caller alone took 340 to 410 us to bounce 2 MiB, and takes 155 with others (one H100, 16 CPUs, 2026-11-26).
+constexpr std::uint64_t kCachedChunkMin = 256u << 10;
 constexpr std::uint64_t kPartAlign = 2u << 20;   // For a request that the tuner cuts into parts.
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // A multiple of every block size that direct I/O may need.
 
@@ -69,7 +69,7 @@ Outcome Engine::move(Flight& flight) {
     Router::before_move(flight);
     // A path may ask for larger chunks than usual.
     flight.cut_into_chunks(small ? chunk : operation_max_.load(std::memory_order_relaxed));
-    if (small && !may_be_brief(flight)) move_alone(flight, (*pools)->small);
+    if (small && !may_be_cached_read(flight)) move_alone(flight, (*pools)->small);
     else move_by_size(flight, **pools);
   } else {
     flight.fail(pools.status());
@@ -151,17 +151,17 @@ void Engine::move_alone(Flight& flight, ChannelPool& pool) {
   else flight.fail(loan.status());
 }
 
-bool Engine::may_be_brief(const Flight& flight) {
+bool Engine::may_be_cached_read(const Flight& flight) {
   const RoutedRequest& request = flight.request;
-  return request.size >= 2 * kBriefChunkMin && request.op == Op::read && flight.prepared.tune_threads;
+  return request.size >= 2 * kCachedChunkMin && request.op == Op::read && flight.prepared.tune_threads;
 }
 
-// The bytes that each thread of a brief read takes at a time; 0 if the read is not brief. CPUs copy a brief read out of
+// The bytes that each thread of a cached read takes at a time; 0 if the read is not one. CPUs copy a cached read out of
 // the page cache, with threads to spare, and it is so short that channels of small requests suffice, each for one chunk
 // at a time.
-std::uint64_t Engine::brief_chunk_for(const Flight& flight) const {
+std::uint64_t Engine::cached_read_chunk_for(const Flight& flight) const {
   const RoutedRequest& request = flight.request;
-  if (!may_be_brief(flight)) return 0;
+  if (!may_be_cached_read(flight)) return 0;
   // A quarter of the small channels is left to other requests.
   const std::uint64_t threads = std::min<std::uint64_t>(
       {(rules_.workers + 1) / std::max(active_transfers_.load(std::memory_order_relaxed), 1u),
@@ -175,17 +175,17 @@ std::uint64_t Engine::brief_chunk_for(const Flight& flight) const {
   if ((io_mode == IoMode::o_direct && !request.prefer_cached) ||
       !request.file->is_resident(request.file_offset, request.size))
     return 0;
-  return std::min(align_up(std::max(request.size / threads, kBriefChunkMin), kChunkUnit), chunk_max);
+  return std::min(align_up(std::max(request.size / threads, kCachedChunkMin), kChunkUnit), chunk_max);
 }
 
-// Moves a brief read, or a request that one small channel holds, or a large one: all but the second with the help of
+// Moves a cached read, or a request that one small channel holds, or a large one: all but the second with the help of
 // other threads, if they are available and worth it.
 void Engine::move_by_size(Flight& flight, Pools& pools) {
   const ActiveTransfer counted(active_transfers_);
-  const std::uint64_t brief_chunk = brief_chunk_for(flight);
-  if (brief_chunk > 0) {
-    flight.cut_into_chunks(brief_chunk);
-    move_tuned(flight, brief_chunk, pools.small);
+  const std::uint64_t cached_chunk = cached_read_chunk_for(flight);
+  if (cached_chunk > 0) {
+    flight.cut_into_chunks(cached_chunk);
+    move_tuned(flight, cached_chunk, pools.small);
   } else if (fits_small_channel(flight)) {
     move_alone(flight, pools.small);
   } else {
@@ -214,10 +214,10 @@ void Engine::move_untuned(Flight& flight, ChannelPool& pool) {
 }
 
 // Moves the request in parts while the tuner still tries numbers of threads, and as a whole once it has settled.
-void Engine::move_tuned(Flight& flight, std::uint64_t brief_chunk, ChannelPool& pool) {
+void Engine::move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool& pool) {
   const std::uint64_t size = flight.request.size;
   const Tuner::Kind kind{flight.request.op, flight.plan().middle_io_mode(), size};
-  const unsigned threads_max = threads_for(flight, brief_chunk);
+  const unsigned threads_max = threads_for(flight, cached_chunk);
   Progress progress = flight.progress();
   Flight part = flight;
   for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
@@ -227,7 +227,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief_chunk, ChannelPool& 
     if (choice.bytes < size - moved && end > part.request.file_offset) choice.bytes = end - part.request.file_offset;
     part.request.size = choice.bytes;
     // With many chunks, all threads finish at nearly the same time.
-    const std::uint64_t chunk = brief_chunk > 0 ? brief_chunk : chunk_for(part);
+    const std::uint64_t chunk = cached_chunk > 0 ? cached_chunk : chunk_for(part);
     part.cut_into_chunks(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     SharedFlight shared(part, pool);
@@ -242,8 +242,8 @@ void Engine::move_tuned(Flight& flight, std::uint64_t brief_chunk, ChannelPool& 
     // Trials are slower than later requests, and bytes that came from storage say nothing about the page cache.
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (flight.prepared.learns && !choice.trial && is_cached) {
-      // Brief requests take more CPU time than others do, and say nothing about theirs.
-      flight.path->hooks()->learn({choice.bytes, size, wall_ns, brief_chunk > 0 ? 0 : cpu_ns, true, false});
+      // Shared cached reads take more CPU time than others do, and say nothing about theirs.
+      flight.path->hooks()->learn({choice.bytes, size, wall_ns, cached_chunk > 0 ? 0 : cpu_ns, true, false});
     }
     part.request.memory.skip(choice.bytes);
     part.request.file_offset += choice.bytes;
@@ -258,13 +258,13 @@ std::uint64_t Engine::shares_of(std::uint64_t size) const {
   return rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(size / rules_.share_min, 1);
 }
 
-unsigned Engine::threads_for(const Flight& flight, std::uint64_t brief_chunk) const {
+unsigned Engine::threads_for(const Flight& flight, std::uint64_t cached_chunk) const {
   const std::uint64_t size = flight.request.size;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
   const std::uint64_t most = is_one_writer_at_a_time(flight) ? 2 : rules_.workers + std::uint64_t{1};
   return static_cast<unsigned>(
-      std::min<std::uint64_t>({brief_chunk > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most,
+      std::min<std::uint64_t>({cached_chunk > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most,
                                rules_.threads_max, flight.prepared.threads_max, shares_of(size)}));
 }
 

@@ -89,13 +89,13 @@ class Engine {
   void move_by_size(Flight& flight, Pools& pools);
   void move_large(Flight& flight, ChannelPool& pool);
   void move_untuned(Flight& flight, ChannelPool& pool);
-  void move_tuned(Flight& flight, std::uint64_t brief_chunk, ChannelPool& pool);
+  void move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool& pool);
   static bool preallocate(const Flight& flight);
   static bool is_tuned(const Flight& flight);
-  static bool may_be_brief(const Flight& flight);
+  static bool may_be_cached_read(const Flight& flight);
   std::uint64_t shares_of(std::uint64_t size) const;  // The number of shares that are worth a thread each.
-  std::uint64_t brief_chunk_for(const Flight& flight) const;
-  unsigned threads_for(const Flight& flight, std::uint64_t brief_chunk) const;
+  std::uint64_t cached_read_chunk_for(const Flight& flight) const;
+  unsigned threads_for(const Flight& flight, std::uint64_t cached_chunk) const;
   void dry_run(Flight& flight) const;
   Choice choice_of(const Flight& flight) const;
   Result<Pools*> pools_for(Path& path, Device* device);

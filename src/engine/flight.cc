@@ -23,9 +23,9 @@ void Flight::cut_into_chunks(std::uint64_t chunk_max) {
   proceed();
 }
 
-Task Flight::task(std::uint64_t turn) const {
+Task Flight::make_task(std::uint64_t turn) const {
   Chunk chunk = plan_->in_turn(turn);
-  if (chunk.io_mode == IoMode::o_direct) chunk.io_mode = io_mode_now(chunk);
+  if (chunk.io_mode == IoMode::o_direct) chunk.io_mode = query_io_mode(chunk);
   return {.op = request.op,
           .file = request.file,
           .memory = request.memory.after(chunk.buffer_offset),
@@ -33,7 +33,7 @@ Task Flight::task(std::uint64_t turn) const {
           .chunk = chunk};
 }
 
-IoMode Flight::io_mode_now(const Chunk& chunk) const {
+IoMode Flight::query_io_mode(const Chunk& chunk) const {
   if (!request.prefer_cached || chunk.io_mode == IoMode::buffered) return chunk.io_mode;
   return request.file->is_resident(chunk.io_offset, chunk.io_size) ? IoMode::buffered : IoMode::o_direct;
 }

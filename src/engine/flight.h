@@ -28,7 +28,7 @@ class Flight {
   // Admission, the router and the path fill these in before cut_into_chunks().
   RoutedRequest request;
   std::optional<PathId> required;  // Any other path refuses this one request.
-  bool staged = false;             // Its bytes go through staging memory of the caller, which no direct path can use.
+  bool memory_is_staging = false;  // Its memory is staging memory of the caller, which no direct path can use.
   Path* path = nullptr;
   Prepared prepared;
   Report report;
@@ -36,8 +36,9 @@ class Flight {
   // Cuts it into chunks of at most so many bytes. It may be cut again as long as nothing was moved.
   void cut_into_chunks(std::uint64_t chunk_max);
   const Plan& plan() const { return *plan_; }
-  // The I/O mode for the chunk at this moment: bytes that are in the page cache are taken from there.
-  IoMode io_mode_now(const Chunk& chunk) const;
+  // Asks the kernel for the I/O mode of the chunk at this moment: bytes that are in the page cache are taken from
+  // there.
+  IoMode query_io_mode(const Chunk& chunk) const;
 
   State state() const { return state_; }
   bool is_under_way() const { return state_ == State::middle || state_ == State::ends; }
@@ -46,7 +47,7 @@ class Flight {
   // The next chunk. It is in flight until on_completion(). Call only if has_next().
   Task next() {
     ++in_flight_;
-    return task(turn_++);
+    return make_task(turn_++);
   }
   void on_completion(const Completion& completion) {
     progress_.add(completion);
@@ -61,7 +62,7 @@ class Flight {
   void fail(const Status& status);
 
   // ---- For callers that move the middle with many threads, or the request in parts
-  Task task(std::uint64_t turn) const;
+  Task make_task(std::uint64_t turn) const;
   void end_middle(const Progress& progress);
   void end(const Progress& progress);
 

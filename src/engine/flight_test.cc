@@ -77,7 +77,7 @@ TEST(FlightTest, AMiddleThatComesOutShortIsFollowedByItsHeadButNotByItsTail) {
 TEST(FlightTest, AHeadThatComesOutShortIsWhereTheRequestEnds) {
   Flight flight = unaligned_write();
   Progress middle = flight.progress();
-  middle.add(moved(flight.task(0), 0));  // The file was cut.
+  middle.add(moved(flight.make_task(0), 0));  // The file was cut.
   flight.end_middle(middle);
   ASSERT_TRUE(flight.has_next());
 
@@ -122,7 +122,7 @@ TEST(FlightTest, AMiddleThatOthersMovedIsFollowedByItsEnds) {
   Flight flight = unaligned_write();
   Progress others = flight.progress();
   for (std::uint64_t turn = 0; turn < flight.plan().middle_count(); ++turn) {
-    others.add(moved(flight.task(turn)));
+    others.add(moved(flight.make_task(turn)));
   }
 
   flight.end_middle(others);

@@ -35,7 +35,7 @@ Status Router::choose(Flight& flight) const {
   Report& report = flight.report;
   for (const auto& path : paths_for(*request.file)) {
     Verdict verdict = path->judge(*request.file, request.facts, request.op);
-    if (verdict.usable && flight.staged && !can_stage(traits_of(verdict.path)))
+    if (verdict.usable && flight.memory_is_staging && !can_stage(traits_of(verdict.path)))
       verdict = refused(verdict.path, Reason::on_stream);
     if (!verdict.usable) {
       if (report.refused < 0) {
@@ -47,7 +47,7 @@ Status Router::choose(Flight& flight) const {
     if (rules_.require && *rules_.require != verdict.path) continue;
     if (flight.required && *flight.required != verdict.path) continue;
     // The report keeps path and reason of the whole way.
-    const bool by_itself = !flight.staged || stages_by_itself(traits_of(verdict.path));
+    const bool by_itself = !flight.memory_is_staging || stages_by_itself(traits_of(verdict.path));
     flight.path = by_itself ? path.get() : staging_path_.get();
     report.path = verdict.path;
     report.path_reason = verdict.reason;

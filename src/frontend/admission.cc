@@ -8,10 +8,10 @@ namespace penstock::core {
 
 Status admit_and_route(Session& session, const RawRequest& request, File* file, Flight& flight) {
   if (const Status status = session.admit(request, file, flight.request); !status.ok()) return status;
-  flight.staged = request.staging != nullptr;
+  flight.memory_is_staging = request.staging != nullptr;
   flight.required = request.required;
   if (const Status status = session.engine().router().choose(flight); !status.ok()) return status;
-  if (!flight.staged) return success();
+  if (!flight.memory_is_staging) return success();
   // The pointer may have become invalid since the stream was given it.
   if (!flight.request.facts.needs_device()) return failure(Code::bad_pointer, transfer_step(request.op));
   flight.request.facts = {};
@@ -47,7 +47,7 @@ Status RouteCache::admit_and_route(Session& session, const RawRequest& request, 
   if (is_like && changes_ == session.buffer_changes()) {
     flight.request.facts = facts_;
     flight.request.prefer_cached = prefer_cached_;
-    flight.staged = false;
+    flight.memory_is_staging = false;
     flight.path = path_;
     flight.report = report_;
     return session.check(request, file, flight.request);
@@ -57,7 +57,7 @@ Status RouteCache::admit_and_route(Session& session, const RawRequest& request, 
   const std::uint64_t changes = session.buffer_changes();
   if (const Status status = core::admit_and_route(session, request, file, flight); !status.ok()) return status;
   const MemoryPiece buffer = session.buffer_at(request.base);
-  if (buffer.iov_len == 0 || flight.staged) return success();
+  if (buffer.iov_len == 0 || flight.memory_is_staging) return success();
   file_ = request.file;
   base_ = request.base;
   bytes_ = buffer.iov_len;

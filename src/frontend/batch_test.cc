@@ -26,7 +26,7 @@ TEST_F(BatchTest, MovesEveryEntryAndReportsItOnce) {
   }
   ASSERT_TRUE(batch.submit(mixed).ok());
 
-  std::vector<BatchEvent> events(32);
+  std::vector<QueueEvent> events(32);
   ASSERT_EQ(batch.reap(events, 24, std::nullopt), 24u);
 
   std::uint64_t cookies = 0;
@@ -54,13 +54,13 @@ TEST_F(BatchTest, ASubmissionEndsWithTheLastOfItsEntries) {
   both[0].refused = failure(Code::invalid_argument, "test");
   ASSERT_TRUE(batch.submit(both).ok());
 
-  std::vector<BatchEvent> events(32);
+  std::vector<QueueEvent> events(32);
   ASSERT_EQ(batch.reap(events, 7, std::nullopt), 7u);
 
   unsigned ended = 0;
   unsigned good = 0;
   std::uint64_t bytes[2] = {};
-  for (const BatchEvent& event : std::span(events).first(7)) {
+  for (const QueueEvent& event : std::span(events).first(7)) {
     if (!event.ended) continue;
     ++ended;
     good += event.ended->ok ? 1 : 0;
@@ -81,7 +81,7 @@ TEST_F(SmallRingBatchTest, LeavesRoomForOtherRequestsInASmallRing) {
   ThreadedQueue& batch = open_batch(64);
   char* device = device_memory(16 * kLarge);
   char* other = device_memory(8 * kLarge);
-  std::vector<BatchEvent> events(64);
+  std::vector<QueueEvent> events(64);
   for (int round = 0; round < 20; ++round) {
     ASSERT_TRUE(batch.submit(entries(16, Op::read, device, 4096)).ok());
     EXPECT_TRUE(transfer(*session_, {Op::read, file_, other, 8 * kLarge, 0, 0}).status.ok());
@@ -94,7 +94,7 @@ TEST_F(BatchTest, HasRoomForWhatWasReapedAndRefusesMoreAsAWhole) {
   ThreadedQueue& batch = open_batch(4);
   std::vector<char> host(8 * kLarge);
   ASSERT_TRUE(batch.submit(entries(3, Op::read, host.data())).ok());
-  std::vector<BatchEvent> events(4);
+  std::vector<QueueEvent> events(4);
 
   EXPECT_TRUE(batch.submit(entries(2, Op::read, host.data())).is(Code::limit));
   EXPECT_EQ(batch.reap(std::span(events).first(2), 2, std::nullopt), 2u);
@@ -106,7 +106,7 @@ TEST_F(BatchTest, HasRoomForWhatWasReapedAndRefusesMoreAsAWhole) {
 TEST_F(BatchTest, NeverWaitsForMoreThanIsOutstanding) {
   ThreadedQueue& batch = open_batch(8);
   std::vector<char> host(8 * kLarge);
-  std::vector<BatchEvent> events(8);
+  std::vector<QueueEvent> events(8);
   EXPECT_EQ(batch.reap(events, 8, std::nullopt), 0u);
 
   ASSERT_TRUE(batch.submit(entries(2, Op::read, host.data())).ok());
@@ -118,7 +118,7 @@ TEST_F(BatchTest, ADeadlineEndsTheWaitAndLosesNothing) {
   hold_transfers_up();
   ThreadedQueue& batch = open_batch(4);
   std::vector<char> host(4 * kLarge);
-  std::vector<BatchEvent> events(4);
+  std::vector<QueueEvent> events(4);
   ASSERT_TRUE(batch.submit(entries(1, Op::read, host.data())).ok());
 
   EXPECT_EQ(batch.reap(events, 1, soon()), 0u);
@@ -146,9 +146,9 @@ TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForTheEntriesInItAlone) {
 
   barrier_.open();
   waiter.join();
-  std::vector<BatchEvent> events(2 * kThreads);
+  std::vector<QueueEvent> events(2 * kThreads);
   EXPECT_EQ(batch.reap(events, 2 * kThreads, std::nullopt), 2 * kThreads);
-  for (const BatchEvent& event : events) EXPECT_EQ(event.outcome.report.bytes, kLarge);
+  for (const QueueEvent& event : events) EXPECT_EQ(event.outcome.report.bytes, kLarge);
 }
 
 // A test that hangs here has found what it looks for: each entry is under way before the one before it ends.
@@ -164,7 +164,7 @@ TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForNothingThatCameLater) {
       ASSERT_TRUE(batch.submit(entries(1, Op::read, host.data(), 4096)).ok());
       barrier_.wait_for(number);
       barrier_.let_through(number - 1);
-      BatchEvent event;
+      QueueEvent event;
       ASSERT_EQ(batch.reap({&event, 1}, 1, std::nullopt), 1u);
     }
     barrier_.open();
@@ -174,7 +174,7 @@ TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForNothingThatCameLater) {
 
   shall_stop = true;
   producer.join();
-  BatchEvent last;
+  QueueEvent last;
   EXPECT_EQ(batch.reap({&last, 1}, 1, std::nullopt), 1u);  // It reads into memory that goes now.
 }
 
@@ -197,7 +197,7 @@ TEST_F(BatchTest, PiecesOfAVectoredEntryAreWaitedForWhereverTheyAre) {
 
   barrier_.open();
   waiter.join();
-  BatchEvent event;
+  QueueEvent event;
   EXPECT_EQ(batch.reap({&event, 1}, 1, std::nullopt), 1u);
 }
 
@@ -213,7 +213,7 @@ TEST_F(BatchTest, CancelingWaitsForWhatHasBegunAndReportsNothing) {
     batch.cancel();
     canceled = true;
   });
-  std::vector<BatchEvent> events(64);
+  std::vector<QueueEvent> events(64);
   EXPECT_EQ(batch.reap(events, 64, soon()), 0u);
   EXPECT_FALSE(canceled);
   barrier_.open();
@@ -233,7 +233,7 @@ TEST_F(BatchTest, WhoWaitsForEventsOfACanceledBatchComesToAnEnd) {
   std::thread canceler([&] { batch.cancel(); });
   while (!batch.submit(entries(1, Op::read, host.data())).ok()) std::this_thread::yield();  // Now it has begun.
 
-  std::vector<BatchEvent> events(64);
+  std::vector<QueueEvent> events(64);
   std::thread waiter([&] { EXPECT_EQ(batch.reap(events, 64, std::nullopt), 1u); });
   barrier_.open();
 
@@ -276,11 +276,11 @@ TEST_F(BatchTest, AnEntryThatWasRefusedIsReportedAsFailedAmongTheOthers) {
   three[1].refused = failure(Code::invalid_argument, "read the entry");
   three[2].request.file = 77;
   ASSERT_TRUE(batch.submit(three).ok());
-  std::vector<BatchEvent> events(4);
+  std::vector<QueueEvent> events(4);
 
   ASSERT_EQ(batch.reap(events, 3, std::nullopt), 3u);
 
-  for (const BatchEvent& event : std::span(events).first(3)) {
+  for (const QueueEvent& event : std::span(events).first(3)) {
     const auto cookie = event.entry.cookie;
     EXPECT_EQ(event.outcome.status.ok(), cookie == 1);
     EXPECT_EQ(event.outcome.status.is(Code::invalid_argument), cookie == 2);
@@ -300,12 +300,12 @@ TEST_F(BatchTest, WhoWaitsForSmallReadsDoesThemWhereNobodyElseIsFree) {
   for (unsigned i = 0; i < small.size(); ++i) small[i].request.file_offset = i * 3 * 512;
 
   ASSERT_TRUE(batch.submit(small).ok());
-  std::vector<BatchEvent> events(200);
+  std::vector<QueueEvent> events(200);
   unsigned done = 0;
   while (done < 64) done += batch.reap(std::span(events).subspan(done), 64 - done, std::nullopt);
 
   EXPECT_EQ(done, 64u) << "the threads are held up, and nobody else was to do it";
-  for (const BatchEvent& event : std::span(events).first(64)) EXPECT_EQ(event.outcome.report.bytes, 4096u);
+  for (const QueueEvent& event : std::span(events).first(64)) EXPECT_EQ(event.outcome.report.bytes, 4096u);
   barrier_.open();
   EXPECT_EQ(batch.reap(events, kThreads, std::nullopt), kThreads);
 }
@@ -320,12 +320,12 @@ TEST_F(BatchTest, WhoHelpsIsNotKeptByWhatHasToWaitForStorage) {
   std::fill(storage_->content.begin(), storage_->content.end(), 'c');
 
   ASSERT_TRUE(batch.submit(cold).ok());
-  std::vector<BatchEvent> events(96);
+  std::vector<QueueEvent> events(96);
   EXPECT_EQ(batch.reap(events, 96, soon()), 0u);
 
   storage.open();
   EXPECT_EQ(batch.reap(events, 96, std::nullopt), 96u);
-  for (const BatchEvent& event : events) EXPECT_TRUE(event.outcome.status.ok());
+  for (const QueueEvent& event : events) EXPECT_TRUE(event.outcome.status.ok());
   for (unsigned i = 0; i < 96; ++i) {
     const char* const there = static_cast<const char*>(cold[i].request.base) + i * kLarge;
     EXPECT_EQ(std::string(there, 4096), std::string(4096, 'c'));
@@ -340,7 +340,7 @@ TEST_F(BatchTest, ManyThreadsWithBatchesOfTheirOwnGetWhatTheyAskedFor) {
     threads.emplace_back([&, t] {
       const std::uint64_t number = *frontends_->open_batch(48);
       ThreadedQueue* const batch = frontends_->pin_batch(number);
-      std::vector<BatchEvent> events(48);
+      std::vector<QueueEvent> events(48);
       for (unsigned round = 0; round < 30; ++round) {
         std::vector<QueuedRequest> all;
         for (unsigned i = 0; i < 48; ++i) {
@@ -370,7 +370,7 @@ TEST_F(BatchTest, ManyThreadsShareABatchAndEveryEntryIsReportedOnce) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      BatchEvent events[8];
+      QueueEvent events[8];
       for (int round = 0; round < 50; ++round) {
         QueuedRequest entry{.request = {Op::read, file_, host.data(), 4096, 0, 0}};
         while (!batch.submit({&entry, 1}).ok()) reported += batch.reap(events, 1, std::nullopt);
@@ -379,7 +379,7 @@ TEST_F(BatchTest, ManyThreadsShareABatchAndEveryEntryIsReportedOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  BatchEvent events[128];
+  QueueEvent events[128];
   while (const unsigned count = batch.reap(events, 1, std::nullopt)) reported += count;
 
   EXPECT_EQ(reported, 400u);

@@ -70,7 +70,7 @@ class BlockingPathTest : public testing::Test {
   // So that the self-test is over, and the executor knows how such reads go.
   void read_one() {
     ASSERT_TRUE(batch_->submit(entries(1)).ok());
-    BatchEvent event;
+    QueueEvent event;
     ASSERT_EQ(batch_->reap({&event, 1}, 1, std::nullopt), 1u);
     ASSERT_TRUE(event.outcome.status.ok()) << describe(event.outcome.status);
     ASSERT_EQ(event.outcome.report.path, PathId::nvfs);
@@ -101,7 +101,7 @@ TEST_F(BlockingPathTest, SmallReadsAreUnderWayOnEveryThreadAndTheOthersCanBeCanc
   for (unsigned i = 0; i < 64; ++i) canceled += batch_->cancel(cookie(i));
   EXPECT_EQ(canceled, 64 - kMany) << "what is in the run queue has not begun";
   barrier_.open();
-  std::vector<BatchEvent> events(64);
+  std::vector<QueueEvent> events(64);
   ASSERT_EQ(batch_->reap(events, 64, std::nullopt), 64u);
   EXPECT_EQ(std::count_if(events.begin(), events.end(), [](const auto& event) { return event.outcome.status.ok(); }),
             kMany);
@@ -112,7 +112,7 @@ TEST_F(BlockingPathTest, ASmallRequestByAnotherPathHasNoThreadTakeMoreThanOne) {
   auto other = entries(1);
   other[0].request.base = host.data();
   ASSERT_TRUE(batch_->submit(other).ok());
-  BatchEvent event;
+  QueueEvent event;
   ASSERT_EQ(batch_->reap({&event, 1}, 1, std::nullopt), 1u);
   ASSERT_EQ(event.outcome.report.path, PathId::host);
   ASSERT_TRUE(wait_until([this] { return frontends_->executor().moved_by() == MovedBy::storage; }));
@@ -125,7 +125,7 @@ TEST_F(BlockingPathTest, ASmallRequestByAnotherPathHasNoThreadTakeMoreThanOne) {
   for (unsigned i = 0; i < 64; ++i) canceled += batch_->cancel(cookie(i));
   EXPECT_EQ(canceled, 64 - kMany);
   barrier_.open();
-  std::vector<BatchEvent> events(64);
+  std::vector<QueueEvent> events(64);
   EXPECT_EQ(batch_->reap(events, 64, std::nullopt), 64u);
 }
 
@@ -136,7 +136,7 @@ TEST_F(BlockingPathTest, ADeadlineIsKeptWhileEveryThreadWaitsForStorage) {
   auto late = entries(1);
   late[0].deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
   ASSERT_TRUE(batch_->submit(late).ok());
-  BatchEvent event;
+  QueueEvent event;
   ASSERT_EQ(batch_->reap({&event, 1}, 1, std::nullopt), 1u);
   EXPECT_TRUE(event.outcome.status.is(Code::timed_out)) << describe(event.outcome.status);
   EXPECT_EQ(module_->under_way, kMany);
@@ -146,9 +146,9 @@ TEST_F(BlockingPathTest, SixtyFourReadsAtOnceAllArrive) {
   for (unsigned round = 0; round < 20; ++round) {
     std::fill(memory_, memory_ + 64 * kBlock, '\0');
     ASSERT_TRUE(batch_->submit(entries(64)).ok());
-    std::vector<BatchEvent> events(64);
+    std::vector<QueueEvent> events(64);
     ASSERT_EQ(batch_->reap(events, 64, std::nullopt), 64u);
-    for (const BatchEvent& event : events) EXPECT_EQ(event.outcome.report.bytes, kBlock);
+    for (const QueueEvent& event : events) EXPECT_EQ(event.outcome.report.bytes, kBlock);
     EXPECT_TRUE(std::equal(memory_, memory_ + 64 * kBlock, content_.data()));
   }
 }

@@ -222,7 +222,7 @@ Result<ChannelQueue::OwnChannel*> ChannelQueue::channel_for(const Flight& flight
 Status ChannelQueue::check_descriptors(const File& file) {
   if (checked_file_ == file.id()) return success();
   checked_file_ = checked_end_ = 0;
-  if (!file.verify_descriptors(&checked_end_)) return descriptor_lost();
+  if (!file.fstat_descriptors(&checked_end_)) return descriptor_lost();
   checked_file_ = file.id();
   return success();
 }

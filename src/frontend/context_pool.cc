@@ -15,46 +15,46 @@ ContextPool::ContextPool(unsigned threads_max, std::atomic<bool>& has_orphaned) 
   holders_.reserve(kLentMax);
 }
 
-void ContextPool::add(std::unique_ptr<SubmissionContext> context) {
+void ContextPool::add(std::unique_ptr<JobContext> context) {
   idle_.insert(idle_.begin(), context.get());
   contexts_.push_back(std::move(context));
 }
 
-SubmissionContext* ContextPool::take_idle(const SubmissionContext* previous) {
+JobContext* ContextPool::take_idle(const JobContext* previous) {
   PENSTOCK_INVARIANT(!idle_.empty());
   auto which = std::find(idle_.begin(), idle_.end(), previous);
   if (which == idle_.end()) --which;
-  SubmissionContext* const context = *which;
+  JobContext* const context = *which;
   idle_.erase(which);
   return context;
 }
 
-SubmissionContext* ContextPool::adopt() {
-  SubmissionContext* const orphaned = take_orphaned();
+JobContext* ContextPool::adopt() {
+  JobContext* const orphaned = take_orphaned();
   if (orphaned != nullptr) --away_;
   return orphaned;
 }
 
-SubmissionContext* ContextPool::take_orphaned() {
+JobContext* ContextPool::take_orphaned() {
   if (orphaned_.empty()) return nullptr;
-  SubmissionContext* const orphaned = orphaned_.back();
+  JobContext* const orphaned = orphaned_.back();
   orphaned_.pop_back();
   has_orphaned_.store(!orphaned_.empty(), std::memory_order_relaxed);
   return orphaned;
 }
 
-void ContextPool::put_drained(SubmissionContext& context) {
+void ContextPool::put_drained(JobContext& context) {
   --away_;
   put_idle(context);
 }
 
-SubmissionContext* ContextPool::lend(SubmissionContextHolder& holder, const SubmissionContext* previous) {
+JobContext* ContextPool::lend(JobContextHolder& holder, const JobContext* previous) {
   ++away_;
   holders_.push_back(&holder);
   return take_idle(previous);
 }
 
-bool ContextPool::give_back(SubmissionContext& context, SubmissionContextHolder& holder) {
+bool ContextPool::give_back(JobContext& context, JobContextHolder& holder) {
   std::erase(holders_, &holder);
   if (context.is_idle()) return put_drained(context), false;
   orphaned_.push_back(&context);

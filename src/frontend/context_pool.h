@@ -11,14 +11,14 @@
 #include <memory>
 #include <vector>
 
-#include "frontend/submission_context.h"
+#include "frontend/job_context.h"
 
 namespace penstock::core {
 
 // An object that has borrowed a submission context.
-class SubmissionContextHolder {
+class JobContextHolder {
  public:
-  virtual ~SubmissionContextHolder() = default;
+  virtual ~JobContextHolder() = default;
   // Called when the executor ends: returns the context. No other thread uses the holder meanwhile.
   virtual void return_context() = 0;
 };
@@ -33,33 +33,33 @@ class ContextPool {
   // True if a thread more, or a caller, needs a context more.
   bool is_short_of(std::size_t threads) const { return contexts_.size() == threads + away_; }
   // Adds an idle context, which is the last to be taken: it has no open queue.
-  void add(std::unique_ptr<SubmissionContext> context);
+  void add(std::unique_ptr<JobContext> context);
 
   // ---- For threads
   // There always is an idle context, if there is one for each thread. If the previous one is not idle, takes one whose
   // queue is likely to be open.
-  SubmissionContext* take_idle(const SubmissionContext* previous);
-  void put_idle(SubmissionContext& context) { idle_.push_back(&context); }
+  JobContext* take_idle(const JobContext* previous);
+  void put_idle(JobContext& context) { idle_.push_back(&context); }
   std::size_t orphaned_count() const { return orphaned_.size(); }
   // Takes an orphaned context as the thread's own; null if there is none.
-  SubmissionContext* adopt();
+  JobContext* adopt();
   // Takes an orphaned context to drain it beside the thread's own, and then to put_drained().
-  SubmissionContext* take_orphaned();
-  void put_drained(SubmissionContext& context);
+  JobContext* take_orphaned();
+  void put_drained(JobContext& context);
 
   // ---- For callers
   bool may_lend() const { return away_ < kLentMax; }
-  SubmissionContext* lend(SubmissionContextHolder& holder, const SubmissionContext* previous);
+  JobContext* lend(JobContextHolder& holder, const JobContext* previous);
   // True if the context is orphaned now.
-  bool give_back(SubmissionContext& context, SubmissionContextHolder& holder);
-  std::vector<SubmissionContextHolder*> holders() const { return holders_; }
+  bool give_back(JobContext& context, JobContextHolder& holder);
+  std::vector<JobContextHolder*> holders() const { return holders_; }
 
  private:
-  std::vector<std::unique_ptr<SubmissionContext>> contexts_;
-  std::vector<SubmissionContext*> idle_;  // The latest used is at the end, as its queue is open.
-  std::vector<SubmissionContext*> orphaned_;
+  std::vector<std::unique_ptr<JobContext>> contexts_;
+  std::vector<JobContext*> idle_;  // The latest used is at the end, as its queue is open.
+  std::vector<JobContext*> orphaned_;
   std::atomic<bool>& has_orphaned_;
-  std::vector<SubmissionContextHolder*> holders_;
+  std::vector<JobContextHolder*> holders_;
   unsigned away_ = 0;  // Contexts that are lent, or orphaned and not yet a thread's own or drained.
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr unsigned kThreads = 2;
 
-struct Caller final : SubmissionContextHolder {
+struct Caller final : JobContextHolder {
   void return_context() override {}
 };
 
@@ -33,11 +33,11 @@ class ContextPoolTest : public testing::Test {
     read_.request.size = 4096;
     for (unsigned i = 0; i < kThreads; ++i) add();
   }
-  void add() { pool_.add(std::make_unique<SubmissionContext>(*session_, true, false)); }
+  void add() { pool_.add(std::make_unique<JobContext>(*session_, true, false)); }
   // A context that a caller gave back with a read in flight.
-  SubmissionContext* orphan() {
+  JobContext* orphan() {
     add();
-    SubmissionContext* const lent = pool_.lend(caller_, nullptr);
+    JobContext* const lent = pool_.lend(caller_, nullptr);
     EXPECT_TRUE(lent->begin(read_));
     EXPECT_TRUE(pool_.give_back(*lent, caller_));
     return lent;
@@ -51,8 +51,8 @@ class ContextPoolTest : public testing::Test {
 };
 
 TEST_F(ContextPoolTest, AThreadGetsItsUsualContextOrElseTheLatestUsed) {
-  SubmissionContext* const latest = pool_.take_idle(nullptr);
-  SubmissionContext* const previous = pool_.take_idle(nullptr);
+  JobContext* const latest = pool_.take_idle(nullptr);
+  JobContext* const previous = pool_.take_idle(nullptr);
   pool_.put_idle(*previous);
   pool_.put_idle(*latest);
 
@@ -61,7 +61,7 @@ TEST_F(ContextPoolTest, AThreadGetsItsUsualContextOrElseTheLatestUsed) {
 }
 
 TEST_F(ContextPoolTest, AnAddedContextIsTheLastToBeTaken) {
-  SubmissionContext* const used = pool_.take_idle(nullptr);
+  JobContext* const used = pool_.take_idle(nullptr);
   pool_.put_idle(*used);
   add();
   EXPECT_EQ(pool_.take_idle(nullptr), used);
@@ -72,9 +72,9 @@ TEST_F(ContextPoolTest, WhatIsLentIsMissingForThreads) {
   add();
   EXPECT_FALSE(pool_.is_short_of(kThreads));
 
-  SubmissionContext* const lent = pool_.lend(caller_, nullptr);
+  JobContext* const lent = pool_.lend(caller_, nullptr);
   EXPECT_TRUE(pool_.is_short_of(kThreads));
-  EXPECT_EQ(pool_.holders(), std::vector<SubmissionContextHolder*>{&caller_});
+  EXPECT_EQ(pool_.holders(), std::vector<JobContextHolder*>{&caller_});
 
   EXPECT_FALSE(pool_.give_back(*lent, caller_)) << "it has nothing in flight";
   EXPECT_FALSE(pool_.is_short_of(kThreads));
@@ -91,7 +91,7 @@ TEST_F(ContextPoolTest, OnlyAFewAreLentAtATime) {
 }
 
 TEST_F(ContextPoolTest, WhatIsGivenBackWithAReadInFlightIsOrphanedUntilAThreadAdoptsIt) {
-  SubmissionContext* const orphaned = orphan();
+  JobContext* const orphaned = orphan();
   EXPECT_TRUE(has_orphaned_);
   EXPECT_EQ(pool_.orphaned_count(), 1u);
   EXPECT_TRUE(pool_.is_short_of(kThreads));
@@ -105,7 +105,7 @@ TEST_F(ContextPoolTest, WhatIsGivenBackWithAReadInFlightIsOrphanedUntilAThreadAd
 }
 
 TEST_F(ContextPoolTest, AnOrphanedContextIsMissingUntilItIsDrainedBesideAnother) {
-  SubmissionContext* const orphaned = orphan();
+  JobContext* const orphaned = orphan();
 
   EXPECT_EQ(pool_.take_orphaned(), orphaned);
   EXPECT_FALSE(has_orphaned_);

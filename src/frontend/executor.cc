@@ -18,7 +18,7 @@ constexpr unsigned kLookedOverMax = 64;  // How many jobs of others a caller ski
 // A queue keeps the memory that it has pinned. All queues together may take half of a device's bounce buffers, so that
 // channels of other requests find room. If that is not enough for two threads, the executor opens no queues.
 std::uint64_t queues_that_fit(const Config& config) {
-  return config.bounce_bytes / 2 / (SubmissionContext::kDepth * (Job::kQueuedBytesMax + page_size()));
+  return config.bounce_bytes / 2 / (JobContext::kDepth * (Job::kQueuedBytesMax + page_size()));
 }
 
 }  // namespace
@@ -33,12 +33,12 @@ Executor::Executor(Session& session, unsigned threads_max)
 }
 
 Executor::~Executor() {
-  std::vector<SubmissionContextHolder*> holders;
+  std::vector<JobContextHolder*> holders;
   {
     const MutexLock lock(mutex_);
     holders = contexts_.holders();
   }
-  for (SubmissionContextHolder* holder : holders) holder->return_context();
+  for (JobContextHolder* holder : holders) holder->return_context();
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
@@ -63,7 +63,7 @@ Status Executor::start_locked() {
 }
 
 bool Executor::add_context_locked() {
-  std::unique_ptr<SubmissionContext> context(new (std::nothrow) SubmissionContext(session_, queues_, can_spin_));
+  std::unique_ptr<JobContext> context(new (std::nothrow) JobContext(session_, queues_, can_spin_));
   if (context == nullptr) return false;
   contexts_.add(std::move(context));
   return true;
@@ -135,7 +135,7 @@ void Executor::take_locked(Share& share, unsigned most) {
   if (!is_idle_locked()) wake_locked();
 }
 
-void Executor::note_moved_by(SubmissionContext& context) {
+void Executor::note_moved_by(JobContext& context) {
   const std::optional<MovedBy> latest = context.take_latest_moved_by();
   if (!latest || *latest == moved_by()) return;
   const MutexLock lock(mutex_);
@@ -143,7 +143,7 @@ void Executor::note_moved_by(SubmissionContext& context) {
 }
 
 // The number of jobs that the thread may take from the run queue at once.
-unsigned Executor::jobs_most(const SubmissionContext& context) const {
+unsigned Executor::jobs_most(const JobContext& context) const {
   if (moved_by() == MovedBy::thread) return context.is_idle() ? 1 : 0;
   return std::min(context.room(), device_moves_reads() ? kGrabMax : kGrabMax / 2);
 }
@@ -154,14 +154,14 @@ std::uint64_t Executor::share_bytes_locked() const {
 }
 
 // A context for a thread that has something to do; one with requests that nobody works on goes first.
-SubmissionContext* Executor::context_locked(const SubmissionContext* previous) {
-  if (SubmissionContext* const orphaned = contexts_.adopt()) return orphaned;
+JobContext* Executor::context_locked(const JobContext* previous) {
+  if (JobContext* const orphaned = contexts_.adopt()) return orphaned;
   return queue_.first() == nullptr ? nullptr : contexts_.take_idle(previous);
 }
 
 // A thread has a context as long as the context has requests in flight. The context is null if there is nothing more to
 // do.
-Executor::Share Executor::take_share(SubmissionContext*& context, const SubmissionContext* previous) {
+Executor::Share Executor::take_share(JobContext*& context, const JobContext* previous) {
   Share share;
   if (context != nullptr) note_moved_by(*context);
   const MutexLock lock(mutex_);
@@ -177,7 +177,7 @@ Executor::Share Executor::take_share(SubmissionContext*& context, const Submissi
 }
 
 // Drains a context that nobody works on, beside the thread's own.
-void Executor::drain_orphaned(SubmissionContext& orphaned, SubmissionContext& own) {
+void Executor::drain_orphaned(JobContext& orphaned, JobContext& own) {
   while (!orphaned.is_idle()) {
     orphaned.reap(1);
     own.reap(0);
@@ -195,7 +195,7 @@ void Executor::append(std::span<Job* const> jobs) {
 
 // Submits the job to this thread's queue. If the queue does not take it, it is moved synchronously, or, if its parts
 // cannot be moved as one request, the parts go into the run queue.
-void Executor::begin_or_move(SubmissionContext& context, Job& job) {
+void Executor::begin_or_move(JobContext& context, Job& job) {
   if (context.begin(job)) return;
   if (job.parts.empty()) context.move_and_wait(job);
   else if (!context.move_together(job)) append(job.parts);
@@ -203,7 +203,7 @@ void Executor::begin_or_move(SubmissionContext& context, Job& job) {
 
 // Earlier requests only suggest how the next will go: if a request turns out to have to wait for its turn on this
 // thread, it is left to the others.
-void Executor::begin_or_move(SubmissionContext& context, std::span<Job* const> jobs) {
+void Executor::begin_or_move(JobContext& context, std::span<Job* const> jobs) {
   while (!jobs.empty() && !context.is_blocked()) {
     begin_or_move(context, *jobs.front());
     jobs = jobs.subspan(1);
@@ -215,8 +215,8 @@ void Executor::loop() {
   // The thread carries out small requests of any device, so only a placement that the user set holds for all of them.
   ThreadPlace place(session_.config().placement);
   if (session_.config().placement.is_fixed()) place.stay_near("");
-  SubmissionContext* context = nullptr;
-  for (const SubmissionContext* previous = nullptr;; previous = context) {
+  JobContext* context = nullptr;
+  for (const JobContext* previous = nullptr;; previous = context) {
     const Share share = take_share(context, previous);
     if (context == nullptr) return;
     begin_or_move(*context, std::span(share.jobs).first(share.count));
@@ -251,20 +251,20 @@ void Executor::watch_deadlines() {
 // ---- Callers that do small reads by themselves ---------------------------------------------------------------------
 
 // Adds a context if the threads would otherwise be one short.
-SubmissionContext* Executor::lend_context(SubmissionContextHolder& holder, const SubmissionContext* previous) {
+JobContext* Executor::lend_context(JobContextHolder& holder, const JobContext* previous) {
   const MutexLock lock(mutex_);
   if (!can_share_ || moved_by() == MovedBy::thread || !contexts_.may_lend()) return nullptr;
   if (contexts_.is_short_of(threads_.size()) && !add_context_locked()) return nullptr;
   return contexts_.lend(holder, previous);
 }
 
-void Executor::take_back_context(SubmissionContext& context, SubmissionContextHolder& holder) {
+void Executor::take_back_context(JobContext& context, JobContextHolder& holder) {
   note_moved_by(context);
   const MutexLock lock(mutex_);
   if (contexts_.give_back(context, holder)) wake_locked();
 }
 
-std::size_t Executor::begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_block) {
+std::size_t Executor::begin_reads(JobContext& context, std::span<Job* const> jobs, bool may_block) {
   const std::size_t begun = context.begin_reads(jobs, may_block);
   note_moved_by(context);
   return begun;
@@ -287,7 +287,7 @@ Executor::Share Executor::take_reads_of(const void* owner, unsigned most) {
   return share;
 }
 
-bool Executor::begin_waiting_reads(SubmissionContext& context, const void* owner) {
+bool Executor::begin_waiting_reads(JobContext& context, const void* owner) {
   const Share share = take_reads_of(owner, jobs_most(context));
   const auto jobs = std::span(share.jobs).first(share.count);
   const std::size_t begun = begin_reads(context, jobs, true);

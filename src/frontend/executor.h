@@ -38,13 +38,13 @@ class Executor {
   // Lends a context to a caller's thread that does small reads by itself. Null if there is none: they are few, and
   // there are none while every transfer blocks, because a caller does not wait for storage. `previous` is the context
   // that the thread had before, or null; its memory is in that thread's caches.
-  SubmissionContext* lend_context(SubmissionContextHolder& holder, const SubmissionContext* previous);
+  JobContext* lend_context(JobContextHolder& holder, const JobContext* previous);
   // Takes a context back. The executor's threads drain it.
-  void take_back_context(SubmissionContext& context, SubmissionContextHolder& holder);
-  // Calls SubmissionContext::begin_reads().
-  std::size_t begin_reads(SubmissionContext& context, std::span<Job* const> jobs, bool may_block);
+  void take_back_context(JobContext& context, JobContextHolder& holder);
+  // Calls JobContext::begin_reads().
+  std::size_t begin_reads(JobContext& context, std::span<Job* const> jobs, bool may_block);
   // Begins reads of this owner that wait in the run queue. False if the context can take no more of them.
-  bool begin_waiting_reads(SubmissionContext& context, const void* owner);
+  bool begin_waiting_reads(JobContext& context, const void* owner);
   // True if jobs wait in the run queue; looks without the lock.
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   MovedBy moved_by() const { return moved_by_.load(std::memory_order_relaxed); }
@@ -61,7 +61,7 @@ class Executor {
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
-    SubmissionContext* orphaned = nullptr;  // A context with requests in flight that this thread drains as well.
+    JobContext* orphaned = nullptr;  // A context with requests in flight that this thread drains as well.
   };
 
   Status start_locked() REQUIRES(mutex_);
@@ -74,16 +74,16 @@ class Executor {
   bool has_something() const { return has_waiting() || has_orphaned_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
-  SubmissionContext* context_locked(const SubmissionContext* previous) REQUIRES(mutex_);
-  void drain_orphaned(SubmissionContext& orphaned, SubmissionContext& own);
-  Share take_share(SubmissionContext*& context, const SubmissionContext* previous);
-  void note_moved_by(SubmissionContext& context);
+  JobContext* context_locked(const JobContext* previous) REQUIRES(mutex_);
+  void drain_orphaned(JobContext& orphaned, JobContext& own);
+  Share take_share(JobContext*& context, const JobContext* previous);
+  void note_moved_by(JobContext& context);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // One thread moves this many bytes as fast as two.
-  unsigned jobs_most(const SubmissionContext& context) const;
+  unsigned jobs_most(const JobContext& context) const;
   Share take_reads_of(const void* owner, unsigned most);
   void append(std::span<Job* const> jobs);
-  void begin_or_move(SubmissionContext& context, Job& job);
-  void begin_or_move(SubmissionContext& context, std::span<Job* const> jobs);
+  void begin_or_move(JobContext& context, Job& job);
+  void begin_or_move(JobContext& context, std::span<Job* const> jobs);
   void loop();
   void watch_deadlines();
 

@@ -170,7 +170,7 @@ class FetchedBatchTest : public testing::Test {
     ASSERT_TRUE(batch.submit(entries).ok());
   }
   static unsigned reap(ThreadedQueue& batch, unsigned least) {
-    std::vector<BatchEvent> events(batch.capacity());
+    std::vector<QueueEvent> events(batch.capacity());
     const unsigned count = batch.reap(events, least, std::nullopt);
     for (unsigned i = 0; i < count; ++i) {
       EXPECT_TRUE(events[i].outcome.status.ok()) << describe(events[i].outcome.status);

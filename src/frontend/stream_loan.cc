@@ -69,7 +69,7 @@ Outcome StreamLoan::outcome_of(std::uint64_t bytes) const {
 std::span<const std::byte> StreamLoan::lend(Session& session, const RawRequest& read) const {
   return of_pinned_file(session, read, [&](File& file) -> std::span<const std::byte> {
     Flight flight;
-    const bool is_admitted = admit_by(session, *lender_.path, read, &file, flight) && file.verify_descriptors();
+    const bool is_admitted = admit_by(session, *lender_.path, read, &file, flight) && file.fstat_descriptors();
     return is_admitted ? Router::lend(flight) : std::span<const std::byte>();
   });
 }

@@ -47,10 +47,10 @@ class SubmissionTest : public BatchTest {
     one[0].deadline = deadline;
     return one;
   }
-  static std::uint64_t number_of(const BatchEvent& event) { return event.entry.cookie; }
+  static std::uint64_t number_of(const QueueEvent& event) { return event.entry.cookie; }
 
   std::vector<char> host_ = std::vector<char>(2 * kMany * kLarge);
-  std::vector<BatchEvent> events_ = std::vector<BatchEvent>(2 * kMany);
+  std::vector<QueueEvent> events_ = std::vector<QueueEvent>(2 * kMany);
 };
 
 // ---- Canceling -----------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ TEST_F(SubmissionTest, CancelingOneLeavesTheOthersAlone) {
   barrier_.open();
 
   ASSERT_EQ(batch.reap(events_, kMany, std::nullopt), kMany);
-  for (const BatchEvent& event : std::span(events_).first(kMany)) {
+  for (const QueueEvent& event : std::span(events_).first(kMany)) {
     EXPECT_EQ(event.outcome.status.ok(), number_of(event) != kMany);
   }
 }
@@ -95,7 +95,7 @@ TEST_F(SubmissionTest, WhatHasBegunIsNotCanceled) {
 
   barrier_.open();
   ASSERT_EQ(batch.reap(events_, kMany, std::nullopt), kMany);
-  for (const BatchEvent& event : std::span(events_).first(kMany)) EXPECT_TRUE(event.outcome.status.ok());
+  for (const QueueEvent& event : std::span(events_).first(kMany)) EXPECT_TRUE(event.outcome.status.ok());
 }
 
 TEST_F(SubmissionTest, WhatIsDoneOrUnknownIsNotCanceled) {
@@ -140,7 +140,7 @@ TEST_F(SubmissionTest, TheRestOfTheLineGoesOnAfterOneHasTimedOut) {
   barrier_.open();
 
   ASSERT_EQ(batch.reap(events_, kMany, std::nullopt), kMany);
-  for (const BatchEvent& event : std::span(events_).first(kMany)) EXPECT_TRUE(event.outcome.status.ok());
+  for (const QueueEvent& event : std::span(events_).first(kMany)) EXPECT_TRUE(event.outcome.status.ok());
 }
 
 TEST_F(SubmissionTest, AnEarlierDeadlineIsKeptThoughALaterOneCameFirst) {
@@ -264,7 +264,7 @@ TEST_F(SubmissionTest, ManyThreadsSubmitCancelAndReapAndEveryRequestIsReportedOn
   std::atomic<unsigned> canceled{0};
   std::atomic<unsigned> told_canceled{0};
   const auto reap = [&](unsigned least) {
-    BatchEvent events[8];
+    QueueEvent events[8];
     const unsigned count = batch.reap(events, least, std::nullopt);
     reported += count;
     for (unsigned i = 0; i < count; ++i) told_canceled += events[i].outcome.status.is(Code::canceled) ? 1 : 0;

@@ -10,7 +10,7 @@
 
 #include "base/shortage.h"
 #include "engine/spin_wait.h"
-#include "frontend/submission_context.h"
+#include "frontend/job_context.h"
 
 namespace penstock::core {
 namespace {
@@ -35,7 +35,7 @@ ThreadedQueue::ThreadedQueue(Executor& executor, unsigned capacity)
     slot.queue = this;
     free_.push_back(&slot);
   }
-  for (BatchEvent::Submission& each : submissions_) free_submissions_.push_back(&each);
+  for (QueueEvent::Submission& each : submissions_) free_submissions_.push_back(&each);
 }
 
 ThreadedQueue::~ThreadedQueue() { cancel(); }
@@ -64,7 +64,7 @@ Status ThreadedQueue::submit(unsigned count, Maker make, const void* source) {
   if (count == 0) return success();
   jobs_.clear();
   // There are as many submissions as entries that can be under way, so one is free.
-  BatchEvent::Submission* const submission = free_submissions_.back();
+  QueueEvent::Submission* const submission = free_submissions_.back();
   free_submissions_.pop_back();
   *submission = {.unfinished = count};
   for (unsigned i = 0; i < count; ++i) {
@@ -106,7 +106,7 @@ std::span<Job* const> ThreadedQueue::begin_reads_on_caller_locked() {
   const std::span<Job*> jobs = begun_;
   std::size_t count = 0;
   {
-    SubmissionContext& context = *context_;
+    JobContext& context = *context_;
     const MutexUnlock unlock(mutex_);
     count = executor_.begin_reads(context, jobs, false);
   }
@@ -133,7 +133,7 @@ bool ThreadedQueue::has_passive_waiter_locked() const {
 
 void ThreadedQueue::keep_context_locked() {
   in_use_ = false;
-  const SubmissionContext& context = *context_;
+  const JobContext& context = *context_;
   const bool stays = !context.is_idle() && !context.has_storage_under_way() && executor_.device_moves_reads();
   if (!stays || has_passive_waiter_locked()) let_context_go_locked();
 }
@@ -176,7 +176,7 @@ void ThreadedQueue::complete_locked(Slot& slot, const Outcome& outcome) {
   slot.event.outcome = outcome;
   slot.vectored.reset();
   slot.striped.reset();
-  BatchEvent::Submission* const submission = slot.submission;
+  QueueEvent::Submission* const submission = slot.submission;
   submission->bytes[static_cast<unsigned>(slot.request.op)] += outcome.status.ok() ? outcome.report.bytes : 0;
   submission->ok &= outcome.status.ok();
   if (--submission->unfinished == 0) {
@@ -250,7 +250,7 @@ void ThreadedQueue::move_reads_on_caller_locked(std::size_t room, unsigned least
   if (!in_use_ && (context_ != nullptr || (may_go_on() && executor_.has_waiting() && borrow_context_locked()))) {
     in_use_ = true;
     {
-      SubmissionContext& context = *context_;
+      JobContext& context = *context_;
       const MutexUnlock unlock(mutex_);
       context.reap(0);
       while (may_go_on() && executor_.begin_waiting_reads(context, this)) {
@@ -268,17 +268,17 @@ void ThreadedQueue::move_reads_on_caller_locked(std::size_t room, unsigned least
   (void)spin_wait(enough);
 }
 
-unsigned ThreadedQueue::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
-  BatchEvent* next = events.data();
-  return reap_events(events.size(), least, deadline, [&](const BatchEvent& event) { *next++ = event; });
+unsigned ThreadedQueue::reap(std::span<QueueEvent> events, unsigned least, Deadline deadline) {
+  QueueEvent* next = events.data();
+  return reap_events(events.size(), least, deadline, [&](const QueueEvent& event) { *next++ = event; });
 }
 
 unsigned ThreadedQueue::reap(std::size_t room, unsigned least, Deadline deadline, EventTaker take, void* taker) {
-  return reap_events(room, least, deadline, [&](const BatchEvent& event) { take(taker, event); });
+  return reap_events(room, least, deadline, [&](const QueueEvent& event) { take(taker, event); });
 }
 
 unsigned ThreadedQueue::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
-  const auto hand = [&](const BatchEvent& event) { take(taker, event.entry.cookie, event.outcome); };
+  const auto hand = [&](const QueueEvent& event) { take(taker, event.entry.cookie, event.outcome); };
   return reap_events(room, least, deadline, hand);
 }
 

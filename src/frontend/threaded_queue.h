@@ -22,7 +22,7 @@
 
 namespace penstock::core {
 
-struct BatchEvent {
+struct QueueEvent {
   // All entries of one call of submit().
   struct Submission {
     unsigned unfinished = 0;      // Entries that have not ended.
@@ -35,7 +35,7 @@ struct BatchEvent {
   std::optional<Submission> ended;  // Set in the event of the entry that ended last in its submission.
 };
 
-class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder {
+class ThreadedQueue final : public RequestQueue, private JobContextHolder {
  public:
   ThreadedQueue(Executor& executor, unsigned capacity);
   // Cancels entries that have not begun, and waits for the others.
@@ -51,9 +51,9 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override;
   // Writes events in the order in which they came, and returns their number. Waits until the deadline for `least`
   // events, or for as many as are outstanding if that is fewer.
-  unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
+  unsigned reap(std::span<QueueEvent> events, unsigned least, Deadline deadline);
   // Hands each event to take(taker, event), which must not call the queue. For callers with little stack.
-  using EventTaker = void (*)(void* taker, const BatchEvent& event);
+  using EventTaker = void (*)(void* taker, const QueueEvent& event);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, EventTaker take, void* taker);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) override;
   Result<int> event_fd() override;
@@ -83,8 +83,8 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
     ThreadedQueue* queue = nullptr;
     State state = State::free;
     std::uint64_t number = 0;  // Counts up in the order of submission.
-    BatchEvent::Submission* submission = nullptr;
-    BatchEvent event;
+    QueueEvent::Submission* submission = nullptr;
+    QueueEvent event;
     std::unique_ptr<VectoredJob> vectored;
     std::unique_ptr<StripedJob> striped;
   };
@@ -120,13 +120,13 @@ class ThreadedQueue final : public RequestQueue, private SubmissionContextHolder
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // The jobs of one submission, while it is made.
   // Callers begin small reads with this context, and work on it when they reap. With reads in flight it stays with the
   // queue only while no caller waits for them in another way.
-  std::atomic<SubmissionContext*> context_{nullptr};                // Written under the lock, read without it.
-  const SubmissionContext* previous_ GUARDED_BY(mutex_) = nullptr;  // The latest one, which the queue asks for again.
-  bool in_use_ GUARDED_BY(mutex_) = false;          // A caller uses the context, without holding the lock.
-  std::vector<Job*> begun_ GUARDED_BY(mutex_);      // Jobs that this caller may be beginning.
-  std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;  // Entries.
-  std::vector<BatchEvent::Submission> submissions_;
-  std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
+  std::atomic<JobContext*> context_{nullptr};                // Written under the lock, read without it.
+  const JobContext* previous_ GUARDED_BY(mutex_) = nullptr;  // The latest one, which the queue asks for again.
+  bool in_use_ GUARDED_BY(mutex_) = false;                   // A caller uses the context, without holding the lock.
+  std::vector<Job*> begun_ GUARDED_BY(mutex_);               // Jobs that this caller may be beginning.
+  std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;           // Entries.
+  std::vector<QueueEvent::Submission> submissions_;
+  std::vector<QueueEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> done_count_{0};             // The size of done_, for threads without the lock.
   std::size_t awaited_ GUARDED_BY(mutex_) = SIZE_MAX;  // The fewest completions that a waiting caller wants.
   unsigned dropped_ GUARDED_BY(mutex_) = 0;            // Slots.

@@ -21,7 +21,7 @@ Outcome transfer_with_file(Session& session, const RawRequest& request, File* fi
   if (request.size == 0) return {session.check(request, file, flight.request), flight.report};
   if (const Status status = admit_and_route(session, request, file, flight); !status.ok())
     return {status, flight.report};
-  if (!file->verify_descriptors(&flight.request.file_end)) return {descriptor_lost(), flight.report};
+  if (!file->fstat_descriptors(&flight.request.file_end)) return {descriptor_lost(), flight.report};
   return move(session, request, *file, flight);
 }
 
@@ -29,7 +29,7 @@ std::optional<Outcome> move_together(Session& session, const RawRequest& request
                                      File& file) {
   Flight flight;
   if (!admit_together(session, request, pieces, &file, flight)) return std::nullopt;
-  if (!file.verify_descriptors()) return Outcome{descriptor_lost(), flight.report};
+  if (!file.fstat_descriptors()) return Outcome{descriptor_lost(), flight.report};
   FileUsage* const usage = session.config().usage == nullptr ? nullptr : file.usage();
   const std::uint64_t began = usage == nullptr ? 0 : usage->begin();
   const Outcome outcome = move(session, request, file, flight);
@@ -41,7 +41,7 @@ std::optional<Outcome> read_if_cached(Session& session, const RawRequest& reques
   Flight flight;
   // A report counts a request when it begins, and this one may not happen.
   if (session.config().usage != nullptr || !admit_and_route(session, request, &file, flight).ok()) return std::nullopt;
-  return file.verify_descriptors() ? session.engine().read_if_cached(flight) : std::nullopt;
+  return file.fstat_descriptors() ? session.engine().read_if_cached(flight) : std::nullopt;
 }
 
 }  // namespace

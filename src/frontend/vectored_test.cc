@@ -44,7 +44,7 @@ class VectoredFixture : public BatchTest {
   }
 
   std::vector<char> host_ = std::vector<char>(16 * kLarge);
-  std::vector<BatchEvent> events_ = std::vector<BatchEvent>(8);
+  std::vector<QueueEvent> events_ = std::vector<QueueEvent>(8);
 };
 
 enum class As { call, request };

@@ -50,7 +50,7 @@ void File::close_second() {
 // Closes the second descriptor first, because its separate open file would prevent the release; it is reopened when
 // needed.
 void File::release_blocks_behind_end() {
-  if (!blocks_behind_end_.load(std::memory_order_relaxed) || !verify_descriptors()) return;
+  if (!blocks_behind_end_.load(std::memory_order_relaxed) || !fstat_descriptors()) return;
   close_second();
   if (hints_.release_blocks_behind_end(own_.get())) blocks_behind_end_.store(false, std::memory_order_relaxed);
 }

@@ -63,7 +63,7 @@ class File {
   int own_descriptor() const { return own_.get(); }
   // False if the program closed one of our descriptors. Costs one system call per open descriptor, which also returns a
   // regular file's size.
-  bool verify_descriptors(std::uint64_t* reached = nullptr) const {
+  bool fstat_descriptors(std::uint64_t* reached = nullptr) const {
     if (userspace_ != nullptr) return true;
     const int second = second_.load(std::memory_order_acquire);
     return is_ours(own_.get(), reached) && (second < 0 || is_ours(second));

@@ -35,10 +35,10 @@ TEST_P(BatchModeTest, EveryEntryIsMovedByTheFixturesPath) {
   }
 
   ASSERT_TRUE(batch.submit(entries).ok());
-  std::vector<BatchEvent> events(kCount);
+  std::vector<QueueEvent> events(kCount);
   ASSERT_EQ(batch.reap(events, kCount, std::nullopt), kCount);
 
-  for (const BatchEvent& event : events) expect_moved(event.outcome, kBlock);
+  for (const QueueEvent& event : events) expect_moved(event.outcome, kBlock);
   EXPECT_TRUE(download(memory, kBlock * kCount) == content);
   frontends.unpin_batch(number);
 }

@@ -233,7 +233,7 @@ class Fixture {
     if (patience == 0) deadline = std::chrono::steady_clock::time_point{};
     if (patience == 1) deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
     if (!deadline) storage_->let_go();
-    std::vector<BatchEvent> events(room);
+    std::vector<QueueEvent> events(room);
     const unsigned count = frontends_->pin_batch(batch.number)->reap(events, least, deadline);
     frontends_->unpin_batch(batch.number);
     const auto most = static_cast<unsigned>(std::min<std::size_t>(room, batch.outstanding.size()));
@@ -242,7 +242,7 @@ class Fixture {
     for (unsigned i = 0; i < count; ++i) take_in(batch, events[i]);
   }
 
-  void take_in(Open& batch, const BatchEvent& event) {
+  void take_in(Open& batch, const QueueEvent& event) {
     const auto found = batch.outstanding.find(event.entry.cookie);
     FUZZ_CHECK(found != batch.outstanding.end());  // Once, and in the batch that it was submitted to.
     const Expected one = found->second;
@@ -324,7 +324,7 @@ class Fixture {
     const unsigned least = decisions_.below(4);
     const unsigned deed = decisions_.below(4);
     const std::vector<Expected> all = make_entries();
-    std::vector<BatchEvent> events(kRoomMax);
+    std::vector<QueueEvent> events(kRoomMax);
     unsigned reaped = 0;
     ThreadedQueue* const reaper = frontends_->pin_batch(batch.number);
     std::thread thread([&] {

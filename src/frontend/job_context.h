@@ -23,12 +23,12 @@ enum class MovedBy : std::uint8_t {
   thread,   // It has one at a time, and the others stay in the run queue.
 };
 
-class SubmissionContext {
+class JobContext {
  public:
   static constexpr unsigned kDepth = 64;
 
   // `queues`: it may open a queue. `looks`: it spins for a moment when it waits for room.
-  SubmissionContext(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
+  JobContext(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
 
   bool is_idle() const { return in_flight_ == 0; }
   // True if its requests in flight need a thread to come to their end.

@@ -13,23 +13,23 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kBrief = 2u << 20;
+constexpr std::uint64_t kSize = 2u << 20;
 
-class BriefReadTest : public BatchTest {
+class CachedReadTest : public BatchTest {
  protected:
-  explicit BriefReadTest(std::uint64_t bounce_bytes = 0) : BatchTest(bounce_bytes) {}
+  explicit CachedReadTest(std::uint64_t bounce_bytes = 0) : BatchTest(bounce_bytes) {}
   void SetUp() override {
     for (std::size_t i = 0; i < storage_->content.size(); ++i) storage_->content[i] = static_cast<char>(i * 7919 >> 9);
     storage_->resident = true;
-    memory_ = device_memory(2 * kBrief);
+    memory_ = device_memory(2 * kSize);
   }
   // The file's first bytes, or its next.
   Outcome read(std::uint64_t size, bool next = false) {
-    const auto offset = static_cast<std::int64_t>(next ? kBrief : 0);
+    const auto offset = static_cast<std::int64_t>(next ? kSize : 0);
     return transfer(*session_, {Op::read, file_, memory_, size, offset, offset});
   }
   void expect_content(const Outcome& outcome, std::uint64_t size, bool next = false) const {
-    const std::uint64_t offset = next ? kBrief : 0;
+    const std::uint64_t offset = next ? kSize : 0;
     EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
     EXPECT_EQ(outcome.report.bytes, size);
     EXPECT_EQ(std::string(memory_ + offset, size), std::string(storage_->content.data() + offset, size));
@@ -38,17 +38,17 @@ class BriefReadTest : public BatchTest {
   char* memory_ = nullptr;
 };
 
-TEST_F(BriefReadTest, IsCopiedByItsCallerAndEveryThread) {
+TEST_F(CachedReadTest, IsCopiedByItsCallerAndEveryThread) {
   hold_transfers_up();
   Outcome outcome;
-  std::thread caller([&] { outcome = read(kBrief); });
+  std::thread caller([&] { outcome = read(kSize); });
   barrier_.wait_for(kThreads + 1);
   barrier_.open();
   caller.join();
-  expect_content(outcome, kBrief);
+  expect_content(outcome, kSize);
 }
 
-TEST_F(BriefReadTest, HalfAMebibyteIsWorthOneThreadMoreAndLessIsNot) {
+TEST_F(CachedReadTest, HalfAMebibyteIsWorthOneThreadMoreAndLessIsNot) {
   hold_transfers_up();
   Outcome outcome, shorter;
   std::thread caller([&] { outcome = read(512u << 10); });
@@ -66,10 +66,10 @@ TEST_F(BriefReadTest, HalfAMebibyteIsWorthOneThreadMoreAndLessIsNot) {
   expect_content(shorter, 448u << 10, true);
 }
 
-TEST_F(BriefReadTest, GetsNoThreadsThatOthersHave) {
+TEST_F(CachedReadTest, GetsNoThreadsThatOthersHave) {
   hold_transfers_up();
   Outcome first, second;
-  std::thread caller([&] { first = read(kBrief); });
+  std::thread caller([&] { first = read(kSize); });
   barrier_.wait_for(kThreads + 1);
   std::thread other([&] { second = read(kLarge, true); });
   barrier_.wait_for(kThreads + 2);
@@ -78,22 +78,22 @@ TEST_F(BriefReadTest, GetsNoThreadsThatOthersHave) {
   barrier_.open();
   caller.join();
   other.join();
-  expect_content(first, kBrief);
+  expect_content(first, kSize);
   expect_content(second, kLarge, true);
 }
 
-TEST_F(BriefReadTest, EndsWhereTheFileDoes) {
-  storage_->content.resize(kBrief - 12345);
-  const Outcome outcome = read(kBrief);
-  expect_content(outcome, kBrief - 12345);
+TEST_F(CachedReadTest, EndsWhereTheFileDoes) {
+  storage_->content.resize(kSize - 12345);
+  const Outcome outcome = read(kSize);
+  expect_content(outcome, kSize - 12345);
 }
 
-TEST_F(BriefReadTest, ManyAtOnceAndOneAfterTheOtherAreRight) {
+TEST_F(CachedReadTest, ManyAtOnceAndOneAfterTheOtherAreRight) {
   std::vector<std::thread> callers;
   for (unsigned number = 0; number < 2; ++number) {
     callers.emplace_back([&, number] {
       for (unsigned i = 0; i < 50; ++i) {
-        const std::uint64_t size = kBrief - i * 33'333;
+        const std::uint64_t size = kSize - i * 33'333;
         expect_content(read(size, number == 1), size, number == 1);
       }
     });
@@ -102,13 +102,13 @@ TEST_F(BriefReadTest, ManyAtOnceAndOneAfterTheOtherAreRight) {
 }
 
 // Its channels are shorter than half a mebibyte.
-class ShortOfMemoryBriefReadTest : public BriefReadTest {
+class ShortOfMemoryCachedReadTest : public CachedReadTest {
  protected:
-  ShortOfMemoryBriefReadTest() : BriefReadTest(std::uint64_t{2} << 20) {}
+  ShortOfMemoryCachedReadTest() : CachedReadTest(std::uint64_t{2} << 20) {}
 };
 
-TEST_F(ShortOfMemoryBriefReadTest, EverySizeIsReadWhole) {
-  for (std::uint64_t size = 64u << 10; size <= kBrief; size += 64u << 10) expect_content(read(size - 1), size - 1);
+TEST_F(ShortOfMemoryCachedReadTest, EverySizeIsReadWhole) {
+  for (std::uint64_t size = 64u << 10; size <= kSize; size += 64u << 10) expect_content(read(size - 1), size - 1);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "frontend/submission_context.h"
+#include "frontend/job_context.h"
 
 #include "base/shortage.h"
 #include "engine/spin_wait.h"
@@ -19,7 +19,7 @@ MovedBy who_moved(const Report& report) {
 
 }  // namespace
 
-bool SubmissionContext::begin(Job& job, bool may_block) {
+bool JobContext::begin(Job& job, bool may_block) {
   if (job.is_late()) {
     job.time_out();
     return true;
@@ -32,7 +32,7 @@ bool SubmissionContext::begin(Job& job, bool may_block) {
   return true;
 }
 
-std::size_t SubmissionContext::begin_reads(std::span<Job* const> jobs, bool may_block) {
+std::size_t JobContext::begin_reads(std::span<Job* const> jobs, bool may_block) {
   std::size_t begun = 0;
   while (begun < jobs.size() && !is_blocked() && has_room() && begin(*jobs[begun], may_block)) {
     if (++begun % kLaunched == 0) reap(0);
@@ -41,7 +41,7 @@ std::size_t SubmissionContext::begin_reads(std::span<Job* const> jobs, bool may_
   return begun;
 }
 
-bool SubmissionContext::has_room() {
+bool JobContext::has_room() {
   const auto has_some = [this] {
     reap(0);
     return room() > 0;
@@ -49,7 +49,7 @@ bool SubmissionContext::has_room() {
   return room() > 0 || (looks_ ? spin_wait(has_some) : has_some());
 }
 
-void SubmissionContext::reap(unsigned least) {
+void JobContext::reap(unsigned least) {
   if (is_idle()) return;
   const auto take = [](void* next, std::uint64_t cookie, const Outcome& outcome) {
     *(*static_cast<Ended**>(next))++ = {reinterpret_cast<Job*>(cookie), outcome};
@@ -60,7 +60,7 @@ void SubmissionContext::reap(unsigned least) {
   complete_jobs(std::span(ended_).first(count));
 }
 
-bool SubmissionContext::open_queue() {
+bool JobContext::open_queue() {
   const auto open = [&] { return ChannelQueue::open(session_, kDepth, Job::kQueuedBytesMax); };
   using Opened = Result<std::unique_ptr<ChannelQueue>>;
   Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
@@ -69,7 +69,7 @@ bool SubmissionContext::open_queue() {
 }
 
 // Completes neighbouring jobs of one owner together.
-void SubmissionContext::complete_jobs(std::span<const Ended> ended) {
+void JobContext::complete_jobs(std::span<const Ended> ended) {
   if (!ended.empty()) latest_moved_by_ = who_moved(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();
@@ -80,12 +80,12 @@ void SubmissionContext::complete_jobs(std::span<const Ended> ended) {
   }
 }
 
-void SubmissionContext::move_and_wait(Job& job) {
+void JobContext::move_and_wait(Job& job) {
   reap(0);
   job.complete(transfer(session_, job.request));
 }
 
-bool SubmissionContext::move_together(Job& job) {
+bool JobContext::move_together(Job& job) {
   if (job.request.size <= Job::kQueuedBytesMax) return false;
   reap(0);
   const std::optional<Outcome> outcome = transfer_together(session_, job.request, job.pieces);
