@@ -134,11 +134,14 @@ TEST_F(LoadTest, AFileThatTheUserNamesMustBeThereAndBeReadable) {
 TEST_F(LoadTest, WhatKeepsTheDriverClosedIsToldWithItsPlaceAndWhatWasExpected) {
   const std::string name = write("cufile.json", "{\"properties\": {\n\"allow_compat_mode\": 7}}");
   EXPECT_EQ(describe(refusal_of(load())),
-            "could not use " + name + ":2: properties.allow_compat_mode: must be true or false");
+            "could not use " + name +
+                ":2: properties.allow_compat_mode: must be true or false, in a variable also on or off");
 
   write("cufile.json", "{}");
   variables = {{"CUFILE_ALLOW_COMPAT_MODE", "maybe"}};
-  EXPECT_EQ(describe(refusal_of(load())), "could not use CUFILE_ALLOW_COMPAT_MODE=maybe: expected true or false");
+  EXPECT_EQ(describe(refusal_of(load())),
+            "could not use CUFILE_ALLOW_COMPAT_MODE=maybe: "
+            "expected true or false, in a variable also on or off");
 }
 
 TEST_F(LoadTest, PenstocksOwnSettingsComeOfFileAndEnvironmentAsAllDo) {

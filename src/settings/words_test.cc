@@ -20,7 +20,7 @@ TEST(SettingWordsTest, WhatASettingTakesFollowsFromItsRow) {
   EXPECT_EQ(takes("penstock.chunk_kib"), "a number of KiB, 64 to 1048576, a multiple of 64");
   EXPECT_EQ(takes("penstock.workers"), "a number, 1 to 256");
   EXPECT_EQ(takes("execution.min_io_threshold_size_kb"), "a number of KiB, 4 to 4294967295");
-  EXPECT_EQ(takes("penstock.nvidia_export"), "on or off (true or false)");
+  EXPECT_EQ(takes("penstock.nvidia_export"), "true or false, in a variable also on or off");
   EXPECT_EQ(takes("penstock.direct_io"), "auto, always or never");
   EXPECT_EQ(takes("penstock.vendor_library"), "an absolute path");
   EXPECT_EQ(takes("denylist.mounts"), "a list of texts");
