@@ -48,7 +48,7 @@ std::optional<core::Setting> setting_by_any_name(std::string_view name);
 // The name that a session's setting has for a known variable: "policy" for PENSTOCK_POLICY; "" for other variables.
 std::string library_setting(std::string_view variable);
 
-// The reason why a variable that NVIDIA's library knows has no effect; "" for any other name.
+// Why a variable of NVIDIA's library has no effect here; "" for any other variable.
 std::string_view reason_without_effect(std::string_view variable);
 
 // The name for users: short for Penstock's own settings, section and name for cuFile's.

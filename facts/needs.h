@@ -29,8 +29,8 @@ Finding need_nvidia_fs(const Machine& machine);
 // Judges whether a storage driver has registered with nvidia-fs, by its name there. Unknown if the driver has the hooks
 // but nothing has opened nvidia-fs yet, and if the kernel hides its symbols.
 Finding need_registration(const Machine& machine, std::string_view module);
-// The needs of a path that goes through nvidia-fs (`path` is nvfs or vendor) on this file system: the driver of its
-// drives or servers has registered, and nvidia-fs supports the file system.
+// Judges the needs of `path` (nvfs or vendor) for this file system: a storage driver that has registered with
+// nvidia-fs, a file system that nvidia-fs supports, and no setup that is known to corrupt bytes.
 Findings needs_of_storage(const Machine& machine, const core::FileSystem& storage, int path);
 Finding need_nvidia_fs_version(const Machine& machine);
 Finding need_vendor_library(const Machine& machine);

@@ -37,7 +37,7 @@ std::string version_text(const Version& version);  // Its first two numbers: "56
 constexpr Version kOpenModulesGds = {2, 17, 5};
 // The driver's container takes "auto" for the proprietary modules before this branch.
 constexpr Version kOpenModulesDriver = {560, 0, 0};
-// P2PDMA needs this driver and this kernel; kernels from kP2pdmaNewKernel on need a newer driver.
+// The oldest driver and kernel for P2PDMA. Kernels from kP2pdmaNewKernel on need kP2pdmaNewDriver.
 constexpr Version kP2pdmaDriver = {core::kP2pdmaDriver.major, core::kP2pdmaDriver.minor, 0};
 constexpr Version kP2pdmaKernel = {core::kP2pdmaKernel.major, core::kP2pdmaKernel.minor, 0};
 constexpr Version kP2pdmaNewKernel = {core::kP2pdmaKernelOfNewPages.major, core::kP2pdmaKernelOfNewPages.minor, 0};

@@ -37,7 +37,7 @@ Status make_folder(const std::string& folder) {
     return errno == EEXIST ? core::success() : core::os_failure(errno, "make the store's folder");
   }
   const core::UniqueFd parent(::open((folder + "/..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot flush a folder (EINVAL), which src/base/new_file.cc accepts, too.
+  // EINVAL: the file system cannot flush folders. src/base/new_file.cc accepts that, too.
   if (parent.valid() && (fsync(parent.get()) == 0 || errno == EINVAL)) return core::success();
   return core::os_failure(errno, "flush the folder of the store's");
 }

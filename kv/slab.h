@@ -24,7 +24,7 @@ class Slab {
   // A free slot of that class, or nothing.
   std::optional<std::uint64_t> take(std::uint64_t slot_bytes);
   void give_back(std::uint64_t slot_offset);
-  // Takes exactly this slot; returns false if it is not a slot of this class, or in use: journals are not trusted.
+  // Takes this slot. Returns false if it is in use or no slot of this size class, since a journal may be wrong.
   bool claim(std::uint64_t slot_offset, std::uint64_t slot_bytes);
 
   std::uint64_t extent_of(std::uint64_t slot_offset) const { return slot_offset / extent_bytes_; }

@@ -21,8 +21,9 @@ class File {
   File(std::shared_ptr<SessionHandle> session, int fd);
   // Creates a file, which appears under its name when it is published.
   File(std::shared_ptr<SessionHandle> session, const std::string& name, std::uint32_t mode, std::uint32_t flags);
-  // Opens a striped object by its manifest, for reading; or creates one, with a member in each folder.
+  // Opens a striped object by its manifest, to read it.
   File(std::shared_ptr<SessionHandle> session, const std::string& manifest);
+  // Creates a striped object, with a member in each folder.
   File(std::shared_ptr<SessionHandle> session, const std::string& manifest, const penstock_stripe_options& options);
   virtual ~File() = default;
 

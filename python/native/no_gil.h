@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Releases the GIL for the length of a block. A thread that would take it again while the interpreter ends blocks for
-// ever instead: CPython would end the thread within a destructor, and thereby the process.
+// Releases the GIL within a block. When the process ends, threads other than the main one block for ever instead of
+// taking it again: CPython would end them in a destructor, which would abort the process.
 #pragma once
 
 #include <Python.h>

@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-// Facts of a path that other code needs without knowing the path.
+// Facts of a path for code that does not know which path it has.
 struct PathTraits {
   bool direct = false;       // Its bytes go around the page cache and around host memory.
   bool compat = false;       // Not direct; it belongs to cuFile's compatibility mode.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A session's request, and the limits of a path. Values only.
+// A session's request and a path's limits, as plain structs.
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,7 @@ void prefer_node(void* memory, std::size_t size, int node) {
   constexpr std::size_t kBits = 8 * sizeof(unsigned long);
   unsigned long nodes[kNodesMax / kBits] = {};
   nodes[static_cast<std::size_t>(node) / kBits] = 1ul << (static_cast<std::size_t>(node) % kBits);
-  // The kernel reads one bit less than the number says.
+  // The kernel reads one bit less than maxnode says.
   (void)::syscall(SYS_mbind, memory, size, MPOL_PREFERRED, nodes, kNodesMax + 1, 0);
 }
 

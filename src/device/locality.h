@@ -31,8 +31,8 @@ Locality locality_of(const std::string& root, const std::string& pci_address);
 // The node for the device's memory (an empty address: no device's), by the user's placement.
 int node_for(const Placement& placement, const std::string& root, const std::string& pci_address);
 
-// Asks the kernel to allocate the mapping's pages (none may exist yet) on the node if possible. A memory policy of the
-// process (numactl) overrides this.
+// Asks the kernel to prefer this node for the mapping's pages, of which none exists yet. Does nothing if the process
+// has a memory policy (numactl).
 void prefer_node(void* memory, std::size_t size, int node);
 
 // Keeps one thread near the device that it works for. Only that thread uses it. The thread never runs where it was not

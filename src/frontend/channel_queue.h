@@ -51,7 +51,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   bool has_storage_under_way();
   // True if the latest request that it began uses a path whose calls wait for storage. Called on the user's thread.
   bool latest_is_blocking() const { return latest_is_blocking_.load(std::memory_order_relaxed); }
-  // The same as Session::is_inherited.
+  // True in a forked child.
   bool is_inherited() const { return fork_count() != forks_; }
 
  private:

@@ -29,8 +29,8 @@ class Executor {
   // Carries out all jobs that wait or are under way, then ends. enqueue() must not be called any more.
   ~Executor();
 
-  // Callable on any thread, also in a callback of the device's driver: it takes a lock for a moment and wakes threads.
-  // Fails, with no job begun, only if no thread can be started.
+  // Any thread may call it, also in a callback of the device's driver: it holds a lock for a moment only. It fails, and
+  // begins no job, if a thread that it needs cannot be started.
   Status enqueue(std::span<Job* const> jobs);
   // Returns true if the job had not begun: then complete() is not called for it.
   bool withdraw(Job& job);

@@ -150,7 +150,7 @@ Tristate routes_between(const PeerMachine& machine, const std::string& host_brid
   const PciDevice* first = host_bridge.empty() ? nullptr : first_on(machine, host_bridge);
   if (first == nullptr) return Tristate::unknown;
   if (!first->address.ends_with(":00.0") && !first->is_bridge()) return Tristate::no;
-  // Only some kernels list them.
+  // Kernels differ on whether these bridges are allowed.
   if (first->vendor == kGoogle || first->vendor == kNvidia) return Tristate::unknown;
   for (const AllowedBridge& allowed : kAllowedIntel) {
     if (first->vendor != kIntel || allowed.device != first->device) continue;
@@ -226,7 +226,7 @@ Findings leg_findings(const PeerMachine& machine, const PciDevice& peer, const B
   const Redirect redirect = shared == 0 ? Redirect{} : redirect_between(machine, peer, *drive, shared);
   if (shared == 0 || redirect.state != Tristate::no) {
     const Tristate routes = processor_routes(machine, peer, *drive);
-    // If the processor routes peer traffic, redirected traffic still arrives, but later: reported only if certain.
+    // If the processor routes peer traffic, a redirect only delays it, and is told only if it is certain.
     const bool is_told = routes != Tristate::yes || redirect.state == Tristate::yes;
     const bool is_certain = routes == Tristate::no && redirect.state != Tristate::unknown;
     const Certainty certainty = is_certain ? Certainty::certain : Certainty::possible;

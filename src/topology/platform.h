@@ -50,8 +50,8 @@ struct LockedMemoryLimit {
 };
 std::optional<LockedMemoryLimit> read_locked_memory_limit(const Root& root);
 
-// CONFIG_PCI_P2PDMA of the running kernel, from its symbols or else from /boot/config-RELEASE. The first form reads
-// symbols up to the first sign.
+// Tells whether the running kernel has CONFIG_PCI_P2PDMA, by its symbols or else by /boot/config-RELEASE. The first
+// overload reads symbols up to the first that shows it.
 Tristate kernel_has_p2pdma(const Root& root);
 Tristate kernel_has_p2pdma(const Root& root, const KernelSymbols& symbols);
 

@@ -23,7 +23,8 @@ namespace penstock::core {
 
 class Root {
  public:
-  // How links are kept inside the root: by the kernel's openat2 if it exists, else step by step in user space.
+  // Links are kept inside the root by openat2 (kernel), or step by step in user space (steps). Where openat2 is
+  // missing, kernel does the same as steps.
   enum class Resolver : std::uint8_t { kernel, steps };
 
   static constexpr std::size_t kReadBytesMax = 64 << 10;

@@ -20,7 +20,7 @@
 namespace penstock::tools {
 namespace {
 
-// A second signal within this time counts as the first one, so that the library can finish its own tidying up.
+// A second signal takes effect only after this time, so that the library can finish its own tidying up.
 constexpr timespec kTimeForTheLibrary{0, 200'000'000};
 constexpr timespec kTimeToRest{0, 600'000'000};
 constexpr timespec kTimeToRemove{0, 100'000'000};

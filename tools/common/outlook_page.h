@@ -11,7 +11,7 @@ namespace penstock::tools {
 
 // The state of a need as a word: "ok", "missing", "off", "unknown".
 const char* need_state_name(const facts::Finding& need);
-// How the path moves bytes, in brackets, where its name alone may not say it; else "".
+// A note in brackets on how the path moves bytes; "" for a path without a note.
 const char* mover_of(int path);
 // Says which direct path is nearest to serving, where none serves yet; else "".
 std::string first_counsel(const facts::Outlook& outlook);

@@ -32,7 +32,7 @@ struct Trial {
   std::string command;
   double cold = 0, warm = 0;  // 0: the same as without it.
   Kind kind = Kind::usual;    // more_cpu spends more CPU time; no_settings leaves out the environment's settings.
-  // The ratio of the speeds with and without the change, if the turns leave open whether that is a gain.
+  // The speed with the change over that without it; set only if the measurements do not show whether it gains.
   std::optional<Ratio> cold_doubt = {}, warm_doubt = {};
 };
 

@@ -118,7 +118,7 @@ std::string plan_text(const ExplainSettings& settings, const Explanation& told) 
                      choice.threads > 1 ? "threads at most" : "thread", way, why(choice));
 }
 
-// Prints the caches besides the page cache, since they change a direct read; for the other notes, that there are some.
+// Prints the notes on caches besides the page cache, which change direct reads, and the number of the other notes.
 void print_caches(const FileAnswer& answer, Page& page) {
   std::size_t others = 0;
   for (const StorageNote& note : answer.told.direct.notes) {

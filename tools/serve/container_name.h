@@ -9,7 +9,7 @@
 
 namespace penstock::tools {
 
-// Both consist of [0-9a-f-] only.
+// Both fields consist of [0-9a-f-] only.
 struct ContainerName {
   std::string pod_uid;       // "" for a process outside pods.
   std::string container_id;  // "" for a process outside containers.

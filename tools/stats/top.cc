@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock stats --live`: shows the bytes that all processes with a session move now, by path, on a screen that stays.
+// `penstock stats --live` shows how fast processes with a session move bytes, by path, and goes on until Ctrl-C.
 #include <fmt/format.h>
 
 #include <algorithm>

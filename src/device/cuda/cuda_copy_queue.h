@@ -18,7 +18,7 @@ class CudaCopyQueue final : public CopyQueue {
 
   Status open(unsigned markers);
   Status copy_on_device(void* to, const void* from, std::size_t size) override;
-  // Uses one kernel if the copies are small and the kernel is available.
+  // Moves each batch of small copies by one GPU kernel where it can.
   Status copy_many(std::span<const Copy> copies, Direction direction) override;
   Status copy_and_wait(const Copy& copy, Direction direction) override;
   Status checksum(std::span<ChecksumBlock> blocks) override;

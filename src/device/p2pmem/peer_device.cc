@@ -74,7 +74,7 @@ class PeerCopyQueue final : public CopyQueue {
     }
     return status;
   }
-  // The kernel copies, as for the other calls: such a device has no copy engine.
+  // The kernel moves these bytes, too, since a p2pmem device has no copy engine.
   Status copy_on_device(void* to, const void* from, std::size_t size) override {
     return copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), size);
   }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the blocks of an ordinary ext4 or XFS file lie on its drive, for reading them there, while a lease (lease.h)
-// keeps everybody from writing to the file, and so from moving them. For the path dmabuf; reads only. One object for
-// each registered file.
+// Tells where the blocks of an ordinary ext4 or XFS file lie on its drive, so that the path dmabuf reads them there. A
+// lease (lease.h) stops writes to the file meanwhile, which would move the blocks. Each registered file has one object.
 //
 //   if (extents.hold() == ExtentCause::none) {            once a request
 //     extents.map(offset, size, pieces);                  the places on the drive
 //     ...                                                 the reads
-//     extents.is_intact(offset, size);                    behind the last read, before anybody gets the bytes
+//     extents.is_intact(offset, size);                    after the last read, before anybody gets the bytes
 //     extents.let_go();
 //   }
 //
-// The first hold() takes the lease, writes the file's dirty pages back and asks once where it lies. The lease stays
-// until 100 ms behind the last let_go(). It is given back at once when somebody wants to write to the file, or with the
-// last let_go() if requests are under way; until then nobody else is let in. Any cause but `none` is for the caller to
-// bounce: hold() refuses for as long as somebody writes. A thread that opens the file for writing while it has requests
-// under way waits for itself, until fs.lease-break-time is over (45 s).
+// The first hold() takes the lease, writes dirty pages back and reads where the file's blocks lie. The lease ends 100
+// ms after the last let_go(). If somebody wants to write to the file, it ends at once, or with the last let_go() if
+// requests are under way; until then new calls of hold() fail. On any cause but `none` the caller uses the path bounce.
+// hold() fails while anybody has the file open for writing. A thread that opens it for writing during its own requests
+// waits for itself, until fs.lease-break-time is over (45 s).
 //
-// Not stopped by the lease, but seen: FIDEDUPERANGE on XFS, by the file's owner. Not stopped and not seen, unless the
-// lease is exclusive: the same, there and back onto an equal file at the old place, both between map() and is_intact().
+// The lease does not stop FIDEDUPERANGE by the file's owner on XFS; map() and is_intact() see blocks that it moved.
+// They miss only blocks that were moved and moved back between the two calls. Where the lease is exclusive (lease.h),
+// nobody else has the file open, so that this cannot happen.
 //
 // Thread-safe; holding a file that is held already takes no lock, allocates nothing and calls no kernel. In a forked
 // child everything is refused.

@@ -153,7 +153,7 @@ bool NvfsGroup::is_intact(std::size_t from) const {
                      [](std::byte one) { return one == std::byte{}; });
 }
 
-// Bytes, or a negative errno.
+// Returns bytes, or a negative errno.
 std::int64_t NvfsGroup::ask(const NvfsRequest& request) {
   clear_fence();
   *argument_ = {};

@@ -11,7 +11,7 @@
 
 namespace penstock::core {
 
-// `fd`: any file with O_DIRECT that may be read; it is not changed. Reason none: the interface is as described.
+// `fd` is any readable file with O_DIRECT; it is not changed. Reason::none means that the module matches nvfs_abi.h.
 Proof test_nvfs_interface(const std::shared_ptr<NvfsModule>& module, Device& device, int fd);
 
 }  // namespace penstock::core

@@ -29,11 +29,11 @@ constexpr std::uint64_t kRoomPart = 16;  // 1/kRoomPart of the machine's memory 
 constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
 constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Smaller requests are latency-bound,
 constexpr std::uint64_t kQueuedPace = 32;                        // unless many are in flight.
-// Reads of this size and more register their extents themselves: 8 concurrent reads of 16 MiB were up to a tenth slower
-// when the cache's thread registered ahead.
+// The cache's thread registers extents ahead of smaller reads only: with it, 8 concurrent reads of 16 MiB were up to a
+// tenth slower.
 constexpr std::uint64_t kReadAheadBelow = kExtent / 2;
 constexpr std::uint64_t kEarly = 4;  // The first 1/kEarly of an extent shows whether reads are sequential.
-// After a failure an extent is tried again once its savings would be so many times its cost.
+// After a failure, an extent's savings begin anew at minus this many times the cost of a registration.
 constexpr std::int64_t kRetryAfter = 8;
 
 std::atomic<std::uintptr_t>& slot_of(const File& file) { return file.slot(PathId::pagecache); }

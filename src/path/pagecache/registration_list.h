@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Registrations in the order of their use, the least recently used first. Its owner guards it. The links are in the
-// registrations: moving or removing one needs no search and no allocation.
+// A list of registrations, the least recently used first. The list's owner guards it. Each registration holds its own
+// links: taking one out needs no search and no allocation.
 #pragma once
 
 #include <cstddef>

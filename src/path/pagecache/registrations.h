@@ -38,7 +38,7 @@ class Registrations {
   // Allocates nothing.
   std::unique_ptr<Registration> take(Extent& extent);
   void unregister_all(RegistrationList& taken);
-  // Unregisters what a device had not released; and if memory is short, half of the extents.
+  // Retries registrations that a device would not release. If memory is short, it tries to evict half of the extents.
   void tidy_up(bool memory_is_short, std::uint64_t now);
 
  private:

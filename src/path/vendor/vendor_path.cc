@@ -81,7 +81,7 @@ Proof VendorPath::open_library() {
   return library_ != nullptr ? Proof{} : why_not;
 }
 
-// A full disk is not a refusal, because bounce would fail, too.
+// Returns 0 for a full disk, on which the path bounce would fail, too.
 int VendorPath::refusal_errno(const Status& status) {
   if (status.ok() || status.is(Code::device_lost)) return 0;
   if (status.domain != Domain::os) return EPROTO;  // The library returned an impossible result.
