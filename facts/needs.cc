@@ -114,9 +114,9 @@ Finding need_nvidia_fs(const Machine& machine) {
   const bool would_stop = core::stops_machine(core::kNewestKnownNvidiaFs, kernel) == core::Tristate::yes;
   return need("nvidia_fs", State::fail, "the nvidia-fs kernel module is not loaded",
               would_stop
-                  ? fmt::format("Install an nvidia-fs that NVIDIA says goes with Linux {}, and load it: modprobe "
-                                "nvidia-fs. Versions up to {} stop such a machine.",
-                                kernel, core::text_of(core::kNewestKnownNvidiaFs))
+                  ? fmt::format("Do not load nvidia-fs up to {}: it crashes a machine with Linux {}. Load a later one "
+                                "(modprobe nvidia-fs) only if NVIDIA says that it goes with this kernel.",
+                                core::text_of(core::kNewestKnownNvidiaFs), kernel)
                   : "Install the nvidia-fs package and load it: modprobe nvidia-fs.");
 }
 

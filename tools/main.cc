@@ -99,7 +99,7 @@ constexpr const char* kFooter =
 // Replaces "help PENSTOCK_POLICY", which means the same, by "settings PENSTOCK_POLICY".
 std::vector<std::string> meant(std::vector<std::string> words) {
   const bool is_setting = facts::setting_by_any_name(words[1]) || !facts::reason_without_effect(words[1]).empty();
-  if (!topic_text(words[1]) && is_setting) return {"settings", words[1]};
+  if (!topic_text(words[1]) && is_setting) words[0] = "settings";
   return words;
 }
 

@@ -67,7 +67,7 @@ const char* mover_of(int path) {
 std::string first_counsel(const facts::Outlook& outlook) {
   const PathOutlook *const now = outlook.first_usable(), *const nearest = outlook.best_direct();
   if (now != nullptr && facts::is_direct_path(now->path)) return "";
-  if (nearest == nullptr) return "no direct path serves until one of the remedies is carried out";
+  if (nearest == nullptr) return "no direct path serves here, whatever the settings; one needs all that it lacks";
   const char* const name = penstock_path_name(nearest->path);
   if (nearest->is_once_set()) return fmt::format("the nearest direct path is {}: only a setting is in its way", name);
   return fmt::format("the nearest direct path is {}: only a try can tell whether it works", name);
