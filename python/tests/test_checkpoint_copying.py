@@ -118,6 +118,28 @@ def test_what_an_interrupted_wait_had_taken_is_copied_all_the_same(is_begun):
     assert batch.is_whole and batch.moves[0][1][0] == 5
 
 
+def test_who_asks_again_after_an_interrupted_wait_gets_an_answer():
+    """Ctrl-C within before(), which the program catches; then it goes on to its update, while the thread copies."""
+    class InterruptedOnce(Scripted):
+        def set_aside(self, batch):
+            if not self.calls:
+                self.calls.append(("aside", value_of(batch)))
+                raise KeyboardInterrupt
+            super().set_aside(batch)
+
+    batch = batch_on(InterruptedOnce(room=100), 1, 5)
+    copies = copying.Copying([batch])
+    with pytest.raises(KeyboardInterrupt):
+        copies.before(1)
+    update = threading.Thread(target=copies.before, args=(1,), daemon=True)
+    update.start()
+    thread = threading.Thread(target=copies.run, daemon=True)
+    thread.start()
+    update.join(SECONDS_MAX)
+    thread.join(SECONDS_MAX)
+    assert not update.is_alive() and batch.is_whole and batch.moves[0][1][0] == 5
+
+
 def test_the_processors_copies_are_waited_for():
     """The thread has begun one when the trainer asks for it."""
     class Slow(HostLane):

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from penstock import checkpoint, files
-from penstock.checkpoint import storing
+from penstock.checkpoint import staging as staging_module, storing
 from penstock.checkpoint.distributed import Reader
 from penstock.checkpoint.windowed import WindowedWriter
 from tensors import DEVICES, raw
@@ -23,6 +23,7 @@ import torch.distributed.checkpoint as dcp
 from waiting import SECONDS_MAX
 
 STAGINGS = ["staged", "windowed"]
+take = staging_module.HostCopies.take
 
 
 @pytest.fixture(params=DEVICES)
@@ -120,6 +121,27 @@ def test_the_copy_of_the_state_is_made_once_and_kept(device, tmp_path):
         second = saver.save(state_on(device), tmp_path / "b")
         assert {name: id(copy) for name, copy in saver._copies.memory.items()} == memory
         assert first.staged_bytes == second.staged_bytes == 1000 * 33 * 4 + 40 * 7 * 4 + 10
+
+
+@pytest.mark.parametrize("staging", ["staged", "overlapped"])
+def test_a_save_that_was_interrupted_keeps_its_copies_for_itself(staging, tmp_path, monkeypatch):
+    """Ctrl-C when the thread has begun, and before save() has returned: the next save takes other memory."""
+    class Interrupted(staging_module.Saving):
+        def __init__(self, *_):
+            raise KeyboardInterrupt
+
+    state = {"w": torch.zeros(1000)}
+    with checkpoint.Saver(staging) as saver:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(staging_module, "Saving", Interrupted)
+            taken = []
+            patched.setattr(staging_module.HostCopies, "take",
+                            lambda copies, *rest: taken.append(take(copies, *rest)) or taken[-1])
+            saver.save(state, tmp_path / "a")
+        state["w"].fill_(1)
+        saver.save(state, tmp_path / "b").result(60)
+        assert taken[0].memory["w"] is not saver._copies.memory["w"] and not taken[0].memory["w"].any()
+    assert raw(checkpoint.load(tmp_path / "b")["w"]) == raw(state["w"])
 
 
 def fail(self):

@@ -81,6 +81,8 @@ class Copying:
                 self._advance()
         finally:
             self._is_over, self._batches, self._at_once = True, [], []
+            self._queued.clear()
+            self._waiting.clear()
 
     def _advance(self) -> None:
         """Waits for the newest copy first: the others of its device are done by then, and the trainer is disturbed
@@ -118,15 +120,18 @@ class Copying:
         began, me = time.monotonic(), object()
         try:
             self._inside.add(me)
-            self._free(wanted)
+            self._set_aside(wanted)
         finally:
             self._inside.discard(me)
+        self._wait_for(wanted)
         return time.monotonic() - began
 
-    def _free(self, wanted: list[Batch]) -> None:
+    def _set_aside(self, wanted: list[Batch]) -> None:
         for batch in self._taken(wanted):
             batch.lane.set_aside(batch)
             self._queued.append(batch)
+
+    def _wait_for(self, wanted: list[Batch]) -> None:
         for batch in wanted:
             while not self._is_over and not batch.lane.is_freed(batch):
                 time.sleep(POLL_S)

@@ -40,9 +40,6 @@ class HostCopies:
     def nbytes(self) -> int:
         return sum(copy.nbytes for copy in self.memory.values())
 
-    def free(self) -> None:
-        self.memory, self._lanes = {}, {}
-
     def take(self, tensors: Mapping[str, Any], held: Held, session: Session | None) -> Copied:
         """Copies those that are not held, and prepares copies of the others."""
         found = {name: bytes_of(tensor) for name, tensor in tensors.items()}

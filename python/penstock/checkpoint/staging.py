@@ -80,7 +80,8 @@ class Saver:
             raise ValueError(f"device_budget_mib is {device_budget_mib}: expected 0, or MiB for Saver(\"overlapped\")")
         self._staging, self._session = staging, session
         self._options: dict[str, Any] = {"session": session, "durable": durable, "direct": direct}
-        self._copies = HostCopies(device_budget_mib << 20)
+        self._spare_bytes = device_budget_mib << 20
+        self._copies = HostCopies(self._spare_bytes)
         self._steps: Steps | None = None
         self._copying: Copying | None = None
         self._last: Saving | None = None
@@ -103,9 +104,13 @@ class Saver:
             self._last._tell()
         tree, tensors = taken_apart(state)
         begin = {"staged": self._staged, "windowed": self._windowed, "overlapped": self._overlapped}[self._staging]
-        save = begin(partial(Save, tree, described(tensors), Path(folder), on_progress=on_progress, **self._options),
-                     tensors, until_update)
-        self._last = Saving(Path(folder), time.monotonic() - began, self._copies.nbytes, save)
+        try:
+            save = begin(partial(Save, tree, described(tensors), Path(folder), on_progress=on_progress,
+                                 **self._options), tensors, until_update)
+            self._last = Saving(Path(folder), time.monotonic() - began, self._copies.nbytes, save)
+        except BaseException:
+            self._forget_copies()  # After Ctrl-C a thread may go on to write them.
+            raise
         return self._last
 
     def before_update(self) -> None:
@@ -117,7 +122,7 @@ class Saver:
     def close(self) -> None:
         """Waits for the last save, and frees the memory. Raises the save's error unless `result()` did."""
         self._end()
-        self._copies.free()
+        self._forget_copies()
         if self._last is not None:
             self._last._tell()
 
@@ -132,10 +137,13 @@ class Saver:
 
     def _end(self) -> None:
         self._is_closed = True
+        if self._last is not None:
+            self._last._save.wait()  # Steps wait for its copies until then.
         if self._steps is not None:
             self._steps.close()
-        if self._last is not None:
-            self._last._save.wait()
+
+    def _forget_copies(self) -> None:
+        self._copies, self._copying = HostCopies(self._spare_bytes), None
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:

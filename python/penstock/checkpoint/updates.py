@@ -40,7 +40,10 @@ def range_of(tensor: Any) -> Range | None:
     if tensor.numel() == 0 or str(tensor.layout) != "torch.strided":
         return None
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    begin = tensor.data_ptr()
+    try:
+        begin = tensor.data_ptr()
+    except RuntimeError:  # A subclass that wraps other tensors.
+        return None
     return str(tensor.device), begin, begin + (last + 1) * tensor.element_size()
 
 
