@@ -63,8 +63,12 @@ def lying(machine, nth):
 
 def main(arguments):
     options = parse(arguments)
-    chosen = [one for one in dmabuf_cases.machines(options.requests, options.rehearse)
-              if one.name in (options.machine or (one.name,))]
+    known = dmabuf_cases.machines(options.requests, options.rehearse)
+    unknown = set(options.machine or ()) - {one.name for one in known}
+    if unknown:
+        print(f"there is no machine {', '.join(sorted(unknown))}: expected of {[one.name for one in known]}")
+        return 2
+    chosen = [one for one in known if one.name in (options.machine or (one.name,))]
     if options.lie:
         chosen = [lying(machine, options.lie) for machine in chosen]
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # mkfs, for those who are not root.
