@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Owns a descriptor that the program may close by its number (closefrom) and open something else by: whoever keeps one
-// for long asks is_ours() before a use, and the destructor never closes what has become another's. Inodes tell the
-// files apart, so it is not for anonymous ones that share an inode, as rings do.
+// for long asks is_ours() before a use, and the destructor closes no other file. Inodes tell the files apart: another
+// open of the same file under the same number is taken for ours, and the class is not for anonymous files that share an
+// inode, as rings do.
 #pragma once
 
 #include <sys/stat.h>
