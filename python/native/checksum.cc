@@ -16,6 +16,10 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
+void check_piece(std::uint64_t piece_bytes) {
+  if (piece_bytes == 0) raise_value_error("piece_bytes is 0: expected the bytes that one checksum covers");
+}
+
 void add_pieces(const Memory& memory, std::uint64_t piece_bytes, std::vector<iovec>& pieces) {
   for (std::uint64_t at = 0; at < memory.size(); at += std::min(piece_bytes, memory.size() - at)) {
     pieces.push_back({memory.data() + at, std::min(piece_bytes, memory.size() - at)});
@@ -23,7 +27,7 @@ void add_pieces(const Memory& memory, std::uint64_t piece_bytes, std::vector<iov
 }
 
 std::vector<std::uint32_t> room_for(const Memory& memory, std::uint64_t piece_bytes) {
-  if (piece_bytes == 0) raise_value_error("piece_bytes is 0: expected the bytes that one checksum covers");
+  check_piece(piece_bytes);
   return std::vector<std::uint32_t>(memory.size() / piece_bytes + (memory.size() % piece_bytes != 0));
 }
 
@@ -57,6 +61,7 @@ std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nb::handle ob
 
 std::vector<std::uint32_t> crc32c_vector_by(const SessionHandle& session, const std::vector<nb::object>& objects,
                                             std::uint64_t piece_bytes, nb::handle stream) {
+  check_piece(piece_bytes);
   std::vector<Memory> memories;
   std::vector<iovec> pieces;
   for (const nb::object& object : objects) {

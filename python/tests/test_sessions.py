@@ -204,3 +204,5 @@ def test_checksums_of_any_memory_are_those_of_its_bytes():
             session.crc32c(content, -1)
         assert session.crc32c_vector([memory, b"", content], 100_000) == pieces + pieces
         assert session.crc32c_vector([]) == []
+        with pytest.raises(ValueError, match="piece_bytes is 0"):
+            session._native.crc32c_vector([memory], 0, None)
