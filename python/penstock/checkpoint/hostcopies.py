@@ -16,15 +16,12 @@ from penstock.checkpoint.updates import Held
 from penstock.sessions import Session, default_session
 
 
-
 @dataclass(frozen=True)
 class Copied:
-    """memory: that of each copy; sums: the checksums of those that may change meanwhile; at_once: the names of those
-    that were copied at once."""
+    """memory: that of each copy; sums: the checksums of those that may change meanwhile."""
 
     memory: dict[str, Any]
     sums: dict[str, list[int]]
-    at_once: tuple[str, ...]
     copying: Copying
 
 
@@ -50,7 +47,7 @@ class HostCopies:
         lanes = {name: self._lane_of(each) for name, each in found.items()}
         self.memory = {name: self._memory_for(name, each, lanes[name]) for name, each in found.items()}
         batches = batches_of((lanes[name], owners[name], (each, self.memory[name])) for name, each in found.items())
-        return Copied(self.memory, sums, tuple(name for name in found if not owners[name]), Copying(batches))
+        return Copied(self.memory, sums, Copying(batches))
 
     def _lane_of(self, found: Any) -> Lane:
         device = found.device if _is_cuda(found) else None

@@ -104,9 +104,9 @@ class Saver:
             self._last._tell()
         tree, tensors = taken_apart(state)
         begin = {"staged": self._staged, "windowed": self._windowed, "overlapped": self._overlapped}[self._staging]
+        make = partial(Save, tree, described(tensors), Path(folder), on_progress=on_progress, **self._options)
         try:
-            save = begin(partial(Save, tree, described(tensors), Path(folder), on_progress=on_progress,
-                                 **self._options), tensors, until_update)
+            save = begin(make, tensors, until_update)
             self._last = Saving(Path(folder), time.monotonic() - began, self._copies.nbytes, save)
         except BaseException:
             self._forget_copies()  # After Ctrl-C a thread may go on to write them.

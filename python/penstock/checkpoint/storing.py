@@ -103,8 +103,8 @@ class Storing:
     """Writes the contents to new files whose names begin with `prefix`. After a failure the caller removes them.
 
     durable: the files are on the disk when finish() returns. direct: with O_DIRECT; None: only if a GPU's bytes then go
-    directly to the drive. writers: threads that write; 0: one a file. Create it on
-    the thread whose queued GPU work produces the bytes.
+    directly to the drive. writers: threads that write; 0: one a file. Create it on the
+    thread whose queued GPU work produces the bytes.
     """
 
     def __init__(self, folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
