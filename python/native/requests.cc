@@ -281,7 +281,7 @@ void Requests::collect_queue() {
   } while (count == kReapMax);
 }
 
-// Copies without the lock, so that others can submit meanwhile.
+// Copies the bytes of requests that have ended to their callers, without the lock: other threads can submit meanwhile.
 void Requests::deliver_all() {
   std::vector<std::pair<Ended, std::unique_ptr<Request>>> arrived;
   {

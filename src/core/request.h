@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A session's request and a path's limits, as plain structs.
+// A plan's input: the bytes that a request moves, and the limits of its path.
 #pragma once
 
 #include <cstdint>

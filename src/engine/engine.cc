@@ -51,7 +51,7 @@ Engine::Engine(EngineRules rules, const PathEnvironment& environment)
     : io_(environment.storage), rules_(std::move(rules)),
       shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)), router_(rules_, environment),
       tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
-      workers_(rules_.workers, rules_.placement, rules_.looks_out) {
+      workers_(rules_.workers, rules_.placement, rules_.threads_spin) {
   limit_operations(rules_.operation_max);
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));
 }

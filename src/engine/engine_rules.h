@@ -28,7 +28,7 @@ struct EngineRules {
   std::uint64_t share_min = 0;               // The least bytes for each of these threads.
   double cpu_weight = 0.1;                   // Seconds of waiting that a CPU second is worth.
   const char* policy = "";                   // The policy's name.
-  bool looks_out = false;                    // Threads look for work for some microseconds before they sleep.
+  bool threads_spin = false;                 // Threads look for work for some microseconds before they sleep.
   Placement placement;                       // For threads and pinned memory.
 };
 

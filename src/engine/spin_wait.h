@@ -7,15 +7,15 @@
 
 namespace penstock::core {
 
-inline constexpr std::chrono::microseconds kPatience{30};
+inline constexpr std::chrono::microseconds kSpinTime{30};
 // For few threads, whose looking takes little CPU from others.
-inline constexpr std::chrono::microseconds kLongPatience{100};
+inline constexpr std::chrono::microseconds kLongSpinTime{100};
 
-// Returns true as soon as `there` does; false after about `patience`.
+// Returns true as soon as `there` does; false after about `spin_time`.
 template <typename There>
-bool spin_wait(There there, std::chrono::microseconds patience = kPatience) {
+bool spin_wait(There there, std::chrono::microseconds spin_time = kSpinTime) {
   constexpr int kLooksToAClock = 16;
-  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto end = std::chrono::steady_clock::now() + spin_time;
   do {
     for (int i = 0; i < kLooksToAClock; ++i) {
       if (there()) return true;

@@ -55,7 +55,7 @@ Workers::JobSlot* Workers::offer(SharedFlight& shared, unsigned helpers, const D
 void Workers::withdraw(JobSlot& job_slot) {
   job_slot.shared.store(nullptr);
   // The helpers have nearly finished, as this thread has.
-  if (spins_) (void)spin_wait([&] { return job_slot.active_helpers.load() == 0; }, kLongPatience);
+  if (spins_) (void)spin_wait([&] { return job_slot.active_helpers.load() == 0; }, kLongSpinTime);
   for (std::uint32_t active_helpers = job_slot.active_helpers.load(); active_helpers != 0;
        active_helpers = job_slot.active_helpers.load()) {
     job_slot.active_helpers.wait(active_helpers);

@@ -23,8 +23,8 @@ namespace penstock::core {
 class Workers {
  public:
   // `placement` must outlive this.
-  Workers(unsigned count, const Placement& placement, bool looks_out)
-      : count_(count), placement_(placement), spins_(looks_out) {}
+  Workers(unsigned count, const Placement& placement, bool threads_spin)
+      : count_(count), placement_(placement), spins_(threads_spin) {}
   ~Workers();
 
   // Returns when the flight has ended and no worker looks at it any more. `device` is the owner of its memory; null

@@ -19,7 +19,7 @@ constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 30;
 constexpr std::size_t kPollMax = 32;
 constexpr const char* kWithoutWait = "submit to the queue without a wait";
 constexpr const char* kTooLarge = "submit a request of this size to the queue";
-constexpr std::chrono::microseconds kLookPause{20};  // The pause between looks at a device while time is limited.
+constexpr std::chrono::microseconds kPollInterval{20};  // The pause between looks at a device while time is limited.
 
 }  // namespace
 
@@ -321,7 +321,7 @@ bool ChannelQueue::poll_until(const Deadline& deadline) {
   const auto [busy, count] = busy_channels();
   if (count == 1 && busy->channel->hooks().wait_for_storage(*deadline)) return true;
   const MutexUnlock unlock(mutex_);
-  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kLookPause, *deadline - now));
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kPollInterval, *deadline - now));
   return true;
 }
 

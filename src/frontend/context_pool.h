@@ -56,7 +56,7 @@ class ContextPool {
 
  private:
   std::vector<std::unique_ptr<JobContext>> contexts_;
-  std::vector<JobContext*> idle_;  // The latest used is at the end, as its queue is open.
+  std::vector<JobContext*> idle_;  // The one used last is at the end and is taken first: its queue is still open.
   std::vector<JobContext*> orphaned_;
   std::atomic<bool>& has_orphaned_;
   std::vector<JobContextHolder*> holders_;

@@ -28,7 +28,7 @@ Executor::Executor(Session& session, unsigned threads_max)
       threads_max_(queues_ ? std::min<unsigned>(threads_max, static_cast<unsigned>(queues_that_fit(session.config())) -
                                                                  ContextPool::kLentMax)
                            : threads_max),
-      can_spin_(looks_out(session.config())), contexts_(threads_max_, has_orphaned_) {
+      can_spin_(threads_spin(session.config())), contexts_(threads_max_, has_orphaned_) {
   threads_.reserve(threads_max_);
 }
 
@@ -103,12 +103,12 @@ bool Executor::withdraw(Job& job) {
   return queue_.withdraw(job);
 }
 
-std::chrono::microseconds Executor::patience() const { return device_moves_reads() ? kLongPatience : kPatience; }
+std::chrono::microseconds Executor::spin_time() const { return device_moves_reads() ? kLongSpinTime : kSpinTime; }
 
 void Executor::sleep_locked() {
   if (can_spin_) {
     const MutexUnlock unlock(mutex_);
-    (void)spin_wait([this] { return has_something(); }, patience());
+    (void)spin_wait([this] { return has_something(); }, spin_time());
   }
   while (is_idle_locked() && !stopping_) {
     ++asleep_;

@@ -51,8 +51,8 @@ class Executor {
   bool device_moves_reads() const { return moved_by() == MovedBy::device; }
 
   // True if the policy allows spinning before a thread sleeps, and there are CPUs to spare for it.
-  bool can_look_out() const { return can_spin_; }
-  std::chrono::microseconds patience() const;  // The time to spin.
+  bool can_spin() const { return can_spin_; }
+  std::chrono::microseconds spin_time() const;
 
  private:
   static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the run queue at once.

@@ -24,7 +24,7 @@ inline bool has_passed(TimePoint deadline) {
 }
 
 // A job that has ended.
-struct Ended {
+struct EndedJob {
   Job* job = nullptr;
   Outcome outcome;
 };
@@ -51,8 +51,8 @@ class Job {
   // wait for another job.
   virtual void complete(const Outcome& outcome) = 0;
   // Completes several jobs of one owner at once; this job is one of them.
-  virtual void complete_all(std::span<const Ended> jobs) {
-    for (const Ended& each : jobs) each.job->complete(each.outcome);
+  virtual void complete_all(std::span<const EndedJob> jobs) {
+    for (const EndedJob& each : jobs) each.job->complete(each.outcome);
   }
   // Jobs with the same owner may be completed together, and the owner's threads may help with them. Null: no owner.
   virtual const void* owner() const { return nullptr; }

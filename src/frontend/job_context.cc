@@ -52,9 +52,9 @@ bool JobContext::has_room() {
 void JobContext::reap(unsigned least) {
   if (is_idle()) return;
   const auto take = [](void* next, std::uint64_t cookie, const Outcome& outcome) {
-    *(*static_cast<Ended**>(next))++ = {reinterpret_cast<Job*>(cookie), outcome};
+    *(*static_cast<EndedJob**>(next))++ = {reinterpret_cast<Job*>(cookie), outcome};
   };
-  Ended* next = ended_.data();
+  EndedJob* next = ended_.data();
   const unsigned count = queue_->reap(ended_.size(), least, std::nullopt, take, &next);
   in_flight_ -= count;
   complete_jobs(std::span(ended_).first(count));
@@ -69,7 +69,7 @@ bool JobContext::open_queue() {
 }
 
 // Completes neighbouring jobs of one owner together.
-void JobContext::complete_jobs(std::span<const Ended> ended) {
+void JobContext::complete_jobs(std::span<const EndedJob> ended) {
   if (!ended.empty()) latest_moved_by_ = who_moved(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();

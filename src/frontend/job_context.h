@@ -19,8 +19,8 @@ namespace penstock::core {
 // The mover of the latest small requests of a queue, which is likely to move the next ones.
 enum class MovedBy : std::uint8_t {
   storage,  // The drive: a thread has many at storage at once.
-  device,   // It fetches them out of the page cache by itself.
-  thread,   // It has one at a time, and the others stay in the run queue.
+  device,   // The device, which fetches them out of the page cache by itself.
+  thread,   // A thread of the executor, which has one at a time, while the others stay in the run queue.
 };
 
 class JobContext {
@@ -58,7 +58,7 @@ class JobContext {
  private:
   bool open_queue();
   bool has_room();
-  void complete_jobs(std::span<const Ended> ended);
+  void complete_jobs(std::span<const EndedJob> ended);
 
   Session& session_;
   const bool queues_;
@@ -66,7 +66,7 @@ class JobContext {
   std::unique_ptr<ChannelQueue> queue_;
   unsigned in_flight_ = 0;
   std::optional<MovedBy> latest_moved_by_;
-  std::array<Ended, kDepth> ended_;  // A member, because the stack may be a caller's small one.
+  std::array<EndedJob, kDepth> ended_;  // A member, because the stack may be a caller's small one.
 };
 
 }  // namespace penstock::core

@@ -48,7 +48,7 @@ class MeetingStorage final : public FakeStorage {
       threads_.insert(std::this_thread::get_id());
     }
     EXPECT_TRUE(wait_until([this] { return count() >= expected; }));
-    be_slow(std::chrono::milliseconds(2));  // For those who should not come.
+    be_slow(std::chrono::milliseconds(2));  // Gives threads above the limit, if there are any, time to come here.
   }
 
   std::mutex mutex_;

@@ -57,7 +57,9 @@ struct StreamParameters {
   Op op = Op::read;
   std::uint64_t file = 0;
   void* base = nullptr;
-  const std::uint64_t* size = nullptr;  // Its value at the call is the upper limit of its value at the arrival.
+  // The number of bytes, read when the stream reaches the request: it may be less then than at the call, which takes
+  // memory for it, and not more.
+  const std::uint64_t* size = nullptr;
   const std::int64_t* file_offset = nullptr;
   const std::int64_t* buffer_offset = nullptr;
   void* result = nullptr;  // The first argument of deliver().

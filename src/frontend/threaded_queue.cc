@@ -110,7 +110,7 @@ std::span<Job* const> ThreadedQueue::begin_reads_on_caller_locked() {
     const MutexUnlock unlock(mutex_);
     count = executor_.begin_reads(context, jobs, false);
   }
-  keep_context_locked();
+  end_use_of_context_locked();
   // A job that was canceled meanwhile does not begin.
   const std::span<Job*> rest = jobs.subspan(count);
   const auto stays = [](const Job* job) { return static_cast<const Slot*>(job)->state != State::dropped; };
@@ -131,7 +131,7 @@ bool ThreadedQueue::has_passive_waiter_locked() const {
   return awaited_ != SIZE_MAX || dropped_ > 0 || memory_waits_ > 0 || event_fd_.valid();
 }
 
-void ThreadedQueue::keep_context_locked() {
+void ThreadedQueue::end_use_of_context_locked() {
   in_use_ = false;
   const JobContext& context = *context_;
   const bool stays = !context.is_idle() && !context.has_storage_under_way() && executor_.device_moves_reads();
@@ -228,9 +228,9 @@ void ThreadedQueue::notify_all_locked() {
   completions_.notify_all();
 }
 
-void ThreadedQueue::complete(std::span<const Ended> jobs) {
+void ThreadedQueue::complete(std::span<const EndedJob> jobs) {
   const MutexLock lock(mutex_);
-  for (const Ended& each : jobs) complete_locked(static_cast<Slot&>(*each.job), each.outcome);
+  for (const EndedJob& each : jobs) complete_locked(static_cast<Slot&>(*each.job), each.outcome);
   notify_locked();
 }
 
@@ -246,7 +246,7 @@ void ThreadedQueue::move_reads_on_caller_locked(std::size_t room, unsigned least
   const auto may_go_on = [&] { return !enough() && has_time(deadline); };
   // The executor may be gone; everything is done then.
   if (context_ == nullptr && !may_go_on()) return;
-  const bool looks = executor_.can_look_out();
+  const bool looks = executor_.can_spin();
   if (!in_use_ && (context_ != nullptr || (may_go_on() && executor_.has_waiting() && borrow_context_locked()))) {
     in_use_ = true;
     {
@@ -259,9 +259,9 @@ void ThreadedQueue::move_reads_on_caller_locked(std::size_t room, unsigned least
         context.reap(0);
         return context.is_idle() || enough();
       };
-      if (may_go_on()) (void)spin_wait(is_over, looks ? executor_.patience() : kPatience);
+      if (may_go_on()) (void)spin_wait(is_over, looks ? executor_.spin_time() : kSpinTime);
     }
-    keep_context_locked();
+    end_use_of_context_locked();
   }
   if (!looks || !may_go_on()) return;
   const MutexUnlock unlock(mutex_);

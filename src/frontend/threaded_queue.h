@@ -72,10 +72,10 @@ class ThreadedQueue final : public RequestQueue, private JobContextHolder {
 
   struct Slot final : Job {
     void complete(const Outcome& outcome) override {
-      const Ended ended{this, outcome};
+      const EndedJob ended{this, outcome};
       queue->complete({&ended, 1});
     }
-    void complete_all(std::span<const Ended> jobs) override { queue->complete(jobs); }
+    void complete_all(std::span<const EndedJob> jobs) override { queue->complete(jobs); }
     const void* owner() const override { return queue; }
     bool is_under_way() const { return state == State::under_way || state == State::dropped; }
     bool uses(const MemoryPiece& memory) const;
@@ -92,7 +92,7 @@ class ThreadedQueue final : public RequestQueue, private JobContextHolder {
   Status fill_locked(Slot& slot, const QueuedRequest& entry) REQUIRES(mutex_);
   template <typename Take>
   unsigned reap_events(std::size_t room, unsigned least, const Deadline& deadline, Take take);
-  void complete(std::span<const Ended> jobs);
+  void complete(std::span<const EndedJob> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome) REQUIRES(mutex_);
   void free_locked(Slot& slot) REQUIRES(mutex_);
   void show_done_locked() REQUIRES(mutex_);
@@ -106,7 +106,7 @@ class ThreadedQueue final : public RequestQueue, private JobContextHolder {
   void move_reads_on_caller_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
   bool borrow_context_locked() REQUIRES(mutex_);
   bool has_passive_waiter_locked() const REQUIRES(mutex_);
-  void keep_context_locked() REQUIRES(mutex_);
+  void end_use_of_context_locked() REQUIRES(mutex_);
   void let_context_go_locked() REQUIRES(mutex_);
   void return_context() override;
 

@@ -100,7 +100,7 @@ PathSettings path_settings(const Config& config) {
           .root = config.root};
 }
 
-bool looks_out(const Config& config) {
+bool threads_spin(const Config& config) {
   constexpr long kCpusMin = 4;
   return config.policy != Policy::cpu && ::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusMin;
 }
@@ -118,7 +118,7 @@ EngineRules engine_rules(const Config& config) {
           .share_min = config.share_min,
           .cpu_weight = cpu_weight(config.policy),
           .policy = policy_name(config.policy),
-          .looks_out = looks_out(config),
+          .threads_spin = threads_spin(config),
           .placement = config.placement};
 }
 

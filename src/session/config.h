@@ -63,7 +63,7 @@ struct Config {
 PathSettings path_settings(const Config& config);
 EngineRules engine_rules(const Config& config);
 // True if there are spare CPUs and the policy allows threads to spin for microseconds before they sleep.
-bool looks_out(const Config& config);
+bool threads_spin(const Config& config);
 
 Config make_config(const Settings& settings);
 

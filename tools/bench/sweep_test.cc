@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock bench --sweep`, and its page as far as it needs no browser.
+// Tests the built `penstock bench --sweep`, and of its HTML page all that needs no browser.
 #include <nlohmann/json.hpp>
 
 #include "fakes/browser.h"

@@ -133,7 +133,8 @@ Status CudaStreamHome::rehearse() {
   return launched ? success() : failure(Code::unsupported, kStep);
 }
 
-// Asks the driver: the home outlives sessions, and each session has its own ordinals.
+// Asks the driver which GPU has the memory: PointerFacts has a session's number of the GPU, and this object outlives
+// sessions.
 bool CudaStreamHome::reaches(const PointerFacts&, const void* base) const {
   const CudaAllocation found = find_allocation(api_, base);
   if (found.managed != 0) return true;

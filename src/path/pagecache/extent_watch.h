@@ -2,7 +2,8 @@
 
 // Says if the pages of registered extents are still the file's: the kernel may take pages out of the page cache, and a
 // device would go on reading those that went. All pages of an extent are looked at once after each change of its file;
-// from then on the file's stamp says enough. Calls no device. Thread-safe.
+// later looks only compare the file's stamp (storage/file_stamp.h), which any further change alters. Calls no device.
+// Thread-safe.
 #pragma once
 
 #include <mutex>
