@@ -2,7 +2,6 @@
 
 #include "stats/process_stats.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
+#include "base/unique_folder.h"
 #include "stats/look_budget.h"
 #include "stats/segment_reader.h"
 
@@ -24,11 +24,6 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "look at the process";
-
-struct CloseFolder {
-  void operator()(DIR* folder) const { ::closedir(folder); }
-};
-using Folder = std::unique_ptr<DIR, CloseFolder>;
 
 template <typename Number>
 std::optional<Number> number_of(std::string_view text) {
@@ -106,7 +101,7 @@ class Look {
 // Reads the statistics of a process, through its folder in /proc.
 Result<ProcessStats> look_at(pid_t pid, int folder, SegmentReader& reader, LookBudget budget) {
   UniqueFd fd(::openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const Folder descriptors(fd.valid() ? ::fdopendir(fd.get()) : nullptr);
+  const UniqueFolder descriptors(fd.valid() ? ::fdopendir(fd.get()) : nullptr);
   if (descriptors == nullptr) return os_failure(errno, kStep);
   (void)fd.release();  // The directory stream owns it from here on.
   return Look(pid, folder, reader, budget).at(descriptors.get());
@@ -133,7 +128,7 @@ Result<LookResult> look_at_processes(const LookSettings& settings, const VisitPr
   LookResult result;
   SegmentReader reader;
   LookBudget budget(settings.machine);
-  const Folder proc(::opendir(settings.proc.c_str()));
+  const UniqueFolder proc(::opendir(settings.proc.c_str()));
   if (proc == nullptr) return os_failure(errno, "list the processes");
   while (const dirent* entry = ::readdir(proc.get())) {
     const std::optional<pid_t> pid = number_of<pid_t>(entry->d_name);

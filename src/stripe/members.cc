@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "base/kept_text.h"
 #include "base/missing_call.h"
@@ -66,10 +67,9 @@ std::string random_id() {
 
 // Resolves links and relative parts, so that every reader of the manifest finds the same folder.
 Result<std::string> real_folder(const std::string& folder) {
-  char* const real = ::realpath(folder.c_str(), nullptr);
+  const std::unique_ptr<char, void (*)(void*)> real(::realpath(folder.c_str(), nullptr), std::free);
   if (real == nullptr) return errno_at(errno, "open the folder", folder);
-  std::string path = real;
-  std::free(real);
+  const std::string path = real.get();
   return is_utf8(path) ? Result<std::string>(path == "/" ? "" : path) : errno_at(EILSEQ, "use the folder", folder);
 }
 

@@ -2,7 +2,6 @@
 
 #include "topology/root.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include <climits>
 
 #include "base/missing_call.h"
+#include "base/unique_folder.h"
 #include "topology/text.h"
 
 namespace penstock::core {
@@ -215,16 +215,15 @@ std::vector<std::string> Root::list(std::string_view path) const {
   std::vector<std::string> names;
   UniqueFd fd = open_file(path, S_IFDIR);
   if (!fd.valid()) return names;
-  DIR* directory = ::fdopendir(fd.get());
+  const UniqueFolder directory(::fdopendir(fd.get()));
   if (directory == nullptr) return names;
   (void)fd.release();  // The directory stream owns it from here on.
-  while (const dirent* entry = ::readdir(directory)) {
+  while (const dirent* entry = ::readdir(directory.get())) {
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
     if (names.size() == kEntriesMax) break;
     names.emplace_back(name);
   }
-  ::closedir(directory);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -2,7 +2,6 @@
 
 #include "tools/stats/odirect.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,9 +10,9 @@
 #include <algorithm>
 #include <climits>
 #include <map>
-#include <memory>
 
 #include "base/unique_fd.h"
+#include "base/unique_folder.h"
 #include "facts/finding.h"
 #include "penstock/penstock.hpp"
 #include "tools/common/cufile_mappings.h"
@@ -92,7 +91,7 @@ OpenFiles open_files_of(pid_t pid) {
   OpenFiles found;
   const Here here;
   const std::string folder = fmt::format("/proc/{}", pid);
-  const std::unique_ptr<DIR, int (*)(DIR*)> list(opendir((folder + "/fd").c_str()), closedir);
+  const core::UniqueFolder list(opendir((folder + "/fd").c_str()));
   if (list == nullptr) fail_errno(folder + "/fd", "look at what the process has open");
   unsigned count = 0;
   for (const dirent* entry = readdir(list.get()); entry != nullptr && count < kDescriptorsMax;

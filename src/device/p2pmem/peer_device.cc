@@ -2,7 +2,6 @@
 
 #include "device/p2pmem/peer_device.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "base/invariant.h"
 #include "base/page_size.h"
 #include "base/unique_fd.h"
+#include "base/unique_folder.h"
 
 namespace penstock::core {
 namespace {
@@ -143,15 +143,14 @@ bool PeerDevice::find(const void* pointer, PointerFacts& facts) {
 
 Result<std::unique_ptr<DeviceSet>> PeerDeviceSet::open(const DeviceTerms& terms, const std::string& pci_devices) {
   constexpr const char* kStep = "find a PCI device that offers memory (p2pmem) and is no GPU";
-  DIR* const listing = ::opendir(pci_devices.c_str());
+  const UniqueFolder listing(::opendir(pci_devices.c_str()));
   if (listing == nullptr) return os_failure(errno, kStep);
   std::vector<std::string> directories;
-  while (const dirent* entry = ::readdir(listing)) {
+  while (const dirent* entry = ::readdir(listing.get())) {
     const std::string directory = pci_devices + "/" + entry->d_name;
     if (entry->d_name[0] == '.' || ::access((directory + "/p2pmem/allocate").c_str(), F_OK) != 0) continue;
     if (!is_gpu(directory) && directories.size() < kDevicesMax) directories.push_back(directory);
   }
-  ::closedir(listing);
   if (directories.empty()) return failure(Code::no_device, kStep);
   std::sort(directories.begin(), directories.end());
   auto set = std::make_unique<PeerDeviceSet>();
