@@ -11,9 +11,11 @@ namespace penstock::core {
 
 class Clock {
  public:
-  virtual ~Clock() = default;
   // The time since some moment; it never goes back. Callable on any thread.
   virtual std::chrono::nanoseconds now() const = 0;
+
+ protected:
+  ~Clock() = default;  // Nobody owns one by this type, and the system's clock outlives every thread.
 };
 
 class SystemClock final : public Clock {

@@ -10,7 +10,8 @@
 namespace penstock::core {
 
 NameCalls& NameCalls::of_kernel() {
-  static NameCalls calls;
+  static class Kernel final : public NameCalls {
+  } calls;
   return calls;
 }
 

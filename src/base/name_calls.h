@@ -9,7 +9,6 @@ namespace penstock::core {
 
 class NameCalls {
  public:
-  virtual ~NameCalls() = default;
   static NameCalls& of_kernel();
 
   // Each behaves as the system call of its name: -1, with errno, if it fails. All names are relative to the folder.
@@ -19,6 +18,9 @@ class NameCalls {
   virtual int rename(int folder, const char* from, const char* name, unsigned flags);
   virtual int unlink(int folder, const char* name);
   virtual int flush(int fd);
+
+ protected:
+  ~NameCalls() = default;  // Nobody owns one by this type, and the kernel's calls outlive every thread.
 };
 
 }  // namespace penstock::core

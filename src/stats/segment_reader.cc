@@ -39,14 +39,20 @@ std::uint64_t memory_of(const StatsSnapshot& snapshot) {
   return bytes;
 }
 
+// How the kernel names a segment's descriptor.
+bool is_name_of_segment(std::string_view target) {
+  constexpr std::string_view kBefore = "/memfd:", kName = kStatsName, kBehind = " (deleted)";
+  return target.size() == kBefore.size() + kName.size() + kBehind.size() && target.starts_with(kBefore) &&
+         target.substr(kBefore.size()).starts_with(kName) && target.ends_with(kBehind);
+}
+
 }  // namespace
 
 Descriptor descriptor_of(int folder, const char* name) {
-  static const std::string wanted = std::string("/memfd:").append(kStatsName).append(" (deleted)");
   char target[64];
   const ssize_t size = ::readlinkat(folder, name, target, sizeof target);
   if (size < 0 && (errno == EACCES || errno == EPERM)) return Descriptor::forbidden;
-  const bool is_segment = size > 0 && std::string_view(target, static_cast<std::size_t>(size)) == wanted;
+  const bool is_segment = size > 0 && is_name_of_segment({target, static_cast<std::size_t>(size)});
   return is_segment ? Descriptor::segment : Descriptor::other;
 }
 

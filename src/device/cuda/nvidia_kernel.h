@@ -18,7 +18,6 @@ namespace penstock::core {
 // The calls to the kernel, so that tests can answer them. Failures are negated errnos.
 class NvidiaKernel {
  public:
-  virtual ~NvidiaKernel() = default;
   virtual int open(const char* path) = 0;
   virtual void close(int fd) = 0;
   virtual int control(int fd, unsigned long request, void* argument) = 0;
@@ -30,6 +29,9 @@ class NvidiaKernel {
   virtual void unmap(std::byte* address, std::size_t size) = 0;
 
   static NvidiaKernel& real();
+
+ protected:
+  ~NvidiaKernel() = default;  // Nobody owns one by this type, and the real one outlives every thread.
 };
 
 struct NvidiaVersions {
