@@ -3,8 +3,8 @@
 // cuFile's calls about the machine: P2P flags, the PCIe topology as a file, the size of a GPU's BAR.
 #include <array>
 #include <atomic>
-#include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/new_file.h"
 #include "cufile.h"
 #include "cufile/entry_points.h"
@@ -36,25 +36,26 @@ const char* kind_of(const core::PciDevice& device) {
   return device.device_class >> 16 == 0x02 ? "network" : "";
 }
 
-nlohmann::json describe(const core::PciDevice& device) {
-  return {{"pci_address", device.address}, {"kind", kind_of(device)},           {"numa_node", device.numa_node},
-          {"driver", device.driver},       {"host_bridge", device.host_bridge}, {"bridges", device.bridges}};
+void add(core::JsonText& json, const core::PciDevice& device, const std::vector<core::PciDevice>& all) {
+  json.open("", '{').add("pci_address", device.address).add("kind", kind_of(device)).add("numa_node", device.numa_node);
+  json.add("driver", device.driver).add("host_bridge", device.host_bridge).open("bridges", '[');
+  for (const std::string& bridge : device.bridges) json.add("", bridge);
+  json.close(']').open("gpus", '{');
+  for (const core::PciDevice& gpu : all) {
+    if (!gpu.is_gpu() || gpu.address == device.address) continue;
+    json.add(gpu.address, core::pci_relation_name(core::pci_relation(device, gpu)));
+  }
+  json.close('}').close('}');
 }
 
 // Lists GPUs, drives and network cards, with their PCIe distance to each GPU.
 std::string topology_text(const std::vector<core::PciDevice>& devices) {
-  nlohmann::json list = nlohmann::json::array();
+  core::JsonText json;
+  json.open("", '{').add("penstock_topology", kTopologyFormat).open("devices", '[');
   for (const core::PciDevice& device : devices) {
-    if (kind_of(device)[0] == '\0') continue;
-    nlohmann::json row = describe(device);
-    for (const core::PciDevice& gpu : devices) {
-      if (!gpu.is_gpu() || gpu.address == device.address) continue;
-      row["gpus"][gpu.address] = core::pci_relation_name(core::pci_relation(device, gpu));
-    }
-    list.push_back(std::move(row));
+    if (kind_of(device)[0] != '\0') add(json, device, devices);
   }
-  const nlohmann::json all = {{"penstock_topology", kTopologyFormat}, {"devices", std::move(list)}};
-  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json.close(']').close('}').text() + "\n";
 }
 
 }  // namespace

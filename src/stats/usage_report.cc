@@ -6,9 +6,9 @@
 #include <cstdarg>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "path/reasons.h"
 
@@ -150,56 +150,10 @@ std::string files_text(const UsageReport& report) {
 
 // ---- For programs --------------------------------------------------------------------------------------------------
 
-// Writes JSON as text: nlohmann's tree allocates memory in its destructor, and terminates the process if there is none.
-class JsonText {
- public:
-  JsonText& open(const char* name, char bracket) {
-    begin(name);
-    text_ += bracket;
-    is_first_ = true;
-    return *this;
-  }
-  JsonText& close(char bracket) {
-    text_ += bracket;
-    is_first_ = false;
-    return *this;
-  }
-  JsonText& add(const char* name, std::uint64_t number) {
-    begin(name);
-    text_ += std::to_string(number);
-    return *this;
-  }
-  JsonText& add_seconds(const char* name, std::uint64_t nanoseconds) {
-    begin(name);
-    text_ += formatted("%.9f", seconds(nanoseconds));
-    return *this;
-  }
-  // Adds a text, which may hold any bytes.
-  JsonText& add(const char* name, const std::string& value) {
-    begin(name);
-    text_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    return *this;
-  }
-  JsonText& add(const FileSums& sums) {
-    return add("read_bytes", sums.by_op[0].bytes)
-        .add("written_bytes", sums.by_op[1].bytes)
-        .add("requests", sums.requests())
-        .add("failed", sums.failed)
-        .add_seconds("seconds", sums.nanoseconds());
-  }
-  std::string& text() { return text_; }
-
- private:
-  void begin(const char* name) {
-    if (!is_first_) text_ += ",";
-    if (!is_first_ || !text_.empty()) text_ += "\n";
-    if (*name != '\0') text_ += "\"" + std::string(name) + "\": ";
-    is_first_ = false;
-  }
-
-  std::string text_;
-  bool is_first_ = true;
-};
+void add(JsonText& json, const FileSums& sums) {
+  json.add("read_bytes", sums.by_op[0].bytes).add("written_bytes", sums.by_op[1].bytes);
+  json.add("requests", sums.requests()).add("failed", sums.failed).add_seconds("seconds", sums.nanoseconds());
+}
 
 void add_reasons(JsonText& json, const UsageReport& report) {
   json.open("reasons", '[');
@@ -223,8 +177,12 @@ void add_moved(JsonText& json, const UsageReport& report) {
 void add_files(JsonText& json, const UsageReport& report) {
   const Selection selection = selection_of(report, kReportFilesMax);
   json.open("files", '[');
-  for (const Usage::File* file : selection.files) json.open("", '{').add("name", file->name).add(file->sums).close('}');
-  json.close(']').open("others", '{').add("files", selection.other_files).add(selection.others).close('}');
+  for (const Usage::File* file : selection.files) {
+    add(json.open("", '{').add("name", file->name), file->sums);
+    json.close('}');
+  }
+  add(json.close(']').open("others", '{').add("files", selection.other_files), selection.others);
+  json.close('}');
 }
 
 }  // namespace
@@ -256,11 +214,12 @@ std::string report_text(const UsageReport& report) {
 std::string report_json(const UsageReport& report) {
   JsonText json;
   json.open("", '{').add("schema", 1).add("version", PENSTOCK_VERSION).add("library", report.library);
-  json.add("pid", static_cast<std::uint64_t>(report.pid)).add("program", report.program);
+  json.add("pid", report.pid).add("program", report.program);
   json.add("sessions", report.sessions).add("sessions_open", report.sessions_open);
   json.add("placement", report.placement);
   json.add_seconds("seconds", report.nanoseconds).add_seconds("busy_seconds", report.busy_ns);
-  json.open("all", '{').add(sums_of(report)).close('}');
+  add(json.open("all", '{'), sums_of(report));
+  json.close('}');
   add_moved(json, report);
   add_reasons(json, report);
   add_files(json, report);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
 #include "base/align.h"
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "base/shortage.h"
 #include "weights/safetensors.h"
@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::uint64_t kAlignmentMin = 8;
 
-// The text is UTF-8, so nothing is replaced; without the last argument the call might throw.
-void append_json(std::string& json, const std::string& text) {
-  json += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 void append_json(std::string& json, std::span<const std::uint64_t> numbers) {
   json += '[';
   for (std::size_t i = 0; i < numbers.size(); ++i) json.append(i > 0 ? "," : "").append(std::to_string(numbers[i]));
@@ -28,7 +23,7 @@ void append_json(std::string& json, std::span<const std::uint64_t> numbers) {
 
 void append_json(std::string& json, const SafetensorsTensor& tensor) {
   const std::uint64_t offsets[] = {tensor.begin, tensor.end};
-  append_json(json, tensor.name);
+  json += json_quoted(tensor.name);
   json.append(":{\"dtype\":\"").append(name_of(tensor.dtype)).append("\",\"shape\":");
   append_json(json, tensor.shape);
   json += ",\"data_offsets\":";
@@ -42,9 +37,7 @@ std::string json_of(const SafetensorsHeader& header) {
     json.append("\"").append(kSafetensorsMetadata).append("\":{");
     for (const auto& [key, value] : header.metadata) {
       if (json.back() != '{') json += ',';
-      append_json(json, key);
-      json += ':';
-      append_json(json, value);
+      json += json_quoted(key) + ":" + json_quoted(value);
     }
     json += '}';
   }
