@@ -94,6 +94,8 @@ PRINTS_RAW = re.compile(
     r"\b(?:fmt|std)::v?print(?:ln)?\s*\(|\bw?(?:cout|cerr|clog)\b|\b(?:stdout|stderr)\b"
     r"|(?<![\w.>])(?:v?f?printf|v?dprintf|f?puts|f?putc|putchar|fwrite|perror|psignal)\s*\("
     r"|(?<![\w.>])write\s*\(\s*(?:[12]|STD(?:OUT|ERR)_FILENO)\b")
+JSON_TREE_HOME = "src/base/json_text.cc"
+JSON_TREE = re.compile(r"\bnlohmann::(?:ordered_)?json\b(?!::(?:sax_parse|input_format_t))")
 LOCKS = re.compile(r"\bstd::(?:\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock|shared_lock)\b")
 SLEEPS = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b|(?<![\w.>])sleep\s*\(")
 # Who else may: how tests wait at all, what runs beside the library as a stranger's program, and what hangs on purpose.
@@ -255,6 +257,8 @@ def check_library_manners(tree):
             match = PRINTS.search(line)
             if match:
                 tree.report(name, number, "quiet", f"the library neither prints nor exits: {match.group()}")
+            if JSON_TREE.search(line) and name != JSON_TREE_HOME:
+                tree.report(name, number, "json", f"a tree needs memory to be destroyed: see {JSON_TREE_HOME}")
             match = LOCKS.search(line)
             if match and name != MUTEX_HOME:
                 tree.report(name, number, "locks", f"the library locks by {MUTEX_HOME}: {match.group()}")

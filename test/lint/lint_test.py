@@ -161,6 +161,13 @@ class LintTest(unittest.TestCase):
                      "src/base/text.cc": "#include <mutex>\nstd::call_once(f);\nMutex m; // std::mutex\n",
                      "src/plan/plan_test.cc": "std::mutex m;\n", "tools/main.cc": "std::mutex m;\n"})
 
+    def test_json_trees_that_need_memory_to_be_destroyed_are_found(self):
+        for line in ["nlohmann::json j;", "using Json = nlohmann::ordered_json;", "nlohmann::json::parse(t);"]:
+            with self.subTest(line):
+                self.expect({"src/base/text.cc": line + "\n"}, "src/base/text.cc:1 json")
+        self.expect({"src/base/text.cc": "nlohmann::json::sax_parse(a, b, &taker);\n",
+                     "tools/main.cc": "nlohmann::json j;\n"})
+
     def test_other_ways_to_the_terminal_are_found(self):
         for line in ['fmt::print("{}", x);', 'std::println("{}", x);', 'printf("x");', 'std::puts("x");', "f(stderr);",
                      "std::cout << x;", "std::fwrite(x, 1, 2, f);", 'perror("x");', "write(1, x, 2);",
