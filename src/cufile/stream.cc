@@ -60,11 +60,10 @@ CUfileError_t refuse(ssize_t* result, CUfileOpError error) {
 // 1.20 refuses at the call what can be seen then: a file that is open in the other direction, and a range behind the
 // registration or allocation. 1.15 tells these in the result word.
 std::optional<CUfileOpError> visible_fault(core::Session& session, const core::RawRequest& request) {
-  core::File* const file = request.size == 0 ? nullptr : session.pin_file(request.file);
-  if (file == nullptr) return std::nullopt;
+  const core::PinnedFile file(session, request.file);
+  if (!file || request.size == 0) return std::nullopt;
   core::RoutedRequest unused;
-  const core::Status status = session.admit(request, file, unused);
-  session.unpin_file(request.file);
+  const core::Status status = session.admit(request, file.get(), unused);
   using core::Code;
   const bool is_seen = status.is(Code::not_readable) || status.is(Code::not_writable) ||
                        status.is(Code::out_of_range) || status.is(Code::past_allocation);

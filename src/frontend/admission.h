@@ -18,11 +18,9 @@ namespace penstock::core {
 template <typename Ask>
 auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
   using Answer = decltype(ask(*static_cast<File*>(nullptr)));
-  File* const file = session.pin_file(request.file);
-  if (file == nullptr) return Answer();
-  const Answer answer = unless_short_of_memory([&] { return ask(*file); }, [] { return Answer(); });
-  session.unpin_file(request.file);
-  return answer;
+  const PinnedFile file(session, request.file);
+  if (!file) return Answer();
+  return unless_short_of_memory([&] { return ask(*file); }, [] { return Answer(); });
 }
 
 // Makes a new flight ready for the engine.
@@ -36,8 +34,8 @@ bool admit_together(Session& session, RawRequest request, std::span<const Memory
                     Flight& flight);
 
 // Admits requests one after the other that differ only in their offsets and sizes. The route of the first request holds
-// for the following ones if they lie in the same registered buffer, until reset(). Call reset() before a request for
-// which a path may have been given up.
+// for the following ones if they lie in the same registered buffer, until reset(). Call reset() where the path of that
+// route may have refused a chunk since, and may no longer serve the file.
 class RouteCache {
  public:
   void reset() { bytes_ = 0; }

@@ -10,14 +10,13 @@ namespace {
 // Calls look(flight) if the request could be made.
 template <typename Look>
 Status look_at(Session& session, const RawRequest& request, const PointerFacts& memory, Look look) {
-  File* const file = session.pin_file(request.file);
+  const PinnedFile file(session, request.file);
   Flight flight;
-  Status status = session.check(request, file, flight.request);
+  Status status = session.check(request, file.get(), flight.request);
   flight.request.facts = memory;
   flight.required = request.required;
   if (status.ok()) status = session.engine().router().choose(flight);
   if (status.ok()) look(flight);
-  if (file != nullptr) session.unpin_file(request.file);
   return status;
 }
 
@@ -25,11 +24,9 @@ Status look_at(Session& session, const RawRequest& request, const PointerFacts& 
 
 Result<unsigned> explain(Session& session, std::uint64_t handle, const PointerFacts& memory, Op op,
                          Verdict (&verdicts)[kPathCount]) {
-  File* const file = session.pin_file(handle);
-  if (file == nullptr) return failure(Code::not_registered, "explain the file");
-  const unsigned count = session.engine().router().judge_all(*file, memory, op, verdicts);
-  session.unpin_file(handle);
-  return count;
+  const PinnedFile file(session, handle);
+  if (!file) return failure(Code::not_registered, "explain the file");
+  return session.engine().router().judge_all(*file, memory, op, verdicts);
 }
 
 Verdict outlook(const Session& session, PathId path) {

@@ -102,10 +102,9 @@ class PagecacheTest : public testing::Test {
   }
   // The break-even knows how many requests there were, and what registering the first extent would have saved.
   std::pair<std::uint64_t, std::int64_t> break_even() const {
-    const File* const file = session_->pin_file(file_);
+    const PinnedFile file(*session_, file_);
     const CachedFile* const cached = cache().find(*file, *session_->devices().device(0).value());
     const Extent* const extent = cached == nullptr ? nullptr : cached->find(0);
-    session_->unpin_file(file_);
     return {cache().now(), extent == nullptr ? 0 : extent->saving()};
   }
   std::uint64_t mapped_bytes() const {

@@ -16,6 +16,7 @@
 #include "fakes/waiting.h"
 #include "frontend/channel_queue.h"
 #include "frontend/transfer.h"
+#include "stats/usage.h"
 
 // A ring that failed for good is abandoned, since the kernel may still write to its memory. The leak checker, which
 // asks this, must not call that a leak.
@@ -63,6 +64,36 @@ class SessionTest : public testing::Test {
   std::unique_ptr<Session> session_;
   FakeStorage* storage_ = nullptr;
 };
+
+// A disk that is full when blocks were preallocated on it.
+class FullStorage final : public FakeStorage {
+ public:
+  FullStorage() {
+    refuses = [](const Access& access) { return access.op == Op::write ? ENOSPC : 0; };
+  }
+  bool preallocate(int, std::uint64_t, std::uint64_t) override { return true; }
+  bool release_blocks_behind_end(int) override { return ++released > 0; }
+
+  unsigned released = 0;
+};
+
+TEST_F(SessionTest, AWriteThatFailsGivesItsBlocksBackAlsoIfAReportCountsIt) {
+  Usage usage;
+  for (Usage* const counted : {static_cast<Usage*>(nullptr), &usage}) {
+    auto full = std::make_unique<FullStorage>();
+    const FullStorage& storage = *full;
+    Config config = small_config();
+    config.usage = counted;
+    session_ = std::make_unique<Session>(config, std::move(full), std::make_unique<HostDeviceSet>());
+    const std::uint64_t file = *session_->register_file(FakeStorage::kUserFd);
+
+    const Outcome outcome = transfer(*session_, {Op::write, file, memory(64 << 20), 64 << 20, 0, 0});
+
+    EXPECT_TRUE(outcome.status.is_errno(ENOSPC)) << describe(outcome.status);
+    EXPECT_EQ(storage.released, 1u);
+    session_.reset();
+  }
+}
 
 // Memory of one device, whose driver offers what is registered of it to storage, at another address.
 class OfferingDevices final : public DeviceSet, public Device, private DeviceMemory {

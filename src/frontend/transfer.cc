@@ -30,10 +30,9 @@ std::optional<Outcome> move_together(Session& session, const RawRequest& request
   Flight flight;
   if (!admit_together(session, request, pieces, &file, flight)) return std::nullopt;
   if (!file.fstat_descriptors()) return Outcome{descriptor_lost(), flight.report};
-  FileUsage* const usage = session.config().usage == nullptr ? nullptr : file.usage();
-  const std::uint64_t began = usage == nullptr ? 0 : usage->begin();
+  const UsageCount usage(file.usage());
   const Outcome outcome = move(session, request, file, flight);
-  if (usage != nullptr) usage->end(request.op, outcome.report.bytes, !outcome.status.ok(), began);
+  usage.end(request.op, outcome.report.bytes, outcome.status);
   return outcome;
 }
 
@@ -52,30 +51,20 @@ std::optional<Outcome> transfer_if_cached(Session& session, const RawRequest& re
 
 std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,
                                          std::span<const MemoryPiece> pieces) {
-  File* const file = session.pin_file(request.file);
-  if (file == nullptr) return std::nullopt;
+  const PinnedFile file(session, request.file);
+  if (!file) return std::nullopt;
   using Moved = std::optional<Outcome>;
   const auto no_room = [&] { return Moved({failure(Code::out_of_memory, transfer_step(request.op)), {}}); };
-  Moved outcome = unless_short_of_memory([&] { return move_together(session, request, pieces, *file); }, no_room);
-  session.unpin_file(request.file);
-  return outcome;
+  return unless_short_of_memory([&] { return move_together(session, request, pieces, *file); }, no_room);
 }
 
-Outcome transfer_without_usage(Session& session, const RawRequest& request) {
-  File* const file = session.pin_file(request.file);
+Outcome transfer(Session& session, const RawRequest& request) {
+  const PinnedFile file(session, request.file);
+  const UsageCount usage(file ? file->usage() : nullptr);
   const auto no_room = [&] { return Outcome{failure(Code::out_of_memory, transfer_step(request.op)), {}}; };
-  Outcome outcome = unless_short_of_memory([&] { return transfer_with_file(session, request, file); }, no_room);
-  if (file != nullptr) session.unpin_file(request.file);
-  return outcome;
-}
-
-Outcome transfer_with_usage(Session& session, const RawRequest& request) {
-  File* const file = session.pin_file(request.file);
-  if (file == nullptr) return transfer_without_usage(session, request);
-  const std::uint64_t began = file->usage()->begin();
-  const Outcome outcome = transfer_without_usage(session, request);
-  file->usage()->end(request.op, outcome.report.bytes, !outcome.status.ok(), began);
-  session.unpin_file(request.file);
+  const Outcome outcome =
+      unless_short_of_memory([&] { return transfer_with_file(session, request, file.get()); }, no_room);
+  usage.end(request.op, outcome.report.bytes, outcome.status);
   return outcome;
 }
 

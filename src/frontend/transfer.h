@@ -10,9 +10,7 @@
 
 namespace penstock::core {
 
-Outcome transfer_without_usage(Session& session, const RawRequest& request);
-// The request is counted for a report, as those of the session's files are.
-Outcome transfer_with_usage(Session& session, const RawRequest& request);
+Outcome transfer(Session& session, const RawRequest& request);
 
 // One request for a range of a file, whose memory is in pieces. Returns nothing, and moves nothing, if the pieces have
 // to be moved one by one.
@@ -22,10 +20,5 @@ std::optional<Outcome> transfer_together(Session& session, const RawRequest& req
 // A read into the caller's staging memory if the page cache has the bytes. Returns nothing, and counts nothing, if the
 // caller would have to wait for storage, or the bytes go another way.
 std::optional<Outcome> transfer_if_cached(Session& session, const RawRequest& request);
-
-inline Outcome transfer(Session& session, const RawRequest& request) {
-  return session.config().usage == nullptr ? transfer_without_usage(session, request)
-                                           : transfer_with_usage(session, request);
-}
 
 }  // namespace penstock::core

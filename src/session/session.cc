@@ -89,11 +89,7 @@ Status Session::deregister_file(std::uint64_t handle) {
   return success();
 }
 
-bool Session::is_file(std::uint64_t handle) {
-  const bool known = files_.pin(handle) != nullptr;
-  if (known) files_.unpin(handle);
-  return known;
-}
+bool Session::is_file(std::uint64_t handle) { return static_cast<bool>(PinnedFile(*this, handle)); }
 
 Status Session::register_buffer(const void* base, std::uint64_t size) {
   const auto address = reinterpret_cast<std::uintptr_t>(base);
@@ -139,21 +135,16 @@ MemoryPiece Session::buffer_at(const void* base) const {
 }
 
 Result<FileFacts> Session::file_facts(std::uint64_t handle) {
-  const File* file = files_.pin(handle);
-  if (file == nullptr) return failure(Code::not_registered, "look at the file");
-  const FileFacts facts = file->facts();
-  files_.unpin(handle);
-  return facts;
+  const PinnedFile file(*this, handle);
+  if (!file) return failure(Code::not_registered, "look at the file");
+  return file->facts();
 }
 
 Status Session::sync_file(std::uint64_t handle) {
-  const File* file = files_.pin(handle);
-  if (file == nullptr) return failure(Code::not_registered, "flush the file");
-  const bool is_kernels = file->userspace() == nullptr;
-  const Status status =
-      is_kernels ? storage_->sync(file->own_descriptor()) : failure(Code::unsupported, "flush the file");
-  files_.unpin(handle);
-  return status;
+  const PinnedFile file(*this, handle);
+  if (!file) return failure(Code::not_registered, "flush the file");
+  if (file->userspace() != nullptr) return failure(Code::unsupported, "flush the file");
+  return storage_->sync(file->own_descriptor());
 }
 
 Status Session::advise_read_once(std::uint64_t handle) { return advise(handle, &File::note_read_once); }
@@ -161,10 +152,9 @@ Status Session::advise_read_once(std::uint64_t handle) { return advise(handle, &
 Status Session::advise_flushed_later(std::uint64_t handle) { return advise(handle, &File::note_flushed_later); }
 
 Status Session::advise(std::uint64_t handle, void (File::*note)()) {
-  File* const file = files_.pin(handle);
-  if (file == nullptr) return failure(Code::not_registered, "advise on the file");
-  (file->*note)();
-  files_.unpin(handle);
+  const PinnedFile file(*this, handle);
+  if (!file) return failure(Code::not_registered, "advise on the file");
+  (file.get()->*note)();
   return success();
 }
 

@@ -117,4 +117,26 @@ class Session {
   std::vector<Client*> clients_ GUARDED_BY(clients_mutex_);
 };
 
+// Keeps a file pinned; null if there is no such file. The session must outlive it.
+class PinnedFile {
+ public:
+  PinnedFile(Session& session, std::uint64_t handle)
+      : session_(session), handle_(handle), file_(session.pin_file(handle)) {}
+  ~PinnedFile() {
+    if (file_ != nullptr) session_.unpin_file(handle_);
+  }
+  PinnedFile(const PinnedFile&) = delete;
+  PinnedFile& operator=(const PinnedFile&) = delete;
+
+  File* get() const { return file_; }
+  File& operator*() const { return *file_; }
+  File* operator->() const { return file_; }
+  explicit operator bool() const { return file_ != nullptr; }
+
+ private:
+  Session& session_;
+  const std::uint64_t handle_;
+  File* const file_;
+};
+
 }  // namespace penstock::core

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/status.h"
 #include "core/io.h"
 
 namespace penstock::core {
@@ -69,6 +70,20 @@ class FileUsage {
 
   BusyTime& busy_;
   std::array<Shard, kShards> shards_{};
+};
+
+// Counts one request, from here to end(); counts nothing if the file's usage is null.
+class UsageCount {
+ public:
+  UsageCount() = default;
+  explicit UsageCount(FileUsage* usage) : usage_(usage), began_(usage == nullptr ? 0 : usage->begin()) {}
+  void end(Op op, std::uint64_t bytes, const Status& status) const {
+    if (usage_ != nullptr) usage_->end(op, bytes, !status.ok(), began_);
+  }
+
+ private:
+  FileUsage* usage_ = nullptr;
+  std::uint64_t began_ = 0;
 };
 
 class Usage {
