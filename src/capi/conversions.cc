@@ -46,14 +46,17 @@ Status set_required(const penstock_request& request, RawRequest& raw) {
   return success();
 }
 
-Result<RawRequest> any_request(const penstock_request& request) {
+Status make_raw(const penstock_request& request, RawRequest& raw) {
   const Result<Op> op = op_of(request.op);
   if (!op.ok()) return op.status();
   if (request.file == nullptr) return failure(Code::invalid_argument, "find the file of the request");
-  RawRequest raw{*op, request.file->id, request.base, request.size, request.file_offset, request.buffer_offset};
-  if (request.flags == 0 && request.required_path == 0) return raw;
-  if (const Status status = set_required(request, raw); !status.ok()) return status;
-  return raw;
+  raw.op = *op;
+  raw.file = request.file->id;
+  raw.base = request.base;
+  raw.size = request.size;
+  raw.file_offset = request.file_offset;
+  raw.buffer_offset = request.buffer_offset;
+  return request.flags == 0 && request.required_path == 0 ? success() : set_required(request, raw);
 }
 
 }  // namespace
@@ -62,12 +65,13 @@ Result<RawRequest> raw_request(const penstock_request& request) {
   if (request.file != nullptr && request.file->striped != nullptr) {
     return failure(Code::unsupported, "ask about a striped object as a whole; ask about its members, each a file");
   }
-  return any_request(request);
+  RawRequest raw;
+  if (const Status status = make_raw(request, raw); !status.ok()) return status;
+  return raw;
 }
 
-Result<QueuedRequest> queued_request(const penstock_request& request) {
-  const Result<RawRequest> raw = any_request(request);
-  if (!raw.ok()) return raw.status();
+Status make_queued(const penstock_request& request, QueuedRequest& made) {
+  if (const Status status = make_raw(request, made.request); !status.ok()) return status;
   const bool names_both = request.base != nullptr || request.size != 0 || request.buffer_offset != 0;
   if (request.device != 0)
     return failure(Code::invalid_argument, "make a request that names a device, as only dry runs may");
@@ -79,8 +83,11 @@ Result<QueuedRequest> queued_request(const penstock_request& request) {
   if (request.pieces != nullptr && names_both) {
     return failure(Code::invalid_argument, "make a request with pieces and also a base, size or buffer_offset");
   }
-  const Striped* const striped = request.file->striped == nullptr ? nullptr : request.file->striped->set.get();
-  return QueuedRequest{*raw, {request.pieces, request.piece_count}, striped, request.cookie, deadline_of(request)};
+  made.pieces = {request.pieces, request.piece_count};
+  if (request.file->striped != nullptr) made.striped = request.file->striped->set.get();
+  made.cookie = request.cookie;
+  made.deadline = deadline_of(request);
+  return success();
 }
 
 }  // namespace penstock::core

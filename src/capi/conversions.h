@@ -60,8 +60,8 @@ inline Result<Op> op_of(std::int32_t op) {
 // Copies as much of a text as fits, with a zero behind. Returns the whole length.
 std::size_t copy_text(std::string_view source, char* text, std::size_t capacity);
 
-// Checks the request.
-Result<QueuedRequest> queued_request(const penstock_request& request);
+// Checks the request, and makes an empty one into it: a copy of each would take longer than its checks.
+Status make_queued(const penstock_request& request, QueuedRequest& made);
 // For a dry run: only operation, file, memory and sizes. A striped object is refused: dry runs take its members.
 Result<RawRequest> raw_request(const penstock_request& request);
 

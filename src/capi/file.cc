@@ -191,15 +191,15 @@ penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info)
 penstock_status penstock_transfer(const penstock_request* request, penstock_report* report) {
   penstock_request said{};
   if (const Status status = core::read_struct(request, said); !status.ok()) return core::to_public(status);
-  const core::Result<core::QueuedRequest> sane = core::queued_request(said);
-  if (!sane.ok()) return core::to_public(sane.status());
+  core::QueuedRequest made;
+  if (const Status status = core::make_queued(said, made); !status.ok()) return core::to_public(status);
   return transfer(said.file, report, [&](const GuardedSession::Use& use) -> core::Outcome {
-    if (core::has_passed(sane->deadline)) return {failure(Code::timed_out, "begin the request"), {}};
-    if (sane->striped != nullptr) {
-      return core::transfer_striped(*use, use.frontends().executor(), *sane->striped, sane->request, sane->pieces);
+    if (core::has_passed(made.deadline)) return {failure(Code::timed_out, "begin the request"), {}};
+    if (made.striped != nullptr) {
+      return core::transfer_striped(*use, use.frontends().executor(), *made.striped, made.request, made.pieces);
     }
-    return sane->pieces.empty() ? core::transfer(*use, sane->request)
-                                : core::transfer_vectored(*use, sane->request, sane->pieces);
+    return made.pieces.empty() ? core::transfer(*use, made.request)
+                               : core::transfer_vectored(*use, made.request, made.pieces);
   });
 }
 

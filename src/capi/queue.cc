@@ -37,33 +37,19 @@ Opened open_requests(const GuardedSession::Use& use, const penstock_queue_option
       std::make_unique<core::ThreadedQueue>(use.frontends().executor(), options.depth));
 }
 
-core::Result<core::QueuedRequest> request_for(const penstock_queue& queue, const penstock_request& request) {
+struct Submission {
+  const penstock_queue& queue;
+  const penstock_request* requests;
+};
+
+Status make_request(const void* submission, unsigned index, core::QueuedRequest& made) {
+  const auto& [queue, requests] = *static_cast<const Submission*>(submission);
+  penstock_request request{};
+  if (const Status status = core::read_element(requests, index, request); !status.ok()) return status;
   if (request.file != nullptr && request.file->guarded != queue.guarded) {
     return failure(Code::invalid_argument, "submit a request on a file of another session");
   }
-  return core::queued_request(request);
-}
-
-constexpr std::uint32_t kSubmitMax = 16;  // Per call: the array is on the stack, which may be small.
-
-// Submits up to `max` requests of the array from `first` on, up to the first invalid one, and returns its status.
-template <std::uint32_t max>
-Status submit_some(const penstock_queue& queue, const penstock_request* requests, std::uint32_t first,
-                   std::uint32_t count, std::uint32_t& taken) {
-  core::QueuedRequest some[max];
-  std::uint32_t good = 0;
-  Status fault;
-  while (good < std::min(count - first, max) && fault.ok()) {
-    penstock_request said{};
-    fault = core::read_element(requests, first + good, said);
-    if (!fault.ok()) break;
-    const core::Result<core::QueuedRequest> one = request_for(queue, said);
-    fault = one.status();
-    if (fault.ok()) some[good++] = *one;
-  }
-  if (good == 0) return fault;
-  const Status status = queue.requests->submit({some, good}, taken);
-  return status.ok() ? fault : status;
+  return core::make_queued(request, made);
 }
 
 // A timeout of centuries counts as infinite.
@@ -123,14 +109,10 @@ void penstock_queue_close(penstock_queue* queue) {
 penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* requests, uint32_t count,
                                       uint32_t* submitted) {
   uint32_t taken = 0;
-  const penstock_status submitted_status =
-      session_call("submit to the queue", queue, [&](const GuardedSession::Use&) -> Status {
-        Status status;
-        // The small variant saves zeroing unused elements.
-        const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;
-        while (taken < count && status.ok()) status = some(*queue, requests, taken, count, taken);
-        return status;
-      });
+  const penstock_status submitted_status = session_call("submit to the queue", queue, [&](const GuardedSession::Use&) {
+    const Submission submission{*queue, requests};
+    return queue->requests->submit(count, make_request, &submission, taken);
+  });
   if (submitted != nullptr) *submitted = taken;
   return submitted_status;
 }

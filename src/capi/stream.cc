@@ -38,13 +38,13 @@ Status check_plain(const core::QueuedRequest& request) {
 Status submit(const GuardedSession::Use& use, penstock_request& said, penstock_stream_result* result) {
   if (const Status status = core::check_struct(result); !status.ok()) return status;
   void* const stream = std::exchange(said.stream, nullptr);
-  const core::Result<core::QueuedRequest> sane = core::queued_request(said);
-  if (!sane.ok()) return sane.status();
-  if (const Status status = check_plain(*sane); !status.ok()) return status;
+  core::QueuedRequest made;
+  if (const Status status = core::make_queued(said, made); !status.ok()) return status;
+  if (const Status status = check_plain(made); !status.ok()) return status;
   if (said.base == nullptr) return failure(Code::invalid_argument, "use the stream");
   core::write_struct(result, {});
-  const core::StreamParameters parameters{.op = sane->request.op,
-                                          .file = sane->request.file,
+  const core::StreamParameters parameters{.op = made.request.op,
+                                          .file = made.request.file,
                                           .base = said.base,
                                           .size = &said.size,
                                           .file_offset = &said.file_offset,

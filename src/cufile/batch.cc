@@ -72,21 +72,21 @@ CUfileOpError fault_of(core::Session& session, std::span<const CUfileIOParams_t>
   return CU_FILE_SUCCESS;
 }
 
-core::QueuedRequest entry_of(const void* submission, unsigned index) {
+core::Status make_entry(const void* submission, unsigned index, core::QueuedRequest& entry) {
   const auto& [all, count, began] = *static_cast<const Submission*>(submission);
   const CUfileIOParams_t& params = all[index];
   const auto& batch = params.u.batch;
-  core::QueuedRequest entry{.request = {.op = params.opcode == CUFILE_WRITE ? core::Op::write : core::Op::read,
-                                        .file = number_of(params.fh),
-                                        .base = batch.devPtr_base,
-                                        .size = batch.size,
-                                        .file_offset = batch.file_offset,
-                                        .buffer_offset = batch.devPtr_offset},
-                            .cookie = number_of(params.cookie),
-                            .began = began};
+  entry.request = {.op = params.opcode == CUFILE_WRITE ? core::Op::write : core::Op::read,
+                   .file = number_of(params.fh),
+                   .base = batch.devPtr_base,
+                   .size = batch.size,
+                   .file_offset = batch.file_offset,
+                   .buffer_offset = batch.devPtr_offset};
+  entry.cookie = number_of(params.cookie);
+  entry.began = began;
   const bool known = params.opcode == CUFILE_READ || params.opcode == CUFILE_WRITE;
   if (!known) entry.refused = core::failure(core::Code::invalid_argument, "carry out an entry of the batch");
-  return entry;
+  return core::success();
 }
 
 // 1.20's answer to a submission, or success if its entries were submitted.
@@ -96,7 +96,7 @@ CUfileOpError submit(core::Session& session, core::ThreadedQueue* batch, const S
     return CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR;
   }
   if (const CUfileOpError fault = fault_of(session, {all.params, all.count}); fault != CU_FILE_SUCCESS) return fault;
-  return batch->submit(all.count, entry_of, &all).ok() ? CU_FILE_SUCCESS : CU_FILE_BATCH_FULL;
+  return batch->submit_all(all.count, make_entry, &all).ok() ? CU_FILE_SUCCESS : CU_FILE_BATCH_FULL;
 }
 
 CUfileError_t no_batch(CUfileOpError of_1_15) {

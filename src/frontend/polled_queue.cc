@@ -27,11 +27,12 @@ Result<std::unique_ptr<RequestQueue>> PolledQueue::open(Session& session, unsign
   return std::unique_ptr<RequestQueue>(new PolledQueue(std::move(*queue)));
 }
 
-Status PolledQueue::submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) {
-  for (const QueuedRequest& each : requests) {
-    if (const Status status = check_polled(each); !status.ok()) return status;
-    if (const Status status = queue_->submit(each.request, each.cookie); !status.ok()) return status;
-    ++taken;
+Status PolledQueue::submit(unsigned count, Maker make, const void* source, std::uint32_t& taken) {
+  for (; taken < count; ++taken) {
+    QueuedRequest one;
+    if (const Status status = make(source, taken, one); !status.ok()) return status;
+    if (const Status status = check_polled(one); !status.ok()) return status;
+    if (const Status status = queue_->submit(one.request, one.cookie); !status.ok()) return status;
   }
   return success();
 }

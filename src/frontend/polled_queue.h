@@ -17,7 +17,7 @@ class PolledQueue final : public RequestQueue {
   // The same as ChannelQueue::open().
   static Result<std::unique_ptr<RequestQueue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
 
-  Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override;
+  Status submit(unsigned count, Maker make, const void* source, std::uint32_t& taken) override;
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) override;
   unsigned cancel(std::uint64_t) override { return 0; }
   // Waits for all requests, since the queue does not know their memory.

@@ -23,9 +23,11 @@ class RequestQueue {
   using Taker = void (*)(void* taker, std::uint64_t cookie, const Outcome& outcome);
 
   virtual ~RequestQueue() = default;
-  // Submits in order until one is refused, and adds the number of those that were not to `taken`. Code::limit: the
-  // queue is full; reaping makes room.
-  virtual Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) = 0;
+  // Makes the request `index` of a submission from its caller's own form, in an empty one. It must not call the queue.
+  using Maker = Status (*)(const void* source, unsigned index, QueuedRequest& made);
+  // Makes and submits requests in order until one cannot be made or is refused, and counts the others in `taken`.
+  // Code::limit: the queue is full; reaping makes room.
+  virtual Status submit(unsigned count, Maker make, const void* source, std::uint32_t& taken) = 0;
   // Hands at most `room` outcomes to take(taker, ...), and returns their number. Waits until the deadline for `least`
   // of them, or for as many as are outstanding if that is fewer.
   virtual unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) = 0;

@@ -41,46 +41,56 @@ ThreadedQueue::ThreadedQueue(Executor& executor, unsigned capacity)
 ThreadedQueue::~ThreadedQueue() { cancel(); }
 
 Status ThreadedQueue::submit(std::span<const QueuedRequest> entries) {
-  const auto copy = [](const void* all, unsigned index) { return static_cast<const QueuedRequest*>(all)[index]; };
-  return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
-}
-
-// All at once, so that threads are woken once.
-Status ThreadedQueue::submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) {
-  const Status status = submit(requests);
-  if (status.ok()) taken += static_cast<std::uint32_t>(requests.size());
-  if (status.ok() || requests.size() == 1) return status;
-  for (const QueuedRequest& each : requests) {
-    if (const Status one = submit({&each, 1}); !one.ok()) return one;
-    ++taken;
-  }
-  return success();
+  const auto copy = [](const void* all, unsigned index, QueuedRequest& made) {
+    made = static_cast<const QueuedRequest*>(all)[index];
+    return success();
+  };
+  return submit_all(static_cast<unsigned>(entries.size()), copy, entries.data());
 }
 
 // Takes room for all entries under one lock, so that two threads' submissions cannot each get half of it.
-Status ThreadedQueue::submit(unsigned count, Maker make, const void* source) {
+Status ThreadedQueue::submit_all(unsigned count, Maker make, const void* source) {
   const MutexLock lock(mutex_);
-  if (count > free_.size()) return full_error_.status(slots_.size());
+  std::uint32_t taken = 0;
+  return count > free_.size() ? full_error_.status(slots_.size()) : submit_locked(count, make, source, taken);
+}
+
+Status ThreadedQueue::submit(unsigned count, Maker make, const void* source, std::uint32_t& taken) {
+  const MutexLock lock(mutex_);
+  return submit_locked(count, make, source, taken);
+}
+
+// Starts all together, so that threads are woken once.
+Status ThreadedQueue::submit_locked(unsigned count, Maker make, const void* source, std::uint32_t& taken) {
   if (count == 0) return success();
+  if (free_.empty()) return full_error_.status(slots_.size());
   jobs_.clear();
   // There are as many submissions as entries that can be under way, so one is free.
   QueueEvent::Submission* const submission = free_submissions_.back();
   free_submissions_.pop_back();
   *submission = {.unfinished = count};
-  for (unsigned i = 0; i < count; ++i) {
+  Status status;
+  while (taken < count && !free_.empty()) {
+    QueuedRequest entry;
+    status = make(source, taken, entry);
+    if (!status.ok()) break;
+    ++taken;
     Slot& slot = *free_.back();
     free_.pop_back();
     slot.submission = submission;
-    const Status refused = fill_locked(slot, make(source, i));
+    const Status refused = fill_locked(slot, entry);
     if (refused.ok()) jobs_.push_back(&slot);
     else complete_locked(slot, {refused, {}});
   }
+  const unsigned others = count - taken;
+  if (others > 0 && (submission->unfinished -= others) == 0) free_submissions_.push_back(submission);
   start_jobs_locked();
   notify_locked();
-  return success();
+  return status.ok() && others > 0 ? full_error_.status(slots_.size()) : status;
 }
 
 void ThreadedQueue::start_jobs_locked() {
+  if (jobs_.empty()) return;
   const std::span<Job* const> rest = try_borrow_for_caller_locked() ? begin_reads_on_caller_locked() : jobs_;
   const Status status = rest.empty() ? success() : executor_.enqueue(rest);
   // No thread can carry these out, so they end with that status.

@@ -42,13 +42,11 @@ class ThreadedQueue final : public RequestQueue, private JobContextHolder {
   ~ThreadedQueue() override;
 
   unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
-  // Makes the entry `index` of a submission from the caller's own form.
-  using Maker = QueuedRequest (*)(const void* source, unsigned index);
-  // Submits all entries or none. Fails with Code::limit if there is no room; reaping makes room.
-  Status submit(unsigned count, Maker make, const void* source);
+  Status submit(unsigned count, Maker make, const void* source, std::uint32_t& taken) override;
+  // Submits all entries or none, which must not fail to be made. Fails with Code::limit if there is no room; reaping
+  // makes room.
+  Status submit_all(unsigned count, Maker make, const void* source);
   Status submit(std::span<const QueuedRequest> entries);
-  // The same; one after the other if there is no room for all, so that as many as possible are submitted.
-  Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override;
   // Writes events in the order in which they came, and returns their number. Waits until the deadline for `least`
   // events, or for as many as are outstanding if that is fewer.
   unsigned reap(std::span<QueueEvent> events, unsigned least, Deadline deadline);
@@ -89,6 +87,7 @@ class ThreadedQueue final : public RequestQueue, private JobContextHolder {
     std::unique_ptr<StripedJob> striped;
   };
 
+  Status submit_locked(unsigned count, Maker make, const void* source, std::uint32_t& taken) REQUIRES(mutex_);
   Status fill_locked(Slot& slot, const QueuedRequest& entry) REQUIRES(mutex_);
   template <typename Take>
   unsigned reap_events(std::size_t room, unsigned least, const Deadline& deadline, Take take);

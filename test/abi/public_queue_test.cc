@@ -128,6 +128,24 @@ TEST_F(PublicQueueTest, MoreThanItsDepthIsNotTakenUntilSomeAreReaped) {
   EXPECT_EQ(submitted, 2u);
 }
 
+TEST_F(PublicQueueTest, ThoseBeforeARequestThatMakesNoSenseAreTakenAndThoseBehindItAreNot) {
+  std::vector<Request> requests;
+  for (std::uint64_t i = 0; i < 8; ++i) requests.push_back(read_of(100, 0, i));
+  requests[3].file = nullptr;
+  std::uint32_t submitted = 0;
+  for (int round = 0; round < 10; ++round) {  // More than the depth: what a submission takes is given back.
+    const penstock::Status status = penstock_queue_submit(queue_.raw(), requests.data(), 8, &submitted);
+
+    EXPECT_TRUE(status.is(PENSTOCK_INVALID_ARGUMENT)) << status.message();
+    EXPECT_EQ(submitted, 3u);
+    std::vector<Completion> done(8);
+    EXPECT_EQ(*queue_.reap(done.data(), 8, 8), 3u);
+    EXPECT_TRUE(penstock::Status(penstock_queue_submit(queue_.raw(), &requests[3], 5, &submitted))
+                    .is(PENSTOCK_INVALID_ARGUMENT));
+    EXPECT_EQ(submitted, 0u);
+  }
+}
+
 TEST_F(PublicQueueTest, AFullQueueSaysWhatIsFullAndWhatMakesRoom) {
   auto threaded = session_->queue(2);
   auto polled = session_->polled_queue(2, kSize);
