@@ -130,8 +130,8 @@ ProcessReport::ProcessReport(const std::string& target)
 
 void ProcessReport::session_opened(const Counters& counters, const std::string& placement) {
   const MutexLock lock(mutex_);
-  open_.insert(&counters);
   placement_ = placement;
+  open_.insert(&counters);  // Behind all else that needs memory: a session that could not be opened is not in it.
   ++sessions_;
 }
 

@@ -56,15 +56,11 @@ core::Result<std::uint64_t> register_userspace(core::Session& session, const CUf
   return file.ok() ? session.register_file(std::move(*file)) : file.status();
 }
 
-}  // namespace
-
-// Needs no boundary() against bad_alloc: transfers have their own, which first unpins the files.
-ssize_t core::entry_points::transfer(RawRequest&& request, bool is_piece) {
-  const core::HeldCancellation held;
+ssize_t transfer_or_throw(core::RawRequest& request, bool is_piece) {
   const CufileDriver::Use use(driver());
   const auto refuse_transfer = [&](int error_number) {
     if (use && !is_piece)
-      core::count(use.session(), request.op == Op::read ? CufileOperation::read : CufileOperation::write, false);
+      core::count(use.session(), request.op == core::Op::read ? CufileOperation::read : CufileOperation::write, false);
     return fail(error_number);
   };
   if (request.file == 0 || request.base == nullptr) return refuse_transfer(EINVAL);
@@ -80,6 +76,13 @@ ssize_t core::entry_points::transfer(RawRequest&& request, bool is_piece) {
   core::count_transfer(use.session(), request, outcome, began, is_piece);
   if (!outcome.status.ok()) return fail(core::cufile_errno(outcome.status));
   return static_cast<ssize_t>(outcome.report.bytes);
+}
+
+}  // namespace
+
+// The driver itself is made by the first call, whichever that is, and needs memory.
+ssize_t core::entry_points::transfer(RawRequest&& request, bool is_piece) {
+  return boundary([&] { return transfer_or_throw(request, is_piece); }, [] { return fail(ENOMEM); });
 }
 
 extern "C" {

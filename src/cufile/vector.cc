@@ -51,13 +51,15 @@ ssize_t move_pieces(core::Op op, CUfileHandle_t fh, const CUfileIOVec_t* iov, si
 
 // 1.15's statistics have no place for vectored transfers, so there each piece counts as a transfer.
 ssize_t transfer_pieces(core::Op op, CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t count, off_t file_offset) {
-  const core::HeldCancellation held;
-  const core::CufileDriver::Use use(driver());
-  const bool counted_together = use && driver().follows_1_20();
-  const std::uint64_t began = counted_together ? core::stats_clock(use.session()) : 0;
-  const ssize_t moved = move_pieces(op, fh, iov, count, file_offset, counted_together);
-  if (counted_together) core::count_vectored(use.session(), op, moved, began);
-  return moved;
+  const auto transfer = [&] {
+    const core::CufileDriver::Use use(driver());
+    const bool counted_together = use && driver().follows_1_20();
+    const std::uint64_t began = counted_together ? core::stats_clock(use.session()) : 0;
+    const ssize_t moved = move_pieces(op, fh, iov, count, file_offset, counted_together);
+    if (counted_together) core::count_vectored(use.session(), op, moved, began);
+    return moved;
+  };
+  return core::boundary(transfer, [] { return fail(ENOMEM); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/invariant.h"
 #include "base/page_size.h"
+#include "base/shortage.h"
 #include "base/thread.h"
 #include "engine/spin_wait.h"
 
@@ -49,7 +50,7 @@ Executor::~Executor() {
   if (has_deadline_thread_) ::pthread_join(deadline_thread_, nullptr);
 }
 
-Status Executor::start_locked() {
+void Executor::start_locked() {
   // Without io_uring a thread has one transfer under way, so only more threads give more depth.
   can_share_ = queues_ && session_.storage().io_uring_error() == 0;
   while (threads_.size() < threads_max_) {
@@ -59,7 +60,6 @@ Status Executor::start_locked() {
     if (!start_thread(thread, "penstock-async", body, this)) break;
     threads_.push_back(thread);
   }
-  return threads_.empty() ? failure(Code::out_of_memory, "start a thread for the request") : success();
 }
 
 bool Executor::add_context_locked() {
@@ -87,7 +87,12 @@ void Executor::wake_locked() {
 Status Executor::enqueue(std::span<Job* const> jobs) {
   const MutexLock lock(mutex_);
   if (threads_.empty()) {
-    if (const Status status = start_locked(); !status.ok()) return status;
+    const auto start = [this] {
+      mutex_.assume_held();
+      start_locked();
+    };
+    unless_short_of_memory(start, [] {});  // The threads that could be started serve.
+    if (threads_.empty()) return failure(Code::out_of_memory, "start a thread for the request");
   }
   const auto has_deadline = [](const Job* job) { return job->deadline != kNoDeadline; };
   if (!has_deadline_thread_ && std::any_of(jobs.begin(), jobs.end(), has_deadline)) {

@@ -64,7 +64,7 @@ class Executor {
     JobContext* orphaned = nullptr;  // A context with requests in flight that this thread drains as well.
   };
 
-  Status start_locked() REQUIRES(mutex_);
+  void start_locked() REQUIRES(mutex_);
   bool add_context_locked() REQUIRES(mutex_);
   Status start_deadline_thread_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);

@@ -10,7 +10,7 @@ Frontends::Frontends(Session& session)
       streams_(std::make_unique<Streams>(session, *stream_executor_)) {}
 
 Frontends::~Frontends() {
-  for (const std::uint64_t batch : batches_.handles()) (void)close_batch(batch);
+  for (std::uint64_t batch = batches_.next(0); batch != 0; batch = batches_.next(batch)) (void)close_batch(batch);
   batch_executor_.reset();
   streams_->close();
   stream_executor_.reset();

@@ -6,6 +6,7 @@
 
 #include "base/kept_text.h"
 #include "base/printable.h"
+#include "base/shortage.h"
 #include "core/memory.h"
 #include "frontend/transfer.h"
 #include "stripe/manifest.h"
@@ -21,13 +22,22 @@ RequestMemory memory_of(const RawRequest& request, std::span<const MemoryPiece> 
   return {base + request.buffer_offset};
 }
 
-// Makes a status that names the member and says its failure in the words of the object.
-Status named(const Striped& striped, std::uint32_t member, Op op, Status status) {
-  const std::string name =
-      "member " + std::to_string(member) + " of the striped object, " + printable(striped.names[member]);
-  if (status.ok()) return bad_stripe("read from " + name + ": it became shorter since it was opened");
-  status.step = kept_text((op == Op::read ? "read from " : "write to ") + name, status.step);
-  return status;
+// Makes a status that names the member and says its failure in the words of the object. Where there is no memory for
+// the name, it says so without: a thread that ends a request must not throw.
+Status named(const Striped& striped, std::uint32_t member, Op op, const Status& status) {
+  const auto with_name = [&] {
+    const std::string name =
+        "member " + std::to_string(member) + " of the striped object, " + printable(striped.names[member]);
+    if (status.ok()) return bad_stripe("read from " + name + ": it became shorter since it was opened");
+    Status named = status;
+    named.step = kept_text((op == Op::read ? "read from " : "write to ") + name, status.step);
+    return named;
+  };
+  const auto without = [&] {
+    return status.ok() ? failure(Code::bad_stripe, "read from a member that became shorter since it was opened")
+                       : status;
+  };
+  return unless_short_of_memory(with_name, without);
 }
 
 // A job whose caller waits until the request has ended.

@@ -111,15 +111,15 @@ class HandleTable {
     return value;
   }
 
-  // A snapshot of the numbers of all live objects.
-  std::vector<std::uint64_t> handles() {
+  // Returns the number of the first live object behind this one, and 0 if there is none: next(0) is the first of all.
+  // Allocates nothing, so that a destructor may ask.
+  std::uint64_t next(std::uint64_t handle) {
     const MutexLock lock(mutex_);
-    std::vector<std::uint64_t> live;
-    for (std::uint32_t index = 0; index < used_; ++index) {
+    for (auto index = static_cast<std::uint32_t>(handle); index < used_; ++index) {
       const std::uint64_t state = entry(index).state.load(std::memory_order_acquire);
-      if ((state & kLive) != 0) live.push_back(number(index, state));
+      if ((state & kLive) != 0) return number(index, state);
     }
-    return live;
+    return 0;
   }
 
  private:

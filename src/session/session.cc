@@ -23,7 +23,7 @@ Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::un
 
 Session::~Session() {
   stop();
-  for (const std::uint64_t file : files_.handles()) (void)deregister_file(file);
+  for (std::uint64_t file = files_.next(0); file != 0; file = files_.next(file)) (void)deregister_file(file);
 }
 
 void Session::stop() {
