@@ -116,10 +116,11 @@ void Engine::account_for(const Flight& flight) {
   count(flight.report, request.op);
 }
 
+// There is no better path than a direct one, whichever was asked before it. One that is forced although it copies has a
+// reason of its own.
 void Engine::count(const Report& report, Op op) {
-  // A path that is forced although it copies is counted under its own reason, apart from direct ones.
-  const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;
-  counters_.add(report.path, is_forced ? report.path_reason : report.reason, op, report.bytes - report.bounced_bytes);
+  const Reason reason = traits_of(report.path).direct ? report.path_reason : report.reason;
+  counters_.add(report.path, reason, op, report.bytes - report.bounced_bytes);
   if (report.direct_bytes > 0) counters_.add_direct(report.path, op, report.direct_bytes);
   if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
 }

@@ -73,5 +73,17 @@ TEST_P(BounceVerdictTest, ARequestIsReportedAndCountedWithTheReasonForItsPath) {
   EXPECT_EQ(session().counters().total(PathId::bounce, obstacle(), Op::write).bytes, 4096u);
 }
 
+class DriveVerdictTest : public VerdictTest {
+ protected:
+  void adjust(Config& config) override { config.paths.insert(config.paths.begin(), PathId::p2pdma); }
+};
+INSTANTIATE_TEST_SUITE_P(Fixtures, DriveVerdictTest, testing::ValuesIn(drive_fixtures()), fixture_name);
+
+TEST_P(DriveVerdictTest, ItsBytesAreNotCountedUnderTheRefusalOfAnother) {
+  const Outcome outcome = write(file_, memory_, 4096, 0);
+
+  EXPECT_EQ(outcome.report.path, fixture().path);
+  EXPECT_EQ(session().counters().total(fixture().path, outcome.report.path_reason, Op::write).bytes, 4096u);
+}
 }  // namespace
 }  // namespace penstock::core
