@@ -57,7 +57,7 @@ class FussyPath final : public Path {
  public:
   bool refuses = false;
   Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
-  Prepared shape(const RoutedRequest& request) override { return {.limits = {.chunk_max = request.chunk_max}}; }
+  Shape shape(const RoutedRequest& request) override { return {.limits = {.chunk_max = request.chunk_max}}; }
   std::uint64_t channel_bytes(const ChannelOptions& options) const override {
     return options.depth * options.chunk_max;
   }

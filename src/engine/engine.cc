@@ -154,7 +154,7 @@ void Engine::move_alone(Flight& flight, ChannelPool& pool) {
 
 bool Engine::may_be_cached_read(const Flight& flight) {
   const RoutedRequest& request = flight.request;
-  return request.size >= 2 * kCachedChunkMin && request.op == Op::read && flight.prepared.tune_threads;
+  return request.size >= 2 * kCachedChunkMin && request.op == Op::read && flight.request.shape.tune_threads;
 }
 
 // The bytes that each thread of a cached read takes at a time; 0 if the read is not one. CPUs copy a cached read out of
@@ -166,7 +166,7 @@ std::uint64_t Engine::cached_read_chunk_for(const Flight& flight) const {
   // A quarter of the small channels is left to other requests.
   const std::uint64_t threads = std::min<std::uint64_t>(
       {(rules_.workers + 1) / std::max(active_transfers_.load(std::memory_order_relaxed), 1u),
-       shapes_.small.count * 3 / 4, rules_.threads_max, flight.prepared.threads_max, shares_of(request.size)});
+       shapes_.small.count * 3 / 4, rules_.threads_max, flight.request.shape.threads_max, shares_of(request.size)});
   const std::uint64_t chunk_max = shapes_.small.chunk;
   if (threads < 2 || request.size > 2 * threads * chunk_max) return 0;
   // A single thread does better with two chunks in flight.
@@ -208,9 +208,9 @@ void Engine::move_untuned(Flight& flight, ChannelPool& pool) {
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const std::uint64_t bytes = flight.progress().bytes();
   const bool is_read = flight.request.op == Op::read;
-  if (flight.prepared.learns && is_read && bytes > 0 && flight.progress().bounced_bytes() == 0) {
+  if (flight.request.shape.learns && is_read && bytes > 0 && flight.progress().bounced_bytes() == 0) {
     flight.path->hooks()->learn({bytes, flight.request.size, static_cast<std::uint64_t>(took.count()), shared.cpu_ns(),
-                                 false, flight.prepared.first_time});
+                                 false, flight.request.shape.first_time});
   }
 }
 
@@ -242,7 +242,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool&
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, cpu_ns});
     // Trials are slower than later requests, and bytes that came from storage say nothing about the page cache.
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
-    if (flight.prepared.learns && !choice.trial && is_cached) {
+    if (flight.request.shape.learns && !choice.trial && is_cached) {
       // Shared cached reads take more CPU time than others do, and say nothing about theirs.
       flight.path->hooks()->learn({choice.bytes, size, wall_ns, cached_chunk > 0 ? 0 : cpu_ns, true, false});
     }
@@ -253,7 +253,9 @@ void Engine::move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool&
   flight.end(progress);
 }
 
-bool Engine::is_tuned(const Flight& flight) { return flight.prepared.tune_threads && !is_one_writer_at_a_time(flight); }
+bool Engine::is_tuned(const Flight& flight) {
+  return flight.request.shape.tune_threads && !is_one_writer_at_a_time(flight);
+}
 
 std::uint64_t Engine::shares_of(std::uint64_t size) const {
   return rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(size / rules_.share_min, 1);
@@ -266,7 +268,7 @@ unsigned Engine::threads_for(const Flight& flight, std::uint64_t cached_chunk) c
   const std::uint64_t most = is_one_writer_at_a_time(flight) ? 2 : rules_.workers + std::uint64_t{1};
   return static_cast<unsigned>(
       std::min<std::uint64_t>({cached_chunk > 0 ? flight.plan().chunk_count() : size / kShareMin + 1, most,
-                               rules_.threads_max, flight.prepared.threads_max, shares_of(size)}));
+                               rules_.threads_max, flight.request.shape.threads_max, shares_of(size)}));
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------

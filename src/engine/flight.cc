@@ -11,7 +11,7 @@ namespace penstock::core {
 
 void Flight::cut_into_chunks(std::uint64_t chunk_max) {
   request.buffer_address = reinterpret_cast<std::uintptr_t>(request.memory.address());
-  Limits limits = prepared.limits;
+  Limits limits = request.shape.limits;
   limits.page = static_cast<std::uint32_t>(page_size());
   limits.chunk_max = std::min(limits.chunk_max, chunk_max);
   if (!is_aligned(limits.chunk_max, limits.file_align)) limits.file_align = 1;
@@ -23,14 +23,10 @@ void Flight::cut_into_chunks(std::uint64_t chunk_max) {
   proceed();
 }
 
-Task Flight::make_task(std::uint64_t turn) const {
+Chunk Flight::in_turn(std::uint64_t turn) const {
   Chunk chunk = plan_->in_turn(turn);
   if (chunk.io_mode == IoMode::o_direct) chunk.io_mode = query_io_mode(chunk);
-  return {.op = request.op,
-          .file = request.file,
-          .memory = request.memory.after(chunk.buffer_offset),
-          .token = prepared.token,
-          .chunk = chunk};
+  return chunk;
 }
 
 IoMode Flight::query_io_mode(const Chunk& chunk) const {

@@ -30,7 +30,6 @@ class Flight {
   std::optional<PathId> required;  // Any other path refuses this one request.
   bool memory_is_staging = false;  // Its memory is staging memory of the caller, which no direct path can use.
   Path* path = nullptr;
-  Prepared prepared;
   Report report;
 
   // Cuts it into chunks of at most so many bytes. It may be cut again as long as nothing was moved.
@@ -45,9 +44,9 @@ class Flight {
   // True if another chunk can begin before those in flight have ended.
   bool has_next() const { return turn_ < turns_end_; }
   // The next chunk. It is in flight until on_completion(). Call only if has_next().
-  Task next() {
+  Chunk next() {
     ++in_flight_;
-    return make_task(turn_++);
+    return in_turn(turn_++);
   }
   void on_completion(const Completion& completion) {
     progress_.add(completion);
@@ -56,13 +55,13 @@ class Flight {
   }
   // Moves everything that is left, one chunk after the other, on the calling thread through an idle channel.
   void run(Channel& channel) {
-    while (has_next()) on_completion(channel.move_and_wait(next()));
+    while (has_next()) on_completion(channel.move_and_wait(request, next()));
   }
   // Ends the request with a failure. No chunk is in flight, and none will be.
   void fail(const Status& status);
 
   // ---- For callers that move the middle with many threads, or the request in parts
-  Task make_task(std::uint64_t turn) const;
+  Chunk in_turn(std::uint64_t turn) const;
   void end_middle(const Progress& progress);
   void end(const Progress& progress);
 

@@ -18,25 +18,22 @@ Flight unaligned_write(std::uint64_t offset = 1000, std::uint64_t size = 13000) 
   flight.request.op = Op::write;
   flight.request.file_offset = offset;
   flight.request.size = size;
-  flight.prepared.limits = {.file_align = 512, .memory_align = 512, .chunk_max = 4096, .staged = true};
+  flight.request.shape.limits = {.file_align = 512, .memory_align = 512, .chunk_max = 4096, .staged = true};
   flight.cut_into_chunks(1u << 20);
   return flight;
 }
 
-Completion moved(const Task& task, std::uint64_t bytes, Status status = {}) {
-  return {.file_offset = task.chunk.file_offset,
-          .size = task.chunk.size,
-          .bytes = bytes,
-          .status = status,
-          .io_mode = task.chunk.io_mode};
+Completion moved(const Chunk& chunk, std::uint64_t bytes, Status status = {}) {
+  return {
+      .file_offset = chunk.file_offset, .size = chunk.size, .bytes = bytes, .status = status, .io_mode = chunk.io_mode};
 }
-Completion moved(const Task& task) { return moved(task, task.chunk.size); }
+Completion moved(const Chunk& chunk) { return moved(chunk, chunk.size); }
 
 TEST(FlightTest, HeadAndTailBeginWhenAllOfTheMiddleIsOver) {
   Flight flight = unaligned_write();
-  const Task first = flight.next(), second = flight.next();
-  EXPECT_EQ(first.chunk.file_offset, 4096u);
-  EXPECT_EQ(second.chunk.file_offset, 8192u);
+  const Chunk first = flight.next(), second = flight.next();
+  EXPECT_EQ(first.file_offset, 4096u);
+  EXPECT_EQ(second.file_offset, 8192u);
   EXPECT_FALSE(flight.has_next()) << "the middle is under way";
   flight.on_completion(moved(second));
   EXPECT_FALSE(flight.has_next()) << "half of it still is";
@@ -45,9 +42,9 @@ TEST(FlightTest, HeadAndTailBeginWhenAllOfTheMiddleIsOver) {
   flight.on_completion(moved(first));
 
   EXPECT_EQ(flight.state(), State::ends);
-  const Task head = flight.next(), tail = flight.next();
-  EXPECT_EQ(head.chunk.file_offset, 1000u);
-  EXPECT_EQ(tail.chunk.file_offset, 12288u);
+  const Chunk head = flight.next(), tail = flight.next();
+  EXPECT_EQ(head.file_offset, 1000u);
+  EXPECT_EQ(tail.file_offset, 12288u);
   flight.on_completion(moved(head));
   EXPECT_TRUE(flight.is_under_way());
   flight.on_completion(moved(tail));
@@ -59,14 +56,14 @@ TEST(FlightTest, HeadAndTailBeginWhenAllOfTheMiddleIsOver) {
 
 TEST(FlightTest, AMiddleThatComesOutShortIsFollowedByItsHeadButNotByItsTail) {
   Flight flight = unaligned_write();
-  const Task first = flight.next(), second = flight.next();
+  const Chunk first = flight.next(), second = flight.next();
   flight.on_completion(moved(second));
 
   flight.on_completion(moved(first, 100, failure(Code::no_progress, "move")));
 
   ASSERT_TRUE(flight.has_next()) << "the report will count the head's bytes";
-  const Task head = flight.next();
-  EXPECT_EQ(head.chunk.file_offset, 1000u);
+  const Chunk head = flight.next();
+  EXPECT_EQ(head.file_offset, 1000u);
   EXPECT_FALSE(flight.has_next());
   flight.on_completion(moved(head));
   EXPECT_EQ(flight.state(), State::over);
@@ -77,7 +74,7 @@ TEST(FlightTest, AMiddleThatComesOutShortIsFollowedByItsHeadButNotByItsTail) {
 TEST(FlightTest, AHeadThatComesOutShortIsWhereTheRequestEnds) {
   Flight flight = unaligned_write();
   Progress middle = flight.progress();
-  middle.add(moved(flight.make_task(0), 0));  // The file was cut.
+  middle.add(moved(flight.in_turn(0), 0));  // The file was cut.
   flight.end_middle(middle);
   ASSERT_TRUE(flight.has_next());
 
@@ -122,7 +119,7 @@ TEST(FlightTest, AMiddleThatOthersMovedIsFollowedByItsEnds) {
   Flight flight = unaligned_write();
   Progress others = flight.progress();
   for (std::uint64_t turn = 0; turn < flight.plan().middle_count(); ++turn) {
-    others.add(moved(flight.make_task(turn)));
+    others.add(moved(flight.in_turn(turn)));
   }
 
   flight.end_middle(others);
@@ -130,9 +127,9 @@ TEST(FlightTest, AMiddleThatOthersMovedIsFollowedByItsEnds) {
   EXPECT_EQ(flight.state(), State::ends);
   std::vector<std::uint64_t> offsets;
   while (flight.has_next()) {
-    const Task task = flight.next();
-    offsets.push_back(task.chunk.file_offset);
-    flight.on_completion(moved(task));
+    const Chunk chunk = flight.next();
+    offsets.push_back(chunk.file_offset);
+    flight.on_completion(moved(chunk));
   }
   EXPECT_EQ(offsets, (std::vector<std::uint64_t>{1000, 12288}));
   EXPECT_EQ(flight.outcome().report.bytes, 13000u);

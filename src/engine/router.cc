@@ -77,12 +77,12 @@ void Router::shape(Flight& flight, SubmitMode mode, std::uint64_t chunk_max) con
   request.mode = mode;
   request.io_mode = wanted_io_mode(request);
   request.chunk_max = chunk_max;
-  flight.prepared = flight.path->shape(request);
+  request.shape = flight.path->shape(request);
 }
 
 void Router::before_move(Flight& flight) {
-  if (PathHooks* const hooks = flight.path->hooks()) hooks->before_move(flight.request, flight.prepared);
-  const Limits& limits = flight.prepared.limits;
+  if (PathHooks* const hooks = flight.path->hooks()) hooks->before_move(flight.request);
+  const Limits& limits = flight.request.shape.limits;
   if (flight.request.op == Op::read && !limits.staged && limits.file_align > 1) end_with_file(flight.request);
 }
 

@@ -44,14 +44,14 @@ std::optional<std::uint64_t> SharedFlight::next_turn() {
 bool SharedFlight::submit_next(Channel& channel) {
   if (!channel.has_room()) return false;
   const std::optional<std::uint64_t> turn = next_turn();
-  if (turn) channel.submit(flight_.make_task(*turn));
+  if (turn) channel.submit(flight_.request, flight_.in_turn(*turn), 0);
   return turn.has_value();
 }
 
 // Moves chunks through a channel with one chunk in flight, which is the shortest way for each.
 void SharedFlight::run_chunks(Channel& channel, Progress& own) {
   while (const std::optional<std::uint64_t> turn = channel.has_room() ? next_turn() : std::nullopt) {
-    own.add(channel.move_and_wait(flight_.make_task(*turn)));
+    own.add(channel.move_and_wait(flight_.request, flight_.in_turn(*turn)));
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
 }
@@ -86,7 +86,7 @@ void SharedFlight::read_gap_again() {
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) return;
   for (std::uint64_t turn = turn_at(progress_.end()); turn < chunk_count_; ++turn) {
-    const Completion again = (**channel).move_and_wait(flight_.make_task(turn));
+    const Completion again = (**channel).move_and_wait(flight_.request, flight_.in_turn(turn));
     progress_.go_on_to(again.file_offset + again.bytes);
     if (!again.status.ok() || again.bytes < again.size) {
       progress_.add(again);

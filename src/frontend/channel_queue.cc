@@ -10,7 +10,6 @@
 #include "base/invariant.h"
 #include "base/page_size.h"
 #include "base/shortage.h"
-#include "stats/usage.h"
 
 namespace penstock::core {
 namespace {
@@ -69,7 +68,7 @@ void ChannelQueue::stop() {
 
 bool ChannelQueue::has_storage_under_way() {
   const MutexLock lock(mutex_);
-  const auto waits = [](const OwnChannel& own) { return own.count > 0 || own.channel->has_storage_under_way(); };
+  const auto waits = [](const OwnChannel& own) { return !own.waiting.empty() || own.channel->has_storage_under_way(); };
   return std::any_of(channels_.begin(), channels_.end(), waits);
 }
 
@@ -94,7 +93,7 @@ Result<ChannelQueue::OwnChannel*> ChannelQueue::open_channel(Path& path, Device*
   OwnChannel own{.path = &path, .device = device, .budget = &budget, .bytes = bytes};
   const auto open = [&] {
     budget.add(this);
-    own.backlog.resize(options.depth * kChunksMax);
+    own.waiting.reserve(options.depth);
     Result<std::unique_ptr<Channel>> channel = path.open_channel(options);
     if (channel.ok()) own.channel = std::move(*channel);
     return channel.status();
@@ -117,7 +116,7 @@ bool ChannelQueue::reserve(BounceBudget& budget, std::uint64_t bytes) {
 
 void ChannelQueue::close_idle_locked() {
   std::erase_if(channels_, [](OwnChannel& own) {
-    if (own.count > 0 || !own.channel->is_idle()) return false;
+    if (!own.waiting.empty() || !own.channel->is_idle()) return false;
     own.channel.reset();
     own.budget->give_back(own.bytes);
     return true;
@@ -173,8 +172,9 @@ Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std
   if (!own.ok()) return own.status();
   flight.request.file_end = checked_end_;
   session_->engine().router().shape(flight, SubmitMode::queued, chunk_max_);
-  if (!may_block && flight.prepared.token.wait) return failure(Code::limit, kWithoutWait);
-  if (flight.prepared.limits.chunk_max < chunk_max_ && !cut_if_it_fits(flight)) return failure(Code::limit, kTooLarge);
+  if (!may_block && flight.request.shape.channel_facts.registers_first) return failure(Code::limit, kWithoutWait);
+  if (flight.request.shape.limits.chunk_max < chunk_max_ && !cut_if_it_fits(flight))
+    return failure(Code::limit, kTooLarge);
   // Paths learn from the requests that will move, and a refused one may be submitted elsewhere: so nothing may refuse
   // it from here on.
   Router::before_move(flight);
@@ -183,9 +183,10 @@ Status ChannelQueue::submit_with_file(const RawRequest& request, File* file, std
   free_.pop_back();
   pending.handle = request.file;
   pending.cookie = cookie;
-  pending.began = file->usage() != nullptr ? file->usage()->begin() : 0;
-  dispatch(**own, index);
+  pending.usage = UsageCount(file->usage());
   if (!flight.is_under_way()) complete(index, request.size > 0);  // The file ends before it, or it asks for nothing.
+  else if ((*own)->waiting.empty()) begin_chunks(**own, index);
+  if (flight.has_next()) (*own)->waiting.push_back(index);
   latest_is_blocking_.store(traits_of(flight.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
@@ -227,38 +228,29 @@ Status ChannelQueue::check_descriptors(const File& file) {
   return success();
 }
 
-// Gives the task to the channel, or puts it behind the tasks that wait for the channel.
-void ChannelQueue::submit_or_park(OwnChannel& own, const Task& task) {
-  if (own.count == 0 && own.channel->has_room()) own.channel->submit(task);
-  else own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
-}
-
-// Moves waiting tasks to the channel. Tasks that wait for a broken channel fail here, so that no caller waits for them.
-void ChannelQueue::submit_parked(OwnChannel& own) {
-  while (own.count > 0 && (own.channel->has_room() || own.channel->is_broken())) {
-    const Task task = own.backlog[own.head];
-    own.head = (own.head + 1) % own.backlog.size();
-    --own.count;
-    if (!own.channel->is_broken()) {
-      own.channel->submit(task);
-      continue;
-    }
-    on_completion(own, {.cookie = task.cookie,
-                        .file_offset = task.chunk.file_offset,
-                        .size = task.chunk.size,
-                        .status = failure(Code::closed, "move a request through its queue"),
-                        .io_mode = task.chunk.io_mode});
-  }
-}
-
-// Begins the chunks of the request that can begin now.
-void ChannelQueue::dispatch(OwnChannel& own, std::uint32_t index) {
+// Begins the chunks of the request for which the channel has room. So that no caller waits for a broken channel, the
+// others fail there.
+void ChannelQueue::begin_chunks(OwnChannel& own, std::uint32_t index) {
   Flight& flight = pending_[index].flight;
-  while (flight.has_next()) {
-    Task task = flight.next();
-    task.cookie = index;
-    submit_or_park(own, task);
+  while (flight.has_next() && own.channel->has_room()) own.channel->submit(flight.request, flight.next(), index);
+  while (flight.has_next() && own.channel->is_broken()) {
+    const Chunk chunk = flight.next();
+    flight.on_completion({.file_offset = chunk.file_offset,
+                          .size = chunk.size,
+                          .status = failure(Code::closed, "move a request through its queue"),
+                          .io_mode = chunk.io_mode});
   }
+}
+
+void ChannelQueue::begin_waiting(OwnChannel& own) {
+  std::size_t begun = 0;
+  for (; begun < own.waiting.size(); ++begun) {
+    const std::uint32_t index = own.waiting[begun];
+    begin_chunks(own, index);
+    if (pending_[index].flight.has_next()) break;
+    if (!pending_[index].flight.is_under_way()) complete(index, true);
+  }
+  own.waiting.erase(own.waiting.begin(), own.waiting.begin() + static_cast<std::ptrdiff_t>(begun));
 }
 
 void ChannelQueue::complete(std::uint32_t index, bool asks_for_bytes) {
@@ -266,28 +258,29 @@ void ChannelQueue::complete(std::uint32_t index, bool asks_for_bytes) {
   const Flight& flight = pending.flight;
   const RoutedRequest& request = flight.request;
   if (asks_for_bytes) session_->engine().account_for(flight);
-  if (FileUsage* const usage = request.file->usage()) {
-    usage->end(request.op, flight.report.bytes, !flight.progress().status().ok(), pending.began);
-  }
+  pending.usage.end(request.op, flight.report.bytes, flight.progress().status());
   unpin(pending.handle);
   done_.push_back(index);
 }
 
+// A request that waits for room leaves the others that wait when a chunk of it has failed.
 void ChannelQueue::on_completion(OwnChannel& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
   Flight& flight = pending_[index].flight;
+  const bool waits = flight.has_next();
   flight.on_completion(completion);
+  if (waits && !flight.has_next()) std::erase(own.waiting, index);
   if (!flight.is_under_way()) complete(index, true);
-  else if (flight.has_next()) dispatch(own, index);
+  else if (flight.has_next() && !waits) own.waiting.push_back(index);
 }
 
 bool ChannelQueue::poll(OwnChannel& own, bool wait) {
   Completion completions[kPollMax];
   const std::size_t done_before = done_.size();
-  submit_parked(own);
+  begin_waiting(own);
   const unsigned count = own.channel->poll(completions, wait);
   for (unsigned i = 0; i < count; ++i) on_completion(own, completions[i]);
-  submit_parked(own);
+  begin_waiting(own);
   return count > 0 || done_.size() != done_before;  // A broken channel fails the chunks that it has not begun.
 }
 
@@ -305,7 +298,7 @@ bool ChannelQueue::poll_all(bool wait) {
 std::pair<ChannelQueue::OwnChannel*, unsigned> ChannelQueue::busy_channels() {
   std::pair<OwnChannel*, unsigned> found{nullptr, 0};
   for (OwnChannel& own : channels_) {
-    if (own.channel->is_idle() && own.count == 0) continue;
+    if (own.channel->is_idle() && own.waiting.empty()) continue;
     found = {&own, found.second + 1};
   }
   return found;
@@ -367,7 +360,7 @@ void ChannelQueue::forget_file(const File& file) {
 // submit() finds registered memory with the mutex held, so its use is visible here.
 void ChannelQueue::forget_memory(std::byte* kept) {
   const MutexLock lock(mutex_);
-  drain_if([&](const Pending& pending) { return pending.flight.prepared.token.kept == kept; });
+  drain_if([&](const Pending& pending) { return pending.flight.request.shape.channel_facts.buffer == kept; });
   for (OwnChannel& own : channels_) own.channel->hooks().forget_memory(kept);
 }
 

@@ -17,6 +17,7 @@
 #include "frontend/admission.h"
 #include "frontend/queue_full_error.h"
 #include "frontend/request_queue.h"
+#include "stats/usage.h"
 
 namespace penstock::core {
 
@@ -58,7 +59,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
   struct Pending {
     std::uint64_t handle = 0;  // The handle of the pinned file.
     std::uint64_t cookie = 0;
-    std::uint64_t began = 0;  // A time for a report, if one was asked for.
+    UsageCount usage;
     Flight flight;
   };
 
@@ -68,10 +69,8 @@ class ChannelQueue final : public ChannelHolder, private Client {
     std::unique_ptr<Channel> channel;
     BounceBudget* budget = nullptr;
     std::uint64_t bytes = 0;
-    bool shall_be_warm = false;  // Warm the channel up as soon as it may wait for the device.
-    std::vector<Task> backlog;   // A ring of tasks that wait for room.
-    std::size_t head = 0;
-    std::size_t count = 0;
+    bool shall_be_warm = false;          // Warm the channel up as soon as it may wait for the device.
+    std::vector<std::uint32_t> waiting;  // The requests with a chunk that could begin if there were room, in order.
   };
 
   // An unaligned direct write is a head, a middle and a tail.
@@ -88,14 +87,13 @@ class ChannelQueue final : public ChannelHolder, private Client {
   Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
   bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);
   void close_idle_locked() REQUIRES(mutex_);
-  void submit_parked(OwnChannel& own) REQUIRES(mutex_);
   bool poll(OwnChannel& own, bool wait) REQUIRES(mutex_);
   bool poll_all(bool wait) REQUIRES(mutex_);
   std::pair<OwnChannel*, unsigned> busy_channels() REQUIRES(mutex_);
   bool poll_until(const Deadline& deadline) REQUIRES(mutex_);
   Status check_descriptors(const File& file) REQUIRES(mutex_);
-  static void submit_or_park(OwnChannel& own, const Task& task);
-  void dispatch(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
+  void begin_chunks(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
+  void begin_waiting(OwnChannel& own) REQUIRES(mutex_);
   void on_completion(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
   void complete(std::uint32_t index, bool asks_for_bytes) REQUIRES(mutex_);
   void forget_file(const File& file) override;

@@ -129,6 +129,28 @@ TEST_F(QueueTest, AReapThatAnotherOvertookWaitsForNoMoreThanIsLeft) {
   EXPECT_EQ(reaped + others, 2u);
 }
 
+// The head of a direct write is in flight, and its tail waits for room.
+TEST_F(QueueTest, ARequestWhoseHeadFailsDoesNotWaitForRoomForItsTail) {
+  storage_->is_done = true;
+  storage_->open_flags |= O_DIRECT;
+  ASSERT_TRUE(session_->deregister_file(file_).ok());
+  const std::uint64_t direct = *session_->register_file(FakeStorage::kUserFd);
+  void* const memory = session_->devices().device(0).value()->memory().allocate(4 * kBlock).value();
+  const RawRequest write{Op::write, direct, memory, 2 * kBlock, 100, 0};
+  const std::unique_ptr<ChannelQueue> shallow = std::move(ChannelQueue::open(*session_, 1, 4 * kBlock).value());
+  storage_->faults = {{}, {.error = EIO}};
+
+  ASSERT_TRUE(shallow->submit(write, 1).ok());
+  ASSERT_EQ(shallow->reap({&done_, 1}, 1), 1u);
+
+  EXPECT_TRUE(done_.status.is_errno(EIO));
+  EXPECT_EQ(storage_->accesses.size(), 2u);
+  ASSERT_TRUE(shallow->submit(write, 2).ok());
+  ASSERT_EQ(shallow->reap({&done_, 1}, 1), 1u);
+  EXPECT_TRUE(done_.status.ok()) << describe(done_.status);
+  EXPECT_EQ(done_.report.bytes, 2 * kBlock);
+}
+
 TEST_F(QueueTest, DrainingBringsAllToTheirEndAndLeavesThemToBeReaped) {
   ASSERT_TRUE(submit(1).ok() && submit(2).ok());
   storage_->is_done = true;

@@ -21,7 +21,7 @@ class LendingPath final : public Path, private PathHooks {
  public:
   LendingPath() : Path(this) {}
 
-  void before_move(const RoutedRequest& request, Prepared&) override {
+  void before_move(RoutedRequest& request) override {
     EXPECT_EQ(request.mode, SubmitMode::on_stream);
     ++moves;
   }
@@ -31,7 +31,7 @@ class LendingPath final : public Path, private PathHooks {
   }
 
   Verdict judge(File&, const PointerFacts&, Op) override { return {}; }
-  Prepared shape(const RoutedRequest&) override { return {}; }
+  Shape shape(const RoutedRequest&) override { return {}; }
   std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions&) override {
     return failure(Code::unsupported, "open a channel of a path that only lends");

@@ -2,7 +2,7 @@
 
 // A path by which chunks are moved, as the engine sees it. A request asks each path once: judge() says whether the path
 // can serve it. The winner's shape() says how the request is cut; this has no effect, and the request may not happen.
-// before_move() is called once, when the request will move. The plan, and through a token the channels, follow what
+// before_move() is called once, when the request will move. The plan, and through its facts the channels, follow what
 // both returned. Paths and channels are poll-driven and own no threads, unless a path's header says so.
 // docs/internals/adding-a-path.md walks through one.
 #pragma once
@@ -27,30 +27,53 @@ namespace penstock::core {
 
 // The facts that a path passes to its own channels about a request; nothing else reads it. Valid while the request's
 // file is open.
-struct Token {
+struct ChannelFacts {
   void* file_state = nullptr;  // The path's own state of the file.
-  // The distance from an address in the request's memory to the address at which storage's DMA engines reach it.
+  // The distance from an address in the request's memory to the address at which storage's DMA engines reach it, for
+  // channels in place.
   std::int64_t shift = 0;
-  // Wait for the work that a request needs first; shape() sets it if the request would have to wait.
-  bool wait = false;
-  // Host memory around the request's that the program has registered, and will unregister before it frees it; 0 bytes
-  // if there is none. Storage may keep its pages until ChannelHooks::forget_memory().
-  std::byte* kept = nullptr;
-  std::uint64_t kept_bytes = 0;
+  // The channel registers the chunk's extents before it moves the chunk, which may wait for the device.
+  bool registers_first = false;
+  // Memory around the request's that the program has registered, and will unregister before it frees it; null if there
+  // is none. Storage may keep host memory's pages until ChannelHooks::forget_memory().
+  std::byte* buffer = nullptr;
+  std::uint64_t buffer_bytes = 0;
 };
 
-// One chunk to move between a file and memory.
-struct Task {
-  Op op = Op::read;
+// The mover of a request: its caller's thread alone; a queue, together with others; many threads; or a stream, which
+// copies lent bytes itself.
+enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
+
+// How its path wants a request to move.
+struct Shape {
+  Limits limits;                    // The limits of its chunks.
+  ChannelFacts channel_facts;       // For its channels.
+  unsigned threads_max = UINT_MAX;  // The most threads that are worth having, counting the caller's.
+  bool tune_threads = false;        // The tuner should find the best number of threads.
+  bool first_time = false;          // The whole request must be registered first.
+  bool learns = false;              // The caller should pass the time of a large read to learn().
+};
+
+// A valid request, as plan, paths and channels see it. It is valid only while its file is open.
+struct RoutedRequest : Request {
   File* file = nullptr;
-  RequestMemory memory;  // From the chunk's first payload byte on; in pieces only if the path gathers.
-  Token token;
-  Chunk chunk;
-  std::uint64_t cookie = 0;  // Returned in the completion.
+  RequestMemory memory;        // In pieces only if the path gathers.
+  PointerFacts facts;          // The facts of the memory.
+  std::uint64_t file_end = 0;  // The end of the file a moment ago; 0: not known.
+  // Chunks in the page cache are read from there even if they were planned direct.
+  bool prefer_cached = false;
+  SubmitMode mode = SubmitMode::alone;
+  IoMode io_mode = IoMode::buffered;  // The use of the page cache, by the configuration and the descriptor.
+  std::uint64_t chunk_max = 0;        // The most bytes of one storage operation.
+  Shape shape;                        // By its path.
+
+  Device* device() const { return facts.needs_device() ? facts.device : nullptr; }
+  // The memory from the chunk's first payload byte on.
+  RequestMemory memory_of(const Chunk& chunk) const { return memory.after(chunk.buffer_offset); }
 };
 
 struct Completion {
-  std::uint64_t cookie = 0;
+  std::uint64_t cookie = 0;       // As submitted.
   std::uint64_t file_offset = 0;  // The chunk's payload, as requested.
   std::uint64_t size = 0;
   std::uint64_t bytes = 0;  // Payload bytes moved, from the chunk's start on; fewer at the file's end.
@@ -63,7 +86,7 @@ struct Completion {
 // channel, and follow the channel's rules of use.
 class ChannelHooks {
  public:
-  // Releases what the kernel keeps of Token::kept memory. None of that memory's chunks may be in flight.
+  // Releases what the kernel keeps of ChannelFacts::buffer memory. None of that memory's chunks may be in flight.
   virtual void forget_memory(std::byte* /*kept*/) {}
   // Opens what the first chunk would have to open. Call only if is_idle().
   virtual void warm_up() {}
@@ -89,13 +112,13 @@ class Channel {
 
   virtual bool has_room() const = 0;
   virtual bool is_idle() const = 0;
-  // Takes a chunk, and may leave all work on it to poll(). Call only if has_room(). Every failure arrives as a
-  // completion.
-  virtual void submit(const Task& task) = 0;
+  // Takes a chunk of a request, and may leave all work on it to poll(). Call only if has_room(). The request stays in
+  // its place, and as it is, until the chunk's completion; every failure arrives as one.
+  virtual void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) = 0;
   // Makes progress and fills in completions. With `wait`, blocks until there is one, or the channel is idle.
   virtual unsigned poll(std::span<Completion> completions, bool wait) = 0;
   // Moves one chunk from start to end on the calling thread, the shortest way. Call only if is_idle().
-  virtual Completion move_and_wait(const Task& task) = 0;
+  virtual Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) = 0;
   // Releases the kernel's references to the file (0: to every file). None of the file's chunks may be in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
   // True if storage has any of its chunks: then a thread must poll before the device can copy it.
@@ -123,35 +146,6 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
   return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
 }
 
-// The mover of a request: its caller's thread alone; a queue, together with others; many threads; or a stream, which
-// copies lent bytes itself.
-enum class SubmitMode : std::uint8_t { alone, queued, many, on_stream };
-
-// A valid request, as plan, paths and channels see it. It is valid only while its file is open.
-struct RoutedRequest : Request {
-  File* file = nullptr;
-  RequestMemory memory;        // In pieces only if the path gathers.
-  PointerFacts facts;          // The facts of the memory.
-  std::uint64_t file_end = 0;  // The end of the file a moment ago; 0: not known.
-  // Chunks in the page cache are read from there even if they were planned direct.
-  bool prefer_cached = false;
-  SubmitMode mode = SubmitMode::alone;
-  IoMode io_mode = IoMode::buffered;  // The use of the page cache, by the configuration and the descriptor.
-  std::uint64_t chunk_max = 0;        // The most bytes of one storage operation.
-
-  Device* device() const { return facts.needs_device() ? facts.device : nullptr; }
-};
-
-// The result of preparing a request.
-struct Prepared {
-  Limits limits;                    // The limits of its chunks.
-  Token token;                      // For its channels.
-  unsigned threads_max = UINT_MAX;  // The most threads that are worth having, counting the caller's.
-  bool tune_threads = false;        // The tuner should find the best number of threads.
-  bool first_time = false;          // The whole request must be registered first.
-  bool learns = false;              // The caller should pass the time of a large read to learn().
-};
-
 // The times of a large read, or of a part of it.
 struct Timing {
   std::uint64_t bytes = 0;
@@ -159,16 +153,16 @@ struct Timing {
   std::uint64_t wall_ns = 0;
   std::uint64_t cpu_ns = 0;  // The CPU time of all threads that worked on it; 0: unknown.
   bool bounced = false;      // All of it was bounced out of the page cache; otherwise nothing of it was.
-  bool first_time = false;   // The same as in Prepared.
+  bool first_time = false;   // The same as in Shape.
 };
 
 // Further functions of a few paths: the page cache's, which weighs what registering pages saves, and paths that map
 // memory which programs register. Thread-safe; it lives as long as its path.
 class PathHooks {
  public:
-  // The request will move as shaped, or as this changes the shape. Called once per request; it may register pages and
-  // learn.
-  virtual void before_move(const RoutedRequest&, Prepared&) {}
+  // The request will move in its shape, or in another that this gives it. Called once per request; it may register
+  // pages and learn.
+  virtual void before_move(RoutedRequest&) {}
   virtual void learn(const Timing&) {}
   // The bytes of a read, or the first of them, if streams of the memory's device reach them directly (it must be a
   // device for which StreamHome::reaches_pages_of() is true); none otherwise. Call it only while a request
@@ -196,7 +190,7 @@ class Path {
   // The part of judge() that is the same for every file.
   virtual bool may_serve(const Device&) { return true; }
   // How a request with a usable verdict would move. It has no effects: it registers, pins and learns nothing.
-  virtual Prepared shape(const RoutedRequest& request) = 0;
+  virtual Shape shape(const RoutedRequest& request) = 0;
   // The pinned host bytes that a channel with these options takes.
   virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
   virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;

@@ -142,29 +142,27 @@ struct World {
   PointerFacts facts;
 };
 
-// The first chunk of a request, which has all of it.
-Task next(World& world, std::uint64_t offset, std::uint64_t size, SubmitMode mode) {
+// Routes a request, and makes its first chunk, which has all of it.
+Chunk next(World& world, RoutedRequest& request, std::uint64_t offset, std::uint64_t size, SubmitMode mode) {
   require(world.path->judge(*world.file, world.facts, Op::read).usable, "use the path");
-  RoutedRequest request;
   request.file_offset = offset;
   request.buffer_address = reinterpret_cast<std::uintptr_t>(world.memory);
+  request.memory = world.memory;
   request.size = size;
   request.file = world.file.get();
   request.facts = world.facts;
   request.mode = mode;
   request.io_mode = IoMode::o_direct;
   request.chunk_max = 1 << 20;
-  const Prepared prepared = world.path->shape(request);
-  return {.op = Op::read,
-          .file = world.file.get(),
-          .memory = world.memory,
-          .token = prepared.token,
-          .chunk = Plan(request, prepared.limits).chunk(0)};
+  request.shape = world.path->shape(request);
+  return Plan(request, request.shape.limits).chunk(0);
 }
 
 void read_one_by_one(World& world, Channel& channel, std::uint64_t size, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    const Completion done = channel.move_and_wait(next(world, i * size % kFileBytes, size, SubmitMode::alone));
+    RoutedRequest request;
+    const Chunk chunk = next(world, request, i * size % kFileBytes, size, SubmitMode::alone);
+    const Completion done = channel.move_and_wait(request, chunk);
     require(done.bytes == size && done.bounced == Reason::none, "read directly");
   }
 }
@@ -172,8 +170,9 @@ void read_one_by_one(World& world, Channel& channel, std::uint64_t size, std::ui
 void read_many(World& world, Channel& channel, std::uint64_t size, std::uint64_t count) {
   Completion done[kDepth];
   for (std::uint64_t i = 0; i < count;) {
-    for (unsigned j = 0; j < kDepth; ++j, ++i) {
-      channel.submit(next(world, i * size % kFileBytes, size, SubmitMode::queued));
+    RoutedRequest requests[kDepth];
+    for (RoutedRequest& request : requests) {
+      channel.submit(request, next(world, request, i++ * size % kFileBytes, size, SubmitMode::queued), 0);
     }
     while (!channel.is_idle()) {
       for (const Completion& one : std::span(done, channel.poll(done, true))) {

@@ -82,7 +82,7 @@ class DmabufFixture : public PathFixture {
     Reason bounced = Reason::none;
     const Plan plan = this->plan(Op::read, offset, size);
     for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-      const Completion completion = channel.move_and_wait(task(Op::read, plan.chunk(i)));
+      const Completion completion = channel.move_and_wait(request(Op::read, size), plan.chunk(i));
       EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
       if (completion.bounced != Reason::none) bounced = completion.bounced;
     }

@@ -72,7 +72,7 @@ class NvfsTest : public PathFixture {
   void deregister_memory() { path_->remove_buffer(facts().base); }
 
   Completion run(Op op, std::uint64_t offset, std::uint64_t size) {
-    return channel()->move_and_wait(task(op, plan(op, offset, size).chunk(0)));
+    return channel()->move_and_wait(request(op), plan(op, offset, size).chunk(0));
   }
   // Other bytes than the file's.
   void fill_memory(char seed) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -24,27 +25,23 @@ class PathFixture : public testing::Test {
   std::unique_ptr<Channel> channel(unsigned depth = 1) {
     return std::move(*path().open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
   }
-  Prepared shape(Op op) {
-    RoutedRequest request;
+  // One of all bytes, unless it has a size; it lives as long as the test.
+  const RoutedRequest& request(Op op, std::uint64_t size = kFileBytes) {
+    RoutedRequest& request = requests_.emplace_back();
     request.op = op;
-    request.size = kFileBytes;
+    request.size = size;
     request.file = file_.get();
+    request.memory = reinterpret_cast<std::byte*>(memory_);
     request.facts = devices_->describe(memory_);
     request.io_mode = IoMode::o_direct;
     request.chunk_max = kChunk;
-    return path().shape(request);
+    request.shape = path().shape(request);
+    return request;
   }
   Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
     const Request request{
         .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
-    return {request, shape(op).limits};
-  }
-  Task task(Op op, const Chunk& chunk) {
-    return {.op = op,
-            .file = file_.get(),
-            .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
-            .token = shape(op).token,
-            .chunk = chunk};
+    return {request, this->request(op).shape.limits};
   }
   // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
   std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
@@ -54,7 +51,7 @@ class PathFixture : public testing::Test {
     std::uint64_t next = 0;
     Completion completions[4];
     while (next < plan.chunk_count() || !channel->is_idle()) {
-      while (next < plan.chunk_count() && channel->has_room()) channel->submit(task(op, plan.chunk(next++)));
+      while (next < plan.chunk_count() && channel->has_room()) channel->submit(request(op), plan.chunk(next++), 0);
       const unsigned count = channel->poll(completions, true);
       for (unsigned i = 0; i < count; ++i) {
         EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
@@ -71,6 +68,7 @@ class PathFixture : public testing::Test {
   char* memory_ = nullptr;
   std::unique_ptr<File> file_;
   std::set<IoMode> io_modes_;  // By which chunks have gone.
+  std::deque<RoutedRequest> requests_;
 };
 
 }  // namespace penstock::core

@@ -102,7 +102,7 @@ class VendorPathTest : public PathFixture {
   }
 
   Completion run(Op op, std::uint64_t offset, std::uint64_t size) {
-    return channel()->move_and_wait(task(op, plan(op, offset, size).chunk(0)));
+    return channel()->move_and_wait(request(op), plan(op, offset, size).chunk(0));
   }
   std::string file_content() const {
     std::string bytes(kFileBytes + 4096, '\0');

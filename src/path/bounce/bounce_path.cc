@@ -14,7 +14,7 @@ Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::bounce, io_);
 }
 
-Prepared BouncePath::shape(const RoutedRequest& request) { return prepare_staged(request, request.io_mode); }
+Shape BouncePath::shape(const RoutedRequest& request) { return shape_staged(request, request.io_mode); }
 
 Result<std::unique_ptr<Channel>> BouncePath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);

@@ -13,7 +13,7 @@ class BouncePath final : public Path {
   explicit BouncePath(FileIo& io) : io_(io) {}
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared shape(const RoutedRequest& request) override;
+  Shape shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override {
     return options.depth * options.chunk_max;
   }

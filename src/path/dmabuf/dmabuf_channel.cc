@@ -193,29 +193,29 @@ void DmabufChannel::drop(Slot* slot) {
 
 // ---- Chunks --------------------------------------------------------------------------------------------------------
 
-void DmabufChannel::submit(const Task& task) {
+void DmabufChannel::submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  moves_[index].begin(task);
+  moves_[index].begin(request, chunk, cookie);
   begin(index);
 }
 
 void DmabufChannel::begin(std::uint32_t index) {
   Move& move = moves_[index];
-  PENSTOCK_INVARIANT(move.task.chunk.io_size <= stride_ && move.task.chunk.size > 0);
+  PENSTOCK_INVARIANT(move.chunk.io_size <= stride_ && move.chunk.size > 0);
   move.ineligible = hold(move);
   if (move.ineligible != Reason::none) return mark_done(index, failure(Code::path_refused, kStep));
   const Result<Slot*> slot = slot_for(drive_of(move));
   if (!slot.ok()) return finish(index, slot.status());
   move.slot = *slot;
-  if (move.task.op == Op::write) start_copy(index);
+  if (move.request->op == Op::write) start_copy(index);
   else push(index);
 }
 
 // Finds the chunk's places, where the file is held until finish().
 Reason DmabufChannel::hold(Move& move) {
-  const Chunk& chunk = move.task.chunk;
+  const Chunk& chunk = move.chunk;
   DmabufFile& file = file_of(move);
   if (const Reason reason = file.hold(); reason != Reason::none) return reason;
   const Reason reason = file.find(chunk.io_offset, chunk.io_size, move.pieces, move.piece_count);
@@ -233,7 +233,7 @@ void DmabufChannel::push(std::uint32_t index) {
   move.phase = Phase::storing;
   move.asked = static_cast<std::uint32_t>(std::min(piece.bytes, drive.operation_max));
   ++storing_count_;
-  ring_->push({.op = move.task.op,
+  ring_->push({.op = move.request->op,
                .fd = drive.fd(),
                .memory = offset_as_memory(place_of(index) + move.moved),
                .size = move.asked,
@@ -254,7 +254,7 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
     if (piece.bytes == 0) ++move.piece;
     if (move.piece < move.piece_count) push(index);
     else after_storage(index);
-  } else if (move.task.op == Op::read && is_at_end(move)) {
+  } else if (move.request->op == Op::read && is_at_end(move)) {
     after_storage(index);
   } else {
     on_error(index, ENODEV);
@@ -271,18 +271,18 @@ void DmabufChannel::on_error(std::uint32_t index, int error) {
 
 // A drive that was removed has no size.
 bool DmabufChannel::is_at_end(const Move& move) const {
-  const Result<std::uint64_t> size = move.task.file->size();
-  return size.ok() && move.task.file->facts().type == FileType::block_device && *size >= drive_of(move).bytes() &&
-         move.task.chunk.io_offset + move.moved >= *size;
+  const Result<std::uint64_t> size = move.request->file->size();
+  return size.ok() && move.request->file->facts().type == FileType::block_device && *size >= drive_of(move).bytes() &&
+         move.chunk.io_offset + move.moved >= *size;
 }
 
 // The drive has also moved the rest of the sector that a file ends in.
 void DmabufChannel::after_storage(std::uint32_t index) {
   Move& move = moves_[index];
-  const std::uint64_t offset = move.task.chunk.io_offset, end = file_of(move).end();
+  const std::uint64_t offset = move.chunk.io_offset, end = file_of(move).end();
   move.moved = std::min(move.moved, end - std::min(end, offset));
-  if (move.task.op == Op::write || payload_moved(move.task.chunk, move.moved) == 0) return finish(index, success());
-  if (!file_of(move).is_intact(move.task.chunk.io_offset, move.task.chunk.io_size)) {
+  if (move.request->op == Op::write || payload_moved(move.chunk, move.moved) == 0) return finish(index, success());
+  if (!file_of(move).is_intact(move.chunk.io_offset, move.chunk.io_size)) {
     return finish(index, os_failure(ESTALE, kStep));
   }
   // Later work on the device must see the bytes that the drive wrote.
@@ -292,18 +292,18 @@ void DmabufChannel::after_storage(std::uint32_t index) {
 
 void DmabufChannel::start_copy(std::uint32_t index) {
   Move& move = moves_[index];
-  const Chunk& chunk = move.task.chunk;
+  const Chunk& chunk = move.chunk;
   move.phase = Phase::copying;
-  copies_.add(index, {.op = move.task.op,
-                      .memory = move.task.memory,
+  copies_.add(index, {.op = move.request->op,
+                      .memory = move.request->memory_of(chunk),
                       .host = memory_.data() + place_of(index) + (chunk.file_offset - chunk.io_offset),
-                      .size = move.task.op == Op::read ? payload_moved(move.task.chunk, move.moved) : chunk.size});
+                      .size = move.request->op == Op::read ? payload_moved(move.chunk, move.moved) : chunk.size});
 }
 
 void DmabufChannel::on_copied(std::uint32_t index, const Status& status) {
   if (!status.ok()) broken_ = true;
   if (status.ok() && broken_) finish(index, failure(Code::closed, kStep));
-  else if (status.ok() && moves_[index].task.op == Op::write) push(index);
+  else if (status.ok() && moves_[index].request->op == Op::write) push(index);
   else finish(index, status);
 }
 
@@ -364,7 +364,8 @@ unsigned DmabufChannel::poll(std::span<Completion> completions, bool wait) {
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {
     const std::uint32_t index = done_[count];
-    completions[count] = completion_of(moves_[index].task, moves_[index].status, moves_[index].moved);
+    const Move& move = moves_[index];
+    completions[count] = completion_of(move.chunk, move.status, move.moved, move.cookie);
     completions[count].bounced = moves_[index].ineligible;
     moves_[index].phase = Phase::free;
     free_.push_back(index);
@@ -373,9 +374,9 @@ unsigned DmabufChannel::poll(std::span<Completion> completions, bool wait) {
   return count;
 }
 
-Completion DmabufChannel::move_and_wait(const Task& task) {
+Completion DmabufChannel::move_and_wait(const RoutedRequest& request, const Chunk& chunk) {
   PENSTOCK_INVARIANT(is_idle());
-  submit(task);
+  submit(request, chunk, 0);
   Completion completion;
   while (poll({&completion, 1}, true) == 0) {
   }

@@ -15,6 +15,7 @@
 #include "path/dmabuf/dmabuf_file.h"
 #include "path/dmabuf/dmabuf_memory.h"
 #include "path/path.h"
+#include "path/pipeline/completions.h"
 #include "path/pipeline/self_test.h"
 #include "path/pipeline/staged_copies.h"
 #include "storage/storage.h"
@@ -34,9 +35,9 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
 
   bool has_room() const override { return !free_.empty() && !broken_; }
   bool is_idle() const override { return free_.size() == moves_.size(); }
-  void submit(const Task& task) override;
+  void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion move_and_wait(const Task& task) override;
+  Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   void forget_file(std::uint64_t /*file_id*/) override {}  // Slots keep drives open, and no user's file.
   bool has_storage_under_way() const override { return storing_count_ > 0; }
   bool is_broken() const override { return broken_; }
@@ -59,16 +60,15 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
     std::uint64_t used = 0;   // A count of submissions.
   };
 
-  struct Move {  // A chunk in flight. Its memory is the part of the channel's with its number.
-    void begin(const Task& chunk) {
-      task = chunk;
+  struct Move : Submitted {  // A chunk in flight. Its memory is the part of the channel's with its number.
+    void begin(const RoutedRequest& its_request, const Chunk& its_chunk, std::uint64_t its_cookie) {
+      take(its_request, its_chunk, its_cookie);
       piece = 0;
       moved = 0;
       ineligible = Reason::none;
     }
 
     Phase phase = Phase::free;
-    Task task;
     DrivePiece pieces[kPiecesMax];  // The places of the chunk's I/O range on the drive, each without what has moved.
     unsigned piece_count = 0;
     unsigned piece = 0;       // The first that is not done.
@@ -105,7 +105,9 @@ class DmabufChannel final : public Channel, private ChannelHooks, private Staged
   void start_copy(std::uint32_t index);
   void finish(std::uint32_t index, Status status);
   void mark_done(std::uint32_t index, Status status);
-  static DmabufFile& file_of(const Move& move) { return *static_cast<DmabufFile*>(move.task.token.file_state); }
+  static DmabufFile& file_of(const Move& move) {
+    return *static_cast<DmabufFile*>(move.request->shape.channel_facts.file_state);
+  }
   static const DmabufDrive& drive_of(const Move& move) { return file_of(move).drive(); }
   bool is_at_end(const Move& move) const;
   std::uint64_t place_of(std::uint32_t index) const { return index * stride_; }

@@ -88,7 +88,7 @@ TEST_F(DmabufFaultTest, ADriveThatIsGoneIsNoEndOfAFile) {
   ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
   kernel_.is_drive_gone = true;
   storage_.content.clear();
-  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_EQ(completion.bounced, pipeline_reason::refused_late);
 }
 
@@ -111,7 +111,7 @@ TEST_F(DmabufFaultTest, ADriveIsWrittenByAnOpenThatIsAsSynchronousAsTheFiles) {
     const Op op = (flags & O_ACCMODE) == O_RDONLY ? Op::read : Op::write;
     ASSERT_TRUE(judge(op).usable);
     const std::unique_ptr<Channel> channel = this->channel();
-    EXPECT_EQ(channel->move_and_wait(task(op, plan(op, 0, 4096).chunk(0))).bounced, Reason::none);
+    EXPECT_EQ(channel->move_and_wait(request(op), plan(op, 0, 4096).chunk(0)).bounced, Reason::none);
     drives.push_back(kernel_.drive_fd);
   }
   EXPECT_EQ(drives[1], drives[3]);
@@ -150,7 +150,7 @@ TEST_F(DmabufFaultTest, WhereNothingMayBeBouncedARefusalIsAnError) {
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
   kernel_.is_revoked = true;
-  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.is(Code::path_refused));
   EXPECT_EQ(completion.bytes, 0u);
 }
@@ -160,7 +160,7 @@ TEST_F(DmabufFaultTest, ADeviceThatIsLostFailsTheChunkAndBreaksTheChannel) {
   const std::unique_ptr<Channel> channel = this->channel();
   ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
   gpu_->loses_context = true;
-  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.is(Code::device_lost)) << describe(completion.status);
   EXPECT_TRUE(channel->is_broken());
 }
@@ -255,7 +255,7 @@ TEST_F(DmabufFaultTest, OfAnExporterThatTurnsWrongNoMoreIsLostThanOneIntervalHas
     for (unsigned i = 0; i < kSeconds; ++i, clock_.advance(std::chrono::seconds(1))) {
       if (i == kTurn) kernel_.exporter = exporter;
       const std::uint64_t offset = 4096 * (i % 40);
-      ASSERT_TRUE(channel->move_and_wait(task(Op::read, plan(Op::read, offset, 8192).chunk(0))).status.ok());
+      ASSERT_TRUE(channel->move_and_wait(request(Op::read), plan(Op::read, offset, 8192).chunk(0)).status.ok());
       if (std::memcmp(memory_, storage_.content.data() + offset, 8192) == 0) continue;
       ++wrong;
       last = i;

@@ -77,7 +77,7 @@ class DmabufFileTest : public DmabufFixture {
   }
   Completion read(Channel& channel, std::uint64_t offset, std::uint64_t size) {
     std::memset(memory_, 0x5a, size + 1);
-    const Completion completion = channel.move_and_wait(task(Op::read, plan(Op::read, offset, size).chunk(0)));
+    const Completion completion = channel.move_and_wait(request(Op::read), plan(Op::read, offset, size).chunk(0));
     EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
     EXPECT_EQ(completion.bytes, size);
     EXPECT_EQ(FakeOnDrive::script.held, 0u);
@@ -101,11 +101,11 @@ TEST_F(DmabufFileTest, EndsWhereItEndsAndNotWithItsLastSector) {
   for (const std::uint64_t end : {5000, 5001, 5120}) {
     FakeOnDrive::script.end = end;
     std::memset(memory_, 0x5a, 6000);
-    const Completion whole = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 5120).chunk(0)));
+    const Completion whole = channel->move_and_wait(request(Op::read), plan(Op::read, 0, 5120).chunk(0));
     EXPECT_TRUE(whole.status.ok());
     EXPECT_EQ(whole.bytes, end);
     EXPECT_EQ(memory_[end], 0x5a) << "nothing from behind the end";
-    const Completion behind = channel->move_and_wait(task(Op::read, plan(Op::read, 5120 - 1, 1).chunk(0)));
+    const Completion behind = channel->move_and_wait(request(Op::read), plan(Op::read, 5120 - 1, 1).chunk(0));
     EXPECT_EQ(behind.bytes, end == 5120 ? 1u : 0u);
   }
 }

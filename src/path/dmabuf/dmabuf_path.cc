@@ -167,13 +167,13 @@ void DmabufPath::distrust(const Device* device, const DmabufDrive& drive, const 
 // ---- Channels ------------------------------------------------------------------------------------------------------
 
 // Plans for the channel's own memory: reads may be widened, and addresses need no alignment.
-Prepared DmabufPath::shape(const RoutedRequest& request) {
+Shape DmabufPath::shape(const RoutedRequest& request) {
   const std::uint64_t chunk_max = std::min(request.chunk_max, kMemoryMax);
   return {.limits = {.file_align = file_align_for(*request.file, IoMode::o_direct, chunk_max),
                      .memory_align = 1,
                      .chunk_max = chunk_max,
                      .staged = true},
-          .token = {.file_state = known_of(*request.file)->file.load(std::memory_order_acquire)}};
+          .channel_facts = {.file_state = known_of(*request.file)->file.load(std::memory_order_acquire)}};
 }
 
 // The memory of the bounced part, pinned only when something first falls back.
@@ -193,8 +193,8 @@ Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& 
 }
 
 // The channel knows whether the file can be held, and where the chunk lies.
-Reason DmabufPath::ineligible(const Task& task) {
-  return task.chunk.io_mode == IoMode::o_direct ? Reason::none : reason_of(Obstacle::misaligned);
+Reason DmabufPath::ineligible(const RoutedRequest&, const Chunk& chunk) {
+  return chunk.io_mode == IoMode::o_direct ? Reason::none : reason_of(Obstacle::misaligned);
 }
 
 // A canary that failed has no errno.

@@ -47,7 +47,7 @@ class DmabufPath final : public Path, private PreferredTerms {
              const Seams& seams);
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared shape(const RoutedRequest& request) override;
+  Shape shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override;
@@ -62,7 +62,7 @@ class DmabufPath final : public Path, private PreferredTerms {
   void distrust(const Device* device, const DmabufDrive& drive, const Proof& why);
 
  private:
-  Reason ineligible(const Task& task) override;
+  Reason ineligible(const RoutedRequest& request, const Chunk& chunk) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
   // The path keeps this of a file, in the file's slot.

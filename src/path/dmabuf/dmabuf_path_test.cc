@@ -167,7 +167,7 @@ TEST_F(DmabufPathTest, TheDrivesEndIsReadUpToIt) {
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
   const Plan plan = this->plan(Op::read, kDriveBytes - 4096, 8192);
-  const Completion completion = channel->move_and_wait(task(Op::read, plan.chunk(0)));
+  const Completion completion = channel->move_and_wait(request(Op::read), plan.chunk(0));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.bytes, 4096u);
   EXPECT_EQ(completion.bounced, Reason::none);

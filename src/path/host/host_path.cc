@@ -13,20 +13,20 @@ Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::host, io_);
 }
 
-Prepared HostPath::shape(const RoutedRequest& request) {
-  Prepared prepared{.limits = {.file_align = file_align_for(*request.file, request.io_mode, request.chunk_max),
-                               .memory_align = request.file->facts().direct_memory_align,
-                               .chunk_max = request.chunk_max,
-                               .staged = false},
-                    .tune_threads = true};
+Shape HostPath::shape(const RoutedRequest& request) {
+  Shape shape{.limits = {.file_align = file_align_for(*request.file, request.io_mode, request.chunk_max),
+                         .memory_align = request.file->facts().direct_memory_align,
+                         .chunk_max = request.chunk_max,
+                         .staged = false},
+              .tune_threads = true};
   // Only a registration gives the size of pageable memory. A queue lives long enough to make pinning its pages
   // worthwhile; calls have many channels, and each would have to pin them.
   const bool is_kept = request.facts.kind == MemoryKind::host && request.facts.size > 0;
   if (is_kept && request.mode == SubmitMode::queued && request.io_mode == IoMode::o_direct) {
-    prepared.token.kept = reinterpret_cast<std::byte*>(request.facts.base);
-    prepared.token.kept_bytes = request.facts.size;
+    shape.channel_facts.buffer = reinterpret_cast<std::byte*>(request.facts.base);
+    shape.channel_facts.buffer_bytes = request.facts.size;
   }
-  return prepared;
+  return shape;
 }
 
 Result<std::unique_ptr<Channel>> HostPath::open_channel(const ChannelOptions& options) {

@@ -14,7 +14,7 @@ class HostPath final : public Path {
   explicit HostPath(FileIo& io) : io_(io) {}
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared shape(const RoutedRequest& request) override;
+  Shape shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 

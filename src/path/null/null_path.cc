@@ -15,7 +15,10 @@ class NullChannel final : public Channel {
 
   bool has_room() const override { return done_.size() < depth_; }
   bool is_idle() const override { return done_.empty(); }
-  void submit(const Task& task) override { done_.push_back(move_and_wait(task)); }
+  void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override {
+    done_.push_back(move_and_wait(request, chunk));
+    done_.back().cookie = cookie;
+  }
   unsigned poll(std::span<Completion> completions, bool) override {
     unsigned count = 0;
     while (count < completions.size() && !done_.empty()) {
@@ -24,12 +27,8 @@ class NullChannel final : public Channel {
     }
     return count;
   }
-  Completion move_and_wait(const Task& task) override {
-    return {.cookie = task.cookie,
-            .file_offset = task.chunk.file_offset,
-            .size = task.chunk.size,
-            .bytes = task.chunk.size,
-            .io_mode = task.chunk.io_mode};
+  Completion move_and_wait(const RoutedRequest&, const Chunk& chunk) override {
+    return {.file_offset = chunk.file_offset, .size = chunk.size, .bytes = chunk.size, .io_mode = chunk.io_mode};
   }
   void forget_file(std::uint64_t) override {}
   bool is_broken() const override { return false; }

@@ -11,7 +11,7 @@ namespace penstock::core {
 class NullPath final : public Path {
  public:
   Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
-  Prepared shape(const RoutedRequest& request) override { return {.limits = {.chunk_max = request.chunk_max}}; }
+  Shape shape(const RoutedRequest& request) override { return {.limits = {.chunk_max = request.chunk_max}}; }
   std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 };

@@ -36,12 +36,12 @@ NvfsChannel::NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool str
 
 // ---- A chunk -------------------------------------------------------------------------------------------------------
 
-Completion NvfsChannel::move_and_wait(const Task& task) {
+Completion NvfsChannel::move_and_wait(const RoutedRequest& request, const Chunk& chunk) {
   PENSTOCK_INVARIANT(is_idle());
-  Move move{.task = task};
+  Move move{.request = request, .chunk = chunk};
   Status status = choose_memory(move);
   while (status.ok() && !move.is_over) status = move_piece(move);
-  Completion completion = completion_of(task, status, move.moved);
+  Completion completion = completion_of(chunk, status, move.moved);
   completion.bounced = move.bounced;
   return completion;
 }
@@ -49,12 +49,11 @@ Completion NvfsChannel::move_and_wait(const Task& task) {
 // A chunk moves in place only if its payload is all that is moved, block-aligned in registered memory. A read of the
 // file's last block would also overwrite the user's memory past the file's end.
 Status NvfsChannel::choose_memory(Move& move) {
-  const Task& task = move.task;
-  const Chunk& chunk = task.chunk;
-  const auto address = reinterpret_cast<std::uintptr_t>(task.memory.address());
+  const Chunk& chunk = move.chunk;
+  const auto address = reinterpret_cast<std::uintptr_t>(move.place());
   const bool is_whole = chunk.io_offset == chunk.file_offset && chunk.io_size == chunk.size &&
-                        is_aligned(address | chunk.size, kBlock) && !task.memory.is_in_pieces();
-  if (is_whole && (task.op == Op::write || lies_in_file(task))) {
+                        is_aligned(address | chunk.size, kBlock) && !move.request.memory.is_in_pieces();
+  if (is_whole && (move.request.op == Op::write || lies_in_file(move.request, chunk))) {
     move.in_place = path_.buffers().borrow(path_.module(), device_, address, chunk.size);
   }
   if (move.in_place) return success();
@@ -65,24 +64,24 @@ Status NvfsChannel::choose_memory(Move& move) {
   return own.status();
 }
 
-bool NvfsChannel::lies_in_file(const Task& task) {
-  const Result<std::uint64_t> size = task.file->size();
-  return size.ok() && task.chunk.file_offset + task.chunk.size <= *size;
+bool NvfsChannel::lies_in_file(const RoutedRequest& request, const Chunk& chunk) {
+  const Result<std::uint64_t> size = request.file->size();
+  return size.ok() && chunk.file_offset + chunk.size <= *size;
 }
 
 NvfsRequest NvfsChannel::next_request(const Move& move, int fd) const {
   const std::uint64_t gpu_offset =
       move.in_place ? move.in_place.offset_of(reinterpret_cast<std::uintptr_t>(move.place())) : 0;
-  return {.op = move.task.op,
-          .file = NvfsFile::of(fd, move.task.file->facts()),
-          .file_offset = move.task.chunk.io_offset + move.moved,
+  return {.op = move.request.op,
+          .file = NvfsFile::of(fd, move.request.file->facts()),
+          .file_offset = move.chunk.io_offset + move.moved,
           .gpu_offset = gpu_offset,
-          .size = group_of(move).fit(gpu_offset, move.task.chunk.io_size - move.moved)};
+          .size = group_of(move).fit(gpu_offset, move.chunk.io_size - move.moved)};
 }
 
 Status NvfsChannel::move_piece(Move& move) {
-  const bool is_write = move.task.op == Op::write;
-  const Result<int> fd = move.task.file->descriptor(IoMode::o_direct);
+  const bool is_write = move.request.op == Op::write;
+  const Result<int> fd = move.request.file->descriptor(IoMode::o_direct);
   if (!fd.ok()) return fd.status();
   const NvfsRequest request = next_request(move, *fd);
   if (is_write && !move.in_place) {
@@ -114,7 +113,7 @@ Status NvfsChannel::take_in(Move& move, const NvfsAnswer& answer) {
 // there, its driver bypasses the module, and this file must not use the path again.
 Status NvfsChannel::repair(Move& move, const NvfsAnswer& answer) {
   if (strict_) return failure(Code::path_refused, kStep);
-  move.bounced = path_.take_in_holes(options_.device, *move.task.file, move.task.chunk.io_offset + move.moved, answer,
+  move.bounced = path_.take_in_holes(options_.device, *move.request.file, move.chunk.io_offset + move.moved, answer,
                                      group_of(move));
   std::byte* const to = move.in_place ? move.place() : own_->data();
   Status status;
@@ -133,7 +132,7 @@ Status NvfsChannel::copy_out(const Move& move, std::uint64_t bytes) {
   if (end <= begin) return success();
   const std::byte* from = own_->data() + (begin - move.moved);
   Status status;
-  move.task.memory.after(begin - move.skipped()).each_place(end - begin, [&](std::byte* to, std::uint64_t here) {
+  move.memory().after(begin - move.skipped()).each_place(end - begin, [&](std::byte* to, std::uint64_t here) {
     if (status.ok()) status = copies_->copy_on_device(to, from, here);
     from += here;
   });
@@ -144,7 +143,7 @@ Status NvfsChannel::copy_out(const Move& move, std::uint64_t bytes) {
 Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
   std::byte* to = own_->data();
   Status status;
-  move.task.memory.after(move.moved).each_place(bytes, [&](std::byte* from, std::uint64_t here) {
+  move.memory().after(move.moved).each_place(bytes, [&](std::byte* from, std::uint64_t here) {
     if (status.ok()) status = copies_->copy_on_device(to, from, here);
     to += here;
   });
@@ -161,15 +160,15 @@ Status NvfsChannel::wait_for_queued(const Status& queued) {
 }
 
 bool NvfsChannel::is_at_end(const Move& move) const {
-  const Result<std::uint64_t> size = move.task.file->size();
-  return size.ok() && move.task.chunk.io_offset + move.moved >= *size;
+  const Result<std::uint64_t> size = move.request.file->size();
+  return size.ok() && move.chunk.io_offset + move.moved >= *size;
 }
 
 Status NvfsChannel::advance(Move& move, std::uint64_t asked, std::uint64_t bytes) {
   const bool is_short = bytes < asked;
   move.moved += bytes;
   move.retries = is_short ? move.retries + 1 : 0;
-  move.is_over = move.moved >= move.end() || (is_short && move.task.op == Op::read && is_at_end(move));
+  move.is_over = move.moved >= move.end() || (is_short && move.request.op == Op::read && is_at_end(move));
   if (move.is_over) return success();
   if (move.retries > kRetriesMax) return failure(Code::no_progress, kStep);
   move.moved = align_down(move.moved, kBlock);

@@ -26,17 +26,19 @@ class NvfsChannel final : public SequentialChannel {
   // Pinned host bytes of one channel.
   static std::uint64_t shadow_bytes(const ChannelOptions& options);
 
-  Completion move_and_wait(const Task& task) override;
+  Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   bool is_broken() const override { return is_broken_; }
 
  private:
   // A chunk in flight.
   struct Move {
-    std::uint64_t skipped() const { return task.chunk.file_offset - task.chunk.io_offset; }
-    std::uint64_t end() const { return skipped() + task.chunk.size; }
-    std::byte* place() const { return task.memory.address() + moved; }  // In place.
+    std::uint64_t skipped() const { return chunk.file_offset - chunk.io_offset; }
+    std::uint64_t end() const { return skipped() + chunk.size; }
+    RequestMemory memory() const { return request.memory_of(chunk); }
+    std::byte* place() const { return memory().address() + moved; }  // In place.
 
-    const Task& task;
+    const RoutedRequest& request;
+    const Chunk& chunk;
     std::uint64_t moved = 0;  // Bytes moved of the chunk's I/O range.
     bool is_over = false;
     unsigned retries = 0;
@@ -46,7 +48,7 @@ class NvfsChannel final : public SequentialChannel {
 
   NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool strict);
   Status choose_memory(Move& move);
-  bool lies_in_file(const Task& task);
+  bool lies_in_file(const RoutedRequest& request, const Chunk& chunk);
   Status move_piece(Move& move);
   NvfsRequest next_request(const Move& move, int fd) const;
   Status take_in(Move& move, const NvfsAnswer& answer);

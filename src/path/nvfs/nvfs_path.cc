@@ -83,7 +83,7 @@ Reason NvfsPath::take_in_holes(const Device* device, File& file, std::uint64_t f
 
 // Plans for the channel's own memory: reads may be widened, and addresses need no alignment. The channel decides for
 // each chunk whether it goes in place.
-Prepared NvfsPath::shape(const RoutedRequest& request) {
+Shape NvfsPath::shape(const RoutedRequest& request) {
   const auto block = static_cast<std::uint32_t>(nvfs::kBlock);
   const std::uint32_t align = std::max(request.file->direct_offset_align(), block);
   const std::uint64_t chunk_max = std::min(request.chunk_max, kChunkMax);
@@ -113,8 +113,8 @@ void NvfsPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::u
   if (!is_hopeless) buffers_.add(*memory.device, base, size);
 }
 
-Reason NvfsPath::ineligible(const Task& task) {
-  return task.chunk.io_mode == IoMode::o_direct ? Reason::none : reason_of(Obstacle::misaligned);
+Reason NvfsPath::ineligible(const RoutedRequest&, const Chunk& chunk) {
+  return chunk.io_mode == IoMode::o_direct ? Reason::none : reason_of(Obstacle::misaligned);
 }
 
 // A full disk fails bounce, too.

@@ -33,7 +33,7 @@ class NvfsPath final : public Path, public PathHooks, private PreferredTerms {
       : Path(this), storage_(storage), devices_(devices), kernel_(std::move(kernel)), rules_(rules) {}
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared shape(const RoutedRequest& request) override;
+  Shape shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) override;
@@ -48,7 +48,7 @@ class NvfsPath final : public Path, public PathHooks, private PreferredTerms {
                        const NvfsGroup& group);
 
  private:
-  Reason ineligible(const Task& task) override;
+  Reason ineligible(const RoutedRequest& request, const Chunk& chunk) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
 

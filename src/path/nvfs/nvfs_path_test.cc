@@ -174,7 +174,7 @@ TEST_F(NvfsPathTest, AMappingSharedByRequestsIsMadeAsOftenAsRequestsRunBesideEac
   bool is_first = true;
   module_->drive = [&] {  // A second request while the first is in flight.
     if (!std::exchange(is_first, false)) return;
-    EXPECT_TRUE(other->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0))).status.ok());
+    EXPECT_TRUE(other->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0)).status.ok());
   };
   ASSERT_TRUE(run(Op::read, 0, 65536).status.ok());
   EXPECT_EQ(module_->maps_made, before + 2);
@@ -276,7 +276,7 @@ TEST_F(NvfsPathTest, NothingIsUnderWayWhenTheCallsHaveReturned) {
   const Plan plan = this->plan(Op::read, 0, 4 * kChunk);
   Completion completions[4];
   for (std::uint64_t next = 0; next < 4;) {
-    while (next < 4 && channel->has_room()) channel->submit(task(Op::read, plan.chunk(next++)));
+    while (next < 4 && channel->has_room()) channel->submit(request(Op::read), plan.chunk(next++), 0);
     EXPECT_EQ(module_->under_way, 0u);
     EXPECT_EQ(channel->poll(completions, false), 1u);
     EXPECT_EQ(module_->under_way, 0u);
@@ -316,9 +316,9 @@ TEST_F(NvfsPathTest, AnInterruptedRequestsMappingIsThrownAwayAndThePairKept) {
   be_tested();
   const auto channel = this->channel();
   module_->faults.push_back({nvfs::kRead, 512});
-  EXPECT_TRUE(channel->move_and_wait(task(Op::read, plan(Op::read, 0, 65536).chunk(0))).status.ok());
+  EXPECT_TRUE(channel->move_and_wait(request(Op::read), plan(Op::read, 0, 65536).chunk(0)).status.ok());
   EXPECT_TRUE(judge().usable);
-  const Completion next = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 65536).chunk(0)));
+  const Completion next = channel->move_and_wait(request(Op::read), plan(Op::read, 0, 65536).chunk(0));
   EXPECT_EQ(next.bounced, Reason::none);
 }
 

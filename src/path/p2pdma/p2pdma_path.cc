@@ -112,13 +112,11 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
   });
 }
 
-Reason P2pdmaPath::ineligible(const Task& task) {
-  if (task.chunk.io_mode != IoMode::o_direct) return reason_of(Obstacle::misaligned);
-  if (task.op == Op::write) return Reason::none;
-  return task.file->is_data(task.chunk.file_offset, task.chunk.size) ? Reason::none : reason_of(Obstacle::holes);
+Reason P2pdmaPath::ineligible(const RoutedRequest& request, const Chunk& chunk) {
+  if (chunk.io_mode != IoMode::o_direct) return reason_of(Obstacle::misaligned);
+  if (request.op == Op::write) return Reason::none;
+  return request.file->is_data(chunk.file_offset, chunk.size) ? Reason::none : reason_of(Obstacle::holes);
 }
-
-void P2pdmaPath::adapt(Task& task) const { task.memory = task.memory.address() + task.token.shift; }
 
 int P2pdmaPath::refusal_errno(const Status& status) {
   if (status.is(Code::bad_pointer)) return EFAULT;
@@ -138,14 +136,14 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
   pairs_.refuse(device, key_of(file.facts()), op, {pipeline_reason::refused_late, error});
 }
 
-Prepared P2pdmaPath::shape(const RoutedRequest& request) {
+Shape P2pdmaPath::shape(const RoutedRequest& request) {
   const FileFacts& facts = request.file->facts();
   // The self-test has proved block-aligned memory; the kernel itself would accept less.
   return {.limits = {.file_align = file_align_for(*request.file, IoMode::o_direct, request.chunk_max),
                      .memory_align = std::max(facts.direct_memory_align, facts.direct_offset_align),
                      .chunk_max = request.chunk_max,
                      .staged = false},
-          .token = {.shift = static_cast<std::int64_t>(request.facts.mapped - request.facts.base)}};
+          .channel_facts = {.shift = static_cast<std::int64_t>(request.facts.mapped - request.facts.base)}};
 }
 
 // The memory of the bounced part, pinned only when something first falls back.

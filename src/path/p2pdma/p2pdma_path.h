@@ -27,13 +27,12 @@ class P2pdmaPath final : public Path, private PreferredTerms {
   P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const P2pdmaRules& rules);
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Prepared shape(const RoutedRequest& request) override;
+  Shape shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 
  private:
-  Reason ineligible(const Task& task) override;
-  void adapt(Task& task) const override;
+  Reason ineligible(const RoutedRequest& request, const Chunk& chunk) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
   Reason memory_reason(const PointerFacts& memory);

@@ -293,12 +293,13 @@ TEST_P(LateRefusalTest, IsBouncedOnceCountedAndRemembered) {
 TEST_F(P2pdmaTest, ReadsThatEndWithEioAreRememberedWhenNoneGetsThrough) {
   ASSERT_TRUE(judge(Op::read).usable);
   const std::unique_ptr<Channel> channel = this->channel();
-  const Task one = task(Op::read, plan(Op::read, 0, 4096).chunk(0));
+  const RoutedRequest& request = this->request(Op::read);
+  const Chunk chunk = plan(Op::read, 0, 4096).chunk(0);
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EIO : 0; };
-  for (int i = 0; i < 7; ++i) EXPECT_EQ(channel->move_and_wait(one).bounced, pipeline_reason::refused_late);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(channel->move_and_wait(request, chunk).bounced, pipeline_reason::refused_late);
   EXPECT_TRUE(judge(Op::read).usable);
 
-  EXPECT_EQ(channel->move_and_wait(one).bounced, pipeline_reason::refused_late);
+  EXPECT_EQ(channel->move_and_wait(request, chunk).bounced, pipeline_reason::refused_late);
 
   EXPECT_EQ(judge(Op::read).reason, pipeline_reason::refused_late);
   EXPECT_EQ(judge(Op::read).detail, EIO);
@@ -308,7 +309,7 @@ TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
   ASSERT_TRUE(judge(Op::write).usable);
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
   std::memset(memory_, 'x', 4096);
-  const Completion completion = channel()->move_and_wait(task(Op::write, plan(Op::write, 8192, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(request(Op::write), plan(Op::write, 8192, 4096).chunk(0));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.bounced, pipeline_reason::refused_late);
   EXPECT_EQ(std::string(4096, 'x'), std::string(storage_.content.data() + 8192, 4096));
@@ -318,7 +319,7 @@ TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
 TEST_P(LateRefusalTest, IsAnErrorWhereNothingMayBeBounced) {
   make_path({.strict = true});
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
-  const Completion completion = channel()->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.is(Code::path_refused));
   EXPECT_EQ(completion.bytes, 0u);
 }
@@ -330,7 +331,7 @@ TEST_F(P2pdmaTest, AStrictChannelFailsItsQueuedChunksAndComesToAnEnd) {
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EREMOTEIO : 0; };
   const std::unique_ptr<Channel> channel = this->channel(4);
   const Plan plan = this->plan(Op::read, 100, 2 * kChunk);  // The first chunk is not even aligned.
-  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) channel->submit(task(Op::read, plan.chunk(i)));
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) channel->submit(request(Op::read), plan.chunk(i), 0);
   Completion completions[4];
   unsigned failed = 0;
   while (!channel->is_idle()) {
@@ -343,7 +344,7 @@ TEST_F(P2pdmaTest, AStrictChannelFailsItsQueuedChunksAndComesToAnEnd) {
 TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
   ASSERT_TRUE(judge().usable);
   storage_.refuses = [](const FakeStorage::Access&) { return EIO; };
-  const Completion completion = channel()->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.is_errno(EIO));
   storage_.refuses = [](const FakeStorage::Access&) { return 0; };
   EXPECT_TRUE(judge().usable);
@@ -352,7 +353,7 @@ TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
 TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
   ASSERT_TRUE(judge().usable);
   storage_.refuses = [](const FakeStorage::Access& access) { return access.o_direct ? EIO : 0; };
-  const Completion completion = channel()->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.io_mode, IoMode::buffered);
   EXPECT_TRUE(judge().usable);
@@ -360,7 +361,7 @@ TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
 
 TEST_F(P2pdmaTest, AFullDiskIsNoRefusal) {
   storage_.refuses = [](const FakeStorage::Access& access) { return access.op == Op::write ? ENOSPC : 0; };
-  const Completion completion = channel()->move_and_wait(task(Op::write, plan(Op::write, 0, 4096).chunk(0)));
+  const Completion completion = channel()->move_and_wait(request(Op::write), plan(Op::write, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.is_errno(ENOSPC));
   EXPECT_EQ(completion.bounced, Reason::none);
 }
@@ -369,7 +370,7 @@ TEST_F(P2pdmaTest, MemoryThatGoesAwayIsAnErrorAndNoSignal) {
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EFAULT : 0; };
   const std::unique_ptr<Channel> channel = this->channel();
   peers_.unbind(kAddress);
-  const Completion completion = channel->move_and_wait(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.is(Code::device_lost));
 }
 

@@ -42,23 +42,23 @@ PagecacheChannel::~PagecacheChannel() {
   for (Slot& slot : slots_) release_extents(slot);
 }
 
-void PagecacheChannel::Slot::begin(const Task& whole) {
-  task = whole;
-  file = static_cast<CachedFile*>(task.token.file_state);
+void PagecacheChannel::Slot::begin(const RoutedRequest& its_request, const Chunk& its_chunk, std::uint64_t its_cookie) {
+  take(its_request, its_chunk, its_cookie);
+  file = static_cast<CachedFile*>(request->shape.channel_facts.file_state);
   extent_count = 0;
   bytes = 0;
   status = file == nullptr ? stale() : success();
 }
 
 bool PagecacheChannel::hold_extents(Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   PENSTOCK_INVARIANT(chunk.size > 0 && chunk.size <= kChunkMax);
   const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
     Extent* const extent = slot.file->find(index);
     if (extent == nullptr || !extent->hold(cache_.now())) return false;
     slot.extents[slot.extent_count++] = extent;
-    if (slot.task.op == Op::write && !extent->writable()) return false;
+    if (slot.request->op == Op::write && !extent->writable()) return false;
   }
   return true;
 }
@@ -80,16 +80,17 @@ const FileStamp& PagecacheChannel::stamp_of(File& file) {
 
 // Finds the chunk's bytes in the held extents; an extent ends where the file ended when it was registered.
 void PagecacheChannel::find_copies(Slot& slot) {
-  std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
-  const Chunk& chunk = slot.task.chunk;
+  std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.request->op)].copies;
+  const Chunk& chunk = slot.chunk;
   std::uint64_t at = chunk.file_offset;
   // Copies nothing past the file's end, which may be within a page: the rest of the buffer must not change.
-  const std::uint64_t wanted_end = std::min(at + chunk.size, stamp_of(*slot.task.file).size);
+  const std::uint64_t wanted_end = std::min(at + chunk.size, stamp_of(*slot.request->file).size);
   for (unsigned i = 0; i < slot.extent_count; ++i) {
     const Extent& extent = *slot.extents[i];
     const std::uint64_t end = std::min(wanted_end, extent.end());
     if (at >= end) break;
-    copies.push_back({slot.task.memory.after(at - chunk.file_offset), extent.at(at), end - at});
+    copies.push_back(
+        {slot.request->memory.after(chunk.buffer_offset + at - chunk.file_offset), extent.at(at), end - at});
     at = end;
   }
   slot.bytes = at - chunk.file_offset;
@@ -97,14 +98,14 @@ void PagecacheChannel::find_copies(Slot& slot) {
 
 // On failure nothing is held. A write moves as a whole or not at all.
 Status PagecacheChannel::start(Slot& slot) {
-  std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
+  std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.request->op)].copies;
   const std::size_t before = copies.size();
   const bool held = hold_extents(slot);
   if (held) find_copies(slot);
-  if (slot.bytes > 0 && (slot.task.op == Op::read || slot.bytes == slot.task.chunk.size)) return success();
+  if (slot.bytes > 0 && (slot.request->op == Op::read || slot.bytes == slot.chunk.size)) return success();
   copies.resize(before);
   // If a file has grown past its last extent, that extent would stay short for good.
-  const bool has_grown = held && slot.bytes == 0 && stamp_of(*slot.task.file).size > slot.task.chunk.file_offset;
+  const bool has_grown = held && slot.bytes == 0 && stamp_of(*slot.request->file).size > slot.chunk.file_offset;
   Extent* const first = slot.extents[0];
   release_extents(slot);
   if (has_grown) cache_.evict(*first);
@@ -135,9 +136,9 @@ void PagecacheChannel::launch(Op op) {
 
 // After the copies: determines how much moved, and whether the pages were the file's all the time.
 void PagecacheChannel::verify(Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   const std::uint64_t end = chunk.file_offset + slot.bytes;
-  const FileStamp& stamp = stamp_of(*slot.task.file);
+  const FileStamp& stamp = stamp_of(*slot.request->file);
   for (unsigned i = 0; i < slot.extent_count; ++i) {
     Extent& extent = *slot.extents[i];
     const std::uint64_t first = std::max(chunk.file_offset, extent.begin());
@@ -148,10 +149,10 @@ void PagecacheChannel::verify(Slot& slot) {
   // The file may be shorter now, or longer than its extents. Bytes written past the end are not part of the file, and
   // would appear if it grew again: so the chunk is refused and written again.
   const std::uint64_t file_end = stamp.size;
-  if (file_end < end && slot.task.op == Op::write) slot.status = stale();
+  if (file_end < end && slot.request->op == Op::write) slot.status = stale();
   else if (file_end < end) slot.bytes = file_end > chunk.file_offset ? file_end - chunk.file_offset : 0;
   else if (slot.bytes < chunk.size && file_end > end) slot.status = stale();
-  if (slot.status.ok() && slot.task.op == Op::write) mark_changed(*slot.task.file);
+  if (slot.status.ok() && slot.request->op == Op::write) mark_changed(*slot.request->file);
   const std::array<Extent*, kExtentsMax> extents = slot.extents;
   const unsigned count = slot.extent_count;
   release_extents(slot);
@@ -166,19 +167,19 @@ void PagecacheChannel::mark_changed(File& file) {
   file.mark_changed();
 }
 
-void PagecacheChannel::submit(const Task& task) {
+void PagecacheChannel::submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index].begin(task);
+  slots_[index].begin(request, chunk, cookie);
   if (!slots_[index].status.ok()) return done_.push_back(index);
   waiting_.push_back(index);
   // Small chunks are launched together, at the next poll.
-  if (task.chunk.size > kSmall) fetch_waiting();
+  if (chunk.size > kSmall) fetch_waiting();
 }
 
 void PagecacheChannel::register_extents(const Slot& slot) {
-  const auto [first, last] = Extent::range_of(slot.task.chunk.file_offset, slot.task.chunk.size);
+  const auto [first, last] = Extent::range_of(slot.chunk.file_offset, slot.chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) cache_.register_now(*slot.file, index);
 }
 
@@ -188,9 +189,9 @@ void PagecacheChannel::fetch_waiting() {
   begin_pass();
   for (const std::uint32_t index : waiting_) {
     Slot& slot = slots_[index];
-    if (slot.task.token.wait) register_extents(slot);
+    if (slot.request->shape.channel_facts.registers_first) register_extents(slot);
     slot.status = start(slot);
-    (slot.status.ok() ? launches_[static_cast<unsigned>(slot.task.op)].slots : done_).push_back(index);
+    (slot.status.ok() ? launches_[static_cast<unsigned>(slot.request->op)].slots : done_).push_back(index);
   }
   waiting_.clear();
   launch(Op::read);
@@ -245,12 +246,12 @@ unsigned PagecacheChannel::poll(std::span<Completion> completions, bool wait) {
 }
 
 Completion PagecacheChannel::completion_of(const Slot& slot) const {
-  return {.cookie = slot.task.cookie,
-          .file_offset = slot.task.chunk.file_offset,
-          .size = slot.task.chunk.size,
+  return {.cookie = slot.cookie,
+          .file_offset = slot.chunk.file_offset,
+          .size = slot.chunk.size,
           .bytes = slot.status.ok() ? slot.bytes : 0,
           .status = slot.status,
-          .io_mode = slot.task.chunk.io_mode};
+          .io_mode = slot.chunk.io_mode};
 }
 
 Status PagecacheChannel::copy_found_and_wait(Op op) {
@@ -263,16 +264,16 @@ Status PagecacheChannel::copy_found_and_wait(Op op) {
   return status;
 }
 
-Completion PagecacheChannel::move_and_wait(const Task& task) {
+Completion PagecacheChannel::move_and_wait(const RoutedRequest& request, const Chunk& chunk) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
-  slot.begin(task);
+  slot.begin(request, chunk, 0);
   if (slot.status.ok()) {
-    if (task.token.wait) register_extents(slot);
+    if (request.shape.channel_facts.registers_first) register_extents(slot);
     begin_pass();
     slot.status = start(slot);
     if (slot.status.ok()) {
-      slot.status = copy_found_and_wait(task.op);
+      slot.status = copy_found_and_wait(request.op);
       begin_pass();
       if (slot.status.ok()) verify(slot);
       else broken_ = true;

@@ -9,6 +9,7 @@
 
 #include "path/pagecache/registration_cache.h"
 #include "path/path.h"
+#include "path/pipeline/completions.h"
 #include "path/pipeline/copy_batch.h"
 
 namespace penstock::core {
@@ -22,19 +23,18 @@ class PagecacheChannel final : public Channel {
 
   bool has_room() const override { return !free_.empty() && !broken_; }
   bool is_idle() const override { return free_.size() == slots_.size(); }
-  void submit(const Task& task) override;
+  void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion move_and_wait(const Task& task) override;
+  Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   void forget_file(std::uint64_t) override {}
   bool is_broken() const override { return broken_; }
 
  private:
   static constexpr unsigned kExtentsMax = 2;  // A chunk is no larger than an extent.
 
-  struct Slot {
-    void begin(const Task& whole);
+  struct Slot : Submitted {
+    void begin(const RoutedRequest& its_request, const Chunk& its_chunk, std::uint64_t its_cookie);
 
-    Task task;
     CachedFile* file = nullptr;
     std::array<Extent*, kExtentsMax> extents{};
     unsigned extent_count = 0;  // Held.

@@ -102,9 +102,9 @@ bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t siz
   return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.registration.at_once;
 }
 
-Prepared PagecachePath::shape(const RoutedRequest& request) {
-  Prepared shaped = prepare_staged(request, request.io_mode);
-  shaped.token.wait = may_have_to_wait(request);
+Shape PagecachePath::shape(const RoutedRequest& request) {
+  Shape shaped = shape_staged(request, request.io_mode);
+  shaped.channel_facts.registers_first = may_have_to_wait(request);
   return shaped;
 }
 
@@ -117,7 +117,7 @@ bool PagecachePath::may_have_to_wait(const RoutedRequest& request) const {
 }
 
 // While the file's pages are not worth registering, registered extents are still used, and the rest is bounced.
-void PagecachePath::before_move(const RoutedRequest& request, Prepared& prepared) {
+void PagecachePath::before_move(RoutedRequest& request) {
   const CachedFile::Terms terms = terms_of(*request.file);
   if (!takes_note_of(request, terms)) return;
   const bool is_large = request.mode == SubmitMode::many;
@@ -126,22 +126,24 @@ void PagecachePath::before_move(const RoutedRequest& request, Prepared& prepared
   CachedFile& cached = *cache_.find_or_make(*request.file, *request.facts.device, terms);
   const FileRange range{request.op, request.file_offset, request.size};
   if (request.mode == SubmitMode::on_stream) return before_move_on_stream(cached, range);
-  prepared.learns = true;
-  prepared.token = {.file_state = &cached};
+  Shape& shape = request.shape;
+  shape.learns = true;
+  shape.channel_facts = {.file_state = &cached};
   if (is_tiny && ExtentWatch::is_settled(cached, range)) return;
   // No CPU copies the bytes.
   if (request.mode == SubmitMode::alone && cached.is_registered(request.file_offset, request.size))
-    prepared.tune_threads = false;
+    shape.tune_threads = false;
   const auto wanted = cache_.want(cached, range, request.mode);
-  if (is_tiny && !cache_.is_turn_to_look()) prepared.token = {};
+  if (is_tiny && !cache_.is_turn_to_look()) shape.channel_facts = {};
   if (wanted == RegistrationCache::Wanted::no) return;
-  prepared = prepare_staged(request, IoMode::buffered);
-  prepared.token = {.file_state = &cached, .wait = !cached.is_registered(request.file_offset, request.size)};
-  if (is_large) prepared.limits.chunk_max = PagecacheChannel::kChunkMax;
-  prepared.threads_max = 1;
-  prepared.tune_threads = false;
-  prepared.first_time = wanted == RegistrationCache::Wanted::all_anew;
-  prepared.learns = true;
+  shape = shape_staged(request, IoMode::buffered);
+  shape.channel_facts = {.file_state = &cached,
+                         .registers_first = !cached.is_registered(request.file_offset, request.size)};
+  if (is_large) shape.limits.chunk_max = PagecacheChannel::kChunkMax;
+  shape.threads_max = 1;
+  shape.tune_threads = false;
+  shape.first_time = wanted == RegistrationCache::Wanted::all_anew;
+  shape.learns = true;
 }
 
 bool PagecachePath::takes_note_of(const RoutedRequest& request, const CachedFile::Terms& terms) {
@@ -179,18 +181,18 @@ bool PagecachePath::is_within(File& file, const Chunk& chunk) {
   return size.ok() && chunk.file_offset + chunk.size <= *size;
 }
 
-Reason PagecachePath::ineligible(const Task& task) {
-  const Chunk& chunk = task.chunk;
-  if (task.op == Op::write && !is_within(*task.file, chunk)) return pagecache_reason::reads_only;
-  const auto* const cached = static_cast<const CachedFile*>(task.token.file_state);
+Reason PagecachePath::ineligible(const RoutedRequest& request, const Chunk& chunk) {
+  if (request.op == Op::write && !is_within(*request.file, chunk)) return pagecache_reason::reads_only;
+  const auto* const cached = static_cast<const CachedFile*>(request.shape.channel_facts.file_state);
   if (cached == nullptr || chunk.io_mode == IoMode::o_direct || chunk.size > PagecacheChannel::kChunkMax)
     return pagecache_reason::extent_not_registered;
   const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
     const Extent* const extent = cached->find(index);
     const bool is_registered = extent != nullptr && extent->state() == Extent::State::registered;
-    if (extent == nullptr || (!is_registered && !task.token.wait)) return pagecache_reason::extent_not_registered;
-    if (task.op == Op::write && is_registered && !extent->writable()) return pagecache_reason::reads_only;
+    if (extent == nullptr || (!is_registered && !request.shape.channel_facts.registers_first))
+      return pagecache_reason::extent_not_registered;
+    if (request.op == Op::write && is_registered && !extent->writable()) return pagecache_reason::reads_only;
   }
   return Reason::none;
 }

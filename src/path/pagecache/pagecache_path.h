@@ -25,7 +25,7 @@ class PagecachePath final : public Path, private PathHooks, private PreferredTer
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool may_serve(const Device& device) override;
-  Prepared shape(const RoutedRequest& request) override;
+  Shape shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override { cache_.forget(file); }
@@ -33,10 +33,10 @@ class PagecachePath final : public Path, private PathHooks, private PreferredTer
   const RegistrationCache& cache() const { return cache_; }
 
  private:
-  void before_move(const RoutedRequest& request, Prepared& prepared) override;
+  void before_move(RoutedRequest& request) override;
   void learn(const Timing& timing) override;
   std::span<const std::byte> lend(const RoutedRequest& request) override;
-  Reason ineligible(const Task& task) override;
+  Reason ineligible(const RoutedRequest& request, const Chunk& chunk) override;
   // The reason why the settings forbid the path for any file; Reason::none if they allow it.
   Reason refused_by_rules(const Device& device) const;
   bool can_register(const Device& device);

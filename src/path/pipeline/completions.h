@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the completion of a chunk whose whole I/O range is moved, for the channels that move such chunks.
+// A chunk as channels keep it from its submission to its completion, and the completion of one whose whole I/O range is
+// moved.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,20 @@
 
 namespace penstock::core {
 
+// The arguments of Channel::submit(), a base of each channel's slots.
+struct Submitted {
+  // Field by field: a new one in its place would be made elsewhere first.
+  void take(const RoutedRequest& its_request, const Chunk& its_chunk, std::uint64_t its_cookie) {
+    request = &its_request;
+    chunk = its_chunk;
+    cookie = its_cookie;
+  }
+
+  const RoutedRequest* request = nullptr;
+  Chunk chunk;
+  std::uint64_t cookie = 0;
+};
+
 // The chunk's payload among the first bytes of its I/O range that were moved.
 inline std::uint64_t payload_moved(const Chunk& chunk, std::uint64_t moved) {
   const std::uint64_t skipped = chunk.file_offset - chunk.io_offset;
@@ -16,13 +31,14 @@ inline std::uint64_t payload_moved(const Chunk& chunk, std::uint64_t moved) {
 }
 
 // `moved` counts from the start of the I/O range; nothing counts after a failure.
-inline Completion completion_of(const Task& task, const Status& status, std::uint64_t moved) {
-  return {.cookie = task.cookie,
-          .file_offset = task.chunk.file_offset,
-          .size = task.chunk.size,
-          .bytes = status.ok() ? payload_moved(task.chunk, moved) : 0,
+inline Completion completion_of(const Chunk& chunk, const Status& status, std::uint64_t moved,
+                                std::uint64_t cookie = 0) {
+  return {.cookie = cookie,
+          .file_offset = chunk.file_offset,
+          .size = chunk.size,
+          .bytes = status.ok() ? payload_moved(chunk, moved) : 0,
           .status = status,
-          .io_mode = task.chunk.io_mode};
+          .io_mode = chunk.io_mode};
 }
 
 }  // namespace penstock::core

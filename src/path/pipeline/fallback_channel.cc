@@ -38,30 +38,22 @@ Result<Channel*> FallbackChannel::bounce() {
   return bounce_.get();
 }
 
-void FallbackChannel::Slot::begin(const Task& whole) {
-  task = whole;
-  bounced = Reason::none;
-  refusal = 0;
-  bounced_bytes = 0;
-}
-
-void FallbackChannel::submit(const Task& task) {
+void FallbackChannel::submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
   Slot& slot = slots_[index];
-  slot.begin(task);
-  slot.bounced = reason_to_bounce(task);
-  if (slot.bounced != Reason::none) return start_bounce(index);
-  Task adapted = task;
-  adapted.cookie = index;
-  terms_.adapt(adapted);
-  preferred_->submit(adapted);
+  slot.take(request, chunk, cookie);
+  slot.bounced = reason_to_bounce(request, chunk);
+  slot.refusal = 0;
+  slot.bounced_bytes = 0;
+  if (slot.bounced != Reason::none) start_bounce(index);
+  else preferred_->submit(request, chunk, index);
 }
 
 // The request that breaks the preferred channel may have more chunks.
-Reason FallbackChannel::reason_to_bounce(const Task& task) {
-  return preferred_->is_broken() ? terms_.late_reason() : terms_.ineligible(task);
+Reason FallbackChannel::reason_to_bounce(const RoutedRequest& request, const Chunk& chunk) {
+  return preferred_->is_broken() ? terms_.late_reason() : terms_.ineligible(request, chunk);
 }
 
 void FallbackChannel::start_bounce(std::uint32_t index) {
@@ -70,23 +62,19 @@ void FallbackChannel::start_bounce(std::uint32_t index) {
     failed_.push_back({index, channel.ok() ? failure(Code::closed, kStep) : channel.status()});
     return;
   }
-  Task part = next_part(slots_[index]);
-  part.cookie = index;
-  (*channel)->submit(part);
+  (*channel)->submit(*slots_[index].request, next_part(slots_[index]), index);
 }
 
 // The next of a chunk's bytes that the bouncing channel takes together: nearly always all of them.
-Task FallbackChannel::next_part(const Slot& slot) const {
-  Task part = slot.task;
-  Chunk& chunk = part.chunk;
-  if (chunk.io_size <= options_.chunk_max) return part;
-  PENSTOCK_INVARIANT(chunk.io_mode == IoMode::buffered);
-  part.memory.skip(slot.bounced_bytes);
-  chunk.file_offset += slot.bounced_bytes;
-  chunk.buffer_offset += slot.bounced_bytes;
-  chunk.size = std::min(chunk.size - slot.bounced_bytes, options_.chunk_max);
-  chunk.io_offset = chunk.file_offset;
-  chunk.io_size = chunk.size;
+Chunk FallbackChannel::next_part(const Slot& slot) const {
+  Chunk part = slot.chunk;
+  if (part.io_size <= options_.chunk_max) return part;
+  PENSTOCK_INVARIANT(part.io_mode == IoMode::buffered);
+  part.file_offset += slot.bounced_bytes;
+  part.buffer_offset += slot.bounced_bytes;
+  part.size = std::min(part.size - slot.bounced_bytes, options_.chunk_max);
+  part.io_offset = part.file_offset;
+  part.io_size = part.size;
   return part;
 }
 
@@ -95,19 +83,19 @@ bool FallbackChannel::takes_next_part(std::uint32_t index, Completion& completio
   Slot& slot = slots_[index];
   const bool whole = completion.status.ok() && completion.bytes == completion.size;
   slot.bounced_bytes += completion.bytes;
-  if (whole && slot.bounced_bytes < slot.task.chunk.size) {
+  if (whole && slot.bounced_bytes < slot.chunk.size) {
     start_bounce(index);
     return true;
   }
-  completion.file_offset = slot.task.chunk.file_offset;
-  completion.size = slot.task.chunk.size;
+  completion.file_offset = slot.chunk.file_offset;
+  completion.size = slot.chunk.size;
   completion.bytes = slot.bounced_bytes;
   return false;
 }
 
 Completion FallbackChannel::failure_of(const Slot& slot, Status status) const {
-  const Chunk& chunk = slot.task.chunk;
-  return {.cookie = slot.task.cookie,
+  const Chunk& chunk = slot.chunk;
+  return {.cookie = slot.cookie,
           .file_offset = chunk.file_offset,
           .size = chunk.size,
           .status = status,
@@ -116,14 +104,14 @@ Completion FallbackChannel::failure_of(const Slot& slot, Status status) const {
 }
 
 void FallbackChannel::release(std::uint32_t index, Completion& completion) {
-  completion.cookie = slots_[index].task.cookie;
+  completion.cookie = slots_[index].cookie;
   if (slots_[index].bounced != Reason::none) completion.bounced = slots_[index].bounced;
   free_.push_back(index);
 }
 
 // The reason to bounce what the preferred channel has completed so; none if that is the end.
 Reason FallbackChannel::reason_after(Slot& slot, const Completion& completion) {
-  if (slot.task.op == Op::read && completion.status.ok()) collisions_ = 0;
+  if (slot.request->op == Op::read && completion.status.ok()) collisions_ = 0;
   if (completion.status.is(Code::path_refused) && completion.bounced != Reason::none) return completion.bounced;
   slot.refusal = terms_.refusal_errno(completion.status);
   return slot.refusal != 0 ? terms_.late_reason() : Reason::none;
@@ -133,14 +121,14 @@ Reason FallbackChannel::reason_after(Slot& slot, const Completion& completion) {
 // example, a drive's read error. And a read may end with EIO when it met a buffered write: only if no read gets through
 // is that a refusal.
 void FallbackChannel::remember(const Slot& slot, const Completion& completion) {
-  const bool as_asked = completion.status.ok() && completion.io_mode == slot.task.chunk.io_mode;
-  if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
+  const bool as_asked = completion.status.ok() && completion.io_mode == slot.chunk.io_mode;
+  if (slot.refusal == EIO && slot.request->op == Op::read && ++collisions_ < kCollisionsMax) return;
   if (slot.refusal != 0 && as_asked) {
-    terms_.refuse_late(options_.device, *slot.task.file, slot.task.op, slot.refusal);
+    terms_.refuse_late(options_.device, *slot.request->file, slot.request->op, slot.refusal);
   }
 }
 
-// Completes the tasks that could not even start.
+// Completes the chunks that could not even start.
 unsigned FallbackChannel::take_failed(std::span<Completion> completions) {
   unsigned count = 0;
   for (; count < completions.size() && !failed_.empty(); ++count) {
@@ -209,19 +197,19 @@ bool FallbackChannel::wait_for_storage(std::chrono::steady_clock::time_point dea
   return (is_bouncing ? *bounce_ : *preferred_).hooks().wait_for_storage(deadline);
 }
 
-Completion FallbackChannel::move_and_wait(const Task& task) {
+Completion FallbackChannel::move_and_wait(const RoutedRequest& request, const Chunk& chunk) {
   PENSTOCK_INVARIANT(is_idle());
-  Slot slot{.task = task, .bounced = reason_to_bounce(task)};
+  Slot slot;
+  slot.take(request, chunk, 0);
+  slot.bounced = reason_to_bounce(request, chunk);
   if (slot.bounced == Reason::none) {
-    Task adapted = task;
-    terms_.adapt(adapted);
-    const Completion completion = preferred_->move_and_wait(adapted);
+    const Completion completion = preferred_->move_and_wait(request, chunk);
     slot.bounced = reason_after(slot, completion);
     if (slot.bounced == Reason::none) return completion;
   }
   const Result<Channel*> channel = bounce();
   if (!channel.ok()) return failure_of(slot, channel.status());
-  Completion completion = (*channel)->move_and_wait(next_part(slot));
+  Completion completion = (*channel)->move_and_wait(request, next_part(slot));
   remember(slot, completion);
   completion.bounced = slot.bounced;
   return completion;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "path/path.h"
+#include "path/pipeline/completions.h"
 #include "path/pipeline/pipeline_reasons.h"
 #include "storage/storage.h"
 
@@ -21,9 +22,7 @@ class PreferredTerms {
   virtual ~PreferredTerms() = default;
   // The reason why a chunk cannot go through the preferred channel; none if it can be tried. The channel itself may
   // find one without trying: then its completion has that reason, and path_refused.
-  virtual Reason ineligible(const Task& task) = 0;
-  // Changes the chunk into the form that the preferred channel takes.
-  virtual void adapt(Task&) const {}
+  virtual Reason ineligible(const RoutedRequest& request, const Chunk& chunk) = 0;
   // The errno of a refusal, after which the chunk may still be bounced; 0 for other failures.
   virtual int refusal_errno(const Status& status) = 0;
   // The reason for which a refused chunk is bounced.
@@ -40,9 +39,9 @@ class FallbackChannel final : public Channel, private ChannelHooks {
 
   bool has_room() const override { return !free_.empty() && !is_broken(); }
   bool is_idle() const override { return free_.size() == slots_.size(); }
-  void submit(const Task& task) override;
+  void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion move_and_wait(const Task& task) override;
+  Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   void forget_file(std::uint64_t file_id) override;
   bool has_storage_under_way() const override {
     return preferred_->has_storage_under_way() || (bounce_ != nullptr && bounce_->has_storage_under_way());
@@ -50,16 +49,13 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   bool is_broken() const override { return preferred_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
 
  private:
-  struct Slot {
-    void begin(const Task& whole);
-
-    Task task;
+  struct Slot : Submitted {
     Reason bounced = Reason::none;
     int refusal = 0;                  // The errno with which the preferred channel refused it.
     std::uint64_t bounced_bytes = 0;  // For chunks larger than the bouncing channel's, which go in parts.
   };
 
-  struct Failed {  // A task that neither channel could start.
+  struct Failed {  // A chunk that neither channel could start.
     std::uint32_t index = 0;
     Status status;
   };
@@ -68,9 +64,9 @@ class FallbackChannel final : public Channel, private ChannelHooks {
   bool is_warm() const override { return strict_ || bounce_ != nullptr; }
   bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override;
   Result<Channel*> bounce();
-  Reason reason_to_bounce(const Task& task);
+  Reason reason_to_bounce(const RoutedRequest& request, const Chunk& chunk);
   void start_bounce(std::uint32_t index);
-  Task next_part(const Slot& slot) const;
+  Chunk next_part(const Slot& slot) const;
   bool takes_next_part(std::uint32_t index, Completion& completion);
   unsigned take_failed(std::span<Completion> completions);
   unsigned reap_preferred(std::span<Completion> completions, bool wait);

@@ -26,11 +26,11 @@ int RingRegistrations::number_of(Ring& ring, std::uint64_t file_id, IoMode io_mo
   return files_.back().number;
 }
 
-void RingRegistrations::keep_memory(Ring& ring, const Token& token) {
-  if (token.kept_bytes == 0 || kept_.size() == kKeptMax) return;
-  const auto is_it = [&](const Kept& known) { return known.memory == token.kept; };
+void RingRegistrations::keep_memory(Ring& ring, const ChannelFacts& channel_facts) {
+  if (channel_facts.buffer_bytes == 0 || kept_.size() == kKeptMax) return;
+  const auto is_it = [&](const Kept& known) { return known.memory == channel_facts.buffer; };
   if (std::any_of(kept_.begin(), kept_.end(), is_it)) return;
-  kept_.push_back({token.kept, ring.register_memory(token.kept, token.kept_bytes).ok()});
+  kept_.push_back({channel_facts.buffer, ring.register_memory(channel_facts.buffer, channel_facts.buffer_bytes).ok()});
 }
 
 void RingRegistrations::forget_file(Ring* ring, std::uint64_t file_id) {

@@ -17,8 +17,8 @@ class RingRegistrations {
 
   // Returns the number of the file's descriptor in the ring, which it registers at first; -1 if it has none.
   int number_of(Ring& ring, std::uint64_t file_id, IoMode io_mode, int fd);
-  // Registers the memory that the token says may be kept, if it has any that is not registered.
-  void keep_memory(Ring& ring, const Token& token);
+  // Registers the memory of the program's buffer around a request's, if there is one and it is not registered.
+  void keep_memory(Ring& ring, const ChannelFacts& channel_facts);
 
   // The ring is null if none was opened; then nothing is registered. `file_id` 0: all files.
   void forget_file(Ring* ring, std::uint64_t file_id);
@@ -33,7 +33,7 @@ class RingRegistrations {
   };
 
   struct Kept {
-    std::byte* memory = nullptr;  // The same as Token::kept.
+    std::byte* memory = nullptr;  // The same as ChannelFacts::buffer.
     bool is_registered = false;   // False if the ring refused it.
   };
 

@@ -32,7 +32,7 @@ class RingRegistrationsTest : public testing::Test {
   int number(std::uint64_t file, IoMode io_mode = IoMode::o_direct) {
     return registrations_.number_of(ring_, file, io_mode, 3);
   }
-  Token token(std::size_t i) { return {.kept = memory_ + i, .kept_bytes = 1}; }
+  ChannelFacts channel_facts(std::size_t i) { return {.buffer = memory_ + i, .buffer_bytes = 1}; }
 
   CountingRing ring_;
   RingRegistrations registrations_;
@@ -65,9 +65,9 @@ TEST_F(RingRegistrationsTest, ForgettingNoFileInParticularForgetsAll) {
 }
 
 TEST_F(RingRegistrationsTest, MemoryIsRegisteredOnceAndOnlyIfItMayBeKept) {
-  registrations_.keep_memory(ring_, token(0));
-  registrations_.keep_memory(ring_, token(0));
-  registrations_.keep_memory(ring_, Token{});
+  registrations_.keep_memory(ring_, channel_facts(0));
+  registrations_.keep_memory(ring_, channel_facts(0));
+  registrations_.keep_memory(ring_, ChannelFacts{});
   EXPECT_EQ(ring_.memories, 1);
 
   registrations_.forget_memory(&ring_, memory_);
@@ -75,14 +75,14 @@ TEST_F(RingRegistrationsTest, MemoryIsRegisteredOnceAndOnlyIfItMayBeKept) {
 }
 
 TEST_F(RingRegistrationsTest, RefusedMemoryIsTriedAgainOnceOtherMemoryIsGone) {
-  registrations_.keep_memory(ring_, token(0));
+  registrations_.keep_memory(ring_, channel_facts(0));
   ring_.refuses_memory = true;
-  registrations_.keep_memory(ring_, token(1));
-  registrations_.keep_memory(ring_, token(1));
+  registrations_.keep_memory(ring_, channel_facts(1));
+  registrations_.keep_memory(ring_, channel_facts(1));
   EXPECT_EQ(ring_.memories, 2);
 
   registrations_.forget_memory(&ring_, memory_);
-  registrations_.keep_memory(ring_, token(1));
+  registrations_.keep_memory(ring_, channel_facts(1));
 
   EXPECT_EQ(ring_.memories, 3);
 }

@@ -5,10 +5,10 @@
 // that another could begin.
 #pragma once
 
-#include <optional>
 #include <utility>
 
 #include "path/path.h"
+#include "path/pipeline/completions.h"
 
 namespace penstock::core {
 
@@ -20,21 +20,23 @@ inline ChannelOptions one_at_a_time(ChannelOptions options) {
 
 class SequentialChannel : public Channel {
  public:
-  bool has_room() const override { return !task_; }
-  bool is_idle() const override { return !task_; }
-  void submit(const Task& task) override { task_ = task; }
+  bool has_room() const override { return is_idle(); }
+  bool is_idle() const override { return submitted_.request == nullptr; }
+  void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override {
+    submitted_.take(request, chunk, cookie);
+  }
   // Moves the chunk, whether the caller wants to wait or not.
   unsigned poll(std::span<Completion> completions, bool) override {
-    if (completions.empty() || !task_) return 0;
-    const Task task = *std::exchange(task_, std::nullopt);
-    completions[0] = move_and_wait(task);
+    if (completions.empty() || is_idle()) return 0;
+    completions[0] = move_and_wait(*std::exchange(submitted_.request, nullptr), submitted_.chunk);
+    completions[0].cookie = submitted_.cookie;
     return 1;
   }
   void forget_file(std::uint64_t) override {}
-  bool has_storage_under_way() const override { return task_.has_value(); }
+  bool has_storage_under_way() const override { return !is_idle(); }
 
  private:
-  std::optional<Task> task_;
+  Submitted submitted_;  // Without a request: idle.
 };
 
 }  // namespace penstock::core

@@ -23,6 +23,10 @@ constexpr std::size_t kReapMax = 8;
 constexpr std::uint64_t kWord = 16;
 constexpr std::uint64_t kLongWrite = 64u << 10;  // Shorter ones hold the inode's lock for less time than waking takes.
 
+std::byte* in_place(const RoutedRequest& request, const Chunk& chunk) {
+  return request.memory_of(chunk).address() + request.shape.channel_facts.shift;
+}
+
 const char* step_of(Op op) { return op == Op::read ? "read from the file" : "write to the file"; }
 
 Status storage_failure(Op op, int error) {
@@ -39,11 +43,11 @@ bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSU
 // second read fails, too.
 bool may_be_a_collision(Op op, int error) { return op == Op::read && error == EIO; }
 
-// True if the task writes a part of a page directly. Another request may be writing the rest through the page cache.
+// True if the chunk writes a part of a page directly. Another request may be writing the rest through the page cache.
 // The kernel keeps the two apart by the inode's lock, which a write holds as long as its caller waits; a write for
 // which no caller waits gives up early.
-bool shares_a_page(const Task& task) {
-  return task.op == Op::write && !is_aligned(task.chunk.io_offset | task.chunk.io_size, page_size());
+bool shares_a_page(Op op, const Chunk& chunk) {
+  return op == Op::write && !is_aligned(chunk.io_offset | chunk.io_size, page_size());
 }
 
 }  // namespace
@@ -90,34 +94,40 @@ Status StorageChannel::open_ring() {
   return success();
 }
 
-void StorageChannel::submit(const Task& task) {
+void StorageChannel::submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
   Slot& slot = slots_[index];
-  slot = Slot{};
-  slot.task = task;
-  slot.memory = staged_ ? staging_for(index, task) : task.memory.address();
+  slot.begin(request, chunk, cookie);
+  slot.memory = staged_ ? staging_for(index, request, chunk) : in_place(request, chunk);
   begin(index);
+}
+
+void StorageChannel::Slot::begin(const RoutedRequest& its_request, const Chunk& its_chunk, std::uint64_t its_cookie) {
+  take(its_request, its_chunk, its_cookie);
+  moved = 0;
+  retries = 0;
+  status = {};
 }
 
 // Returns memory that is as far from a whole word as the device memory is, if storage does not mind and there is room:
 // the copy between them then goes by words.
-std::byte* StorageChannel::staging_for(std::uint32_t index, const Task& task) const {
+std::byte* StorageChannel::staging_for(std::uint32_t index, const RoutedRequest& request, const Chunk& chunk) const {
   std::byte* const start = block_.data() + index * options_.chunk_max;
-  const bool anywhere = task.chunk.io_mode == IoMode::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
-  return anywhere ? start + reinterpret_cast<std::uintptr_t>(task.memory.address()) % kWord : start;
+  const bool anywhere = chunk.io_mode == IoMode::buffered && chunk.io_size + kWord <= options_.chunk_max;
+  return anywhere ? start + reinterpret_cast<std::uintptr_t>(request.memory_of(chunk).address()) % kWord : start;
 }
 
 Status StorageChannel::prepare(Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   PENSTOCK_INVARIANT(chunk.io_size <= options_.chunk_max && chunk.size > 0);
-  const Result<int> fd = slot.task.file->descriptor(chunk.io_mode);
+  const Result<int> fd = slot.request->file->descriptor(chunk.io_mode);
   if (fd.ok()) {
     slot.fd = *fd;
     return success();
   }
-  const bool beside_direct = slot.task.op == Op::write && chunk.io_mode == IoMode::buffered;
+  const bool beside_direct = slot.request->op == Op::write && chunk.io_mode == IoMode::buffered;
   return beside_direct ? failure(Code::unaligned_write, step_of(Op::write)) : fd.status();
 }
 
@@ -125,7 +135,7 @@ void StorageChannel::begin(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (const Status status = prepare(slot); !status.ok()) {
     mark_done(index, status);
-  } else if (staged_ && slot.task.op == Op::write) {
+  } else if (staged_ && slot.request->op == Op::write) {
     start_copy(index);
   } else {
     start_storage(index);
@@ -136,7 +146,8 @@ void StorageChannel::begin(std::uint32_t index) {
 // start on it while the next chunk is copied: io_uring would do it inside the submission, for all chunks together, or
 // in a kernel thread. The ring is for moves that wait: direct I/O, and reads of uncached bytes.
 void StorageChannel::start_storage(std::uint32_t index) {
-  const bool at_once = slots_[index].task.chunk.io_mode == IoMode::buffered || shares_a_page(slots_[index].task);
+  const Slot& slot = slots_[index];
+  const bool at_once = slot.chunk.io_mode == IoMode::buffered || shares_a_page(slot.request->op, slot.chunk);
   if (at_once && move_through_page_cache(index)) return;
   if (const Status status = open_ring(); !status.ok()) {
     mark_done(index, status);
@@ -148,7 +159,7 @@ void StorageChannel::start_storage(std::uint32_t index) {
 bool StorageChannel::move_through_page_cache(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
-    const std::int32_t result = slot.task.op == Op::read ? read_if_cached(slot) : write_in_turn(slot);
+    const std::int32_t result = slot.request->op == Op::read ? read_if_cached(slot) : write_in_turn(slot);
     if (result == -EAGAIN) return false;
     if (advance(slot, result) == Next::done) break;
   }
@@ -159,22 +170,22 @@ bool StorageChannel::move_through_page_cache(std::uint32_t index) {
 
 // Three ways to transfer the rest of the slot's I/O range on this thread. They return bytes, or a negative errno.
 std::int32_t StorageChannel::read(const Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   return bytes_or_errno(
       io_.read(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
 }
 
 std::int32_t StorageChannel::read_if_cached(const Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   return bytes_or_errno(
       io_.read_if_cached(slot.fd, slot.memory + slot.moved, chunk.io_size - slot.moved, chunk.io_offset + slot.moved));
 }
 
 std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   const std::uint64_t size = chunk.io_size - slot.moved;
   WriteTurns* const turns =
-      chunk.io_mode == IoMode::buffered && size >= kLongWrite ? slot.task.file->write_turns() : nullptr;
+      chunk.io_mode == IoMode::buffered && size >= kLongWrite ? slot.request->file->write_turns() : nullptr;
   if (turns != nullptr) turns->take();
   const auto written = io_.write(slot.fd, slot.memory + slot.moved, size, chunk.io_offset + slot.moved);
   if (turns != nullptr) turns->give_back();
@@ -183,7 +194,7 @@ std::int32_t StorageChannel::write_in_turn(const Slot& slot) {
 
 // Flushes bytes that are buffered beside direct ones: their page, if written later, would undo what others write.
 void StorageChannel::flush(Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   if (!chunk.flush || !slot.status.ok()) return;
   slot.status = io_.flush(slot.fd, chunk.io_offset, chunk.io_size);
 }
@@ -191,13 +202,13 @@ void StorageChannel::flush(Slot& slot) {
 // Gives the rest of the chunk's I/O range to the ring.
 void StorageChannel::push(std::uint32_t index) {
   Slot& slot = slots_[index];
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   slot.phase = Phase::storing;
   ++storing_count_;
-  if (!staged_) registrations_.keep_memory(*ring_, slot.task.token);
-  ring_->push({.op = slot.task.op,
+  if (!staged_) registrations_.keep_memory(*ring_, slot.request->shape.channel_facts);
+  ring_->push({.op = slot.request->op,
                .fd = slot.fd,
-               .fixed_file = registrations_.number_of(*ring_, slot.task.file->id(), chunk.io_mode, slot.fd),
+               .fixed_file = registrations_.number_of(*ring_, slot.request->file->id(), chunk.io_mode, slot.fd),
                .memory = slot.memory + slot.moved,
                .size = static_cast<std::uint32_t>(chunk.io_size - slot.moved),
                .offset = chunk.io_offset + slot.moved,
@@ -205,39 +216,39 @@ void StorageChannel::push(std::uint32_t index) {
 }
 
 bool StorageChannel::at_end_of_file(const Slot& slot) const {
-  const Result<std::uint64_t> size = slot.task.file->size();
-  return size.ok() && slot.task.chunk.io_offset + slot.moved >= *size;
+  const Result<std::uint64_t> size = slot.request->file->size();
+  return size.ok() && slot.chunk.io_offset + slot.moved >= *size;
 }
 
 bool StorageChannel::fall_back_to_buffered(Slot& slot, int error) {
-  if (options_.o_direct_only || slot.task.chunk.io_mode != IoMode::o_direct) return false;
-  if (!means_no_direct_io(error) && !may_be_a_collision(slot.task.op, error)) return false;
-  const Result<int> fd = slot.task.file->descriptor(IoMode::buffered);
+  if (options_.o_direct_only || slot.chunk.io_mode != IoMode::o_direct) return false;
+  if (!means_no_direct_io(error) && !may_be_a_collision(slot.request->op, error)) return false;
+  const Result<int> fd = slot.request->file->descriptor(IoMode::buffered);
   if (!fd.ok()) return false;
-  if (means_no_direct_io(error)) slot.task.file->give_up_o_direct();
-  slot.task.chunk.io_mode = IoMode::buffered;
-  slot.task.chunk.flush = slot.task.op == Op::write;
+  if (means_no_direct_io(error)) slot.request->file->give_up_o_direct();
+  slot.chunk.io_mode = IoMode::buffered;
+  slot.chunk.flush = slot.request->op == Op::write;
   slot.fd = *fd;
   return true;
 }
 
 // Takes the result of one transfer. `again` means that the rest, from slot.moved on, has to be transferred.
 StorageChannel::Next StorageChannel::advance(Slot& slot, std::int32_t result) {
-  const Chunk& chunk = slot.task.chunk;
+  const Chunk& chunk = slot.chunk;
   if (result < 0) {
     if (fall_back_to_buffered(slot, -result)) return Next::again;
-    slot.status = storage_failure(slot.task.op, -result);
+    slot.status = storage_failure(slot.request->op, -result);
     return Next::done;
   }
   slot.moved += static_cast<std::uint64_t>(result);
   const std::uint64_t needed = chunk.file_offset - chunk.io_offset + chunk.size;
   if (slot.moved >= needed) return Next::done;
-  if (slot.task.op == Op::read && (result == 0 || at_end_of_file(slot))) return Next::done;
+  if (slot.request->op == Op::read && (result == 0 || at_end_of_file(slot))) return Next::done;
   if (++slot.retries > kRetriesMax) {
-    slot.status = failure(Code::no_progress, step_of(slot.task.op));
+    slot.status = failure(Code::no_progress, step_of(slot.request->op));
     return Next::done;
   }
-  slot.moved = resume_at(chunk.io_mode, slot.moved, slot.task.file->facts().direct_offset_align);
+  slot.moved = resume_at(chunk.io_mode, slot.moved, slot.request->file->facts().direct_offset_align);
   return Next::again;
 }
 
@@ -252,7 +263,7 @@ void StorageChannel::on_stored(std::uint32_t index, std::int32_t result) {
 
 void StorageChannel::after_storage(std::uint32_t index) {
   Slot& slot = slots_[index];
-  if (!slot.status.ok() || !staged_ || slot.task.op == Op::write || payload_moved(slot.task.chunk, slot.moved) == 0) {
+  if (!slot.status.ok() || !staged_ || slot.request->op == Op::write || payload_moved(slot.chunk, slot.moved) == 0) {
     mark_done(index, slot.status);
   } else {
     start_copy(index);
@@ -261,11 +272,11 @@ void StorageChannel::after_storage(std::uint32_t index) {
 
 // The bytes that are copied between the slot and the device, in either direction.
 StagedCopies::SlotCopy StorageChannel::copy_of(const Slot& slot) const {
-  const Chunk& chunk = slot.task.chunk;
-  return {.op = slot.task.op,
-          .memory = slot.task.memory,
+  const Chunk& chunk = slot.chunk;
+  return {.op = slot.request->op,
+          .memory = slot.request->memory_of(slot.chunk),
           .host = slot.memory + (chunk.file_offset - chunk.io_offset),
-          .size = slot.task.op == Op::read ? payload_moved(slot.task.chunk, slot.moved) : chunk.size};
+          .size = slot.request->op == Op::read ? payload_moved(slot.chunk, slot.moved) : chunk.size};
 }
 
 void StorageChannel::start_copy(std::uint32_t index) {
@@ -277,7 +288,7 @@ void StorageChannel::start_copy(std::uint32_t index) {
 void StorageChannel::on_copied(std::uint32_t index, const Status& status) {
   if (!status.ok()) broken_ = true;
   if (status.ok() && broken_) mark_done(index, failure(Code::closed, "copy between the slot and the device"));
-  else if (status.ok() && slots_[index].task.op == Op::write) start_storage(index);
+  else if (status.ok() && slots_[index].request->op == Op::write) start_storage(index);
   else mark_done(index, status);
 }
 
@@ -329,8 +340,9 @@ unsigned StorageChannel::poll(std::span<Completion> completions, bool wait) {
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {
     const std::uint32_t index = done_[count];
-    completions[count] = completion_of(slots_[index].task, slots_[index].status, slots_[index].moved);
-    slots_[index].phase = Phase::free;
+    Slot& slot = slots_[index];
+    completions[count] = completion_of(slot.chunk, slot.status, slot.moved, slot.cookie);
+    slot.phase = Phase::free;
     free_.push_back(index);
   }
   done_.erase(done_.begin(), done_.begin() + count);
@@ -349,22 +361,21 @@ void StorageChannel::break_down(Status status) {
 }
 
 // Uses no ring and no second thread: the calling thread makes the transfer itself.
-Completion StorageChannel::move_and_wait(const Task& task) {
+Completion StorageChannel::move_and_wait(const RoutedRequest& request, const Chunk& chunk) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
-  slot = Slot{};
-  slot.task = task;
-  slot.memory = staged_ ? block_.data() : task.memory.address();
+  slot.begin(request, chunk, 0);
+  slot.memory = staged_ ? block_.data() : in_place(request, chunk);
   slot.status = prepare(slot);
-  if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_and_wait(slot);
+  if (slot.status.ok() && staged_ && request.op == Op::write) slot.status = copy_and_wait(slot);
   while (slot.status.ok()) {
-    if (advance(slot, task.op == Op::read ? read(slot) : write_in_turn(slot)) == Next::done) break;
+    if (advance(slot, request.op == Op::read ? read(slot) : write_in_turn(slot)) == Next::done) break;
   }
   flush(slot);
-  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot.task.chunk, slot.moved) > 0)
+  if (slot.status.ok() && staged_ && request.op == Op::read && payload_moved(slot.chunk, slot.moved) > 0)
     slot.status = copy_and_wait(slot);
   slot.phase = Phase::free;
-  return completion_of(slot.task, slot.status, slot.moved);
+  return completion_of(slot.chunk, slot.status, slot.moved);
 }
 
 void StorageChannel::forget_memory(std::byte* kept) { registrations_.forget_memory(ring_.get(), kept); }

@@ -9,6 +9,7 @@
 
 #include "device/pinned_block.h"
 #include "path/path.h"
+#include "path/pipeline/completions.h"
 #include "path/pipeline/ring_registrations.h"
 #include "path/pipeline/staged_copies.h"
 #include "storage/storage.h"
@@ -23,9 +24,9 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
 
   bool has_room() const override { return !free_.empty() && !broken_; }
   bool is_idle() const override { return free_.size() == slots_.size(); }
-  void submit(const Task& task) override;
+  void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
-  Completion move_and_wait(const Task& task) override;
+  Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   void forget_file(std::uint64_t file_id) override;
   bool is_broken() const override { return broken_; }
   bool has_storage_under_way() const override { return storing_count_ > 0; }
@@ -34,9 +35,10 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   // A slot that is `copying` may still wait for other copies to go with it.
   enum class Phase : std::uint8_t { free, storing, copying, done };
 
-  struct Slot {
+  struct Slot : Submitted {
+    void begin(const RoutedRequest& its_request, const Chunk& its_chunk, std::uint64_t its_cookie);
+
     Phase phase = Phase::free;
-    Task task;
     std::byte* memory = nullptr;  // The memory that storage reads and writes.
     int fd = -1;
     std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that storage has moved so far.
@@ -52,7 +54,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
     return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
   }
   Status open_ring();
-  std::byte* staging_for(std::uint32_t index, const Task& task) const;
+  std::byte* staging_for(std::uint32_t index, const RoutedRequest& request, const Chunk& chunk) const;
   void begin(std::uint32_t index);
   Status prepare(Slot& slot);
   void start_storage(std::uint32_t index);

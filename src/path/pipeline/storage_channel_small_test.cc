@@ -97,12 +97,16 @@ class SmallChunksTest : public testing::Test {
     return std::move(
         StorageChannel::open(storage_, {.device = &device_, .depth = depth, .chunk_max = chunk_max}).value());
   }
-  // A task for one cell of the file and of the memory; the cell is its cookie.
-  Task task(Op op, unsigned cell, std::uint64_t shift, std::uint64_t size) {
+  // Submits a chunk of one cell of the file and of the memory; the cell is its cookie.
+  void submit(Channel& channel, Op op, unsigned cell, std::uint64_t shift, std::uint64_t size) {
     const std::uint64_t offset = cell * kCell;
     const Chunk chunk{
         .io_mode = IoMode::buffered, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
-    return {.op = op, .file = file_.get(), .memory = memory_ + offset + shift, .chunk = chunk, .cookie = cell};
+    RoutedRequest& request = requests_[cell];
+    request.op = op;
+    request.file = file_.get();
+    request.memory = memory_ + offset + shift;
+    channel.submit(request, chunk, cell);
   }
   std::map<std::uint64_t, Completion> drain(Channel& channel, bool wait = true) {
     std::map<std::uint64_t, Completion> all;
@@ -131,6 +135,7 @@ class SmallChunksTest : public testing::Test {
   FakeStorage storage_;
   std::unique_ptr<File> file_;
   std::byte* memory_ = nullptr;
+  RoutedRequest requests_[kCells];
 };
 
 TEST_F(SmallChunksTest, ReadsOfThePageCacheAreCopiedHalfAChannelAtATime) {
@@ -139,7 +144,7 @@ TEST_F(SmallChunksTest, ReadsOfThePageCacheAreCopiedHalfAChannelAtATime) {
   unsigned submitted = 0;
   for (unsigned cell = 0; cell < kCells && submitted < 32; ++cell) {
     if ((cell * kCell / 512 + storage_.seed) % 3 == 0) continue;
-    channel->submit(task(Op::read, cell, 0, 4096));
+    submit(*channel, Op::read, cell, 0, 4096);
     ++submitted;
   }
   EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{16, 16}));
@@ -159,7 +164,7 @@ TEST_F(SmallChunksTest, WritesAreFetchedTogetherAtTheNextPoll) {
   auto channel = open_channel(32);
   for (unsigned cell = 0; cell < 10; ++cell) {
     std::memset(memory_ + cell * kCell, static_cast<int>(cell + 1), kCell);
-    channel->submit(task(Op::write, cell, 3, 5000));
+    submit(*channel, Op::write, cell, 3, 5000);
   }
   EXPECT_TRUE(device_.script.calls.empty());
 
@@ -174,7 +179,7 @@ TEST_F(SmallChunksTest, WritesAreFetchedTogetherAtTheNextPoll) {
 
 TEST_F(SmallChunksTest, ALoneChunkIsCopiedByTheFirstPoll) {
   auto channel = open_channel(32);
-  channel->submit(task(Op::write, 0, 0, 100));
+  submit(*channel, Op::write, 0, 0, 100);
   Completion completion;
 
   // Without waiting: a poll that leaves it lying would never come to an end.
@@ -184,8 +189,8 @@ TEST_F(SmallChunksTest, ALoneChunkIsCopiedByTheFirstPoll) {
 
 TEST_F(SmallChunksTest, LargeChunksGoOnTheirOwnAndAtOnce) {
   auto channel = open_channel(8, 128 * kKiB);
-  channel->submit(task(Op::write, 0, 0, 64 * kKiB + 1));
-  channel->submit(task(Op::write, 16, 0, 100 * kKiB));
+  submit(*channel, Op::write, 0, 0, 64 * kKiB + 1);
+  submit(*channel, Op::write, 16, 0, 100 * kKiB);
   EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{1, 1}));
   EXPECT_EQ(drain(*channel).size(), 2u);
 }
@@ -208,7 +213,7 @@ TEST_F(SmallChunksTest, WhateverTheOrderEveryByteGoesToItsPlaceAndNoOther) {
         const std::uint64_t size = 1 + random() % 5000, shift = random() % 3000, at = cell * kCell;
         if (op == Op::read) memory.replace(at + shift, size, content, at, size);
         else content.replace(at, size, memory, at + shift, size);
-        channel->submit(task(op, cell++, shift, size));
+        submit(*channel, op, cell++, shift, size);
       }
       if (random() % 3 == 0 || !channel->has_room()) finished += channel->poll(completions, random() % 2 == 0);
     }
@@ -224,7 +229,7 @@ TEST_F(SmallChunksTest, CopiesThatAreRefusedFailTogetherAndBreakTheChannel) {
   for (const Op op : {Op::read, Op::write}) {
     auto channel = open_channel(16);
     device_.script.refuse_copies = 1;
-    for (unsigned cell = 0; cell < 8; ++cell) channel->submit(task(op, cell, 0, 700));
+    for (unsigned cell = 0; cell < 8; ++cell) submit(*channel, op, cell, 0, 700);
 
     const auto all = drain(*channel);
 
@@ -239,7 +244,7 @@ TEST_F(SmallChunksTest, CopiesThatAreRefusedFailTogetherAndBreakTheChannel) {
 TEST_F(SmallChunksTest, AMarkerThatCannotBeSetFailsWhatItWouldHaveCovered) {
   auto channel = open_channel(16);
   device_.script.refuse_marker = 1;
-  for (unsigned cell = 0; cell < 8; ++cell) channel->submit(task(Op::write, cell, 0, 700));
+  for (unsigned cell = 0; cell < 8; ++cell) submit(*channel, Op::write, cell, 0, 700);
 
   expect_failed(drain(*channel), 8);
   EXPECT_TRUE(channel->is_broken());
@@ -249,7 +254,7 @@ TEST_F(SmallChunksTest, AMarkerThatCannotBeSetFailsWhatItWouldHaveCovered) {
 TEST_F(SmallChunksTest, AMarkerThatIsLostFailsWhatItCoveredAndWhatComesAfter) {
   auto channel = open_channel(16);
   device_.script.lose_marker = 1;
-  for (unsigned cell = 0; cell < 16; ++cell) channel->submit(task(Op::write, cell, 0, 700));
+  for (unsigned cell = 0; cell < 16; ++cell) submit(*channel, Op::write, cell, 0, 700);
   EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{8, 8}));
 
   expect_failed(drain(*channel), 16);
@@ -260,7 +265,7 @@ TEST_F(SmallChunksTest, AMarkerThatIsLostFailsWhatItCoveredAndWhatComesAfter) {
 TEST_F(SmallChunksTest, AReadThatFailsDoesNotKeepTheOthersBack) {
   auto channel = open_channel(16);
   storage_.faults = {{}, {.error = EIO}, {}};
-  for (unsigned cell = 1; cell < 4; ++cell) channel->submit(task(Op::read, cell * 3 - 1, 0, 512));
+  for (unsigned cell = 1; cell < 4; ++cell) submit(*channel, Op::read, cell * 3 - 1, 0, 512);
 
   const auto all = drain(*channel);
 
@@ -272,7 +277,7 @@ TEST_F(SmallChunksTest, AReadThatFailsDoesNotKeepTheOthersBack) {
 
 TEST_F(SmallChunksTest, StagingLiesAsFarFromAWordAsTheDevicesMemory) {
   auto channel = open_channel(8);
-  for (unsigned shift = 0; shift < 4; ++shift) channel->submit(task(Op::write, shift, 5 * shift, 100));
+  for (unsigned shift = 0; shift < 4; ++shift) submit(*channel, Op::write, shift, 5 * shift, 100);
   (void)drain(*channel);
 
   for (unsigned shift = 0; shift < 4; ++shift) {

@@ -35,19 +35,23 @@ class StorageChannelTest : public testing::Test {
     return std::move(
         StorageChannel::open(storage_, {.device = &device(), .depth = depth, .chunk_max = kChunk}).value());
   }
-  Task task(Op op, IoMode io_mode, std::uint64_t offset, std::uint64_t size) {
+  // Sets the request to one chunk of the file and the memory.
+  Chunk chunk_of(Op op, IoMode io_mode, std::uint64_t offset, std::uint64_t size) {
     Chunk chunk{.io_mode = io_mode, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
     if (io_mode == IoMode::o_direct && op == Op::read) {
       chunk.io_offset = offset / 512 * 512;
       chunk.io_size = (offset + size + 511) / 512 * 512 - chunk.io_offset;
     }
-    return {.op = op, .file = file_.get(), .memory = memory_, .chunk = chunk, .cookie = 7};
+    request_.op = op;
+    request_.file = file_.get();
+    request_.memory = memory_;
+    return chunk;
   }
   // Both ways through the channel must agree: its own pipeline and the caller's-thread shortcut.
-  Completion through(const Task& what, bool pipeline) {
-    auto channel = open_channel();
-    if (!pipeline) return channel->move_and_wait(what);
-    channel->submit(what);
+  Completion through(const Chunk& chunk, bool pipeline) { return through(open_channel(), chunk, pipeline); }
+  Completion through(std::unique_ptr<Channel> channel, const Chunk& chunk, bool pipeline) {
+    if (!pipeline) return channel->move_and_wait(request_, chunk);
+    channel->submit(request_, chunk, 7);
     Completion completion;
     EXPECT_EQ(channel->poll({&completion, 1}, true), 1u);
     EXPECT_TRUE(channel->is_idle());
@@ -62,6 +66,7 @@ class StorageChannelTest : public testing::Test {
   FakeStorage storage_;
   std::unique_ptr<File> file_;
   std::byte* memory_ = nullptr;
+  RoutedRequest request_;
 };
 
 class StorageChannelBothWaysTest : public StorageChannelTest, public testing::WithParamInterface<bool> {};
@@ -71,20 +76,45 @@ INSTANTIATE_TEST_SUITE_P(Channel, StorageChannelBothWaysTest, testing::Bool(),
 TEST_P(StorageChannelBothWaysTest, AReadArrivesInDeviceMemory) {
   open_file();
 
-  const Completion done = through(task(Op::read, IoMode::buffered, 100, 3000), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::buffered, 100, 3000), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.bytes, 3000u);
-  EXPECT_EQ(done.cookie, 7u);
+  EXPECT_EQ(done.cookie, GetParam() ? 7u : 0u);
   EXPECT_EQ(device_bytes(3000), file_bytes(100, 3000));
   EXPECT_EQ(device_bytes(3001)[3000], 0x5a);
+}
+
+TEST_P(StorageChannelBothWaysTest, BytesGoThroughTheSlotWhereverStorageReachesTheMemory) {
+  open_file();
+  const Chunk read = chunk_of(Op::read, IoMode::buffered, 100, 3000);
+  request_.shape.channel_facts.shift = 8 * kChunk;
+
+  const Completion done = through(read, GetParam());
+
+  EXPECT_EQ(done.bytes, 3000u);
+  EXPECT_EQ(device_bytes(3000), file_bytes(100, 3000));
+}
+
+TEST_P(StorageChannelBothWaysTest, InPlaceStorageReachesTheMemoryAtItsShift) {
+  open_file();
+  std::string memory(2 * kChunk, 'z');
+  const Chunk read = chunk_of(Op::read, IoMode::buffered, 100, 3000);
+  request_.memory = reinterpret_cast<std::byte*>(memory.data());
+  request_.shape.channel_facts.shift = kChunk;
+
+  const Completion done =
+      through(std::move(StorageChannel::open(storage_, {.chunk_max = kChunk}).value()), read, GetParam());
+
+  EXPECT_EQ(done.bytes, 3000u);
+  EXPECT_EQ(memory, std::string(kChunk, 'z') + file_bytes(100, 3000) + std::string(kChunk - 3000, 'z'));
 }
 
 TEST_P(StorageChannelBothWaysTest, AnUnalignedDirectReadTakesJustItsBytes) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 
-  const Completion done = through(task(Op::read, IoMode::o_direct, 777, 2000), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 777, 2000), GetParam());
 
   EXPECT_EQ(done.bytes, 2000u);
   EXPECT_EQ(done.io_mode, IoMode::o_direct);
@@ -96,7 +126,7 @@ TEST_P(StorageChannelBothWaysTest, ShortTransfersAreContinued) {
   open_file();
   storage_.faults = {{.at_most = 1}, {.at_most = 1000}, {.at_most = 7}};
 
-  const Completion done = through(task(Op::read, IoMode::buffered, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_EQ(done.bytes, 4096u);
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
@@ -107,7 +137,7 @@ TEST_P(StorageChannelBothWaysTest, AShortDirectReadResumesOnABlock) {
   open_file();
   storage_.faults = {{.at_most = 1300}};
 
-  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_EQ(done.bytes, 4096u);
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
@@ -120,7 +150,7 @@ TEST_P(StorageChannelBothWaysTest, ShortWritesAreContinued) {
   std::memset(memory_, 0x77, 4096);
   storage_.faults = {{.at_most = 100}, {.at_most = 3}};
 
-  const Completion done = through(task(Op::write, IoMode::buffered, 50, 4000), GetParam());
+  const Completion done = through(chunk_of(Op::write, IoMode::buffered, 50, 4000), GetParam());
 
   EXPECT_EQ(done.bytes, 4000u);
   EXPECT_EQ(file_bytes(50, 4000), std::string(4000, 0x77));
@@ -130,7 +160,7 @@ TEST_P(StorageChannelBothWaysTest, TheEndOfTheFileIsAShortCount) {
   storage_.content.resize(5000);
   open_file();
 
-  const Completion done = through(task(Op::read, IoMode::buffered, 4000, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::buffered, 4000, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.bytes, 1000u);
@@ -142,7 +172,7 @@ TEST_P(StorageChannelBothWaysTest, AWidenedReadThatEndsBeforeItsPayloadMovesNoth
   storage_.content.resize(600);
   open_file();
 
-  const Completion done = through(task(Op::read, IoMode::o_direct, 700, 100), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 700, 100), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.bytes, 0u);
@@ -152,7 +182,7 @@ TEST_P(StorageChannelBothWaysTest, AnErrorIsReportedWithItsStep) {
   open_file();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::read, IoMode::buffered, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
   EXPECT_STREQ(done.status.step, "read from the file");
@@ -163,7 +193,7 @@ TEST_P(StorageChannelBothWaysTest, AFullDiskIsReportedByAWrite) {
   open_file();
   storage_.faults = {{.at_most = 512}, {.error = ENOSPC}};
 
-  const Completion done = through(task(Op::write, IoMode::buffered, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::write, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(ENOSPC));
 }
@@ -172,7 +202,7 @@ TEST_P(StorageChannelBothWaysTest, EndlesslyShortTransfersAreGivenUp) {
   open_file();
   storage_.faults.assign(1000, {.at_most = 0});
 
-  const Completion done = through(task(Op::write, IoMode::buffered, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::write, IoMode::buffered, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is(Code::no_progress));
 }
@@ -182,7 +212,7 @@ TEST_P(StorageChannelBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePag
   File& file = open_file();
   storage_.faults = {{.error = EINVAL}};
 
-  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.io_mode, IoMode::buffered);
@@ -196,7 +226,7 @@ TEST_P(StorageChannelBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsRe
   const std::uint32_t align = file.direct_offset_align();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.ok());
   EXPECT_EQ(done.io_mode, IoMode::buffered);
@@ -209,7 +239,7 @@ TEST_P(StorageChannelBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
   open_file();
   storage_.faults = {{.error = EIO}, {.error = EIO}};
 
-  const Completion done = through(task(Op::read, IoMode::o_direct, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
@@ -219,7 +249,7 @@ TEST_P(StorageChannelBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCach
   open_file();
   storage_.faults = {{.error = EIO}};
 
-  const Completion done = through(task(Op::write, IoMode::o_direct, 0, 4096), GetParam());
+  const Completion done = through(chunk_of(Op::write, IoMode::o_direct, 0, 4096), GetParam());
 
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
@@ -229,7 +259,7 @@ TEST_P(StorageChannelBothWaysTest, AnUnalignedWriteBesideADirectDescriptorNeedsA
   storage_.reopen_fails = true;
   open_file();
 
-  const Completion done = through(task(Op::write, IoMode::buffered, 100, 50), GetParam());
+  const Completion done = through(chunk_of(Op::write, IoMode::buffered, 100, 50), GetParam());
 
   EXPECT_TRUE(done.status.is(Code::unaligned_write));
   EXPECT_TRUE(storage_.accesses.empty());
@@ -246,10 +276,9 @@ TEST_F(StorageChannelTest, ManyChunksInRandomOrderEachLandInTheirPlace) {
 
     while (finished < 20) {
       while (next < 20 && channel->has_room()) {
-        Task one = task(Op::read, IoMode::buffered, next * kChunk, kChunk);
-        one.memory = memory_ + next * kChunk;
-        channel->submit(one);
-        ++next;
+        Chunk one = chunk_of(Op::read, IoMode::buffered, next * kChunk, kChunk);
+        one.buffer_offset = next * kChunk;
+        channel->submit(request_, one, next++);
       }
       Completion completions[2];
       finished += channel->poll(completions, true);
@@ -271,10 +300,9 @@ TEST_F(StorageChannelTest, ManyWritesInRandomOrderEachLandInTheirPlace) {
 
     while (finished < 20) {
       while (next < 20 && channel->has_room()) {
-        Task one = task(Op::write, IoMode::buffered, next * kChunk, kChunk);
-        one.memory = memory_ + next * kChunk;
-        channel->submit(one);
-        ++next;
+        Chunk one = chunk_of(Op::write, IoMode::buffered, next * kChunk, kChunk);
+        one.buffer_offset = next * kChunk;
+        channel->submit(request_, one, next++);
       }
       Completion completions[2];
       finished += channel->poll(completions, true);
@@ -294,8 +322,8 @@ TEST_F(StorageChannelTest, AnIdleChannelDoesNotWait) {
 
 TEST_P(StorageChannelBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
   open_file();
-  Task write = task(Op::write, IoMode::buffered, 100, 3000);
-  write.chunk.flush = true;
+  Chunk write = chunk_of(Op::write, IoMode::buffered, 100, 3000);
+  write.flush = true;
 
   const Completion done = through(write, GetParam());
 
@@ -305,8 +333,8 @@ TEST_P(StorageChannelBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
 
 TEST_P(StorageChannelBothWaysTest, AFlushThatFailsFailsTheWrite) {
   open_file();
-  Task write = task(Op::write, IoMode::buffered, 100, 3000);
-  write.chunk.flush = true;
+  Chunk write = chunk_of(Op::write, IoMode::buffered, 100, 3000);
+  write.flush = true;
   storage_.flush_error = EIO;
 
   const Completion done = through(write, GetParam());
@@ -321,10 +349,10 @@ TEST_F(StorageChannelTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 
-  EXPECT_EQ(through(task(Op::write, IoMode::o_direct, 512, 1024), true).bytes, 1024u);
+  EXPECT_EQ(through(chunk_of(Op::write, IoMode::o_direct, 512, 1024), true).bytes, 1024u);
   EXPECT_EQ(storage_.rings_opened, 0u);
 
-  EXPECT_EQ(through(task(Op::write, IoMode::o_direct, 4096, 4096), true).bytes, 4096u);
+  EXPECT_EQ(through(chunk_of(Op::write, IoMode::o_direct, 4096, 4096), true).bytes, 4096u);
   EXPECT_EQ(storage_.rings_opened, 1u);
 }
 

@@ -22,7 +22,7 @@ std::uint32_t file_align_for(File& file, IoMode io_mode, std::uint64_t chunk_max
   return is_aligned(chunk_max, align) ? align : 1;
 }
 
-Prepared prepare_staged(const RoutedRequest& request, IoMode io_mode) {
+Shape shape_staged(const RoutedRequest& request, IoMode io_mode) {
   return {.limits = {.file_align = file_align_for(*request.file, io_mode, request.chunk_max),
                      .memory_align = 1,
                      .chunk_max = request.chunk_max,

@@ -14,6 +14,6 @@ Verdict usable_with_rings(PathId path, FileIo& io);
 // The direct-I/O alignment to plan with: 1 if direct I/O is not wanted, or impossible in chunks of this size.
 std::uint32_t file_align_for(File& file, IoMode io_mode, std::uint64_t chunk_max);
 // Prepares a request that goes through bounce buffers, for which any memory will do.
-Prepared prepare_staged(const RoutedRequest& request, IoMode io_mode);
+Shape shape_staged(const RoutedRequest& request, IoMode io_mode);
 
 }  // namespace penstock::core

@@ -36,30 +36,29 @@ class UserspaceChannel final : public SequentialChannel {
       : block_(std::move(block)), copies_(std::move(copies)) {}
   ~UserspaceChannel() override { copies_.reset(); }
 
-  Completion move_and_wait(const Task& task) override {
-    const Chunk& chunk = task.chunk;
-    Completion completion{.cookie = task.cookie, .file_offset = chunk.file_offset, .size = chunk.size};
-    completion.status = copies_ == nullptr ? call_until_done(*task.file->userspace(), task.op, task.memory.address(),
-                                                             chunk.size, chunk.file_offset, completion.bytes)
-                                           : bounce(task, completion.bytes);
+  Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override {
+    Completion completion{.file_offset = chunk.file_offset, .size = chunk.size};
+    completion.status =
+        copies_ == nullptr ? call_until_done(*request.file->userspace(), request.op, request.memory_of(chunk).address(),
+                                             chunk.size, chunk.file_offset, completion.bytes)
+                           : bounce(request, chunk, completion.bytes);
     return completion;
   }
   bool is_broken() const override { return false; }
 
  private:
-  Status bounce(const Task& task, std::uint64_t& bytes) {
-    const Chunk& chunk = task.chunk;
-    if (task.op == Op::write) {
-      const Status copied =
-          wait_for_copies(*copies_, copies_->copy_to_host(block_.data(), task.memory.address(), chunk.size));
+  Status bounce(const RoutedRequest& request, const Chunk& chunk, std::uint64_t& bytes) {
+    if (request.op == Op::write) {
+      const Status copied = wait_for_copies(
+          *copies_, copies_->copy_to_host(block_.data(), request.memory_of(chunk).address(), chunk.size));
       if (!copied.ok()) return copied;
     }
     std::uint64_t moved = 0;
     const Status status =
-        call_until_done(*task.file->userspace(), task.op, block_.data(), chunk.size, chunk.file_offset, moved);
-    if (task.op == Op::read && moved > 0) {
+        call_until_done(*request.file->userspace(), request.op, block_.data(), chunk.size, chunk.file_offset, moved);
+    if (request.op == Op::read && moved > 0) {
       const Status copied =
-          wait_for_copies(*copies_, copies_->copy_to_device(task.memory.address(), block_.data(), moved));
+          wait_for_copies(*copies_, copies_->copy_to_device(request.memory_of(chunk).address(), block_.data(), moved));
       if (!copied.ok()) return copied;
     }
     bytes = moved;
@@ -73,7 +72,7 @@ class UserspaceChannel final : public SequentialChannel {
 }  // namespace
 
 // Uses one thread, because it is not known if a file system's calls gain from more.
-Prepared UserspacePath::shape(const RoutedRequest& request) {
+Shape UserspacePath::shape(const RoutedRequest& request) {
   const bool in_place = !request.facts.needs_device();
   return {.limits = {.chunk_max = in_place && request.mode != SubmitMode::queued ? kHostChunkMax : request.chunk_max},
           .threads_max = 1};

@@ -12,7 +12,7 @@ namespace penstock::core {
 class UserspacePath final : public Path {
  public:
   Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::userspace); }
-  Prepared shape(const RoutedRequest& request) override;
+  Shape shape(const RoutedRequest& request) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 };

@@ -14,12 +14,12 @@ class VendorChannel final : public SequentialChannel {
  public:
   VendorChannel(VendorPath& path, Device& device) : path_(path), device_(device) {}
 
-  Completion move_and_wait(const Task& task) override;
+  Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   bool is_broken() const override { return false; }
 
  private:
-  Status move(const Task& task, std::uint64_t& moved);
-  bool is_at_end(const Task& task, std::uint64_t moved);
+  Status move(const RoutedRequest& request, const Chunk& chunk, std::uint64_t& moved);
+  bool is_at_end(const RoutedRequest& request, const Chunk& chunk, std::uint64_t moved);
 
   VendorPath& path_;
   Device& device_;

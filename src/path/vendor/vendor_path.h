@@ -24,7 +24,7 @@ class VendorPath final : public Path, private PreferredTerms {
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   // The library handles any alignment itself.
-  Prepared shape(const RoutedRequest& request) override {
+  Shape shape(const RoutedRequest& request) override {
     return {.limits = {.chunk_max = request.chunk_max, .staged = false}};
   }
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
@@ -39,7 +39,7 @@ class VendorPath final : public Path, private PreferredTerms {
   IoMode io_mode_of(const Device* device, File& file, Op op) const;
 
  private:
-  Reason ineligible(const Task&) override { return Reason::none; }
+  Reason ineligible(const RoutedRequest&, const Chunk&) override { return Reason::none; }
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
 
