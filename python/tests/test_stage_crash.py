@@ -49,4 +49,4 @@ def test_after_any_moment_names_are_of_whole_files_and_the_rest_is_made(tmp_path
                 assert stage.check([disk / "to"], session=session).bad == {}
                 fetched.add(done.fetched)
     total = sum(map(len, CONTENTS.values()))
-    assert max(fetched) == total and len([each for each in fetched if 0 < each < total]) > 2
+    assert max(fetched) == total and any(0 < each < total for each in fetched)

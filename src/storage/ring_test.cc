@@ -72,6 +72,23 @@ TEST(UringDmabufTest, WithoutIoUringThereAreNoSlots) {
   EXPECT_EQ((*storage.open_ring(4))->dmabufs(), nullptr);
 }
 
+// ThreadSanitizer called it a race where a thread's ring got the address of another thread's that was gone.
+TEST(UringRingTest, ThreadsThatNeverMeetHaveRingsAtTheSameAddress) {
+  const auto use_rings = [] {
+    PosixStorage storage(true);
+    char byte = 0;
+    for (int i = 0; i < 50; ++i) {
+      const std::unique_ptr<Ring> ring = std::move(*storage.open_ring(1));
+      RingCompletion completion;
+      ring->push({.op = Op::read, .fd = -1, .memory = &byte, .size = 1});
+      EXPECT_EQ(*ring->reap({&completion, 1}, true), 1u);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(use_rings);
+  for (std::thread& thread : threads) thread.join();
+}
+
 class KernelRingTest : public RingTest {};
 INSTANTIATE_TEST_SUITE_P(Rings, KernelRingTest, testing::Values(Kind::io_uring, Kind::preadv2), name_of);
 

@@ -30,11 +30,15 @@ class LeasedFile final : private Lease::Owner {
   UniqueFd open(int flags) const { return UniqueFd(::open(name_.c_str(), flags | O_CLOEXEC)); }
   const Lease& lease() const { return lease_; }
   bool was_asked() const { return was_asked_; }
+  bool has_given_back() const { return has_given_back_; }
 
  private:
   std::chrono::nanoseconds look(bool is_asked_back) override {
     if (is_asked_back) was_asked_ = true;
-    if (is_asked_back && gives_back_) lease_.give_back(true);
+    if (is_asked_back && gives_back_) {
+      lease_.give_back(true);
+      has_given_back_ = true;
+    }
     return std::chrono::hours(1);
   }
 
@@ -42,6 +46,7 @@ class LeasedFile final : private Lease::Owner {
   const UniqueFd fd_;
   std::atomic<bool> was_asked_{false};
   std::atomic<bool> gives_back_{false};
+  std::atomic<bool> has_given_back_{false};
   Lease lease_{*this};
 };
 
@@ -75,6 +80,7 @@ TEST_F(LeaseTest, AnOwnerMayGiveItsLeaseBackAtOnce) {
   const UniqueFd writer = one_.open(O_WRONLY);
 
   EXPECT_TRUE(writer.valid());
+  ASSERT_TRUE(wait_until([&] { return one_.has_given_back(); })) << "the kernel lets the writer in before";
   EXPECT_EQ(one_.take(), EAGAIN);
   EXPECT_TRUE(other_.lease().is_held());
   other_.give_back();
