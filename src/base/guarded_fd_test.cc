@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <optional>
+#include <string>
 
 namespace penstock::core {
 namespace {
@@ -34,6 +35,39 @@ TEST(GuardedFdTest, ANumberThatTheProgramClosedIsNotOurs) {
   GuardedFd guarded(new_file());
   ::close(guarded.get());
   EXPECT_FALSE(guarded.is_ours());
+}
+
+TEST(GuardedFdTest, AnotherOpenOfTheSameFileIsNotOurs) {
+  const UniqueFd file = new_file();
+  const std::string name = "/proc/self/fd/" + std::to_string(file.get());
+  const auto open = [&] { return UniqueFd(::open(name.c_str(), O_RDWR | O_CLOEXEC)); };
+  const GuardedFd guarded(open());
+  ASSERT_TRUE(guarded.is_ours());
+  const UniqueFd other = open();
+
+  const UniqueFd taken(::dup2(other.get(), guarded.get()));
+
+  EXPECT_FALSE(guarded.is_ours());
+}
+
+TEST(GuardedFdTest, ADuplicateUnderItsNumberIsOurs) {
+  GuardedFd guarded(new_file());
+  const UniqueFd kept(::dup(guarded.get()));
+  ::close(guarded.get());
+  EXPECT_FALSE(guarded.is_ours());
+
+  ASSERT_EQ(::dup2(kept.get(), guarded.get()), guarded.get());
+
+  EXPECT_TRUE(guarded.is_ours());
+}
+
+// Such as a dma-buf, which has an inode of its own.
+TEST(GuardedFdTest, AFileWithoutAPositionIsKnownByItsInode) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd writer(ends[1]);
+  const GuardedFd guarded{UniqueFd(ends[0])};
+  EXPECT_TRUE(guarded.is_ours());
 }
 
 TEST(GuardedFdTest, ANumberThatIsAnothersFileNowStaysOpen) {
