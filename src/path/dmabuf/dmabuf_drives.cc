@@ -24,12 +24,12 @@ Result<DmabufDrive*> DmabufDrives::of_block_device(const File& file) {
   const FileFacts& facts = file.facts();
   const int flags = (facts.writable() ? O_RDWR : O_RDONLY) | (facts.open_flags & kSynchronous);
   DmabufDrive* const known = find(facts.block_device, flags);
-  return known != nullptr ? known : add(descriptors_.reopen(file.own_descriptor(), flags, true));
+  return known != nullptr ? known : add(descriptors_.reopen(file.own_descriptor(), flags, true), facts.block_device);
 }
 
 Result<DmabufDrive*> DmabufDrives::of_file_system(dev_t device) {
   DmabufDrive* const known = find(device, O_RDONLY);
-  return known != nullptr ? known : add(open_drive_node(device));
+  return known != nullptr ? known : add(open_drive_node(device), device);
 }
 
 // A node that the program has closed stays in the list: channels know it, and do not use it.
@@ -41,12 +41,15 @@ DmabufDrive* DmabufDrives::find(dev_t device, int flags) {
   return found == drives_.end() ? nullptr : found->get();
 }
 
-Result<DmabufDrive*> DmabufDrives::add(Result<UniqueFd> node) {
+Result<DmabufDrive*> DmabufDrives::add(Result<UniqueFd> node, dev_t device) {
+  constexpr const char* kStep = "open the drive for direct transfers";
   if (!node.ok()) return node.status();
   const Result<FileFacts> facts = descriptors_.facts(node->get());
   if (!facts.ok()) return facts.status();
-  if (!facts->can_do_o_direct()) return os_failure(EINVAL, "open the drive for direct transfers");
-  drives_.push_back(std::make_unique<DmabufDrive>(DmabufDrive{GuardedFd(std::move(*node)), *facts}));
+  if (facts->block_device != device) return os_failure(ENXIO, kStep);
+  if (!facts->can_do_o_direct()) return os_failure(EINVAL, kStep);
+  const auto number = static_cast<std::uint32_t>(drives_.size() + 1);
+  drives_.push_back(std::make_unique<DmabufDrive>(DmabufDrive{number, GuardedFd(std::move(*node)), *facts}));
   return drives_.back().get();
 }
 

@@ -232,6 +232,33 @@ TEST_F(LostDescriptorTest, OfADriveIsNoticedAndTheDriveIsOpenedAnewForTheNextFil
   EXPECT_NE(kernel_.drive_fd, taken_.get());
 }
 
+// The number may be another drive's by then.
+TEST_F(LostDescriptorTest, OfADriveTakesItsProofWithIt) {
+  ASSERT_TRUE(judge(Op::write).usable);
+  take(kernel_.drive_fd);
+  kernel_.exporter = Exporter::other_memory;
+  open_file_anew();
+  EXPECT_EQ(judge(Op::write).reason, dmabuf_reason::untrusted);
+  EXPECT_FALSE(wrote_to_user_drive());
+}
+
+TEST_F(LostDescriptorTest, OfADriveLeavesItRefusedWhereBytesWereLost) {
+  kernel_.exporter = Exporter::raw_address;
+  clock_.advance(path_->rules().trusted_for);
+  (void)read_and_compare(*channel_, 4096, 4096);
+  take(kernel_.drive_fd);
+  kernel_.exporter = Exporter::right;
+  open_file_anew();
+  EXPECT_EQ(judge().reason, dmabuf_reason::untrusted) << "off for the process";
+}
+
+TEST_F(DmabufFaultTest, ADriveThatIsAnotherOneOnceItIsOpenedAnewIsRefused) {
+  storage_.block_device = 7;
+  EXPECT_EQ(judge().reason, reason_of(Obstacle::no_direct_descriptor));
+  EXPECT_EQ(judge().detail, ENXIO);
+  EXPECT_EQ(kernel_.added, 0u);
+}
+
 TEST_F(LostDescriptorTest, OfTheMemoryIsNotRegisteredAgain) {
   take(kernel_.memory_fd);
   EXPECT_EQ(read_and_compare(*channel_, 4096, 4096), Reason::none) << "the slot has its own";

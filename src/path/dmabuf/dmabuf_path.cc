@@ -130,7 +130,7 @@ DmabufDrive& DmabufPath::drive_of(File& file) { return known_of(file)->file.load
 
 // A drive is tested once, through whichever of its files.
 Proof DmabufPath::pair_proof(Device& device, File& file, Op op) {
-  return pairs_.find_or_test(&device, key_of(drive_of(file).facts), op, [&] { return test(device, file); });
+  return pairs_.find_or_test(&device, drive_of(file).key(), op, [&] { return test(device, file); });
 }
 
 SelfTest DmabufPath::test(Device& device, File& file) {
@@ -155,12 +155,12 @@ Proof DmabufPath::test_writes(DmabufChannel& channel, const DmabufDrive& drive) 
 // While the pair is tested, nothing is known of it.
 bool DmabufPath::may_try(const Device* device, const DmabufDrive& drive) const {
   if (!refuses_.load(std::memory_order_relaxed)) return true;
-  const std::optional<Proof> proof = pairs_.find_proof(device, key_of(drive.facts), Op::read);
+  const std::optional<Proof> proof = pairs_.find_proof(device, drive.key(), Op::read);
   return !proof || proof->reason == Reason::none;
 }
 
 void DmabufPath::distrust(const Device* device, const DmabufDrive& drive, const Proof& why) {
-  for (const Op op : {Op::read, Op::write}) pairs_.refuse(device, key_of(drive.facts), op, why);
+  for (const Op op : {Op::read, Op::write}) pairs_.refuse(device, drive.key(), op, why);
   refuses_.store(true, std::memory_order_relaxed);
 }
 
@@ -221,7 +221,7 @@ int DmabufPath::refusal_errno(const Status& status) {
 // Canaries judge what may be a new mapping; only what the kernel refuses for good is remembered.
 void DmabufPath::refuse_late(const Device* device, File& file, Op op, int error) {
   if (error != EINVAL && error != EOPNOTSUPP) return;
-  pairs_.refuse(device, key_of(drive_of(file).facts), op, {dmabuf_reason::refused, error});
+  pairs_.refuse(device, drive_of(file).key(), op, {dmabuf_reason::refused, error});
   refuses_.store(true, std::memory_order_relaxed);
 }
 

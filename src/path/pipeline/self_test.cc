@@ -179,7 +179,7 @@ std::uint64_t disk_of(dev_t device) {
 
 // A file system has to be the same; for a block device it is enough that the disk is.
 bool is_same_storage(const FileFacts& scratch, const FileFacts& file) {
-  if (key_of(scratch) == key_of(file)) return true;
+  if (key_of(scratch).is_same_storage(key_of(file))) return true;
   const std::uint64_t disk = disk_of(file.block_device);
   return file.type == FileType::block_device && disk != 0 && disk == disk_of(scratch.block_device);
 }

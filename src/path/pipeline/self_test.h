@@ -74,7 +74,11 @@ UniqueFd open_named_scratch(Descriptors& descriptors, const std::string& name, c
 struct StorageKey {
   dev_t device = 0;
   bool is_block_device = false;
-  bool operator==(const StorageKey&) const = default;
+  std::uint32_t open = 0;  // The number of one open of it, if a proof holds for that open alone.
+
+  bool is_same_storage(const StorageKey& other) const {
+    return device == other.device && is_block_device == other.is_block_device;
+  }
 };
 StorageKey key_of(const FileFacts& file);
 

@@ -18,14 +18,6 @@ Proof unpack(std::uint64_t word) {
 
 }  // namespace
 
-const SelfTestCache::Pair* SelfTestCache::find(const Device* device, const StorageKey& storage) const {
-  const unsigned count = count_.load(std::memory_order_acquire);
-  for (unsigned i = 0; i < count; ++i) {
-    if (pairs_[i].device == device && pairs_[i].storage == storage) return &pairs_[i];
-  }
-  return nullptr;
-}
-
 // Another thread may have tested it meanwhile.
 Proof SelfTestCache::test_new(const Device* device, const StorageKey& storage, Op op,
                               const std::function<SelfTest()>& test) {
@@ -43,16 +35,24 @@ Proof SelfTestCache::test_new(const Device* device, const StorageKey& storage, O
   return op == Op::read ? result.read : result.write;
 }
 
+// A refusal holds for every open of the storage.
 std::optional<Proof> SelfTestCache::find_proof(const Device* device, const StorageKey& storage, Op op) const {
-  const Pair* pair = find(device, storage);
-  if (pair == nullptr) return std::nullopt;
-  return unpack(pair->proofs[static_cast<unsigned>(op)].load(std::memory_order_relaxed));
+  const unsigned count = count_.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < count; ++i) {
+    const Pair& pair = pairs_[i];
+    if (pair.device != device || !pair.storage.is_same_storage(storage)) continue;
+    const Proof proof = unpack(pair.proofs[static_cast<unsigned>(op)].load(std::memory_order_relaxed));
+    if (pair.storage.open == storage.open || proof.reason != Reason::none) return proof;
+  }
+  return std::nullopt;
 }
 
 void SelfTestCache::refuse(const Device* device, const StorageKey& storage, Op op, const Proof& why) {
-  if (const Pair* pair = find(device, storage)) {
-    pairs_[static_cast<std::size_t>(pair - pairs_.data())].proofs[static_cast<unsigned>(op)].store(
-        pack(why), std::memory_order_relaxed);
+  const unsigned count = count_.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < count; ++i) {
+    Pair& pair = pairs_[i];
+    if (pair.device != device || !pair.storage.is_same_storage(storage)) continue;
+    pair.proofs[static_cast<unsigned>(op)].store(pack(why), std::memory_order_relaxed);
   }
 }
 

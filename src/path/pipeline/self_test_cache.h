@@ -24,7 +24,7 @@ class SelfTestCache {
   }
   // Nothing if the pair was not tested yet.
   std::optional<Proof> find_proof(const Device* device, const StorageKey& storage, Op op) const;
-  // Makes the pair refused from now on.
+  // Makes the pair refused from now on, by whichever open of the storage.
   void refuse(const Device* device, const StorageKey& storage, Op op, const Proof& why);
 
  private:
@@ -37,7 +37,6 @@ class SelfTestCache {
   };
 
   Proof test_new(const Device* device, const StorageKey& storage, Op op, const std::function<SelfTest()>& test);
-  const Pair* find(const Device* device, const StorageKey& storage) const;
 
   std::array<Pair, kPairsMax> pairs_;
   std::atomic<unsigned> count_{0};
