@@ -154,11 +154,13 @@ class DeviceMemory {
   // that is not possible. withdraw() of the same buffer undoes it.
   virtual std::uint64_t offer(const PointerFacts&, const void* /*buffer*/, std::size_t) { return 0; }
   virtual void withdraw(const void* /*buffer*/) {}
-  // A dma-buf of memory from allocate(), from its start on, for drives to read and write. It keeps the memory itself
-  // alive, also after release(). Fails with `unsupported`, or the errno of the driver.
+  // A dma-buf of this memory, for drives to read and write: whole pages of 4 KiB of one allocation. It keeps the memory
+  // itself alive, also once it is freed. Fails with `unsupported`, or the errno of the driver.
   virtual Result<UniqueFd> export_dmabuf(const void* /*memory*/, std::size_t /*size*/) {
     return failure(Code::unsupported, "export the device's memory as a dma-buf");
   }
+  // The number of the allocation that has the address, which no other of the process has or had; 0: unknown.
+  virtual std::uint64_t allocation_number(const void* /*memory*/) const { return 0; }
 
  protected:
   ~DeviceMemory() = default;

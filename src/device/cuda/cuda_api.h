@@ -39,6 +39,7 @@ inline constexpr CUresult CUDA_ERROR_CONTEXT_IS_DESTROYED = 709;
 inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1;         // CUcontext; null for memory of no context.
 inline constexpr int CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2;     // unsigned; 0 if the driver does not know the memory.
 inline constexpr int CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;     // unsigned
+inline constexpr int CU_POINTER_ATTRIBUTE_BUFFER_ID = 7;       // unsigned long long
 inline constexpr int CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;      // unsigned, of which the driver may write only one byte.
 inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;  // int; negative if there is none.
 inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11;   // CUdeviceptr

@@ -192,6 +192,10 @@ Result<UniqueFd> CudaDevice::export_dmabuf(const void* memory, std::size_t size)
   return UniqueFd(fd);
 }
 
+std::uint64_t CudaDevice::allocation_number(const void* memory) const {
+  return pointer_attribute(api(), CU_POINTER_ATTRIBUTE_BUFFER_ID, memory, std::uint64_t{0});
+}
+
 void CudaDevice::release(void* memory) {
   if (NvidiaExport* const own = exporter()) {
     const NvidiaExport::Piece piece = own->find(memory);

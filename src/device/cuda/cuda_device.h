@@ -54,6 +54,7 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   std::uint64_t offer(const PointerFacts& memory, const void* buffer, std::size_t size) override;
   void withdraw(const void* buffer) override;
   Result<UniqueFd> export_dmabuf(const void* memory, std::size_t size) override;
+  std::uint64_t allocation_number(const void* memory) const override;
 
   const cuda::CudaApi& api() const;
   const Context& context() const { return context_; }

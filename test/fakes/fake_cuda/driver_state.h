@@ -106,6 +106,7 @@ struct Block {
   std::size_t mapped;
   unsigned long long handle = 0;  // Of cuMemCreate, where such memory is mapped.
   bool is_pooled = false;
+  unsigned long long number = 0;  // No other allocation has or had it.
 };
 
 inline constexpr int kDevices = 2;

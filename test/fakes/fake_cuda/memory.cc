@@ -21,6 +21,8 @@ CUresult add(CUdeviceptr* made, std::size_t size, Block block) {
   const bool is_exported = block.type == CU_MEMORYTYPE_DEVICE && block.managed == 0 && is_memory_exported();
   void* const memory = size >> 46 ? nullptr : is_exported ? take_exported(size) : take_pages(size);
   if (memory == nullptr) return 2;
+  static unsigned long long allocations = 0;
+  block.number = ++allocations;
   driver().blocks[*made = address(memory)] = block;
   return CUDA_SUCCESS;
 }
@@ -127,7 +129,8 @@ CALL(cuPointerGetAttributes, unsigned count, int* attributes, void** values, CUd
       {CU_POINTER_ATTRIBUTE_CONTEXT, {&block.context, 8}}, {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, {&block.type, 4}},
       {CU_POINTER_ATTRIBUTE_IS_MANAGED, {&block.managed, 1}}, {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, {&block.device, 4}},
       {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, {&base, 8}}, {CU_POINTER_ATTRIBUTE_RANGE_SIZE, {&block.size, 8}},
-      {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, {&pool, 8}}, {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, {&block.mapped, 8}},
+      {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, {&pool, 8}}, {CU_POINTER_ATTRIBUTE_BUFFER_ID, {&block.number, 8}},
+      {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, {&block.mapped, 8}},
       {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, {&base, 8}}};
   for (unsigned i = 0; i < count; ++i) {
     const auto& [value, bytes] = answers.at(attributes[i]);
