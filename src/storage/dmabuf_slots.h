@@ -15,13 +15,19 @@ namespace penstock::core {
 
 class DmabufSlots {
  public:
+  static constexpr unsigned kDmabufsMax = 56;
+
   // The slot for RingOp::slot. `drive` is open with O_DIRECT: a raw NVMe namespace or a partition of one. Fails with
   // ENOSPC if no slot is free; EINVAL or EOPNOTSUPP mean that this drive or this dma-buf cannot be used so. The slot
-  // keeps dma-buf and drive open.
-  virtual Result<int> add(int dmabuf, int drive) = 0;
+  // keeps dma-buf and drive open. `is_lent`: release() may be called. With -1 for both it asks the kernel alone: EBADF
+  // if it knows the interface, EINVAL if not, EOPNOTSUPP if it was built without dma-bufs.
+  virtual Result<int> add(int dmabuf, int drive, bool is_lent = false) = 0;
   // Returns when no drive reaches the memory any more. Nothing of the ring may be in flight. After a failure the memory
   // must stay as it is until the ring is destroyed.
   virtual Status remove(int slot) = 0;
+  // Takes memory and drive from a lent slot, of which nothing is in flight or will be; its number stays taken until
+  // remove(). Any thread may call it, whatever the ring does meanwhile.
+  virtual Status release(int slot) const = 0;
 
  protected:
   ~DmabufSlots() = default;

@@ -29,6 +29,7 @@ struct RingOp {
   std::uint32_t tag = 0;     // Returned in the completion.
   // The slot of a dma-buf (dmabuf_slots.h), or -1. Every errno of such an operation reaches the caller.
   int slot = -1;
+  bool is_durable = false;  // A write by a slot that completes when it has reached the drive's medium.
 };
 
 struct RingCompletion {

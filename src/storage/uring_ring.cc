@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <sched.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -145,6 +146,7 @@ void UringRing::push(const RingOp& op) {
     else ::io_uring_prep_write(entry, fd, op.memory, op.size, op.offset);
   }
   if (op.fixed_file >= 0) entry->flags |= IOSQE_FIXED_FILE;
+  if (op.is_durable) entry->rw_flags = RWF_DSYNC;
   entry->user_data = index;
   ++in_flight_;
   // The next call reports a failure.
@@ -210,23 +212,25 @@ bool UringRing::wait_until(std::chrono::steady_clock::time_point deadline) {
   return result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN;
 }
 
-bool UringRing::has_table() {
-  if (region_room_ == 0 && ::io_uring_register_buffers_sparse(ring_.get(), kRegionsMax) == 0)
-    region_room_ = kRegionsMax;
-  return region_room_ != 0;
+// The errno with which the kernel refuses a table that can be changed.
+int UringRing::table_error() {
+  if (region_room_ != 0) return 0;
+  const int result = ::io_uring_register_buffers_sparse(ring_.get(), kTableSize);
+  if (result == 0) region_room_ = kRegionsMax;
+  return -result;
 }
 
 // Null if the table is full. Where there is no table yet, its first place.
 UringRing::Region* UringRing::free_region() {
   const auto end = regions_.begin() + std::max(region_room_, 1u);
-  const auto place = std::find_if(regions_.begin(), end, [](const Region& region) { return region.is_free(); });
+  const auto place = std::find_if(regions_.begin(), end, [](const Region& region) { return region.end == 0; });
   return place == end ? nullptr : &*place;
 }
 
 Status UringRing::register_memory(void* memory, std::size_t size) {
   constexpr const char* kStep = "register memory with io_uring";
   const iovec vector{memory, size};
-  const bool has_table = this->has_table();
+  const bool has_table = table_error() == 0;
   Region* const region = free_region();
   if (region == nullptr) return os_failure(ENOSPC, kStep);
   int result;
@@ -244,36 +248,45 @@ Status UringRing::register_memory(void* memory, std::size_t size) {
   return success();
 }
 
-Result<int> UringRing::add(int dmabuf, int drive) {
+// The release of a lent slot is told to nobody: its completion would come between those of operations.
+Result<int> UringRing::add(int dmabuf, int drive, bool is_lent) {
   constexpr const char* kStep = "register a dma-buf with io_uring";
-  if (!has_table()) return os_failure(EINVAL, kStep);
-  Region* const region = free_region();
-  if (region == nullptr) return os_failure(ENOSPC, kStep);
-  const auto slot = static_cast<unsigned>(region - regions_.data());
-  if (const int error = set_uring_dmabuf(ring_->ring_fd, slot, dmabuf, drive, kReleased | slot); error != 0) {
-    return os_failure(error, kStep);
-  }
-  region->is_dmabuf = true;
+  if (const int error = table_error(); error != 0) return os_failure(error, kStep);
+  if (region_room_ < kRegionsMax) return os_failure(EINVAL, kStep);
+  const auto place = std::find(dmabufs_.begin(), dmabufs_.end(), Dmabuf::none);
+  if (place == dmabufs_.end()) return os_failure(ENOSPC, kStep);
+  const auto slot = kRegionsMax + static_cast<unsigned>(place - dmabufs_.begin());
+  const int error = set_uring_dmabuf(ring_->ring_fd, slot, dmabuf, drive, is_lent ? 0 : kReleased | slot);
+  if (error != 0) return os_failure(error, kStep);
+  *place = is_lent ? Dmabuf::lent : Dmabuf::own;
   return static_cast<int>(slot);
 }
 
-// Nothing is in flight, so the next completion is that of the slot's release.
+Status UringRing::release(int slot) const {
+  const int error = clear_uring_dmabuf(ring_->ring_fd, static_cast<unsigned>(slot));
+  return error == 0 ? success() : os_failure(error, "release a dma-buf from io_uring");
+}
+
 Status UringRing::remove(int slot) {
-  constexpr const char* kStep = "release a dma-buf from io_uring";
-  PENSTOCK_INVARIANT(in_flight_ == 0 && regions_[static_cast<unsigned>(slot)].is_dmabuf);
-  if (const int error = clear_uring_dmabuf(ring_->ring_fd, static_cast<unsigned>(slot)); error != 0) {
-    return os_failure(error, kStep);
-  }
+  Dmabuf& dmabuf = dmabufs_.at(static_cast<unsigned>(slot) - kRegionsMax);
+  PENSTOCK_INVARIANT(in_flight_ == 0 && dmabuf != Dmabuf::none);
+  if (const Status status = release(slot); !status.ok()) return status;
+  const Status status = dmabuf == Dmabuf::own ? wait_for_release(static_cast<unsigned>(slot)) : success();
+  if (status.ok()) dmabuf = Dmabuf::none;
+  return status;
+}
+
+// Nothing is in flight, so the next completion is that of the slot's release.
+Status UringRing::wait_for_release(unsigned slot) {
   __kernel_timespec limit{.tv_sec = kReleaseSecondsMax, .tv_nsec = 0};
   io_uring_cqe* entry = nullptr;
   int result;
   do {
     result = ::io_uring_wait_cqe_timeout(ring_.get(), &entry, &limit);
   } while (result == -EINTR || result == -EAGAIN);
-  if (result < 0) return os_failure(-result, kStep);
-  PENSTOCK_INVARIANT(entry->user_data == (kReleased | static_cast<unsigned>(slot)));
+  if (result < 0) return os_failure(-result, "wait for the release of a dma-buf");
+  PENSTOCK_INVARIANT(entry->user_data == (kReleased | slot));
   ::io_uring_cqe_seen(ring_.get(), entry);
-  regions_[static_cast<unsigned>(slot)] = {};
   return success();
 }
 
@@ -297,6 +310,7 @@ void UringRing::drop_memory() {
   }
   region_room_ = 0;
   regions_ = {};
+  dmabufs_ = {};
 }
 
 int UringRing::register_file(int fd) {

@@ -28,20 +28,21 @@ class UringRing final : public Ring, private DmabufSlots {
   void unregister_file(int fixed_file) override;
 
  private:
-  static constexpr unsigned kRegionsMax = 8;
-  struct Region {  // One range of registered memory, or a dma-buf; empty where its number is free.
-    bool is_free() const { return end == 0 && !is_dmabuf; }
-
+  // The kernel's table has ranges of memory first, and dma-bufs behind them.
+  static constexpr unsigned kRegionsMax = 8, kTableSize = kRegionsMax + kDmabufsMax;
+  struct Region {  // One range of registered memory; empty where its number is free.
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
-    bool is_dmabuf = false;
   };
+  enum class Dmabuf : std::uint8_t { none, own, lent };
 
   explicit UringRing(unsigned depth);
-  Result<int> add(int dmabuf, int drive) override;
+  Result<int> add(int dmabuf, int drive, bool is_lent) override;
   Status remove(int slot) override;
-  bool has_table();
+  Status release(int slot) const override;
+  int table_error();
   Region* free_region();
+  Status wait_for_release(unsigned slot);
   Status submit_and_wait(unsigned least);
   int fixed_memory(const RingOp& op) const;
   RingCompletion complete(std::uint64_t index, int result);
@@ -57,7 +58,8 @@ class UringRing final : public Ring, private DmabufSlots {
   unsigned unsubmitted_ = 0;
   unsigned in_flight_ = 0;                     // Number of operations pushed and not reaped.
   std::array<Region, kRegionsMax> regions_{};  // Registered memory by fixed number.
-  unsigned region_room_ = 0;                   // Size of the kernel's table.
+  unsigned region_room_ = 0;                   // How many of them the kernel's table has.
+  std::array<Dmabuf, kDmabufsMax> dmabufs_{};
 };
 
 }  // namespace penstock::core

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A kernel that takes dma-bufs in rings, for FakeStorage's rings, with the answers that were measured on a kernel with
-// the series (v7 of 2026-09-28, ported to Linux 7.3.4, in emulated machines). A "dma-buf" is a file in memory, as
-// FakeGpu exports. Wrong exporters pass the registration, report success for every transfer, and lose the bytes, as
+// the series (v7 of 2026-09-28, ported to Linux 7.3.4, in emulated machines). A "dma-buf" is a part of a memory file,
+// as FakeGpu exports. Wrong exporters pass the registration, report success for every transfer, and lose the bytes, as
 // they do there. Not simulated: duplicates of a drive's descriptor (only the very number is taken), maps that move
 // (nothing shows of them), and several NVMe commands for one request.
 #pragma once
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <span>
@@ -37,35 +40,51 @@ enum class Exporter {  // kWrongExporters has all but the first.
 inline constexpr Exporter kWrongExporters[] = {Exporter::raw_address, Exporter::other_memory, Exporter::page_too_far,
                                                Exporter::first_page_only, Exporter::first_entry_only};
 
+// The part of a file in memory that a "dma-buf" has; the content of its descriptor.
+struct FakeExport {
+  int memory = -1;
+  std::uint64_t offset = 0, size = 0;
+};
+
+inline UniqueFd export_of_memory(int memory, std::uint64_t offset, std::uint64_t size) {
+  UniqueFd fd(::memfd_create("fake-dma-buf", MFD_CLOEXEC));
+  const FakeExport exported{memory, offset, size};
+  return ::pwrite(fd.get(), &exported, sizeof exported, 0) == sizeof exported ? std::move(fd) : UniqueFd();
+}
+
 struct FakeDmabufs {
   bool is_known = true;    // False: a kernel without the interface.
   int register_error = 0;  // Of every registration.
   std::atomic<Exporter> exporter{Exporter::right};
-  std::deque<int> errors;      // Of the next requests: negative errnos, or bytes for a short result.
-  bool is_revoked = false;     // The exporter took the memory back: ENODEV for ever.
-  bool is_drive_gone = false;  // Every request moves 0 bytes, without an error.
-  bool stalls = false;         // The exporter's map takes for ever: no request ends.
+  std::atomic<bool> is_wrong_for_lent{false};  // The exporter is wrong for memory of programs alone.
+  std::deque<int> errors;                      // Of the next requests: negative errnos, or bytes for a short result.
+  bool is_revoked = false;                     // The exporter took the memory back: ENODEV for ever.
+  bool is_drive_gone = false;                  // Every request moves 0 bytes, without an error.
+  bool stalls = false;                         // The exporter's map takes for ever: no request ends.
   std::vector<char> foreign = std::vector<char>(1 << 20, 'f');  // Memory that is not ours.
   std::atomic<int> memory_fd{-1}, drive_fd{-1};                 // The numbers of the last registration.
-  std::atomic<unsigned> added{0}, removed{0}, requests{0};
+  std::atomic<unsigned> added{0}, removed{0}, released{0}, requests{0}, lent_requests{0}, durable_writes{0};
 };
 
 // The slots of one ring.
 class FakeSlots final : public DmabufSlots {
  public:
   static constexpr std::uint32_t kMemoryAlign = 4;
-  static constexpr off_t kDmabufMax = 1 << 30;  // Until v5.
+  static constexpr std::uint64_t kDmabufMax = 1 << 30;  // Until v5.
 
   explicit FakeSlots(FakeDmabufs& dmabufs) : dmabufs_(dmabufs) {}
 
-  Result<int> add(int dmabuf, int drive) override {
+  Result<int> add(int dmabuf, int drive, bool is_lent) override {
     constexpr const char* kStep = "register a dma-buf as scripted";
+    const std::lock_guard lock(mutex_);
     if (!dmabufs_.is_known) return os_failure(EINVAL, kStep);
     if (dmabufs_.register_error != 0) return os_failure(dmabufs_.register_error, kStep);
-    if (::lseek(dmabuf, 0, SEEK_END) > kDmabufMax) return os_failure(EINVAL, kStep);
+    FakeExport exported;
+    if (::pread(dmabuf, &exported, sizeof exported, 0) != sizeof exported) return os_failure(EINVAL, kStep);
+    if (exported.size > kDmabufMax) return os_failure(EINVAL, kStep);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].memory.valid()) continue;
-      slots_[i] = {UniqueFd(::dup(dmabuf)), drive, inode_of(drive)};
+      if (slots_[i].is_taken) continue;
+      slots_[i] = {UniqueFd(::dup(exported.memory)), exported, drive, inode_of(drive), true, is_lent};
       if (!slots_[i].memory.valid()) return os_failure(EBADF, kStep);
       dmabufs_.memory_fd = dmabuf;
       dmabufs_.drive_fd = drive;
@@ -75,8 +94,16 @@ class FakeSlots final : public DmabufSlots {
     return os_failure(ENOSPC, kStep);
   }
   Status remove(int slot) override {
+    const std::lock_guard lock(mutex_);
     ++dmabufs_.removed;
     slots_.at(static_cast<std::size_t>(slot)) = {};
+    return success();
+  }
+  Status release(int slot) const override {
+    const std::lock_guard lock(mutex_);
+    if (!slots_.at(static_cast<std::size_t>(slot)).is_lent) std::abort();
+    ++dmabufs_.released;
+    slots_.at(static_cast<std::size_t>(slot)).memory.reset();
     return success();
   }
 
@@ -86,8 +113,9 @@ class FakeSlots final : public DmabufSlots {
     ++dmabufs_.requests;
     const Slot& slot = slots_.at(static_cast<std::size_t>(op.slot));
     const auto at = reinterpret_cast<std::uintptr_t>(op.memory);
-    const off_t end = slot.memory.valid() ? ::lseek(slot.memory.get(), 0, SEEK_END) : 0;
-    if (!slot.memory.valid() || at + op.size > static_cast<std::uint64_t>(end)) return -EFAULT;
+    dmabufs_.lent_requests += slot.is_lent;
+    dmabufs_.durable_writes += op.is_durable;
+    if (!slot.memory.valid() || at + op.size > slot.exported.size) return -EFAULT;
     if (op.fd != slot.drive || inode_of(op.fd) != slot.inode) return -EBADF;
     if (at % kMemoryAlign != 0 || (op.offset | op.size) % sector != 0) return -EINVAL;
     if (dmabufs_.is_revoked) return -ENODEV;
@@ -101,7 +129,7 @@ class FakeSlots final : public DmabufSlots {
   void deliver(const RingOp& op, const char* bytes, std::size_t size) {
     const auto at = reinterpret_cast<std::uintptr_t>(op.memory);
     const Slot& slot = slots_.at(static_cast<std::size_t>(op.slot));
-    switch (dmabufs_.exporter) {
+    switch (exporter_of(slot)) {
       case Exporter::right: put(slot, bytes, size, at); break;
       case Exporter::raw_address: break;
       case Exporter::other_memory:
@@ -118,8 +146,8 @@ class FakeSlots final : public DmabufSlots {
   void fetch(const RingOp& op, char* bytes) {
     const auto at = reinterpret_cast<std::uintptr_t>(op.memory);
     const Slot& slot = slots_.at(static_cast<std::size_t>(op.slot));
-    std::memset(bytes, dmabufs_.exporter == Exporter::other_memory ? 'f' : 0, op.size);
-    switch (dmabufs_.exporter) {
+    std::memset(bytes, exporter_of(slot) == Exporter::other_memory ? 'f' : 0, op.size);
+    switch (exporter_of(slot)) {
       case Exporter::right: get(slot, bytes, op.size, at); break;
       case Exporter::page_too_far: get(slot, bytes, op.size, at + kPage); break;
       case Exporter::first_page_only:
@@ -138,10 +166,15 @@ class FakeSlots final : public DmabufSlots {
 
   struct Slot {
     UniqueFd memory;
+    FakeExport exported;
     int drive = -1;
     ino_t inode = 0;  // The kernel compares open files; a number alone may be another's by now.
+    bool is_taken = false, is_lent = false;
   };
 
+  Exporter exporter_of(const Slot& slot) const {
+    return slot.is_lent || !dmabufs_.is_wrong_for_lent ? dmabufs_.exporter.load() : Exporter::right;
+  }
   static ino_t inode_of(int fd) {
     struct stat facts {};
     return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;
@@ -149,16 +182,17 @@ class FakeSlots final : public DmabufSlots {
 
   // Bytes behind the memory's end are lost: a dma-buf does not grow.
   static void put(const Slot& slot, const char* bytes, std::size_t size, std::uint64_t at) {
-    const auto end = static_cast<std::uint64_t>(::lseek(slot.memory.get(), 0, SEEK_END));
+    const std::uint64_t end = slot.exported.size, offset = slot.exported.offset + at;
     if (at < end)
-      (void)!::pwrite(slot.memory.get(), bytes, std::min<std::size_t>(size, end - at), static_cast<off_t>(at));
+      (void)!::pwrite(slot.memory.get(), bytes, std::min<std::size_t>(size, end - at), static_cast<off_t>(offset));
   }
   static void get(const Slot& slot, char* bytes, std::size_t size, std::uint64_t at) {
-    (void)!::pread(slot.memory.get(), bytes, size, static_cast<off_t>(at));
+    (void)!::pread(slot.memory.get(), bytes, size, static_cast<off_t>(slot.exported.offset + at));
   }
 
   FakeDmabufs& dmabufs_;
-  std::array<Slot, 8> slots_;  // As many as UringRing has.
+  mutable std::array<Slot, kDmabufsMax> slots_;
+  mutable std::mutex mutex_;  // Slots are released on other threads.
 };
 
 }  // namespace penstock::core

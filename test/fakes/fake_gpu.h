@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A GPU whose memory is a file for each allocation, which it exports as if it were a dma-buf (fake_dmabuf.h). Its
+// A GPU whose memory is a file for each allocation, of which it exports parts as if they were dma-bufs (fake_dmabuf.h),
+// at the boundaries that NVIDIA's driver asks for. What is allocated may get the address of what was freed. Its
 // copies land only when they are waited for, so a missing wait fails a test. No stand-in: paths take it for a GPU. Any
 // handle is a stream. Thread-safe, but for what a test sets.
 #pragma once
@@ -8,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -18,6 +20,7 @@
 #include "base/unique_fd.h"
 #include "device/device.h"
 #include "device/host/host_streams.h"
+#include "fakes/fake_dmabuf.h"
 
 namespace penstock::core {
 
@@ -36,6 +39,7 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
   int export_error = 0;        // The errno of every export.
   bool is_full = false;        // Nothing more can be allocated.
   bool loses_context = false;  // Every copy fails.
+  std::atomic<unsigned> exports{0};
 
   unsigned allocation_count() {
     const std::lock_guard lock(mutex_);
@@ -59,8 +63,19 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
     void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     if (memory == MAP_FAILED) return os_failure(errno, "make memory");
     const std::lock_guard lock(mutex_);
-    allocations_.push_back({memory, size, std::move(fd)});
+    allocations_.push_back({memory, size, std::move(fd), ++numbers_});
     return memory;
+  }
+  // Other memory at the same address, as after a free and an allocation of the program's.
+  void replace(void* memory) {
+    const std::lock_guard lock(mutex_);
+    for (Allocation& one : allocations_) {
+      if (one.memory != memory) continue;
+      one.fd = UniqueFd(::memfd_create("fake-gpu", MFD_CLOEXEC));
+      (void)!::ftruncate(one.fd.get(), static_cast<off_t>(one.size));
+      ::mmap(memory, one.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, one.fd.get(), 0);
+      one.number = ++numbers_;
+    }
   }
   void release(void* memory) override {
     const std::lock_guard lock(mutex_);
@@ -75,9 +90,20 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
     if (export_error != 0) return os_failure(export_error, kStep);
     const std::lock_guard lock(mutex_);
     for (const Allocation& one : allocations_) {
-      if (one.memory == memory && size <= one.size) return UniqueFd(::dup(one.fd.get()));
+      const std::uint64_t offset = one.offset_of(memory);
+      if (offset >= one.size) continue;
+      if (size > one.size - offset || (offset | size) % kExportAlign != 0) break;
+      ++exports;
+      return export_of_memory(one.fd.get(), offset, size);
     }
     return os_failure(EINVAL, kStep);
+  }
+  std::uint64_t allocation_number(const void* memory) const override {
+    const std::lock_guard lock(mutex_);
+    for (const Allocation& one : allocations_) {
+      if (one.offset_of(memory) < one.size) return one.number;
+    }
+    return 0;
   }
 
   // ---- DeviceSet
@@ -99,6 +125,11 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
     void* memory = nullptr;
     std::size_t size = 0;
     UniqueFd fd;
+    std::uint64_t number = 0;
+
+    std::uint64_t offset_of(const void* address) const {
+      return static_cast<std::uint64_t>(static_cast<const char*>(address) - static_cast<const char*>(memory));
+    }
   };
 
   class Queue final : public CopyQueue {
@@ -159,8 +190,11 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
     bool reaches(const PointerFacts& memory, const void*) const override { return memory.needs_device(); }
   };
 
+  static constexpr std::uint64_t kExportAlign = 4096;
+
   DeviceFacts facts_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::uint64_t numbers_ = 0;
   std::list<Allocation> allocations_;
   Streams streams_;
 };

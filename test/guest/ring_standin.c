@@ -42,7 +42,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { kRingsMax = 1024, kSlotsMax = 16, kPage = 4096, kPiece = 1 << 20 };
+enum { kRingsMax = 1024, kSlotsMax = 64, kPage = 4096, kPiece = 1 << 20 };
 enum { kExtended = 2, kEmpty = 0, kMemory = 1, kDmabuf = 2, kInjectResult = 1 };
 
 typedef struct {
@@ -230,15 +230,20 @@ static int error_of_request(Slot* slot, const struct io_uring_sqe* entry) {
 }
 
 /* By memory of ours, where the drive cannot reach the dma-buf's. */
-static ssize_t move_piece(const Slot* slot, int is_write, int fd, char* memory, size_t size, off_t at) {
+static ssize_t move_by_kernel(int is_write, int fd, char* memory, size_t size, off_t at, int flags) {
+  const struct iovec vector = {memory, size};
+  return is_write ? pwritev2(fd, &vector, 1, at, flags) : preadv2(fd, &vector, 1, at, flags);
+}
+
+static ssize_t move_piece(const Slot* slot, int is_write, int fd, char* memory, size_t size, off_t at, int flags) {
   static __thread char* between;
-  if (slot->is_alias) return is_write ? pwrite(fd, memory, size, at) : pread(fd, memory, size, at);
+  if (slot->is_alias) return move_by_kernel(is_write, fd, memory, size, at, flags);
   if (between == NULL) {
     between = mmap(NULL, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (between == MAP_FAILED) abort();
   }
   if (is_write) memcpy(between, memory, size);
-  const ssize_t moved = is_write ? pwrite(fd, between, size, at) : pread(fd, between, size, at);
+  const ssize_t moved = move_by_kernel(is_write, fd, between, size, at, flags);
   if (!is_write && moved > 0) memcpy(memory, between, (size_t)moved);
   return moved;
 }
@@ -247,8 +252,8 @@ static int move(const Slot* slot, const struct io_uring_sqe* entry, size_t size)
   const int is_write = entry->opcode == IORING_OP_WRITE_FIXED;
   for (size_t done = 0; done < size;) {
     const size_t piece = size - done < kPiece ? size - done : kPiece;
-    const ssize_t moved =
-        move_piece(slot, is_write, entry->fd, slot->memory + entry->addr + done, piece, (off_t)(entry->off + done));
+    const ssize_t moved = move_piece(slot, is_write, entry->fd, slot->memory + entry->addr + done, piece,
+                                     (off_t)(entry->off + done), entry->rw_flags);
     if (moved < 0) return done > 0 ? (int)done : -errno;
     done += (size_t)moved;
     if ((size_t)moved < piece) return (int)done;

@@ -13,7 +13,7 @@
 // A ring whose operations may never end is abandoned, since they may still write to memory. The leak checker, which
 // asks this, must not call that a leak.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() { return "leak:FakeRing"; }
+extern "C" const char* __lsan_default_suppressions() { return "leak:FakeStorage::open_ring"; }
 
 namespace penstock::core {
 namespace {
