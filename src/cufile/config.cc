@@ -34,11 +34,9 @@ bool allows_posix(const Settings& settings) {
 
 // True if the machine's facts allow a path that moves bytes to or from a device's memory.
 bool has_gpu_path(const Config& config) {
-  const PathSettings paths = path_settings(config);
-  const auto serves_gpus = [&](PathId path) {
-    if (path == PathId::dmabuf && !paths.dmabuf) return false;  // Its outlook would ask the kernel first.
-    return outlook_of(path, paths) == Reason::none;
-  };
+  PathSettings paths = path_settings(config);
+  paths.explains = false;
+  const auto serves_gpus = [&](PathId path) { return outlook_of(path, paths) == Reason::none; };
   return std::any_of(config.paths.begin(), config.paths.end(), serves_gpus);
 }
 

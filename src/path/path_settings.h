@@ -29,6 +29,9 @@ enum class NvfsUse : std::uint8_t {
 
 // The configuration of paths.
 struct PathSettings {
+  // If false, ID_outlook() (paths.h) only finds out if its path may serve, and does not ask the kernel for the best
+  // reason why not.
+  bool explains = true;
   std::optional<PathId> require;               // All other paths refuse.
   bool paths_named = false;                    // The user named the paths.
   bool direct_io = true;                       // Direct I/O may be used.

@@ -60,7 +60,7 @@ class FileIo {
   // The errno with which io_uring's set-up failed; 0 if io_uring is used, ECANCELED if settings turn it off.
   virtual int io_uring_error() = 0;
   // The errno with which the kernel refuses dma-bufs in rings (dmabuf_slots.h); 0 if it takes them. EINVAL: it does not
-  // know the interface.
+  // know the interface. Needs neither drive, GPU nor rights; a process asks once.
   virtual int dmabuf_error() { return EINVAL; }
 
  protected:

@@ -2,15 +2,11 @@
 
 #include "storage/uring_dmabuf.h"
 
-#include <liburing.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
-
-#include "base/unique_fd.h"
 
 namespace penstock::core {
 namespace {
@@ -52,27 +48,7 @@ int update(int ring, unsigned slot, const BufferDescriptor& descriptor, std::uin
 
 int error_of(int taken) { return taken == 1 ? 0 : taken < 0 ? -taken : EIO; }
 
-// A kernel that knows the interface looks at the descriptors, which are none. The ring is never mapped, which would
-// take longer than all the rest.
-int ask_kernel() {
-  io_uring_params parameters{};
-  const UniqueFd ring(static_cast<int>(::syscall(__NR_io_uring_setup, 1, &parameters)));
-  if (!ring.valid()) return errno;
-  const io_uring_rsrc_register table{.nr = 1, .flags = IORING_RSRC_REGISTER_SPARSE};
-  if (::syscall(__NR_io_uring_register, ring.get(), IORING_REGISTER_BUFFERS2, &table, sizeof table) < 0) return errno;
-  const int error = error_of(update(ring.get(), 0, {.type = BufferType::dmabuf, .dmabuf = -1, .drive = -1}, 0));
-  return error == EBADF ? 0 : error;
-}
-
 }  // namespace
-
-int probe_uring_dmabuf() {
-  static std::atomic<int> known{-1};
-  if (const int error = known.load(std::memory_order_relaxed); error >= 0) return error;
-  const int error = ask_kernel();
-  if (error == 0 || error == EINVAL || error == EOPNOTSUPP) known.store(error, std::memory_order_relaxed);
-  return error;
-}
 
 int set_uring_dmabuf(int ring, unsigned slot, int dmabuf, int drive, std::uint64_t tag) {
   return error_of(update(ring, slot, {.type = BufferType::dmabuf, .dmabuf = dmabuf, .drive = drive}, tag));

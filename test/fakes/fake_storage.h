@@ -69,6 +69,7 @@ class FakeStorage : public Storage {
   dev_t block_device = 0;            // The number of the drive, if it is one.
   bool takes_named_scratch = false;  // Descriptors that others opened are scratch, as of a partition named to us.
   FakeDmabufs* dmabufs = nullptr;    // The kernel's, if it takes dma-bufs in rings.
+  unsigned dmabuf_questions = 0;     // Calls of dmabuf_error().
 
   // From now on transfers are shortened, interrupted and delayed, by the seed; those of scratch files are not.
   void be_busy(std::uint64_t by_seed) {
@@ -146,7 +147,10 @@ class FakeStorage : public Storage {
   }
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override { return 0; }
-  int dmabuf_error() override { return dmabufs != nullptr && dmabufs->is_known ? 0 : EINVAL; }
+  int dmabuf_error() override {
+    ++dmabuf_questions;
+    return dmabufs != nullptr && dmabufs->is_known ? 0 : EINVAL;
+  }
 
  private:
   friend class FakeRing;

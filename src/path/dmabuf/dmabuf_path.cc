@@ -12,7 +12,7 @@
 #include "path/pipeline/pipeline_reasons.h"
 #include "path/pipeline/storage_channel.h"
 #include "path/pipeline/storage_terms.h"
-#include "storage/uring_dmabuf.h"
+#include "storage/posix_storage.h"
 
 namespace penstock::core {
 namespace {
@@ -59,8 +59,8 @@ Verdict DmabufPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
   if (file.facts().denied) return refuse(Reason::denied);
   if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
+  if (!rules_.is_on) return while_off(memory);
   if (const Proof proof = kernel_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
-  if (!rules_.is_on) return refuse(dmabuf_reason::off);
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
   if (const Proof proof = file_proof(file, op); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
@@ -68,7 +68,14 @@ Verdict DmabufPath::judge(File& file, const PointerFacts& memory, Op op) {
   return proof.reason == Reason::none ? usable(PathId::dmabuf) : refuse(proof.reason, proof.error);
 }
 
-// Comes before the switch: where the kernel cannot, there is nothing to switch on.
+// Requests ask no kernel for a path that is off. A question about the device's memory as such, without a size
+// (penstock_explain), does: where the kernel cannot, there is nothing to switch on.
+Verdict DmabufPath::while_off(const PointerFacts& memory) {
+  const Proof proof = memory.size == 0 ? kernel_proof() : Proof{};
+  return proof.reason == Reason::none ? refused(PathId::dmabuf, dmabuf_reason::off)
+                                      : refused(PathId::dmabuf, proof.reason, proof.error);
+}
+
 Proof DmabufPath::kernel_proof() {
   if (takes_dmabufs_.load(std::memory_order_relaxed)) return {};
   const int error = storage_.dmabuf_error();
@@ -239,7 +246,8 @@ std::unique_ptr<Path> make_dmabuf_path(const PathEnvironment& environment) {
 }
 
 Reason dmabuf_outlook(const PathSettings& settings) {
-  const Reason reason = reason_of_kernel(probe_uring_dmabuf());
+  if (!settings.dmabuf && !settings.explains) return dmabuf_reason::off;
+  const Reason reason = reason_of_kernel(PosixStorage(true).dmabuf_error());
   return reason == Reason::none && !settings.dmabuf ? dmabuf_reason::off : reason;
 }
 

@@ -74,6 +74,7 @@ class DmabufPath final : public Path, private PreferredTerms {
     std::chrono::nanoseconds tried_at{};
   };
 
+  Verdict while_off(const PointerFacts& memory);
   Proof kernel_proof();
   Proof file_proof(File& file, Op op);
   Proof open(File& file, Known& known) REQUIRES(mutex_);

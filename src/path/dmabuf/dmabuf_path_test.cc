@@ -82,14 +82,26 @@ TEST_F(DmabufPathTest, WritesNeedBlocksThatMayBeOverwritten) {
   EXPECT_FALSE(wrote_to_user_drive());
 }
 
-TEST_F(DmabufPathTest, TheKernelIsToldBeforeTheSwitch) {
+TEST_F(DmabufPathTest, WithoutARequestTheKernelIsToldBeforeTheSwitch) {
+  PointerFacts any = devices_->describe(memory_);
+  any.size = 0;
   make_path({.is_on = false});
-  EXPECT_EQ(judge().reason, dmabuf_reason::off);
+  EXPECT_EQ(path_->judge(*file_, any, Op::read).reason, dmabuf_reason::off);
   EXPECT_EQ(kernel_.added, 0u) << "nothing is tried";
   kernel_.is_known = false;
   make_path({.is_on = false});
-  EXPECT_EQ(judge().reason, dmabuf_reason::kernel);
-  EXPECT_EQ(judge().detail, EINVAL);
+  EXPECT_EQ(path_->judge(*file_, any, Op::read).reason, dmabuf_reason::kernel);
+  EXPECT_EQ(path_->judge(*file_, any, Op::read).detail, EINVAL);
+}
+
+// To ask costs a process's first request the time of a ring.
+TEST_F(DmabufPathTest, ARequestAsksNoKernelForAPathThatIsOff) {
+  make_path({.is_on = false});
+  EXPECT_EQ(judge().reason, dmabuf_reason::off);
+  EXPECT_EQ(storage_.dmabuf_questions, 0u);
+  make_path({.is_on = true});
+  EXPECT_TRUE(judge().usable);
+  EXPECT_EQ(storage_.dmabuf_questions, 1u);
 }
 
 TEST_F(DmabufPathTest, ADriveThatIsKnownNotToWorkIsNotTried) {
