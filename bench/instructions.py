@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/instructions"
 RECORD = ROOT / "bench/instructions.json"
 TARGETS = ("penstock_instructions", "penstock_path_instructions")
-PATHS = ("null", "p2pdma", "dmabuf", "bounce")
+PATHS = ("null", "p2pdma", "dmabuf", "in-place", "bounce")
 READS = {"4 KiB read": ("instructions", "call", 4 << 10), "1 MiB read": ("instructions", "call", 1 << 20),
          "4 KiB queued read": ("instructions", "queue", 4 << 10),
          **{f"{path}: 4 KiB {name}read": ("path_instructions", path, how, 4 << 10)

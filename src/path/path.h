@@ -28,7 +28,8 @@ namespace penstock::core {
 // The facts that a path passes to its own channels about a request; nothing else reads it. Valid while the request's
 // file is open.
 struct ChannelFacts {
-  void* file_state = nullptr;  // The path's own state of the file.
+  void* file_state = nullptr;    // The path's own state of the file,
+  void* memory_state = nullptr;  // and of registered device memory.
   // The distance from an address in the request's memory to the address at which storage's DMA engines reach it, for
   // channels in place.
   std::int64_t shift = 0;

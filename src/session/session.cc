@@ -120,7 +120,7 @@ Status Session::deregister_buffer(const void* base) {
   const std::optional<Buffer> buffer = buffers_.find(address);
   const Status status = buffers_.remove(address);
   if (!status.ok()) return status;
-  if (buffer && buffer->memory.kind == MemoryKind::host) {
+  {
     const MutexLock lock(clients_mutex_);
     for (Client* client : clients_) client->forget_memory(reinterpret_cast<std::byte*>(address));
   }

@@ -114,14 +114,14 @@ class ContractTest : public testing::TestWithParam<Fixture> {
   // aligned for a direct path, or lies in a hole, is bounced, and says so.
   bool goes_by(const Report& report, PathId expected) const;
 
-  std::string name_;  // Of the file, in the kernel's fixtures.
+  std::string name_;                               // Of the file, in the kernel's fixtures.
+  std::unique_ptr<DmabufMachine> dmabuf_machine_;  // For the path dmabuf.
 
  private:
   Config config();
   std::unique_ptr<Storage> open_storage();
   std::unique_ptr<DeviceSet> open_devices();
 
-  std::unique_ptr<DmabufMachine> dmabuf_machine_;  // For the path dmabuf.
   std::unique_ptr<FakePeers> peers_;               // Where device memory is to be offered to storage.
   std::unique_ptr<VendorMachine> vendor_machine_;  // For the path vendor.
   std::unique_ptr<TestFile> test_file_;

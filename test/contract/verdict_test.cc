@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "contract/fixture.h"
+#include "fakes/dmabuf_machine.h"
 #include "frontend/dry_run.h"
 
 namespace penstock::core {
@@ -85,5 +86,20 @@ TEST_P(DriveVerdictTest, ItsBytesAreNotCountedUnderTheRefusalOfAnother) {
   EXPECT_EQ(outcome.report.path, fixture().path);
   EXPECT_EQ(session().counters().total(fixture().path, outcome.report.path_reason, Op::write).bytes, 4096u);
 }
+
+TEST_P(DriveVerdictTest, RegisteredMemoryIsReadIntoWhereItIs) {
+  set_file_content(std::string(4096, 'x'));
+  ASSERT_TRUE(session().register_buffer(memory_, 4096).ok());
+  expect_moved(read(file_, memory_, 4096, 0), 4096);
+  EXPECT_GT(dmabuf_machine_->requests_in_place(), 0u);
+  EXPECT_EQ(download(memory_, 4096), std::string(4096, 'x'));
+
+  ASSERT_TRUE(session().deregister_buffer(memory_).ok());
+
+  const unsigned requests = dmabuf_machine_->requests_in_place();
+  expect_moved(read(file_, memory_, 4096, 0), 4096);
+  EXPECT_EQ(dmabuf_machine_->requests_in_place(), requests);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -63,8 +63,7 @@ class DmabufFixture : public PathFixture {
   void make_path(const DmabufRules& rules) {
     if (path_ != nullptr && file_ != nullptr) path_->forget_file(*file_);
     const DmabufPath::Seams seams{.clock = clock_, .open_file = open_file_};
-    path_ =
-        std::make_unique<DmabufPath>(storage_, *devices_, std::make_unique<QuietOutlook>(drive_reason_), rules, seams);
+    path_ = std::make_unique<DmabufPath>(storage_, std::make_unique<QuietOutlook>(drive_reason_), rules, seams);
   }
   void open_file_anew() {
     path_->forget_file(*file_);

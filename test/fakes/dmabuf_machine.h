@@ -17,6 +17,7 @@ class DmabufMachine {
     storage.takes_named_scratch = true;
   }
   const std::string& scratch() const { return scratch_.name(); }
+  unsigned requests_in_place() const { return kernel_.lent_requests; }
 
  private:
   FakeDmabufs kernel_;

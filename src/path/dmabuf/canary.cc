@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <random>
 #include <string>
@@ -23,7 +22,7 @@ constexpr unsigned kRounds = 2;     // A success that is left over from the firs
 constexpr unsigned kTriesMax = 4;   // Reads of a block that others write to.
 constexpr unsigned kShortMax = 32;  // Reads of a block by the host that were short.
 
-constexpr std::size_t kPieceMax = 2 * kPage;
+constexpr std::uint64_t kPieceMax = 2 * kPage;
 
 struct alignas(kPage) Piece {
   std::array<std::byte, kPieceMax> bytes;
@@ -33,6 +32,7 @@ struct alignas(kPage) Piece {
 struct Place {
   std::uint64_t offset = 0;
   std::size_t size = kPage;
+  bool has_guard = true;
 };
 
 Proof lost(const char* story) {
@@ -52,6 +52,7 @@ class Canary {
   Proof read_to(const Place& place) {
     const std::uint64_t last = (world_.drive_bytes - place.size) / kPage;
     size_ = place.size;
+    guard_bytes_ = place.has_guard ? kPage : 0;
     for (unsigned i = 0; i < kTriesMax; ++i) {
       const std::uint64_t block = kPage * (words_() % (last + 1));
       if (Proof proof = look(block); proof.reason != Reason::none) return proof;
@@ -77,16 +78,21 @@ class Canary {
 
   static Place first() { return {}; }
   Place last() const { return {world_.memory_bytes - 2 * kPage}; }
-  // Exporters list their memory in entries, of equal sizes mostly: these meet in the middle, whatever their size.
-  Place across_the_middle() { return across(std::bit_floor(world_.memory_bytes - 1)); }
+  Place across_the_seam() { return across(world_.seam); }
+  std::array<Place, 4> read_places() {
+    if (world_.memory_bytes >= kCanaryBytesMin) return {first(), across_the_seam(), last(), across_any_page()};
+    const std::size_t size = std::min(world_.memory_bytes, kPieceMax);
+    const Place begin{0, size, false}, end{world_.memory_bytes - size, size, false};
+    return {begin, end, begin, end};
+  }
   Place across_any_page() { return across(kPage * (1 + words_() % (world_.memory_bytes / kPage - 3))); }
 
  private:
   // Two pages that begin in the page before the boundary, where a sector may.
   Place across(std::uint64_t boundary) {
-    return {
-        std::min(boundary, world_.memory_bytes - kPieceMax - kPage) - kSector * (1 + words_() % (kPage / kSector - 1)),
-        kPieceMax};
+    const std::uint64_t before = std::min<std::uint64_t>(boundary, kSector * (1 + words_() % (kPage / kSector - 1)));
+    const std::uint64_t offset = std::min(boundary - before, world_.memory_bytes - kPieceMax);
+    return {offset, kPieceMax, offset + kPieceMax + kPage <= world_.memory_bytes};
   }
 
   bool is_same(const Piece& one, const Piece& other) const { return is_same(one, other, size_); }
@@ -120,7 +126,7 @@ class Canary {
     CopyQueue& copies = world_.copies;
     std::byte* const to = world_.memory + place;
     Status status = copies.copy_to_device(to, poison_.bytes.data(), size_);
-    if (status.ok()) status = copies.copy_to_device(to + size_, guard_.bytes.data(), kPage);
+    if (status.ok()) status = copies.copy_to_device(to + size_, guard_.bytes.data(), guard_bytes_);
     return settled(wait_for_copies(copies, status));
   }
 
@@ -129,7 +135,7 @@ class Canary {
     const std::byte* const from = world_.memory + place;
     Status status = world_.device.settle_peer_writes();
     if (status.ok()) status = copies.copy_to_host(seen_.bytes.data(), from, size_);
-    if (status.ok()) status = copies.copy_to_host(guard_seen_.bytes.data(), from + size_, kPage);
+    if (status.ok()) status = copies.copy_to_host(guard_seen_.bytes.data(), from + size_, guard_bytes_);
     return settled(wait_for_copies(copies, status));
   }
 
@@ -142,7 +148,7 @@ class Canary {
   }
 
   Proof judge_read() const {
-    if (!is_same(guard_, guard_seen_, kPage)) return lost("bytes landed beside their place");
+    if (!is_same(guard_, guard_seen_, guard_bytes_)) return lost("bytes landed beside their place");
     if (is_same(seen_, block_)) return {};
     return lost(is_same(seen_, poison_) ? "not one byte arrived" : "other bytes than the drive's arrived");
   }
@@ -150,17 +156,18 @@ class Canary {
   const CanaryWorld& world_;
   std::mt19937_64 words_;
   std::size_t size_ = 0;  // The bytes of the transfer under way.
+  std::size_t guard_bytes_ = kPage;
   Piece block_, block_before_, poison_, guard_, seen_, guard_seen_;
 };
 
 }  // namespace
 
 Proof canary_of_reads(const CanaryWorld& world) {
-  PENSTOCK_INVARIANT(world.memory_bytes >= kCanaryBytesMin);
+  PENSTOCK_INVARIANT(world.memory_bytes >= kCanaryPageBytes);
   if (world.drive_bytes < kPieceMax) return {dmabuf_reason::drive};
   Canary canary(world);
   for (unsigned round = 0; round < kRounds; ++round) {
-    for (const Place& place : {Canary::first(), canary.across_the_middle(), canary.last(), canary.across_any_page()}) {
+    for (const Place& place : canary.read_places()) {
       if (const Proof proof = canary.read_to(place); proof.reason != Reason::none) return proof;
     }
   }
@@ -171,7 +178,7 @@ Proof canary_of_writes(const CanaryWorld& world) {
   if (world.drive_bytes < kRounds * kPieceMax) return {dmabuf_reason::drive};
   Canary canary(world);
   for (unsigned round = 0; round < kRounds; ++round) {
-    for (const Place& place : {Canary::first(), canary.across_the_middle(), canary.last()}) {
+    for (const Place& place : {Canary::first(), canary.across_the_seam(), canary.last()}) {
       if (const Proof proof = canary.write_from(place, round * kPieceMax); proof.reason != Reason::none) return proof;
     }
   }

@@ -38,7 +38,7 @@ class CanaryTest : public testing::Test {
     return size;
   }
   CanaryWorld world(const Move& move) {
-    return {gpu_, *copies_, memory_, kMemoryBytes, storage_, drive_.get(), kDriveBytes, move};
+    return {gpu_, *copies_, memory_, kMemoryBytes, kMemoryBytes / 2, storage_, drive_.get(), kDriveBytes, move};
   }
   Move right() {
     return [this](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) { return move(op, place, size, at); };

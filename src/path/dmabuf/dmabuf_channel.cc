@@ -16,10 +16,7 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kReapMax = 8;
-constexpr std::chrono::seconds kTriedAgainAfter{1};
 constexpr const char* kStep = "move bytes between the drive and the device's memory";
-
-std::byte* offset_as_memory(std::uint64_t offset) { return reinterpret_cast<std::byte*>(offset); }
 
 }  // namespace
 
@@ -41,6 +38,7 @@ Result<std::unique_ptr<DmabufChannel>> DmabufChannel::open(DmabufPath& path, con
   channel->ring_ = std::move(*ring);
   channel->moves_.resize(options.depth);  // Last: from here on the channel is idle only when all are free.
   for (unsigned i = options.depth; i > 0; --i) channel->free_.push_back(i - 1);
+  path.buffers().add_user(*channel);
   return channel;
 }
 
@@ -53,142 +51,23 @@ DmabufChannel::DmabufChannel(DmabufPath& path, const ChannelOptions& options)
 }
 
 DmabufChannel::~DmabufChannel() {
+  path_.buffers().remove_user(*this);
   if (!broken_) drain();
 }
 
-// ---- Slots ---------------------------------------------------------------------------------------------------------
+// ---- The end of a chunk --------------------------------------------------------------------------------------------
 
-DmabufChannel::Slot* DmabufChannel::find(const DmabufDrive& drive) {
-  const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) { return one.drive == &drive; });
-  return found == slots_.end() ? nullptr : &*found;
+inline void DmabufChannel::mark_done(std::uint32_t index, const Status& status) {
+  moves_[index].status = status;
+  moves_[index].phase = Phase::done;
+  done_.push_back(index);
 }
 
-// Returns the drive's slot, whose reads are proven.
-Result<DmabufChannel::Slot*> DmabufChannel::slot_for(const DmabufDrive& drive) {
-  // Another channel may have found out that bytes are lost: nothing is tried again then.
-  const std::chrono::nanoseconds now = path_.clock().now();
-  if (!path_.may_try(options_.device, drive) || now < tried_again_at_) {
-    return failure(Code::path_refused, kStep);
-  }
-  Slot* slot = find(drive);
-  if (slot != nullptr && slot->is_stale) {
-    drop(slot);
-    slot = nullptr;
-  }
-  if (slot == nullptr || is_due(*slot, now)) {
-    const Result<Slot*> prepared = prepare(drive, slot);
-    if (!prepared.ok()) return prepared;
-    slot = *prepared;
-  }
-  slot->used = ++submissions_;
-  return slot;
-}
-
-// The kernel tells another's descriptor from ours for transfers, but not for new slots, nor the canary's own reads.
-Result<DmabufChannel::Slot*> DmabufChannel::prepare(const DmabufDrive& drive, Slot* slot) {
-  if (!drive.node.is_ours() || !memory_.dmabuf().is_ours()) return os_failure(EBADF, kStep);
-  if (slot == nullptr) {
-    const Result<Slot*> added = add_slot(drive);
-    if (!added.ok()) return added;
-    slot = *added;
-  }
-  if (const Status status = renew(*slot); !status.ok()) return status;
-  return slot;
-}
-
-Result<DmabufChannel::Slot*> DmabufChannel::add_slot(const DmabufDrive& drive) {
-  if (slots_.size() == kSlotsMax) drop(oldest_slot());
-  if (broken_) return failure(Code::closed, kStep);
-  const Result<int> number = ring_->dmabufs()->add(memory_.dmabuf().get(), drive.fd());
-  if (!number.ok()) return number.status();
-  slots_.push_back({.drive = &drive, .number = *number});
-  return &slots_.back();
-}
-
-DmabufChannel::Slot* DmabufChannel::oldest_slot() {
-  return &*std::min_element(slots_.begin(), slots_.end(),
-                            [](const Slot& one, const Slot& other) { return one.used < other.used; });
-}
-
-// The clock is read for each chunk: a drive may have been left alone for long.
-bool DmabufChannel::is_due(const Slot& slot, std::chrono::nanoseconds now) const {
-  const DmabufRules& rules = path_.rules();
-  return !slot.is_proven || slot.bytes >= rules.trusted_bytes || now - slot.proved_at >= rules.trusted_for;
-}
-
-Status DmabufChannel::renew(Slot& slot) {
-  const DmabufDrive& drive = *slot.drive;
-  proof_ = prove(drive.fd(), slot.number, drive.bytes(), canary_of_reads);
-  if (proof_.reason != Reason::none) {
-    if (means_lost_bytes(proof_)) path_.distrust(options_.device, drive, proof_);
-    else tried_again_at_ = path_.clock().now() + kTriedAgainAfter;
-    if (!broken_) drop(&slot);
-    return failure(Code::path_refused, kStep);
-  }
-  slot.proved_at = path_.clock().now();
-  slot.bytes = 0;
-  slot.is_proven = true;
-  return success();
-}
-
-Proof DmabufChannel::prove(int fd, int slot, std::uint64_t bytes, Proof (*canary)(const CanaryWorld&)) {
-  drain();  // The canary overwrites memory that chunks in flight may have.
-  if (broken_) return {dmabuf_reason::refused, ECANCELED};
-  probe_deadline_ = std::chrono::steady_clock::now() + path_.rules().first_request_max;
-  const auto move = [this, fd, slot](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
-    return operate({.op = op,
-                    .fd = fd,
-                    .memory = offset_as_memory(place),
-                    .size = static_cast<std::uint32_t>(size),
-                    .offset = at,
-                    .tag = options_.depth,
-                    .slot = slot});
-  };
-  return canary({device_, *queue_, memory_.data(), memory_.size(), path_.storage(), fd, bytes, move});
-}
-
-// The first operation of a slot makes the exporter's map, which may take for ever: the canary has a limit.
-Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
-  for (unsigned tries = 0;; ++tries) {
-    probed_.reset();
-    ++storing_count_;
-    ring_->push(op);
-    while (!probed_ && !broken_) {
-      if (reap_ring(false) || ring_->wait_until(probe_deadline_)) {
-        if (std::chrono::steady_clock::now() < probe_deadline_ || probed_) continue;
-      }
-      break_down(failure(Code::no_progress, kStep));
-    }
-    if (broken_) return failure(Code::no_progress, kStep);
-    if (*probed_ >= 0) return static_cast<std::size_t>(*probed_);
-    if (!is_passing(-*probed_) || tries == kTriesMax) return os_failure(-*probed_, kStep);
-  }
-}
-
-Proof DmabufChannel::prove_reads(const DmabufDrive& drive) {
-  const Result<Slot*> slot = slot_for(drive);
-  if (slot.ok()) return {};
-  const Status status = slot.status();
-  if (status.is(Code::path_refused)) return proof_;
-  if (status.is_errno(EINVAL) || status.is_errno(EOPNOTSUPP)) return {dmabuf_reason::drive, status.code};
-  return {dmabuf_reason::refused, status.domain == Domain::os ? status.code : EIO};
-}
-
-Proof DmabufChannel::prove_writes(int scratch, std::uint64_t bytes) {
-  const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf().get(), scratch);
-  if (!slot.ok()) return {dmabuf_reason::drive, slot.status().code};
-  const Proof proof = prove(scratch, *slot, bytes, canary_of_writes);
-  if (!broken_) (void)ring_->dmabufs()->remove(*slot);
-  return proof;
-}
-
-// Nothing of the ring may be in flight while a slot is released. If that fails, the memory stays for ever.
-void DmabufChannel::drop(Slot* slot) {
-  drain();
-  if (broken_) return;
-  const int number = slot->number;
-  slots_.erase(slots_.begin() + (slot - slots_.data()));
-  if (const Status status = ring_->dmabufs()->remove(number); !status.ok()) break_down(status);
+void DmabufChannel::finish(std::uint32_t index, const Status& status) {
+  Move& move = moves_[index];
+  if (move.is_in_place()) move.region.buffer->let_go();
+  file_of(move).let_go();
+  mark_done(index, status);
 }
 
 // ---- Chunks --------------------------------------------------------------------------------------------------------
@@ -197,7 +76,7 @@ void DmabufChannel::submit(const RoutedRequest& request, const Chunk& chunk, std
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  moves_[index].begin(request, chunk, cookie);
+  moves_[index].begin(request, chunk, cookie, place_of(index));
   begin(index);
 }
 
@@ -206,9 +85,16 @@ void DmabufChannel::begin(std::uint32_t index) {
   PENSTOCK_INVARIANT(move.chunk.io_size <= stride_ && move.chunk.size > 0);
   move.ineligible = hold(move);
   if (move.ineligible != Reason::none) return mark_done(index, failure(Code::path_refused, kStep));
-  const Result<Slot*> slot = slot_for(drive_of(move));
-  if (!slot.ok()) return finish(index, slot.status());
-  move.slot = *slot;
+  const std::chrono::nanoseconds now = path_.clock().now();
+  if (!may_try(drive_of(move), now)) return finish(index, failure(Code::path_refused, kStep));
+  take_place(move);
+  move.slot = proven_slot(move, now);
+  if (move.slot == nullptr) {
+    const Result<Slot*> slot = prove_slot(index, now);
+    if (!slot.ok()) return finish(index, slot.status());
+    move.slot = *slot;
+  }
+  move.slot->used = ++submissions_;
   if (move.request->op == Op::write) start_copy(index);
   else push(index);
 }
@@ -235,7 +121,7 @@ void DmabufChannel::push(std::uint32_t index) {
   ++storing_count_;
   ring_->push({.op = move.request->op,
                .fd = drive.fd(),
-               .memory = offset_as_memory(place_of(index) + move.moved),
+               .memory = as_memory(move.place + move.moved),
                .size = move.asked,
                .offset = piece.drive_offset,
                .tag = index,
@@ -252,13 +138,11 @@ void DmabufChannel::on_stored(std::uint32_t index, std::int32_t result) {
     DrivePiece& piece = move.pieces[move.piece];
     piece = {piece.drive_offset + move.asked, piece.bytes - move.asked};
     if (piece.bytes == 0) ++move.piece;
-    if (move.piece < move.piece_count) push(index);
-    else after_storage(index);
-  } else if (move.request->op == Op::read && is_at_end(move)) {
-    after_storage(index);
-  } else {
-    on_error(index, ENODEV);
+    if (move.piece < move.piece_count) return push(index);
+  } else if (move.request->op != Op::read || !is_at_end(move)) {
+    return on_error(index, ENODEV);
   }
+  after_storage(index);
 }
 
 // Another map may be made for the next operation, which nobody has seen yet: the canary comes before it.
@@ -279,14 +163,15 @@ bool DmabufChannel::is_at_end(const Move& move) const {
 // The drive has also moved the rest of the sector that a file ends in.
 void DmabufChannel::after_storage(std::uint32_t index) {
   Move& move = moves_[index];
-  const std::uint64_t offset = move.chunk.io_offset, end = file_of(move).end();
+  DmabufFile& file = file_of(move);
+  const std::uint64_t offset = move.chunk.io_offset, end = file.end();
   move.moved = std::min(move.moved, end - std::min(end, offset));
+  if (move.moved == 0) return finish(index, success());
+  if (!file.is_intact(offset, move.chunk.io_size)) return finish(index, os_failure(ESTALE, kStep));
   if (move.request->op == Op::write || payload_moved(move.chunk, move.moved) == 0) return finish(index, success());
-  if (!file_of(move).is_intact(move.chunk.io_offset, move.chunk.io_size)) {
-    return finish(index, os_failure(ESTALE, kStep));
-  }
   // Later work on the device must see the bytes that the drive wrote.
-  if (const Status status = device_.settle_peer_writes(); !status.ok()) finish(index, status);
+  const Status status = device_.settle_peer_writes();
+  if (!status.ok() || move.is_in_place()) finish(index, status);
   else start_copy(index);
 }
 
@@ -295,8 +180,8 @@ void DmabufChannel::start_copy(std::uint32_t index) {
   const Chunk& chunk = move.chunk;
   move.phase = Phase::copying;
   copies_.add(index, {.op = move.request->op,
-                      .memory = move.request->memory_of(chunk),
-                      .host = memory_.data() + place_of(index) + (chunk.file_offset - chunk.io_offset),
+                      .memory = move.request->memory_of(move.chunk),
+                      .host = memory_.data() + move.place + (chunk.file_offset - chunk.io_offset),
                       .size = move.request->op == Op::read ? payload_moved(move.chunk, move.moved) : chunk.size});
 }
 
@@ -305,17 +190,6 @@ void DmabufChannel::on_copied(std::uint32_t index, const Status& status) {
   if (status.ok() && broken_) finish(index, failure(Code::closed, kStep));
   else if (status.ok() && moves_[index].request->op == Op::write) push(index);
   else finish(index, status);
-}
-
-void DmabufChannel::finish(std::uint32_t index, Status status) {
-  file_of(moves_[index]).let_go();
-  mark_done(index, status);
-}
-
-void DmabufChannel::mark_done(std::uint32_t index, Status status) {
-  moves_[index].status = status;
-  moves_[index].phase = Phase::done;
-  done_.push_back(index);
 }
 
 // ---- Progress ------------------------------------------------------------------------------------------------------
@@ -362,34 +236,39 @@ unsigned DmabufChannel::poll(std::span<Completion> completions, bool wait) {
   copies_.queue_collected();
   if (storing_count_ > 0 && !broken_) (void)ring_->submit();
   unsigned count = 0;
-  for (; count < completions.size() && count < done_.size(); ++count) {
-    const std::uint32_t index = done_[count];
-    const Move& move = moves_[index];
-    completions[count] = completion_of(move.chunk, move.status, move.moved, move.cookie);
-    completions[count].bounced = moves_[index].ineligible;
-    moves_[index].phase = Phase::free;
-    free_.push_back(index);
-  }
+  for (; count < completions.size() && count < done_.size(); ++count) completions[count] = end(done_[count]);
   done_.erase(done_.begin(), done_.begin() + count);
   return count;
+}
+
+Completion DmabufChannel::end(std::uint32_t index) {
+  Move& move = moves_[index];
+  Completion completion = completion_of(move.chunk, move.status, move.moved, move.cookie);
+  completion.bounced = move.ineligible;
+  move.phase = Phase::free;
+  free_.push_back(index);
+  return completion;
 }
 
 Completion DmabufChannel::move_and_wait(const RoutedRequest& request, const Chunk& chunk) {
   PENSTOCK_INVARIANT(is_idle());
   submit(request, chunk, 0);
-  Completion completion;
-  while (poll({&completion, 1}, true) == 0) {
-  }
-  return completion;
+  while (done_.empty()) (void)step(true);
+  const std::uint32_t index = done_.back();
+  done_.pop_back();
+  return end(index);
 }
 
 // Gives up: operations in flight may still reach the memory, so that it stays as it is.
 void DmabufChannel::break_down(Status status) {
   broken_ = true;
   memory_.abandon();
-  (void)ring_.release();
   storing_count_ = 0;
-  slots_.clear();
+  {
+    const MutexLock lock(slots_mutex_);
+    (void)ring_.release();
+    slots_.clear();
+  }
   // Such a chunk must not be bounced: its operation may still come, after later ones of the program's.
   for (std::uint32_t i = 0; i < moves_.size(); ++i) {
     if (moves_[i].phase == Phase::storing) finish(i, failure(Code::closed, status.step));

@@ -300,12 +300,14 @@ TEST_F(DmabufFaultTest, NoByteIsWrongWhateverFaultsComeInBetween) {
   const unsigned count = wanted == nullptr ? 5000 : static_cast<unsigned>(std::strtoul(wanted, nullptr, 10));
   std::unique_ptr<Channel> channel;
   std::mt19937_64 random(40);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory_);
   unsigned bounced = 0;
   const auto start = [&](Exporter exporter) {
     channel.reset();
     kernel_.errors.clear();
     kernel_.exporter = exporter;
     make_path({.is_on = true});
+    if (random() % 2 == 0) path().hooks()->add_buffer(devices_->describe(memory_), base, kUserBytes);
     return judge().usable;
   };
   for (unsigned i = 0; i < count; ++i) {
@@ -319,11 +321,13 @@ TEST_F(DmabufFaultTest, NoByteIsWrongWhateverFaultsComeInBetween) {
     const int errors[] = {-EAGAIN, -EINTR, -EBUSY, -ENOMEM, -ENODEV, -ENOENT, -EFAULT, 0, 512};
     if (random() % 8 == 0) kernel_.errors.push_back(errors[random() % std::size(errors)]);
     if (random() % 64 == 0) clock_.advance(std::chrono::seconds(31));
-    const std::uint64_t offset = random() % (kDriveBytes - 20'000);
-    bounced += read_and_compare(*channel, offset, 1 + random() % 20'000) == Reason::none ? 0 : 1;
+    std::uint64_t offset = random() % (kDriveBytes - 20'480), size = 1 + random() % 20'000;
+    if (random() % 2 == 0) offset -= offset % 512, size += 512 - size % 512;
+    bounced += read_and_compare(*channel, offset, size) == Reason::none ? 0 : 1;
     if (HasFailure()) return;
   }
   RecordProperty("bounced", static_cast<int>(bounced));
+  EXPECT_GT(kernel_.lent_requests, 0u);
   EXPECT_GT(bounced, 0u);
   EXPECT_LT(bounced, count);
 }

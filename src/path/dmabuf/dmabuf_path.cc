@@ -46,10 +46,8 @@ Proof proof_of_opening(const Status& status) {
 
 }  // namespace
 
-DmabufPath::DmabufPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const DmabufRules& rules,
-                       const Seams& seams)
-    : storage_(storage), devices_(devices), outlook_(std::move(outlook)), rules_(rules), seams_(seams),
-      drives_(storage) {}
+DmabufPath::DmabufPath(Storage& storage, std::unique_ptr<Outlook> outlook, const DmabufRules& rules, const Seams& seams)
+    : Path(this), storage_(storage), outlook_(std::move(outlook)), rules_(rules), seams_(seams), drives_(storage) {}
 
 // ---- Verdicts ------------------------------------------------------------------------------------------------------
 
@@ -176,11 +174,22 @@ void DmabufPath::distrust(const Device* device, const DmabufDrive& drive, const 
 // Plans for the channel's own memory: reads may be widened, and addresses need no alignment.
 Shape DmabufPath::shape(const RoutedRequest& request) {
   const std::uint64_t chunk_max = std::min(request.chunk_max, kMemoryMax);
+  const bool may_be_registered = request.op == Op::read && !request.memory.is_in_pieces();
+  const auto address = reinterpret_cast<std::uintptr_t>(request.memory.address());
+  DmabufBuffer* const buffer =
+      may_be_registered ? buffers_.find(*request.facts.device, address, request.size) : nullptr;
   return {.limits = {.file_align = file_align_for(*request.file, IoMode::o_direct, chunk_max),
                      .memory_align = 1,
                      .chunk_max = chunk_max,
                      .staged = true},
-          .channel_facts = {.file_state = known_of(*request.file)->file.load(std::memory_order_acquire)}};
+          .channel_facts = {.file_state = known_of(*request.file)->file.load(std::memory_order_acquire),
+                            .memory_state = buffer,
+                            .buffer = buffer == nullptr ? nullptr : reinterpret_cast<std::byte*>(buffer->base())}};
+}
+
+void DmabufPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {
+  if (rules_.is_on && memory.kind == MemoryKind::device && memory.device != nullptr)
+    buffers_.add(*memory.device, base, size);
 }
 
 // The memory of the bounced part, pinned only when something first falls back.
@@ -241,8 +250,7 @@ std::unique_ptr<Path> make_dmabuf_path(const PathEnvironment& environment) {
                           .is_on = settings.dmabuf,
                           .files = settings.dmabuf_files,
                           .scratch = settings.scratch};
-  return std::make_unique<DmabufPath>(environment.storage, environment.devices, machine_outlook(settings.root), rules,
-                                      DmabufPath::Seams{});
+  return std::make_unique<DmabufPath>(environment.storage, machine_outlook(settings.root), rules, DmabufPath::Seams{});
 }
 
 Reason dmabuf_outlook(const PathSettings& settings) {

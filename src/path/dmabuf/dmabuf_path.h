@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "path/dmabuf/dmabuf_buffers.h"
 #include "path/dmabuf/dmabuf_file.h"
 #include "path/p2pdma/outlook.h"
 #include "path/path.h"
@@ -33,7 +34,7 @@ struct DmabufRules {
   std::chrono::nanoseconds first_request_max = std::chrono::seconds(10);  // The exporter may take long to map memory.
 };
 
-class DmabufPath final : public Path, private PreferredTerms {
+class DmabufPath final : public Path, private PathHooks, private PreferredTerms {
  public:
   static constexpr std::uint64_t kOperationMax = 4u << 20;  // A drive may refuse larger requests to a peer's memory.
   static constexpr std::uint64_t kMemoryMax = 256u << 20;   // A channel's own memory: kernels take up to 1 GiB.
@@ -43,8 +44,7 @@ class DmabufPath final : public Path, private PreferredTerms {
     DmabufFile::Opened (*open_file)(File&, DmabufDrives&) = open_file_on_drive;
   };
 
-  DmabufPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const DmabufRules& rules,
-             const Seams& seams);
+  DmabufPath(Storage& storage, std::unique_ptr<Outlook> outlook, const DmabufRules& rules, const Seams& seams);
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Shape shape(const RoutedRequest& request) override;
@@ -56,12 +56,15 @@ class DmabufPath final : public Path, private PreferredTerms {
   Storage& storage() const { return storage_; }
   const DmabufRules& rules() const { return rules_; }
   const Clock& clock() const { return seams_.clock; }
+  DmabufBuffers& buffers() { return buffers_; }
   // False once distrust() was called for them.
   bool may_try(const Device* device, const DmabufDrive& drive) const;
   // A canary failed: the path no longer serves this device and drive.
   void distrust(const Device* device, const DmabufDrive& drive, const Proof& why);
 
  private:
+  void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) override;
+  void remove_buffer(std::uint64_t base) override { buffers_.remove(base); }
   Reason ineligible(const RoutedRequest& request, const Chunk& chunk) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
@@ -86,13 +89,13 @@ class DmabufPath final : public Path, private PreferredTerms {
   Proof test_writes(class DmabufChannel& channel, const DmabufDrive& drive);
 
   Storage& storage_;
-  DeviceSet& devices_;
   const std::unique_ptr<Outlook> outlook_;
   const DmabufRules rules_;
   const Seams seams_;
   SelfTestCache pairs_;
   Mutex mutex_;  // For opening files and their drives.
   DmabufDrives drives_ GUARDED_BY(mutex_);
+  DmabufBuffers buffers_;
   std::atomic<bool> refuses_{false};        // A pair was refused after its test.
   std::atomic<bool> takes_dmabufs_{false};  // True once the kernel was asked and does.
 };
