@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Makes REQUESTS reads of BYTES bytes on the null path, which moves nothing, so that only the library's own cost
-// remains: calls of cuFileRead, or a queue of the C API, 32 requests at a time. For bench/instructions.py, which counts
-// the instructions of two runs that differ in their number of requests.
+// remains: calls of cuFileRead, a queue of the C API, 32 requests at a time, or batches of cuFile of 64 entries. For
+// bench/instructions.py, which counts the instructions of two runs that differ in their number of requests.
 //
-//   instructions call|queue BYTES REQUESTS
+//   instructions call|queue|batch BYTES REQUESTS
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,6 +29,7 @@ void require(bool done, const char* what) {
 }
 
 constexpr std::uint32_t kDepth = 32;
+constexpr unsigned kEntries = 64;
 
 void read_by_calls(CUfileHandle_t handle, void* memory, std::size_t size, std::size_t requests) {
   for (std::size_t i = 0; i < requests; ++i) {
@@ -61,12 +62,43 @@ void read_by_queue(CUfileHandle_t handle, void* memory, std::size_t size, std::s
   }
 }
 
+void read_by_batch(CUfileHandle_t handle, void* memory, std::size_t size, std::size_t requests) {
+  CUfileBatchHandle_t batch = nullptr;
+  require(cuFileBatchIOSetUp(&batch, kEntries).err == CU_FILE_SUCCESS, "set the batch up");
+  std::vector<CUfileIOParams_t> entries(kEntries);
+  std::vector<CUfileIOEvents_t> events(kEntries);
+  for (CUfileIOParams_t& entry : entries) {
+    entry.mode = CUFILE_BATCH;
+    entry.u.batch = {memory, 0, 0, size};
+    entry.fh = handle;
+  }
+  for (std::size_t begun = 0; begun < requests; begun += kEntries) {
+    for (unsigned i = 0; i < kEntries; ++i) {
+      entries[i].u.batch.file_offset = static_cast<off_t>((begun + i) * size % kFileSize);
+    }
+    require(cuFileBatchIOSubmit(batch, kEntries, entries.data(), 0).err == CU_FILE_SUCCESS, "submit");
+    unsigned count = kEntries;
+    require(cuFileBatchIOGetStatus(batch, kEntries, &count, events.data(), nullptr).err == CU_FILE_SUCCESS, "reap");
+    require(count == kEntries && events[0].ret == size, "read all entries");
+  }
+}
+
+using Reader = void (*)(CUfileHandle_t, void*, std::size_t, std::size_t);
+
+// Null for a way that is not known.
+Reader reader_of(std::string_view how) {
+  if (how == "call") return read_by_calls;
+  if (how == "queue") return read_by_queue;
+  return how == "batch" ? read_by_batch : nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::size_t size = std::strtoul(argv[2], nullptr, 10), requests = std::strtoul(argv[3], nullptr, 10);
-  if (size == 0 || size > kFileSize) return 2;
+  const Reader read = reader_of(argv[1]);
+  if (size == 0 || size > kFileSize || read == nullptr) return 2;
   ::setenv("PENSTOCK_PATHS", "null", 1);
   ::setenv("PENSTOCK_DEVICE", "host", 1);
   const int fd = ::memfd_create("instructions", MFD_CLOEXEC);
@@ -82,7 +114,6 @@ int main(int argc, char** argv) {
   CUfileHandle_t handle = nullptr;
   require(cuFileHandleRegister(&handle, &descr).err == CU_FILE_SUCCESS, "register the file");
   require(cuFileBufRegister(memory, size, 0).err == CU_FILE_SUCCESS, "register the memory");
-  const auto read = std::string_view(argv[1]) == "queue" ? read_by_queue : read_by_calls;
   read(handle, memory, size, requests);
   std::fflush(nullptr);
   ::_exit(0);  // Exits without closing, which is not to be counted.

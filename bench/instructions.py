@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instructions of small, larger and queued reads on the null path, where the library's own cost is all there is, and of
-a path's own part of them: its verdict, its channel's work, between a drive and a device that move nothing.
+"""Instructions of small, larger, queued and batched reads on the null path, where the library's own cost is all there
+is, and of a path's own part of them: its verdict, its channel's work, between a drive and a device that move nothing.
 
     instructions.py           prints them beside what bench/instructions.json holds
     instructions.py --check   the same; exits 1 if one has grown by more than 5 %
@@ -30,9 +30,10 @@ TARGETS = ("penstock_instructions", "penstock_path_instructions")
 PATHS = ("null", "p2pdma", "dmabuf", "in-place", "bounce")
 READS = {"4 KiB read": ("instructions", "call", 4 << 10), "1 MiB read": ("instructions", "call", 1 << 20),
          "4 KiB queued read": ("instructions", "queue", 4 << 10),
+         "4 KiB batch entry": ("instructions", "batch", 4 << 10),
          **{f"{path}: 4 KiB {name}read": ("path_instructions", path, how, 4 << 10)
             for path in PATHS for name, how in (("", "call"), ("queued ", "queue"))}}
-REQUESTS = 1920  # Whole rows of a queue.
+REQUESTS = 1920  # Whole rows of a queue, and whole batches.
 GROWTH_MAX = 1.05
 
 
