@@ -5,9 +5,11 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "kv/format.h"
@@ -39,5 +41,12 @@ struct Request {
   std::optional<std::uint32_t> crc{};
   Chunk chunk{};  // Set by the store: the slot that it found for the request.
 };
+
+// Stores take requests by their addresses, so that a part of a call's requests can be passed on.
+inline std::vector<Request*> each_of(std::span<Request> requests) {
+  std::vector<Request*> each(requests.size());
+  std::transform(requests.begin(), requests.end(), each.begin(), [](Request& one) { return &one; });
+  return each;
+}
 
 }  // namespace penstock::kv

@@ -135,11 +135,11 @@ TEST_F(SessionVolumeTest, DeviceMemoryInPiecesComesBack) {
   auto* const device = static_cast<std::byte*>(memory);
   const iovec from[] = {{device, 4096}, {device + 4096, kChunk - 4096}};
   Request request{name_of(1), from};
-  kept->put({&request, 1});
+  kept->put(each_of({&request, 1}));
   ASSERT_EQ(request.outcome, Outcome::done) << core::describe(request.status);
   const iovec into[] = {{device + 2 * kChunk, 10'000}, {device + kChunk, kChunk - 10'000}};
   request.pieces = into;
-  kept->get({&request, 1});
+  kept->get(each_of({&request, 1}));
   EXPECT_EQ(request.outcome, Outcome::done) << core::describe(request.status);
   std::vector<std::byte> back(kChunk);
   ASSERT_EQ(penstock_device_download(session_, back.data(), device + 2 * kChunk, 10'000).code, 0);
@@ -156,7 +156,7 @@ TEST_F(SessionVolumeTest, MorePiecesThanARequestTakesAreAFailureThatIsTold) {
   std::vector<iovec> pieces;
   for (std::byte& one : content) pieces.push_back({&one, 1});
   Request request{name_of(1), pieces};
-  kept->put({&request, 1});
+  kept->put(each_of({&request, 1}));
   EXPECT_EQ(request.outcome, Outcome::failed);
   EXPECT_FALSE(request.status.ok());
   EXPECT_FALSE(kept->contains(name_of(1)));

@@ -158,19 +158,19 @@ void Store::publish(const Request& put) {
   counts_.put_bytes += put.chunk.bytes;
 }
 
-void Store::put(std::span<Request> requests) {
+void Store::put(std::span<Request* const> requests) {
   std::vector<Request*> puts;
   puts.reserve(requests.size());
   {
     const MutexLock lock(mutex_);
-    for (Request& request : requests) {
-      if (reserve(request)) puts.push_back(&request);
+    for (Request* const request : requests) {
+      if (reserve(*request)) puts.push_back(request);
     }
   }
   write(puts);
   const MutexLock lock(mutex_);
   for (const Request* put : puts) publish(*put);
-  for (const Request& request : requests) ++counts_.puts[static_cast<unsigned>(request.outcome)];
+  for (const Request* const request : requests) ++counts_.puts[static_cast<unsigned>(request->outcome)];
 }
 
 const Chunk* Store::find(const Name& key) const {

@@ -44,7 +44,7 @@ struct StoreSettings {
   Eviction eviction = Eviction::recent_use;
 };
 
-class Store final : public StoreView {
+class Store final : public StoreView, public Writer {
  public:
   // Access to a chunk's bytes in place, if the slab is in memory. While this lives no other chunk gets its slot, even
   // if the chunk is erased.
@@ -73,20 +73,16 @@ class Store final : public StoreView {
   // have no other writer.
   static core::Result<std::unique_ptr<Store>> open(Volume& volume, const StoreSettings& settings);
 
-  void put(std::span<Request> requests) EXCLUDES(mutex_);
-
-  // Counts as a use, like a get: the chunk is evicted later. Returns false if there is no such chunk.
-  bool touch(const Name& key) EXCLUDES(mutex_);
-  bool erase(const Name& key) EXCLUDES(mutex_);
-  // A pinned chunk is never evicted. Each pin() needs one unpin(). Returns false if there is no such chunk.
-  bool pin(const Name& key) EXCLUDES(mutex_);
-  bool unpin(const Name& key) EXCLUDES(mutex_);
+  void put(std::span<Request* const> requests) override EXCLUDES(mutex_);
+  bool touch(const Name& key) override EXCLUDES(mutex_);
+  bool erase(const Name& key) override EXCLUDES(mutex_);
+  bool pin(const Name& key) override EXCLUDES(mutex_);
+  bool unpin(const Name& key) override EXCLUDES(mutex_);
 
   // Nothing if there is no such chunk. The store must outlive the mapping.
   std::optional<Mapping> map_chunk(const Name& key) EXCLUDES(mutex_);
 
-  // After a failure nothing is lost: the next commit tries again.
-  core::Status commit() EXCLUDES(mutex_, commit_mutex_);
+  core::Status commit() override EXCLUDES(mutex_, commit_mutex_);
   // Commits, and marks the journal as closed, so that the next writer need not check the slots. No call may follow.
   core::Status close() EXCLUDES(mutex_, commit_mutex_);
 

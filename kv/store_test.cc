@@ -104,10 +104,10 @@ TEST_F(StoreTest, PiecesAreWrittenAndReadInTheirOrder) {
   const iovec parts[] = {{content.data(), 5000}, {content.data() + 5000, 3}, {content.data() + 5003, kChunk - 5003}};
   const iovec others[] = {{memory.data(), 1}, {memory.data() + 1, kChunk - 1}};
   Request request{name_of(1), parts};
-  store->put({&request, 1});
+  store->put(each_of({&request, 1}));
   ASSERT_EQ(request.outcome, Outcome::done);
   request.pieces = others;
-  store->get({&request, 1});
+  store->get(each_of({&request, 1}));
   EXPECT_EQ(request.outcome, Outcome::done);
   EXPECT_EQ(memory, content);
 }

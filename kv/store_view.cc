@@ -68,18 +68,18 @@ void read_chunks(Volume& volume, const Name& store, std::span<Request* const> re
   check_sums(volume, requests);
 }
 
-void StoreView::get(std::span<Request> requests) {
+void StoreView::get(std::span<Request* const> requests) {
   std::vector<Request*> found;
   std::uint64_t bytes = 0;
   {
     const core::MutexLock lock(mutex_);
-    for (Request& request : requests) {
-      const Chunk* const chunk = find(request.key);
-      request.outcome = chunk == nullptr ? Outcome::miss : Outcome::mismatch;
-      if (chunk == nullptr || chunk->bytes != bytes_of(request.pieces)) continue;
-      request.chunk = *chunk;
-      begin_get(request.chunk);
-      found.push_back(&request);
+    for (Request* const request : requests) {
+      const Chunk* const chunk = find(request->key);
+      request->outcome = chunk == nullptr ? Outcome::miss : Outcome::mismatch;
+      if (chunk == nullptr || chunk->bytes != bytes_of(request->pieces)) continue;
+      request->chunk = *chunk;
+      begin_get(request->chunk);
+      found.push_back(request);
       bytes += chunk->bytes;
     }
   }
@@ -93,7 +93,7 @@ void StoreView::get(std::span<Request> requests) {
     if (is_done(one)) counts_.get_bytes += one->chunk.bytes;
     end_get(*one);
   }
-  for (const Request& request : requests) ++counts_.gets[static_cast<unsigned>(request.outcome)];
+  for (const Request* const request : requests) ++counts_.gets[static_cast<unsigned>(request->outcome)];
 }
 
 bool StoreView::contains(const Name& key) const {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "kv/access.h"
 #include "kv/format.h"
 #include "kv/pace.h"
-#include "kv/request.h"
 #include "kv/volume.h"
 
 namespace penstock::kv {
@@ -47,20 +47,15 @@ struct Counts {
   std::uint64_t commits = 0;
 };
 
-class StoreView {
+class StoreView : public Reader {
  public:
-  virtual ~StoreView() = default;
   StoreView(const StoreView&) = delete;
   StoreView& operator=(const StoreView&) = delete;
 
-  void get(std::span<Request> requests) EXCLUDES(mutex_);
-
-  bool contains(const Name& key) const EXCLUDES(mutex_);
-  // The payload's size in bytes; 0 if there is no such chunk.
-  std::uint64_t size_of(const Name& key) const EXCLUDES(mutex_);
-  // Predicts how long a get of these takes, from recent gets; nothing until one was measured. Missing chunks take no
-  // time.
-  std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);
+  void get(std::span<Request* const> requests) override EXCLUDES(mutex_);
+  bool contains(const Name& key) const override EXCLUDES(mutex_);
+  std::uint64_t size_of(const Name& key) const override EXCLUDES(mutex_);
+  std::optional<double> seconds_to_get(std::span<const Name> keys) const override EXCLUDES(mutex_);
 
  protected:
   StoreView(Volume& volume, const Name& name) : volume_(volume), name_(name) {}

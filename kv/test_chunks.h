@@ -36,7 +36,7 @@ template <typename Store, typename Call>
 Outcome ask(Store& store, Call call, std::uint64_t key, std::vector<std::byte>& memory, float cost = 0) {
   const iovec piece{memory.data(), memory.size()};
   Request request{name_of(key), {&piece, 1}, cost};
-  (store.*call)(std::span(&request, 1));
+  (store.*call)(each_of({&request, 1}));
   return request.outcome;
 }
 template <typename Store>

@@ -19,16 +19,11 @@ constexpr int kSleepsMost = 50;
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + kSlotAlign - 1) / kSlotAlign; }
 
-void count(std::span<const Request> requests, std::uint64_t (&outcomes)[kOutcomes], std::uint64_t& bytes) {
-  for (const Request& one : requests) {
-    ++outcomes[static_cast<unsigned>(one.outcome)];
-    if (one.outcome == Outcome::done) bytes += bytes_of(one.pieces);
+void count(std::span<Request* const> requests, std::uint64_t (&outcomes)[kOutcomes], std::uint64_t& bytes) {
+  for (const Request* const one : requests) {
+    ++outcomes[static_cast<unsigned>(one->outcome)];
+    if (one->outcome == Outcome::done) bytes += bytes_of(one->pieces);
   }
-}
-
-void answer(Request& request, const Request& from) {
-  request.outcome = from.outcome;
-  request.status = from.status;
 }
 
 }  // namespace
@@ -95,96 +90,93 @@ void TieredStore::hold(const Request& request) {
   if (!at->second.is_waiting) enqueue(request.key, at->second);
 }
 
-void TieredStore::put(std::span<Request> requests) {
-  std::vector<Request> into_memory;
-  std::vector<std::size_t> whose;
+void TieredStore::put(std::span<Request* const> requests) {
+  std::vector<Request*> into_memory;
   {
     const MutexLock lock(mutex_);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      const auto held = held_.find(requests[i].key);
-      requests[i].outcome = Outcome::present;
-      if ((held != held_.end() && held->second.is_waiting) || drive_.contains(requests[i].key)) continue;
-      into_memory.push_back(requests[i]);
-      into_memory.back().is_pinned = true;
-      whose.push_back(i);
+    for (Request* const one : requests) {
+      const auto held = held_.find(one->key);
+      one->outcome = Outcome::present;
+      if ((held != held_.end() && held->second.is_waiting) || drive_.contains(one->key)) continue;
+      one->is_pinned = true;
+      into_memory.push_back(one);
     }
   }
   memory_.put(into_memory);
   const MutexLock lock(mutex_);
-  for (std::size_t i = 0; i < whose.size(); ++i) {
-    const Request& one = into_memory[i];
-    answer(requests[whose[i]], one);
-    if (one.outcome == Outcome::done) hold(one);
+  for (const Request* const one : into_memory) {
+    if (one->outcome == Outcome::done) hold(*one);
     // Memory has the chunk, but the drive evicted or refused it: write it to the drive again.
-    const auto held = held_.find(one.key);
-    if (one.outcome != Outcome::present || drive_.contains(one.key)) continue;
-    if (held == held_.end() && memory_.pin(one.key)) hold(one);
-    else if (held != held_.end() && !held->second.is_waiting) enqueue(one.key, held->second);
+    const auto held = held_.find(one->key);
+    if (one->outcome != Outcome::present || drive_.contains(one->key)) continue;
+    if (held == held_.end() && memory_.pin(one->key)) hold(*one);
+    else if (held != held_.end() && !held->second.is_waiting) enqueue(one->key, held->second);
   }
   count(requests, state_.puts, state_.put_bytes);
 }
 
 // ---- Get
 
-void TieredStore::get(std::span<Request> requests) {
-  std::vector<Request> elsewhere;
-  std::vector<std::size_t> whose;
+void TieredStore::get(std::span<Request* const> requests) {
+  std::vector<Request*> others;
+  std::vector<Outcome> in_memory;  // Their outcomes there.
   memory_.get(requests);
   {
     const MutexLock lock(mutex_);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (requests[i].outcome == Outcome::done) {
+    for (Request* const one : requests) {
+      if (one->outcome == Outcome::done) {
         ++state_.got_from_memory;
         continue;
       }
       // The chunk and its pin are gone, unless another thread has put it again meanwhile.
-      const Name& key = requests[i].key;
-      if (requests[i].outcome == Outcome::damaged && !is_busy(key) && !memory_.contains(key)) release(key);
-      elsewhere.push_back(requests[i]);
-      whose.push_back(i);
+      if (one->outcome == Outcome::damaged && !is_busy(one->key) && !memory_.contains(one->key)) release(one->key);
+      others.push_back(one);
+      in_memory.push_back(one->outcome);
     }
   }
-  if (!elsewhere.empty()) get_from_drive(elsewhere);
-  for (std::size_t i = 0; i < whose.size(); ++i) {
-    if (elsewhere[i].outcome != Outcome::miss) answer(requests[whose[i]], elsewhere[i]);
+  if (!others.empty()) get_from_drive(others);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (others[i]->outcome == Outcome::miss) others[i]->outcome = in_memory[i];
   }
   const MutexLock lock(mutex_);
   count(requests, state_.gets, state_.got_bytes);
 }
 
-void TieredStore::get_from_drive(std::span<Request> requests) {
+void TieredStore::get_from_drive(std::span<Request* const> requests) {
   const auto began = std::chrono::steady_clock::now();
   const std::vector<Name> promoting = begin_promotion(requests);
   drive_.get(requests);
   promote(requests, promoting);
   std::uint64_t bytes = 0;
-  for (const Request& one : requests) {
-    if (one.outcome != Outcome::done) return;
-    bytes += bytes_of(one.pieces);
+  for (const Request* const one : requests) {
+    if (one->outcome != Outcome::done) return;
+    bytes += bytes_of(one->pieces);
   }
   drive_pace_.add(bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
 // Marks chunks on the drive for promotion into memory. A thread that erases one waits until promote() has ended.
-std::vector<Name> TieredStore::begin_promotion(std::span<const Request> requests) {
+std::vector<Name> TieredStore::begin_promotion(std::span<Request* const> requests) {
   std::vector<Name> keys;
   const MutexLock lock(mutex_);
-  for (const Request& one : requests) {
-    if (drive_.contains(one.key) && !is_busy(one.key) && promoting_.insert(one.key).second) keys.push_back(one.key);
+  for (const Request* const one : requests) {
+    const Name& key = one->key;
+    if (drive_.contains(key) && !is_busy(key) && promoting_.insert(key).second) keys.push_back(key);
   }
   return keys;
 }
 
-void TieredStore::promote(std::span<const Request> got, std::span<const Name> keys) {
+// The caller's requests keep the drive's outcomes.
+void TieredStore::promote(std::span<Request* const> got, std::span<const Name> keys) {
   std::vector<Request> into_memory;
-  for (const Request& one : got) {
-    if (one.outcome != Outcome::done) continue;
-    const bool is_promoted = std::find(keys.begin(), keys.end(), one.key) != keys.end();
-    if (is_promoted) into_memory.push_back({one.key, one.pieces});
+  for (const Request* const one : got) {
+    if (one->outcome != Outcome::done) continue;
+    const bool is_promoted = std::find(keys.begin(), keys.end(), one->key) != keys.end();
+    if (is_promoted) into_memory.push_back({one->key, one->pieces});
   }
-  memory_.put(into_memory);
+  memory_.put(each_of(into_memory));
   const MutexLock lock(mutex_);
-  for (const Request& one : got) state_.got_from_drive += one.outcome == Outcome::done ? 1 : 0;
+  for (const Request* const one : got) state_.got_from_drive += one->outcome == Outcome::done ? 1 : 0;
   for (const Name& key : keys) promoting_.erase(key);
   changed_.notify_all();
 }
@@ -279,8 +271,7 @@ bool TieredStore::take(Batch& batch) {
 // Writes the chunks directly from memory. The drive computes the checksum, and refuses a chunk whose checksum is no
 // longer that of its put: so bytes damaged in memory are not written.
 void TieredStore::write_to_drive(Batch& batch) {
-  std::vector<Request> onto_drive;
-  std::vector<std::size_t> whose;
+  std::vector<Request*> onto_drive;
   std::vector<Store::Mapping> mappings;
   for (std::size_t i = 0; i < batch.requests.size(); ++i) {
     Request& request = batch.requests[i];
@@ -290,16 +281,14 @@ void TieredStore::write_to_drive(Batch& batch) {
     batch.pieces[i] = {const_cast<std::byte*>(payload.data()), payload.size()};
     request.pieces = {&batch.pieces[i], 1};
     request.crc = mapping->crc();
-    onto_drive.push_back(request);
-    whose.push_back(i);
+    onto_drive.push_back(&request);
     mappings.push_back(std::move(*mapping));
   }
   const auto began = std::chrono::steady_clock::now();
   drive_.put(onto_drive);
   batch.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  for (std::size_t i = 0; i < whose.size(); ++i) {
-    answer(batch.requests[whose[i]], onto_drive[i]);
-    if (onto_drive[i].outcome == Outcome::damaged) mappings[i].mark_damaged();
+  for (std::size_t i = 0; i < onto_drive.size(); ++i) {
+    if (onto_drive[i]->outcome == Outcome::damaged) mappings[i].mark_damaged();
   }
 }
 

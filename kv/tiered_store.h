@@ -38,7 +38,7 @@ struct TierState {
   core::Status failure{};                     // The latest failure of a write to the drive.
 };
 
-class TieredStore {
+class TieredStore final : public Reader, public Writer {
  public:
   enum class Writing : std::uint8_t { by_thread, by_caller };
 
@@ -46,26 +46,26 @@ class TieredStore {
   // memory. by_caller: only write_some() writes, for tests that decide when.
   TieredStore(Store& memory, Store& drive, Writing writing = Writing::by_thread);
   // Drops the chunks that still wait for the drive: call flush() before.
-  ~TieredStore();
+  ~TieredStore() override;
   TieredStore(const TieredStore&) = delete;
   TieredStore& operator=(const TieredStore&) = delete;
 
-  // The same as Store's. A get also puts a chunk that only the drive has into memory.
-  void put(std::span<Request> requests) EXCLUDES(mutex_);
-  void get(std::span<Request> requests) EXCLUDES(mutex_);
-  bool contains(const Name& key) const { return memory_.contains(key) || drive_.contains(key); }
-  std::uint64_t size_of(const Name& key) const;
-  std::optional<double> seconds_to_get(std::span<const Name> keys) const;
+  void put(std::span<Request* const> requests) override EXCLUDES(mutex_);
+  // Also puts a chunk that only the drive has into memory.
+  void get(std::span<Request* const> requests) override EXCLUDES(mutex_);
+  bool contains(const Name& key) const override { return memory_.contains(key) || drive_.contains(key); }
+  std::uint64_t size_of(const Name& key) const override;
+  std::optional<double> seconds_to_get(std::span<const Name> keys) const override;
   // Waits until no thread copies the chunk between memory and drive.
-  bool erase(const Name& key) EXCLUDES(mutex_);
-  bool touch(const Name& key);
-  bool pin(const Name& key) EXCLUDES(mutex_);
-  bool unpin(const Name& key) EXCLUDES(mutex_);
+  bool erase(const Name& key) override EXCLUDES(mutex_);
+  bool touch(const Name& key) override;
+  bool pin(const Name& key) override EXCLUDES(mutex_);
+  bool unpin(const Name& key) override EXCLUDES(mutex_);
 
   // Returns when all earlier puts were written to the drive, or refused by it.
   void flush() EXCLUDES(mutex_);
   // flush(), then the drive's commit().
-  core::Status commit() EXCLUDES(mutex_);
+  core::Status commit() override EXCLUDES(mutex_);
 
   TierState state() const EXCLUDES(mutex_);
 
@@ -92,9 +92,9 @@ class TieredStore {
   bool take(Batch& batch) EXCLUDES(mutex_);
   void write_to_drive(Batch& batch) EXCLUDES(mutex_);
   void on_written(const Request& request) REQUIRES(mutex_);
-  std::vector<Name> begin_promotion(std::span<const Request> requests) EXCLUDES(mutex_);
-  void get_from_drive(std::span<Request> requests) EXCLUDES(mutex_);
-  void promote(std::span<const Request> got, std::span<const Name> keys) EXCLUDES(mutex_);
+  std::vector<Name> begin_promotion(std::span<Request* const> requests) EXCLUDES(mutex_);
+  void get_from_drive(std::span<Request* const> requests) EXCLUDES(mutex_);
+  void promote(std::span<Request* const> got, std::span<const Name> keys) EXCLUDES(mutex_);
   bool is_busy(const Name& key) const REQUIRES(mutex_) { return writing_.count(key) > 0 || promoting_.count(key) > 0; }
 
   Store& memory_;

@@ -92,6 +92,7 @@ KvStore::KvStore(std::shared_ptr<SessionHandle> session, const std::string& fold
           open_writer({own, bytes, extent_bytes, by_cost ? kv::Eviction::cost : kv::Eviction::recent_use}, host_bytes);
     } else if (status.ok()) {
       follower_ = std::make_unique<kv::Follower>(*volume_, own);
+      reader_ = follower_.get();
       status = follower_->refresh();
     }
   }
@@ -102,6 +103,8 @@ core::Status KvStore::open_writer(const kv::StoreSettings& settings, std::uint64
   auto store = kv::Store::open(*volume_, settings);
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
+  reader_ = store_.get();
+  writer_ = store_.get();
   if (host_bytes == 0) return core::success();
   auto volume = kv::SessionVolume::open(library_of(session_->engine()), session_->raw(), "",
                                         kv::SessionVolume::Role::memory, host_bytes);
@@ -111,6 +114,8 @@ core::Status KvStore::open_writer(const kv::StoreSettings& settings, std::uint64
   if (!host.ok()) return host.status();
   host_store_ = std::move(*host);
   tier_ = std::make_unique<kv::TieredStore>(*host_store_, *store_);
+  reader_ = tier_.get();
+  writer_ = tier_.get();
   return core::success();
 }
 
@@ -137,7 +142,7 @@ void KvStore::check_is_own() const {
 
 void KvStore::check_is_writer() const {
   check_is_own();
-  if (store_ == nullptr) raise_value_error("the store is another process's: here it can only be read");
+  if (writer_ == nullptr) raise_value_error("the store is another process's: here it can only be read");
 }
 
 template <typename Work>
@@ -148,16 +153,10 @@ penstock_status KvStore::carry_out(const Work& work) const {
   return raw(work());
 }
 
-void KvStore::get_now(std::span<kv::Request> requests) {
-  if (tier_ != nullptr) tier_->get(requests);
-  else view().get(requests);
-}
-
 // The get runs on another thread, which may outlive this call. close() waits for it.
 void KvStore::get_in_time(KvRequests& asked, double seconds) {
   const std::span<kv::Request> requests = asked.all();
-  const auto arrived = timed_->get(
-      requests, [this](std::span<kv::Request> aside) { get_now(aside); }, seconds);
+  const auto arrived = timed_->get(*reader_, requests, seconds);
   if (arrived == nullptr) late_ += requests.size();
   auto memory = asked.memories().begin();
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -179,7 +178,7 @@ nb::tuple KvStore::put(const nb::bytes& keys, const nb::list& memories, const st
   KvRequests requests(names_in(keys), memories, costs, access_for(PENSTOCK_WRITE), stream);
   requests.wait_for_orders();
   check(carry_out([&] {
-    by_writer([&](auto& writer) { writer.put(requests.all()); });
+    writer_->put(kv::each_of(requests.all()));
     return core::success();
   }));
   return requests.outcomes();
@@ -191,7 +190,7 @@ nb::tuple KvStore::get(const nb::bytes& keys, const nb::list& memories, nb::hand
   requests.wait_for_orders();
   check(carry_out([&] {
     if (timeout_s >= 0) get_in_time(requests, timeout_s);
-    else get_now(requests.all());
+    else reader_->get(kv::each_of(requests.all()));
     return core::success();
   }));
   return requests.outcomes();
@@ -199,8 +198,7 @@ nb::tuple KvStore::get(const nb::bytes& keys, const nb::list& memories, nb::hand
 
 nb::bytes KvStore::lookup(const nb::bytes& keys) const {
   check_is_own();
-  return answers(keys,
-                 [&](const kv::Name& key) { return tier_ != nullptr ? tier_->contains(key) : view().contains(key); });
+  return answers(keys, [&](const kv::Name& key) { return reader_->contains(key); });
 }
 
 nb::bytes KvStore::erase(const nb::bytes& keys) {
@@ -208,7 +206,7 @@ nb::bytes KvStore::erase(const nb::bytes& keys) {
   const std::vector<kv::Name> names = names_in(keys);
   std::string flags;
   check(carry_out([&] {  // Without the GIL: it may wait for the end of a write.
-    for (const kv::Name& key : names) flags += by_writer([&](auto& writer) { return writer.erase(key); }) ? '\1' : '\0';
+    for (const kv::Name& key : names) flags += writer_->erase(key) ? '\1' : '\0';
     return core::success();
   }));
   return nb::bytes(flags.data(), flags.size());
@@ -216,36 +214,33 @@ nb::bytes KvStore::erase(const nb::bytes& keys) {
 
 nb::bytes KvStore::touch(const nb::bytes& keys) {
   check_is_writer();
-  return answers(keys, [&](const kv::Name& key) { return by_writer([&](auto& writer) { return writer.touch(key); }); });
+  return answers(keys, [&](const kv::Name& key) { return writer_->touch(key); });
 }
 
 nb::bytes KvStore::pin(const nb::bytes& keys) {
   check_is_writer();
-  return answers(keys, [&](const kv::Name& key) { return by_writer([&](auto& writer) { return writer.pin(key); }); });
+  return answers(keys, [&](const kv::Name& key) { return writer_->pin(key); });
 }
 
 nb::bytes KvStore::unpin(const nb::bytes& keys) {
   check_is_writer();
-  return answers(keys, [&](const kv::Name& key) { return by_writer([&](auto& writer) { return writer.unpin(key); }); });
+  return answers(keys, [&](const kv::Name& key) { return writer_->unpin(key); });
 }
 
 std::uint64_t KvStore::size_of(const nb::bytes& key) const {
   check_is_own();
-  const kv::Name name = name_in(key);
-  return tier_ != nullptr ? tier_->size_of(name) : view().size_of(name);
+  return reader_->size_of(name_in(key));
 }
 
 nb::object KvStore::seconds_to_get(const nb::bytes& keys) const {
   check_is_own();
-  const std::vector<kv::Name> names = names_in(keys);
-  const std::optional<double> seconds =
-      tier_ != nullptr ? tier_->seconds_to_get(names) : view().seconds_to_get(names);
+  const std::optional<double> seconds = reader_->seconds_to_get(names_in(keys));
   return seconds ? nb::cast(*seconds) : nb::none();
 }
 
 void KvStore::commit() {
   check_is_writer();
-  check(carry_out([&] { return by_writer([](auto& writer) { return writer.commit(); }); }));
+  check(carry_out([&] { return writer_->commit(); }));
 }
 
 void KvStore::refresh() {

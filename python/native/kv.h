@@ -62,22 +62,12 @@ class KvStore {
 
  private:
   void check_is_own() const;
-  void get_now(std::span<kv::Request> requests);
   void get_in_time(KvRequests& requests, double seconds);
   // Runs work that may wait, without the GIL. close() waits for it; after close() this fails.
   template <typename Work>
   penstock_status carry_out(const Work& work) const;
   void check_is_writer() const;
   core::Status open_writer(const kv::StoreSettings& settings, std::uint64_t host_bytes);
-  // Calls the tier, if there is one, or the store.
-  template <typename Call>
-  auto by_writer(const Call& call) const {
-    return tier_ != nullptr ? call(*tier_) : call(*store_);
-  }
-
-  // The store, or the follower of another process's store, for calls that the tier does not handle.
-  kv::StoreView& view() const { return store_ != nullptr ? static_cast<kv::StoreView&>(*store_) : *follower_; }
-
   const pid_t process_ = ::getpid();
   std::atomic<bool> is_closed_{false};
   mutable std::shared_mutex in_use_;  // Guards the members below, for threads without the GIL.
@@ -88,6 +78,8 @@ class KvStore {
   std::unique_ptr<kv::SessionVolume> host_volume_;
   std::unique_ptr<kv::Store> host_store_;
   std::unique_ptr<kv::TieredStore> tier_;
+  kv::Reader* reader_ = nullptr;  // The tier, the store or the follower,
+  kv::Writer* writer_ = nullptr;  // and the tier, the store or null.
   std::atomic<std::uint64_t> late_{0};
   std::unique_ptr<TimedGets> timed_ = std::make_unique<TimedGets>();  // The last member: it uses the others.
 };

@@ -31,9 +31,9 @@ std::shared_ptr<Arrived> aside(std::span<const kv::Request> requests) {
   return arriving;
 }
 
-void carry_out(Arrived& arriving, const TimedGets::Get& get) {
+void carry_out(kv::Reader& store, Arrived& arriving) {
   try {
-    get(arriving.requests);
+    store.get(kv::each_of(arriving.requests));
   } catch (const std::bad_alloc&) {
     for (kv::Request& one : arriving.requests) {
       one.outcome = kv::Outcome::failed;
@@ -44,7 +44,7 @@ void carry_out(Arrived& arriving, const TimedGets::Get& get) {
 
 }  // namespace
 
-bool TimedGets::begin(const std::shared_ptr<Arrived>& arriving, const Get& get) {
+bool TimedGets::begin(kv::Reader& store, const std::shared_ptr<Arrived>& arriving) {
   const std::scoped_lock lock(mutex_);
   for (auto worker = workers_.begin(); worker != workers_.end();) {
     if (!worker->is_over) {
@@ -57,8 +57,8 @@ bool TimedGets::begin(const std::shared_ptr<Arrived>& arriving, const Get& get) 
   if (workers_.size() >= kAtOnceMost) return false;
   Worker& worker = workers_.emplace_back();
   try {
-    worker.thread = std::thread([this, &worker, arriving, get] {
-      carry_out(*arriving, get);
+    worker.thread = std::thread([this, &store, &worker, arriving] {
+      carry_out(store, *arriving);
       const std::scoped_lock over(mutex_);
       arriving->is_over = worker.is_over = true;
       changed_.notify_all();
@@ -70,12 +70,12 @@ bool TimedGets::begin(const std::shared_ptr<Arrived>& arriving, const Get& get) 
   return true;
 }
 
-std::shared_ptr<const Arrived> TimedGets::get(std::span<kv::Request> requests, const Get& get, double seconds) {
+std::shared_ptr<const Arrived> TimedGets::get(kv::Reader& store, std::span<kv::Request> requests, double seconds) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
                                              std::chrono::duration<double>(std::min(seconds, kSecondsMost)));
   const std::shared_ptr<Arrived> arriving = aside(requests);
-  if (begin(arriving, get)) {
+  if (begin(store, arriving)) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_until(lock, deadline, [&] { return arriving->is_over; })) {
       for (std::size_t i = 0; i < requests.size(); ++i) {

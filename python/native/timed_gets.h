@@ -5,14 +5,13 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
 
-#include "kv/store.h"
+#include "kv/access.h"
 #include "kv/store_view.h"
 
 namespace penstock::python {
@@ -27,16 +26,15 @@ struct Arrived {
 
 class TimedGets {
  public:
-  using Get = std::function<void(std::span<kv::Request>)>;
-
   TimedGets() = default;
   ~TimedGets() { wait(); }
   TimedGets(const TimedGets&) = delete;
   TimedGets& operator=(const TimedGets&) = delete;
 
   // Sets the requests' outcomes and returns the bytes of those that are done; null if all are late: the time has
-  // passed, or too many others are late for this one to begin. Any thread. Throws std::bad_alloc and std::system_error.
-  std::shared_ptr<const Arrived> get(std::span<kv::Request> requests, const Get& get, double seconds);
+  // passed, or too many others are late for this one to begin. The store stays until wait() has returned. Any thread.
+  // Throws std::bad_alloc and std::system_error.
+  std::shared_ptr<const Arrived> get(kv::Reader& store, std::span<kv::Request> requests, double seconds);
   // Waits until the threads of all late gets have ended.
   void wait();
 
@@ -46,7 +44,7 @@ class TimedGets {
     bool is_over = false;
   };
 
-  bool begin(const std::shared_ptr<Arrived>& arriving, const Get& get);
+  bool begin(kv::Reader& store, const std::shared_ptr<Arrived>& arriving);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -48,7 +48,7 @@ void ask_for_all(kv::Store& store, const SurveyedStore& told, std::string& probl
   for_each_batch(told.folder, told.chunks, [&](std::span<const ReadChunk> batch) {
     std::vector<kv::Request> requests;
     for (const ReadChunk& one : batch) requests.push_back({one.chunk->key, {&one.memory, 1}});
-    store.get(requests);
+    store.get(each_of(requests));
     for (const kv::Request& one : requests) {
       if (one.outcome == kv::Outcome::failed) problem = "a chunk was not read: " + status_of(one.status).message();
     }

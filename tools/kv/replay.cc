@@ -165,9 +165,7 @@ void Replay::in_windows(Blocks blocks, const Call& call) {
 }
 
 std::size_t Replay::hits(const TraceRequest& request) const {
-  const auto is_missing = [&](std::uint64_t block) {
-    return !by_store([&](const auto& store) { return store.contains(name_of(block)); });
-  };
+  const auto is_missing = [&](std::uint64_t block) { return !reader().contains(name_of(block)); };
   return static_cast<std::size_t>(std::find_if(request.blocks.begin(), request.blocks.end(), is_missing) -
                                   request.blocks.begin());
 }
@@ -177,7 +175,7 @@ std::optional<double> Replay::foretell(Blocks blocks) const {
   while (!blocks.empty()) {
     std::vector<kv::Name> names;
     for (const std::uint64_t block : blocks.first(std::min(slots_, blocks.size()))) names.push_back(name_of(block));
-    const auto seconds = by_store([&](const auto& store) { return store.seconds_to_get(names); });
+    const auto seconds = reader().seconds_to_get(names);
     if (!seconds) return seconds;
     all += *seconds;
     blocks = blocks.subspan(names.size());
@@ -211,7 +209,7 @@ double Replay::get(Blocks& blocks) {
   in_windows(blocks, [&](Blocks some) {
     std::vector<kv::Request> requests = requests_of(some);
     const auto began = Clock::now();
-    by_store([&](auto& store) { store.get(requests); });
+    reader().get(kv::each_of(requests));
     seconds += seconds_since(began);
     const auto missing = std::find_if(requests.begin(), requests.end(),
                                       [](const kv::Request& one) { return one.outcome != kv::Outcome::done; });
@@ -229,7 +227,7 @@ void Replay::put(Blocks blocks, std::vector<double>& seconds) {
     fill(some);
     std::vector<kv::Request> requests = requests_of(some);
     const auto began = Clock::now();
-    by_store([&](auto& store) { store.put(requests); });
+    writer().put(kv::each_of(requests));
     seconds.push_back(seconds_since(began));
     for (const kv::Request& one : requests) {
       ++puts_[static_cast<unsigned>(one.outcome)];
@@ -260,7 +258,7 @@ Replayed Replay::run(const TraceRequest& request) {
 
 void Replay::finish() {
   end_commits();
-  const core::Status status = by_store([](auto& store) { return store.commit(); });
+  const core::Status status = writer().commit();
   if (!status.ok()) throw Failure(status_of(status).message());
 }
 

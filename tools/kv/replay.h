@@ -83,10 +83,8 @@ class Replay {
  private:
   using Blocks = std::span<const std::uint64_t>;
 
-  template <typename Call>
-  auto by_store(const Call& call) const {
-    return tier_ != nullptr ? call(*tier_) : call(*store_);
-  }
+  kv::Reader& reader() const { return tier_ != nullptr ? static_cast<kv::Reader&>(*tier_) : *store_; }
+  kv::Writer& writer() const { return tier_ != nullptr ? static_cast<kv::Writer&>(*tier_) : *store_; }
   template <typename Call>
   void in_windows(Blocks blocks, const Call& call);
   std::unique_ptr<kv::Store> open_store(kv::SessionVolume& volume, std::uint64_t bytes) const;
