@@ -29,6 +29,7 @@
 #include "base/align.h"
 #include "base/missing_call.h"
 #include "base/page_size.h"
+#include "storage/cachestat.h"
 
 namespace penstock::core {
 namespace {
@@ -37,17 +38,8 @@ constexpr std::uint32_t kStatxDirectAlign = 0x2000;  // STATX_DIOALIGN, Linux 6.
 constexpr std::uint32_t kMemoryAlignMax = 4096;      // The alignment of the bounce buffers.
 constexpr std::uint32_t kOffsetAlignMax = 64u << 10;
 constexpr std::uint32_t kAssumedAlign = 4096;
-constexpr long kCachestat = 451;  // The same number on every architecture, Linux 6.5.
 
 constexpr const char* kScratchStep = "make a scratch file beside the file";
-
-struct CachestatRange {
-  std::uint64_t offset;
-  std::uint64_t length;
-};
-struct Cachestat {
-  std::uint64_t cached, dirty, writeback, evicted, recently_evicted;  // Pages.
-};
 
 // True for memory file systems, which accept O_DIRECT since 6.6 but still copy, and for /proc and /sys, whose bytes are
 // generated on reading.
@@ -304,11 +296,9 @@ bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size)
   if (size == 0) return true;
   const std::uint64_t page = page_size();
   if (!no_cachestat_.load(std::memory_order_relaxed)) {
-    CachestatRange range{offset, size};
-    Cachestat answer{};
-    if (::syscall(kCachestat, fd, &range, &answer, 0) == 0) {
-      if (answer.cached == 0 && is_overlay(fd)) return is_resident_by_mincore(fd, offset, size, page);
-      return nearly_all(answer.cached, pages_of(offset, size, page));
+    if (const std::optional<std::uint64_t> cached = count_cached_pages(fd, offset, size)) {
+      if (*cached == 0 && is_overlay(fd)) return is_resident_by_mincore(fd, offset, size, page);
+      return nearly_all(*cached, pages_of(offset, size, page));
     }
     if (errno == EOPNOTSUPP) return has_all_its_pages(fd);
     if (is_call_missing(errno)) no_cachestat_.store(true, std::memory_order_relaxed);
