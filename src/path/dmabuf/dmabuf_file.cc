@@ -33,26 +33,18 @@ Reason reason_of_cause(ExtentCause cause) {
     case ExtentCause::descriptor_lost:
     case ExtentCause::no_helper: return dmabuf_reason::no_lease;
     case ExtentCause::writers:
+    case ExtentCause::cached:
     case ExtentCause::asked_back:
     case ExtentCause::lease_lost: return dmabuf_reason::written;
-    case ExtentCause::inline_data:
-    case ExtentCause::extents_unknown:
-    case ExtentCause::too_many_extents:
-    case ExtentCause::delayed:
-    case ExtentCause::packed:
-    case ExtentCause::encoded:
-    case ExtentCause::unplaced:
-    case ExtentCause::unknown_flag:
-    case ExtentCause::beyond_end:
-    case ExtentCause::too_scattered:
-    case ExtentCause::moved: break;
+    default: return dmabuf_reason::extents;  // The range itself is unfit, or its place is not known for sure.
   }
   return dmabuf_reason::extents;
 }
 
 bool may_pass(ExtentCause cause) {
-  return cause == ExtentCause::writers || cause == ExtentCause::asked_back || cause == ExtentCause::inline_data ||
-         cause == ExtentCause::extents_unknown || cause == ExtentCause::too_many_extents;
+  return cause == ExtentCause::writers || cause == ExtentCause::cached || cause == ExtentCause::asked_back ||
+         cause == ExtentCause::inline_data || cause == ExtentCause::extents_unknown ||
+         cause == ExtentCause::too_many_extents;
 }
 
 class FileOnDrive final : public DmabufFile {

@@ -31,10 +31,10 @@ std::string node_name(dev_t device) {
 
 }  // namespace
 
-Result<UniqueFd> open_drive_node(dev_t device) {
+Result<UniqueFd> open_drive_node(dev_t device, int flags) {
   const std::string name = node_name(device);
   if (name.empty()) return os_failure(ENODEV, kDriveStep);
-  UniqueFd node(::open(name.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
+  UniqueFd node(::open(name.c_str(), flags | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
   if (!node.valid()) return os_failure(errno, kDriveStep);
   const Result<std::uint32_t> sector = drive_sector(node.get(), device);
   if (!sector.ok()) return sector.status();

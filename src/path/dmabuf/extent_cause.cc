@@ -25,6 +25,7 @@ const char* name_of(ExtentCause cause) {
     case ExtentCause::no_helper: return "no_helper";
     case ExtentCause::inline_data: return "inline_data";
     case ExtentCause::writers: return "writers";
+    case ExtentCause::cached: return "cached";
     case ExtentCause::asked_back: return "asked_back";
     case ExtentCause::extents_unknown: return "extents_unknown";
     case ExtentCause::too_many_extents: return "too_many_extents";
@@ -33,6 +34,7 @@ const char* name_of(ExtentCause cause) {
     case ExtentCause::delayed: return "delayed";
     case ExtentCause::packed: return "packed";
     case ExtentCause::encoded: return "encoded";
+    case ExtentCause::shared: return "shared";
     case ExtentCause::unplaced: return "unplaced";
     case ExtentCause::unknown_flag: return "unknown_flag";
     case ExtentCause::beyond_end: return "beyond_end";

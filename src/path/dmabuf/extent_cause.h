@@ -29,7 +29,8 @@ enum class ExtentCause : std::uint8_t {
   no_helper,        // The thread that takes the leases' signal cannot be started.
   // The file is unfit at this moment.
   inline_data,       // So small that its bytes are in its inode.
-  writers,           // Somebody has it open for writing.
+  writers,           // Somebody has it open for writing, or, if this program is to write it, at all.
+  cached,            // Pages of it stay in the page cache, which would hide what is written to the drive, or undo it.
   asked_back,        // Somebody waits to open it, and requests are still under way.
   extents_unknown,   // FIEMAP failed, or answered nonsense.
   too_many_extents,  // More than kExtentsMax.
@@ -39,6 +40,7 @@ enum class ExtentCause : std::uint8_t {
   delayed,        // Written but not placed.
   packed,         // In an inode, or in a block with other files' ends.
   encoded,        // Compressed, encrypted or in another form.
+  shared,         // Other files have the blocks, too: they may be read, and not written.
   unplaced,       // The kernel knows no place.
   unknown_flag,   // A flag that this library does not know.
   beyond_end,     // Not wholly in the file, whose last sector is taken as whole.

@@ -23,7 +23,7 @@ constexpr FlagCause kFlagCauses[] = {
     {FIEMAP_EXTENT_UNKNOWN, ExtentCause::unplaced},
     {FIEMAP_EXTENT_NOT_ALIGNED, ExtentCause::misaligned},
 };
-// A shared extent is read like any other; nobody writes here.
+// A shared extent is read like any other.
 constexpr std::uint32_t kHarmless = FIEMAP_EXTENT_LAST | FIEMAP_EXTENT_MERGED | FIEMAP_EXTENT_SHARED;
 
 }  // namespace
@@ -35,9 +35,10 @@ ExtentCause judge_extent(std::uint32_t flags) {
   return (flags & ~kHarmless) == 0 ? ExtentCause::none : ExtentCause::unknown_flag;
 }
 
-void ExtentMap::clear(std::uint64_t file_size, std::uint32_t sector) {
+void ExtentMap::clear(std::uint64_t file_size, std::uint32_t sector, bool is_written) {
   file_size_ = file_size;
   sector_ = sector;
+  is_written_ = is_written;
   runs_.clear();
 }
 
@@ -45,6 +46,8 @@ ExtentMap::Run ExtentMap::run_of(const fiemap_extent& extent) const {
   Run run{extent.fe_logical, extent.fe_logical + extent.fe_length, extent.fe_physical, judge_extent(extent.fe_flags)};
   const std::uint64_t edges = run.begin | run.end | run.drive;
   if (run.cause == ExtentCause::none && edges % sector_ != 0) run.cause = ExtentCause::misaligned;
+  const bool is_shared = (extent.fe_flags & FIEMAP_EXTENT_SHARED) != 0;
+  if (run.cause == ExtentCause::none && is_written_ && is_shared) run.cause = ExtentCause::shared;
   return run;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a file's bytes lie on its drive, as FIEMAP told it, and which of them may be read there. Pure judgement: it
-// asks no kernel, so that each flag is tested without a file system.
+// An ExtentMap knows where a file's bytes lie on its drive, as FIEMAP told it, and which of them may be read there. It
+// asks no kernel itself, so that each flag is tested without a file system.
 #pragma once
 
 #include <linux/fiemap.h>
@@ -30,8 +30,9 @@ class ExtentMap {
     ExtentCause cause = ExtentCause::none;
   };
 
-  // Forgets all extents. `sector` is the size of the drive's sectors, a power of two.
-  void clear(std::uint64_t file_size, std::uint32_t sector);
+  // Forgets all extents. `sector` is the size of the drive's sectors, a power of two. `is_written`: blocks that other
+  // files share are unfit.
+  void clear(std::uint64_t file_size, std::uint32_t sector, bool is_written = false);
   // Adds the next extent in the order of the file. Fails with extents_unknown and too_many_extents; the map is then of
   // no use.
   ExtentCause add(const fiemap_extent& extent);
@@ -61,6 +62,7 @@ class ExtentMap {
 
   std::uint64_t file_size_ = 0;
   std::uint32_t sector_ = 512;
+  bool is_written_ = false;
   std::vector<Run> runs_;
 };
 

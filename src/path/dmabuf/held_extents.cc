@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "storage/cachestat.h"
 #include "topology/direct_file.h"
 #include "topology/extent_reader.h"
 
@@ -87,6 +88,7 @@ HeldExtents::~HeldExtents() {
 }
 
 HeldExtents::Opened HeldExtents::open(const File& file, int drive, const Terms& terms) {
+  if (terms.is_written) return open(UniqueFd(::fcntl(file.own_descriptor(), F_DUPFD_CLOEXEC, 0)), drive, terms);
   char name[64];
   std::snprintf(name, sizeof name, "/proc/self/fd/%d", file.own_descriptor());
   // Without O_NONBLOCK, another program's lease would be waited for.
@@ -144,9 +146,11 @@ ExtentCause HeldExtents::take() {
   // Before the lease: to ask opens the file for a moment.
   if (const ExtentCause cause = cause_of_form(file_.get()); cause != ExtentCause::none) return cause;
   if (const ExtentCause cause = take_lease(); cause != ExtentCause::none) return cause;
-  if (const ExtentCause cause = read_extents(); cause != ExtentCause::none) {
+  ExtentCause unread = read_extents();
+  if (unread == ExtentCause::none && terms_.is_written) unread = drop_cached();
+  if (unread != ExtentCause::none) {
     lease_.give_back(file_.is_ours());
-    return cause;
+    return unread;
   }
   used_at_.store(coarse_now(), std::memory_order_relaxed);
   state_.store(kHeld | 1, std::memory_order_release);
@@ -159,14 +163,23 @@ ExtentCause HeldExtents::take() {
 
 ExtentCause HeldExtents::take_lease() {
   if (!file_.is_ours()) return ExtentCause::descriptor_lost;
-  return cause_of_lease(lease_.take(file_.get()));
+  const ExtentCause cause = cause_of_lease(lease_.take(file_.get()));
+  if (cause != ExtentCause::none || !terms_.is_written || is_exclusive()) return cause;
+  lease_.give_back(true);
+  return ExtentCause::writers;
+}
+
+// Dirty pages were written back when the extents were read, and nobody else makes new ones under this lease.
+ExtentCause HeldExtents::drop_cached() const {
+  (void)::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED);
+  return count_cached_pages(file_.get(), 0, 0) == 0 ? ExtentCause::none : ExtentCause::cached;
 }
 
 ExtentCause HeldExtents::read_extents() {
   struct stat facts {};
   if (::fstat(file_.get(), &facts) != 0) return ExtentCause::descriptor_lost;
   const auto size = static_cast<std::uint64_t>(facts.st_size);
-  map_.clear(size, sector_);
+  map_.clear(size, sector_, terms_.is_written);
   ExtentReader reader(file_.get(), 0, size, FIEMAP_FLAG_SYNC);
   for (;;) {
     const auto extents = reader.next();
@@ -235,6 +248,8 @@ ExtentCause HeldExtents::ended(ExtentCause cause) {
 // The blocks may have moved since hold(): they could be back when is_intact() looks.
 ExtentMap::Found HeldExtents::map(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces) {
   const ExtentMap::Found found = map_.find(offset, size, pieces);
+  // The file system writes there now, and then the place is fit.
+  if (found.cause == ExtentCause::unwritten && terms_.is_written) (void)ended(found.cause);
   if (found.cause != ExtentCause::none || !has_deduplication_ || is_exclusive()) return found;
   const ExtentCause cause = ended(compare(offset, size));
   return cause == ExtentCause::none ? found : ExtentMap::Found{0, cause};

@@ -20,6 +20,12 @@
 // They miss only blocks that were moved and moved back between the two calls. Where the lease is exclusive (lease.h),
 // nobody else has the file open, so that this cannot happen.
 //
+// To write to the drive, the lease has to be exclusive, and on the very open that the program writes by, since that one
+// would count as another's. Then nobody else has the file open, or opens it before let_go(). Blocks that are shared
+// with other files are unfit, and no page may be in the page cache: hold() writes them back and drops them. A write
+// cannot be taken back by is_intact(): if the process is stopped between hold() and its write for longer than
+// fs.lease-break-time, and somebody else moves the file's blocks meanwhile, it hits whatever has them then.
+//
 // Thread-safe; holding a file that is held already takes no lock, allocates nothing and calls no kernel. In a forked
 // child everything is refused.
 #pragma once
@@ -45,12 +51,14 @@ class HeldExtents final : private Lease::Owner {
     std::chrono::nanoseconds linger = std::chrono::milliseconds(100);
     // How long hold() goes on to refuse before it tries again.
     std::chrono::nanoseconds refuses_for = std::chrono::milliseconds(100);
+    // The program writes the file's blocks on the drive: see below.
+    bool is_written = false;
   };
   struct Opened;
 
-  // Opens the file once more for reading, and takes a lease for a moment, to see that it can be had. `drive` is an open
-  // node of the file's drive, which is not kept; -1 opens it, to see that it can be. For a partition it is the
-  // partition's.
+  // Opens the file once more for reading, or duplicates its descriptor if it is to be written, and takes a lease for a
+  // moment, to see that it can be had. `drive` is an open node of the file's drive, which is not kept; -1 opens it, to
+  // see that it can be. For a partition it is the partition's.
   static Opened open(const File& file, int drive, const Terms& terms);
   // With a descriptor of the caller's. If no other open file of it exists, the lease is exclusive.
   static Opened open(UniqueFd file, int drive, const Terms& terms);
@@ -82,6 +90,7 @@ class HeldExtents final : private Lease::Owner {
   ExtentCause take() REQUIRES(mutex_);
   ExtentCause take_lease() REQUIRES(mutex_);
   ExtentCause read_extents() REQUIRES(mutex_);
+  ExtentCause drop_cached() const;
   ExtentCause refuse(ExtentCause cause) REQUIRES(mutex_);
   bool drop(std::uint64_t expected) REQUIRES(mutex_);
   void drop_if_idle() EXCLUDES(mutex_);

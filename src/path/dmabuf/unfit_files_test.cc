@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "fakes/held_fixture.h"
+#include "storage/cachestat.h"
 
 namespace penstock::core {
 namespace {
@@ -23,6 +24,12 @@ class UnfitFiles : public HeldFile {
   void make(const char* name, const std::string& content) {
     const UniqueFd fd = open_file(O_WRONLY | O_CREAT | O_TRUNC, name);
     EXPECT_EQ(::write(fd.get(), content.data(), content.size()), static_cast<ssize_t>(content.size()));
+  }
+  // Makes "clone", which shares all blocks of "file"; false if the file system cannot.
+  bool clone() {
+    const UniqueFd source = open_file(O_RDONLY);
+    const UniqueFd clone = open_file(O_RDWR | O_CREAT, "clone");
+    return ::ioctl(clone.get(), FICLONE, source.get()) == 0;
   }
 };
 
@@ -177,11 +184,7 @@ TEST_P(HeldRanges, WhatWasWrittenBetweenTwoHoldsIsRead) {
 
 TEST_P(HeldRanges, BlocksThatFilesShareAreRead) {
   if (!is_xfs()) GTEST_SKIP() << "ext4 shares no blocks";
-  {
-    const UniqueFd source = open_file(O_RDONLY);
-    const UniqueFd clone = open_file(O_RDWR | O_CREAT, "clone");
-    ASSERT_EQ(::ioctl(clone.get(), FICLONE, source.get()), 0);
-  }
+  ASSERT_TRUE(clone());
   for (const char* name : {"file", "clone"}) {
     ASSERT_EQ(open(kPatient, name), "");
     ASSERT_EQ(hold(), "none");
@@ -261,9 +264,144 @@ TEST(UnfitPartitions, AFileOnAPartitionIsReadFromThePartitionsNode) {
   found.extents->let_go();
 }
 
+// ---- A file that is written on its drive ---------------------------------------------------------------------------
+
+class WrittenFiles : public UnfitFiles {
+ protected:
+  static constexpr HeldExtents::Terms kWritten{.linger = std::chrono::hours(1), .refuses_for = {}, .is_written = true};
+
+  void SetUp() override {
+    UnfitFiles::SetUp();
+    if (!IsSkipped() && !count_cached_pages(-1, 0, 0) && errno == ENOSYS) {
+      GTEST_SKIP() << "this kernel has no cachestat (Linux 6.5)";
+    }
+  }
+  std::string open_written(const char* name = "file") {
+    const std::string cause = open(kWritten, name, O_RDWR | O_DIRECT);
+    user_.reset();  // The program's one open is the registered file's.
+    if (!cause.empty()) return cause;
+    return keep(HeldExtents::open(*file_, files_.drive(), kWritten));
+  }
+  // Writes past the file system.
+  void write_drive(std::uint64_t offset, std::uint64_t bytes, std::uint64_t whose) {
+    struct stat facts {};
+    ASSERT_EQ(::fstat(file_->own_descriptor(), &facts), 0);
+    const Result<UniqueFd> node = open_drive_node(facts.st_dev, O_RDWR);
+    ASSERT_TRUE(node.ok());
+    DrivePiece pieces[64];
+    const ExtentMap::Found found = held_->map(offset, bytes, pieces);
+    ASSERT_STREQ(name_of(found.cause), "none");
+    DirectMemory words(kBytes / 8);
+    for (unsigned i = 0; i < found.count; offset += pieces[i++].bytes) {
+      const std::uint64_t size = pieces[i].bytes;
+      for (std::uint64_t at = 0; at < size / 8; ++at) words.words()[at] = FilesOnDrive::word(offset + 8 * at, whose);
+      const auto place = static_cast<off_t>(pieces[i].drive_offset);
+      ASSERT_EQ(::pwrite(node->get(), words.words(), size, place), static_cast<ssize_t>(size));
+    }
+  }
+  // The words of the file that are not those, as any program reads it.
+  std::uint64_t wrong_in_file(std::uint64_t whose, std::uint64_t bytes = kBytes) {
+    const UniqueFd fd = open_file(O_RDONLY);
+    std::vector<std::uint64_t> words(bytes / 8);
+    EXPECT_EQ(::pread(fd.get(), words.data(), bytes, 0), static_cast<ssize_t>(bytes));
+    std::uint64_t wrong = 0;
+    for (std::uint64_t i = 0; i < bytes / 8; ++i) wrong += words[i] != FilesOnDrive::word(8 * i, whose);
+    return wrong;
+  }
+};
+
+TEST_P(WrittenFiles, WhatIsWrittenOnTheDriveIsInTheFile) {
+  ASSERT_EQ(open_written(), "");
+  ASSERT_EQ(hold(), "none");
+  write_drive(0, kBytes, 9);
+  EXPECT_EQ(intact(), "none");
+  held_->let_go();
+  EXPECT_EQ(wrong_in_file(9), 0u);
+}
+
+// The cache's page would hide the drive's new bytes, and a dirty one would undo them.
+TEST_P(WrittenFiles, PagesInTheCacheAreDroppedFirst) {
+  EXPECT_EQ(wrong_in_file(FilesOnDrive::kOwn), 0u);
+  {
+    const UniqueFd fd = open_file(O_WRONLY);
+    ASSERT_EQ(::pwrite(fd.get(), "dirty", 5, 8192), 5);
+  }
+  ASSERT_EQ(open_written(), "");
+  ASSERT_EQ(hold(), "none");
+  write_drive(0, kBytes, 9);
+  held_->let_go();
+  files_.sync();
+  EXPECT_EQ(wrong_in_file(9), 0u);
+}
+
+// The kernel drops no page that is mapped. A mapping of the program's own open is nobody else's.
+TEST_P(WrittenFiles, PagesThatTheCacheCannotDropAreRefused) {
+  ASSERT_EQ(open_written(), "");
+  void* const at = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED | MAP_POPULATE, file_->own_descriptor(), 0);
+  ASSERT_NE(at, MAP_FAILED);
+  EXPECT_EQ(hold(), "cached");
+  EXPECT_EQ(::fcntl(file_->own_descriptor(), F_GETLEASE), F_UNLCK) << "nobody waits for a file that is not held";
+
+  ::munmap(at, 4096);
+
+  ASSERT_EQ(hold(), "none");
+  write_drive(0, kBytes, 9);
+  held_->let_go();
+  EXPECT_EQ(wrong_in_file(9), 0u);
+}
+
+TEST_P(WrittenFiles, OneThatIsStillMappedIsRefused) {
+  UniqueFd reader = open_file(O_RDONLY);
+  void* const at = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED | MAP_POPULATE, reader.get(), 0);
+  ASSERT_NE(at, MAP_FAILED);
+  reader.reset();
+  EXPECT_EQ(open_written(), "writers");
+  ::munmap(at, kBytes);
+}
+
+TEST_P(WrittenFiles, OneThatIsOpenElsewhereIsRefused) {
+  const UniqueFd reader = open_file(O_RDONLY);
+  EXPECT_EQ(open_written(), "writers");
+}
+
+TEST_P(WrittenFiles, WhoeverOpensItLaterWaitsForTheWrite) {
+  ASSERT_EQ(open_written(), "");
+  ASSERT_EQ(hold(), "none");
+  EXPECT_EQ(open_error(O_RDONLY), EWOULDBLOCK);
+  EXPECT_EQ(intact(), "lease_lost") << "somebody waits";
+  held_->let_go();
+  EXPECT_EQ(hold(), "none");
+  held_->let_go();
+}
+
+TEST_P(WrittenFiles, BlocksThatOthersShareAreRefused) {
+  if (!is_xfs()) GTEST_SKIP() << "ext4 shares no blocks";
+  ASSERT_TRUE(clone());
+  ASSERT_EQ(open_written(), "");
+  ASSERT_EQ(hold(), "none");
+  EXPECT_EQ(read(), "shared");
+  held_->let_go();
+}
+
+TEST_P(WrittenFiles, WhatWasOnlyAllocatedIsFitOnceTheFileSystemHasWrittenIt) {
+  {
+    const UniqueFd fd = open_file(O_RDWR | O_CREAT, "allocated");
+    ASSERT_EQ(::posix_fallocate(fd.get(), 0, kBytes), 0);
+  }
+  ASSERT_EQ(open_written("allocated"), "");
+  ASSERT_EQ(hold(), "none");
+  EXPECT_EQ(read(), "unwritten");
+  ASSERT_TRUE(files_.write(file_->own_descriptor(), FilesOnDrive::kOwn));
+  held_->let_go();
+  ASSERT_EQ(hold(), "none") << "it asks anew where the file lies";
+  EXPECT_EQ(read(), "0");
+  held_->let_go();
+}
+
 const auto kFileSystems = testing::Values("ext4", "xfs");
 std::string name_of_place(const testing::TestParamInfo<const char*>& place) { return place.param; }
 INSTANTIATE_TEST_SUITE_P(FileSystem, UnfitFiles, kFileSystems, name_of_place);
+INSTANTIATE_TEST_SUITE_P(FileSystem, WrittenFiles, kFileSystems, name_of_place);
 INSTANTIATE_TEST_SUITE_P(FileSystem, HeldRanges, kFileSystems, name_of_place);
 
 }  // namespace
