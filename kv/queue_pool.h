@@ -27,6 +27,7 @@ struct Library {
   decltype(&penstock_crc32c_vector) crc32c_vector = nullptr;
   decltype(&penstock_path_count) path_count = nullptr;
   decltype(&penstock_report_bytes) report_bytes = nullptr;
+  decltype(&penstock_file_advise) file_advise = nullptr;
 };
 
 core::Status status_of(const penstock_status& status);

@@ -93,7 +93,8 @@ Status SessionVolume::open_files(Role role, std::uint64_t slab_bytes, bool is_di
     // The slab was larger: chunks past the new end become misses.
     if (ftruncate(fd, static_cast<off_t>(slab_bytes)) != 0) return core::os_failure(errno, "cut the store's slab");
   }
-  return status_of(library_.file_register(session_, fd, &slab_));
+  const Status status = status_of(library_.file_register(session_, fd, &slab_));
+  return status.ok() && is_writer ? status_of(library_.file_advise(slab_, PENSTOCK_ADVICE_OWN_STORE)) : status;
 }
 
 SessionVolume::~SessionVolume() {

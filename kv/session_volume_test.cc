@@ -25,9 +25,10 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kSlab = 32 << 20;
 constexpr std::uint64_t kExtent = 4 << 20;
 constexpr std::size_t kChunk = 100'000;
-constexpr Library kLibrary = {penstock_file_register, penstock_file_close,  penstock_file_sync,    penstock_transfer,
-                              penstock_queue_open,    penstock_queue_close, penstock_queue_submit, penstock_queue_reap,
-                              penstock_crc32c_vector, penstock_path_count,  penstock_report_bytes};
+constexpr Library kLibrary = {penstock_file_register, penstock_file_close,   penstock_file_sync,
+                              penstock_transfer,      penstock_queue_open,   penstock_queue_close,
+                              penstock_queue_submit,  penstock_queue_reap,   penstock_crc32c_vector,
+                              penstock_path_count,    penstock_report_bytes, penstock_file_advise};
 
 class SessionVolumeTest : public testing::Test {
  protected:

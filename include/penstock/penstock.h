@@ -323,7 +323,10 @@ penstock_status penstock_file_publish(penstock_file* file);
 penstock_status penstock_file_sync(penstock_file* file);
 
 typedef enum penstock_advice {
-  PENSTOCK_ADVICE_READ_ONCE = 1 /* no byte is read twice: the library registers nothing for later reads */
+  PENSTOCK_ADVICE_READ_ONCE = 1, /* no byte is read twice: the library registers nothing for later reads */
+  /* [experimental] a store's own file, as penstock.kv has: preallocated, written in whole pages at fixed places, its
+   * size never changed, and opened by nobody else. With PENSTOCK_DMABUF_WRITE=on it may be written on its drive. */
+  PENSTOCK_ADVICE_OWN_STORE = 2
 } penstock_advice;
 
 /* Call it before the file's first request. advice: penstock_advice. */

@@ -11,7 +11,7 @@ namespace penstock::python {
 inline kv::Library library_of(const Engine& engine) {
   return {engine.file_register, engine.file_close,  engine.file_sync,    engine.transfer,
           engine.queue_open,    engine.queue_close, engine.queue_submit, engine.queue_reap,
-          engine.crc32c_vector, engine.path_count,  engine.report_bytes};
+          engine.crc32c_vector, engine.path_count,  engine.report_bytes, engine.file_advise};
 }
 
 inline penstock_status raw(const core::Status& status) {

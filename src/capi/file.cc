@@ -151,8 +151,10 @@ penstock_status penstock_file_sync(penstock_file* file) {
 penstock_status penstock_file_advise(penstock_file* file, uint32_t advice) {
   constexpr const char* kStep = "advise on the file";
   return session_call(kStep, file, [&](const GuardedSession::Use& use) -> Status {
-    if (advice != PENSTOCK_ADVICE_READ_ONCE) return failure(Code::invalid_argument, kStep);
-    return each_file(*file, [&](std::uint64_t id) { return use->advise_read_once(id); });
+    const bool is_store = advice == PENSTOCK_ADVICE_OWN_STORE;
+    if (!is_store && advice != PENSTOCK_ADVICE_READ_ONCE) return failure(Code::invalid_argument, kStep);
+    return each_file(
+        *file, [&](std::uint64_t id) { return is_store ? use->advise_own_store(id) : use->advise_read_once(id); });
   });
 }
 

@@ -45,7 +45,8 @@ struct PathSettings {
   NvfsUse nvfs = NvfsUse::off;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // Replaces the real kernel in tests.
   bool dmabuf = false;                      // Dma-bufs of io_uring may be used,
-  bool dmabuf_files = false;                // also to read files from the drive that they lie on.
+  bool dmabuf_files = false;                // also to read files from the drive that they lie on,
+  bool dmabuf_write = false;                // and to write a store's own file there.
   std::string scratch;                      // A file that self-tests may overwrite, or empty.
   std::string root = "/";                   // The root of /proc, /sys and other makers' libraries.
 };

@@ -96,6 +96,7 @@ PathSettings path_settings(const Config& config) {
           .nvfs_kernel = config.nvfs_kernel,
           .dmabuf = config.dmabuf,
           .dmabuf_files = config.dmabuf_files,
+          .dmabuf_write = config.dmabuf_write,
           .scratch = config.scratch,
           .root = config.root};
 }
@@ -143,6 +144,7 @@ Config make_config(const Settings& settings) {
   config.nvfs = meaning_of(settings.text("penstock.nvfs"), kNvfsWords);
   config.dmabuf = settings.is_on("penstock.dmabuf");
   config.dmabuf_files = settings.is_on("penstock.dmabuf_files");
+  config.dmabuf_write = settings.is_on("penstock.dmabuf_write");
   config.scratch = settings.text("penstock.scratch");
   return config;
 }

@@ -52,6 +52,7 @@ struct Config {
   NvfsUse nvfs = NvfsUse::off;
   bool dmabuf = false;
   bool dmabuf_files = false;
+  bool dmabuf_write = false;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // Set by tests: a stand-in for the kernel module.
   std::string scratch;                      // A file that self-tests may overwrite, or empty.
   std::string root = "/";                   // The root of /proc and /sys; tests use captured machines.

@@ -151,6 +151,8 @@ Status Session::advise_read_once(std::uint64_t handle) { return advise(handle, &
 
 Status Session::advise_flushed_later(std::uint64_t handle) { return advise(handle, &File::note_flushed_later); }
 
+Status Session::advise_own_store(std::uint64_t handle) { return advise(handle, &File::note_own_store); }
+
 Status Session::advise(std::uint64_t handle, void (File::*note)()) {
   const PinnedFile file(*this, handle);
   if (!file) return failure(Code::not_registered, "advise on the file");

@@ -68,6 +68,7 @@ class Session {
   // Call these before the file's first request: see note_read_once() and note_flushed_later() in file.h.
   Status advise_read_once(std::uint64_t file);
   Status advise_flushed_later(std::uint64_t file);
+  Status advise_own_store(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   // The registered buffer that begins at `base`, or an empty piece.

@@ -73,6 +73,10 @@ constexpr SettingRow kPenstockRows[] = {
      .meaning = "whether files on ext4 and XFS are read so, too, from where they lie on their drive; the process needs "
                 "the right to read the drive's node, which opens every file on it",
      .variable = "PENSTOCK_DMABUF_FILES"},
+    {.key = "penstock.dmabuf_write", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "whether a KV store's own file, and no other, is also written so; the process needs the right to write "
+                "the drive's node",
+     .variable = "PENSTOCK_DMABUF_WRITE"},
     {.key = "penstock.scratch", .kind = SettingKind::text, .initial = "",
      .meaning = "what self-tests of the same storage may overwrite", .form = "a file or partition",
      .variable = "PENSTOCK_SCRATCH"},

@@ -93,6 +93,9 @@ class File {
   // The program reads each byte of the file only once.
   void note_read_once() { read_once_.store(true, std::memory_order_relaxed); }
   bool is_read_once() const { return read_once_.load(std::memory_order_relaxed); }
+  // A store's own file: preallocated, written in whole pages at fixed places, and opened by nobody else.
+  void note_own_store() { own_store_.store(true, std::memory_order_relaxed); }
+  bool is_own_store() const { return own_store_.load(std::memory_order_relaxed); }
   // The file will be flushed after the last write, so write-back starts early, beside further writes.
   void note_flushed_later() { flushed_later_.store(true, std::memory_order_relaxed); }
   void note_written(std::uint64_t bytes) {
@@ -131,6 +134,7 @@ class File {
   std::atomic<bool> blocks_behind_end_{false};
   std::atomic<bool> read_once_{false};
   std::atomic<bool> flushed_later_{false};
+  std::atomic<bool> own_store_{false};
   const bool takes_turns_;
   WriteTurns write_turns_;
   std::atomic<std::uint64_t> unflushed_{0};  // Bytes written since write-back was last started.

@@ -95,7 +95,7 @@ class DmabufFixture : public PathFixture {
   NamedScratch scratch_;
   ManualClock clock_;
   Reason drive_reason_ = Reason::none;
-  DmabufFile::Opened (*open_file_)(File&, DmabufDrives&) = open_file_on_drive;
+  DmabufFile::Opened (*open_file_)(File&, DmabufDrives&, bool) = open_file_on_drive;
   FakeGpu* gpu_ = nullptr;
   std::unique_ptr<DmabufPath> path_;
 };

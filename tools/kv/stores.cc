@@ -54,7 +54,7 @@ void for_each_batch(const std::string& label, std::span<const kv::Chunk> chunks,
 kv::Library own_library() {
   return {penstock_file_register, penstock_file_close,  penstock_file_sync,    penstock_transfer,
           penstock_queue_open,    penstock_queue_close, penstock_queue_submit, penstock_queue_reap,
-          penstock_crc32c_vector, penstock_path_count,  penstock_report_bytes};
+          penstock_crc32c_vector, penstock_path_count,  penstock_report_bytes, penstock_file_advise};
 }
 
 Status status_of(const core::Status& status) {

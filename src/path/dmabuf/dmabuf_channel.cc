@@ -125,7 +125,8 @@ void DmabufChannel::push(std::uint32_t index) {
                .size = move.asked,
                .offset = piece.drive_offset,
                .tag = index,
-               .slot = move.slot->number});
+               .slot = move.slot->number,
+               .is_durable = move.request->op == Op::write && file_of(move).is_flushed_by_write()});
 }
 
 // A short result is an error, unless the drive ends there, since the rest of the memory may have any bytes.

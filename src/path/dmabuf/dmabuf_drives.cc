@@ -27,9 +27,9 @@ Result<DmabufDrive*> DmabufDrives::of_block_device(const File& file) {
   return known != nullptr ? known : add(descriptors_.reopen(file.own_descriptor(), flags, true), facts.block_device);
 }
 
-Result<DmabufDrive*> DmabufDrives::of_file_system(dev_t device) {
-  DmabufDrive* const known = find(device, O_RDONLY);
-  return known != nullptr ? known : add(open_drive_node(device), device);
+Result<DmabufDrive*> DmabufDrives::of_file_system(dev_t device, int flags) {
+  DmabufDrive* const known = find(device, flags);
+  return known != nullptr ? known : add(open_drive_node(device, flags), device);
 }
 
 // A node that the program has closed stays in the list: channels know it, and do not use it.

@@ -34,8 +34,9 @@ class DmabufDrives {
   // The block device that a program has open, with at least its rights, and as synchronous for writes. Fails with the
   // errno of opening it anew, and with ENXIO if that leads to another device.
   Result<DmabufDrive*> of_block_device(const File& file);
-  // The drive that has the file system of that number, for reading. Fails as open_drive_node() does.
-  Result<DmabufDrive*> of_file_system(dev_t device);
+  // The drive that has the file system of that number, for reading, or also for writing (O_RDWR). Fails as
+  // open_drive_node() does.
+  Result<DmabufDrive*> of_file_system(dev_t device, int flags);
 
  private:
   DmabufDrive* find(dev_t device, int flags);

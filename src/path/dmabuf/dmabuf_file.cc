@@ -38,7 +38,6 @@ Reason reason_of_cause(ExtentCause cause) {
     case ExtentCause::lease_lost: return dmabuf_reason::written;
     default: return dmabuf_reason::extents;  // The range itself is unfit, or its place is not known for sure.
   }
-  return dmabuf_reason::extents;
 }
 
 bool may_pass(ExtentCause cause) {
@@ -51,6 +50,7 @@ class FileOnDrive final : public DmabufFile {
  public:
   FileOnDrive(DmabufDrive& drive, std::unique_ptr<HeldExtents> extents)
       : DmabufFile(drive), extents_(std::move(extents)) {}
+  bool is_flushed_by_write() const override { return true; }
 
   Reason hold() override { return reason_of_cause(extents_->hold()); }
   void let_go() override { extents_->let_go(); }
@@ -87,9 +87,10 @@ DmabufFile::Opened open_raw_drive(File& file, DmabufDrives& drives) {
   return {std::make_unique<DmabufFile>(**drive), {}};
 }
 
-DmabufFile::Opened open_file_on_drive(File& file, DmabufDrives& drives) {
-  const Result<DmabufDrive*> drive = drives.of_file_system(file.facts().file_system_device);
-  HeldExtents::Opened opened = HeldExtents::open(file, drive.ok() ? (*drive)->fd() : -1, {});
+DmabufFile::Opened open_file_on_drive(File& file, DmabufDrives& drives, bool is_written) {
+  const Result<DmabufDrive*> drive =
+      drives.of_file_system(file.facts().file_system_device, is_written ? O_RDWR : O_RDONLY);
+  HeldExtents::Opened opened = HeldExtents::open(file, drive.ok() ? (*drive)->fd() : -1, {.is_written = is_written});
   if (opened.extents == nullptr) {
     return {nullptr, {reason_of_cause(opened.cause), opened.error}, may_pass(opened.cause)};
   }

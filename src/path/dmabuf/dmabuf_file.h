@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A file as the path dmabuf sees it: the drive that has its bytes, and their places there. A raw drive has them at
-// their own offsets; an ordinary file where its extents lie, which a lease holds in place (held_extents.h).
+// their own offsets; an ordinary file where its extents lie, which a lease holds in place (held_extents.h). Only a
+// store's own file is also written (File::note_own_store).
 #pragma once
 
 #include <memory>
@@ -31,7 +32,9 @@ class DmabufFile {
   virtual Reason find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces, unsigned& count) const;
   // While it is held: the end of the file. The drive has other bytes behind it.
   virtual std::uint64_t end() const { return UINT64_MAX; }
-  // True if what was read since hold() from where find() said are the file's bytes.
+  // True if a write has to be durable when it completes: the file's own flush may know nothing of it.
+  virtual bool is_flushed_by_write() const { return false; }
+  // True if what was read or written since hold() where find() said are the file's bytes.
   virtual bool is_intact(std::uint64_t /*offset*/, std::uint64_t /*size*/) { return true; }
 
  private:
@@ -45,7 +48,8 @@ struct DmabufFile::Opened {
 };
 
 DmabufFile::Opened open_raw_drive(File& file, DmabufDrives& drives);
-// A regular file on ext4 or XFS, which needs the right to read its drive's node, and to take a lease.
-DmabufFile::Opened open_file_on_drive(File& file, DmabufDrives& drives);
+// A regular file on ext4 or XFS, which needs the right to read its drive's node, and to take a lease. `is_written`: it
+// is the program's own, which has it open once, and for writing; the node is then opened for writing, too.
+DmabufFile::Opened open_file_on_drive(File& file, DmabufDrives& drives, bool is_written);
 
 }  // namespace penstock::core

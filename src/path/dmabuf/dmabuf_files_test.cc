@@ -14,7 +14,7 @@ namespace {
 
 struct FileScript {
   Reason not_opened = Reason::none, not_held = Reason::none;
-  bool is_moved = false;
+  bool is_moved = false, is_written = false;
   std::uint64_t end = UINT64_MAX;
   unsigned held = 0, opened = 0;
 };
@@ -25,8 +25,9 @@ class FakeOnDrive final : public DmabufFile {
   static constexpr std::uint64_t kExtentBytes = 16u << 10, kBytes = 3 * kExtentBytes;
   static inline FileScript script;
 
-  static Opened open(File& file, DmabufDrives& drives) {
+  static Opened open(File& file, DmabufDrives& drives, bool is_written) {
     ++script.opened;
+    script.is_written = is_written;
     if (script.not_opened != Reason::none) return {nullptr, {script.not_opened, EACCES}, true};
     return {std::make_unique<FakeOnDrive>(**drives.of_block_device(file)), {}};
   }
@@ -48,6 +49,7 @@ class FakeOnDrive final : public DmabufFile {
     return Reason::none;
   }
   std::uint64_t end() const override { return script.end; }
+  bool is_flushed_by_write() const override { return true; }
   bool is_intact(std::uint64_t, std::uint64_t) override { return !script.is_moved; }
 
   // The last extent lies first.
@@ -113,7 +115,61 @@ TEST_F(DmabufFileTest, EndsWhereItEndsAndNotWithItsLastSector) {
 TEST_F(DmabufFileTest, IsNeverWritten) {
   EXPECT_EQ(judge(Op::write).reason, dmabuf_reason::reads_only);
   EXPECT_EQ(FakeOnDrive::script.opened, 0u);
+  file_->note_own_store();
+  EXPECT_EQ(judge(Op::write).reason, dmabuf_reason::reads_only) << "not without a switch";
 }
+
+// ---- A store's own file --------------------------------------------------------------------------------------------
+
+class DmabufStoreTest : public DmabufFileTest {
+ protected:
+  DmabufStoreTest() {
+    make_path({.is_on = true, .files = true, .writes = true, .scratch = scratch_.name()});
+    file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
+    file_->note_own_store();
+    for (std::size_t i = 0; i < kUserBytes; ++i) memory_[i] = static_cast<char>(i * 7 + 3);
+  }
+  Completion write(std::uint64_t offset, std::uint64_t size) {
+    const std::unique_ptr<Channel> channel = this->channel();
+    const Completion completion =
+        channel->move_and_wait(request(Op::write, size), plan(Op::write, offset, size).chunk(0));
+    EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
+    EXPECT_EQ(completion.bytes, size);
+    EXPECT_EQ(FakeOnDrive::script.held, 0u);
+    return completion;
+  }
+};
+
+TEST_F(DmabufStoreTest, IsWrittenWhereItsExtentsLieAndDurably) {
+  ASSERT_TRUE(judge(Op::write).usable);
+  EXPECT_TRUE(FakeOnDrive::script.is_written);
+  EXPECT_EQ(write(4096, 32768).bounced, Reason::none);
+  for (std::uint64_t i = 0; i < 32768; ++i) {
+    ASSERT_EQ(storage_.content[FakeOnDrive::place_of(4096 + i)], memory_[i]) << i;
+  }
+  EXPECT_EQ(kernel_.durable_writes, 3u) << "one for each extent";
+}
+
+TEST_F(DmabufStoreTest, OnlyTheStoresIsWritten) {
+  file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
+  EXPECT_EQ(judge(Op::write).reason, dmabuf_reason::reads_only);
+}
+
+TEST_F(DmabufStoreTest, WhatMayHaveMissedTheFileIsWrittenAgainByBounce) {
+  ASSERT_TRUE(judge(Op::write).usable);
+  FakeOnDrive::script.is_moved = true;
+  EXPECT_EQ(write(4096, 8192).bounced, pipeline_reason::refused_late);
+  EXPECT_EQ(std::memcmp(storage_.content.data() + 4096, memory_, 8192), 0) << "by the file system";
+}
+
+TEST_F(DmabufStoreTest, APlaceThatCannotBeWrittenIsBouncedByName) {
+  ASSERT_TRUE(judge(Op::write).usable);
+  EXPECT_EQ(write(FakeOnDrive::kBytes - 4096, 8192).bounced, reason_of(Obstacle::holes));
+  FakeOnDrive::script.not_held = dmabuf_reason::written;
+  EXPECT_EQ(write(0, 4096).bounced, dmabuf_reason::written);
+}
+
+// ---- Reads ---------------------------------------------------------------------------------------------------------
 
 TEST_F(DmabufFileTest, NeedsASwitchOfItsOwn) {
   make_path({.is_on = true});

@@ -84,7 +84,7 @@ Proof DmabufPath::kernel_proof() {
 Proof DmabufPath::file_proof(File& file, Op op) {
   const bool is_file = file.facts().type != FileType::block_device;
   if (is_file && !rules_.files) return {dmabuf_reason::file};
-  if (is_file && op == Op::write) return {dmabuf_reason::reads_only};
+  if (is_file && op == Op::write && !is_written(file)) return {dmabuf_reason::reads_only};
   if (const Known* known = known_of(file); known != nullptr && known->file.load(std::memory_order_acquire) != nullptr) {
     return {};
   }
@@ -96,6 +96,10 @@ Proof DmabufPath::file_proof(File& file, Op op) {
   return open(file, *known_of(file));
 }
 
+bool DmabufPath::is_written(const File& file) const {
+  return rules_.writes && file.is_own_store() && file.facts().writable();
+}
+
 DmabufPath::Known* DmabufPath::known_of(File& file) {
   return reinterpret_cast<Known*>(file.slot(PathId::dmabuf).load(std::memory_order_acquire));
 }
@@ -105,8 +109,9 @@ Proof DmabufPath::open(File& file, Known& known) {
   const std::chrono::nanoseconds now = seams_.clock.now();
   const bool is_due = known.tried_at.count() == 0 || (known.is_passing && now - known.tried_at >= kFileTriedAgainAfter);
   if (known.owned != nullptr || !is_due) return known.why_not;
-  DmabufFile::Opened opened =
-      file.facts().type == FileType::block_device ? open_raw_drive(file, drives_) : seams_.open_file(file, drives_);
+  DmabufFile::Opened opened = file.facts().type == FileType::block_device
+                                  ? open_raw_drive(file, drives_)
+                                  : seams_.open_file(file, drives_, is_written(file));
   if (opened.file != nullptr) {
     DmabufDrive& drive = opened.file->drive();
     if (drive.operation_max == 0) drive.operation_max = operation_max(file, drive);
@@ -249,6 +254,7 @@ std::unique_ptr<Path> make_dmabuf_path(const PathEnvironment& environment) {
                           .direct_io = settings.direct_io,
                           .is_on = settings.dmabuf,
                           .files = settings.dmabuf_files,
+                          .writes = settings.dmabuf_write,
                           .scratch = settings.scratch};
   return std::make_unique<DmabufPath>(environment.storage, machine_outlook(settings.root), rules, DmabufPath::Seams{});
 }

@@ -26,7 +26,8 @@ struct DmabufRules {
   bool strict = false;    // No fallback to bounce.
   bool direct_io = true;  // False: settings forbid direct I/O, and the path refuses.
   bool is_on = false;
-  bool files = false;   // Files on ext4 and XFS are read from their drive.
+  bool files = false;   // Files on ext4 and XFS are read from their drive,
+  bool writes = false;  // and a store's own file is also written there.
   std::string scratch;  // A file or partition that self-tests may overwrite, or empty.
   // A canary's proof holds for so long and so many bytes: nobody tells of memory that moves.
   std::chrono::nanoseconds trusted_for = std::chrono::seconds(30);
@@ -41,7 +42,7 @@ class DmabufPath final : public Path, private PathHooks, private PreferredTerms 
 
   struct Seams {
     const Clock& clock = system_clock();
-    DmabufFile::Opened (*open_file)(File&, DmabufDrives&) = open_file_on_drive;
+    DmabufFile::Opened (*open_file)(File&, DmabufDrives&, bool is_written) = open_file_on_drive;
   };
 
   DmabufPath(Storage& storage, std::unique_ptr<Outlook> outlook, const DmabufRules& rules, const Seams& seams);
@@ -80,6 +81,7 @@ class DmabufPath final : public Path, private PathHooks, private PreferredTerms 
   Verdict while_off(const PointerFacts& memory);
   Proof kernel_proof();
   Proof file_proof(File& file, Op op);
+  bool is_written(const File& file) const;
   Proof open(File& file, Known& known) REQUIRES(mutex_);
   std::uint64_t operation_max(File& file, const DmabufDrive& drive);
   static Known* known_of(File& file);
