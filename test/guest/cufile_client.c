@@ -10,7 +10,8 @@
  * reads until somebody kills the program, into memory as far from the start as OFFSET; `beside` does that in a thread
  * of its own, and goes on when that has read once; `leave` returns from main() as it is. FILE is made where it is not
  * there, unless the first word is `reads`: then it is opened for reading alone. `many:COUNT:SIZE` reads SIZE bytes so
- * often, each time from another offset. `turn:COUNT:SIZE` reads until bytes are wrong, goes on until they are right
+ * often, each time from another offset. `store` writes and reads twice as a KV store does, by our own API, into a file
+ * that is its own. `turn:COUNT:SIZE` reads until bytes are wrong, goes on until they are right
  * again, and then COUNT times. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that
  * was moved. */
 #define _GNU_SOURCE
@@ -108,7 +109,7 @@ static void open_fixture(Fixture* fixture, const char* name, int flags) {
 
 static void close_fixture(Fixture* fixture) {
   check(cuFileBufDeregister(fixture->device), "cuFileBufDeregister");
-  cuFileHandleDeregister(fixture->handle);
+  if (fixture->handle != NULL) cuFileHandleDeregister(fixture->handle);
   penstock_device_free(fixture->session, 0, fixture->device);
   char* now = aligned(kFileMax);
   struct stat facts;
@@ -253,6 +254,34 @@ static void read_beside(Reader* reader) {
   while (!atomic_load(&reader->has_read)) usleep(1000);
 }
 
+static void move_in_store(const Fixture* fixture, penstock_file* file, penstock_op op, size_t offset, size_t size) {
+  penstock_request request = {.struct_size = sizeof request, .op = op, .file = file, .base = fixture->device};
+  penstock_report report = {.struct_size = sizeof report};
+  request.size = size;
+  request.file_offset = (int64_t)offset;
+  const penstock_status status = penstock_transfer(&request, &report);
+  if (status.code != 0 || report.bytes != size) stop("store: %s: %d", status.step, (int)status.code);
+}
+
+/* The last word. What was only allocated is written by the file system first. */
+static void use_store(Fixture* fixture, size_t offset, size_t size, unsigned seed) {
+  penstock_file* file = NULL;
+  cuFileHandleDeregister(fixture->handle);
+  fixture->handle = NULL;
+  if (penstock_file_register(fixture->session, fixture->fd, &file).code != 0) stop("store: no file");
+  if (penstock_file_advise(file, PENSTOCK_ADVICE_OWN_STORE).code != 0) stop("store: no advice");
+  for (unsigned round = 0; round < 2; ++round) {
+    fill(fixture->host, size, seed + round);
+    if (penstock_device_upload(fixture->session, fixture->device, fixture->host, size).code != 0) stop("upload");
+    memcpy(fixture->model + offset, fixture->host, size);
+    move_in_store(fixture, file, PENSTOCK_WRITE, offset, size);
+    clear_device(fixture, size);
+    move_in_store(fixture, file, PENSTOCK_READ, offset, size);
+    compare(fixture, offset, size);
+  }
+  penstock_file_close(file);
+}
+
 static void do_word(Fixture* fixture, const char* word, unsigned seed) {
   char operation[16] = "", offset_text[32] = "", size_text[32] = "";
   if (sscanf(word, "%15[^:]:%31[^:]:%31s", operation, offset_text, size_text) != 3) stop("no such word: %s", word);
@@ -263,6 +292,7 @@ static void do_word(Fixture* fixture, const char* word, unsigned seed) {
   if (strcmp(operation, "write") == 0) write_some(fixture, offset, size, seed);
   else if (strcmp(operation, "read") == 0) read_some(fixture, offset, size);
   else if (strcmp(operation, "batch") == 0) read_batch(fixture, offset, size);
+  else if (strcmp(operation, "store") == 0) use_store(fixture, offset, size, seed);
   else if (strcmp(operation, "forever") == 0) read_forever(make_reader(fixture, offset, size));
   else if (strcmp(operation, "beside") == 0) read_beside(make_reader(fixture, offset, size));
   else stop("no such word: %s", word);

@@ -6,6 +6,8 @@ The same scenario runs on a kernel that has them and, rehearsed, on one that has
 ring's calls. Cases that only a stand-in can set up are added there.
 """
 
+from dataclasses import replace
+
 from expect import Answers, InBar, Tool, Written
 from machine import NEAR, PEER, Drive, Machine
 from pattern import MIB
@@ -54,6 +56,7 @@ ANSWERS = {
 
 PARTED = "$(readlink -f /drives/parted)p"
 SCRATCH = f"PENSTOCK_SCRATCH={PARTED}1"
+HEAD, TAIL = 8192 - 5000, (5000 + 70000) % 4096  # Up to a page's boundary.
 
 
 def writes(count):
@@ -62,9 +65,25 @@ def writes(count):
                  {"write.dmabuf.none": 4 * MIB + 65536, "read.dmabuf.none": 4 * MIB, "write.bounce": None},
                  variables=SCRATCH)
     yield client("write-tails", f"{PARTED}2", "write:5000:70000 read:0:1M",
-                 {"read.dmabuf.none": MIB}, variables=SCRATCH, strict=False)
+                 {"write.dmabuf.none": 70000 - HEAD - TAIL, "write.bounce.misaligned": HEAD + TAIL,
+                  "read.dmabuf.none": MIB}, variables=SCRATCH, strict=False)
     yield client("write-no-scratch", f"{PARTED}2", f"write:4M:1M read:4M:1M many:{count}:{SMALL}",
                  {"write.bounce.no_scratch": MIB, "read.dmabuf.none": MIB + count * SMALL}, strict=False)
+
+
+def store():
+    """A KV store's own file, on a file system whose disk has room for the canary of writes. What was only allocated is
+    written by the file system, and on the drive from then on."""
+    disk, slab = "$(readlink -f /drives/store)", "/mnt/store/slab"
+    made = f"mkfs.ext4 -q -F {disk}p2 && mkdir -p /mnt/store && mount -t ext4 {disk}p2 /mnt/store"
+    scratch, new = f"PENSTOCK_SCRATCH={disk}p1", f"rm -f {slab} && fallocate -l 4M {slab}"
+    words = {"store": f"{scratch} PENSTOCK_DMABUF_WRITE=on", "store-off": scratch}
+    moved = {"store": {"write.bounce.unwritten_extents": MIB, "write.dmabuf.none": MIB, "read.dmabuf.none": 2 * MIB,
+                       "read.bounce": None},
+             "store-off": {"write.bounce.dmabuf_reads_only": 2 * MIB, "read.bounce.dmabuf_written": 2 * MIB}}
+    for name, variables in words.items():
+        yield client(name, slab, "store:0:1M", moved[name], variables=variables, strict=False,
+                     prepare=f"{made} && {new}" if name == "store" else new)
 
 
 def tools(memory):
@@ -72,6 +91,9 @@ def tools(memory):
     words = f"bench {PARTED}2 --rw write --offset 8M --size 1M --bs 256k --depth 2 --direct --overwrite --verify --json"
     yield Tool("bench", f"ring {memory} {SCRATCH} penstock {words} --require dmabuf",
                facts={"bytes_by_path.dmabuf": MIB, "result.verified_bytes": MIB}, dma=None)
+    for name, words in {"gdsio": "-x 0", "gdsio-batch": "-x 6 -w 4"}.items():
+        yield Tool(name, f"ring {memory} PENSTOCK_REQUIRE=dmabuf penstock gdsio -f /drives/raw -s 4M -i 64K {words}",
+                   says=("Path: dmabuf 100.0% (none",), dma=None)
     yield Tool("explain", f"ring {memory} penstock explain /drives/raw", says=("goes by dmabuf",), dma=None)
     yield Tool("killed", f"killed_reading /drives/raw ring {memory} cufile_client /drives/raw reads forever:0:4M && "
                          "no_dmabufs", dma=None)
@@ -88,8 +110,9 @@ def hostile(memory, kinds, target="/drives/raw", **more):
 
 def unkind(name, answers, target="/drives/raw"):
     """Answers that only a stand-in can be told to give. The bytes are right in any case."""
-    return client(f"unkind-{name}", target, f"reads read:0:4M batch:1M:1M many:200:{SMALL}",
-                  {}, variables=f"PENSTOCK_RING_ANSWERS={answers}", strict=False, says=("refused_late",))
+    return client(f"unkind-{name}", target, f"reads read:0:4M batch:1M:1M many:200:{SMALL}", {},
+                  variables=f"PENSTOCK_RING_ANSWERS={answers}", strict=False, says=("refused_late",),
+                  total={"read": 5 * MIB + 200 * SMALL})
 
 
 UNKIND = {"again": "7:-11", "busy": "5:-16", "no-memory": "3:-12", "interrupted": "4:-4", "io": "9:-5",
@@ -103,9 +126,8 @@ UDMABUF = Tool("udmabuf", "echo 4096 >/sys/module/udmabuf/parameters/size_limit_
 def host_memory_machine(count, rehearsed):
     cases = [
         UDMABUF,
-        Tool("probe", "ring LD_LIBRARY_PATH=/lib/cuda penstock check --all", says=("io_uring",)),
-        Tool("off", "ring LD_LIBRARY_PATH=/lib/cuda PENSTOCK_DEVICE=cuda PENSTOCK_FAKE_CUDA_MEMORY=udmabuf "
-                    "cufile_client /drives/raw reads read:0:1M", facts={"read.dmabuf": None}),
+        Tool("probe", f"ring {IN_HOST_MEMORY} penstock check --all", says=("io_uring takes dma-bufs as buffers",)),
+        refused("off", "dmabuf_off", variables="PENSTOCK_DMABUF=off"),
         reads("raw", "/drives/raw", count),
         reads("ext4", "/mnt/ext4/data", count, prepare=file_on("ext4")),
         reads("xfs", "/mnt/xfs/data", count, prepare=file_on("xfs")),
@@ -117,6 +139,7 @@ def host_memory_machine(count, rehearsed):
                 memory=f"PENSTOCK_DEVICE=p2pmem {SWITCHES}"),
         *hostile(IN_HOST_MEMORY, ("other", "shifted", "first")),
         *tools(IN_HOST_MEMORY),
+        *store(),
     ]
     if rehearsed:
         cases += [unkind(name, answers) for name, answers in UNKIND.items()]
@@ -126,14 +149,17 @@ def host_memory_machine(count, rehearsed):
         cases.append(refused("unkind-stuck", "dmabuf_stuck", variables="PENSTOCK_RING_STUCK=1"))
     return Machine(name="dmabuf", about="dma-bufs of the host's memory, raw drives, files on ext4 and XFS",
                    drives=(PEER, NEAR, Drive("raw"), Drive("parted", holds="parted"), Drive("ext4", holds="ext4"),
-                           Drive("xfs", holds="xfs")),
-                   modules=("xfs",), cases=tuple(cases),
+                           Drive("xfs", holds="xfs"), Drive("store", holds="parted")),
+                   modules=("xfs",), programs=("mkfs.ext4",), cases=tuple(cases),
                    outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3),))
 
 
 VFIO = ("vfio_pci", "vfio_iommu_type1")
 AT_PEER = "PENSTOCK_FAKE_CUDA_ADDRESS=${PEER##*/}"
 IN_BAR = f"{DEVICE} PENSTOCK_FAKE_CUDA_MEMORY=$BAR {AT_PEER}"
+
+
+SEEN = Drive("seen", place="far", holds="salted")  # Nothing else reads it.
 
 
 def bar_machine(count):
@@ -144,7 +170,7 @@ def bar_machine(count):
     return Machine(
         name="dmabuf-bar", about="dma-bufs of memory behind another device's BAR, as vfio-pci exports it",
         cpu="EPYC", iommu="passthrough", bar_mib=256, modules=("xfs", *VFIO),
-        drives=(NEAR, Drive("raw", place="far"), Drive("parted", place="far", holds="parted"),
+        drives=(NEAR, Drive("raw", place="far"), SEEN, Drive("parted", place="far", holds="parted"),
                 Drive("ext4", place="far", holds="ext4"), Drive("xfs", place="far", holds="xfs")),
         cases=(
             reads("raw", "/drives/raw", count, **by_dma(read)),
@@ -155,9 +181,9 @@ def bar_machine(count):
                    **by_dma(8 * MIB)),
             *hostile(IN_BAR, ("other", "shifted"), dma=None),
             *tools(IN_BAR),
-            client("seen", "/drives/raw", "reads read:2M:1M", {"read.dmabuf.none": MIB}, **by_dma(MIB)),
+            client("seen", "/drives/seen", "reads read:2M:1M", {"read.dmabuf.none": MIB}, **by_dma(MIB)),
         ),
-        outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3), InBar("seen", "raw", 2 * MIB, MIB)))
+        outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3), InBar("seen", "seen", 2 * MIB, MIB)))
 
 
 # The rule about NVIDIA's exporter knows a GPU by its address; without one it stays silent.
@@ -169,11 +195,11 @@ def translating_machine(count):
     the emulator's log has none in the BAR."""
     return Machine(
         name="dmabuf-iommu", about="an IOMMU translates, for which NVIDIA's exporter is known to be wrong",
-        cpu="EPYC", iommu="translating", bar_mib=256, modules=VFIO, drives=(NEAR, Drive("raw", place="far")),
+        cpu="EPYC", iommu="translating", bar_mib=256, modules=VFIO, drives=(NEAR, Drive("raw", place="far"), SEEN),
         cases=(UDMABUF, refused("translating", "iommu_translating", variables=AT_PEER),
                reads("right", "/drives/raw", count, memory=UNKNOWN_BAR),
-               client("seen", "/drives/raw", "reads read:2M:1M", {"read.dmabuf.none": MIB}, memory=UNKNOWN_BAR)),
-        outside=(InBar("seen", "raw", 2 * MIB, MIB),))
+               client("seen", "/drives/seen", "reads read:2M:1M", {"read.dmabuf.none": MIB}, memory=UNKNOWN_BAR)),
+        outside=(InBar("seen", "seen", 2 * MIB, MIB),))
 
 
 def losing_machine():
@@ -188,6 +214,25 @@ def losing_machine():
         outside=(Written("lost-write", "raw", MIB, MIB, 2),))
 
 
+def lie(name, target, words, says="wrong byte at", **more):
+    """The stand-in reports the first large request of a program as whole, and it was not."""
+    honest = client(name, target, words, {}, variables="PENSTOCK_RING_LIE=1", status=1, says=(says,), **more)
+    return replace(honest, dma=None, file="")
+
+
+def lying_machine():
+    """Only rehearsed. That the cases of the other machines can fail."""
+    return Machine(
+        name="dmabuf-lie", about="a ring that lies: each case has to notice", modules=("xfs",),
+        drives=(PEER, NEAR, Drive("raw"), Drive("parted", holds="parted"), Drive("xfs", holds="xfs")),
+        cases=(UDMABUF, reads("honest", "/drives/raw", 10), lie("lie-read", "/drives/raw", "reads read:0:1M"),
+               lie("lie-many", "/drives/raw", f"reads many:10:{SMALL}"),
+               lie("lie-batch", "/drives/raw", "reads batch:1M:1M"),
+               lie("lie-file", "/mnt/xfs/data", "reads read:0:1M", prepare=file_on("xfs")),
+               lie("lie-write", f"{PARTED}2", "write:0:1M", "bytes are wrong",
+                   memory=f"{IN_HOST_MEMORY} {SCRATCH}")))
+
+
 def machines(count, rehearsed):
     real = (host_memory_machine(count, rehearsed), bar_machine(count), translating_machine(count))
-    return (*real, losing_machine()) if rehearsed else real
+    return (*real, losing_machine(), lying_machine()) if rehearsed else real

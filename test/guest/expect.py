@@ -83,6 +83,7 @@ class Tool:
     facts: dict = field(default_factory=dict)  # {"keys.of.the.json": value}, of what it prints.
     dma: int | None = 0  # None where it depends on when, but is no less than `dma_min`.
     dma_min: int = 0
+    total: dict = field(default_factory=dict)  # {"key": bytes}: the sum of all figures below it.
     file: str = ""  # Of which no page may get into the page cache.
     prepare: str = ""
 
@@ -95,10 +96,16 @@ class Tool:
         for words in self.says:
             if words not in said:
                 yield f"does not say {words!r}"
-        found = parsed(said) if self.facts else None
+        found = parsed(said)
+        if (self.facts or self.total) and found is None:
+            yield "prints no JSON document"
+            return
         for keys, value in self.facts.items():
             if look_up(found, keys) != value:
                 yield f"{keys} is {look_up(found, keys)!r} instead of {value!r}"
+        for keys, value in self.total.items():
+            if (sum_of := total_of(look_up(found, keys))) != value:
+                yield f"{keys} has {sum_of} in all instead of {value}"
         if self.dma is not None and dma != self.dma:
             yield f"the emulator saw {dma} bytes of DMA to the device instead of {self.dma}"
         if dma < self.dma_min:
@@ -127,13 +134,13 @@ class Written:
 
 @dataclass(frozen=True)
 class InBar:
-    """Each page of a piece of the drive is in the memory behind the BAR, where the drive put it and where the program
-    had it copied."""
+    """Each page of a piece of the drive is in the memory behind the BAR so often: once, where the drive put it, if
+    nothing copied it and nothing else has read it."""
     name: str
     drive: str
     at: int
     size: int
-    times: int = 2
+    times: int = 1
 
     def wrong_with(self, folder):
         with open(folder / f"{self.drive}.img", "rb") as image:
@@ -142,7 +149,7 @@ class InBar:
         memory = (folder / "bar").read_bytes()
         counts = Counter(memory[at:at + PAGE] for at in range(0, len(memory), PAGE))
         least = min(counts[wanted[at:at + PAGE]] for at in range(0, self.size, PAGE))
-        if least < self.times:
+        if least != self.times:
             yield f"seen from outside, a page of {self.drive} is {least} times behind the BAR instead of {self.times}"
 
 
@@ -162,6 +169,13 @@ def look_up(document, keys):
         else:
             document = document.get(key) if isinstance(document, dict) else None
     return document
+
+
+def total_of(document):
+    """The sum of all figures in a document."""
+    if isinstance(document, dict):
+        return sum(total_of(each) for each in document.values())
+    return document or 0
 
 
 def wrong_with(result, outcome, dma):

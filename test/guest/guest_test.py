@@ -267,10 +267,23 @@ class Judging(unittest.TestCase):
         for result, said_instead, dma, words in (
                 ({"exit": 1, "cached": 0}, said, 4096, "ended with 1"), (good, said[5:], 4096, "does not say 'fine'"),
                 (good, said.replace("none", "loop"), 4096, "is 'loop' instead of 'none'"),
-                (good, "fine", 4096, "is None instead"), (good, said, 0, "saw 0 bytes"),
+                (good, "fine", 4096, "prints no JSON"), (good, said, 0, "saw 0 bytes"),
                 ({"exit": 0, "cached": 2}, said, 4096, "grew by 2")):
             with self.subTest(words):
                 self.assertIn(words, "; ".join(tool.wrong_with(result, said_instead, dma)))
+
+    def test_a_tool_that_says_nothing_has_not_said_that_a_fact_is_missing(self):
+        tool = expect.Tool("t", "run", facts={"read.dmabuf": None})
+        good = {"exit": 0, "cached": 0}
+        self.assertEqual(list(tool.wrong_with(good, '{"read": {}}', 0)), [])
+        self.assertNotEqual(list(tool.wrong_with(good, "", 0)), [])
+
+    def test_a_tool_is_held_to_the_sum_of_what_it_moved(self):
+        tool = expect.Tool("t", "run", total={"read": 12})
+        good = {"exit": 0, "cached": 0}
+        self.assertEqual(list(tool.wrong_with(good, '{"read": {"dmabuf": {"none": 8}, "bounce": {"off": 4}}}', 0)), [])
+        self.assertIn("has 8 in all instead of 12", "; ".join(
+            tool.wrong_with(good, '{"read": {"dmabuf": {"none": 8}}}', 0)))
 
     def test_a_bytes_count_that_depends_on_time_is_not_asked(self):
         tool = expect.Tool("t", "run", dma=None)
@@ -300,8 +313,9 @@ class Judging(unittest.TestCase):
     def test_memory_that_lacks_a_page_is_seen_from_outside(self):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "raw.img").write_bytes(pattern(8 * KIB))
-            once = expect.InBar("s", "raw", 0, 8 * KIB, times=1)
-            for memory, is_right in ((pattern(8 * KIB), True), (pattern(4 * KIB) + bytes(4 * KIB), False)):
+            once = expect.InBar("s", "raw", 0, 8 * KIB)
+            for memory, is_right in ((pattern(8 * KIB), True), (pattern(4 * KIB) + bytes(4 * KIB), False),
+                                     (2 * pattern(8 * KIB), False)):
                 (Path(folder) / "bar").write_bytes(memory)
                 self.assertEqual(not list(once.wrong_with(Path(folder))), is_right)
 

@@ -17,8 +17,8 @@ from pattern import KIB, MIB, pattern
 PATTERN_BYTES = 4 * MIB
 # The marks are read beyond 32 GiB; images are sparse.
 NEAR_BYTES = 33 << 30
-SMALLEST = {"pattern": 16 * MIB, "zeros": 16 * MIB, "empty": 320 * MIB, "parted": 32 * MIB, "ext4": 64 * MIB,
-            "ext4-1k": 64 * MIB, "ext4-no-extents": 64 * MIB, "xfs": 300 * MIB, "xfs-1k": 300 * MIB,
+SMALLEST = {"pattern": 16 * MIB, "salted": 16 * MIB, "zeros": 16 * MIB, "empty": 320 * MIB, "parted": 32 * MIB,
+            "ext4": 64 * MIB, "ext4-1k": 64 * MIB, "ext4-no-extents": 64 * MIB, "xfs": 300 * MIB, "xfs-1k": 300 * MIB,
             "btrfs": 128 * MIB}
 # What makes a file system on an image. mkfs.ext4 gives a drive as small as these blocks of 1 KiB by itself.
 MAKERS = {"ext4": "mkfs.ext4 -q -F -b 4096", "ext4-1k": "mkfs.ext4 -q -F -b 1024",
@@ -33,7 +33,8 @@ class Drive:
     name: str
     place: str = "switch"  # Or "far".
     kind: str = "nvme"  # Or "virtio-blk".
-    # Or "zeros", "empty" (zeros, room for any file system), "parted" (two partitions of zeros), or what MAKERS makes.
+    # Or "salted" (other words than the pattern's), "zeros", "empty" (zeros, room for any file system), "parted" (two
+    # partitions of zeros), or what MAKERS makes.
     holds: str = "pattern"
     memory_mib: int = 0
     bytes_per_s: int = 0  # Of reads, which the emulator holds it to; 0: as fast as they go.
@@ -76,8 +77,8 @@ def make_image(drive, folder):
     path = folder / f"{drive.name}.img"
     path.unlink(missing_ok=True)
     with open(path, "wb") as image:
-        if drive.holds == "pattern":
-            image.write(pattern(PATTERN_BYTES))
+        if drive.holds in ("pattern", "salted"):
+            image.write(pattern(PATTERN_BYTES, salt=int(drive.holds == "salted")))
         if drive.holds == "parted":
             image.write(partition_table(drive))
         image.truncate(drive.size())
