@@ -112,7 +112,6 @@ Status CufileDriver::try_open_session_locked() {
   {
     const MutexLock lock(settings_mutex_);
     settings_ = loaded.settings;
-    notes_ = loaded.notes;
   }
   open_log(loaded);
   if (loaded.must_refuse) return refusal_of(loaded);
@@ -201,11 +200,6 @@ Status CufileDriver::deregister_stream(void* stream) {
 Settings CufileDriver::settings() {
   const MutexLock lock(settings_mutex_);
   return settings_;
-}
-
-std::vector<Note> CufileDriver::notes() {
-  const MutexLock lock(settings_mutex_);
-  return notes_;
 }
 
 bool CufileDriver::change(const PendingValues& values) {

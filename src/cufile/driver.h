@@ -9,7 +9,6 @@
 #include <atomic>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "base/mutex.h"
 #include "base/process.h"
@@ -61,8 +60,6 @@ class CufileDriver {
   // True if answers are those of cuFile 1.20, by the settings in force or to come. Takes no lock while the driver is
   // open, so calls inside the gate may ask. False if there is no memory to read the settings.
   bool follows_1_20();
-  // The notes made when the settings were read, also if the driver did not open because of one.
-  std::vector<Note> notes();
   // Changes settings that are in force. False while the driver is closed.
   bool change(const PendingValues& values);
 
@@ -97,7 +94,6 @@ class CufileDriver {
   std::map<void*, unsigned> streams_to_come_ GUARDED_BY(mutex_);
   Mutex settings_mutex_;
   Settings settings_ GUARDED_BY(settings_mutex_);
-  std::vector<Note> notes_ GUARDED_BY(settings_mutex_);
   std::shared_ptr<GuardedSession> guarded_;  // Set while the gate is open.
   Gate gate_;
 };
