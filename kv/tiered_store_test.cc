@@ -107,6 +107,28 @@ TEST_F(TieredStoreTest, AChunkOfTheDriveIsInMemoryWhenItWasGot) {
   EXPECT_EQ(tier->state().got_from_memory, 1u);
 }
 
+TEST_F(TieredStoreTest, AChunksSizeAndTheTimeOfAGetAreToldOfWhereItIs) {
+  for (const std::uint64_t key : {1, 2}) put_and_flush(key);
+  ASSERT_TRUE(tier->commit().ok());
+  open();
+  const Name both[] = {name_of(1), name_of(2)};
+  EXPECT_EQ(tier->seconds_to_get(both), std::nullopt) << "nothing was got from the drive yet";
+  ASSERT_EQ(look(1), Outcome::done);  // From the drive, and into memory.
+  ASSERT_EQ(look(1), Outcome::done);  // From memory.
+
+  EXPECT_TRUE(memory_store->contains(name_of(1)));
+  EXPECT_FALSE(memory_store->contains(name_of(2)));
+  const std::optional<double> in_memory = tier->seconds_to_get({both, 1}), of_both = tier->seconds_to_get(both);
+  ASSERT_TRUE(in_memory && of_both);
+  EXPECT_GE(*in_memory, 0);
+  EXPECT_GE(*of_both, *in_memory);
+  EXPECT_EQ(tier->seconds_to_get({}), 0);
+  for (const Name& name : both) EXPECT_EQ(tier->size_of(name), kChunk);
+  EXPECT_EQ(tier->size_of(name_of(3)), 0u);
+  EXPECT_TRUE(tier->touch(name_of(2)));
+  EXPECT_FALSE(tier->touch(name_of(3)));
+}
+
 TEST_F(TieredStoreTest, PinsGoWithTheChunkToTheDrive) {
   put_whole(1);
   EXPECT_TRUE(tier->pin(name_of(1)));

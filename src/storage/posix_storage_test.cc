@@ -13,6 +13,7 @@
 #include <string>
 
 #include "fakes/forbidden_calls.h"
+#include "fakes/loop_file_system.h"
 #include "storage/file.h"
 
 namespace penstock::core {
@@ -261,6 +262,29 @@ TEST_F(PosixStorageTest, WhereNewerCallsAreForbiddenOlderOnesDo) {
     if (outcome == kFiltersRefused) GTEST_SKIP() << "seccomp filters are refused here";
     EXPECT_EQ(outcome, 0) << error;
   }
+}
+
+// Kernels before 6.1 have no statx that tells of direct I/O; the sector is asked of the block device itself.
+int look_at_drive_without_statx(int drive) {
+  if (!forbid_calls({SYS_statx})) return kFiltersRefused;
+  const Result<FileFacts> facts = PosixStorage(false).facts(drive);
+  if (!facts.ok() || facts->alignment_source != AlignmentSource::block_device) return 1;
+  return facts->direct_offset_align == 512 && facts->direct_memory_align == 512 ? 0 : 2;
+}
+
+TEST_F(PosixStorageTest, ABlockDeviceTellsItsSizeAndItsSectorOnEveryKernel) {
+  const LoopFileSystem place("ext4", "mkfs.ext4 -q -F", {.size = "8M"});
+  if (!place.failure().empty()) GTEST_SKIP() << place.failure();
+
+  const FileFacts facts = *storage_.facts(place.drive());
+  const int outcome = in_child([&] { return look_at_drive_without_statx(place.drive()); });
+
+  EXPECT_EQ(facts.type, FileType::block_device);
+  EXPECT_EQ(facts.size, 8u << 20);
+  EXPECT_EQ(facts.direct_offset_align, 512u);
+  EXPECT_EQ(*storage_.size(place.drive()), 8u << 20);
+  if (outcome == kFiltersRefused) GTEST_SKIP() << "seccomp filters are refused here";
+  EXPECT_EQ(outcome, 0);
 }
 
 // A file that forbids the newer call forbids the older one as well, so there is no fallback.

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "fakes/leave_child.h"
+
 namespace penstock::core {
 namespace {
 
@@ -298,6 +300,20 @@ TEST_P(CudaDeviceTest, BytesSurviveTheRoundTripThroughRegisteredMemory) {
   device().memory().release(memory);
 }
 
+TEST_P(CudaDeviceTest, BytesAreCopiedWithinTheDevicesMemory) {
+  char received[sizeof "weights"] = "";
+  char* const memory = allocate(8192);
+  expect_works(device(), memory);  // This leaves a word there.
+  auto queue = open_queue(device());
+
+  ASSERT_TRUE(queue->copy_on_device(memory + 4096, memory, sizeof received).ok());
+
+  ASSERT_TRUE(queue->copy_to_host(received, memory + 4096, sizeof received).ok());
+  ASSERT_TRUE(queue->record(0).ok() && queue->wait(0, true).ok());
+  EXPECT_STREQ(received, "weights");
+  device().memory().release(memory);
+}
+
 TEST_P(CudaDeviceTest, AMarkerIsReachedOnceTheCopiesBeforeItAreDone) {
   constexpr std::size_t kSize = 64 * kMiB;
   std::vector<char> host(kSize, 'x');
@@ -474,7 +490,7 @@ TEST_P(FakeCudaDeviceTest, WhenTheDriverHasShutDownNothingCrashes) {
         survivor.memory().release(memory);
         queue.reset();
         devices_.reset();
-        std::_Exit(HasFailure() ? 1 : 0);
+        leave_child(HasFailure() ? 1 : 0);
       },
       testing::ExitedWithCode(0), "");
   device().memory().release(memory);

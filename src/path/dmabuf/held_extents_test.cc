@@ -11,7 +11,11 @@
 #include <vector>
 
 #include "fakes/held_fixture.h"
+#include "fakes/leave_child.h"
 #include "fakes/waiting.h"
+#include "path/dmabuf/dmabuf_file.h"
+#include "path/dmabuf/dmabuf_reasons.h"
+#include "path/reasons.h"
 
 namespace penstock::core {
 namespace {
@@ -161,7 +165,7 @@ TEST_P(HeldExtentsTest, AForkedChildHoldsOnlyWhatItOpensItself) {
     held_->let_go();
     held_.reset();
     const bool is_opened = open().empty() && hold() == "none" && read() == "0" && intact() == "none";
-    ::_exit(is_refused && is_opened ? 0 : 1);
+    leave_child(is_refused && is_opened ? 0 : 1);
   }
 
   int status = -1;
@@ -217,6 +221,55 @@ TEST_P(HeldExtentsTest, ManyThreadsHoldAFileThatOthersWant) {
   ends = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(HeldExtentsTest, AsAFileOfThePathItIsFoundOnTheDriveOfItsFileSystem) {
+  user_ = open_file(O_RDONLY);
+  file_ = std::move(File::open(storage_, user_.get()).value());
+  DmabufDrives drives(storage_);
+  const DmabufFile::Opened opened = open_file_on_drive(*file_, drives, false);
+  ASSERT_NE(opened.file, nullptr);
+  ASSERT_EQ(opened.file->hold(), Reason::none);
+
+  DrivePiece pieces[64];
+  unsigned count = 0;
+  ASSERT_EQ(opened.file->find(0, kBytes, pieces, count), Reason::none);
+
+  std::uint64_t at = 0;
+  for (unsigned i = 0; i < count; at += pieces[i++].bytes) {
+    EXPECT_EQ(files_.wrong_words(pieces[i].drive_offset, at, pieces[i].bytes, FilesOnDrive::kOwn), 0u) << at;
+  }
+  EXPECT_EQ(at, kBytes);
+  EXPECT_EQ(opened.file->end(), kBytes);
+  EXPECT_TRUE(opened.file->is_intact(0, kBytes));
+  EXPECT_TRUE(opened.file->is_flushed_by_write()) << "the file's flush knows nothing of writes to its drive";
+  opened.file->let_go();
+  EXPECT_TRUE(open_file(O_WRONLY).valid()) << "the lease is given back";
+}
+
+TEST_P(HeldExtentsTest, AsAFileOfThePathItSaysWhyItIsNoneAndWhetherThatMayPass) {
+  ASSERT_EQ(::ftruncate(open_file(O_RDWR | O_CREAT, "hole").get(), kBytes), 0);
+  DmabufDrives drives(storage_);
+  const auto open_as_path = [&](const char* name) {
+    user_ = open_file(O_RDONLY, name);
+    file_ = std::move(File::open(storage_, user_.get()).value());
+    return open_file_on_drive(*file_, drives, false);
+  };
+  UniqueFd writer = open_file(O_WRONLY);
+
+  const DmabufFile::Opened written = open_as_path("file");
+
+  EXPECT_EQ(written.file, nullptr);
+  EXPECT_EQ(written.why_not.reason, dmabuf_reason::written);
+  EXPECT_TRUE(written.is_passing);
+  writer.reset();
+  const DmabufFile::Opened hole = open_as_path("hole");
+  ASSERT_NE(hole.file, nullptr);
+  ASSERT_EQ(hole.file->hold(), Reason::none);
+  DrivePiece pieces[4];
+  unsigned count = 0;
+  EXPECT_EQ(hole.file->find(0, 4096, pieces, count), reason_of(Obstacle::holes));
+  hole.file->let_go();
 }
 
 INSTANTIATE_TEST_SUITE_P(FileSystem, HeldExtentsTest, testing::Values("ext4", "xfs"),
