@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/status.h"
@@ -79,12 +80,14 @@ struct Copy {
   bool locked = false;  // Host memory known to be registered with this device, so that no driver call is needed.
 };
 
-// Device memory and its CRC32C: up to kBytesMax, processed by one multiprocessor, at any alignment.
+// Device memory and its checksums: up to kBytesMax, processed by one multiprocessor, at any alignment.
 struct ChecksumBlock {
   static constexpr std::uint32_t kBytesMax = 64u << 10;
   const void* address = nullptr;
   std::uint32_t bytes = 0;
-  std::uint32_t sum = 0;
+  std::uint32_t sum = 0;     // CRC32C.
+  std::uint64_t hash = 0;    // Hash64::of_block(), if it was asked for.
+  std::uint64_t unused = 0;  // A device reads sixteen bytes at a time.
 };
 
 // One of the library's streams, with a fixed number of markers. Any thread may use it, one at a time; the caller's
@@ -108,12 +111,16 @@ class CopyQueue {
   virtual Status copy_many(std::span<const Copy> copies, Direction direction) = 0;
   // One copy from start to end, the shortest way. Uses marker 0.
   virtual Status copy_and_wait(const Copy& copy, Direction direction);
-  // Queues the checksum of each block on the device, in order with the copies. The array must be page-locked; its
-  // blocks must be memory of this device. Fails with `unsupported`, without queueing anything, if the device cannot do
-  // it or should not now: then copy, and use the CPU.
-  virtual Status checksum(std::span<ChecksumBlock> /*blocks*/) {
+  // Queues the checksum of each block on the device, `hashed` with its hash, in order with the copies; also in the
+  // order of the program's stream, if one is given. The array must be page-locked; its blocks must be memory of this
+  // device. Fails with `unsupported`, without queueing anything, if the device cannot do it or should not now: then
+  // copy, and use the CPU.
+  virtual Status checksum(std::span<ChecksumBlock> /*blocks*/, std::optional<void*> /*stream*/, bool /*hashed*/) {
     return failure(Code::unsupported, "make checksums on the device");
   }
+  // Further work of this queue comes behind what the program's stream was given so far. Fails with `unsupported` also
+  // while the stream is being captured.
+  virtual Status follow(void* /*stream*/) { return failure(Code::unsupported, "use the stream"); }
   // Recording a marker again moves it behind everything queued so far.
   virtual Status record(unsigned marker) = 0;
   // True once everything queued before the marker's last record() is done. Does not block.

@@ -104,7 +104,7 @@ class Checksums::Work {
       }
       const auto bytes = std::min<std::size_t>(piece.size(), ChecksumBlock::kBytesMax);
       desk_->sums.push_back(&sum);
-      desk_->blocks().back() = {piece.data(), static_cast<std::uint32_t>(bytes), 0};
+      desk_->blocks().back() = {piece.data(), static_cast<std::uint32_t>(bytes)};
       piece = piece.subspan(bytes);
     }
     return success();
@@ -114,7 +114,7 @@ class Checksums::Work {
   Status look() {
     const std::span<ChecksumBlock> blocks = desk_->blocks();
     if (blocks.empty()) return success();
-    const Status queued = desk_->copies->checksum(blocks);
+    const Status queued = desk_->copies->checksum(blocks, {}, false);
     const Status status =
         queued.is(Code::unsupported) ? look_at_copies(blocks) : spin_for_copies(*desk_->copies, queued);
     if (!status.ok()) return status;

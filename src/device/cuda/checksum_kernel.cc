@@ -18,7 +18,7 @@ constexpr unsigned kWords = 4;  // Words of a row that one thread reads.
 constexpr std::size_t kRowBytes = 4 * kWords * kChecksumThreads;
 // The kernel's text relies on this, and on the layout of ChecksumBlock, which it reads sixteen bytes at a time.
 static_assert(kRowBytes == 4096);
-static_assert(sizeof(ChecksumBlock) == 16 && offsetof(ChecksumBlock, bytes) == 8 && offsetof(ChecksumBlock, sum) == 12);
+static_assert(sizeof(ChecksumBlock) == 32 && offsetof(ChecksumBlock, bytes) == 8 && offsetof(ChecksumBlock, sum) == 12);
 
 constexpr char kHead[] = R"ptx(
 .version 7.0
@@ -53,7 +53,7 @@ constexpr char kBegin[] = R"ptx(
   ld.param.u64 %e, [blocks];
   cvta.to.global.u64 %e, %e;
   mov.u32 %i, %ctaid.x;
-  mad.wide.u32 %e, %i, 16, %e;
+  mad.wide.u32 %e, %i, 32, %e;
   mov.u32 %seed, 0;
   setp.ne.u32 %q, %t, 0;
   @%q bra LOADED;

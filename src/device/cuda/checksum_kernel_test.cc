@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checksum/crc32c.h"
+#include "checksum/hash64.h"
 #include "device/cuda/cuda_device.h"
 #include "device/pinned_block.h"
 
@@ -50,7 +51,8 @@ class ChecksumKernelTest : public testing::TestWithParam<const char*> {
   }
   std::uint32_t sum_of(std::size_t at, std::uint32_t bytes) const {
     blocks(1)[0] = {memory_ + at, bytes, 1};
-    EXPECT_TRUE(wait_for_copies(*queue_, queue_->checksum(blocks(1))).ok());
+    EXPECT_TRUE(wait_for_copies(*queue_, queue_->checksum(blocks(1), {}, false)).ok());
+    EXPECT_EQ(blocks(1)[0].hash, 0u);
     return blocks(1)[0].sum;
   }
   bool refuse_modules(bool refused) const {
@@ -80,13 +82,15 @@ TEST_P(ChecksumKernelTest, OfBlocksOfEverySizeAtEveryAlignmentIsTheOneOfTheCpu) 
     }
   }
   for (std::size_t i = 0; i < where.size(); ++i)
-    blocks(where.size())[i] = {memory_ + where[i].first, where[i].second, 1};
+    blocks(where.size())[i] = {memory_ + where[i].first, where[i].second, 1, 1};
 
-  ASSERT_TRUE(wait_for_copies(*queue_, queue_->checksum(blocks(where.size()))).ok());
+  ASSERT_TRUE(wait_for_copies(*queue_, queue_->checksum(blocks(where.size()), {}, true)).ok());
 
   for (std::size_t i = 0; i < where.size(); ++i) {
     const auto [at, size] = where[i];
-    ASSERT_EQ(blocks(where.size())[i].sum, crc32c(std::span(bytes).subspan(at, size))) << size << " bytes from " << at;
+    const std::span<const std::byte> block(bytes.data() + at, size);
+    ASSERT_EQ(blocks(where.size())[i].sum, crc32c(block)) << size << " bytes from " << at;
+    ASSERT_EQ(blocks(where.size())[i].hash, Hash64::of_block(block)) << size << " bytes from " << at;
   }
 }
 
@@ -109,7 +113,7 @@ TEST_P(ChecksumKernelTest, ADriverThatLoadsNoKernelSaysSo) {
   auto others = std::move(CudaDeviceSet::open(&why_not, GetParam()).value());
   auto queue = std::move(others->device(0).value()->open_copy_queue(1).value());
 
-  const Status queued = queue->checksum(blocks(1));
+  const Status queued = queue->checksum(blocks(1), {}, false);
 
   refuse_modules(false);
   EXPECT_TRUE(queued.is(Code::unsupported)) << describe(queued);

@@ -88,6 +88,7 @@ void find_optional(Loader& loader, CudaApi& api) {
   loader.optional(api.cuFlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites");
   loader.optional(api.cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
   loader.optional(api.cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
+  loader.optional(api.cuStreamWaitEvent, "cuStreamWaitEvent");
   loader.optional(api.cuCtxGetDevice, "cuCtxGetDevice");
   loader.optional(api.cuStreamGetCtx, "cuStreamGetCtx");
   loader.optional(api.cuStreamIsCapturing, "cuStreamIsCapturing");

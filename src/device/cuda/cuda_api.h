@@ -159,6 +159,7 @@ struct CudaApi {
   CUresult (*cuEventCreate)(CUevent*, unsigned flags);
   CUresult (*cuEventRecord)(CUevent, CUstream);
   CUresult (*cuEventQuery)(CUevent);
+  CUresult (*cuStreamWaitEvent)(CUstream, CUevent, unsigned flags);  // May be null.
   CUresult (*cuEventSynchronize)(CUevent);
   CUresult (*cuEventDestroy)(CUevent);
 

@@ -132,24 +132,54 @@ Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
 }
 
 // Once a few streams are held, no kernel starts.
-Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
+Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks, std::optional<void*> stream, bool hashed) {
   constexpr const char* kStep = "make checksums on the GPU";
   if (is_any_cuda_stream_busy(api_)) return failure(Code::unsupported, kStep);
   const ContextScope scope(api_, device_.context());
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  const CUstream there = stream ? static_cast<CUstream>(*stream) : stream_;
+  if (const Status status = stream ? check_followed(there) : success(); !status.ok()) return status;
   const CUfunction kernel = device_.checksum_kernel().function();
-  if (kernel == nullptr) return failure(Code::unsupported, kStep);
+  const CUfunction hashing = hashed ? device_.hash_kernel().function() : nullptr;
+  if (kernel == nullptr || (hashed && hashing == nullptr)) return failure(Code::unsupported, kStep);
   std::uint32_t bytes = 0, seed = 0;
   for (ChecksumBlock& block : blocks) {
     if (block.bytes != bytes) seed = crc32c_of_zeros(bytes = block.bytes);
     block.sum = seed;
   }
-  CUdeviceptr there = address_of(blocks.data());
-  void* parameters[] = {&there};
   ends_with_signal_ = false;
-  return cuda_status(api_.cuLaunchKernel(kernel, static_cast<unsigned>(blocks.size()), 1, 1, kChecksumThreads, 1, 1, 0,
-                                         stream_, parameters, nullptr),
-                     kStep);
+  CUresult result = launch(kernel, blocks, there);
+  if (result == CUDA_SUCCESS && hashed) result = launch(hashing, blocks, there);
+  if (result == CUDA_SUCCESS && stream) result = wait_behind(there);
+  return cuda_status(result, kStep);
+}
+
+CUresult CudaCopyQueue::launch(CUfunction kernel, std::span<ChecksumBlock> blocks, CUstream there) {
+  CUdeviceptr array = address_of(blocks.data());
+  void* parameters[] = {&array};
+  return api_.cuLaunchKernel(kernel, static_cast<unsigned>(blocks.size()), 1, 1, kChecksumThreads, 1, 1, 0, there,
+                             parameters, nullptr);
+}
+
+Status CudaCopyQueue::follow(void* stream) {
+  constexpr const char* kStep = "use the stream";
+  const ContextScope scope(api_, device_.context());
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  const auto there = static_cast<CUstream>(stream);
+  const Status status = check_followed(there);
+  return status.ok() ? cuda_status(wait_behind(there), kStep) : status;
+}
+
+Status CudaCopyQueue::check_followed(CUstream stream) const {
+  return api_.cuStreamWaitEvent == nullptr ? failure(Code::unsupported, "use the stream")
+                                           : check_not_captured(api_, stream);
+}
+
+CUresult CudaCopyQueue::wait_behind(CUstream stream) {
+  const CUevent event = markers_.front().event;
+  ends_with_signal_ = false;
+  const CUresult result = api_.cuEventRecord(event, stream);
+  return result == CUDA_SUCCESS ? api_.cuStreamWaitEvent(stream_, event, 0) : result;
 }
 
 // Polls up to a limit, then between timed sleeps; sleeps from the start if the last long wait took long, unless this

@@ -21,7 +21,9 @@ class CudaCopyQueue final : public CopyQueue {
   // Moves each batch of small copies by one GPU kernel where it can.
   Status copy_many(std::span<const Copy> copies, Direction direction) override;
   Status copy_and_wait(const Copy& copy, Direction direction) override;
-  Status checksum(std::span<ChecksumBlock> blocks) override;
+  // Launched on the program's stream itself, for which the queue's own stream then waits.
+  Status checksum(std::span<ChecksumBlock> blocks, std::optional<void*> stream, bool hashed) override;
+  Status follow(void* stream) override;  // Uses marker 0.
   Status record(unsigned marker) override;
   Result<bool> reached(unsigned marker) override;
   Status wait(unsigned marker, bool spin) override;
@@ -35,6 +37,11 @@ class CudaCopyQueue final : public CopyQueue {
   cuda::CUresult open_stream();
   cuda::CUresult queue(const Copy& copy, Direction direction);
   cuda::CUresult drain(std::size_t bytes);
+  // Fails with `unsupported` if the queue cannot follow the program's stream now. Its context is current.
+  Status check_followed(cuda::CUstream stream) const;
+  cuda::CUresult launch(cuda::CUfunction kernel, std::span<ChecksumBlock> blocks, cuda::CUstream there);
+  // Has the queue's own stream wait for what that stream was given so far.
+  cuda::CUresult wait_behind(cuda::CUstream stream);
   template <typename There>
   bool await(There there, std::size_t looks, bool is_short);
   bool scatter(std::span<const Copy> copies, Direction direction);

@@ -13,6 +13,7 @@
 #include "device/cuda/checksum_kernel.h"
 #include "device/cuda/cuda_allocation.h"
 #include "device/cuda/cuda_copy_queue.h"
+#include "device/cuda/hash_kernel.h"
 
 namespace penstock::core {
 namespace {
@@ -49,7 +50,8 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
 CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
     : Device(this, this), set_(set), ordinal_(ordinal), context_(context), primary_(primary),
       facts_(gather_facts(set.api(), ordinal, set.terms())), scatter_(set.api(), static_cast<int>(ordinal)),
-      checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text) {}
+      checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text),
+      hash_kernel_(set.api(), static_cast<int>(ordinal), kHashKernelName, hash_kernel_text) {}
 
 const CudaApi& CudaDevice::api() const { return set_.api(); }
 

@@ -63,6 +63,7 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   // The scatter kernel of the copy queues.
   CudaScatter& scatter() { return scatter_; }
   CudaKernel& checksum_kernel() { return checksum_kernel_; }
+  CudaKernel& hash_kernel() { return hash_kernel_; }
   bool alive() const { return core::is_alive(api(), context_); }
 
  private:
@@ -76,6 +77,7 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   DeviceFacts facts_;
   CudaScatter scatter_;
   CudaKernel checksum_kernel_;
+  CudaKernel hash_kernel_;
   std::atomic<bool> writes_settle_themselves_{false};  // True if the driver reports that the device orders such writes.
 };
 

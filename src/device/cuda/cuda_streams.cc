@@ -227,6 +227,17 @@ void drain_cuda_streams(const CudaApi& api, const CudaContext& context) {
   else if (api.cuCtxSynchronize != nullptr) api.cuCtxSynchronize();
 }
 
+Status check_not_captured(const CudaApi& api, CUstream stream) {
+  constexpr const char* kStep = "use the stream";
+  if (api.cuStreamIsCapturing == nullptr) return failure(Code::unsupported, kStep);
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = api.cuStreamIsCapturing(stream, &status);
+  // The default stream takes part in captures of the context's other streams.
+  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return failure(Code::unsupported, kStep);
+  if (asked != CUDA_SUCCESS) return cuda_status(asked, kStep);
+  return status == CU_STREAM_CAPTURE_STATUS_NONE ? success() : failure(Code::unsupported, kStep);
+}
+
 Result<StreamHome*> find_cuda_stream_home(const CudaApi& api, void* stream) {
   constexpr const char* kStep = "use the stream";
   if (!api.has_streams()) return failure(Code::unsupported, kStep);
@@ -240,12 +251,7 @@ Result<StreamHome*> find_cuda_stream_home(const CudaApi& api, void* stream) {
 
   const ContextScope scope(api, context);
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
-  int status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult asked = api.cuStreamIsCapturing(as_stream(stream), &status);
-  // The default stream takes part in captures of the context's other streams.
-  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return failure(Code::unsupported, kStep);
-  if (asked != CUDA_SUCCESS) return cuda_status(asked, kStep);
-  if (status != CU_STREAM_CAPTURE_STATUS_NONE) return failure(Code::unsupported, kStep);
+  if (const Status status = check_not_captured(api, as_stream(stream)); !status.ok()) return status;
   return Homes::of_process().find_or_add(api, context);
 }
 

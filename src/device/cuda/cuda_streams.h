@@ -65,6 +65,9 @@ bool is_any_cuda_stream_busy(const cuda::CudaApi& api);
 // Returns when all streams of the context have done the work queued so far.
 void drain_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
 
+// Fails with `unsupported` while the stream's work is being captured, or cannot be told. Its context must be current.
+Status check_not_captured(const cuda::CudaApi& api, cuda::CUstream stream);
+
 // The home of a stream by its handle; a default stream's is that of the caller's current context. Fails with
 // `unsupported` while the stream's work is being captured, which the call does not spoil, and with the driver's
 // "invalid context" for a default stream without a current context.

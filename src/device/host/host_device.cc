@@ -40,6 +40,7 @@ class HostCopyQueue final : public CopyQueue {
     }
     return success();
   }
+  Status follow(void* stream) override { return HostStreamHome::of_process().drain(stream); }
   Status record(unsigned marker) override {
     PENSTOCK_INVARIANT(marker < recorded_.size());
     recorded_[marker] = landed_ + pending_.size();

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "checksum/crc32c.h"
+#include "checksum/hash64.h"
 #include "device/device.h"
 #include "fakes/fake_cuda/driver_state.h"
 
@@ -69,7 +70,11 @@ void do_work(const Work& work) {
     for (core::ChecksumBlock& block : blocks) {
       if (!is_reached(reinterpret_cast<CUdeviceptr>(block.address), block.bytes)) std::abort();
       const std::span<const std::byte> bytes(static_cast<const std::byte*>(block.address), block.bytes);
-      block.sum ^= core::crc32c(bytes) ^ core::crc32c_of_zeros(bytes.size());  // As the kernel does.
+      if (work.value != 0) {
+        block.hash = core::Hash64::of_block(bytes);
+      } else {
+        block.sum ^= core::crc32c(bytes) ^ core::crc32c_of_zeros(bytes.size());  // As the kernel does.
+      }
     }
   }
   const auto write = [](CUdeviceptr to, std::uint64_t value) {

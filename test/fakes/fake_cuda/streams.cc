@@ -53,6 +53,7 @@ CUmod_st module;
 CUfunc_st copy_kernel;
 CUfunc_st scatter_kernel;
 CUfunc_st checksum_kernel;
+CUfunc_st hash_kernel;
 
 CUresult launch_scatter(unsigned pieces, CUstream stream, void** parameters) {
   const auto* all = static_cast<const ScatterList*>(parameters[0])->pieces;
@@ -62,14 +63,17 @@ CUresult launch_scatter(unsigned pieces, CUstream stream, void** parameters) {
   return enqueue(stream, std::move(work));
 }
 
-CUresult launch_checksum(unsigned blocks, CUstream stream, void** parameters) {
+CUresult launch_checksum(bool hashed, unsigned blocks, CUstream stream, void** parameters) {
   ++driver().checksums;
   const auto at = *static_cast<CUdeviceptr*>(parameters[0]);
-  return enqueue(stream, {.kind = Work::Kind::checksum, .to = at, .size = blocks * sizeof(core::ChecksumBlock)});
+  const std::size_t size = blocks * sizeof(core::ChecksumBlock);
+  return enqueue(stream, {.kind = Work::Kind::checksum, .to = at, .size = size, .value = hashed});
 }
 
-const std::pair<const char*, CUfunction> kKernels[] = {
-    {kScatterKernelName, &scatter_kernel}, {"penstock_copy", &copy_kernel}, {"penstock_crc32c", &checksum_kernel}};
+const std::pair<const char*, CUfunction> kKernels[] = {{kScatterKernelName, &scatter_kernel},
+                                                       {"penstock_copy", &copy_kernel},
+                                                       {"penstock_crc32c", &checksum_kernel},
+                                                       {"penstock_hash64", &hash_kernel}};
 
 }  // namespace
 }  // namespace penstock::fake_cuda
@@ -166,7 +170,8 @@ CALL(cuLaunchKernel, CUfunction function, unsigned blocks, unsigned, unsigned, u
      unsigned, CUstream stream, void** parameters, void**) {
   ENTER; if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
   if (function == &scatter_kernel) return launch_scatter(blocks, stream, parameters);
-  if (function == &checksum_kernel) return launch_checksum(blocks, stream, parameters);
+  if (function == &checksum_kernel) return launch_checksum(false, blocks, stream, parameters);
+  if (function == &hash_kernel) return launch_checksum(true, blocks, stream, parameters);
   const CUdeviceptr descriptor = *static_cast<CUdeviceptr*>(parameters[0]);
   REQUIRE(find(descriptor) == driver().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
   return enqueue(stream, {.kind = Work::Kind::kernel, .from = descriptor});
