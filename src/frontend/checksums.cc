@@ -6,6 +6,7 @@
 
 #include "base/reachable_memory.h"
 #include "checksum/crc32c.h"
+#include "checksum/hash64.h"
 #include "device/pinned_block.h"
 
 namespace penstock::core {
@@ -26,23 +27,39 @@ Status spin_for_copies(CopyQueue& copies, Status queued) {
 
 }  // namespace
 
+// The place of a piece's checksums. hash: null if none is asked for, then of no piece of a call.
+struct Checksums::Sums {
+  std::uint32_t* crc = nullptr;
+  Hash64* hash = nullptr;
+
+  void add(Bytes bytes) const {
+    if (hash == nullptr) {
+      *crc = crc32c(bytes, *crc);
+    } else {
+      add_to_fingerprint(bytes, *crc, *hash);
+    }
+  }
+};
+
 struct Checksums::Desk {
   Device* device = nullptr;
   PinnedBlock memory;  // The blocks, and behind them the bytes that are copied.
   std::unique_ptr<CopyQueue> copies;
-  std::vector<std::uint32_t*> sums;  // For each block, the sum that it contributes to.
+  std::vector<Sums> sums;  // For each block, what it contributes to.
+  bool is_queued = false;  // The device makes the blocks' checksums.
 
   std::span<ChecksumBlock> blocks() const { return {reinterpret_cast<ChecksumBlock*>(memory.data()), sums.size()}; }
   std::byte* copied() const { return memory.data() + kBlocksBytes; }
 };
 
-// The pieces of one call, one after the other. Blocks of one device are gathered, and their checksums made together.
+// The pieces of one call, one after the other. Blocks of one device are gathered, and their checksums made together: at
+// once, or in the order of the program's stream, if there is one, and then nothing waits before end().
 class Checksums::Work {
  public:
-  explicit Work(Checksums& checksums) : checksums_(checksums) {}
+  explicit Work(Checksums& checksums, std::optional<void*> stream = {}) : checksums_(checksums), stream_(stream) {}
 
-  Status add(Bytes piece, std::uint32_t& sum) {
-    sum = 0;
+  Status add(Bytes piece, Sums sums) {
+    *sums.crc = 0;
     if (piece.empty()) return success();
     if (!is_inside(piece)) facts_ = checksums_.devices_.describe(piece.data());
     if (!facts_.needs_device()) {
@@ -50,23 +67,55 @@ class Checksums::Work {
       const bool is_known = facts_.kind == MemoryKind::registered_host && is_inside(piece);
       if (!is_known && !is_reachable(piece.data(), piece.size(), Access::read))
         return failure(Code::bad_pointer, kMakeChecksums);
-      sum = crc32c(piece);
+      sums.add(piece);
       return success();
     }
     if (const Status status = sit_at(facts_.device); !status.ok()) return status;
     // A kernel that reads unmapped memory destroys the program's context; a copy only fails.
     if (facts_.kind == MemoryKind::device && (is_inside(piece) || is_all_of_device(piece))) {
-      return add_blocks(piece, sum);
+      return add_blocks(piece, sums);
     }
-    return add_copied(piece, sum);
+    return add_copied(piece, sums);
   }
 
-  // Called when all pieces have been added. Without this call, or after a failure, the stream is not used again.
-  Status end() {
+  // Adds all pieces and sends what was gathered. hashes: one of each piece, or none.
+  Status send(std::span<const iovec> pieces, std::span<std::uint32_t> sums, std::span<Hash64> hashes = {}) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const Status status = add({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len},
+                                {&sums[i], hashes.empty() ? nullptr : &hashes[i]});
+      if (!status.ok()) return status;
+    }
+    return send();
+  }
+
+  // Called when all pieces have been added one by one.
+  Status send() {
     if (desk_ == nullptr) return success();
-    const Status status = look();
-    if (status.ok()) checksums_.give_back(std::move(desk_));
+    if (desk_->sums.empty()) {
+      checksums_.give_back(std::move(desk_));
+      return success();
+    }
+    Status status = desk_->copies->checksum(desk_->blocks(), stream_, desk_->sums.front().hash != nullptr);
+    desk_->is_queued = status.ok();
+    if (desk_->is_queued) status = desk_->copies->record(0);
+    if (status.is(Code::unsupported)) status = follow_stream();
+    if (status.ok() && !desk_->is_queued) status = look_at_copies(desk_->blocks());
+    if (status.ok()) sent_.push_back(std::move(desk_));
     return status;
+  }
+
+  // Waits for what was sent, which completes the sums. Without this call, or after a failure, a desk is not used again.
+  Status end() {
+    for (std::unique_ptr<Desk>& desk : sent_) {
+      // A launch takes less time than sleeping and waking up; the program's stream may have more to do before it.
+      if (desk->is_queued) {
+        if (const Status status = desk->copies->wait(0, !stream_); !status.ok()) return status;
+      }
+      add_up(*desk);
+      checksums_.give_back(std::move(desk));
+    }
+    sent_.clear();
+    return success();
   }
 
  private:
@@ -90,42 +139,51 @@ class Checksums::Work {
   Status sit_at(Device* device) {
     if (device == nullptr) return failure(Code::no_device, "make checksums of device memory");
     if (desk_ != nullptr && desk_->device == device) return success();
-    if (const Status status = end(); !status.ok()) return status;
-    Result<std::unique_ptr<Desk>> desk = checksums_.take(*device);
+    if (const Status status = pass_on(); !status.ok()) return status;
+    return take_desk(*device);
+  }
+
+  Status take_desk(Device& device) {
+    Result<std::unique_ptr<Desk>> desk = checksums_.take(device);
     if (!desk.ok()) return desk.status();
     desk_ = std::move(*desk);
     return success();
   }
 
-  Status add_blocks(Bytes piece, std::uint32_t& sum) {
+  // Sends what was gathered, and waits for it if no stream of the program's has to pass first.
+  Status pass_on() {
+    const Status status = send();
+    return status.ok() && !stream_ ? end() : status;
+  }
+
+  // For copies, which are not queued on the program's stream itself.
+  Status follow_stream() { return stream_ ? desk_->copies->follow(*stream_) : success(); }
+
+  Status add_blocks(Bytes piece, const Sums& sums) {
     while (!piece.empty()) {
       if (desk_->sums.size() == kBlocksMax) {
-        if (const Status status = look(); !status.ok()) return status;
+        Device& device = *desk_->device;
+        if (Status status = pass_on(); !status.ok() || !(status = take_desk(device)).ok()) return status;
       }
       const auto bytes = std::min<std::size_t>(piece.size(), ChecksumBlock::kBytesMax);
-      desk_->sums.push_back(&sum);
+      desk_->sums.push_back(sums);
       desk_->blocks().back() = {piece.data(), static_cast<std::uint32_t>(bytes)};
       piece = piece.subspan(bytes);
     }
     return success();
   }
 
-  // Makes the checksums of the gathered blocks on the device, or on the CPU if the device cannot.
-  Status look() {
-    const std::span<ChecksumBlock> blocks = desk_->blocks();
-    if (blocks.empty()) return success();
-    const Status queued = desk_->copies->checksum(blocks, {}, false);
-    const Status status =
-        queued.is(Code::unsupported) ? look_at_copies(blocks) : spin_for_copies(*desk_->copies, queued);
-    if (!status.ok()) return status;
+  void add_up(Desk& desk) {
+    const std::span<ChecksumBlock> blocks = desk.blocks();
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      std::uint32_t& sum = *desk_->sums[i];
-      sum = combine_(sum, blocks[i].sum, blocks[i].bytes);
+      const auto [crc, hash] = desk.sums[i];
+      *crc = combine_(*crc, blocks[i].sum, blocks[i].bytes);
+      if (hash != nullptr) hash->add(blocks[i].hash, blocks[i].bytes);
     }
-    desk_->sums.clear();
-    return status;
+    desk.sums.clear();
   }
 
+  // Makes the blocks' checksums by the CPU.
   Status look_at_copies(std::span<ChecksumBlock> blocks) {
     constexpr std::size_t kTogether = kCopyBytes / ChecksumBlock::kBytesMax;
     Copy copies[kTogether];
@@ -139,27 +197,41 @@ class Checksums::Work {
       const Status queued = desk_->copies->copy_many({copies, some.size()}, Direction::to_host);
       if (const Status status = spin_for_copies(*desk_->copies, queued); !status.ok()) return status;
       for (std::size_t i = 0; i < some.size(); ++i) {
-        some[i].sum = crc32c({static_cast<const std::byte*>(copies[i].host), some[i].bytes});
+        const Bytes bytes(static_cast<const std::byte*>(copies[i].host), some[i].bytes);
+        some[i].sum = crc32c(bytes);
+        if (desk_->sums.front().hash != nullptr) some[i].hash = Hash64::of_block(bytes);
       }
     }
     return success();
   }
 
-  Status add_copied(Bytes piece, std::uint32_t& sum) {
+  Status add_copied(Bytes piece, const Sums& sums) {
+    if (const Status status = follow_stream(); !status.ok()) return status;
     while (!piece.empty()) {
       const std::size_t size = std::min(piece.size(), kCopyBytes);
       const Copy wanted{const_cast<std::byte*>(piece.data()), desk_->copied(), size, true};
       if (const Status status = desk_->copies->copy_and_wait(wanted, Direction::to_host); !status.ok()) return status;
-      sum = crc32c({desk_->copied(), size}, sum);
+      sums.add({desk_->copied(), size});
       piece = piece.subspan(size);
     }
     return success();
   }
 
   Checksums& checksums_;
-  std::unique_ptr<Desk> desk_;
+  const std::optional<void*> stream_;
+  std::unique_ptr<Desk> desk_;               // Gathers blocks.
+  std::vector<std::unique_ptr<Desk>> sent_;  // Their sums are made, or under way.
   PointerFacts facts_;
   Crc32cCombiner combine_;
+};
+
+// Checksums that a stream of the program's is to pass.
+struct Checksums::Begun {
+  Begun(Checksums& checksums, std::size_t count, void* stream, bool hashed)
+      : work(checksums, stream), sums(count), hashes(hashed ? count : 0) {}
+  Work work;
+  std::vector<std::uint32_t> sums;
+  std::vector<Hash64> hashes;
 };
 
 Checksums::Checksums(DeviceSet& devices, const Placement& placement) : devices_(devices), placement_(placement) {}
@@ -171,18 +243,44 @@ Status Checksums::make(const void* memory, std::uint64_t size, std::uint64_t pie
   Status status;
   for (std::size_t i = 0; status.ok() && i < sums.size(); ++i) {
     const std::uint64_t at = i * piece_bytes;
-    status = work.add({static_cast<const std::byte*>(memory) + at, std::min(piece_bytes, size - at)}, sums[i]);
+    status = work.add({static_cast<const std::byte*>(memory) + at, std::min(piece_bytes, size - at)}, {&sums[i]});
   }
+  if (status.ok()) status = work.send();
   return status.ok() ? work.end() : status;
 }
 
 Status Checksums::make(std::span<const iovec> pieces, std::span<std::uint32_t> sums) {
   Work work(*this);
-  Status status;
-  for (std::size_t i = 0; status.ok() && i < pieces.size(); ++i) {
-    status = work.add({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len}, sums[i]);
-  }
+  const Status status = work.send(pieces, sums);
   return status.ok() ? work.end() : status;
+}
+
+Result<std::uint64_t> Checksums::begin(std::span<const iovec> pieces, void* stream, bool hashed) {
+  auto begun = std::make_unique<Begun>(*this, pieces.size(), stream, hashed);
+  if (const Status status = begun->work.send(pieces, begun->sums, begun->hashes); !status.ok()) return status;
+  const MutexLock lock(mutex_);
+  begun_.emplace(++last_, std::move(begun));
+  return last_;
+}
+
+Status Checksums::end(std::uint64_t number, std::span<std::uint32_t> sums, std::span<std::uint64_t> hashes) {
+  const std::unique_ptr<Begun> begun = take(number);
+  if (begun == nullptr) return failure(Code::invalid_argument, kMakeChecksums);
+  const Status status = begun->work.end();
+  if (!status.ok()) return status;
+  std::copy_n(begun->sums.begin(), std::min(sums.size(), begun->sums.size()), sums.begin());
+  const auto told = std::span(begun->hashes).first(std::min(hashes.size(), begun->hashes.size()));
+  std::transform(told.begin(), told.end(), hashes.begin(), [](const Hash64& hash) { return hash.value(); });
+  return status;
+}
+
+std::unique_ptr<Checksums::Begun> Checksums::take(std::uint64_t number) {
+  const MutexLock lock(mutex_);
+  const auto found = begun_.find(number);
+  if (found == begun_.end()) return nullptr;
+  std::unique_ptr<Begun> begun = std::move(found->second);
+  begun_.erase(found);
+  return begun;
 }
 
 Result<std::unique_ptr<Checksums::Desk>> Checksums::take(Device& device) {

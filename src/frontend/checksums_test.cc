@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checksum/crc32c.h"
+#include "checksum/hash64.h"
 #include "device/cuda/cuda_device.h"
 #include "device/host/host_device.h"
 
@@ -146,6 +147,97 @@ TEST_F(ChecksumsOfAGpu, MemoryThatEndsTooSoonFailsAndNoKernelReadsIt) {
   std::uint32_t sum = 0;
   EXPECT_FALSE(checksums_->make(memory_ + kRoom - 65536, 131072, 131072, {&sum, 1}).ok());
   EXPECT_EQ(driver("fake_cuda_checksums"), before);
+}
+
+class ChecksumsOnAStream : public ChecksumsOfAGpu {
+ protected:
+  void SetUp() override {
+    ChecksumsOfAGpu::SetUp();
+    EXPECT_TRUE(device_->run_inside([&] { driver("cuStreamCreate", &stream_, 1u); }).ok());
+  }
+  // Queues the copy of other bytes to all of the memory.
+  void overwrite() {
+    ASSERT_TRUE(
+        device_
+            ->run_inside([&] {
+              const auto to = reinterpret_cast<cuda::CUdeviceptr>(memory_);
+              ASSERT_EQ(driver("cuMemcpyHtoDAsync_v2", to, static_cast<const void*>(zeros_.data()), kRoom, stream_), 0);
+            })
+            .ok());
+  }
+  // Expects those of memory and of the host's, with hashes and without.
+  void expect_hashes() {
+    const auto part = std::span(bytes_).subspan(5, 1'000'000);
+    const std::vector<iovec> pieces = {{memory_ + 5, part.size()}, {const_cast<std::byte*>(part.data()), part.size()}};
+    const Result<std::uint64_t> both = checksums_->begin(pieces, stream_, true);
+    const Result<std::uint64_t> plain = checksums_->begin(pieces, stream_);
+    std::vector<std::uint32_t> sums(2), plain_sums(2);
+    std::vector<std::uint64_t> hashes(2), none(2);
+    ASSERT_TRUE(both.ok() && plain.ok()) << describe(both.status());
+    ASSERT_TRUE(checksums_->end(*both, sums, hashes).ok());
+    ASSERT_TRUE(checksums_->end(*plain, plain_sums, none).ok());
+    EXPECT_EQ(sums, std::vector<std::uint32_t>(2, crc32c(part)));
+    EXPECT_EQ(plain_sums, sums);
+    EXPECT_EQ(hashes, std::vector<std::uint64_t>(2, fingerprint(part).hash64));
+    EXPECT_EQ(none, std::vector<std::uint64_t>(2));
+  }
+  std::vector<iovec> halves() const { return {{memory_, kRoom / 2}, {memory_ + kRoom / 2, kRoom - kRoom / 2}}; }
+
+  cuda::CUstream stream_ = nullptr;
+  const std::vector<std::byte> zeros_ = std::vector<std::byte>(kRoom);
+};
+
+TEST_F(ChecksumsOnAStream, AreThoseOfTheBytesBeforeItsLaterWork) {
+  const Result<std::uint64_t> before = checksums_->begin(halves(), stream_);
+  overwrite();
+  const Result<std::uint64_t> after = checksums_->begin(halves(), stream_);
+
+  std::vector<std::uint32_t> sums(2), sums_after(2);
+  ASSERT_TRUE(before.ok() && after.ok());
+  ASSERT_TRUE(checksums_->end(*after, sums_after).ok());
+  ASSERT_TRUE(checksums_->end(*before, sums).ok());
+  EXPECT_EQ(sums, expected(bytes_, kRoom / 2));
+  EXPECT_EQ(sums_after, expected(zeros_, kRoom / 2));
+}
+
+TEST_F(ChecksumsOnAStream, HaveHashesBesideThemIfTheseAreAskedFor) {
+  const int before = driver("fake_cuda_checksums");
+  expect_hashes();
+  EXPECT_EQ(driver("fake_cuda_checksums"), before + 3);  // CRC32C twice, and the hashes.
+}
+
+TEST_F(ChecksumsOnAStream, HaveHashesAlsoWhereTheGpuMakesNone) {
+  driver("fake_cuda_refuse_modules", 1);
+  expect_hashes();
+  driver("fake_cuda_refuse_modules", 0);
+}
+
+TEST_F(ChecksumsOnAStream, WaitForItWhereTheGpuMakesNone) {
+  driver("fake_cuda_refuse_modules", 1);
+  overwrite();
+  const Result<std::uint64_t> begun = checksums_->begin(halves(), stream_);
+  driver("fake_cuda_refuse_modules", 0);
+
+  std::vector<std::uint32_t> sums(2);
+  ASSERT_TRUE(begun.ok()) << describe(begun.status());
+  ASSERT_TRUE(checksums_->end(*begun, sums).ok());
+  EXPECT_EQ(sums, expected(zeros_, kRoom / 2));
+}
+
+TEST_F(ChecksumsOnAStream, AreRefusedWhileItIsCaptured) {
+  ASSERT_TRUE(device_->run_inside([&] { driver("cuStreamBeginCapture_v2", stream_, 0); }).ok());
+
+  EXPECT_TRUE(checksums_->begin(halves(), stream_).status().is(Code::unsupported));
+
+  void* graph = nullptr;
+  int ended = -1;
+  ASSERT_TRUE(device_->run_inside([&] { ended = driver("cuStreamEndCapture", stream_, &graph); }).ok());
+  EXPECT_EQ(ended, 0) << "the capture was spoiled";
+}
+
+TEST_F(ChecksumsOnAStream, MayBeLeftUnread) {
+  ASSERT_TRUE(checksums_->begin(halves(), stream_).ok());
+  EXPECT_TRUE(checksums_->end(12345, {}).is(Code::invalid_argument));
 }
 
 TEST_F(ChecksumsOfAGpu, ThreadsDoNotDisturbEachOther) {
