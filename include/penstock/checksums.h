@@ -21,6 +21,23 @@ penstock_status penstock_crc32c(penstock_session* session, const void* memory, u
  * one launch. */
 penstock_status penstock_crc32c_vector(penstock_session* session, const struct iovec* pieces, uint32_t count,
                                        uint32_t* sums);
+/* [experimental] Checksums that are made in the order of a stream. */
+typedef struct penstock_checksums penstock_checksums;
+/* [experimental] The same in the order of a CUDA stream (NULL: the default stream), after all its earlier work, and
+ * without waiting for it: later work of the stream may change the memory. Checksums of host memory are made at once.
+ * Waits for the stream where a device cannot make checksums. Fails while the stream is being captured. */
+penstock_status penstock_crc32c_begin(penstock_session* session, const struct iovec* pieces, uint32_t count,
+                                      void* stream, penstock_checksums** checksums);
+/* [experimental] Waits until the stream has passed them, writes the `count` checksums (NULL: none), and frees
+ * `checksums`, also on failure. Call it once, before the session is closed. */
+penstock_status penstock_crc32c_end(penstock_checksums* checksums, uint32_t* sums);
+/* [experimental] As penstock_crc32c_begin(), with a second checksum of 64 bits of each piece, to tell whether bytes are
+ * those of before without reading them: docs/reference/checkpoint-format.md says how it is made. */
+penstock_status penstock_fingerprints_begin(penstock_session* session, const struct iovec* pieces, uint32_t count,
+                                            void* stream, penstock_checksums** checksums);
+/* [experimental] As penstock_crc32c_end(), with `count` hashes (NULL: none); only for what
+ * penstock_fingerprints_begin() began are hashes written. */
+penstock_status penstock_fingerprints_end(penstock_checksums* checksums, uint32_t* sums, uint64_t* hashes);
 /* Returns the checksum of two adjacent pieces: `second` is the checksum of the second_bytes that follow the first
  * piece. */
 uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);

@@ -338,6 +338,24 @@ class Session;
 // One more handle of a session, for objects that may outlive it. Destroying it does not close the session.
 using SessionReference = Owned<penstock_session, penstock_session_close>;
 
+// [experimental] Checksums in the order of a stream, made by Session::crc32c_begin().
+class PendingChecksums {
+ public:
+  explicit PendingChecksums(penstock_checksums* checksums) : checksums_(checksums) {}
+  // Waits until the stream has passed, and writes all checksums. Call it once.
+  Status end(std::uint32_t* sums) { return penstock_crc32c_end(checksums_.release(), sums); }
+  // The same with hashes, if Session::fingerprints_begin() made them.
+  Status end(std::uint32_t* sums, std::uint64_t* hashes) {
+    return penstock_fingerprints_end(checksums_.release(), sums, hashes);
+  }
+
+ private:
+  struct Drop {
+    void operator()(penstock_checksums* checksums) const { (void)penstock_crc32c_end(checksums, nullptr); }
+  };
+  std::unique_ptr<penstock_checksums, Drop> checksums_;
+};
+
 // The registration of memory. The program owns the memory itself, and may free it once this is destroyed.
 using Buffer = Owned<penstock_buffer, penstock_buffer_close>;
 
@@ -489,6 +507,20 @@ class Session : public Owned<penstock_session, penstock_session_close> {
   }
   Status crc32c(const struct iovec* pieces, std::uint32_t count, std::uint32_t* sums) {
     return penstock_crc32c_vector(raw(), pieces, count, sums);
+  }
+  // [experimental] In the order of a CUDA stream, without waiting for it.
+  Result<PendingChecksums> crc32c_begin(const struct iovec* pieces, std::uint32_t count, void* stream) {
+    penstock_checksums* checksums = nullptr;
+    const Status status = penstock_crc32c_begin(raw(), pieces, count, stream, &checksums);
+    if (!status.ok()) return status;
+    return PendingChecksums(checksums);
+  }
+  // [experimental] The same with a second checksum of 64 bits.
+  Result<PendingChecksums> fingerprints_begin(const struct iovec* pieces, std::uint32_t count, void* stream) {
+    penstock_checksums* checksums = nullptr;
+    const Status status = penstock_fingerprints_begin(raw(), pieces, count, stream, &checksums);
+    if (!status.ok()) return status;
+    return PendingChecksums(checksums);
   }
 
   Result<File> file(int fd) const {

@@ -27,6 +27,12 @@ struct penstock_buffer {
   const void* base = nullptr;
 };
 
+struct penstock_checksums {
+  std::shared_ptr<penstock::core::GuardedSession> guarded;
+  std::uint64_t number = 0;  // For Checksums::end().
+  std::uint32_t count = 0;
+};
+
 // A created file without its final name.
 struct UnpublishedFile {
   penstock::core::Mutex mutex;

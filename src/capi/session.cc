@@ -23,6 +23,17 @@ using core::Status;
 using core::status_call;
 using core::success;
 
+template <typename Number>
+bool has_room(const Number* sums, std::uint64_t count) {
+  return count <= SIZE_MAX / sizeof *sums && core::is_reachable(sums, count * sizeof *sums, core::Access::write);
+}
+
+// The array, if it can be written.
+template <typename Number>
+std::span<Number> room_at(Number* numbers, std::uint64_t count) {
+  return {numbers, numbers != nullptr && has_room(numbers, count) ? count : 0};
+}
+
 penstock_device_info to_public(const core::DeviceFacts& facts) {
   penstock_device_info info{};
   info.ordinal = static_cast<std::uint32_t>(facts.ordinal);
@@ -153,10 +164,6 @@ static bool is_memory(const void* memory, std::uint64_t size) {
   return memory != nullptr && size <= SIZE_MAX / 2 && reinterpret_cast<std::uintptr_t>(memory) <= UINTPTR_MAX - size;
 }
 
-static bool has_room(const std::uint32_t* sums, std::uint64_t count) {
-  return count <= SIZE_MAX / sizeof *sums && core::is_reachable(sums, count * sizeof *sums, core::Access::write);
-}
-
 penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
                                 uint32_t* sums) {
   constexpr const char* kStep = "make checksums";
@@ -169,20 +176,68 @@ penstock_status penstock_crc32c(penstock_session* session, const void* memory, u
   });
 }
 
+static Status check_pieces(const struct iovec* pieces, std::uint32_t count, const char* step) {
+  if (count == 0) return success();
+  if (pieces == nullptr) return failure(Code::invalid_argument, step);
+  if (!core::is_reachable(pieces, count * sizeof(iovec), core::Access::read)) return failure(Code::bad_pointer, step);
+  const bool are_memory =
+      std::all_of(pieces, pieces + count, [](const iovec& one) { return is_memory(one.iov_base, one.iov_len); });
+  return are_memory ? success() : failure(Code::invalid_argument, step);
+}
+
 penstock_status penstock_crc32c_vector(penstock_session* session, const struct iovec* pieces, uint32_t count,
                                        uint32_t* sums) {
   constexpr const char* kStep = "make checksums";
   return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
     if (count == 0) return core::success();
-    if (pieces == nullptr || sums == nullptr) return failure(Code::invalid_argument, kStep);
-    const bool is_array = core::is_reachable(pieces, count * sizeof(iovec), core::Access::read);
-    if (!is_array || !has_room(sums, count)) return failure(Code::bad_pointer, kStep);
-    const std::span all(pieces, count);
-    if (!std::all_of(all.begin(), all.end(), [](const iovec& one) { return is_memory(one.iov_base, one.iov_len); })) {
-      return failure(Code::invalid_argument, kStep);
-    }
-    return session->guarded->checksums().make(all, {sums, count});
+    if (sums == nullptr) return failure(Code::invalid_argument, kStep);
+    if (const Status status = check_pieces(pieces, count, kStep); !status.ok()) return status;
+    if (!has_room(sums, count)) return failure(Code::bad_pointer, kStep);
+    return session->guarded->checksums().make({pieces, count}, {sums, count});
   });
+}
+
+static penstock_status begin_checksums(penstock_session* session, const struct iovec* pieces, uint32_t count,
+                                       void* stream, bool hashed, penstock_checksums** checksums) {
+  constexpr const char* kStep = "make checksums";
+  if (checksums != nullptr) *checksums = nullptr;
+  return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
+    if (checksums == nullptr) return failure(Code::invalid_argument, kStep);
+    if (const Status status = check_pieces(pieces, count, kStep); !status.ok()) return status;
+    auto handle = std::make_unique<penstock_checksums>(penstock_checksums{session->guarded, 0, count});
+    const core::Result<std::uint64_t> begun = session->guarded->checksums().begin({pieces, count}, stream, hashed);
+    if (!begun.ok()) return begun.status();
+    handle->number = *begun;
+    *checksums = handle.release();
+    return success();
+  });
+}
+
+penstock_status penstock_crc32c_begin(penstock_session* session, const struct iovec* pieces, uint32_t count,
+                                      void* stream, penstock_checksums** checksums) {
+  return begin_checksums(session, pieces, count, stream, false, checksums);
+}
+
+penstock_status penstock_fingerprints_begin(penstock_session* session, const struct iovec* pieces, uint32_t count,
+                                            void* stream, penstock_checksums** checksums) {
+  return begin_checksums(session, pieces, count, stream, true, checksums);
+}
+
+penstock_status penstock_fingerprints_end(penstock_checksums* checksums, uint32_t* sums, uint64_t* hashes) {
+  constexpr const char* kStep = "make checksums";
+  const std::unique_ptr<penstock_checksums> owned(checksums);
+  return session_call(kStep, checksums, [&](const GuardedSession::Use&) -> Status {
+    const auto sums_room = room_at(sums, checksums->count);
+    const auto hashes_room = room_at(hashes, checksums->count);
+    const Status status = checksums->guarded->checksums().end(checksums->number, sums_room, hashes_room);
+    const bool is_lost = (sums != nullptr && sums_room.size() < checksums->count) ||
+                         (hashes != nullptr && hashes_room.size() < checksums->count);
+    return status.ok() && is_lost ? failure(Code::bad_pointer, kStep) : status;
+  });
+}
+
+penstock_status penstock_crc32c_end(penstock_checksums* checksums, uint32_t* sums) {
+  return penstock_fingerprints_end(checksums, sums, nullptr);
 }
 
 uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes) {

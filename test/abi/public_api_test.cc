@@ -68,51 +68,6 @@ TEST_F(PublicApiTest, ATransferTellsItsPathAndWhyNoBetterOne) {
   EXPECT_EQ((*counters)[0].write_bytes, 1u << 20);
 }
 
-TEST_F(PublicApiTest, ChecksumsOfADevicesMemoryAreThoseOfTheBytes) {
-  auto session = Session::open(on_host());
-  auto memory = session->allocate(0, 1 << 20);
-  std::string bytes(300'000, '\0');
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 >> 3);
-  ASSERT_TRUE(memory->upload(7, bytes.data(), bytes.size()).ok());
-
-  std::uint32_t on_device[3] = {}, on_host[3] = {}, of_all = 0;
-  ASSERT_TRUE(session->crc32c(memory->data() + 7, bytes.size(), 131072, on_device).ok());
-  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), 131072, on_host).ok());
-  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), bytes.size(), &of_all).ok());
-
-  EXPECT_EQ(std::memcmp(on_device, on_host, sizeof on_host), 0);
-  const std::uint32_t two = penstock_crc32c_combine(on_host[0], on_host[1], 131072);
-  EXPECT_EQ(penstock_crc32c_combine(two, on_host[2], bytes.size() - 262144), of_all);
-  const iovec pieces[] = {{memory->data() + 7, 131072}, {nullptr, 0}, {bytes.data() + 131072, 131072}};
-  std::uint32_t of_pieces[] = {1, 1, 1}, known = 0;
-  ASSERT_TRUE(session->crc32c(pieces, 3, of_pieces).ok());
-  EXPECT_EQ(of_pieces[0], on_host[0]);
-  EXPECT_EQ(of_pieces[1], 0u);
-  EXPECT_EQ(of_pieces[2], on_host[1]);
-  ASSERT_TRUE(session->crc32c("123456789", 9, 9, &known).ok());
-  EXPECT_EQ(known, 0xe3069283u);
-}
-
-TEST_F(PublicApiTest, ChecksumsOfNothingAreNoneAndOfNonsenseAnError) {
-  auto session = Session::open(on_host());
-  std::uint32_t sum = 5;
-  const char byte = 1;
-
-  EXPECT_TRUE(session->crc32c(nullptr, 0, 0, nullptr).ok());
-  EXPECT_FALSE(session->crc32c(nullptr, 1, 1, &sum).ok());
-  EXPECT_FALSE(session->crc32c(&byte, 1, 0, &sum).ok());
-  EXPECT_FALSE(session->crc32c(&byte, 1, 1, nullptr).ok());
-  EXPECT_FALSE(session->crc32c(&byte, UINT64_MAX, 1 << 20, &sum).ok());
-  char other = 1;
-  const iovec nowhere{nullptr, 1}, endless{&other, SIZE_MAX}, right{&other, 1};
-  EXPECT_TRUE(session->crc32c(nullptr, 0, nullptr).ok());
-  EXPECT_FALSE(session->crc32c(nullptr, 1, &sum).ok());
-  EXPECT_FALSE(session->crc32c(&nowhere, 1, &sum).ok());
-  EXPECT_FALSE(session->crc32c(&endless, 1, &sum).ok());
-  EXPECT_FALSE(session->crc32c(&right, 1, nullptr).ok());
-  EXPECT_EQ(sum, 5u);
-}
-
 TEST_F(PublicApiTest, ExplainingNamesEveryPathInOrder) {
   auto session = Session::open(on_host());
   auto file = session->file(fd_);
