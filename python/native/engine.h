@@ -30,7 +30,8 @@ namespace penstock::python {
               CALL(file_register) CALL(file_close) CALL(file_get) CALL(file_create) CALL(file_publish) CALL(file_sync) \
                   CALL(transfer) CALL(queue_open) CALL(queue_close) CALL(queue_submit) CALL(queue_reap)                \
                       CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_submit) CALL(explain) CALL(path_outlook)      \
-                          CALL(counters) CALL(crc32c) CALL(crc32c_vector) CALL(file_advise) CALL(stripe_open)          \
+                          CALL(counters) CALL(crc32c) CALL(crc32c_vector) CALL(crc32c_begin)                           \
+                              CALL(fingerprints_begin) CALL(fingerprints_end) CALL(file_advise) CALL(stripe_open)      \
                               CALL(stripe_create) CALL(stripe_get) CALL(stripe_member)
 
 struct Engine {

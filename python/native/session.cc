@@ -212,7 +212,22 @@ void bind_session(nb::module_& module) {
       .def("crc32c", &crc32c_by, nb::arg("buffer").none(), nb::arg("piece_bytes"),
            nb::arg("stream").none() = nb::none())
       .def("crc32c_vector", &crc32c_vector_by, nb::arg("buffers"), nb::arg("piece_bytes"),
-           nb::arg("stream").none() = nb::none());
+           nb::arg("stream").none() = nb::none())
+      .def("crc32c_begin",
+           [](const Handle& session, const std::vector<nb::object>& buffers, std::uint64_t piece_bytes,
+              nb::handle stream) {
+             check_open(*session);
+             return std::make_unique<PendingChecksums>(session, buffers, piece_bytes, stream);
+           },
+           nb::arg("buffers"), nb::arg("piece_bytes"), nb::arg("stream").none() = nb::none())
+      .def("fingerprints_begin",
+           [](const Handle& session, const std::vector<nb::object>& buffers, nb::handle stream) {
+             check_open(*session);
+             return std::make_unique<PendingFingerprints>(session, buffers, stream);
+           },
+           nb::arg("buffers"), nb::arg("stream").none() = nb::none());
+  nb::class_<PendingChecksums>(module, "PendingChecksums").def("result", &PendingChecksums::result);
+  nb::class_<PendingFingerprints>(module, "PendingFingerprints").def("result", &PendingFingerprints::result);
   nb::class_<DeviceMemory>(module, "DeviceMemory",
                            "Memory of one of a session's devices. Valid until it is deleted or the session is closed.")
       .def_prop_ro("address",
@@ -225,6 +240,7 @@ void bind_session(nb::module_& module) {
       .def("download", &DeviceMemory::download, nb::arg("offset") = 0, nb::arg("size") = -1,
            "`size` bytes from `offset` on (-1: to the end), as bytes.");
   module.def("crc32c", &crc32c, nb::arg("buffer").none(), nb::arg("piece_bytes"));
+  module.def("fingerprint", &fingerprint, nb::arg("buffer").none());
   module.def("crc32c_of_all", &crc32c_of_all, nb::arg("pieces"));
   module.def("settings", &settings_there_are, "All settings there are: a list of dicts.");
 }

@@ -168,6 +168,20 @@ class Session:
         """
         return self._native.crc32c_vector(list(buffers), _piece_of(piece_bytes), stream)
 
+    def crc32c_begin(self, buffers: Iterable[Any], piece_bytes: int = 0, *,
+                     stream: Any = None) -> _native.PendingChecksums:
+        """The same in the order of a GPU's stream (None: torch's current one), without waiting for it: later work of
+        the stream may change the buffers. Those of host memory are made before this returns. All buffers belong to one
+        stream; ValueError if not.
+        """
+        return self._native.crc32c_begin(list(buffers), _piece_of(piece_bytes), stream)
+
+    def fingerprints_begin(self, buffers: Iterable[Any], *, stream: Any = None) -> _native.PendingFingerprints:
+        """CRC32C and a hash of 64 bits of each buffer as a whole, in the order of a GPU's stream like `crc32c_begin()`,
+        to tell bytes that changed: docs/reference/checkpoint-format.md has the hash. (0, 0) for no bytes.
+        """
+        return self._native.fingerprints_begin(list(buffers), stream)
+
     # ---- Its end ----
 
     def close(self) -> None:

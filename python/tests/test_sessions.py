@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock import launcher
+from penstock import _native, launcher
 from cufile_program import USES_CUFILE
 from waiting import SECONDS_MAX
 
@@ -204,5 +204,15 @@ def test_checksums_of_any_memory_are_those_of_its_bytes():
             session.crc32c(content, -1)
         assert session.crc32c_vector([memory, b"", content], 100_000) == pieces + pieces
         assert session.crc32c_vector([]) == []
+        pending = session.crc32c_begin([memory, b"", content], 100_000)
+        assert pending.result() == pieces + pieces == pending.result()
+        both = session.fingerprints_begin([memory, b"", content[:9]])
+        assert both.result() == [_native.fingerprint(each) for each in (content, b"", content[:9])] == both.result()
+        assert both.result()[0][0] == session.crc32c(content)[0] and both.result()[1] == (0, 0)
+        unread = session.crc32c_begin([memory], 100_000)
         with pytest.raises(ValueError, match="piece_bytes is 0"):
             session._native.crc32c_vector([memory], 0, None)
+    with pytest.raises(penstock.PenstockError, match="closed"):
+        unread.result()
+    with pytest.raises(penstock.PenstockError, match="closed"):
+        unread.result()
