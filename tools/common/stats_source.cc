@@ -49,7 +49,35 @@ ProcessView view_of(core::ProcessStats process) {
           .refusal = std::move(refusal)};
 }
 
+std::uint64_t more_than(std::uint64_t before, std::uint64_t now) { return now > before ? now - before : 0; }
+
 }  // namespace
+
+WayCount& WayCount::operator+=(const WayCount& more) {
+  bytes += more.bytes;
+  operations += more.operations;
+  return *this;
+}
+
+WayCount growth(const WayCount& before, const WayCount& now) {
+  return {more_than(before.bytes, now.bytes), more_than(before.operations, now.operations)};
+}
+
+void add_ways(const core::StatsSnapshot& session, Ways& ways) {
+  for (const core::StatsRow& row : session.rows) ways[{row.path, row.reason, row.op}] += {row.bytes, row.operations};
+}
+
+Ways counts_of(const std::vector<core::StatsSnapshot>& sessions) {
+  Ways ways;
+  for (const core::StatsSnapshot& session : sessions) add_ways(session, ways);
+  return ways;
+}
+
+std::array<WayCount, 2> sums_of(const Ways& ways) {
+  std::array<WayCount, 2> sums;
+  for (const auto& [key, count] : ways) sums[static_cast<unsigned>(std::get<core::Op>(key))] += count;
+  return sums;
+}
 
 ProcessView look_at(pid_t pid) {
   core::Result<core::ProcessStats> process = core::stats_of_process(pid);

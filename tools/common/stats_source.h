@@ -4,6 +4,7 @@
 // sentence if they cannot be read. It only looks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,8 +22,15 @@ using WayKey = std::tuple<std::string, std::string, core::Op>;
 struct WayCount {
   std::uint64_t bytes = 0;
   std::uint64_t operations = 0;
+
+  WayCount& operator+=(const WayCount& more);
 };
 using Ways = std::map<WayKey, WayCount>;
+
+WayCount growth(const WayCount& before, const WayCount& now);  // Nothing of a count that became less.
+void add_ways(const core::StatsSnapshot& session, Ways& ways);
+Ways counts_of(const std::vector<core::StatsSnapshot>& sessions);
+std::array<WayCount, 2> sums_of(const Ways& ways);  // By core::Op: reads first.
 
 struct ProcessView {
   pid_t pid = 0;

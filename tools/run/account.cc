@@ -157,20 +157,10 @@ std::string nothing_text(const Account& account) {
   return text;
 }
 
-bool has_session(const ProcessSeen& process) { return !process.sessions.empty(); }
+bool has_session(const ProcessSeen& process) { return process.moved.has_value(); }
 
 bool used_cufile(const Account& account) {
   return !account.reports.empty() || std::any_of(account.processes.begin(), account.processes.end(), has_session);
-}
-
-SessionSeen sums_of(const ProcessSeen& process) {
-  SessionSeen all;
-  for (const SessionSeen& session : process.sessions) {
-    all.read_bytes += session.read_bytes;
-    all.written_bytes += session.written_bytes;
-    all.operations += session.operations;
-  }
-  return all;
 }
 
 // Names processes that still run, and those that used Penstock and wrote no report.
@@ -184,11 +174,12 @@ std::string silent_text(const Account& account) {
                                                          "PENSTOCK_REPORT=FILE to get it, or see 'penstock stats {}'",
                                                          process.pid)
                                            : "had a session open and wrote no report: a signal ended it, or _exit");
-    const SessionSeen sums = sums_of(process);
-    text += !has_session(process)
-                ? "\n"
-                : fmt::format("; when it was last looked at, it had {} read and {} written in {} requests\n",
-                              format_size(sums.read_bytes), format_size(sums.written_bytes), sums.operations);
+    const auto [read, written] = process.moved.value_or(std::array<WayCount, 2>{});
+    text +=
+        !has_session(process)
+            ? "\n"
+            : fmt::format("; when it was last looked at, it had {} read and {} written in {} requests\n",
+                          format_size(read.bytes), format_size(written.bytes), read.operations + written.operations);
   }
   return text;
 }
@@ -261,15 +252,15 @@ Json files_json(const Reading& reading) {
 }
 
 Json process_json(const Account& account, const ProcessSeen& process) {
-  const SessionSeen sums = sums_of(process);
+  const auto [read, written] = process.moved.value_or(std::array<WayCount, 2>{});
   return {{"pid", process.pid},
           {"command", process.command},
           {"running", process.is_running},
           {"session", has_session(process)},
           {"report", account.reports.contains(process.pid)},
-          {"read_bytes", sums.read_bytes},
-          {"written_bytes", sums.written_bytes},
-          {"requests", sums.operations}};
+          {"read_bytes", read.bytes},
+          {"written_bytes", written.bytes},
+          {"requests", read.operations + written.operations}};
 }
 
 std::string where_calls_go(const Account& account) {

@@ -116,14 +116,7 @@ void look_at_mappings(ProcessSeen& seen) {
 void look_at_session(ProcessSeen& seen) {
   const auto process = core::stats_of_process(seen.pid);
   if (!process.ok() || process->sessions.empty()) return;
-  seen.sessions.clear();
-  for (const core::StatsSnapshot& session : process->sessions) {
-    SessionSeen& sums = seen.sessions.emplace_back();
-    for (const core::StatsRow& row : session.rows) {
-      (row.op == core::Op::read ? sums.read_bytes : sums.written_bytes) += row.bytes;
-      sums.operations += row.operations;
-    }
-  }
+  seen.moved = sums_of(counts_of(process->sessions));
 }
 
 void look_at_descriptors(ProcessSeen& seen) {

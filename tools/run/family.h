@@ -7,14 +7,17 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tools/common/cufile_mappings.h"
+#include "tools/common/stats_source.h"
 
 namespace penstock::tools {
 
@@ -25,13 +28,6 @@ struct FileSeen {
   bool is_direct = false;  // Opened with O_DIRECT.
 };
 
-// The bytes that a session had moved when it was last looked at.
-struct SessionSeen {
-  std::uint64_t read_bytes = 0;
-  std::uint64_t written_bytes = 0;
-  std::uint64_t operations = 0;
-};
-
 struct ProcessSeen {
   pid_t pid = 0;
   std::string command;
@@ -39,7 +35,8 @@ struct ProcessSeen {
   std::vector<CuFileLibrary> libraries;
   // Its loader has mapped some library. Preloaded libraries come first: one that is not mapped by then never will be.
   bool has_loaded = false;
-  std::vector<SessionSeen> sessions;      // From the last look that found any.
+  // The sums of its sessions at the last look that found any; by core::Op, reads first.
+  std::optional<std::array<WayCount, 2>> moved;
   std::uint64_t read_call_bytes = 0;      // Bytes of read() and similar calls, from files of any kind.
   std::uint64_t storage_bytes = 0;        // Bytes that storage read for it, by any calls.
   std::map<std::string, FileSeen> files;  // By name.

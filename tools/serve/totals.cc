@@ -18,11 +18,6 @@ std::string name_of(const std::string& text) {
   return is_name ? text : kOther;
 }
 
-void add_to(WayCount& sum, const WayCount& more) {
-  sum.bytes += more.bytes;
-  sum.operations += more.operations;
-}
-
 // Calls `act` with the corresponding numbers of all three.
 template <typename Act>
 void each_number(RequestCounts& sum, const RequestCounts& one, const RequestCounts& other, Act act) {
@@ -67,7 +62,7 @@ Ways Totals::ways_of(const core::StatsSnapshot& snapshot) {
   Ways ways;
   for (const core::StatsRow& row : snapshot.rows) {
     const WayKey key{name_of(row.path), name_of(row.reason), row.op};
-    add_to(way_in(ways, key, limits_.ways), {row.bytes, row.operations});
+    way_in(ways, key, limits_.ways) += {row.bytes, row.operations};
   }
   return ways;
 }
@@ -127,8 +122,7 @@ Totals::Container& Totals::container_for(const ContainerName& name) {
 // The process that counts may write anything: a smaller number than before adds nothing, and an impossible one is
 // ignored.
 WayCount Totals::since(const WayCount& before, const WayCount& now) {
-  const WayCount more{now.bytes > before.bytes ? now.bytes - before.bytes : 0,
-                      now.operations > before.operations ? now.operations - before.operations : 0};
+  const WayCount more = growth(before, now);
   if (more.bytes <= kBytesMax && more.operations <= kOperationsMax) return more;
   ++disbelieved_;
   return {};
@@ -160,8 +154,8 @@ void Totals::add(const ContainerName& name, const core::StatsSnapshot& snapshot)
   ++container.sessions;
   for (const auto& [key, count] : now) {
     const WayCount more = since(session->last[key], count);
-    add_to(way_in(container.ways, key, limits_.ways), more);
-    add_to(way_in(node_, key, limits_.node_ways), more);
+    way_in(container.ways, key, limits_.ways) += more;
+    way_in(node_, key, limits_.node_ways) += more;
   }
   session->last = std::move(now);
   Requests requests = requests_of(snapshot);

@@ -207,7 +207,7 @@ std::string job_text(const DirectShare& job) {
                               format_size(*read), format_size(*written)));
   }
   std::string text = page.text();
-  if (const Ways ways = ways_of(job.process); !ways.empty()) text += "\n" + ways_text(ways);
+  if (const Ways ways = counts_of(job.process.sessions); !ways.empty()) text += "\n" + ways_text(ways);
   if (job.files.empty()) return text + "\nIt has no file open.\n";
   Table table({"open file", ">size", "opened"});
   for (const FileInUse& file : job.files) table.add({file.path, format_size(file.size), way_of(file)});

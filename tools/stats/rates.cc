@@ -8,10 +8,6 @@
 namespace penstock::tools {
 namespace {
 
-using core::Op;
-
-std::uint64_t growth(std::uint64_t before, std::uint64_t now) { return now > before ? now - before : 0; }
-
 std::vector<unsigned> gpus_of(const ProcessView& process) {
   std::set<unsigned> gpus;
   for (const core::StatsSnapshot& session : process.sessions) {
@@ -25,28 +21,17 @@ std::vector<unsigned> gpus_of(const ProcessView& process) {
 
 }  // namespace
 
-double Moved::rate(Op op) const {
-  std::uint64_t bytes = 0;
-  for (const auto& [way, count] : ways) bytes += std::get<Op>(way) == op ? count.bytes : 0;
-  return per_second(bytes);
-}
+double Moved::rate(core::Op op) const { return per_second(sums_of(ways)[static_cast<unsigned>(op)].bytes); }
 
 void Rates::add_session(const SessionKey& key, const core::StatsSnapshot& session, Ways& moved) {
   const Ways& before = before_[key];
   Ways& now = now_[key];
-  for (const core::StatsRow& row : session.rows) {
-    WayCount& count = now[{row.path, row.reason, row.op}];
-    count.bytes += row.bytes;
-    count.operations += row.operations;
-  }
+  add_ways(session, now);
   if (is_first_) return;
   for (const auto& [way, count] : now) {
     const auto known = before.find(way);
-    const WayCount then = known == before.end() ? WayCount{} : known->second;
-    const WayCount more{growth(then.bytes, count.bytes), growth(then.operations, count.operations)};
-    if (more.bytes + more.operations == 0) continue;
-    moved[way].bytes += more.bytes;
-    moved[way].operations += more.operations;
+    const WayCount more = growth(known == before.end() ? WayCount{} : known->second, count);
+    if (more.bytes + more.operations > 0) moved[way] += more;
   }
 }
 
@@ -58,10 +43,7 @@ MachineRate Rates::add(const MachineView& machine, double seconds) {
     for (const core::StatsSnapshot& session : process.sessions) {
       add_session({process.pid, session.id}, session, one.moved.ways);
     }
-    for (const auto& [way, count] : one.moved.ways) {
-      rate.moved.ways[way].bytes += count.bytes;
-      rate.moved.ways[way].operations += count.operations;
-    }
+    for (const auto& [way, count] : one.moved.ways) rate.moved.ways[way] += count;
     one.history = std::move(histories_[process.pid]);
     if (!is_first_) one.history.push_back(one.moved.rate());
     if (one.history.size() > kHistoryMost) one.history.pop_front();

@@ -215,18 +215,6 @@ void add_cufile(Exposition& page, const std::vector<ProcessView>& processes) {
 
 }  // namespace
 
-Ways ways_of(const ProcessView& process) {
-  Ways ways;
-  for (const auto& session : process.sessions) {
-    for (const core::StatsRow& row : session.rows) {
-      WayCount& count = ways[{row.path, row.reason, row.op}];
-      count.bytes += row.bytes;
-      count.operations += row.operations;
-    }
-  }
-  return ways;
-}
-
 std::string ways_text(const Ways& ways, const Moved* moved) {
   std::vector<std::string> columns = {"path", "reason", "op", ">operations", ">bytes"};
   if (moved != nullptr) columns.insert(columns.end(), {">operations/s", ">rate"});
@@ -252,7 +240,7 @@ std::string process_text(const ProcessView& process, const Moved* moved) {
       fmt::format("process {} ({}), Penstock {}, {} session{} open\n", process.pid, process.command,
                   process.sessions.empty() ? "?" : process.sessions[0].library, sessions, sessions == 1 ? "" : "s");
   if (!process.refusal.empty()) text += fmt::format("note: {}\n", process.refusal);
-  const Ways ways = ways_of(process);
+  const Ways ways = counts_of(process.sessions);
   if (ways.empty()) return text + "nothing was moved yet\n";
   return text + ways_text(ways, moved) + latency_table(process);
 }
@@ -261,16 +249,11 @@ std::string machine_text(const MachineView& machine) {
   std::string text;
   Table table({">pid", "command", ">sessions", ">read", ">written", ">operations", "paths"});
   for (const ProcessView& process : machine.processes) {
-    WayCount all[2];
-    const Ways ways = ways_of(process);
-    for (const auto& [key, count] : ways) {
-      WayCount& sums = all[static_cast<unsigned>(std::get<Op>(key))];
-      sums.bytes += count.bytes;
-      sums.operations += count.operations;
-    }
+    const Ways ways = counts_of(process.sessions);
+    const auto [read, written] = sums_of(ways);
     table.add({fmt::format("{}", process.pid), process.command, fmt::format("{}", process.sessions.size()),
-               format_size(all[0].bytes), format_size(all[1].bytes),
-               fmt::format("{}", all[0].operations + all[1].operations), paths_text(ways)});
+               format_size(read.bytes), format_size(written.bytes),
+               fmt::format("{}", read.operations + written.operations), paths_text(ways)});
     if (!process.refusal.empty()) text += fmt::format("note: process {}: {}\n", process.pid, process.refusal);
   }
   text = (machine.processes.empty() ? "no process that this user may look at has a Penstock session open\n"

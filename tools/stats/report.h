@@ -12,9 +12,6 @@
 
 namespace penstock::tools {
 
-// The counts of all sessions of a process together.
-Ways ways_of(const ProcessView& process);
-
 // A table of the counts; also of the rates if `moved` has what moved since the look before.
 std::string ways_text(const Ways& ways, const Moved* moved = nullptr);
 

@@ -68,7 +68,7 @@ TEST(StatsReportTest, SessionsOfAProcessAddUp) {
   ProcessView process = process_of(1, 1000);
   process.sessions.push_back(process.sessions[0]);
 
-  const Ways ways = ways_of(process);
+  const Ways ways = counts_of(process.sessions);
 
   ASSERT_EQ(ways.size(), 1u);
   EXPECT_EQ(ways.begin()->second.bytes, 2000u);

@@ -69,10 +69,9 @@ struct Interrupts {
 std::optional<Interrupts> interrupts_between(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after,
                                              const Moved& moved) {
   if (!before || !after || *after < *before) return std::nullopt;
-  std::uint64_t bytes = 0;
-  for (const auto& [key, count] : moved.ways) bytes += count.bytes;
+  const auto [read, written] = sums_of(moved.ways);
   const std::uint64_t count = *after - *before;
-  return Interrupts{moved.per_second(count), interrupts_per_gigabyte(count, bytes)};
+  return Interrupts{moved.per_second(count), interrupts_per_gigabyte(count, read.bytes + written.bytes)};
 }
 
 std::string interrupts_text(const std::optional<Interrupts>& interrupts) {
