@@ -105,6 +105,20 @@ TEST(NodeTest, ServesBothFormatsWellFormed) {
   EXPECT_EQ(parse_prometheus(body_of(plain)).faults, std::vector<std::string>{});
 }
 
+TEST(NodeTest, OncePrintsTheMetricsAndEnds) {
+  const Worker worker([] { write_five_thousand(1); });
+
+  const Finished done = run_tool({"serve", "--once"});
+
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(parse_prometheus(done.out).faults, std::vector<std::string>{});
+  EXPECT_NE(done.out.find("\npenstock_path_available{path=\"host\",reason=\"none\"} 1\n"), std::string::npos)
+      << done.out;
+  EXPECT_NE(done.out.find("\npenstock_node_looks_total 1\n"), std::string::npos) << done.out;
+  EXPECT_EQ(run_tool({"serve", "--once", "--listen", "127.0.0.1:0"}).exit_code, 2);
+  EXPECT_EQ(run_tool({"serve", "--once", "--host", "absent"}).exit_code, 2);
+}
+
 TEST(NodeTest, TellsThatItIsAliveAndReady) {
   const Node node;
 

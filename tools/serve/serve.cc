@@ -28,8 +28,10 @@ constexpr const char* kExamples =
     "  penstock serve                                       metrics of this machine at 127.0.0.1:9760/metrics\n"
     "  penstock serve --listen 0.0.0.0:9760 --host /host    in a pod, with the host's /proc and /sys below /host\n"
     "  penstock serve --textfile /var/lib/node_exporter --listen none    for node_exporter\n"
+    "  penstock serve --once                                the metrics of now, on stdout\n"
     "  penstock serve --problem-detector p2pdma             one answer for node-problem-detector\n"
-    "It ends at SIGTERM or Ctrl-C. Exit code: 0 ended by a signal, 1 failed, 2 wrong usage. With --problem-detector: 0 "
+    "It ends at SIGTERM or Ctrl-C. Exit code: 0 ended by a signal or --once, 1 failed, 2 wrong usage. With "
+    "--problem-detector: 0 "
     "the path is available, 1 it is not, 2 that is unknown.";
 
 constexpr const char* kDefaultListen = "127.0.0.1:9760";
@@ -46,6 +48,7 @@ struct ServeSettings {
   double interval = 15;
   std::string textfile;
   std::string nfd;
+  bool once = false;
   std::string problem_detector;  // A path; "" for a process that keeps running.
 };
 
@@ -96,10 +99,15 @@ void check(const ServeSettings& settings) {
 
 int run_serve(const ServeSettings& settings) {
   if (!settings.problem_detector.empty()) return run_problem_detector(settings.host, settings.problem_detector);
+  const std::chrono::milliseconds interval(static_cast<std::int64_t>(settings.interval * 1000));
+  if (settings.once) {
+    Watch watch({settings.host, interval, settings.textfile, settings.nfd});
+    print_document(Text(*watch.look_once().prometheus));
+    return kSuccess;
+  }
   check(settings);
   const core::UniqueFd signals = catch_signals();
   ::signal(SIGPIPE, SIG_IGN);  // The watch goes on if the reader of its log is gone.
-  const std::chrono::milliseconds interval(static_cast<std::int64_t>(settings.interval * 1000));
   const auto watch = std::make_unique<Watch>(WatchSettings{settings.host, interval, settings.textfile, settings.nfd});
   std::optional<HttpServer> server;
   if (settings.listen != kListenNowhere) {
@@ -117,23 +125,28 @@ int run_serve(const ServeSettings& settings) {
 
 void add_serve(CommandLine& command) {
   auto settings = std::make_shared<ServeSettings>();
-  command.option("--listen", settings->listen, "Where to serve /metrics, /healthz and /readyz; none: nowhere")
-      .value_name("ADDRESS:PORT")
-      .default_shown();
+  const Option listen =
+      command.option("--listen", settings->listen, "Where to serve /metrics, /healthz and /readyz; none: nowhere")
+          .value_name("ADDRESS:PORT")
+          .default_shown();
   command.option("--host", settings->host, "The folder that the node's proc and sys are mounted in")
       .value_name("DIR")
       .default_shown();
-  command.option("--interval", settings->interval, "Time from one look at the node to the next")
-      .value_name("SECONDS")
-      .default_shown();
+  const Option interval = command.option("--interval", settings->interval, "Time from one look at the node to the next")
+                              .value_name("SECONDS")
+                              .default_shown();
   command.option("--textfile", settings->textfile, "Write DIR/penstock.prom after each look, for node_exporter")
       .value_name("DIR");
   command.option("--nfd", settings->nfd, "Write the feature file DIR/penstock after each look, for node labels")
       .value_name("DIR");
-  command
-      .option("--problem-detector", settings->problem_detector,
-              "Say whether the node offers PATH, as a plugin of node-problem-detector, and end")
-      .value_name("PATH");
+  Option once =
+      command.flag("--once", settings->once, "Look once, print the metrics in the text format of Prometheus, and end");
+  once.excludes(listen).excludes(interval);
+  const Option detector = command
+                              .option("--problem-detector", settings->problem_detector,
+                                      "Say whether the node offers PATH, as a plugin of node-problem-detector, and end")
+                              .value_name("PATH");
+  once.excludes(detector);
   command.footer(kExamples);
   command.runs([settings] { return run_serve(*settings); });
 }

@@ -80,6 +80,11 @@ void Watch::start() {
   thread_ = std::thread([this] { run(); });
 }
 
+Pages Watch::look_once() {
+  look();
+  return *pages();
+}
+
 bool Watch::stop_within(std::chrono::milliseconds time) {
   std::unique_lock lock(mutex_);
   shall_stop_ = true;

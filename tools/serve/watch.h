@@ -38,6 +38,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
 
   void start();
+  Pages look_once();  // Looks in the caller's thread; not while started.
   // False if a look has not ended in time: it still uses this object then.
   bool stop_within(std::chrono::milliseconds time);
 

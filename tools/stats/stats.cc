@@ -31,7 +31,7 @@ constexpr const char* kExamples =
     "  penstock stats 4711                   its bytes and operations by path and reason\n"
     "  penstock stats 4711 --watch           once a second, with rates, until it ends\n"
     "  penstock stats 4711 --odirect         how much of them was direct, and what stands in the way of the rest\n"
-    "  penstock stats --prometheus           for a scraper, e.g. node_exporter's textfile collector\n"
+    "  penstock stats --prometheus           these processes for a scraper; 'penstock serve' has the node's metrics\n"
     "Exit code: 0 done, 1 there is no such process or this user may not look at it, 2 wrong usage, 77 if the process "
     "has no session open.";
 
@@ -203,7 +203,8 @@ void add_stats(CommandLine& command) {
       .value_name("SECONDS")
       .default_shown();
   command.flag("--json", settings->json, "Print JSON; with --watch one line each time");
-  command.flag("--prometheus", settings->prometheus, "Print the text format of Prometheus");
+  command.flag("--prometheus", settings->prometheus,
+               "Print the processes in the text format of Prometheus; 'penstock serve --once' has the node's metrics");
   command.footer(kExamples);
   command.runs([settings] { return run_stats(*settings); });
 }
