@@ -531,6 +531,23 @@ typedef struct penstock_counter {
 penstock_status penstock_counters(penstock_session* session, penstock_counter* counters, uint32_t capacity,
                                   uint32_t* count);
 
+/* [experimental] What checkpoints cost the program that saves them, in nanoseconds. */
+typedef struct penstock_save_costs {
+  uint32_t struct_size;
+  uint32_t reserved; /* 0 */
+  uint64_t saves;    /* those that ended whole */
+  uint64_t bytes;
+  uint64_t stood_ns;     /* the program stood still in the call */
+  uint64_t waited_ns;    /* it waited before updates */
+  uint64_t hidden_ns;    /* it went on while its state was copied */
+  uint64_t given_way_ns; /* writers paused for it, added up */
+  uint64_t written_ns;   /* files were written */
+  uint64_t flushed_ns;   /* files were flushed and published */
+} penstock_save_costs;
+
+/* [experimental] Adds them to the session's statistics, which `penstock serve` shows with those of all processes. */
+penstock_status penstock_count_save(penstock_session* session, const penstock_save_costs* costs);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -32,7 +32,7 @@ namespace penstock::python {
                       CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_submit) CALL(explain) CALL(path_outlook)      \
                           CALL(counters) CALL(crc32c) CALL(crc32c_vector) CALL(crc32c_begin)                           \
                               CALL(fingerprints_begin) CALL(fingerprints_end) CALL(file_advise) CALL(stripe_open)      \
-                              CALL(stripe_create) CALL(stripe_get) CALL(stripe_member)
+                              CALL(stripe_create) CALL(stripe_get) CALL(stripe_member) CALL(count_save)
 
 struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;

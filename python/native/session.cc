@@ -2,6 +2,7 @@
 
 #include "python/native/session.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -10,6 +11,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <vector>
 
 #include "penstock/penstock.hpp"
@@ -188,6 +191,22 @@ nb::list counters_of(const SessionHandle& session) {
   return result;
 }
 
+void count_save(const SessionHandle& session, const std::array<std::uint64_t, 8>& numbers) {
+  check_open(session);
+  const auto [saves, bytes, stood, waited, hidden, given_way, written, flushed] = numbers;
+  const penstock_save_costs costs{.struct_size = sizeof costs,
+                                  .reserved = 0,
+                                  .saves = saves,
+                                  .bytes = bytes,
+                                  .stood_ns = stood,
+                                  .waited_ns = waited,
+                                  .hidden_ns = hidden,
+                                  .given_way_ns = given_way,
+                                  .written_ns = written,
+                                  .flushed_ns = flushed};
+  check(session.engine().count_save(session.raw(), &costs));
+}
+
 }  // namespace
 
 void bind_session(nb::module_& module) {
@@ -204,6 +223,7 @@ void bind_session(nb::module_& module) {
       .def("setting", &setting_of)
       .def("outlook", &outlook_of)
       .def("counters", &counters_of)
+      .def("count_save", &count_save)
       .def("allocate",
            [](const Handle& session, std::uint64_t size, std::uint32_t device) {
              check_open(*session);

@@ -26,6 +26,11 @@ penstock_counter to_public(core::PathId path, core::Reason reason, const core::C
           .write_operations = written.operations};
 }
 
+core::SaveNumbers to_core(const penstock_save_costs& costs) {
+  return {costs.saves,     costs.bytes,        costs.stood_ns,   costs.waited_ns,
+          costs.hidden_ns, costs.given_way_ns, costs.written_ns, costs.flushed_ns};
+}
+
 }  // namespace
 
 extern "C" {
@@ -53,6 +58,15 @@ penstock_status penstock_counters(penstock_session* session, penstock_counter* c
       if (*count < capacity) core::write_element(counters, *count, to_public(path, reason, read, written));
       ++*count;
     }
+    return success();
+  });
+}
+
+penstock_status penstock_count_save(penstock_session* session, const penstock_save_costs* costs) {
+  return session_call("count a save", session, [&](const GuardedSession::Use& use) -> Status {
+    penstock_save_costs known{};
+    if (const Status status = core::read_struct(costs, known); !status.ok()) return status;
+    use->counters().add_save(to_core(known));
     return success();
   });
 }

@@ -43,6 +43,8 @@ template <>
 inline constexpr std::uint32_t kFirstSize<penstock_choice> = 40;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_counter> = 48;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_save_costs> = 72;
 
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_stripe_options> = 40;

@@ -45,7 +45,7 @@ Counters::Counters() {
   header.shards = kStatsShards;
   header.size_buckets = kSizeBuckets;
   header.latency_buckets = kLatencyBuckets;
-  header.features = kStatsHasDirectBytes;
+  header.features = kStatsHasDirectBytes | kStatsHasSaves;
   header.labels_at = offsetof(Layout, labels);
   header.shards_at = offsetof(Layout, shards);
   header.shard_bytes = sizeof(Shard);
@@ -78,6 +78,12 @@ void Counters::add_latency(PathId path, Op op, std::uint64_t nanoseconds) const 
   Shard& shard = own_shard();
   add_shared(shard.latencies[i][j][latency_bucket(nanoseconds)], 1);
   add_shared(shard.latency_sums[i][j], nanoseconds);
+}
+
+void Counters::add_save(const SaveNumbers& costs) const {
+  if (forks_ != fork_count()) return;
+  Shard& shard = own_shard();
+  for (unsigned i = 0; i < kSaveNumbers; ++i) add_shared(shard.saves[i], costs[i]);
 }
 
 Count Counters::total(PathId path, Reason reason, Op op) const {

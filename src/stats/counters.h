@@ -32,6 +32,8 @@ class Counters {
   void add_direct(PathId path, Op op, std::uint64_t bytes);
   // Counts the latency of a measured request. Call add() for it as well, before or after.
   void add_latency(PathId path, Op op, std::uint64_t nanoseconds) const;
+  // Adds what a checkpoint cost its program.
+  void add_save(const SaveNumbers& costs) const;
   Count total(PathId path, Reason reason, Op op) const;
 
   CufileCounters& cufile() const { return cufile_; }
@@ -45,6 +47,7 @@ class Counters {
     std::uint64_t latencies[kPathCount][2][kLatencyBuckets];
     std::uint64_t latency_sums[kPathCount][2];
     std::uint64_t direct_bytes[kPathCount][2];
+    std::uint64_t saves[kSaveNumbers];
   };
   struct Layout {
     StatsHeader header;

@@ -8,6 +8,7 @@
 // of them needs no new format. Every part is zero as long as nothing was counted.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -19,10 +20,14 @@ constexpr char kStatsMagic[8] = {'P', 'N', 'S', 'T', 'A', 'T', 'S', '\0'};
 constexpr std::uint32_t kStatsVersion = 1;
 
 constexpr std::uint32_t kStatsHasDirectBytes = 1;
+constexpr std::uint32_t kStatsHasSaves = 2;
 
 constexpr unsigned kStatsShards = 16;
 constexpr unsigned kSizeBuckets = 48;
 constexpr unsigned kLatencyBuckets = 144;
+// The costs of checkpoints: saves, bytes, then nanoseconds, in the order of penstock_save_costs.
+constexpr unsigned kSaveNumbers = 8;
+using SaveNumbers = std::array<std::uint64_t, kSaveNumbers>;
 
 struct StatsLabel {
   char text[32];  // Ends with a zero.
@@ -43,7 +48,8 @@ struct StatsHeader {
   std::uint32_t latency_buckets;
   std::uint32_t features;   // Bits kStatsHas...; 0 in segments of 0.1.0 and earlier.
   std::uint64_t labels_at;  // The StatsLabel of every path, then of every reason.
-  std::uint64_t shards_at;  // Each shard has cells, size histograms, latency histograms, sums of latencies,
+  std::uint64_t shards_at;  // Each shard has cells, size histograms, latency histograms, sums of latencies, and those
+                            // of direct bytes and costs of saves that `features` names.
   std::uint64_t shard_bytes;
   std::uint64_t cufile_at;  // A CufileSection.
   std::uint64_t cufile_bytes;

@@ -28,6 +28,7 @@ struct Shape {
   std::uint64_t latencies_at = 0;
   std::uint64_t latency_sums_at = 0;
   std::uint64_t direct_bytes_at = 0;  // 0: there are none.
+  std::uint64_t saves_at = 0;         // 0: there are none.
   std::uint64_t counted_bytes = 0;
 };
 
@@ -53,9 +54,14 @@ Shape shape_of(const StatsHeader& header) {
   shape.latencies_at = shape.sizes_at + lists * header.size_buckets * kWord;
   shape.latency_sums_at = shape.latencies_at + lists * header.latency_buckets * kWord;
   shape.counted_bytes = shape.latency_sums_at + lists * kWord;
-  if ((header.features & kStatsHasDirectBytes) == 0) return shape;
-  shape.direct_bytes_at = shape.counted_bytes;
-  shape.counted_bytes += lists * kWord;
+  if ((header.features & kStatsHasDirectBytes) != 0) {
+    shape.direct_bytes_at = shape.counted_bytes;
+    shape.counted_bytes += lists * kWord;
+  }
+  if ((header.features & kStatsHasSaves) != 0) {
+    shape.saves_at = shape.counted_bytes;
+    shape.counted_bytes += kSaveNumbers * kWord;
+  }
   return shape;
 }
 
@@ -85,6 +91,9 @@ class Reader {
     snapshot.has_direct_bytes = shape_.direct_bytes_at != 0;
     for (std::uint32_t path = 0; path < shape_.header.paths; ++path) {
       for (const Op op : {Op::read, Op::write}) read_path(path, op, snapshot);
+    }
+    for (unsigned i = 0; shape_.saves_at != 0 && i < kSaveNumbers; ++i) {
+      snapshot.saves[i] = sum(shape_.saves_at + i * kWord);
     }
     snapshot.cufile = total_of(*reinterpret_cast<const CufileSection*>(segment_.data() + shape_.header.cufile_at));
     return snapshot;

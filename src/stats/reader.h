@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "core/io.h"
 #include "stats/cufile_counters.h"
+#include "stats/layout.h"
 
 namespace penstock::core {
 
@@ -44,6 +45,7 @@ struct StatsSnapshot {
   std::vector<StatsRow> rows;
   std::vector<StatsHistogram> histograms;
   bool has_direct_bytes = false;  // False for processes of an earlier version, which do not count them.
+  SaveNumbers saves{};            // The costs of checkpoints; zero of an earlier version.
   CufileTotals cufile;
 };
 

@@ -211,6 +211,7 @@ TEST_F(PublicApiTest, NullArgumentsAreErrors) {
   EXPECT_EQ(penstock_queue_submit(nullptr, nullptr, 1, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(penstock_queue_reap(nullptr, nullptr, 0, 0, -1, &count).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(penstock_counters(nullptr, nullptr, 0, &count).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_count_save(nullptr, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(count, 0u);
   penstock_session_close(nullptr);
   penstock_file_close(nullptr);

@@ -2,6 +2,8 @@
 
 #include "tools/serve/metrics.h"
 
+#include <iterator>
+
 namespace penstock::tools {
 namespace {
 
@@ -58,6 +60,20 @@ void add_requests(Exposition& page, const Totals& totals) {
               "Time that one request took, of all processes since the exporter began, where it was measured.",
               "seconds"});
   for (const auto& [key, counts] : totals.requests()) add_latencies(page, labels(key), counts);
+}
+
+void add_saves(Exposition& page, const core::SaveNumbers& saves) {
+  add_one(page, {"penstock_node_saves", kCounter, "Checkpoints that programs saved whole since the exporter began."},
+          saves[0]);
+  add_one(page, {"penstock_node_save_bytes", kCounter, "Bytes of these checkpoints.", "bytes"}, saves[1]);
+  page.begin({"penstock_node_save_seconds", kCounter,
+              "Time of these saves: the program stood still, waited before updates, went on while its state was copied "
+              "(hidden), writers gave way to it, wrote, and flushed.",
+              "seconds"});
+  const char* const parts[] = {"stood", "waited", "hidden", "given_way", "written", "flushed"};
+  for (std::size_t i = 0; i < std::size(parts); ++i) {
+    page.add({{"part", parts[i]}}, static_cast<double>(saves[2 + i]) / 1e9);
+  }
 }
 
 void add_driver(Exposition& page, const core::NvidiaDriver& driver) {
@@ -125,7 +141,9 @@ void add_looks(Exposition& page, const NodeView& node) {
   page.begin({"penstock_node_sessions_left_out", kGauge, "Sessions that are open and not counted, by the cause."});
   page.add({{"cause", "limit"}}, node.totals.left_out());
   page.add({{"cause", "unreadable"}}, node.segments_refused);
-  add_one(page, {"penstock_node_folded", kCounter, "Times that numbers were added to a series other, to bound them."},
+  add_one(page,
+          {"penstock_node_folded", kCounter,
+           "Times that a container, path or reason was counted as other, because there were too many to name."},
           node.totals.folded());
   add_one(page, {"penstock_node_disbelieved", kCounter, "Numbers of sessions that no machine can have moved."},
           node.totals.disbelieved());
@@ -147,6 +165,7 @@ std::string metrics_text(const NodeView& node, MetricFormat format) {
   page.add({{"version", penstock_version()}}, 1);
   add_moved(page, node.totals);
   add_requests(page, node.totals);
+  add_saves(page, node.totals.saves());
   add_facts(page, node.facts);
   add_looks(page, node);
   return page.finish();

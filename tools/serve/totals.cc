@@ -96,6 +96,7 @@ Totals::Session* Totals::session_for(const core::StatsSnapshot& snapshot) {
     if (snapshot.opened_ns < begin_ns_) {
       found->second.last = ways_of(snapshot);
       found->second.last_requests = requests_of(snapshot);
+      found->second.last_saves = snapshot.saves;
     }
   }
   found->second.look = look_;
@@ -140,6 +141,14 @@ RequestCounts Totals::since(const RequestCounts& before, const RequestCounts& no
   return {};
 }
 
+void Totals::add_saves(const core::SaveNumbers& before, const core::SaveNumbers& now) {
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const std::uint64_t more = now[i] > before[i] ? now[i] - before[i] : 0;
+    saves_[i] += more <= kBytesMax ? more : 0;
+    if (more > kBytesMax) ++disbelieved_;
+  }
+}
+
 void Totals::add(const ContainerName& name, const core::StatsSnapshot& snapshot) {
   const auto known = known_.find(snapshot.id);
   if (known != known_.end() && known->second.look == look_) return;  // Another process holds the same segment.
@@ -163,6 +172,8 @@ void Totals::add(const ContainerName& name, const core::StatsSnapshot& snapshot)
     add_to(requests_in(requests_, key.first, key.second), since(session->last_requests[key], counts));
   }
   session->last_requests = std::move(requests);
+  add_saves(session->last_saves, snapshot.saves);
+  session->last_saves = snapshot.saves;
 }
 
 }  // namespace penstock::tools

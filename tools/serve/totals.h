@@ -50,8 +50,9 @@ class Totals {
 
   const std::map<ContainerName, Container>& containers() const { return containers_; }
   const Ways& node() const { return node_; }
-  const Requests& requests() const { return requests_; }  // The requests of the whole node.
-  unsigned sessions() const { return open_; }             // At the last look.
+  const Requests& requests() const { return requests_; }     // The requests of the whole node.
+  const core::SaveNumbers& saves() const { return saves_; }  // The saves of the whole node.
+  unsigned sessions() const { return open_; }                // At the last look.
   // Sessions of the last look that were not counted, since there were too many.
   unsigned left_out() const { return left_out_; }
   std::uint64_t folded() const { return folded_; }  // Times that numbers were added to "other".
@@ -62,6 +63,7 @@ class Totals {
   struct Session {
     Ways last;
     Requests last_requests;
+    core::SaveNumbers last_saves{};
     std::uint64_t look = 0;
   };
 
@@ -74,6 +76,8 @@ class Totals {
   WayCount since(const WayCount& before, const WayCount& now);
   RequestCounts since(const RequestCounts& before, const RequestCounts& now);
 
+  void add_saves(const core::SaveNumbers& before, const core::SaveNumbers& now);
+
   const std::uint64_t begin_ns_;
   const Limits limits_;
   std::chrono::nanoseconds now_{};
@@ -82,6 +86,7 @@ class Totals {
   std::map<ContainerName, Container> containers_;
   Ways node_;
   Requests requests_;
+  core::SaveNumbers saves_{};
   unsigned open_ = 0;
   unsigned left_out_ = 0;
   std::uint64_t folded_ = 0;

@@ -54,6 +54,23 @@ TEST(TotalsTest, ALaterLookCountsOnlyWhatIsNew) {
   EXPECT_EQ(totals.node().at(kBounce).bytes, 250u);
 }
 
+TEST(TotalsTest, WhatSavesCostIsAddedUpForTheNodeFromTheFirstLookOn) {
+  core::StatsSnapshot older = session(1, 100, kBegin - 1), lying = session(2, 100);
+  older.saves = {3, 3000, 30, 0, 0, 0, 0, 0};
+  lying.saves = {1, std::uint64_t{1} << 60, 5, 0, 0, 0, 0, 0};
+  Totals totals(kBegin);
+  totals.begin_look(kNow);
+  totals.add(kPod, older);
+  totals.add(kHost, lying);
+  older.saves = {4, 4000, 42, 7, 0, 0, 0, 9};
+  totals.begin_look(kNow);
+  totals.add(kPod, older);
+  totals.add(kHost, lying);
+
+  EXPECT_EQ(totals.saves(), (core::SaveNumbers{2, 1000, 17, 7, 0, 0, 0, 9}));
+  EXPECT_EQ(totals.disbelieved(), 1u);
+}
+
 // A session with `requests` reads of 1 MiB that took 3 ms each.
 core::StatsSnapshot measured(std::uint64_t id, std::uint64_t requests) {
   core::StatsSnapshot snapshot = session(id, requests << 20);
