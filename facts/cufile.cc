@@ -26,7 +26,7 @@ std::string section_of(Setting setting) {
 std::string subject_of(const Place& place) { return place.denied_by + " " + place.denied_as; }
 
 void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
-  Judgement row(rows, Layer::drivers, kCufileCode, std::string(setting.key()));
+  Judgement row(rows, kCufileCode, std::string(setting.key()));
   const std::string place = machine.process.origin_of(setting);
   const std::string sentence =
       fmt::format("it is true in {}, and should be false: every byte goes through host memory", place);
@@ -41,7 +41,7 @@ void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
 void judge_denial(const Machine& machine, const Place& denied, const std::string& places, Findings& rows) {
   const std::size_t dot = denied.denied_by.rfind('.');
   const std::string& file = machine.process.cufile.file;
-  Judgement(rows, Layer::drivers, kCufileCode, subject_of(denied))
+  Judgement(rows, kCufileCode, subject_of(denied))
       .fail(fmt::format("it is on a denylist in {}, which keeps {} from direct paths", file, places),
             fmt::format("Take \"{}\" out of \"{}\" in section \"{}\" of {}.", denied.denied_as,
                         denied.denied_by.substr(dot + 1), denied.denied_by.substr(0, dot), file));
@@ -76,8 +76,7 @@ void judge_cufile(const Examination& examined, Findings& rows) {
   }
   for (const auto& [place, points] : barred) judge_denial(machine, *place, points, rows);
   if (rows.size() > before || cufile.file.empty()) return;
-  Judgement(rows, Layer::drivers, kCufileCode, "")
-      .pass("nothing in " + cufile.file + " keeps any file system here from a direct path");
+  Judgement(rows, kCufileCode).pass("nothing in " + cufile.file + " keeps any file system here from a direct path");
 }
 
 }  // namespace penstock::facts

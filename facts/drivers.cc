@@ -19,17 +19,13 @@ using core::Tristate;
 
 constexpr const char* kOpenModules = "Install the driver's open kernel modules (nvidia-open), and restart.";
 
-Judgement judge(Findings& rows, const char* code, std::string subject = "") {
-  return {rows, Layer::drivers, code, std::move(subject)};
-}
-
 // ---- Hardware and NVIDIA's driver
 
 void judge_gpus(const Machine& machine, Findings& rows) {
   std::map<std::uint16_t, unsigned> counts;
   for (const core::PciDevice* gpu : machine.nvidia_gpus()) ++counts[gpu->device];
   if (counts.empty()) {
-    Judgement row = judge(rows, "gpu");
+    Judgement row(rows, "gpu");
     const Finding gpu = need_gpu(machine);
     if (gpu.state == State::pass) return row.pass(gpu.sentence + ", which CUDA knows and the PCI bus does not show");
     return row.fail(gpu.sentence, gpu.remedy);
@@ -37,7 +33,7 @@ void judge_gpus(const Machine& machine, Findings& rows) {
   const auto driver = driver_of(machine);
   for (const auto& [device, count] : counts) {
     const GpuGeneration* const generation = generation_of(device);
-    Judgement row = judge(rows, "gpu", fmt::format("10de:{:04x}", device));
+    Judgement row(rows, "gpu", fmt::format("10de:{:04x}", device));
     const std::string which = fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
     if (generation == nullptr) {
       row.unknown(which + " of a generation that this version of Penstock does not know");
@@ -58,7 +54,7 @@ void judge_gpus(const Machine& machine, Findings& rows) {
 }
 
 void judge_driver(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "nvidia_driver");
+  Judgement row(rows, "nvidia_driver");
   if (!machine.has_gpu()) return row.not_applicable("there is no NVIDIA GPU to drive");
   const Finding driver = need_driver(machine);
   if (driver.state == State::fail) return row.fail(driver.sentence, driver.remedy);
@@ -68,7 +64,7 @@ void judge_driver(const Machine& machine, Findings& rows) {
 // Judges whether the driver's kernel modules are the open ones: nvidia-fs from 2.17.5 on, dma-buf and P2PDMA work with
 // these alone.
 void judge_modules(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "kernel_modules");
+  Judgement row(rows, "kernel_modules");
   row.by("ChangeLog of NVIDIA/gds-nvidia-fs, 2.17.5; README of NVIDIA/open-gpu-kernel-modules");
   // For memory of other makers' devices, NVIDIA's modules do not matter.
   const auto peers = machine.peers();
@@ -93,7 +89,7 @@ void judge_modules(const Machine& machine, Findings& rows) {
 }
 
 void judge_cuda(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "cuda");
+  Judgement row(rows, "cuda");
   const auto driver = driver_of(machine);
   if (!machine.has_gpu() || !driver) return row.not_applicable("NVIDIA's driver is not loaded");
   const CudaRelease* const known = cuda_of_driver(*driver);
@@ -114,7 +110,7 @@ void judge_cuda(const Machine& machine, Findings& rows) {
 // ---- System
 
 void judge_system(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "system");
+  Judgement row(rows, "system");
   const std::string& name = machine.platform.distribution;
   if (name.empty()) return row.unknown("the distribution is unknown");
   if (const char* const source = system_source(name)) {
@@ -126,7 +122,7 @@ void judge_system(const Machine& machine, Findings& rows) {
 }
 
 void judge_kernel(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "kernel");
+  Judgement row(rows, "kernel");
   const core::Platform& platform = machine.platform;
   if (platform.kernel.major == 0) return row.unknown("the kernel's version is unknown");
   row.by(kNvidiaFsKernelSource);
@@ -141,7 +137,7 @@ void judge_kernel(const Machine& machine, Findings& rows) {
 }
 
 void judge_kernel_p2pdma(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "kernel_p2pdma");
+  Judgement row(rows, "kernel_p2pdma");
   row.by("Linux, drivers/pci/Kconfig and Documentation/driver-api/pci/p2pdma.rst");
   const core::Findings findings = core::kernel_findings(machine);
   if (const core::Finding* const stop = core::first_stop(findings)) {
@@ -155,7 +151,7 @@ void judge_kernel_p2pdma(const Machine& machine, Findings& rows) {
 }
 
 void judge_iommu(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "iommu");
+  Judgement row(rows, "iommu");
   row.by("NVIDIA GPUDirect Storage best practices guide, IOMMU");
   switch (machine.iommu.mode) {
     case core::IommuMode::off: return row.pass("no IOMMU is in use");
@@ -170,7 +166,7 @@ void judge_iommu(const Machine& machine, Findings& rows) {
 
 // Judges the drivers of NVIDIA's NICs. The kernel's own drivers have no version, in contrast to OFED's and DOCA's.
 void judge_ofed(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "ofed");
+  Judgement row(rows, "ofed");
   const core::KernelModule* const module = machine.evidence.module("mlx5_core");
   const bool is_at_work = std::any_of(machine.rdma.begin(), machine.rdma.end(),
                                       [](const core::RdmaDevice& one) { return one.name.starts_with("mlx5"); });

@@ -19,7 +19,7 @@ using core::RdmaDevice;
 using core::RdmaPort;
 
 Judgement judge(Findings& rows, const char* code, std::string subject = "") {
-  return {rows, Layer::fabric, code, std::move(subject)};
+  return {rows, code, std::move(subject), Layer::fabric};
 }
 
 std::string name_of(const RdmaDevice& device, const RdmaPort& port) {

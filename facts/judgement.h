@@ -13,7 +13,7 @@ namespace penstock::facts {
 
 class Judgement {
  public:
-  Judgement(Findings& rows, Layer layer, const char* code, std::string subject) : rows_(rows) {
+  Judgement(Findings& rows, const char* code, std::string subject = "", Layer layer = Layer::drivers) : rows_(rows) {
     row_.layer = layer;
     row_.code = code;
     row_.subject = std::move(subject);

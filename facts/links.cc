@@ -57,7 +57,7 @@ std::string adapter_text(const Machine& machine, const std::string& pci_address)
 
 void judge_link(const Machine& machine, const PciDevice& device, Findings& rows) {
   const char* const kind = device.is_gpu() ? "GPU" : device.is_nvme() ? "drive" : "NIC";
-  Judgement row(rows, Layer::fabric, "pcie_link", fmt::format("{} {}", kind, device.address));
+  Judgement row(rows, "pcie_link", fmt::format("{} {}", kind, device.address), Layer::fabric);
   row.at(device.is_nvme() ? drive_text(machine, device.address) : adapter_text(machine, device.address));
   if (device.current_link.width == 0 || device.max_link.width == 0) return row.unknown("its link is unknown");
   const core::PciLink most = most_of(machine, device);

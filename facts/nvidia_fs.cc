@@ -16,12 +16,8 @@ namespace {
 using core::text_of;
 using core::Tristate;
 
-Judgement judge(Findings& rows, const char* code, std::string subject = "") {
-  return {rows, Layer::drivers, code, std::move(subject)};
-}
-
 void judge_version(const Machine& machine, Findings& rows) {
-  Judgement row = judge(rows, "nvidia_fs");
+  Judgement row(rows, "nvidia_fs");
   if (!machine.nvidia_fs.is_loaded) return row.not_applicable("nvidia-fs is not loaded");
   const auto found = nvidia_fs_of(machine);
   if (!found) return row.unknown("nvidia-fs is loaded, but its version is unknown");
@@ -43,7 +39,7 @@ void judge_driver(const Machine& machine, Findings& rows) {
   const auto found = nvidia_fs_of(machine);
   const auto driver = driver_of(machine);
   if (!found || !driver) return;
-  Judgement row = judge(rows, "nvidia_fs_driver");
+  Judgement row(rows, "nvidia_fs_driver");
   const auto pairing = oldest_pairing(*driver);
   const std::string& driver_text = machine.nvidia.version_text;
   if (!pairing) return row.unknown(fmt::format("no release is known that pairs nvidia-fs with driver {}", driver_text));
@@ -62,7 +58,7 @@ void judge_kernel(const Machine& machine, Findings& rows) {
   const auto found = nvidia_fs_of(machine);
   const NvidiaFsForKernel* const first = nvidia_fs_for_kernel(machine.platform.kernel);
   if (!found || first == nullptr) return;
-  Judgement row = judge(rows, "nvidia_fs_kernel");
+  Judgement row(rows, "nvidia_fs_kernel");
   row.by(first->source);
   if (!core::is_before(*found, first->nvidia_fs)) {
     return row.pass(fmt::format("nvidia-fs {} was made for Linux {}", text_of(*found), text_of(first->kernel)));
@@ -78,7 +74,7 @@ void judge_task_switch(const Machine& machine, Findings& rows) {
   const auto found = nvidia_fs_of(machine);
   const std::string& release = machine.platform.kernel_release;
   if (!found || release.empty()) return;
-  Judgement row = judge(rows, "nvidia_fs_task_switch");
+  Judgement row(rows, "nvidia_fs_task_switch");
   row.by(core::kTaskSwitchSource);
   row.closes(kByNvidiaFs);
   const std::string beside = fmt::format("nvidia-fs {} beside Linux {}", text_of(*found), release);

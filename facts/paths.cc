@@ -20,10 +20,6 @@
 namespace penstock::facts {
 namespace {
 
-Judgement judge(Findings& findings, const char* code, std::string subject) {
-  return {findings, Layer::drivers, code, std::move(subject)};
-}
-
 // The code of the finding about a path's need, if it differs from the need's.
 constexpr std::pair<std::string_view, const char*> kFindingOfNeed[] = {
     {"gpu_driver", "nvidia_driver"},     {"gpu_node", "nvidia_driver"},    {"kernel_no_p2pdma", "kernel_p2pdma"},
@@ -60,7 +56,7 @@ void judge_closed_path(const Examination& examined, const PathOutlook& path, Jud
 }
 
 void judge_path(const Examination& examined, const PathOutlook& path, Findings& findings) {
-  Judgement row = judge(findings, "path", penstock_path_name(path.path));
+  Judgement row(findings, "path", penstock_path_name(path.path));
   if (examined.machine.peers().empty() && !path.is_usable()) {
     return row.not_applicable("no device here has memory for it");
   }
@@ -128,7 +124,7 @@ void judge_barred(const Examination& examined, const Outlook& place, const std::
 // the machine; a path that supports none of its storage has a finding of its own.
 void judge_place(const Examination& examined, const Outlook& place, Findings& findings) {
   const core::FileSystem& one = *place.place;
-  Judgement row = judge(findings, "storage", one.mount.mount_point);
+  Judgement row(findings, "storage", one.mount.mount_point);
   row.at(storage_text(one));
   if (!examined.machine.peers().empty()) row.reach(reach_of(place));
   const PathOutlook* const best = place.best_direct();
@@ -153,7 +149,7 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
 }
 
 void judge_hooks_of(const Examination& examined, const std::string& driver, Findings& findings) {
-  Judgement row = judge(findings, "nvidia_fs_hooks", driver);
+  Judgement row(findings, "nvidia_fs_hooks", driver);
   row.by("NVIDIA/gds-nvidia-fs, nvfs-mod.c: the functions that it looks for");
   const Finding found = need_registration(examined.machine, driver);
   const bool has_hooks = found.state == State::unknown && examined.machine.evidence.has_symbols == core::Tristate::yes;
@@ -217,7 +213,7 @@ void judge_hooks(const Examination& examined, Findings& findings) {
     if (is_for_data) {
       judge_hooks_of(examined, driver, findings);
     } else {
-      judge(findings, "nvidia_fs_hooks", driver).not_applicable("nothing but the system itself is on its drives");
+      Judgement(findings, "nvidia_fs_hooks", driver).not_applicable("nothing but the system itself is on its drives");
     }
   }
 }

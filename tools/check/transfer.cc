@@ -132,7 +132,7 @@ class TransferLayer {
   }
 
   void judge(const std::string& folder) {
-    facts::Judgement row(rows_, facts::Layer::transfer, "transfer", folder);
+    facts::Judgement row(rows_, "transfer", folder, facts::Layer::transfer);
     try {
       Transfer transfer(session_, folder, gpu_);
       transfer.run();
@@ -160,7 +160,7 @@ class TransferLayer {
 
   // Judges by the report of the worse direction.
   void judge_path(const std::string& folder, const Report& report) {
-    facts::Judgement row(rows_, facts::Layer::transfer, "transfer_path", folder);
+    facts::Judgement row(rows_, "transfer_path", folder, facts::Layer::transfer);
     if (direct_bytes(report) == kTransferBytes) {
       return row.pass(fmt::format("every byte by {}, from GPU memory and into it", penstock_path_name(report.path)));
     }
@@ -185,7 +185,7 @@ void judge_transfers(const std::vector<std::string>& folders, unsigned gpu, fact
   try {
     layer.emplace(gpu, rows, details);
   } catch (const Failure& failure) {
-    facts::Judgement row(rows, facts::Layer::transfer, "transfer", "");
+    facts::Judgement row(rows, "transfer", "", facts::Layer::transfer);
     const auto says_it = [&](const facts::Finding& one) {
       return std::string_view(one.code) == "settings" && one.sentence.ends_with(failure.what());
     };

@@ -43,7 +43,7 @@ struct ValidateSettings {
 
 // Makes transfers in the folders, which only this machine can do.
 void add_transfers(const ValidateSettings& settings, facts::Findings& rows, validate::Details& details) {
-  facts::Judgement row(rows, facts::Layer::transfer, "transfer", "");
+  facts::Judgement row(rows, "transfer", "", facts::Layer::transfer);
   if (!settings.root.empty()) return row.not_applicable("on a captured machine nothing can be moved");
   if (settings.folders.empty()) {
     return row.not_applicable("no folder was named", "Name a folder of each mount: penstock validate /mnt/nvme0.");
