@@ -81,8 +81,9 @@ std::vector<const core::Finding*> stops_of(const core::Findings& findings) {
   return stops;
 }
 
-// Judges storage that no direct path serves.
-void judge_unserved(const Outlook& place, Judgement& row) {
+// Judges storage that no direct path serves. It follows from the path's own finding where the same obstacle closes the
+// path; an obstacle of its own stays when the path is open.
+void judge_unserved(const Examination& examined, const Outlook& place, Judgement& row) {
   const core::FileSystem& one = *place.place;
   const std::vector<const core::Finding*> stops = stops_of(one.findings);
   if (stops.empty()) {
@@ -91,17 +92,17 @@ void judge_unserved(const Outlook& place, Judgement& row) {
     return row.not_applicable("no direct path serves it on this machine");
   }
   const std::string& point = one.mount.mount_point;
+  const PathOutlook& path = examined.whole.of(PENSTOCK_PATH_P2PDMA);
   std::string sentences, remedies;
   for (const core::Finding* const stop : stops) {
     const std::string_view code = stop->code();
     if (code == "nvme_tcp" || code == "nfs_tcp") row.may_follow("transport", point);
+    if (path.reason() != nullptr && code == path.reason()->code) row.may_follow("path", penstock_path_name(path.path));
     const core::Finding without_place{stop->obstacle, stop->certainty, stop->subject == point ? "" : stop->subject};
     sentences += (sentences.empty() ? "" : "; besides, ") + without_place.sentence();
     const std::string remedy = as_sentence(stop->remedy());
     if (remedies.find(remedy) == std::string::npos) remedies += (remedies.empty() ? "" : " ") + remedy;
   }
-  // If no other storage is better off, the same obstacles close the path itself.
-  row.may_follow("path", penstock_path_name(PENSTOCK_PATH_P2PDMA));
   row.not_applicable("no direct path serves it: " + sentences, remedies);
 }
 
@@ -128,7 +129,7 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   row.at(storage_text(one));
   if (!examined.machine.peers().empty()) row.reach(reach_of(place));
   const PathOutlook* const best = place.best_direct();
-  if (best == nullptr) return judge_unserved(place, row);
+  if (best == nullptr) return judge_unserved(examined, place, row);
   const std::string path = penstock_path_name(best->path);
   const auto is_cufiles = [](const Finding& need) {
     return need.is_switch && need.code == std::string_view("cufile_json");

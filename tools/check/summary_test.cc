@@ -51,6 +51,17 @@ TEST_F(Validate, WhatFollowsFromAFailureNamesItAndIsNoCauseItself) {
   }
 }
 
+TEST_F(Validate, ADiskThatNoDirectPathServesIsNoConsequenceOfTheKernel) {
+  for (const auto& [machine, disk] : {std::pair{"cloud-vm", "vda1"}, {"h200-vm", "vda"}}) {
+    auto rows = rows_of(machine_report(std::string(PENSTOCK_MACHINES) + machine));
+    EXPECT_EQ(rows["path p2pdma"]["follows_from"]["code"], "kernel_p2pdma");
+    EXPECT_TRUE(rows["storage /"]["follows_from"].is_null()) << rows["storage /"];
+    EXPECT_EQ(rows["storage /"]["sentence"],
+              std::string("no direct path serves it: ") + disk + ": a virtio disk refuses device pages");
+    EXPECT_NE(rows["storage /"]["remedy"].get<std::string>().find("an NVMe drive of its own"), std::string::npos);
+  }
+}
+
 TEST_F(Validate, OnEveryMachineWhatIsNamedAsACauseFailsAndEachIsToldOnce) {
   for (const std::string& machine : machine_names()) {
     const std::string root = PENSTOCK_MACHINES + machine;

@@ -42,12 +42,6 @@ std::string mode_text(const FileInfo& info) {
   return fmt::format("{}, {}", access, info.opened_direct != 0 ? "O_DIRECT" : "buffered (no O_DIRECT)");
 }
 
-// The mount of a file, and the block devices under it if they can be seen here.
-struct Place {
-  std::optional<core::Mount> mount;
-  std::optional<core::BlockDevice> stack;
-};
-
 std::string mount_text(const core::Mount& mount) {
   std::string text = fmt::format("{} on {}, {}", mount.source, mount.mount_point, mount.type);
   if (!mount.super_options.empty()) text += ", " + mount.super_options;
@@ -66,16 +60,19 @@ void print_stack(const core::BlockDevice& device, int depth) {
   for (const core::BlockDevice& below : device.slaves) print_stack(below, depth + 1);
 }
 
-void print_place(const Place& place) {
-  if (place.mount) print("  mount: {}\n", mount_text(*place.mount));
-  print("  block devices:{}\n", place.stack ? "" : " none");
-  if (place.stack) print_stack(*place.stack, 0);
+// Prints the mount of a file, and the block devices under it if they can be seen here.
+void print_place(const DirectAnswer& direct) {
+  if (direct.report.mount) print("  mount: {}\n", mount_text(*direct.report.mount));
+  print("  block devices:{}\n", direct.stack ? "" : " none");
+  if (direct.stack) print_stack(*direct.stack, 0);
 }
 
 // File systems keep less than this behind a file's end on their own.
 constexpr std::uint64_t kBehindEndMin = 1u << 20;
 
-void print_file(const ExplainSettings& settings, const FileInfo& info, const Place& place, std::uint64_t behind_end) {
+void print_file(const ExplainSettings& settings, const Explanation& told) {
+  const FileInfo& info = told.info;
+  const std::uint64_t behind_end = told.direct.file.allocated_behind_end;
   print("file: {}\n", settings.file);
   print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
   print("  file system: {}\n", info.file_system);
@@ -87,7 +84,7 @@ void print_file(const ExplainSettings& settings, const FileInfo& info, const Pla
   }
   print("  descriptor: {}\n", mode_text(info));
   print("  direct I/O: {}\n", alignment_text(info));
-  print_place(place);
+  print_place(told.direct);
 }
 
 std::string reason_text(const Explanation& told, const Verdict& verdict) {
@@ -116,20 +113,22 @@ void print_verdicts(const ExplainSettings& settings, const Explanation& told) {
   print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
 }
 
-Json mount_json(const core::Mount& mount) {
-  return {{"point", mount.mount_point},
-          {"type", mount.type},
-          {"source", mount.source},
-          {"options", mount.options},
-          {"super_options", mount.super_options}};
+Json mount_json(const std::optional<core::Mount>& mount) {
+  if (!mount) return nullptr;
+  return {{"point", mount->mount_point},
+          {"type", mount->type},
+          {"source", mount->source},
+          {"options", mount->options},
+          {"super_options", mount->super_options}};
 }
 
-Json file_json(const ExplainSettings& settings, const FileInfo& info, const Place& place, std::uint64_t behind_end) {
+Json file_json(const ExplainSettings& settings, const Explanation& told) {
+  const FileInfo& info = told.info;
   return {{"path", settings.file},
           {"kind", info.is_block_device != 0 ? "block_device" : "regular"},
           {"file_system", info.file_system},
           {"size", info.size},
-          {"allocated_behind_end", behind_end},
+          {"allocated_behind_end", told.direct.file.allocated_behind_end},
           {"inode", info.inode},
           {"readable", info.readable != 0},
           {"writable", info.writable != 0},
@@ -137,8 +136,8 @@ Json file_json(const ExplainSettings& settings, const FileInfo& info, const Plac
           {"direct_offset_align", info.direct_offset_align},
           {"direct_memory_align", info.direct_memory_align},
           {"alignment_source", info.alignment_source},
-          {"mount", place.mount ? mount_json(*place.mount) : Json()},
-          {"block_device", place.stack ? stack_json(*place.stack) : Json()}};
+          {"mount", mount_json(told.direct.report.mount)},
+          {"block_device", told.direct.stack ? stack_json(*told.direct.stack) : Json()}};
 }
 
 Json verdicts_json(const Explanation& told) {
@@ -207,16 +206,14 @@ DirectAnswer direct_answer(const ExplainSettings& settings, penstock_session* se
 
 // A file of a captured machine.
 struct CapturedFile {
-  Place place;
   DirectAnswer direct;
   facts::Outlook outlook;
 };
 
 CapturedFile look_at_captured(const core::Root& root, const facts::Examination& examined, const std::string& file,
                               const DirectQuestion& question) {
-  CapturedFile told{{}, ask_captured(root, examined.machine, file, question), {}};
-  told.place = {told.direct.report.mount, told.direct.stack};
-  const auto& mount = told.place.mount;
+  CapturedFile told{ask_captured(root, examined.machine, file, question), {}};
+  const auto& mount = told.direct.report.mount;
   if (!mount && !told.direct.file.is_block_device) {
     throw Failure(file + ": it is on no mount of the captured machine");
   }
@@ -230,8 +227,8 @@ Json captured_json(const std::string& file, const DirectQuestion& question, cons
   const facts::PathOutlook* const best = told.outlook.first_usable();
   return {{"file",
            {{"path", file},
-            {"mount", told.place.mount ? mount_json(*told.place.mount) : Json()},
-            {"block_device", told.place.stack ? stack_json(*told.place.stack) : Json()}}},
+            {"mount", mount_json(told.direct.report.mount)},
+            {"block_device", told.direct.stack ? stack_json(*told.direct.stack) : Json()}}},
           {"operation", core::op_name(question.op)},
           {"paths", outlook_json(told.outlook)},
           {"would_use", best == nullptr ? Json(nullptr) : Json(penstock_path_name(best->path))},
@@ -242,7 +239,7 @@ Json captured_json(const std::string& file, const DirectQuestion& question, cons
 void print_captured(const std::string& file, const std::string& root, const DirectQuestion& question,
                     const CapturedFile& told) {
   print("file: {} on the captured machine in {}\n", file, root);
-  print_place(told.place);
+  print_place(told.direct);
   Page page;
   page.section("Paths between it and device memory, best first");
   for (const facts::PathOutlook& path : told.outlook.paths) print_path(page, path);
@@ -266,6 +263,10 @@ void print_captured_in_short(const std::string& file, const std::string& root, c
     }
     print_refusal(page, "not " + names, first.sentence(), first.reason_name(), first.remedy());
   }
+  for (const core::Finding& one : outlook.place != nullptr ? outlook.place->findings : core::Findings{}) {
+    if (!is_of_storage(one) || one.code() == outlook.of(PENSTOCK_PATH_P2PDMA).reason_name()) continue;
+    print_refusal(page, "also against p2pdma", one.sentence(), one.code(), one.remedy());
+  }
   if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
   print("{}", page.shown());
 }
@@ -278,10 +279,12 @@ RequestPlan plan_of(const ExplainSettings& settings, const File& file, std::uint
           require(file.choose(run, size, offset), settings.file)};
 }
 
-void print_for_people(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
+}  // namespace
+
+void print_in_full(const ExplainSettings& settings, const Session& session, const Explanation& told) {
   const bool on_device = settings.memory == "device";
-  print_file(settings, told.info, {told.direct.report.mount, told.direct.stack}, told.direct.file.allocated_behind_end);
-  print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
+  print_file(settings, told);
+  print("{}\n", on_device ? device_line(session.raw(), settings.gpu) : "memory: host; no device takes part");
   print_verdicts(settings, told);
   print_plan(settings, told.plan.text, told.plan.size, told.plan.choice);
   if (!on_device) return;
@@ -289,17 +292,10 @@ void print_for_people(const ExplainSettings& settings, penstock_session* session
   print("{}", Text(nvidia_fs_text(this_machines_nvidia_fs())));
 }
 
-}  // namespace
-
-void print_in_full(const ExplainSettings& settings, const Session& session, const Explanation& told) {
-  print_for_people(settings, session.raw(), told);
-}
-
 Json explanation_json(const ExplainSettings& settings, const Session& session, const Explanation& told) {
   const bool on_device = settings.memory == "device";
   const Verdict* best = told.chosen();
-  const Place place{told.direct.report.mount, told.direct.stack};
-  return {{"file", file_json(settings, told.info, place, told.direct.file.allocated_behind_end)},
+  return {{"file", file_json(settings, told)},
           {"cached_bytes", told.cached ? Json(*told.cached) : Json()},
           {"operation", settings.is_write ? "write" : "read"},
           {"memory", settings.memory},
@@ -326,6 +322,11 @@ const Verdict* Explanation::chosen() const {
   const auto found =
       std::find_if(verdicts.begin(), verdicts.end(), [this](const Verdict& each) { return may_serve(each); });
   return found == verdicts.end() ? nullptr : &*found;
+}
+
+bool is_of_storage(const core::Finding& finding) {
+  return finding.stops() && finding.obstacle >= core::Obstacle::nvme_multipath &&
+         finding.obstacle < core::Obstacle::compressed;
 }
 
 const char* why(const Choice& choice) {

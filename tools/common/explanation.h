@@ -58,6 +58,8 @@ struct Explanation {
 Explanation look_at(const ExplainSettings& settings, const Session& session);
 
 // The reason for the number of threads.
+// True for an obstacle of the drive or its file system that stops p2pdma, whatever the kernel and the device are.
+bool is_of_storage(const core::Finding& finding);
 const char* why(const Choice& choice);
 
 // The whole explanation, as text and as JSON.

@@ -34,6 +34,16 @@ TEST_F(ExplainTool, ARequirementThatNoPathMeetsIsExplainedInOneCall) {
   for (const json& path : told["paths"]) EXPECT_FALSE(path["usable"].get<bool>()) << path;
 }
 
+TEST_F(ExplainTool, ADiskThatNoDirectPathServesIsToldBesideTheKernel) {
+  for (const char* machine : {"cloud-vm", "firecracker-vm"}) {
+    const Finished done = run({"explain", "/data/x", "--root", std::string(PENSTOCK_MACHINES) + machine});
+    EXPECT_NE(done.out.find(": a virtio disk refuses device pages [virtio]\n"
+                            "    -> Give the virtual machine an NVMe drive of its own by PCI passthrough.\n"),
+              std::string::npos)
+        << done.out;
+  }
+}
+
 TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
   make("data", 5000);
 

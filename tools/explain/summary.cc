@@ -59,25 +59,28 @@ void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
 }
 
 // Findings that no verdict has said, because a verdict stops at the first reason. Some have the CPU move bytes in spite
-// of O_DIRECT; on a machine without a GPU others keep p2pdma from a file as well. Each is told once, with how many of
-// the files it was met on.
+// of O_DIRECT; others keep p2pdma from a file as well: its storage, and on a machine without a GPU the kernel. Each is
+// told once, with how many of the files it was met on.
 class Hindrances {
  public:
   void add(const Explanation& told) {
     for (const core::Finding& finding : told.direct.report.findings) {
-      if (finding.has_cpu_move_bytes()) add("O_DIRECT", finding);
+      if (finding.has_cpu_move_bytes()) add("against O_DIRECT", finding);
     }
     const auto& routes = told.direct.routes;
-    if (routes.empty() || !routes[0].peer.empty()) return;  // There is a device, of which the verdict speaks.
-    for (const core::Finding& finding : routes[0].findings) add("p2pdma, besides", finding);
+    if (routes.empty()) return;
+    const bool has_device = !routes[0].peer.empty();  // The verdict speaks of it and of the kernel.
+    for (const core::Finding& finding : routes[0].findings) {
+      if (!has_device || is_of_storage(finding)) add("also against p2pdma", finding);
+    }
   }
   void print(const std::vector<Obstruction>& told, bool counts, Page& page) const {
     for (const auto& [label, finding, files] : met_) {
       const std::string_view code = finding.code();
       const auto says_it = [&](const Obstruction& each) { return code == each.refusal.reason; };
       if (std::any_of(told.begin(), told.end(), says_it)) continue;
-      const std::string of = counts ? fmt::format("{} of them: ", files) : "";
-      print_refusal(page, label, of + finding.sentence(), code, finding.remedy());
+      const std::string of = counts ? fmt::format(" ({} file{})", files, files == 1 ? "" : "s") : "";
+      print_refusal(page, label + of, finding.sentence(), code, finding.remedy());
     }
   }
 
