@@ -46,6 +46,15 @@ const char* relation(const BusEnd& end, const BusEnd& gpu) {
   return core::distance_name(core::distance_between(end.device, gpu.device));
 }
 
+std::vector<BusEnd> drives_and_gpus(const std::vector<core::PciDevice>& devices) {
+  std::vector<BusEnd> ends;
+  for (const core::PciDevice& device : devices) {
+    if (device.is_gpu() || device.is_nvme())
+      ends.push_back({device, device.is_gpu() ? EndKind::gpu : EndKind::drive, {}});
+  }
+  return ends;
+}
+
 std::vector<const BusEnd*> some(const std::vector<BusEnd>& ends, bool gpus) {
   std::vector<const BusEnd*> found;
   for (const BusEnd& end : ends) {
@@ -124,13 +133,14 @@ Json bus_ends_json(const std::vector<BusEnd>& ends) {
   return rows;
 }
 
-std::string distances_text(const std::vector<BusEnd>& ends) {
+std::string distances_text(const std::vector<BusEnd>& ends, const char* heading, bool with_links) {
   std::vector<const BusEnd*> gpus = some(ends, true), others = some(ends, false);
   if (gpus.empty() || others.empty()) return "";
   const std::size_t all_gpus = gpus.size(), all_others = others.size();
   gpus.resize(std::min(gpus.size(), kGpusInATable));
   others.resize(std::min(others.size(), kRowsInATable));
-  std::vector<std::string> columns = {"  to"};
+  std::vector<std::string> columns = {std::string("  ") + heading};
+  if (with_links) columns.emplace_back("PCIe link");
   const auto domain_of = [](const BusEnd* end) {
     return end->device.address.substr(0, end->device.address.find(':') + 1);
   };
@@ -140,12 +150,15 @@ std::string distances_text(const std::vector<BusEnd>& ends) {
   Table table(columns);
   for (const BusEnd* other : others) {
     std::vector<std::string> cells = {"  " + other->text()};
+    if (with_links) cells.push_back(link_text(other->device));
     for (const BusEnd* gpu : gpus) cells.emplace_back(relation(*other, *gpu));
     table.add(std::move(cells));
   }
   std::string text = table.text().string();
-  if (all_gpus > gpus.size() || all_others > others.size())
-    text += fmt::format("  of {} drives and NICs and {} GPUs; --json lists them all\n", all_others, all_gpus);
+  if (all_gpus > gpus.size() || all_others > others.size()) {
+    text += fmt::format("  of {} {}s and {} GPUs; --json lists them all\n", all_others,
+                        with_links ? heading : "drives and NIC", all_gpus);
+  }
   return text;
 }
 
@@ -158,6 +171,21 @@ Json distances_json(const std::vector<BusEnd>& ends) {
                       {"gpu", gpu->device.address},
                       {"relation", relation(*other, *gpu)}});
     }
+  }
+  return rows;
+}
+
+void print_placement(Page& page, const std::vector<core::PciDevice>& devices) {
+  const std::string table = distances_text(drives_and_gpus(devices), "drive", true);
+  if (table.empty()) return;
+  page.section("Drives and GPUs: switch (below one PCIe switch), host_bridge, node (NUMA), or apart");
+  page.lines(table);
+}
+
+Json placement_json(const std::vector<core::PciDevice>& devices) {
+  Json rows = Json::array();
+  for (const Json& each : distances_json(drives_and_gpus(devices))) {
+    rows.push_back({{"drive", each["from"]}, {"gpu", each["gpu"]}, {"relation", each["relation"]}});
   }
   return rows;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/common/context.h"
+#include "tools/common/page.h"
 #include "topology/pci_device.h"
 #include "topology/root.h"
 
@@ -34,8 +35,14 @@ std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::Pci
 
 std::string bus_tree_text(const std::vector<BusEnd>& ends);
 Json bus_ends_json(const std::vector<BusEnd>& ends);
-// A table of the distance of every drive and NIC from every GPU; "" if there are none of either.
-std::string distances_text(const std::vector<BusEnd>& ends);
+// A table of the distance of every drive and NIC from every GPU, in the order of the ends; "" if there are none of
+// either. Its first column has the heading, a second one the links if these are wanted.
+std::string distances_text(const std::vector<BusEnd>& ends, const char* heading = "to", bool with_links = false);
 Json distances_json(const std::vector<BusEnd>& ends);
+
+// The same of the drives and GPUs alone, by their addresses.
+void print_placement(Page& page, const std::vector<core::PciDevice>& devices);
+// [{drive, gpu, relation}]; relation is a core::distance_name().
+Json placement_json(const std::vector<core::PciDevice>& devices);
 
 }  // namespace penstock::tools

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "facts/needs.h"
+#include "tools/check/bus_tree.h"
 #include "tools/check/dma_buf.h"
 #include "tools/check/findings_page.h"
-#include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/common/direct_answer.h"
 #include "tools/common/nvidia_fs_page.h"
@@ -186,7 +186,7 @@ Json check_json(const facts::Examination& examined, const Requirement& required,
   json["cufile"] = cufile_json(machine.process.cufile);
   json["settings"] = settings_json(machine.process);
   json["paths"] = paths_json(examined.whole);
-  json["placement"] = placement_json(machine);
+  json["placement"] = placement_json(machine.pci);
   facts::Findings findings = examined.findings;
   findings.insert(findings.end(), tries.findings.begin(), tries.findings.end());
   facts::settle_causes(findings);

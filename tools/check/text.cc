@@ -8,9 +8,9 @@
 
 #include "facts/environment.h"
 #include "facts/needs.h"
+#include "tools/check/bus_tree.h"
 #include "tools/check/dma_buf.h"
 #include "tools/check/findings_page.h"
-#include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/check/summary.h"
 #include "tools/common/nvidia_fs_page.h"
@@ -170,7 +170,7 @@ void print_rows(Page& page, const facts::Examination& examined, const facts::Fin
   const facts::Machine& machine = examined.machine;
   print_platform(page, machine);
   print_gpus(page, machine);
-  print_placement(page, machine);
+  print_placement(page, machine.pci);
   print_file_systems(page, machine);
   print_pairs(page, examined);
   print_limits(page, machine);
