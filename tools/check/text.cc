@@ -125,7 +125,7 @@ void print_file_systems(Page& page, const facts::Machine& machine) {
     std::string place = one.stack ? stack_text(*one.stack) : std::string(one.device_pages.because);
     if (one.more_mounts > 0)
       place += fmt::format(", {} more mount{}", one.more_mounts, one.more_mounts == 1 ? "" : "s");
-    page.wrap(fmt::format(kRow, cut(one.mount.mount_point, 26), cut(one.mount.type, 8),
+    page.wrap(fmt::format(kRow, cell(one.mount.mount_point, 26), cell(one.mount.type, 8),
                           core::tristate_name(one.direct_io.has), core::tristate_name(one.device_pages.has)),
               place);
   }

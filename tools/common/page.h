@@ -21,6 +21,11 @@ inline std::string cut(std::string_view text, std::size_t width) {
   return printable(text.substr(0, width - 3)) + "...";
 }
 
+// The text, which a terminal's line or table cuts at a width. It is whole elsewhere: programs and files have no edge.
+inline std::string cell(std::string_view text, std::size_t width) {
+  return output_is_terminal() ? cut(text, width) : printable(text);
+}
+
 // Collects lines; later lines of a long text are indented under its first one.
 class Page {
  public:
@@ -29,9 +34,11 @@ class Page {
     wrap("", title);
   }
   void row(std::string_view label, const std::string& value) { wrap(fmt::format("  {:<16}", label), value); }
-  // Adds one line, which is cut at the terminal's width.
+  // Adds one line, which a terminal cuts at its width. It is whole elsewhere.
   void line(const std::string& head, std::string_view value) {
-    wrap(head, cut(value, columns_ - std::min(columns_ - 3, head.size())));
+    last_ = text_.size();
+    const std::size_t room = columns_ - std::min(columns_ - 3, head.size());
+    text_ += wrapped_line(head + cell(value, room), head.size(), std::string_view::npos);
   }
   void wrap(const std::string& head, std::string_view value) {
     last_ = text_.size();
