@@ -146,44 +146,57 @@ constexpr const char* kSettingsExamples =
     "  penstock settings                                  the values that a program started here would have\n"
     "  penstock settings bounce_mib                       one of them\n"
     "  penstock settings properties.allow_compat_mode     one of cuFile's keys\n"
+    "  penstock settings compat                           those that say something of it\n"
     "  penstock settings --all --json                     also keys without effect; for programs\n"
     "Exit code: 0 if a session would open with these settings, 1 if something in environment or cufile.json makes no "
-    "sense, 2 wrong usage.";
+    "sense, or no setting has the words, 2 wrong usage.";
 
 struct SettingsSettings {
-  std::string name;  // "" for all.
+  std::vector<std::string> words;  // A name, or words that settings say; none for all.
   bool all = false;
   bool json = false;
   bool markdown = false;
 };
 
-[[noreturn]] void refuse_name(const std::string& name) {
-  throw Failure(fmt::format("there is no setting '{}'{}", name, proposal_or_variable(name, facts::setting_names())),
-                kUsage);
+// The name of a setting and what is said of it.
+std::string said_of(Setting setting) {
+  const core::SettingRow& row = setting.row();
+  return fmt::format("{} {} {} {} {}", row.key, row.variable, row.aliases, row.meaning, row.idle);
 }
 
-// Penstock's own settings come first.
-std::vector<Setting> chosen(const SettingsSettings& settings) {
-  if (!settings.name.empty()) {
-    const std::optional<Setting> one = facts::setting_by_any_name(settings.name);
-    if (!one) refuse_name(settings.name);
-    return {*one};
-  }
+// Penstock's own settings come first. Words find also keys without effect.
+std::vector<Setting> those_that_say(const std::vector<std::string>& words, bool all) {
   std::vector<Setting> list;
   for (const bool own : {true, false}) {
     for (std::size_t i = 0; i < core::kSettingCount; ++i) {
       const Setting setting = Setting::at(i);
-      if (setting.is_own() == own && (setting.is_served() || settings.all)) list.push_back(setting);
+      const bool is_asked_for = all || !words.empty() || setting.is_served();
+      if (setting.is_own() != own || !is_asked_for) continue;
+      const std::string said = said_of(setting);
+      if (std::ranges::all_of(words, [&](const std::string& word) { return contains(said, word); }))
+        list.push_back(setting);
     }
   }
   return list;
 }
 
+std::vector<Setting> chosen(const SettingsSettings& settings) {
+  if (settings.words.size() == 1) {
+    if (const std::optional<Setting> one = facts::setting_by_any_name(settings.words.front())) return {*one};
+  }
+  std::vector<Setting> list = those_that_say(settings.words, settings.all);
+  if (!list.empty()) return list;
+  const std::string near = proposal_or_variable(settings.words.front(), facts::setting_names());
+  throw Failure(fmt::format("no setting has '{}' in its name or sentence{}", fmt::join(settings.words, "' and '"),
+                            near.empty() ? "; 'penstock settings --all' lists them" : near));
+}
+
 // Tells of a variable that is no setting, since NVIDIA's library alone knows it.
 int tell_idle(const SettingsSettings& settings, std::string_view reason) {
-  const Json told = {{"name", settings.name}, {"without_effect", reason}};
+  const std::string& name = settings.words.front();
+  const Json told = {{"name", name}, {"without_effect", reason}};
   if (settings.json) print_json({{"settings", Json::array({told})}});
-  else print("{}\n    has no effect: {}\n", settings.name, reason);
+  else print("{}\n    has no effect: {}\n", name, reason);
   return kSuccess;
 }
 
@@ -192,7 +205,8 @@ int run_settings(const SettingsSettings& settings) {
     print_document(Text(settings_markdown()));
     return kSuccess;
   }
-  if (const std::string_view reason = facts::reason_without_effect(settings.name); !reason.empty())
+  const std::string name = settings.words.size() == 1 ? settings.words.front() : "";
+  if (const std::string_view reason = facts::reason_without_effect(name); !reason.empty())
     return tell_idle(settings, reason);
   const std::vector<Setting> list = chosen(settings);
   const core::LoadedSettings loaded = core::load_process_settings();
@@ -205,7 +219,8 @@ int run_settings(const SettingsSettings& settings) {
 
 void add_settings(CommandLine& command) {
   auto settings = std::make_shared<SettingsSettings>();
-  command.option("NAME", settings->name, "One setting, by its name, its key in cufile.json or its variable [all]");
+  command.option("WORD", settings->words,
+                 "A setting's name, key in cufile.json or variable; or words that its name or sentence has [all]");
   command.flag("--all", settings->all, "Also list cuFile's keys that have no effect here, and why");
   command.flag("--json", settings->json, "Print JSON");
   command.flag("--markdown", settings->markdown, "Print the tables of the manual's page");

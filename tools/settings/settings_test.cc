@@ -67,14 +67,31 @@ TEST_F(SettingsCommandTest, OfAVariableOfNvidiasLibraryAloneItIsSaidThatItHasNoE
   EXPECT_EQ(one(settings({"CUFILE_IB_SL", "--json"}))["name"], "CUFILE_IB_SL");
 }
 
-TEST_F(SettingsCommandTest, ANameThatNoneHasIsWrongUsageAndTheNearOneIsProposed) {
+TEST_F(SettingsCommandTest, WordsFindTheSettingsWhoseNameOrSentenceHasThemAll) {
+  const auto found = [&](std::vector<std::string> words) {
+    words.emplace_back("--json");
+    std::vector<std::string> names;
+    const json told = json::parse(settings(std::move(words)).out);
+    for (const json& setting : told["settings"]) names.push_back(setting["name"]);
+    return names;
+  };
+  const std::vector<std::string> compat = found({"Compat"});
+  EXPECT_TRUE(std::ranges::count(compat, "properties.allow_compat_mode")) << json(compat);
+  EXPECT_LT(compat.size(), 10u) << json(compat);
+  EXPECT_EQ(found({"pinned", "bounce"}).front(), "bounce_mib");
+  EXPECT_TRUE(std::ranges::count(found({"posix_pool"}), "properties.posix_pool_slab_count"));
+  EXPECT_NE(settings({"cache", "nosuch"}).err.find("no setting has 'cache' and 'nosuch' in its name or sentence"),
+            std::string::npos);
+}
+
+TEST_F(SettingsCommandTest, WordsThatNoneHasAreRefusedAndTheNearNameIsProposed) {
   const Finished near = settings({"bounce_mb"});
 
-  EXPECT_EQ(near.exit_code, 2);
-  EXPECT_NE(near.err.find("there is no setting 'bounce_mb'; did you mean 'bounce_mib'?"), std::string::npos)
+  EXPECT_EQ(near.exit_code, 1);
+  EXPECT_NE(near.err.find("no setting has 'bounce_mb' in its name or sentence; did you mean 'bounce_mib'?"),
+            std::string::npos)
       << near.err;
-  EXPECT_NE(settings({"cache"}).err.find("did you mean 'registration_cache_mib'"), std::string::npos);
-  for (const char* far : {"frobnicate", "foo", "nosuch"}) EXPECT_EQ(settings({far}).exit_code, 2) << far;
+  for (const char* far : {"frobnicate", "foo", "nosuch"}) EXPECT_EQ(settings({far}).exit_code, 1) << far;
 }
 
 TEST_F(SettingsCommandTest, AFileIsNamedWhereItSaysSomething) {
