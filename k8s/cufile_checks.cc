@@ -22,18 +22,38 @@ std::string misplaced(const core::Note& note) {
   return named ? std::string(named->setting.key()) : "";
 }
 
+// What to write in place of a value that is not accepted, or of a key that means nothing.
+std::string remedy_of(const core::Note& note) {
+  const bool is_said_twice = note.sentence.starts_with("is given twice") || note.sentence.starts_with("contradicts");
+  if (is_said_twice) return "Keep one of them.";
+  if (const auto named = core::setting_named(note.key)) {
+    const core::SettingRow& row = named->setting.row();
+    return fmt::format("Write {}, or remove {}: by default it is {}.", core::file_takes_text(row),
+                       core::shown(note.key), core::default_text(row));
+  }
+  if (const auto near = core::setting_near(note.key)) {
+    return fmt::format("Write {} if that was meant, else remove it.", near->key());
+  }
+  return note.key.empty() ? "" : "Remove it: nothing reads it.";
+}
+
 void tell(const Object& object, const core::Note& note, Place place, Findings& findings) {
   const std::string key = core::shown(note.key);
-  if (note.severity == core::Severity::idle) return;  // Idle keys only concern Penstock.
   if (const std::string own = misplaced(note); !own.empty()) {
     findings.add("cufile_place", object, place,
                  {fmt::format("{} is in the wrong section, where NVIDIA's library ignores it", key),
                   fmt::format("Its name is {}.", own)});
     return;
   }
+  if (note.severity == core::Severity::idle) {
+    findings.add("cufile_idle", object, place,
+                 {core::printable(fmt::format("{} has no effect with Penstock: {}", key, note.sentence))});
+    return;
+  }
   const bool is_error = note.severity == core::Severity::error;
   const char* rule = note.key.empty() && is_error ? "cufile_syntax" : is_error ? "cufile_value" : "cufile_key";
-  findings.add(rule, object, place, {core::printable(note.key.empty() ? note.sentence : key + " " + note.sentence)});
+  findings.add(rule, object, place,
+               {core::printable(note.key.empty() ? note.sentence : key + " " + note.sentence), remedy_of(note)});
 }
 
 void check_text(const Object& object, const std::string& text, const std::string& name, Place first, bool is_block,

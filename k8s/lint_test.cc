@@ -228,6 +228,38 @@ TEST_F(LintTest, AKeyOfCufileJsonIsToldAsItStandsThere) {
   EXPECT_EQ(sentences.find("io_batchsize"), std::string::npos) << sentences;
 }
 
+TEST_F(LintTest, ACufileJsonIsToldLineByLineWithWhatItHasAndWhatToWrite) {
+  write("cufile.json", R"({
+  // A comment, as NVIDIA's own file has them: "x": {
+  "properties": { /* another
+    of two lines */ "use_poll_mod": true,
+    "allow_compat_mode": "yes//no",
+    "posix_pool_slab_count": [1, 2, 3],
+    "nothing_like_it": 1
+  }
+})");
+  const json report = lint_json({"cufile.json"}, 1);
+  std::string told;
+  for (const json& one : report["findings"]) {
+    told += one["line"].dump() + " " + one["severity"].get<std::string>() + " " + one["sentence"].get<std::string>() +
+            "\n  " + one["remedy"].get<std::string>() + "\n";
+  }
+  EXPECT_EQ(
+      told,
+      "4 warning properties.use_poll_mod is not a key of cuFile's configuration; did you mean \"use_poll_mode\" "
+      "(section \"properties\")?\n"
+      "  Write properties.use_poll_mode if that was meant, else remove it.\n"
+      "5 error properties.allow_compat_mode must be true or false; it is "
+      "\"yes//no\"\n"
+      "  Write true or false, or remove properties.allow_compat_mode: by default it "
+      "is true.\n"
+      "6 note properties.posix_pool_slab_count has no effect with Penstock: PENSTOCK_BOUNCE_MIB bounds the pinned host "
+      "memory of each "
+      "GPU, and as much again that requests on streams may take\n"
+      "  Leave it for NVIDIA's library, which reads it; Penstock does without.\n"
+      "7 warning properties.nothing_like_it is not a key of cuFile's configuration\n"
+      "  Remove it: nothing reads it.\n");
+}
 TEST_F(LintTest, AKeyThatIsTooLongToBeShownWholeIsToldAllTheSame) {
   write("map.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  cufile.json: '{\"logging\": {}, \"" +

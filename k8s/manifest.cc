@@ -215,6 +215,24 @@ Fault fault_of_bytes(const std::string& text, std::size_t bytes_max) {
   return {};
 }
 
+// The text of a JSON file without its comments, which YAML does not know: blanks stand in their place, so that every
+// line and column stays.
+std::string without_comments(std::string text) {
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') ++i;
+    else if (text[i] == '"') in_string = !in_string;
+    if (in_string || i >= text.size() || text[i] != '/') continue;
+    const std::string_view begin = std::string_view(text).substr(i, 2);
+    if (begin != "//" && begin != "/*") continue;
+    const std::size_t found = begin == "//" ? text.find('\n', i) : text.find("*/", i + 2);
+    const std::size_t end = found == std::string::npos ? text.size() : found + (begin == "//" ? 0 : 2);
+    for (; i < end; ++i) text[i] = text[i] == '\n' ? '\n' : ' ';
+    --i;
+  }
+  return text;
+}
+
 }  // namespace
 
 const char* kind_name(Kind kind) {
@@ -254,7 +272,7 @@ Manifest read_manifest(std::string file, std::string text, Bounds bounds) {
   }
   Builder builder(manifest, bounds.values);
   try {
-    std::istringstream stream(manifest.text);
+    std::istringstream stream(manifest.file.ends_with(".json") ? without_comments(manifest.text) : manifest.text);
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }

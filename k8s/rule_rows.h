@@ -237,14 +237,16 @@ constexpr Rule kRules[] = {
      "Correct the labels, or give the files of those pods, too.", from::kKubernetes},
 
     // ---- cufile.json.
-    {"cufile_syntax", Severity::error, "the cufile.json cannot be read", "Correct it: JSON with // comments.",
+    {"cufile_syntax", Severity::error, "the cufile.json cannot be read", "Write JSON; comments behind // are allowed.",
      "docs/reference/settings.md"},
     {"cufile_place", Severity::error, "a key of cufile.json is in the wrong section",
      "Move it.", "docs/reference/settings.md"},
-    {"cufile_key", Severity::warning, "a key of cufile.json that means nothing", "Remove or correct it.",
+    {"cufile_key", Severity::warning, "a key of cufile.json that means nothing",
+     "Remove it, or write the key that was meant.", "docs/reference/settings.md"},
+    {"cufile_value", Severity::error, "a value that cufile.json does not accept", "Write a value that it takes.",
      "docs/reference/settings.md"},
-    {"cufile_value", Severity::error, "a value that cufile.json does not accept", "Correct it.",
-     "docs/reference/settings.md"},
+    {"cufile_idle", Severity::note, "a key of cufile.json that has no effect with Penstock",
+     "Leave it for NVIDIA's library, which reads it; Penstock does without.", "docs/reference/settings.md"},
 
     // ---- Of nodes, for verify.
     {"gds_not_loaded", Severity::error, "the module nvidia_fs is not loaded on a node",

@@ -134,8 +134,7 @@ TEST_F(LoadTest, AFileThatTheUserNamesMustBeThereAndBeReadable) {
 TEST_F(LoadTest, WhatKeepsTheDriverClosedIsToldWithItsPlaceAndWhatWasExpected) {
   const std::string name = write("cufile.json", "{\"properties\": {\n\"allow_compat_mode\": 7}}");
   EXPECT_EQ(describe(refusal_of(load())),
-            "could not use " + name +
-                ":2: properties.allow_compat_mode: must be true or false, in a variable also on or off");
+            "could not use " + name + ":2: properties.allow_compat_mode: must be true or false; it is 7");
 
   write("cufile.json", "{}");
   variables = {{"CUFILE_ALLOW_COMPAT_MODE", "maybe"}};
@@ -230,10 +229,10 @@ TEST_F(LoadTest, WhatIsWithoutEffectIsReportedWhereItAsksForSomething) {
     keys += note.place.substr(note.place.rfind('/') + 1) + " " + note.key + "\n";
   }
   EXPECT_EQ(keys,
+            "cufile.json properties.use_poll_mode\n"
+            "cufile.json properties.max_device_cache_size_kb\n"
             "CUFILE_RDMA_HOP_LIMIT \n"
             "CUOBJ_ENV_PATH_JSON \n"
-            "cufile.json properties.max_device_cache_size_kb\n"
-            "cufile.json properties.use_poll_mode\n"
             "CUFILE_USE_PCIP2PDMA properties.use_pci_p2pdma\n");
   EXPECT_FALSE(loaded.must_refuse);
 }

@@ -130,7 +130,7 @@ std::optional<Value> value_of_text(const SettingRow& row, std::string_view text)
   return value;
 }
 
-std::string kind_fault(const SettingRow& row) { return "must be " + takes_text(row); }
+std::string kind_fault(const SettingRow& row) { return "must be " + file_takes_text(row); }
 
 Severity fault_severity(Setting setting) {
   const bool only_tells = setting.key().starts_with("logging.") || setting.key().starts_with("profile.");

@@ -16,6 +16,7 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kNestingMax = 32;
+constexpr std::size_t kFoundMax = 60;  // Bytes of a list that are kept for messages.
 
 // Quotes a setting: "allow_compat_mode" (section "properties").
 std::string quoted(Setting setting) {
@@ -31,19 +32,21 @@ class Taker {
       : loaded_(loaded), file_name_(file_name), named_by_user_(named_by_user), reader_line_(line) {}
 
   // ---- The parser's events.
-  bool null() { return take(std::nullopt); }
-  bool boolean(bool value) { return take(Value(value)); }
-  bool number_integer(std::int64_t value) { return take(Value(value)); }
+  bool null() { return take(std::nullopt, "null"); }
+  bool boolean(bool value) { return take(Value(value), value ? "true" : "false"); }
+  bool number_integer(std::int64_t value) { return take(Value(value), std::to_string(value)); }
   bool number_unsigned(std::uint64_t value) {
-    return take(value <= INT64_MAX ? std::optional<Value>(static_cast<std::int64_t>(value)) : std::nullopt);
+    return take(value <= INT64_MAX ? std::optional<Value>(static_cast<std::int64_t>(value)) : std::nullopt,
+                std::to_string(value));
   }
-  bool number_float(double, const std::string&) { return take(std::nullopt); }
+  bool number_float(double, const std::string& text) { return take(std::nullopt, text); }
   bool string(std::string& value) {
+    std::string text = "\"" + shown(value) + "\"";
     // Refuses an embedded zero byte: C code would read a truncated string.
-    if (value.find('\0') != std::string::npos) return take(std::nullopt);
-    return take(Value(std::move(value)));
+    if (value.find('\0') != std::string::npos) return take(std::nullopt, std::move(text));
+    return take(Value(std::move(value)), std::move(text));
   }
-  bool binary(std::vector<std::uint8_t>&) { return take(std::nullopt); }
+  bool binary(std::vector<std::uint8_t>&) { return take(std::nullopt, "binary"); }
 
   bool key(std::string& name) {
     if (passing_over_ > 0) return true;  // A list that contains a table ends under the list's own name.
@@ -63,6 +66,7 @@ class Taker {
     } else if (is_section(full_name())) {
       enter();
     } else if (const auto known = named()) {
+      found_ = "{ ... }";
       assign(*known, std::nullopt);
       passing_over_ = 1;
     } else {
@@ -95,6 +99,7 @@ class Taker {
       in_list_ = true;
       list_fits_ = true;
       list_.clear();
+      found_ = "[";
     }
     return true;
   }
@@ -105,6 +110,7 @@ class Taker {
       return true;
     }
     in_list_ = false;
+    found_ += "]";
     if (const auto known = named()) assign(*known, list_fits_ ? list_value(known->setting.row().kind) : std::nullopt);
     return true;
   }
@@ -166,14 +172,16 @@ class Taker {
     else if (is_told) report(Severity::note, std::move(sentence), shown(name));
   }
 
-  bool take(std::optional<Value> value) {
+  bool take(std::optional<Value> value, std::string text) {
     if (passing_over_ > 0) return true;
     if (depth_ == 0) return refuse_text("must be one object: { ... }");
     if (in_list_) {
+      if (found_.size() < kFoundMax) found_ += (found_ == "[" ? "" : ", ") + text;
       if (value && list_.size() < kSettingsFileBytesMax) list_.push_back(std::move(*value));
       else list_fits_ = false;
       return true;
     }
+    found_ = std::move(text);
     if (const auto known = named()) assign(*known, std::move(value));
     return true;
   }
@@ -205,7 +213,7 @@ class Taker {
     const SettingRow& row = named.setting.row();
     const std::string key = shown(full_name());  // A user of an older name looks for that name.
     value = fitted(row, std::move(value));
-    std::string fault = value ? range_fault(row, *value) : kind_fault(row);
+    std::string fault = value ? range_fault(row, *value) : kind_fault(row) + "; it is " + shown(found_);
     Given& earlier = given_[named.setting.index()];
     if (row.forbids && fault.empty() && earlier.line != 0 && *value != loaded_.settings.value(named.setting)) {
       fault = "contradicts line " + std::to_string(earlier.line) + "; say it once";
@@ -225,15 +233,19 @@ class Taker {
     // In another section the same name may belong to something else.
     const Severity severity = named.standing == Standing::misplaced ? Severity::note : fault_severity(named.setting);
     if (!fault.empty()) return report(severity, std::move(fault), key);
+    const bool asks = *value != defaults_.value(named.setting);  // The others get what they ask for.
+    if (!named.setting.is_served() && asks) report(Severity::idle, std::string(row.idle), key);
     loaded_.settings.set(named.setting, std::move(*value), named_by_user_ ? Origin::file : Origin::installed);
   }
 
   LoadedSettings& loaded_;
+  const Settings defaults_;
   const std::string file_name_;
   const bool named_by_user_;
   const int& reader_line_;
   int line_ = 1;         // The line of the latest key.
   std::string name_;     // The latest key.
+  std::string found_;    // Its value as the file has it, for messages.
   std::string section_;  // The section of the latest key.
   std::vector<std::size_t> section_ends_;
   std::size_t depth_ = 0;

@@ -16,11 +16,11 @@ LoadedSettings parse(std::string_view text, bool named_by_user = true) {
   return parse_settings(text, "cufile.json", named_by_user);
 }
 
-// The notes about a key, as "LINE SEVERITY SENTENCE"; all of them for "".
+// The notes about a key, as "LINE SEVERITY SENTENCE"; for "" all but those of keys without effect.
 std::string notes_of(const LoadedSettings& loaded, std::string_view key) {
   std::string text;
   for (const Note& note : loaded.notes) {
-    if (!key.empty() && note.key != key) continue;
+    if (key.empty() ? note.severity == Severity::idle : note.key != key) continue;
     text += std::to_string(note.line) + " " + severity_name(note.severity) + " " + note.sentence + "\n";
   }
   return text;
@@ -305,7 +305,32 @@ TEST(SettingsFileTest, WhatProtectsNothingIsANoteAndTheDefaultHolds) {
   EXPECT_EQ(loaded.settings.text("logging.level"), "ERROR");
   EXPECT_EQ(loaded.settings.number("properties.poll_mode_max_size_kb"), 4);
   EXPECT_EQ(notes_of(loaded, "properties.poll_mode_max_size_kb"), "3 note 6 is not a multiple of 4\n");
-  EXPECT_EQ(notes_of(loaded, "logging.level"), "2 note must be NOTICE, ERROR, WARN, INFO, DEBUG or TRACE\n");
+  EXPECT_EQ(notes_of(loaded, "logging.level"),
+            "2 note must be NOTICE, ERROR, WARN, INFO, DEBUG or TRACE; it is \"LOUD\"\n");
+}
+
+TEST(SettingsFileTest, AValueOfAnotherKindIsToldAsTheFileHasIt) {
+  const LoadedSettings loaded = parse(R"({
+    "denylist": {"mounts": ["/a", 5, null]},
+    "properties": {"allow_compat_mode": 1.5, "io_batchsize": {"a": 1}, "max_direct_io_size_kb": "64\u001b"}
+  })");
+
+  EXPECT_EQ(notes_of(loaded, "denylist.mounts"), "2 error must be a list of texts; it is [\"/a\", 5, null]\n");
+  EXPECT_EQ(notes_of(loaded, "properties.allow_compat_mode"), "3 error must be true or false; it is 1.5\n");
+  EXPECT_EQ(notes_of(loaded, "properties.io_batchsize"), "3 error must be a number, 1 to 256; it is { ... }\n");
+  EXPECT_NE(notes_of(loaded, "properties.max_direct_io_size_kb").find("; it is \"64\\x1b\"\n"), std::string::npos);
+}
+
+TEST(SettingsFileTest, AKeyWithoutEffectIsToldWithItsLineWhereItAsksForSomething) {
+  const LoadedSettings loaded = parse(R"({"properties": {
+    "posix_pool_slab_count": [128, 64, 64],
+    "use_poll_mode": true
+  }})");
+
+  ASSERT_EQ(loaded.notes.size(), 1u);
+  EXPECT_EQ(loaded.notes[0].severity, Severity::idle);
+  EXPECT_EQ(loaded.notes[0].key, "properties.use_poll_mode");
+  EXPECT_EQ(loaded.notes[0].line, 3);
 }
 
 TEST(SettingsFileTest, ANumberOutOfRangeThatMattersIsAnError) {

@@ -117,8 +117,12 @@ std::optional<Value> among_choices(const SettingRow& row, Value value) {
 }
 
 std::string takes_text(const SettingRow& row) {
+  return file_takes_text(row) + (row.kind == SettingKind::boolean ? ", in a variable also on or off" : "");
+}
+
+std::string file_takes_text(const SettingRow& row) {
   switch (row.kind) {
-    case SettingKind::boolean: return "true or false, in a variable also on or off";
+    case SettingKind::boolean: return "true or false";
     case SettingKind::number: return number_text(row);
     case SettingKind::numbers: return "a list of whole numbers";
     case SettingKind::texts: return texts_text(row);

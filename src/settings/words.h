@@ -15,6 +15,7 @@ namespace penstock::core {
 
 // Text to follow "expected" and "must be": "a number of MiB, 1 to 65536", "auto, always or never".
 std::string takes_text(const SettingRow& row);
+std::string file_takes_text(const SettingRow& row);  // In a cufile.json or a call.
 // The default as text: "256", "auto", "a quarter of the memory of the machine or container"; "none" if it is empty.
 std::string default_text(const SettingRow& row);
 
