@@ -12,8 +12,6 @@
 namespace penstock::facts {
 namespace {
 
-constexpr std::string_view kPrefix = "PENSTOCK_";
-
 bool is_known(std::string_view name) {
   return std::any_of(core::kSettingRows.begin(), core::kSettingRows.end(),
                      [&](const core::SettingRow& row) { return row.variable == name; });

@@ -15,6 +15,8 @@
 
 namespace penstock::facts {
 
+constexpr std::string_view kPrefix = "PENSTOCK_";
+
 // Names and values, sorted.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 

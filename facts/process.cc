@@ -104,4 +104,9 @@ Process read_process(const core::Root& root, bool is_captured, const Variables& 
   return process;
 }
 
+std::vector<core::Note> notes_on(const Variables& variables) {
+  const Environment environment(variables);
+  return core::load_session_settings(value_of, {}, environment.entries()).notes;
+}
+
 }  // namespace penstock::facts

@@ -36,4 +36,8 @@ struct Process {
 // `variables` are names and values that replace this process's own.
 Process read_process(const core::Root& root, bool is_captured, const Variables& variables);
 
+// Asks the library about Penstock's variables as a session does that opens with these: values that it refuses, and
+// misspelt names. A note's place is the name, and for a value "NAME=VALUE".
+std::vector<core::Note> notes_on(const Variables& variables);
+
 }  // namespace penstock::facts

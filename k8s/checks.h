@@ -22,7 +22,8 @@ void check_pods(const Cluster& cluster, Findings& findings);  // Workloads: priv
 // A container's setting, which overrides its pod's.
 const Value& setting_of(const Pod& pod, const Value& container, const std::string& key);
 bool asks_for_io_uring(const Pod& pod, const Value& container);    // True if it is to fail, or to measure, without it.
-void check_pod_needs(const Cluster& cluster, Findings& findings);  // GPU, io_uring and memory of those that read files.
+void check_pod_needs(const Cluster& cluster, Findings& findings);  // What those that read files need.
+void check_environment(const Cluster& cluster, Findings& findings);  // Penstock's variables in the env of containers.
 void check_pod_security(const Cluster& cluster, Findings& findings);
 void check_quantities(const Cluster& cluster, Findings& findings);    // Amounts, by Kubernetes' grammar and bounds.
 void check_placeholders(const Cluster& cluster, Findings& findings);  // NODE, REGISTRY/..., localhost/...
@@ -31,9 +32,9 @@ void check_selectors(const Cluster& cluster, Findings& findings);
 void check_cufile(const Cluster& cluster, Findings& findings);  // cufile.json, alone and in ConfigMaps.
 
 inline void check_all(const Cluster& cluster, Findings& findings) {
-  for (const auto check :
-       {check_drivers, check_policies, check_modules, check_network, check_storage, check_pods, check_pod_security,
-        check_quantities, check_placeholders, check_gdsio, check_selectors, check_cufile, check_pod_needs}) {
+  for (const auto check : {check_drivers, check_policies, check_modules, check_network, check_storage, check_pods,
+                           check_environment, check_pod_security, check_quantities, check_placeholders, check_gdsio,
+                           check_selectors, check_cufile, check_pod_needs}) {
     check(cluster, findings);
   }
 }

@@ -260,6 +260,24 @@ TEST_F(LintTest, ACufileJsonIsToldLineByLineWithWhatItHasAndWhatToWrite) {
       "7 warning properties.nothing_like_it is not a key of cuFile's configuration\n"
       "  Remove it: nothing reads it.\n");
 }
+
+TEST_F(LintTest, VariablesOfAPodAreJudgedInTheLibrarysWords) {
+  std::set<std::string> sentences;
+  std::string told;
+  const json report = lint_fixture(kFixtures / "wrong/environment.yaml", 1);
+  for (const json& one : report["findings"]) {
+    told += one["line"].dump() + " " + one["severity"].get<std::string>() + " " + one["rule"].get<std::string>() + "\n";
+    sentences.insert(one["sentence"].get<std::string>());
+  }
+  EXPECT_EQ(told,
+            "12 error penstock_value\n13 error penstock_value\n14 warning penstock_name\n15 error penstock_name\n"
+            "16 note penstock_name\n");
+  EXPECT_TRUE(sentences.contains("PENSTOCK_POLICY=fast: expected throughput, balanced or cpu"));
+  EXPECT_TRUE(sentences.contains("PENSTOCK_BOUNCE_MIB=-1: expected a number of MiB, 1 to 65536"));
+  EXPECT_TRUE(sentences.contains("PENSTOCK_WORKRES is not a variable of Penstock; did you mean PENSTOCK_WORKERS?"));
+  EXPECT_TRUE(sentences.contains("PENSTOCK_SITE_NAME is not a variable of Penstock"));
+}
+
 TEST_F(LintTest, AKeyThatIsTooLongToBeShownWholeIsToldAllTheSame) {
   write("map.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  cufile.json: '{\"logging\": {}, \"" +
