@@ -300,6 +300,28 @@ TEST_F(LintTest, APodThatComesAloneIsToldWhatItLacksAndWhatItsFileDoesNotShow) {
   EXPECT_EQ(text.out.find("--kernel"), std::string::npos) << text.out;
 }
 
+TEST_F(LintTest, APodThatReadsFilesForAGpuAndHasNoVolumeIsToldSo) {
+  const auto notes = [&](const std::string& container, const std::string& more = "") {
+    write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a, " +
+                          container + "}]\n" + more);
+    return rules_of(lint_json({"pod.yaml"}, 0), true);
+  };
+  const std::string gpu = "resources: {limits: {nvidia.com/gpu: 1}}";
+  EXPECT_TRUE(notes(gpu).contains("no_volume"));
+  EXPECT_TRUE(notes("env: [{name: PENSTOCK_POLICY, value: cpu}]").contains("no_volume"));
+  EXPECT_TRUE(notes("env: [{name: CUFILE_LOGGING_LEVEL, value: INFO}]").contains("no_volume"));
+  EXPECT_FALSE(notes("env: [{name: HOME, value: /root}]").contains("no_volume"));
+  EXPECT_FALSE(notes(gpu, "  volumes: [{name: data, hostPath: {path: /mnt/nvme}}]\n").contains("no_volume"));
+  write("set.yaml",
+        "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec:\n  serviceName: a\n"
+        "  selector: {matchLabels: {app: a}}\n  template:\n    metadata: {labels: {app: a}}\n    spec:\n"
+        "      containers: [{name: a, image: a, " +
+            gpu +
+            ", volumeMounts: [{name: data, mountPath: /data}]}]\n"
+            "  volumeClaimTemplates: [{metadata: {name: data}}]\n");
+  EXPECT_FALSE(rules_of(json::parse(lint({"set.yaml", "--json"}).out), true).contains("no_volume"));
+}
+
 TEST_F(LintTest, AHostPathWithDataIsNotTheCaseForDevicesOfCdi) {
   const auto remedy = [&](const std::string& folder) {
     write("pod.yaml",

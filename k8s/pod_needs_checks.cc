@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Checks whether pods that read files into a GPU's memory ask for what that needs: a GPU, io_uring, memory. These are
-// the last checks, so that their notes take no place of an error.
+// Checks whether pods that read files into a GPU's memory ask for what that needs: a GPU, a volume, io_uring, memory.
+// These are the last checks, so that their notes take no place of an error.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,6 +45,19 @@ void check_gpu(const Pod& pod, Findings& findings) {
   }
   findings.add("no_gpu_asked", *pod.object, pod.spec->place,
                {"no container has nvidia.com/gpu in resources.limits: files would be read into host memory"});
+}
+
+// Volumes of a StatefulSet's own claims are seen by their mounts alone.
+void check_volumes(const Pod& pod, Findings& findings) {
+  const auto containers = pod.containers();
+  const bool has_any = !(*pod.spec)["volumes"].members.empty() ||
+                       std::any_of(containers.begin(), containers.end(), [](const Value* one) {
+                         return !(*one)["volumeMounts"].members.empty() || !(*one)["volumeDevices"].members.empty();
+                       });
+  if (has_any) return;
+  findings.add("no_volume", *pod.object, pod.spec->place,
+               {"the pod has no volume: its files lie on the container's overlay, which hides the drive, so that no "
+                "direct path serves them"});
 }
 
 // Notes what is known of io_uring for a container that may use it, and does without it where it is blocked.
@@ -95,6 +108,7 @@ void check_pod_needs(const Cluster& cluster, Findings& findings) {
     const bool is_asked_about = !is_of_each_node && (expects_gpu(pod) || cluster.pods.size() == 1);
     if (!has_gpu && !is_asked_about) continue;
     if (!has_gpu) check_gpu(pod, findings);
+    if (has_gpu || expects_gpu(pod)) check_volumes(pod, findings);
     for (const Value* container : pod.containers()) {
       check_ring(cluster, pod, *container, findings);
       check_memory(pod, *container, findings);

@@ -212,6 +212,8 @@ constexpr Rule kRules[] = {
      "Ask for nvidia.com/gpu in resources.limits, if it is to use one.", "the code of the NVIDIA Container Toolkit"},
     {"memory_limit", Severity::warning, "a container's memory limit is less than what Penstock may pin for its GPUs",
      "Raise the limit, or set PENSTOCK_BOUNCE_MIB.", "docs/guide/containers.md"},
+    {"no_volume", Severity::note, "a pod that uses a GPU, or reads files for one, mounts no volume",
+     "Mount a volume of a real file system (ext4, XFS) for the data.", "docs/guide/containers.md"},
     {"penstock_value", Severity::error, "a variable of Penstock's has a value with which no session opens",
      "Correct the value, or remove the variable.", "docs/reference/settings.md"},
     {"penstock_name", Severity::warning, "a variable has a name like Penstock's, and nothing reads it",
