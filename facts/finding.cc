@@ -39,6 +39,21 @@ std::optional<std::int32_t> reason_named(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<std::int32_t> reason_in(std::string_view line) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  std::size_t end = 0;
+  for (std::size_t at = 0; (at = line.find_first_of(kLetters, end)) != std::string_view::npos;) {
+    end = std::min(line.find_first_not_of(kLetters, at), line.size());
+    const std::string_view name = line.substr(at, end - at);
+    const bool is_in_brackets =
+        at > 0 && end < line.size() &&
+        ((line[at - 1] == '(' && line[end] == ')') || (line[at - 1] == '[' && line[end] == ']'));
+    if (!is_in_brackets && name.find('_') == std::string_view::npos) continue;
+    if (const auto reason = reason_named(name)) return reason;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::int32_t> all_reasons() {
   std::vector<std::int32_t> reasons;
   for (std::uint32_t i = 1; i < penstock_reason_count(); ++i) {  // 0 is "none".

@@ -69,6 +69,9 @@ using Findings = std::vector<Finding>;
 std::string as_sentence(std::string remedy);
 // The reason of the library's with this name (penstock_reason_name()); nothing if there is none.
 std::optional<std::int32_t> reason_named(std::string_view name);
+// The first reason whose name is a word of this line, such as a log's. A name that is also an ordinary word ("denied",
+// "overlay") counts in brackets alone, as reports print it.
+std::optional<std::int32_t> reason_in(std::string_view line);
 // The numbers of all reasons that a path can have; numbers without a meaning are left out.
 std::vector<std::int32_t> all_reasons();
 // Makes a finding about a need of a path.

@@ -23,7 +23,8 @@ constexpr const char* kExplainLogExamples =
     "  kubectl logs -n gpu-operator ds/nvidia-driver-daemonset -c nvidia-fs-ctr | penstock-k8s explain-log\n"
     "  kubectl get events -A | penstock-k8s explain-log\n"
     "  penstock-k8s explain-log cufile.log\n"
-    "It knows the causes that others have met and reported; it explains no others.\n"
+    "It knows the causes that others have met and reported, and the reasons of Penstock's by their names; it explains "
+    "no others.\n"
     "Exit code: 0 a cause was found, 1 none was, 2 wrong usage.";
 
 struct LogSettings {
@@ -37,7 +38,7 @@ void print_for_people(const std::vector<LogFinding>& findings) {
     Page page;
     page.wrap("", fmt::format("{}:{}: {}", each.file, each.line, each.text));
     page.wrap("  means   ", fmt::format("{} [{}]", each.cause->meaning, each.cause->id));
-    page.wrap("  remedy  ", each.cause->remedy);
+    if (*each.cause->remedy != '\0') page.wrap("  remedy  ", each.cause->remedy);
     page.wrap("  source  ",
               fmt::format("{}{}", each.cause->source, each.count > 1 ? fmt::format("; in {} lines", each.count) : ""));
     print("{}\n", Text(page.text()));

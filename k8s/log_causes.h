@@ -12,7 +12,7 @@ struct LogCause {
   const char* id;
   std::array<const char*, 3> words;  // Null for fewer words.
   const char* meaning;
-  const char* remedy;
+  const char* remedy;  // Only a reason of Penstock's may have "".
   const char* source;
 };
 

@@ -7,11 +7,16 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <string_view>
 
+#include "facts/finding.h"
 #include "k8s/log_causes.h"
+#include "penstock/penstock.h"
 #include "tools/common/failure.h"
 
 namespace penstock::tools::k8s {
@@ -23,6 +28,23 @@ constexpr std::size_t kShown = 200;
 bool speaks(const LogCause& cause, std::string_view lower) {
   return std::all_of(cause.words.begin(), cause.words.end(),
                      [&](const char* word) { return word == nullptr || lower.find(word) != std::string_view::npos; });
+}
+
+// The reason of Penstock's that a line names, as a cause.
+const LogCause* reason_of(std::string_view line) {
+  static const std::map<std::int32_t, LogCause> causes = [] {
+    std::map<std::int32_t, LogCause> all;
+    for (const std::int32_t reason : facts::all_reasons()) {
+      all[reason] = {penstock_reason_name(reason),
+                     {},
+                     penstock_reason_sentence(reason),
+                     penstock_reason_remedy(reason),
+                     "a reason of Penstock's, docs/reference/reasons.md"};
+    }
+    return all;
+  }();
+  const std::optional<std::int32_t> reason = facts::reason_in(line);
+  return reason ? &causes.at(*reason) : nullptr;
 }
 
 void take_line(std::string_view line, std::size_t number, const std::string& file, std::vector<LogFinding>& findings) {
@@ -41,7 +63,7 @@ const LogCause* cause_of(std::string_view line) {
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
   const auto* found = std::find_if(std::begin(kLogCauses), std::end(kLogCauses),
                                    [&](const LogCause& cause) { return speaks(cause, lower); });
-  return found == std::end(kLogCauses) ? nullptr : found;
+  return found == std::end(kLogCauses) ? reason_of(line) : found;
 }
 
 void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds known causes in a log. Throws a Failure if it cannot be read; the log's text is untrusted.
+// Finds known causes in a log, and Penstock's reasons by their names. Throws a Failure if it cannot be read; the log's
+// text is untrusted.
 #pragma once
 
 #include <cstddef>

@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "facts/finding.h"
 #include "k8s/log_causes.h"
+#include "penstock/penstock.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -41,6 +44,18 @@ TEST(LogFindingsTest, LinesAsProgramsWriteThemAreKnown) {
   EXPECT_EQ(cause_of(R"(strict decoding error: unknown field "spec.mofed")"), "schema");
   EXPECT_EQ(cause_of("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."), "gpu_short");
   EXPECT_EQ(cause_of("all is well"), "");
+}
+
+TEST(LogFindingsTest, ALineThatNamesAReasonOfPenstocksIsExplainedAsHelpDoesIt) {
+  const std::vector<LogFinding> findings = findings_in("p2pdma refused: iommu_translating\n");
+  ASSERT_EQ(findings.size(), 1u);
+  const std::int32_t reason = facts::reason_named("iommu_translating").value();
+  EXPECT_STREQ(findings[0].cause->id, "iommu_translating");
+  EXPECT_STREQ(findings[0].cause->meaning, penstock_reason_sentence(reason));
+  EXPECT_STREQ(findings[0].cause->remedy, penstock_reason_remedy(reason));
+  EXPECT_EQ(cause_of("path: bounce, not p2pdma: it cannot be seen (overlay)  1 GiB"), "overlay");
+  EXPECT_EQ(cause_of("no_iommu_translating_here"), "") << "a part of another word";
+  EXPECT_EQ(cause_of("overlay: permission denied in memory"), "") << "ordinary words, which are names of reasons too";
 }
 
 TEST(LogFindingsTest, ACauseIsToldOnceWithItsFirstLineAndHowOften) {
