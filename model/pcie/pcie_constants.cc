@@ -91,6 +91,13 @@ std::vector<ConstantFacts> pcie_constant_facts() {
   return facts;
 }
 
+std::vector<ConstantFacts> all_constant_facts() {
+  std::vector<ConstantFacts> all(constant_table().begin(), constant_table().end());
+  const std::vector<ConstantFacts> pcie = pcie_constant_facts();
+  all.insert(all.end(), pcie.begin(), pcie.end());
+  return all;
+}
+
 void set_pcie_constant(PcieConstants& constants, std::string_view name, double value) {
   require_not_negative(name, value, 1e15);
   for (const PcieConstantRow& row : pcie_constant_rows()) {

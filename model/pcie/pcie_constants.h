@@ -75,6 +75,8 @@ const std::vector<PcieConstantRow>& pcie_constant_rows();
 
 // The table in the models' common form, without the rows that constant_table() has already.
 std::vector<ConstantFacts> pcie_constant_facts();
+// All constants of all models, as users know them.
+std::vector<ConstantFacts> all_constant_facts();
 // Sets a constant by name, for users. Throws InvalidInput for an unknown name, or a value that is not a number from 0
 // on.
 void set_pcie_constant(PcieConstants& constants, std::string_view name, double value);

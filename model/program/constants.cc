@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <vector>
 
 #include "model/pcie/pcie_constants.h"
 #include "model/program/commands.h"
@@ -17,17 +16,10 @@
 namespace penstock::tools {
 namespace {
 
-std::vector<model::ConstantFacts> all_constants() {
-  std::vector<model::ConstantFacts> all(model::constant_table().begin(), model::constant_table().end());
-  const std::vector<model::ConstantFacts> pcie = model::pcie_constant_facts();
-  all.insert(all.end(), pcie.begin(), pcie.end());
-  return all;
-}
-
 void print_constants(bool json) {
   Json rows = Json::array();
   Table table({"constant", ">value", ">low", ">high", "unit", "source"});
-  for (const model::ConstantFacts& one : all_constants()) {
+  for (const model::ConstantFacts& one : model::all_constant_facts()) {
     rows.push_back({{"name", one.name},
                     {"value", one.value},
                     {"low", one.low},

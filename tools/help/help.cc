@@ -3,21 +3,25 @@
 #include "tools/help/help.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "core/p2pdma_needs.h"
 #include "facts/codes.h"
 #include "facts/environment.h"
 #include "facts/finding.h"
+#include "model/pcie/pcie_constants.h"
 #include "penstock/penstock.hpp"
 #include "tools/common/failure.h"
 #include "tools/common/nearest.h"
 #include "tools/common/page.h"
+#include "tools/help/words.h"
 #include "topology/text.h"
 
 #define PENSTOCK_CUFILE_WITHOUT_CUDA  // Only its numbers and names are needed.
@@ -33,6 +37,7 @@ constexpr const char* kHelpExamples =
     "  penstock help PENSTOCK_POLICY   a setting: its value, what it takes\n"
     "  penstock help 5030              an error of cuFile; also by its name, and errors of the system (EIO)\n"
     "  penstock help binds             a word of what the tools print\n"
+    "  penstock help p2pdma refused: iommu_translating    a line of a log: the reason in it\n"
     "  penstock help words             the list of such words; also 'paths', 'reasons' and 'rows'\n"
     "Exit code: 0 explained, 2 there is no such word.";
 
@@ -108,95 +113,21 @@ std::vector<std::string> names_of_reasons() {
   return names;
 }
 
-// Words in tables and sentences of the tools that are explained nowhere else.
-struct Word {
-  const char* word;
-  const char* sentence;
-};
-constexpr Word kWords[] = {
-    {"binds",
-     "to be the slowest part of the way, which sets the speed of the whole: making another part quicker gains nothing"},
-    {"cold", "not in the page cache: the drive has to be read"},
-    {"warm", "in the page cache: no drive takes part"},
-    {"plain", "the way of a program that calls read(2) or write(2) itself, without this library"},
-    {"turns",
-     "things to be compared are measured one after another, again and again, so that whatever else the machine does "
-     "affects all alike; the range is from the slowest turn to the fastest"},
-    {"interval",
-     "the rate lies within this range with a probability of 95 %, judged by how much the measured stretches of time "
-     "differ"},
-    {"blended", "some bytes came from the page cache and the others from the drive: the rate is that of neither"},
-    {"link",
-     "the PCIe connection of a GPU or a drive; its generation (GT/s for each lane) and its width (lanes) limit "
-     "it"},
-    {"direct",
-     "around the page cache, with O_DIRECT: the drive's DMA engine moves the bytes, where nothing stands in "
-     "its way"},
-    {"buffered", "through the page cache, with a copy by the CPU"},
-    {"O_DIRECT",
-     "the flag of open(2) for I/O around the page cache; a file system may accept it and copy all the same; 'penstock "
-     "check --try FOLDER' tries that"},
-    {"stand-in", "host memory in the place of a GPU's, where there is none: bytes travel, but over no link"},
-    {"BAR1", "the window through which other PCIe devices reach a GPU's memory"},
-    {"page-cache", "the kernel's copy of files in memory"},
-    {"page cache", "the kernel's copy of files in memory"},
-    {"switch", "both devices are below one PCIe switch: bytes between them pass no CPU"},
-    {"host_bridge", "both devices are below one PCIe root of a CPU, and bytes between them pass through it"},
-    {"node", "both devices are at one NUMA node, below different roots"},
-    {"apart", "the devices are at different NUMA nodes: bytes between them cross the link of the CPUs"},
-    {"registration",
-     "having the GPU's driver map host memory, or GPU memory, for DMA; it takes longer than a small "
-     "transfer, so what is registered is kept"},
-    {"placement", "which memory and which CPUs a transfer uses: those near the GPU or the drive are quicker"},
-    {"path", "a way to move bytes between a file and memory; 'penstock help paths' lists them"},
-    {"reason",
-     "the stable name of a cause for which a path is not taken, or is slower than it could be; 'penstock help reasons' "
-     "lists them"},
-    {"session", "one use of the library by a process, from opening it to closing it, with its settings and its memory"},
-    {"self-test",
-     "bytes that are written and read over a direct path before it is used, once for each pair of GPU and drive: on "
-     "some "
-     "machines such transfers end with success and move nothing"},
-    {"pair", "a GPU and a drive, between which bytes may go directly or not"},
-    {"closed", "a path that this machine cannot take, whatever the settings; the reason says why"},
-    {"off", "a path that the machine may be able to take, but that a setting leaves out; the reason names the setting"},
-    {"peer page", "a page of a GPU's memory that the kernel knows as a target of P2PDMA"},
-    {"ACS", "PCIe Access Control Services: where they redirect, bytes between two devices take the way by the CPU"},
-    {"IOMMU",
-     "the unit that can translate the addresses of DMA; if it does, some direct transfers are lost without an error"},
-    // People ask with these words; each is answered with a command.
-    {"fast",
-     "'penstock bench --every-path --dir FOLDER' measures every path that this machine has, and ends with the fastest"},
-    {"slow", "'penstock explain --measure FILE' says which part of the way limits a load, and what would help"},
-    {"save",
-     "'penstock explain --measure --save SIZE FOLDER' says what limits a checkpoint that is saved there, and what "
-     "would help. Mostly it is the drive. Else writes go through the page cache (PENSTOCK_DIRECT_IO=always, or "
-     "direct=True of penstock.checkpoint), the file system looks for new blocks (write over files in use), or the "
-     "trainer waits for all of it (penstock.checkpoint.Saver saves behind it)"},
-    {"checkpoint",
-     "the state of a job, saved to go on from: 'penstock explain --measure --save SIZE FOLDER' says what limits a save "
-     "there; 'python -m penstock checkpoint --help' lists what looks at one, checks one and moves one"},
-    {"manifest",
-     "a text that lists parts. Of Kubernetes: 'penstock-k8s lint FILE...' judges those you have, 'penstock-k8s render' "
-     "writes them. Of a striped object: 'penstock explain MANIFEST' says by which path each of its files goes. Of a "
-     "checkpoint: 'python -m penstock checkpoint verify FOLDER' checks the files that it lists"},
-    {"fallback",
-     "a path that served because a better one could not; 'penstock run --report PROGRAM' says which paths a program's "
-     "bytes took and why, and PENSTOCK_REQUIRE=PATH makes a request fail instead"},
-    {"pod",
-     "it needs no root, capability or udev, but a GPU (nvidia.com/gpu), a volume of a real file system for the data, "
-     "since an overlay hides the drive, a seccomp profile that allows io_uring, and 256 MiB of memory for each GPU; "
-     "'penstock check' in the pod names what is missing. 'penstock-k8s verify' says on a node or in a pod which paths "
-     "it has; 'penstock-k8s lint' judges manifests"},
-    {"kubernetes", "'penstock-k8s' answers for a cluster: choose, render, lint, verify"},
-};
-
 bool add_word(Page& page, std::string_view word) {
   const auto is_it = [&](const Word& each) { return word == each.word; };
   const auto* const found = std::find_if(std::begin(kWords), std::end(kWords), is_it);
   if (found == std::end(kWords)) return false;
   page.wrap(fmt::format("{}: ", word), found->sentence);
+  for (const char* line : found->more) {
+    if (line != nullptr) page.wrap("  ", line);
+  }
   return true;
+}
+
+std::string_view meant_by(std::string_view word) {
+  const auto is_it = [&](const OtherWord& each) { return strcasecmp(std::string(word).c_str(), each.word) == 0; };
+  const auto* const found = std::find_if(std::begin(kOtherWords), std::end(kOtherWords), is_it);
+  return found == std::end(kOtherWords) ? word : found->meant;
 }
 
 // Lists everything that a user can ask about, a line for each: "words", "paths", "reasons" or "rows".
@@ -215,19 +146,20 @@ bool add_list(Page& page, std::string_view word) {
   } else if (word == "rows") {
     for (const facts::Code& code : facts::codes()) add(code.name, code.about);
   }
-  return !page.text().empty();
+  if (page.text().empty()) return false;
+  if (output_is_terminal()) page.wrap("", "'penstock help NAME' tells all of one.");
+  return true;
 }
 
 bool add_path(Page& page, std::string_view word) {
-  const std::string name = word == "P2PDMA" ? "p2pdma" : std::string(word);  // The kernel's name of the same.
-  const auto path = path_by_name(name);
+  const auto path = path_by_name(std::string(word));
   if (!path) return false;
-  page.wrap(fmt::format("{} (a path): ", name), path_in_words(*path));
+  page.wrap(fmt::format("{} (a path): ", word), path_in_words(*path));
   if (const std::string needs = needs_of_path(*path); !needs.empty()) {
     page.wrap("  ", fmt::format("It needs {}.", needs));
   }
   page.wrap("  ", "'penstock check' says what this machine lacks of it, 'penstock explain FILE' the same for a file.");
-  const std::string reason = fmt::format("{}_off", name);
+  const std::string reason = fmt::format("{}_off", word);
   if (facts::reason_named(reason)) {
     page.wrap("  ", fmt::format("A setting can leave it out: 'penstock help {}' says which.", reason));
   }
@@ -240,12 +172,18 @@ bool add_reason(Page& page, std::string_view word) {
   page.wrap(fmt::format("{} (a reason): ", word), penstock_reason_sentence(*reason));
   const std::string_view remedy = penstock_reason_remedy(*reason);
   if (!remedy.empty()) page.wrap("  -> ", facts::as_sentence(std::string(remedy)));
+  std::set<std::string_view> rows;  // Several codes have one name, each for another layer.
   for (const facts::Code& code : facts::codes()) {
-    if (code.reason == word || code.of_vendor == word) {
-      page.wrap("  ", fmt::format("In check's rows it is {}.", code.name));
-    }
+    const bool is_it = code.reason == word || code.of_vendor == word;
+    if (is_it && rows.insert(code.name).second)
+      page.wrap("  ", fmt::format("Where it is so, the row {} of 'penstock check --all' says it.", code.name));
   }
   return true;
+}
+
+bool add_reason_of_line(Page& page, std::string_view line) {
+  const std::optional<std::int32_t> reason = facts::reason_in(line);
+  return reason && add_reason(page, penstock_reason_name(*reason));
 }
 
 // Says what a code of check's and explain's judges, and by which reason the library says the same.
@@ -258,6 +196,21 @@ bool add_code(Page& page, std::string_view word) {
   }
   page.wrap("  ", "'penstock check --all' has the row, with what is to be done.");
   return true;
+}
+
+// Explains a number of penstock-model's, by the name that its notes and tables have.
+bool add_constant(Page& page, std::string_view word) {
+  for (const model::ConstantFacts& one : model::all_constant_facts()) {
+    if (word != one.name) continue;
+    const std::string unit = one.unit == "1" ? "" : fmt::format(" {}", one.unit);
+    const std::string range = one.low < one.high ? fmt::format(" ({:g} to {:g})", one.low, one.high) : "";
+    page.wrap(fmt::format("{} (a constant of penstock-model): ", word),
+              fmt::format("{:g}{}{}, {}", one.value, unit, range, one.source));
+    page.wrap("  ", fmt::format("'penstock-model constants' lists all; its option --set {}=VALUE gives another value.",
+                                word));
+    return true;
+  }
+  return false;
 }
 
 // Finds an error by its name or its number, which programs print with either sign.
@@ -295,10 +248,12 @@ Topics other_topics() {
   for (const Word& each : kWords) topics.emplace_back(each.word, each.sentence);
   for (const std::string& name : names_of_paths()) topics.emplace_back(name, path_in_words(*path_by_name(name)));
   for (const facts::Code& code : facts::codes()) topics.emplace_back(code.name, code.about);
+  for (const OtherWord& each : kOtherWords) topics.emplace_back(each.word, "");
   add_all(topics, {"words", "paths", "reasons", "rows"});
   add_all(topics, names_of_reasons());
   add_all(topics, facts::setting_names());
   for (const CufileError& error : kCufileErrors) topics.emplace_back(error.name, "");
+  for (const model::ConstantFacts& one : model::all_constant_facts()) topics.emplace_back(one.name, "");
   return topics;
 }
 
@@ -322,22 +277,28 @@ Topics other_topics() {
 }  // namespace
 
 void add_help(CommandLine& command, Topics commands) {
-  auto word = std::make_shared<std::string>();
-  command.option("WORD", *word, "A command, path, reason, setting, variable, error or word of the tools").required();
+  auto words = std::make_shared<std::vector<std::string>>();
+  command
+      .option("WORD", *words,
+              "A command, path, reason, setting, variable, error or word of the tools; or a line of a log that names a "
+              "reason")
+      .required();
   command.footer(kHelpExamples);
-  command.runs([word, commands = std::move(commands)] {
-    const auto text = topic_text(*word);
-    if (!text) refuse_word(*word, commands);
+  command.runs([words, commands = std::move(commands)] {
+    const std::string word = fmt::format("{}", fmt::join(*words, " "));
+    const auto text = topic_text(word);
+    if (!text) refuse_word(word, commands);
     print("{}", *text);
     return kSuccess;
   });
 }
 
-std::optional<Text> topic_text(std::string_view word) {
+std::optional<Text> topic_text(std::string_view asked) {
+  const std::string_view word = meant_by(asked);
   Page page;
   const bool is_known = add_list(page, word) || add_path(page, word) || add_reason(page, word) ||
-                        add_code(page, word) || add_cufile_error(page, word) || add_errno(page, word) ||
-                        add_word(page, word);
+                        add_code(page, word) || add_constant(page, word) || add_cufile_error(page, word) ||
+                        add_errno(page, word) || add_word(page, word) || add_reason_of_line(page, word);
   return is_known ? std::optional(Text(page.text())) : std::nullopt;
 }
 

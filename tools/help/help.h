@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock help WORD, for a word that is no command: a path, a reason, an error of cuFile or of the system, or a word
-// in the tools' tables and sentences. `penstock settings` explains settings; main() asks it.
+// penstock help WORD, for a word that is no command: a path, a reason, or a line with the name of one, an error of
+// cuFile or of the system, or a word in the tools' tables and sentences. `penstock settings` explains settings; main()
+// asks it.
 #pragma once
 
 #include <optional>
@@ -22,6 +23,6 @@ using Topics = std::vector<std::pair<std::string, std::string>>;
 void add_help(CommandLine& command, Topics commands);
 
 // Nothing if it is no such word.
-std::optional<Text> topic_text(std::string_view word);
+std::optional<Text> topic_text(std::string_view asked);
 
 }  // namespace penstock::tools

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Words in tables and sentences of the tools that are explained nowhere else, and words with which people ask. For
+// help.cc alone, which finds and prints them.
+#pragma once
+
+#include <array>
+
+namespace penstock::tools {
+
+struct Word {
+  const char* word;
+  const char* sentence;
+  std::array<const char*, 5> more = {};  // Lines behind the sentence; null for fewer.
+};
+constexpr Word kWords[] = {
+    {"binds",
+     "to be the slowest part of the way, which sets the speed of the whole: making another part quicker gains nothing"},
+    {"cold", "not in the page cache: the drive has to be read"},
+    {"warm", "in the page cache: no drive takes part"},
+    {"plain", "the way of a program that calls read(2) or write(2) itself, without this library"},
+    {"turns",
+     "things to be compared are measured one after another, again and again, so that whatever else the machine does "
+     "affects all alike; the range is from the slowest turn to the fastest"},
+    {"interval",
+     "the rate lies within this range with a probability of 95 %, judged by how much the measured stretches of time "
+     "differ"},
+    {"blended", "some bytes came from the page cache and the others from the drive: the rate is that of neither"},
+    {"link",
+     "the PCIe connection of a GPU or a drive; its generation (GT/s for each lane) and its width (lanes) limit it"},
+    {"direct",
+     "of I/O: around the page cache, with O_DIRECT: the drive's DMA engine moves the bytes, where nothing stands in "
+     "its way. Of a path (GPUDirect Storage): between a drive and a GPU's memory, past host memory: 'penstock check' "
+     "says whether one serves here; how to prove that it did: 'penstock help prove'"},
+    {"buffered", "through the page cache, with a copy by the CPU"},
+    {"O_DIRECT",
+     "the flag of open(2) for I/O around the page cache; a file system may accept it and copy all the same; 'penstock "
+     "check --try FOLDER' tries that"},
+    {"stand-in", "host memory in the place of a GPU's, where there is none: bytes travel, but over no link"},
+    {"BAR1", "the window through which other PCIe devices reach a GPU's memory"},
+    {"page-cache", "the kernel's copy of files in memory"},
+    {"page cache", "the kernel's copy of files in memory"},
+    {"switch", "both devices are below one PCIe switch: bytes between them pass no CPU"},
+    {"host_bridge", "both devices are below one PCIe root of a CPU, and bytes between them pass through it"},
+    {"node", "both devices are at one NUMA node, below different roots"},
+    {"apart", "the devices are at different NUMA nodes: bytes between them cross the link of the CPUs"},
+    {"registration",
+     "having the GPU's driver map host memory, or GPU memory, for DMA; it takes longer than a small "
+     "transfer, so what is registered is kept; 'penstock-model registration' says what it takes"},
+    {"placement", "which memory and which CPUs a transfer uses: those near the GPU or the drive are quicker"},
+    {"path", "a way to move bytes between a file and memory; 'penstock help paths' lists them"},
+    {"reason",
+     "the stable name of a cause for which a path is not taken, or is slower than it could be; 'penstock help reasons' "
+     "lists them"},
+    {"session", "one use of the library by a process, from opening it to closing it, with its settings and its memory"},
+    {"self-test",
+     "bytes that are written and read over a direct path before it is used, once for each pair of GPU and drive: on "
+     "some machines such transfers end with success and move nothing. The library makes it by itself, before the first "
+     "request; 'penstock check --try FOLDER' makes it now and says how it ended"},
+    {"pair", "a GPU and a drive, between which bytes may go directly or not"},
+    {"closed", "a path that this machine cannot take, whatever the settings; the reason says why"},
+    {"off", "a path that the machine may be able to take, but that a setting leaves out; the reason names the setting"},
+    {"peer page", "a page of a GPU's memory that the kernel knows as a target of P2PDMA"},
+    {"ACS", "PCIe Access Control Services: where they redirect, bytes between two devices take the way by the CPU"},
+    {"IOMMU",
+     "the unit that can translate the addresses of DMA; if it does, some direct transfers are lost without an error"},
+    // People ask with these words; each is answered with a command.
+    {"fast",
+     "'penstock bench --every-path --dir FOLDER' measures every path that this machine has, and ends with the fastest"},
+    {"slow", "'penstock explain --measure FILE' says which part of the way limits a load, and what would help"},
+    {"save",
+     "'penstock explain --measure --save SIZE FOLDER' says what limits a checkpoint that is saved there, and what "
+     "would help. Mostly it is the drive. Else writes go through the page cache (PENSTOCK_DIRECT_IO=always, or "
+     "direct=True of penstock.checkpoint), the file system looks for new blocks (write over files in use), or the "
+     "trainer waits for all of it (penstock.checkpoint.Saver saves behind it)"},
+    {"prove",
+     "'penstock run --report PROGRAM' says by which paths a program's bytes went, 'penstock stats PID' of one that "
+     "runs. PENSTOCK_REQUIRE=p2pdma makes each request fail that would take another path. 'penstock check --try "
+     "FOLDER' moves bytes in that folder, and compares them",
+     {"'penstock bench FILE --require p2pdma' ends with 0 if every read went so, with 1 if one did not, and with 77 if "
+      "that is not applicable, as where there is no such GPU.",
+      "PENSTOCK_REQUIRE binds requests through cuFile and Penstock alone: a program that reads by read(2) is not "
+      "stopped by it; 'penstock run --report' says so."}},
+    {"compat",
+     "cuFile's word for a transfer through host memory: 'penstock settings compat' lists the settings that allow or "
+     "force it"},
+    {"cufile.json",
+     "cuFile's configuration, which this library reads, too; 'penstock settings' shows the file in use, and what it "
+     "sets",
+     {"It is looked for in these places, in this order:",
+      "1. the file that CUFILE_ENV_PATH_JSON names, as it is written there",
+      "2. the same with $NAME and ${NAME} filled in, at last with the working directory for $PWD",
+      "3. /etc/cufile.json, if CUFILE_ENV_PATH_JSON is not set",
+      "If it is set, and names no file that is there, the driver does not open."}},
+    {"metrics",
+     "'penstock serve --once' prints those of this node, 'penstock serve' serves them to a scraper; 'penstock stats "
+     "--prometheus' prints those of processes alone"},
+    {"cost",
+     "'penstock-model cost --size-gb GB --nodes N' says what a run and its checkpoints cost on rented machines, "
+     "'penstock-model checkpoint' what one takes and how often to save, 'penstock-model registration' what registering "
+     "memory takes"},
+    {"checkpoint",
+     "the state of a job, saved to go on from: 'penstock explain --measure --save SIZE FOLDER' says what limits a save "
+     "there; 'python -m penstock checkpoint --help' lists what looks at one, checks one and moves one"},
+    {"manifest",
+     "a text that lists parts. Of Kubernetes: 'penstock-k8s lint FILE...' judges those you have, 'penstock-k8s render' "
+     "writes them. Of a striped object: 'penstock explain MANIFEST' says by which path each of its files goes. Of a "
+     "checkpoint: 'python -m penstock checkpoint verify FOLDER' checks the files that it lists"},
+    {"fallback",
+     "a path that served because a better one could not; 'penstock run --report PROGRAM' says which paths a program's "
+     "bytes took and why, and PENSTOCK_REQUIRE=PATH makes a request fail instead"},
+    {"pod",
+     "it needs no root, capability or udev, but a GPU (nvidia.com/gpu), a volume of a real file system for the data, "
+     "since an overlay hides the drive, a seccomp profile that allows io_uring, and 256 MiB of memory for each GPU; "
+     "'penstock check' in the pod names what is missing. 'penstock-k8s verify' says on a node or in a pod which paths "
+     "it has; 'penstock-k8s lint' judges manifests"},
+    {"kubernetes", "'penstock-k8s' answers for a cluster: choose, render, lint, verify"},
+};
+
+// Words that others have for the same, in small letters.
+struct OtherWord {
+  const char* word;
+  const char* meant;
+};
+constexpr OtherWord kOtherWords[] = {
+    {"compatibility", "compat"},
+    {"gds", "direct"},
+    {"gpudirect", "direct"},
+    {"gpudirect storage", "direct"},
+    {"p2pdma", "p2pdma"},  // The kernel writes P2PDMA.
+    {"cufile_env_path_json", "cufile.json"},
+};
+
+}  // namespace penstock::tools
