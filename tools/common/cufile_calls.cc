@@ -40,10 +40,17 @@ void open_cufile_driver() {
   if (opened.err == CU_FILE_SUCCESS) return;
   const core::LoadedSettings loaded = core::load_process_settings();
   if (loaded.must_refuse) throw Failure(core::describe(core::refusal_of(loaded)));
+  // cuFile has one number for this, by which it calls a driver that nobody asked for.
+  if (opened.err == CU_FILE_DRIVER_NOT_INITIALIZED) {
+    throw Failure(
+        "no path can move bytes between files and device memory: properties.allow_compat_mode is false, and no "
+        "direct path serves here; set it to true, or see 'penstock check' for what the direct paths lack");
+  }
   require_cufile(opened, "cuFile", "cuFileDriverOpen");
 }
 
 Session cufile_session() {
+  open_cufile_driver();
   penstock_session* session = nullptr;
   require(penstock_cufile_session(&session), "cuFile");
   return Session(session);

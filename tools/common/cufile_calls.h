@@ -15,7 +15,7 @@ namespace penstock::tools {
 
 // Calls cuFileDriverOpen(). If a configuration file stops it, the sentence names file and line.
 void open_cufile_driver();
-// The session that the open driver uses.
+// Opens the driver, and returns the session that it uses.
 Session cufile_session();
 
 // An open file, with a handle of cuFile's if one is wanted.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tools/common/cufile_calls.h"
 #include "tools/common/explanation.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
@@ -90,8 +91,10 @@ std::vector<std::string> with_members(const Session& session, const std::vector<
   return all;
 }
 
+// The answer is what cuFile's calls would get, so it is asked of their session: cufile.json may forbid a path, or be
+// refused.
 int explain_many(const Options& options, const std::vector<std::string>& files) {
-  const Session session = open_session({});
+  const Session session = cufile_session();
   if (options.memory == "device") check_gpu(session.raw(), options.gpu);
   std::vector<FileAnswer> answers;
   std::vector<StripeNote> stripes;

@@ -53,5 +53,20 @@ TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
   EXPECT_NE(done.out.find("goes by bounce"), std::string::npos) << done.out;
 }
 
+TEST_F(ExplainTool, APathThatCufileJsonForbidsIsNotToldAsTaken) {
+  make("data", 5000);
+
+  const Finished forbidden = run({"explain", "data", "--env", "CUFILE_ALLOW_COMPAT_MODE=false"});
+  const Finished broken = run({"explain", "data"}, [] { setenv("CUFILE_ENV_PATH_JSON", "/nowhere/cufile.json", 1); });
+
+  EXPECT_EQ(forbidden.exit_code, 1);
+  EXPECT_EQ(forbidden.out, "");
+  EXPECT_NE(forbidden.err.find("no path can move bytes between files and device memory: properties.allow_compat_mode"),
+            std::string::npos)
+      << forbidden.err;
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_NE(broken.err.find("/nowhere/cufile.json"), std::string::npos) << broken.err;
+}
+
 }  // namespace
 }  // namespace penstock::tools

@@ -48,7 +48,6 @@ class Machinery {
  public:
   explicit Machinery(const GdsioSettings& settings) {
     if (settings.transfer == TransferType::cpu_only) return;
-    open_cufile_driver();
     session_ = cufile_session();
     const bool needs_cuda = settings.memory == MemoryType::device_vmm || settings.memory == MemoryType::pinned_host;
     for (const GdsioGroup& group : settings.groups) {

@@ -137,7 +137,6 @@ int verify(const VerifySettings& settings) {
   const OpenFile plain = open_file(settings.file, O_RDONLY);
   const Shape shape = shape_of(settings, plain);
   if (settings.wants_sync && fsync(plain.fd.get()) != 0) fail_errno(settings.file, "flush the file");
-  open_cufile_driver();
   const Session opened = cufile_session();
   penstock_session* const session = opened.raw();
   check_gpu(session, settings.gpu);
