@@ -2,19 +2,16 @@
 
 #include "tools/gdsio/options.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <getopt.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "base/unique_fd.h"
 #include "settings/words.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/units.h"
 #include "topology/text.h"
 
@@ -203,19 +200,13 @@ void check_settings(const GdsioSettings& settings) {
 }
 
 std::string read_job_file(const std::string& path) {
-  const core::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid()) misuse(fmt::format("cannot open the job file '{}': {}", path, std::strerror(errno)));
-  std::string text(kJobFileMax + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = read(fd.get(), text.data() + size, text.size() - size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) misuse(fmt::format("cannot read the job file '{}': {}", path, std::strerror(errno)));
-    if (count == 0) break;
-    size += static_cast<std::size_t>(count);
+  std::string text;
+  try {
+    text = read_bounded(path, kJobFileMax);
+  } catch (const Failure& failure) {
+    misuse(fmt::format("cannot read the job file: {}", failure.what()));
   }
-  if (size > kJobFileMax) misuse(fmt::format("the job file '{}' is too large", path));
-  text.resize(size);
+  if (text.size() > kJobFileMax) misuse(fmt::format("the job file '{}' is too large", path));
   return text;
 }
 

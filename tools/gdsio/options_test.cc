@@ -89,7 +89,7 @@ TEST(GdsioOptionsTest, WhatIsWrongIsRefusedBeforeAnythingHappens) {
       {{"-f", "a", "-y"}, "there is no flag -y"},
       {{"-f", "a", "--nonsense"}, "there is no option --nonsense"},
       {{"-f", "a", "-w"}, "-w needs a value"},
-      {{"/no/such/job"}, "cannot open the job file"},
+      {{"/no/such/job"}, "cannot read the job file: /no/such/job: "},
       {{"-f", "a", "jobs"}, "only --json may stand beside a job file"},
   };
   for (const auto& [words, sentence] : cases) {
