@@ -27,7 +27,9 @@ constexpr const char* kExamples =
     "folder\n"
     "  penstock explain --measure model/ --html model.html  as a page, too\n"
     "  penstock explain --measure model/ --json             for a program\n"
-    "It reads parts of the files, for about fifteen seconds in all, and leaves the page cache as it was. With --save "
+    "It reads parts of the files, for up to 17 times --time (25 seconds), and leaves the page cache as it was. The "
+    "drive "
+    "is read past the page cache where the file system allows it, also where a file is cached. With --save "
     "it writes files without a name, of a gibibyte at most, and frees their space again. A time 'at best' is what the "
     "slowest remaining part would allow; all others were measured.\n"
     "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
@@ -57,7 +59,10 @@ void add_doctor(CommandLine& command) {
               "Files, block devices, striped objects, folders with all that is below them, or patterns")
       .required();
   command.option("--gpu", options->gpu, "The GPU into which they are loaded").default_shown();
-  command.option("--time", options->seconds, "How long each of about ten measurements takes at most")
+  command
+      .option("--time", options->seconds,
+              fmt::format("How long each measurement takes at most; all together up to {} times as long",
+                          kMeasurementsMost))
       .value_name("SECONDS")
       .default_shown();
   const Option save = command.size(

@@ -39,6 +39,22 @@ std::set<std::string> names_of(const Json& rows) {
   return names;
 }
 
+TEST_F(DoctorTest, ThatATimeIsThePageCachesIsSaidAndWhatTheDriveWouldTake) {
+  make("file", 8 << 20);
+  uncache("file");
+  if (cached("file") != 0) GTEST_SKIP() << "files stay in the page cache here";
+  const std::string cold = told({"file"})["forecast"]["cached_text"];
+  if (cold.find("The drive cannot be measured") != cold.npos) GTEST_SKIP() << "no direct I/O here";
+  EXPECT_EQ(cold, "");
+
+  std::string ignored;
+  std::getline(std::ifstream(path("file")), ignored);
+
+  const std::string text = told({"file"})["forecast"]["cached_text"];
+  EXPECT_EQ(text.find("All of it is in the page cache, so this is the page cache's time. "), 0u) << text;
+  EXPECT_NE(text.find("From the drive, which was read past the cache, it takes "), std::string::npos) << text;
+}
+
 TEST_F(DoctorTest, OfAFolderEveryPartOfTheWayIsMeasuredAndChangesStandInTheOrderOfTheirGain) {
   make("model/a", 3 << 20);
   make("model/deeper/b", 70 << 20);

@@ -72,6 +72,8 @@ class Probe {
 
 constexpr unsigned kTurns = 6;
 constexpr std::size_t kVariantsInFull = 8;
+// A load measures from two sources, drive and page cache, and copies within memory.
+constexpr std::size_t kMeasurementsMost = 2 * kVariantsInFull + 1;
 inline double seconds_each(double seconds, std::size_t variants) {
   return variants <= kVariantsInFull ? seconds : seconds * kVariantsInFull / static_cast<double>(variants);
 }

@@ -87,12 +87,31 @@ std::string again_text(const Examination& found) {
                      reasons.empty() ? "" : ": ", fmt::join(reasons, ", and "));
 }
 
+// Says that the time is the page cache's, and what the drive would take. It is "" if most of the time is the drive's.
+std::string cached_note(const Examination& found) {
+  const Survey& survey = found.survey;
+  if (found.saved > 0) return "";
+  const double cold = found.speed("cold");
+  if (cold <= 0) {
+    return "All of it was read through the page cache, so this is the page cache's time. The drive cannot be measured: "
+           "the file system has no direct I/O.";
+  }
+  if (found.is_mostly_cold() || survey.cached_bytes == 0) return "";
+  const std::string much = survey.cached_bytes >= survey.bytes ? "All" : format_size(survey.cached_bytes);
+  return fmt::format(
+      "{} of it is in the page cache, so this is the page cache's time. From the drive, which was read past the cache, "
+      "it takes {}: the drive gives {}, the whole way {}.",
+      much, format_duration(static_cast<double>(survey.bytes) / cold), rate_text(found, "drive"),
+      rate_text(found, "cold"));
+}
+
 void print_verdict(Page& page, const Examination& found) {
   const Forecast& told = found.forecast;
   const bool is_save = found.saved > 0;
   page.wrap("", fmt::format("{} takes {} by Penstock. {}", is_save ? "Saving it, flushed to the drive," : "Loading it",
                             format_duration(told.seconds), binds_text(found)));
   page.paint(Color::bold, format_duration(told.seconds));
+  if (const std::string note = cached_note(found); !note.empty()) page.wrap("", note);
   if (told.plain_seconds > 0) {
     page.wrap("",
               fmt::format("A program that {} by itself, in one thread, takes {}{}.",
@@ -150,19 +169,10 @@ Text stages_text(const Examination& found) {
   return table.text();
 }
 
-std::string link_text(const core::PciLink& link) {
-  return fmt::format("PCIe {:g} GT/s x{}", link.gigatransfers_per_second, link.width);
-}
-
 std::string bus_text(const Bus& bus) {
   const core::PciDevice& device = bus.device;
   std::string text = device.address;
-  if (device.current_link.width > 0) {
-    text += ", " + link_text(device.current_link);
-    const bool is_full = device.max_link.width == device.current_link.width &&
-                         device.max_link.gigatransfers_per_second == device.current_link.gigatransfers_per_second;
-    if (!is_full && device.max_link.width > 0) text += fmt::format(" of {}", link_text(device.max_link));
-  }
+  if (device.current_link.width > 0) text += ", PCIe " + link_text(device);
   if (device.numa_node >= 0) text += fmt::format(", NUMA node {}", device.numa_node);
   return bus.relation.empty() ? text : text + ", " + bus.relation;
 }
@@ -218,6 +228,7 @@ Json forecast_json(const Examination& found) {
           {"cold_seconds", told.cold_seconds},
           {"binds", binds_name(told.binds)},
           {"binds_text", binds_text(found)},
+          {"cached_text", cached_note(found)},
           {"changes_text", heading_of_changes(found)}};
 }
 
