@@ -63,6 +63,18 @@ std::vector<std::string> ways_of(const Reading& reading) {
   return ways;
 }
 
+// Says that no byte took a path of Penstock's, and what served instead.
+std::string path_text(const Reading& reading) {
+  const bool is_direct = any_file(reading, &FileSeen::is_direct);
+  const bool was_seen = !reading.files.empty() && !ways_of(reading).empty();  // Else it may have been O_DIRECT.
+  const bool is_cached = any_file(reading, &FileSeen::is_mapped) || (!is_direct && was_seen);
+  std::string text = "  path      none of Penstock's: no call of cuFile came";
+  if (is_cached) text += "; the bytes went through the page cache into host memory";
+  if (is_direct) text += is_cached ? "; some" : "; the bytes went";
+  if (is_direct) text += " by O_DIRECT around the page cache, into host memory";
+  return text + "\n";
+}
+
 bool reads_nothing(const Reading& reading) {
   return reading.call_bytes <= kNextToNothing && reading.storage_bytes <= kNextToNothing && reading.files.empty();
 }
@@ -136,11 +148,11 @@ std::string why_not(const Account& account) {
 std::string nothing_text(const Account& account) {
   const Reading reading = reading_of(account);
   const std::string& name = account.words[0];
-  const std::string why = "  why       " + why_not(account) + "\n";
+  const std::string why = "  why       " + why_not(account) + "\n" + path_text(reading);
   if (reads_nothing(reading)) {
     return fmt::format("penstock run: nothing went through cuFile: {} read next to nothing ({})\n", name,
                        format_size(reading.call_bytes)) +
-           why;
+           why + "  instead   give it work that reads files: nothing can be told of this\n";
   }
   const std::vector<std::string> ways = ways_of(reading);
   std::string text = fmt::format("penstock run: nothing went through cuFile: {} reads with {}\n", name,
@@ -149,6 +161,9 @@ std::string nothing_text(const Account& account) {
   text += fmt::format("  read      {} by read() and its like; {} came from storage, by whatever calls\n",
                       format_size(reading.call_bytes), format_size(reading.storage_bytes));
   const auto files = largest_of(reading);
+  if (files.empty() && reading.call_bytes > kNextToNothing) {
+    text += "  files     none was open at a look: they are seen by looking every few milliseconds\n";
+  }
   for (std::size_t i = 0; i < files.size(); ++i) {
     text += fmt::format("  {:<9} {:>11}  {:<14}  {}\n", i == 0 ? "files" : "", format_size(files[i].second.bytes),
                         how(files[i].second), files[i].first);

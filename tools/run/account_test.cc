@@ -24,10 +24,54 @@ TEST(AccountTest, WhoReadsWithoutCuFileIsToldWithWhatAndWhatWouldUseIt) {
       account_text(account_of("python3")),
       "penstock run: nothing went through cuFile: python3 reads with mmap, read()\n"
       "  why       Penstock's libcufile was in place, and the program did not call it\n"
+      "  path      none of Penstock's: no call of cuFile came; the bytes went through the page cache into host memory\n"
       "  read      100 MiB by read() and its like; 0 B came from storage, by whatever calls\n"
       "  files           4 GiB  mapped          /data/model.safetensors\n"
       "  instead   a loader that calls cuFile: torch.cuda.gds, KvikIO, fastsafetensors, NIXL, DeepSpeed, LMCache, "
       "fio's engine libcufile; or the Python package penstock, which needs none\n");
+}
+
+TEST(AccountTest, WhetherThePageCacheServedIsTold) {
+  const auto path_of = [](FileSeen file, std::uint64_t call_bytes) {
+    Account account = account_of("load");
+    account.processes[0].read_call_bytes = call_bytes;
+    account.processes[0].files["/data/model.safetensors"] = file;
+    const std::string text = account_text(account);
+    const std::size_t begin = text.find("  path      ") + 12;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  const std::string none = "none of Penstock's: no call of cuFile came";
+  EXPECT_EQ(path_of({.bytes = 1}, 100 << 20), none + "; the bytes went through the page cache into host memory");
+  EXPECT_EQ(path_of({.bytes = 1, .is_direct = true}, 100 << 20),
+            none + "; the bytes went by O_DIRECT around the page cache, into host memory");
+  EXPECT_EQ(path_of({.bytes = 1, .is_mapped = true, .is_direct = true}, 0),
+            none +
+                "; the bytes went through the page cache into host memory; some by O_DIRECT around the page cache, "
+                "into host memory");
+  EXPECT_EQ(path_of({.bytes = 1}, 0), none) << "who read it was not seen";
+}
+
+TEST(AccountTest, ThatNoFileWasSeenIsSaidAndNothingOfHowItWasRead) {
+  Account account = account_of("cat");
+  account.processes[0].files.clear();
+
+  const std::string text = account_text(account);
+
+  EXPECT_TRUE(has(text, "  path      none of Penstock's: no call of cuFile came\n")) << text;
+  EXPECT_TRUE(has(text, "  read      100 MiB by read() and its like")) << text;
+  EXPECT_TRUE(has(text, "  files     none was open at a look")) << text;
+}
+
+TEST(AccountTest, AProgramThatReadNothingIsToldSoAndWhatToDo) {
+  Account account = account_of("true");
+  account.processes[0].read_call_bytes = 4096;
+  account.processes[0].files.clear();
+
+  EXPECT_EQ(account_text(account),
+            "penstock run: nothing went through cuFile: true read next to nothing (4 KiB)\n"
+            "  why       Penstock's libcufile was in place, and the program did not call it\n"
+            "  path      none of Penstock's: no call of cuFile came\n"
+            "  instead   give it work that reads files: nothing can be told of this\n");
 }
 
 TEST(AccountTest, TheRemedyIsThatOfTheProgramsOwnFramework) {
