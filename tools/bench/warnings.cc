@@ -89,10 +89,9 @@ void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::ve
                                          100 * std::abs(told.drift), told.drift < 0 ? "slower" : "faster")});
   }
   if (told.half_width() > kWide * told.rate) {
-    list.push_back(
-        {"wide", fmt::format("the true rate may be {:.0f} % higher or lower; measure for longer (--time 30), "
-                             "or while nothing else runs",
-                             100 * told.half_width() / told.rate)});
+    list.push_back({"wide", fmt::format("the true rate lies between {:.3f} and {:.3f} GB/s (95 %); measure for longer "
+                                        "(--time 30), or while nothing else runs",
+                                        told.low / 1e9, told.high / 1e9)});
   }
 }
 

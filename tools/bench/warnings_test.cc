@@ -72,6 +72,11 @@ TEST(BenchWarnings, TellOfARateThatIsNotKnown) {
   evidence.estimate.drift = -0.2;
   evidence.estimate.low = 80;
   EXPECT_EQ(names({}, evidence), (Names{"drift", "wide"}));
+  evidence.estimate.rate = 1e9;
+  evidence.estimate.low = 0;
+  evidence.estimate.high = 2.06e9;
+  const std::string wide = warnings_of({}, evidence).back().sentence;
+  EXPECT_TRUE(wide.starts_with("the true rate lies between 0.000 and 2.060 GB/s (95 %); ")) << wide;
   evidence.estimate.degrees = 0;
   EXPECT_EQ(names({}, evidence), Names{"no_interval"});
   BenchSettings proof;
