@@ -58,6 +58,17 @@ TEST(Sensitivity, OfAProductOfPowersIsItsExponents) {
   EXPECT_EQ(found.influences[1].constant, "poor_host");
   EXPECT_NEAR(found.influences[1].elasticity, -1, 1e-3);
   EXPECT_NEAR(found.influences[1].at_low / found.value, 0.58 / 0.48, 1e-9);
+  EXPECT_NEAR(found.most / found.value, 0.58 / 0.48, 1e-9);
+  EXPECT_NEAR(found.least / found.value, 0.58 / 0.64, 1e-9);
+}
+
+TEST(Sensitivity, AConstantThatWasGivenIsKnown) {
+  Constants given;
+  given.set("drive.share", 0.5);
+  const auto share = [](const Constants& c) { return c[Constant::kDriveShare]; };
+  EXPECT_EQ(sensitivity_of("x", given, share).least, 0.5);
+  EXPECT_EQ(sensitivity_of("x", given, share).most, 0.5);
+  EXPECT_EQ(sensitivity_of("x", Constants(), share).least, 0.4);
 }
 
 TEST(Sensitivity, OfSomethingUnreachableIsEmpty) {

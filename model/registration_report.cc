@@ -195,6 +195,7 @@ Report registration_report(const RegistrationInput& input, const Constants& cons
       "takes was.",
       "Without a gain asked for, the first I/O that pays does not hang on the link: both sides carry the same bytes "
       "over it. How much is saved does.",
+      "R_eff is the share of the time in which bytes move; in the rest memory is registered.",
       "By the formulas alone GPU memory pays from the first I/O. The published third I/O needs the set-up cost shown.",
       fmt::format("The NIC's cache holds {} translations; with {} workers of {} buffers each in turn, {:.0f} % hit.",
                   count_in_words(constants[kNicCacheEntries]), count_in_words(input.workers),

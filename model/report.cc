@@ -22,7 +22,11 @@ Json surface_json(const Surface& surface) {
 }
 
 Json sensitivity_json(const Sensitivity& sensitivity) {
-  Json json = {{"result", sensitivity.result}, {"value", number(sensitivity.value)}, {"constants", Json::array()}};
+  Json json = {{"result", sensitivity.result},
+               {"value", number(sensitivity.value)},
+               {"least", number(sensitivity.least)},
+               {"most", number(sensitivity.most)},
+               {"constants", Json::array()}};
   for (const Influence& influence : sensitivity.influences) {
     json["constants"].push_back({{"name", influence.constant},
                                  {"elasticity", number(influence.elasticity)},

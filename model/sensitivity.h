@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Finds the constants on which a result depends: varies each a little, and to the ends of its source's range, and
-// recomputes the result. Pure; costs four evaluations of the result per constant.
+// recomputes the result. Pure; costs four evaluations of the result per constant, and two for the range of all.
 #pragma once
 
 #include <functional>
@@ -24,6 +24,10 @@ struct Sensitivity {
   std::string result;
   double value;
   std::vector<Influence> influences;  // The strongest first; constants that change nothing are left out.
+  // The result with every constant at that end of its range which makes it less, or more. A constant that was given
+  // another value than its table's stays.
+  double least = 0;
+  double most = 0;
 };
 
 using Result = std::function<double(const Constants&)>;

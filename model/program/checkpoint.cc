@@ -121,22 +121,31 @@ void list_examples(const std::vector<model::Example>& examples, bool json) {
   print("{:<16}every published figure beside the model's\n", "published");
 }
 
+// A published case has its own inputs, so that options for others would change nothing.
+void refuse_beside_example(const CheckpointSettings& settings) {
+  constexpr std::string_view kMayStand[] = {"--example", "--json",      "--csv",   "--sensitivity", "--html",
+                                            "--set",     "--overwrite", "--price", "--window",      "--calibrate"};
+  for (const std::string& option : settings.output.command->given()) {
+    if (std::ranges::count(kMayStand, option) > 0) continue;
+    throw Failure(fmt::format("{} does not go with --example {}, which has its own", option, settings.example), kUsage);
+  }
+}
+
 void run_checkpoint(const CheckpointSettings& settings) {
   model::Constants constants = constants_of(settings.output);
   if (settings.price != 0) constants.set("price.gpu_hour", settings.price);
   const auto examples = settings.is_load ? model::load_examples(constants) : model::checkpoint_examples(constants);
   if (settings.example == "list") return list_examples(examples, settings.output.json);
   const bool is_case = !settings.example.empty() && settings.example != "published";
+  if (is_case) refuse_beside_example(settings);
   model::CheckpointInput input = is_case ? model::example_named(examples, settings.example) : input_as_given(settings);
   if (settings.window_s != 0) input.window_s = settings.window_s;
   input.job.is_load = settings.is_load;
   calibrate(input, settings.calibrations, constants);
-  const auto report_of = [&](const model::CheckpointInput& given, bool with_published) {
-    return settings.is_load ? model::load_report(given, constants, with_published)
-                            : model::checkpoint_report(given, constants, with_published);
-  };
-  deliver(report_of(input, settings.example == "published"), report_of(input_as_given({}), false).inputs,
-          settings.output);
+  const bool with_published = settings.example == "published";
+  deliver(settings.is_load ? model::load_report(input, constants, with_published)
+                           : model::checkpoint_report(input, constants, with_published),
+          settings.output, is_case ? settings.example : "");
 }
 
 void add_size_options(CommandLine& command, CheckpointSettings& settings) {

@@ -34,8 +34,7 @@ void run_compare(const CompareSettings& settings) {
   model::require_not_negative("--within", settings.within_percent, 1e6);
   const auto groups =
       model::compare(read_measurements(settings.files), settings.hold_out, constants_of(settings.output));
-  deliver(model::compare_report(groups, settings.hold_out),
-          model::compare_report({}, CompareSettings{}.hold_out).inputs, settings.output);
+  deliver(model::compare_report(groups, settings.hold_out), settings.output);
   if (settings.within_percent == 0) return;
   const double largest = 100 * model::largest_error(groups, settings.hold_out > 0);
   if (largest <= settings.within_percent) return;

@@ -98,8 +98,7 @@ void run_cost(const CostSettings& settings) {
   const PlatformsText given = platforms_text_of(settings);
   model::CostInput input = input_of(settings);
   input.file_system = file_system_of(settings, given);
-  deliver(model::cost_report(platforms_of(settings, given), input, constants),
-          model::cost_report({}, input_of({}), constants).inputs, settings.output);
+  deliver(model::cost_report(platforms_of(settings, given), input, constants), settings.output);
 }
 
 void add_run_options(CommandLine& command, CostSettings& settings) {

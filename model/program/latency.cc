@@ -36,8 +36,7 @@ model::LatencyInput input_of(const LatencySettings& settings) {
 
 void run_latency(const LatencySettings& settings) {
   const model::Constants constants = constants_of(settings.output);
-  deliver(model::latency_report(input_of(settings), constants, settings.published),
-          model::latency_report(input_of(LatencySettings{}), constants, false).inputs, settings.output);
+  deliver(model::latency_report(input_of(settings), constants, settings.published), settings.output);
 }
 
 }  // namespace

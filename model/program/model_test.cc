@@ -97,6 +97,15 @@ TEST_F(Tool, ModelPublishedTablesAndExamplesRun) {
   EXPECT_NE(run({"registration", "--example"}).out.find("why not within 10 %"), std::string::npos);
 }
 
+// Whether the text has a line with these cells, however far apart.
+bool has_row(const std::string& text, const Names& cells) {
+  std::string pattern = "\n";
+  for (const std::string& cell : cells) {
+    pattern += (pattern.size() > 1 ? " +" : "") + std::regex_replace(cell, std::regex("[.$]"), "\\$&");
+  }
+  return std::regex_search(text, std::regex(pattern + "\n"));
+}
+
 TEST_F(Tool, AConstantThatIsSetChangesTheResult) {
   const auto seconds = [&](const Names& arguments) {
     return json::parse(run(arguments).out)["sheets"][0]["rows"][0][1].get<double>();
@@ -109,8 +118,7 @@ TEST_F(Tool, AConstantThatIsSetChangesTheResult) {
 
 TEST_F(Tool, ModelTextIsForPeople) {
   const Finished usual = run({"load", "--drives", "1"});
-  EXPECT_NE(usual.out.find("\n  drives in each node: 1\n  all else by default"), std::string::npos) << usual.out;
-  EXPECT_NE(run({"load"}).out.find("\n  all inputs by default"), std::string::npos);
+  EXPECT_NE(usual.out.find("\n  drives in each node: 1 (given)\n"), std::string::npos) << usual.out;
   EXPECT_EQ(usual.out.find("bytes_per_s"), std::string::npos) << usual.out;
   const Finished long_one = run({"load", "--example", "dataset-files"});
   EXPECT_NE(long_one.out.find(" min "), std::string::npos) << long_one.out;
@@ -219,6 +227,22 @@ TEST_F(Tool, WhichRateOfADriveIsTakenIsSaid) {
   EXPECT_EQ(out({"--fabric-gb-per-s", "50"}).find("drive.share"), std::string::npos);
 }
 
+TEST_F(Tool, EachResultIsToldWithTheRangeThatItsConstantsHave) {
+  const Names words = {"load", "--size-gb", "140", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank"};
+  const auto with = [&](const Names& more) {
+    Names all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all).out;
+  };
+  const std::string usual = with({});
+  EXPECT_NE(usual.find("\nWith all constants at the ends of their ranges (--sensitivity: which matter)\n"),
+            std::string::npos)
+      << usual;
+  EXPECT_TRUE(has_row(usual, {"load, direct", "33.33 s", "33.33 s", "50.00 s"})) << usual;
+  const std::string given = with({"--set", "drive.share=0.5"});
+  EXPECT_TRUE(has_row(given, {"load, direct", "40.00 s", "40.00 s", "40.00 s"})) << given;
+  EXPECT_EQ(with({"--sensitivity"}).find("--sensitivity"), std::string::npos);
+}
 TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
   const Finished done = run({"checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
   ASSERT_EQ(done.exit_code, 0) << done.err;

@@ -41,9 +41,27 @@ void print_sheet(const model::Sheet& sheet) {
   print("\n{}\n{}", sheet.title, table.text());
 }
 
+// Named as columns are: "save, direct, s".
+model::Column column_of(const model::Sensitivity& sensitivity) {
+  const auto has_unit = [&](const char* unit) { return sensitivity.result.ends_with(unit); };
+  return {has_unit(", s") ? "seconds" : has_unit(", h") ? "hours" : has_unit(", $") ? "money" : "", sensitivity.result};
+}
+
+// Tells how far the report's figures are known.
+void print_ranges(const model::Report& report, bool with_sensitivity) {
+  Table table({"result", ">value", ">least", ">most"});
+  for (const model::Sensitivity& one : report.sensitivities) {
+    const model::Column column = column_of(one);
+    const auto shown = [&](double value) { return worded(model::number(value), column.name); };
+    table.add({label_for_worded(column), shown(one.value), shown(one.least), shown(one.most)});
+  }
+  if (report.sensitivities.empty()) return;
+  print("\nWith all constants at the ends of their ranges{}\n{}",
+        with_sensitivity ? "" : " (--sensitivity: which matter)", table.text());
+}
+
 void print_sensitivity(const model::Sensitivity& sensitivity) {
-  // Named as columns are: "save, direct, s".
-  const model::Column column{sensitivity.result.ends_with(", s") ? "seconds" : "", sensitivity.result};
+  const model::Column column = column_of(sensitivity);
   const auto shown = [&](double value) { return worded(model::number(value), column.name); };
   print("\nWhat moves: {} ({})\n", label_for_worded(column), shown(sensitivity.value));
   Table table({"constant", ">% for 1 %", ">at its low end", ">at its high end"});
@@ -55,24 +73,38 @@ void print_sensitivity(const model::Sensitivity& sensitivity) {
   print("{}", table.text());
 }
 
-void print_inputs(const model::Report& report, const model::Json& defaults) {
-  bool any = false;
-  for (const auto& [name, value] : report.inputs.items()) {
-    if (defaults.contains(name) && defaults[name] == value) continue;
-    any = true;
-    print("  {}: {}\n", input_in_words(name), worded(value, name));
+// Says where an input comes from, and the option that would give it: "assumed; --drives".
+std::string origin_of(std::string_view input, const CommandLine& command, const std::string& example) {
+  std::string option;
+  for (const std::string& one : options_of_input(input)) {
+    if (!command.has(one)) continue;
+    if (command.was_given(one)) return "given";
+    if (option.empty()) option = one;
   }
-  print("  {} by default ('penstock-model {} --help', constants: 'penstock-model constants')\n",
-        any ? "all else" : "all inputs", report.model);
+  if (!example.empty()) return fmt::format("of the example '{}'", example);
+  return option.empty() ? "worked out" : "assumed; " + option;
 }
 
-void print_text(const model::Report& report, const model::Json& defaults, bool with_sensitivity) {
+// Inputs that are nothing, as a window of 0 s, are told only if they were given.
+void print_inputs(const model::Report& report, const CommandLine& command, const std::string& example) {
+  for (const auto& [name, value] : report.inputs.items()) {
+    const std::string origin = origin_of(name, command, example);
+    const bool is_nothing = value == 0 || value == false;
+    if (is_nothing && origin != "given") continue;
+    print("  {}: {} ({})\n", input_in_words(name), worded(value, name), origin);
+  }
+}
+
+void print_text(const model::Report& report, const ModelOutput& output, const std::string& example) {
   print("{}\n", report.title);
-  print_inputs(report, defaults);
+  print_inputs(report, output.command.value(), example);
+  for (const std::string& constant : output.settings) print("  constant {} (given)\n", constant);
+  print("  constants as 'penstock-model constants' lists them\n");
   for (const model::Sheet& sheet : report.sheets) {
     if (!sheet.is_bulk) print_sheet(sheet);
   }
-  if (with_sensitivity) {
+  print_ranges(report, output.sensitivity);
+  if (output.sensitivity) {
     for (const model::Sensitivity& one : report.sensitivities) print_sensitivity(one);
   }
   if (!report.notes.empty()) print("\n");
@@ -94,6 +126,7 @@ std::string content_of(const std::string& path, const char* what) {
 }
 
 void add_output_options(CommandLine& command, ModelOutput& output) {
+  output.command.emplace(command);
   const Option json = command.flag("--json", output.json, "Print JSON");
   command.flag("--csv", output.csv, "Print the main table, for spreadsheets").excludes(json);
   command.flag("--sensitivity", output.sensitivity, "Add which constants moved the results most (JSON always does)");
@@ -115,12 +148,14 @@ model::Constants constants_of(const ModelOutput& output) {
   return constants;
 }
 
-void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output) {
-  const model::Json json = model::to_json(report);
+void deliver(const model::Report& report, const ModelOutput& output, const std::string& example) {
+  model::Json json = model::to_json(report);
+  for (const auto& [name, value] : report.inputs.items())
+    json["origins"][name] = origin_of(name, output.command.value(), example);
   if (!output.html.empty()) write_file(output.html, page_with(report_page(), json), output.overwrite);
   if (output.json) return print_json(json);
   if (output.csv) return print_document(Text(model::to_csv(report)));
-  print_text(report, defaults, output.sensitivity);
+  print_text(report, output, example);
   if (!output.html.empty()) print("\npage: {}\n", output.html);
 }
 

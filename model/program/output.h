@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,13 +24,15 @@ struct ModelOutput {
   bool sensitivity = false;
   std::string html;
   bool overwrite = false;
-  std::vector<std::string> settings;  // "drive.share=0.5"
+  std::vector<std::string> settings;   // "drive.share=0.5"
+  std::optional<CommandLine> command;  // Whose options were given or not.
 };
 void add_output_options(CommandLine& command, ModelOutput& output);
 
 model::Constants constants_of(const ModelOutput& output);
-// The text omits inputs that equal those in `defaults`, the inputs of a report without options.
-void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output);
+// The text tells of each input whether it was given, assumed or worked out, or that it is of the published case
+// `example`.
+void deliver(const model::Report& report, const ModelOutput& output, const std::string& example = "");
 
 // Reads a file that should contain `what`; throws Failure.
 std::string content_of(const std::string& path, const char* what);

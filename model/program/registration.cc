@@ -54,10 +54,7 @@ model::RegistrationInput input_of(const RegistrationSettings& settings, const mo
 
 void run_registration(const RegistrationSettings& settings) {
   const model::Constants constants = constants_of(settings.output);
-  const auto report_of = [&](const RegistrationSettings& given) {
-    return model::registration_report(input_of(given, constants), constants, given.example);
-  };
-  deliver(report_of(settings), report_of({}).inputs, settings.output);
+  deliver(model::registration_report(input_of(settings, constants), constants, settings.example), settings.output);
 }
 
 }  // namespace

@@ -286,6 +286,7 @@ function inputs() {
   for (const [name, value] of Object.entries(report.inputs)) {
     const one = add(line, 'span', name.replaceAll('_', ' ') + ' ');
     add(one, 'b', typeof value === 'number' ? exact(value) : typeof value === 'string' ? value : JSON.stringify(value));
+    add(one, 'span', ' (' + report.origins[name] + ')');
   }
 }
 

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "model/words.h"
 
@@ -25,6 +27,58 @@ Kind kind_of(std::string_view name) {
   if (ends("hours")) return Kind::hours;
   if (ends("bytes")) return Kind::bytes;
   return ends("money") ? Kind::money : Kind::plain;
+}
+
+struct InputWords {
+  std::string_view name;
+  const char* words;
+  std::array<const char*, 3> options;
+};
+
+constexpr InputWords kInputs[] = {
+    {"buffer_bytes", "bytes of one I/O", {"--buffer"}},
+    {"buffers", "host buffers of a worker", {"--buffers"}},
+    {"bytes", "size", {"--size-gb", "--size", "--parameters"}},
+    {"checkpoints", "checkpoints in the run", {"--checkpoints"}},
+    {"contexts", "GPUs with a context", {"--contexts"}},
+    {"drive_bytes_per_s", "ceiling of a drive", {"--drive-gb-per-s"}},
+    {"drive_cache_bytes", "cache of a node's drives", {"--drive-cache-gb"}},
+    {"drive_write_bytes_per_s", "rate of a drive's writes", {"--write-gb-per-s"}},
+    {"drives_per_node", "drives in each node", {"--drives"}},
+    {"fabric_bytes_per_s", "rate of shared storage", {"--fabric-gb-per-s"}},
+    {"file_system", "shared file system", {"--file-system"}},
+    {"file_system_bytes_per_s", "its rate", {"--file-system-tb"}},
+    {"files", "files one after the other", {"--files"}},
+    {"gain", "gain asked for", {"--gain-percent"}},
+    {"gpu_hour_money", "$ for a GPU and hour", {"--price"}},
+    {"hold_out_every", "every so many points one is left out", {"--hold-out"}},
+    {"ios", "I/Os for one registration", {"--ios"}},
+    {"is_write", "from the GPU to the drive", {"--write"}},
+    {"link_bytes_per_s", "rate of the link", {"--link-gbit", "--calibrate"}},
+    {"measured_bytes_per_s", "rate measured here", {"--calibrate"}},
+    {"mtbf_s", "from one failure to the next", {"--mtbf-hours"}},
+    {"network_bytes_per_s", "rate of the network", {"--network-gbit"}},
+    {"nodes", "nodes", {"--nodes"}},
+    {"optimizer_bytes", "optimizer's state for a parameter", {"--optimizer"}},
+    {"parameters", "parameters", {"--parameters"}},
+    {"ranks", "GPUs of all nodes", {"--ranks"}},
+    {"replicated", "every rank moves everything", {"--replicated"}},
+    {"restart_s", "from a failure to the load", {"--restart-s"}},
+    {"run_hours", "length of the run", {"--hours"}},
+    {"setup_hours", "set-up of a node", {"--setup-hours"}},
+    {"setup_money", "$ for the set-up besides", {"--setup-money"}},
+    {"setup_s", "set-up besides", {"--setup-us"}},
+    {"sharded", "each rank moves its part", {"--one-rank"}},
+    {"snapshot_s", "to copy the state out of the way", {}},
+    {"window_s", "window", {"--window"}},
+    {"weight_bytes", "a weight", {"--precision"}},
+    {"workers", "workers that share the NIC", {"--workers"}},
+};
+
+const InputWords* words_of(std::string_view name) {
+  const auto* found =
+      std::find_if(std::begin(kInputs), std::end(kInputs), [&](const InputWords& one) { return one.name == name; });
+  return found == std::end(kInputs) ? nullptr : found;
 }
 
 }  // namespace
@@ -55,42 +109,18 @@ std::string label_for_worded(const model::Column& column) {
 }
 
 std::string input_in_words(std::string_view name) {
-  constexpr std::pair<std::string_view, const char*> kWords[] = {
-      {"buffer_bytes", "bytes of one I/O"},
-      {"buffers", "host buffers of a worker"},
-      {"bytes", "size"},
-      {"checkpoints", "checkpoints in the run"},
-      {"contexts", "GPUs with a context"},
-      {"drive_bytes_per_s", "rate of a drive"},
-      {"drive_cache_bytes", "cache of a node's drives"},
-      {"drive_write_bytes_per_s", "rate of a drive's writes"},
-      {"drives_per_node", "drives in each node"},
-      {"fabric_bytes_per_s", "rate of shared storage"},
-      {"file_system", "shared file system"},
-      {"file_system_bytes_per_s", "its rate"},
-      {"files", "files one after the other"},
-      {"gain", "gain asked for"},
-      {"hold_out_every", "every so many points one is left out"},
-      {"ios", "I/Os for one registration"},
-      {"link_bytes_per_s", "rate of the link"},
-      {"measured_bytes_per_s", "rate measured here"},
-      {"mtbf_s", "from one failure to the next"},
-      {"network_bytes_per_s", "rate of the network"},
-      {"optimizer_bytes", "optimizer's state for a parameter"},
-      {"ranks", "GPUs"},
-      {"replicated", "every rank moves everything"},
-      {"restart_s", "from a failure to the load"},
-      {"run_hours", "length of the run"},
-      {"setup_s", "set-up besides"},
-      {"sharded", "each rank moves its part"},
-      {"snapshot_s", "to copy the state out of the way"},
-      {"window_s", "window"},
-      {"weight_bytes", "a weight"},
-      {"workers", "workers that share the NIC"},
-  };
-  const auto* found =
-      std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& one) { return one.first == name; });
-  return found == std::end(kWords) ? std::string(name) : found->second;
+  const InputWords* found = words_of(name);
+  return found == nullptr ? std::string(name) : found->words;
+}
+
+std::vector<std::string> options_of_input(std::string_view name) {
+  std::vector<std::string> options;
+  const InputWords* found = words_of(name);
+  if (found == nullptr) return options;
+  for (const char* option : found->options) {
+    if (option != nullptr) options.emplace_back(option);
+  }
+  return options;
 }
 
 }  // namespace penstock::tools

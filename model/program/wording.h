@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/report.h"
 
@@ -17,5 +18,7 @@ std::string worded(const model::Json& value, std::string_view name);
 std::string label_for_worded(const model::Column& column);
 // "drives in each node" for "drives_per_node".
 std::string input_in_words(std::string_view name);
+// The options that set an input, of all commands; none if it is worked out from others.
+std::vector<std::string> options_of_input(std::string_view name);
 
 }  // namespace penstock::tools

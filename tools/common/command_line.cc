@@ -272,6 +272,8 @@ std::vector<std::string> CommandLine::given() const {
 
 bool CommandLine::was_given(const std::string& name) const { return app_->count(name) > 0; }
 
+bool CommandLine::has(const std::string& name) const { return app_->get_option_no_throw(name) != nullptr; }
+
 int CommandLine::run(const std::vector<std::string>& words) {
   if (root_->reader) return root_->reader(words);
   try {

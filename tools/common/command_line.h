@@ -81,6 +81,7 @@ class CommandLine {
 
   std::vector<std::string> given() const;  // The names of the options that were given.
   bool was_given(const std::string& name) const;
+  bool has(const std::string& name) const;  // True if the command has an option of that name.
 
   // Reads the words and runs the action that they ask for, which may be to print help. Throws Failure if they make no
   // sense.
