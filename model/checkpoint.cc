@@ -2,11 +2,14 @@
 
 #include "model/checkpoint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
 #include "model/input.h"
+#include "model/words.h"
 
 namespace penstock::model {
 namespace {
@@ -65,14 +68,29 @@ std::string_view path_model_name(PathModel kind) {
 }
 
 void check(const Fleet& fleet) {
+  require_positive("the number of nodes", fleet.nodes, 1e6);
   require_positive("the number of ranks", fleet.ranks, 1e7);
-  require_positive("the number of nodes", fleet.nodes, fleet.ranks);
+  if (std::fmod(fleet.ranks, fleet.nodes) != 0) {
+    throw InvalidInput(fmt::format(
+        "the number of ranks is {} with {} nodes; it must be a multiple of them, since nodes are all alike: without "
+        "--ranks there are 8 in each",
+        count_in_words(fleet.ranks), count_in_words(fleet.nodes)));
+  }
   require_positive("the number of drives", fleet.drives, 1e6);
   require_positive("the rate of a drive in B/s", fleet.drive_bytes_per_s, 1e13);
   require_not_negative("the rate of a drive's writes in B/s", fleet.drive_write_bytes_per_s, 1e13);
   require_not_negative("the drives' cache in bytes", fleet.drive_cache_bytes, 1e16);
   require_not_negative("the rate of the fabric in B/s", fleet.fabric_bytes_per_s, 1e16);
   require_not_negative("the measured rate in B/s", fleet.measured_bytes_per_s, 1e16);
+}
+
+Job sized(Job job, const ModelSize& model) {
+  if (model.parameters == 0) return job;
+  require_positive("the number of parameters", model.parameters, 1e15);
+  require_not_negative("the bytes of a weight", model.weight_bytes, 64);
+  require_not_negative("the optimizer's bytes for a parameter", model.optimizer_bytes, 256);
+  job.bytes = model.bytes();
+  return job;
 }
 
 void check(const Job& job) {

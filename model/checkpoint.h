@@ -75,6 +75,8 @@ struct ModelSize {
   double optimizer_bytes = 8;  // Adam: two moments in FP32; 12 with a master copy, 4 for momentum alone, 0 for none.
   double bytes() const { return parameters * (weight_bytes + optimizer_bytes); }
 };
+// The job with the bytes of that model; the same job if the model has no parameters. Throws InvalidInput.
+Job sized(Job job, const ModelSize& model);
 
 struct Training {
   double hours = 168;

@@ -19,12 +19,7 @@ using enum Constant;
 
 // Computes the size, and checks everything.
 CheckpointInput settled(CheckpointInput input) {
-  if (input.model.parameters != 0) {
-    require_positive("the number of parameters", input.model.parameters, 1e15);
-    require_not_negative("the bytes of a weight", input.model.weight_bytes, 64);
-    require_not_negative("the optimizer's bytes for a parameter", input.model.optimizer_bytes, 256);
-    input.job.bytes = input.model.bytes();
-  }
+  input.job = sized(input.job, input.model);
   check(input.job);
   check(input.fleet);
   require_not_negative("the number of checkpoints", input.checkpoints, 1e9);
@@ -64,6 +59,11 @@ Training run_of(PathModel path, bool is_overlapped, const CheckpointInput& input
   return run;
 }
 
+// The price of all GPUs for so long.
+double money_of(double seconds, const CheckpointInput& input, const Constants& constants) {
+  return seconds / 3600 * input.fleet.ranks * constants[kGpuHourPrice];
+}
+
 Sheet times_sheet(const CheckpointInput& input, const Constants& constants) {
   Sheet sheet{"times",
               input.job.is_load ? "One load" : "One checkpoint",
@@ -71,7 +71,8 @@ Sheet times_sheet(const CheckpointInput& input, const Constants& constants) {
                {"seconds", input.job.is_load ? "load, s" : "save, s"},
                {"gb_per_s", "GB/s, all nodes"},
                {"binds", "what binds"},
-               {"times_direct", "times direct"}},
+               {"times_direct", "times direct"},
+               {"gpus_money", "all GPUs meanwhile, $"}},
               {}};
   const double direct_s = duration(PathModel::kDirect, input.job, input.fleet, constants).seconds;
   const double copies = input.job.is_replicated ? input.fleet.ranks : 1;
@@ -79,7 +80,7 @@ Sheet times_sheet(const CheckpointInput& input, const Constants& constants) {
     const Duration one = duration(path, input.job, input.fleet, constants);
     sheet.rows.push_back({path_model_name(path), number(one.seconds),
                           number(copies * input.job.bytes / one.seconds / 1e9), one.binds,
-                          number(one.seconds / direct_s)});
+                          number(one.seconds / direct_s), number(money_of(one.seconds, input, constants))});
   }
   return sheet;
 }
@@ -179,8 +180,8 @@ std::string who_earned_it(const CheckpointInput& input, const Constants& constan
   const auto seconds = [&](PathModel path) { return duration(path, input.job, input.fleet, constants).seconds; };
   const double direct = seconds(PathModel::kDirect), good = seconds(PathModel::kBounce),
                poor = seconds(PathModel::kPoor);
-  if (poor <= direct) return "Poor host path, good host path and direct path: here they differ little.";
-  return fmt::format("Against a poor host path, a good one earns {:.0f} % of what the direct one does.",
+  if (poor <= direct) return "A poor host path, a good one and the direct path take about the same time here.";
+  return fmt::format("Of the time that the direct path saves over a poor host path, a good host path saves {:.0f} %.",
                      100 * std::clamp((poor - good) / (poor - direct), 0.0, 1.0));
 }
 
@@ -216,27 +217,6 @@ std::vector<std::string> notes_of(const CheckpointInput& input, const Constants&
   return notes;
 }
 
-Json inputs_json(const CheckpointInput& input) {
-  Json json = {{"bytes", input.job.bytes}};
-  if (input.model.parameters > 0) {
-    json["parameters"] = input.model.parameters;
-    json["weight_bytes"] = input.model.weight_bytes;
-    json["optimizer_bytes"] = input.model.optimizer_bytes;
-  }
-  json["ranks"] = input.fleet.ranks;
-  json["nodes"] = input.fleet.nodes;
-  json["drives_per_node"] = input.fleet.drives;
-  json["drive_bytes_per_s"] = input.fleet.drive_bytes_per_s;
-  json["drive_write_bytes_per_s"] = input.fleet.drive_write_bytes_per_s;
-  json["drive_cache_bytes"] = input.fleet.drive_cache_bytes;
-  json["fabric_bytes_per_s"] = input.fleet.fabric_bytes_per_s;
-  json["measured_bytes_per_s"] = input.fleet.measured_bytes_per_s;
-  json["sharded"] = input.job.is_sharded;
-  json["replicated"] = input.job.is_replicated;
-  json["files"] = input.job.files;
-  return json;
-}
-
 std::vector<Sensitivity> time_sensitivities(const CheckpointInput& input, const Constants& constants) {
   std::vector<Sensitivity> all;
   for (const PathModel path : {PathModel::kDirect, PathModel::kBounce, PathModel::kPoor}) {
@@ -244,6 +224,11 @@ std::vector<Sensitivity> time_sensitivities(const CheckpointInput& input, const 
         sensitivity_of(fmt::format("{}, {}, s", input.job.is_load ? "load" : "save", path_model_name(path)), constants,
                        [&](const Constants& c) { return duration(path, input.job, input.fleet, c).seconds; }));
   }
+  all.push_back(sensitivity_of(fmt::format("all GPUs during a {}, direct, $", input.job.is_load ? "load" : "save"),
+                               constants, [&](const Constants& c) {
+                                 return money_of(duration(PathModel::kDirect, input.job, input.fleet, c).seconds, input,
+                                                 c);
+                               }));
   return all;
 }
 
@@ -302,10 +287,32 @@ CheckpointInput example_named(const std::vector<Example>& examples, const std::s
   throw InvalidInput(fmt::format("there is no example '{}'; there are: {}", name, names));
 }
 
+Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet) {
+  Json json = {{"bytes", job.bytes}};
+  if (model.parameters > 0) {
+    json["parameters"] = model.parameters;
+    json["weight_bytes"] = model.weight_bytes;
+    json["optimizer_bytes"] = model.optimizer_bytes;
+  }
+  json["nodes"] = fleet.nodes;
+  json["ranks"] = fleet.ranks;
+  json["drives_per_node"] = fleet.drives;
+  json["drive_bytes_per_s"] = fleet.drive_bytes_per_s;
+  json["drive_write_bytes_per_s"] = fleet.drive_write_bytes_per_s;
+  json["drive_cache_bytes"] = fleet.drive_cache_bytes;
+  json["fabric_bytes_per_s"] = fleet.fabric_bytes_per_s;
+  json["measured_bytes_per_s"] = fleet.measured_bytes_per_s;
+  json["sharded"] = job.is_sharded;
+  json["replicated"] = job.is_replicated;
+  json["files"] = job.files;
+  return json;
+}
+
 Report checkpoint_report(const CheckpointInput& given, const Constants& constants, bool with_published) {
   const CheckpointInput input = settled(given);
   Report report{"checkpoint", "Checkpoints: how long, how often, at what price"};
-  report.inputs = inputs_json(input);
+  report.inputs = inputs_json(input.job, input.model, input.fleet);
+  report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
   report.inputs["run_hours"] = input.run_hours;
   report.inputs["checkpoints"] = input.checkpoints;
   report.inputs["mtbf_s"] = run_of(PathModel::kDirect, false, input, constants).failure_s;
@@ -320,7 +327,7 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   report.plots = {goodput_plot(report.sheets.back())};
   report.sensitivities = time_sensitivities(input, constants);
   report.sensitivities.push_back(
-      sensitivity_of("hours lost, direct, training waiting", constants,
+      sensitivity_of("lost in the run, direct, training waiting, h", constants,
                      [&](const Constants& c) { return losses(run_of(PathModel::kDirect, false, input, c)).hours(); }));
   report.notes = notes_of(input, constants);
   if (input.window_s > 0) report.notes.push_back(window_note(input, constants));
@@ -337,7 +344,8 @@ Report load_report(const CheckpointInput& given, const Constants& constants, boo
   input.job.is_load = true;
   if (input.load_measured_bytes_per_s > 0) input.fleet.measured_bytes_per_s = input.load_measured_bytes_per_s;
   Report report{"load", "Loads: how long, and what binds"};
-  report.inputs = inputs_json(input);
+  report.inputs = inputs_json(input.job, input.model, input.fleet);
+  report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
   report.sheets = {times_sheet(input, constants)};
   if (with_published) report.sheets.push_back(published_sheet("load", constants));
   report.sensitivities = time_sensitivities(input, constants);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "model/checkpoint_report.h"
 #include "model/input.h"
 #include "model/storage_choice.h"
 #include "model/words.h"
@@ -18,27 +19,27 @@ namespace {
 constexpr PathModel kPaths[] = {PathModel::kPoor, PathModel::kBounce, PathModel::kDirect};
 
 void check(const CostInput& input) {
-  require_positive("the size in bytes", input.bytes, 1e18);
+  check(input.job);
+  Fleet fleet = input.fleet;
+  fleet.ranks = fleet.nodes;  // Each platform has its own.
+  check(fleet);
   require_positive("the number of saves", input.saves, 1e9);
   require_positive("the length of the run in hours", input.hours, 1e7);
-  require_positive("the number of nodes", input.nodes, 1e5);
-  require_positive("the number of drives", input.drives, 1e6);
-  require_positive("the rate of a drive in B/s", input.drive_bytes_per_s, 1e13);
   require_not_negative("the hours of the set-up", input.setup_hours, 1e6);
   require_not_negative("the money for the set-up", input.setup_money, 1e12);
 }
 
 CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const CostInput& input,
                const Constants& constants) {
-  const Job job{.bytes = input.bytes, .is_sharded = input.is_sharded};
-  CostRow row{&platform, is_spot, path, 0, 0, 0, 0, 0};
+  CostRow row{&platform, is_spot, path, 0, 0, 0, 0, 0, 0};
   row.node_hour = platform.gpus * (is_spot ? *platform.spot : *platform.on_demand);
-  row.compute =
-      std::ceil(input.hours * 3600 / platform.billing_s) * platform.billing_s / 3600 * row.node_hour * input.nodes;
-  row.save_s = duration(path, job, fleet_of(platform, input), constants).seconds;
-  const Waiting waiting = waiting_of(row.save_s, input.saves, row.node_hour * input.nodes);
+  row.compute = std::ceil(input.hours * 3600 / platform.billing_s) * platform.billing_s / 3600 * row.node_hour *
+                input.fleet.nodes;
+  row.save_s = duration(path, input.job, fleet_of(platform, input), constants).seconds;
+  const Waiting waiting = waiting_of(row.save_s, input.saves, row.node_hour * input.fleet.nodes);
   row.waiting_hours = waiting.hours;
   row.waiting = waiting.money;
+  row.save = waiting.money / input.saves;
   return row;
 }
 
@@ -73,13 +74,14 @@ Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
                {"node_hour_money", "$ a node-hour"},
                {"compute_money", "the run, $"},
                {"save_s", "save, s"},
+               {"save_money", "a save, $"},
                {"waiting_share", "of the run, %"},
                {"waiting_hours_in_all", "waiting, h"},
                {"waiting_money", "waiting, $"}},
               {}};
   for (const CostRow& row : rows) {
     sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", path_model_name(row.path),
-                          row.node_hour / row.platform->gpus, row.node_hour, row.compute, row.save_s,
+                          row.node_hour / row.platform->gpus, row.node_hour, row.compute, row.save_s, row.save,
                           std::round(1000 * row.waiting_hours / input.hours) / 10,
                           std::round(100 * row.waiting_hours) / 100, row.waiting});
   }
@@ -87,7 +89,7 @@ Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
 }
 
 double setup_price(const CostRow& direct, const CostInput& input) {
-  return input.setup_hours * direct.node_hour * input.nodes + input.setup_money;
+  return input.setup_hours * direct.node_hour * input.fleet.nodes + input.setup_money;
 }
 
 Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
@@ -126,10 +128,10 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
                                 one.drives.value_or(1) == 0 ? "no drives of its own" : "no GPUDirect Storage"));
   }
   notes.push_back(
-      fmt::format("All platforms are taken to save {} through {} drive{} of {}{}; what they differ in is the price.",
-                  input.is_sharded ? "with every GPU" : "with one GPU", count_in_words(input.drives),
-                  input.drives == 1 ? "" : "s", rate_in_words(input.drive_bytes_per_s),
-                  input.drives == 1 && !input.is_sharded ? ", as the published table does" : ""));
+      fmt::format("All platforms are taken to save with {} through {} drive{} of {} in each node; they differ in their "
+                  "GPUs' number and price.",
+                  input.job.is_sharded ? "every GPU" : "one GPU of each node", count_in_words(input.fleet.drives),
+                  input.fleet.drives == 1 ? "" : "s", rate_in_words(input.fleet.drive_bytes_per_s)));
   notes.emplace_back(
       "'poor host' is as slow as the published host path. A good one costs no more than the direct path as long as the "
       "drives bind: see 'penstock-model checkpoint'.");
@@ -139,10 +141,9 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
 }  // namespace
 
 Fleet fleet_of(const Platform& platform, const CostInput& input) {
-  return {.ranks = platform.gpus * input.nodes,
-          .nodes = input.nodes,
-          .drives = input.drives,
-          .drive_bytes_per_s = input.drive_bytes_per_s};
+  Fleet fleet = input.fleet;
+  fleet.ranks = platform.gpus * fleet.nodes;
+  return fleet;
 }
 
 std::vector<CostRow> cost_rows(const std::vector<Platform>& platforms, const CostInput& input,
@@ -165,14 +166,18 @@ double break_even_saves(const CostRow& host, const CostRow& direct, const CostIn
   return each > 0 ? setup_price(direct, input) / each : std::numeric_limits<double>::infinity();
 }
 
-Report cost_report(const std::vector<Platform>& platforms, const CostInput& input, const Constants& constants) {
+Report cost_report(const std::vector<Platform>& platforms, const CostInput& given, const Constants& constants) {
+  CostInput input = given;
+  input.job = sized(input.job, input.model);
   check(input);
   const std::vector<CostRow> rows = cost_rows(platforms, input, constants);
   Report report{"cost", "What a run costs, and what waiting for its checkpoints does"};
-  report.inputs = {
-      {"bytes", input.bytes},        {"checkpoints", input.saves},       {"run_hours", input.hours},
-      {"nodes", input.nodes},        {"drives_per_node", input.drives},  {"drive_bytes_per_s", input.drive_bytes_per_s},
-      {"sharded", input.is_sharded}, {"setup_hours", input.setup_hours}, {"setup_money", input.setup_money}};
+  report.inputs = inputs_json(input.job, input.model, input.fleet);
+  report.inputs.erase("ranks");
+  report.inputs["checkpoints"] = input.saves;
+  report.inputs["run_hours"] = input.hours;
+  report.inputs["setup_hours"] = input.setup_hours;
+  report.inputs["setup_money"] = input.setup_money;
   report.sheets = {platforms_sheet(platforms), cost_sheet(rows, input), setup_sheet(rows, input)};
   report.csv_sheet = "cost";
   report.notes = notes_of(platforms, input);
@@ -185,9 +190,14 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& inpu
   const auto direct = std::find_if(rows.begin(), rows.end(),
                                    [](const CostRow& row) { return row.path == PathModel::kDirect && !row.is_spot; });
   if (direct == rows.end()) return report;
-  report.sensitivities = {sensitivity_of(
-      fmt::format("waiting on {}, direct, $", direct->platform->name), constants,
-      [&](const Constants& c) { return row_of(*direct->platform, false, PathModel::kDirect, input, c).waiting; })};
+  const auto add = [&](const std::string& result, double CostRow::*figure) {
+    report.sensitivities.push_back(sensitivity_of(result, constants, [&](const Constants& c) {
+      return row_of(*direct->platform, false, PathModel::kDirect, input, c).*figure;
+    }));
+  };
+  add("save, direct, s", &CostRow::save_s);
+  add(fmt::format("a save on {}, direct, $", direct->platform->name), &CostRow::save);
+  add(fmt::format("waiting on {}, direct, $", direct->platform->name), &CostRow::waiting);
   return report;
 }
 

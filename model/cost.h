@@ -16,13 +16,11 @@
 namespace penstock::model {
 
 struct CostInput {
-  double bytes = 140e9;
+  Job job{.bytes = 140e9};
+  ModelSize model;  // The job's bytes come from it if it has parameters.
+  Fleet fleet;      // Its ranks are not read: each platform has its own GPUs.
   double saves = 1000;
-  double hours = 168;  // Hours of the run, saves included.
-  double nodes = 1;    // All alike.
-  double drives = 1;   // Drives per node; the published table has one Gen4 drive.
-  double drive_bytes_per_s = 7e9;
-  bool is_sharded = false;                // Every GPU saves its part; otherwise one saves all, as published.
+  double hours = 168;                     // Hours of the run, saves included.
   double setup_hours = 2;                 // Paid hours per node to set up the direct path.
   double setup_money = 0;                 // Other cost of the set-up.
   std::optional<FileSystem> file_system;  // Shared by the nodes; storage_choice.h compares it with their drives.
@@ -39,6 +37,7 @@ struct CostRow {
   double save_s;
   double waiting_hours;
   double waiting;  // $
+  double save;     // $ of one save.
 };
 std::vector<CostRow> cost_rows(const std::vector<Platform>& platforms, const CostInput& input,
                                const Constants& constants);

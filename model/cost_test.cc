@@ -21,9 +21,18 @@ const CostRow& row(const std::vector<CostRow>& rows, const std::string& platform
   return rows.front();
 }
 
+// One GPU saves all through one Gen4 drive.
+CostInput as_published() {
+  CostInput input;
+  input.job.is_sharded = false;
+  input.fleet.drives = 1;
+  input.fleet.drive_bytes_per_s = 7e9;
+  return input;
+}
+
 TEST(Cost, ThePublishedTableComesOut) {
   const std::vector<Platform> platforms = built_in();
-  const std::vector<CostRow> rows = cost_rows(platforms, {}, Constants());
+  const std::vector<CostRow> rows = cost_rows(platforms, as_published(), Constants());
 
   const CostRow& host = row(rows, "spheron-h100", false, PathModel::kPoor);
   EXPECT_NEAR(host.node_hour, 32.48, 1e-9);
@@ -60,7 +69,7 @@ TEST(Cost, WithoutDrivesOrPricesThereAreNoSuchRows) {
 
 TEST(Cost, TheSetUpHasPaidWhenItsSavesHaveSavedItsPrice) {
   const std::vector<Platform> platforms = built_in();
-  CostInput input;
+  const CostInput input = as_published();
   const std::vector<CostRow> rows = cost_rows(platforms, input, Constants());
   const CostRow& host = row(rows, "spheron-h100", false, PathModel::kPoor);
   const CostRow& good = row(rows, "spheron-h100", false, PathModel::kBounce);
@@ -82,7 +91,7 @@ TEST(Cost, TimeIsRoundedUpToWhatIsBilled) {
 TEST(Cost, BadInputsAreRefused) {
   for (const double bad : {0.0, -1.0, std::nan(""), 1e30}) {
     CostInput input;
-    input.bytes = bad;
+    input.job.bytes = bad;
     EXPECT_THROW(cost_report(built_in(), input, Constants()), InvalidInput) << bad;
     input = {};
     input.hours = bad;

@@ -27,12 +27,13 @@ PathModel path_of(const Platform& platform) {
 bool has_drives(const Platform& platform) { return platform.drives.value_or(1) > 0; }
 
 double shared_rate(const CostInput& input, const Constants& constants) {
-  return std::min(input.file_system->bytes_per_s, input.nodes * constants[Constant::kNetworkNode]);
+  return std::min(input.file_system->bytes_per_s, input.fleet.nodes * constants[Constant::kNetworkNode]);
 }
 
 double seconds_on(StorageWay way, bool is_load, const Platform& platform, const CostInput& input,
                   const Constants& constants) {
-  const Job job{.is_load = is_load, .bytes = input.bytes, .is_sharded = input.is_sharded};
+  Job job = input.job;
+  job.is_load = is_load;
   Fleet fleet = fleet_of(platform, input);
   if (way == StorageWay::kFileSystem) fleet.fabric_bytes_per_s = shared_rate(input, constants);
   return duration(path_of(platform), job, fleet, constants).seconds;
@@ -40,8 +41,9 @@ double seconds_on(StorageWay way, bool is_load, const Platform& platform, const 
 
 // Time to drain the drives: the slowest of the drives' reads, the ports and the file system.
 double drain_s(const CostInput& input, const Constants& constants) {
-  const double drives = input.nodes * input.drives * input.drive_bytes_per_s * constants[Constant::kDriveShare];
-  return input.bytes / std::min(drives, shared_rate(input, constants));
+  const double drives =
+      input.fleet.nodes * input.fleet.drives * input.fleet.drive_bytes_per_s * constants[Constant::kDriveShare];
+  return input.job.bytes / std::min(drives, shared_rate(input, constants));
 }
 
 StorageRow row_of(const Platform& platform, bool is_spot, StorageWay way, const CostInput& input,
@@ -50,10 +52,11 @@ StorageRow row_of(const Platform& platform, bool is_spot, StorageWay way, const 
   row.save_s = seconds_on(way, false, platform, input, constants);
   row.load_s = seconds_on(way, true, platform, input, constants);
   if (way == StorageWay::kDrained) row.drain_s = drain_s(input, constants);
-  const Waiting waiting = waiting_of(row.save_s, saves_a_month(input), input.nodes * node_hour(platform, is_spot));
+  const Waiting waiting =
+      waiting_of(row.save_s, saves_a_month(input), input.fleet.nodes * node_hour(platform, is_spot));
   row.waiting_hours = waiting.hours;
   row.waiting = waiting.money;
-  if (way != StorageWay::kFileSystem) row.drives = input.nodes * platform.drives_hour * kMonthHours;
+  if (way != StorageWay::kFileSystem) row.drives = input.fleet.nodes * platform.drives_hour * kMonthHours;
   if (way != StorageWay::kDrives) row.file_system = input.file_system->month_money;
   return row;
 }
@@ -75,24 +78,24 @@ Json drained(const StorageRow& row, const CostInput& input) {
 }
 
 Sheet ways_sheet(const std::vector<StorageRow>& rows, const CostInput& input) {
-  Sheet sheet{
-      "storage",
-      fmt::format("Drives of {} node{} against {} of {} TB, {}; a month has {} saves", count_in_words(input.nodes),
-                  input.nodes == 1 ? "" : "s", input.file_system->name, count_in_words(input.file_system->terabytes),
-                  rate_in_words(input.file_system->bytes_per_s), count_in_words(saves_a_month(input))),
-      {{"platform", "platform"},
-       {"market", "market"},
-       {"way", "saves to"},
-       {"save_s", "save, s"},
-       {"drain_s", "drain, s"},
-       {"drained", "drained"},
-       {"load_s", "load, s"},
-       {"waiting_month_hours", "waiting a month, h"},
-       {"waiting_month_money", "the same, $"},
-       {"drives_month_money", "drives, $"},
-       {"file_system_month_money", "file system, $"},
-       {"all_month_money", "all a month, $"}},
-      {}};
+  Sheet sheet{"storage",
+              fmt::format("Drives of {} node{} against {} of {} TB, {}; a month has {} saves",
+                          count_in_words(input.fleet.nodes), input.fleet.nodes == 1 ? "" : "s", input.file_system->name,
+                          count_in_words(input.file_system->terabytes), rate_in_words(input.file_system->bytes_per_s),
+                          count_in_words(saves_a_month(input))),
+              {{"platform", "platform"},
+               {"market", "market"},
+               {"way", "saves to"},
+               {"save_s", "save, s"},
+               {"drain_s", "drain, s"},
+               {"drained", "drained"},
+               {"load_s", "load, s"},
+               {"waiting_month_hours", "waiting a month, h"},
+               {"waiting_month_money", "the same, $"},
+               {"drives_month_money", "drives, $"},
+               {"file_system_month_money", "file system, $"},
+               {"all_month_money", "all a month, $"}},
+              {}};
   for (const StorageRow& row : rows) {
     sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", way_name(row.way), row.save_s,
                           row.drain_s > 0 ? Json(row.drain_s) : Json(), drained(row, input), row.load_s,
@@ -160,12 +163,12 @@ StorageBreakEven storage_break_even(const Platform& platform, bool is_spot, cons
   if (saved > 0) even.saves = price / saved;
   CostInput input = given;
   for (unsigned nodes = 1; nodes <= kNodesTried && !even.nodes; ++nodes) {
-    input.nodes = nodes;
+    input.fleet.nodes = nodes;
     if (saved_s(input) * saves_a_month(given) > price) even.nodes = nodes;
   }
   const double drives_s = seconds_on(StorageWay::kDrained, false, platform, given, constants);
-  const double rate = given.bytes / (drives_s + price / saves_a_month(given));
-  if (rate <= given.nodes * constants[Constant::kNetworkNode]) even.bytes_per_s = rate;
+  const double rate = given.job.bytes / (drives_s + price / saves_a_month(given));
+  if (rate <= given.fleet.nodes * constants[Constant::kNetworkNode]) even.bytes_per_s = rate;
   return even;
 }
 

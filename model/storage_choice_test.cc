@@ -13,12 +13,12 @@ namespace {
 // 1,000 saves.
 CostInput sixteen_nodes() {
   CostInput input;
-  input.bytes = 5376e9;
+  input.job.bytes = 5376e9;
   input.saves = 100;
   input.hours = 73;
-  input.nodes = 16;
-  input.drives = 8;
-  input.is_sharded = true;
+  input.fleet.nodes = 16;
+  input.fleet.drives = 8;
+  input.fleet.drive_bytes_per_s = 7e9;
   input.file_system = FileSystem{"shared", 80, 96e9, 20000, "of this test"};
   return input;
 }
@@ -53,7 +53,7 @@ TEST(StorageChoice, EachWayTakesWhatItsSlowestPartTakes) {
 
 TEST(StorageChoice, FewNodesAreHeldBackByTheirPorts) {
   CostInput input = sixteen_nodes();
-  input.nodes = 1;
+  input.fleet.nodes = 1;
   const std::vector<Platform> platforms = {h100(0)};
   const std::vector<StorageRow> rows = storage_rows(platforms, input, Constants());
 
@@ -120,7 +120,7 @@ TEST(StorageChoice, ADrainThatIsSlowerThanSavesComeIsSaid) {
       EXPECT_EQ(sheet.rows[1][5], "one save in 77");  // 56 / 0.73
     }
   }
-  input.nodes = 0;
+  input.fleet.nodes = 0;
   EXPECT_THROW(cost_report(platforms, input, Constants()), InvalidInput);
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "model/checkpoint_report.h"
 #include "model/compare_report.h"
 #include "model/input.h"
 #include "model/program/commands.h"
+#include "model/program/job.h"
 #include "model/program/output.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
@@ -20,13 +22,10 @@ namespace {
 
 struct CheckpointSettings {
   bool is_load = false;
-  double parameters_billion = 0;
-  double size_gb = 140;
-  std::string precision = "bf16";
-  std::string optimizer = "adam";
-  double ranks = 8, nodes = 1, drives = 4;
-  double drive_gb_per_s = 14, drive_write_gb_per_s = 0, drive_cache_gb = 0, fabric_gb_per_s = 0;
-  bool one_rank = false, replicated = false;
+  JobSettings job;
+  std::optional<double> ranks;
+  double fabric_gb_per_s = 0;
+  bool replicated = false;
   double files = 0;
   double hours = 168, checkpoints = 0, mtbf_hours = 0, restart_s = 0, window_s = 0, price = 0;
   std::string example;
@@ -50,44 +49,17 @@ constexpr const char* kLoadExamples =
     "  penstock-model load --example 671b                             a published case; 'list' names them\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
 
-// Bytes per parameter. Optimizers: two moments, two moments plus a master copy, one moment; all in FP32.
-constexpr std::pair<const char*, double> kPrecisions[] = {{"fp32", 4}, {"bf16", 2},  {"fp16", 2},
-                                                          {"fp8", 1},  {"fp4", 0.5}, {"none", 0}};
-constexpr std::pair<const char*, double> kOptimizers[] = {
-    {"adam", 8}, {"adam-master", 12}, {"momentum", 4}, {"none", 0}};
-
-template <std::size_t count>
-double bytes_named(const std::pair<const char*, double> (&table)[count], const std::string& name) {
-  for (const auto& [known, bytes] : table) {
-    if (name == known) return bytes;
-  }
-  return 0;  // The command line has refused it already.
-}
-
-template <std::size_t count>
-std::vector<std::string> names_of(const std::pair<const char*, double> (&table)[count]) {
-  std::vector<std::string> names;
-  for (const auto& [name, bytes] : table) names.emplace_back(name);
-  return names;
-}
-
 model::CheckpointInput input_as_given(const CheckpointSettings& settings) {
   model::CheckpointInput input;
+  input.job = job_of(settings.job);
   input.job.is_load = settings.is_load;
-  input.job.bytes = settings.size_gb * 1e9;
-  input.job.is_sharded = !settings.one_rank;
   input.job.is_replicated = settings.replicated;
   input.job.files = settings.files;
-  input.model = {.parameters = settings.parameters_billion * 1e9,
-                 .weight_bytes = bytes_named(kPrecisions, settings.precision),
-                 .optimizer_bytes = settings.is_load ? 0 : bytes_named(kOptimizers, settings.optimizer)};
-  input.fleet = {.ranks = settings.ranks,
-                 .nodes = settings.nodes,
-                 .drives = settings.drives,
-                 .drive_bytes_per_s = settings.drive_gb_per_s * 1e9,
-                 .drive_write_bytes_per_s = settings.drive_write_gb_per_s * 1e9,
-                 .drive_cache_bytes = settings.drive_cache_gb * 1e9,
-                 .fabric_bytes_per_s = settings.fabric_gb_per_s * 1e9};
+  input.model = size_of(settings.job);
+  if (settings.is_load) input.model.optimizer_bytes = 0;
+  input.fleet = fleet_of(settings.job);
+  if (settings.ranks) input.fleet.ranks = *settings.ranks;
+  input.fleet.fabric_bytes_per_s = settings.fabric_gb_per_s * 1e9;
   input.run_hours = settings.hours;
   input.checkpoints = settings.checkpoints;
   input.mtbf_hours = settings.mtbf_hours;
@@ -148,50 +120,7 @@ void run_checkpoint(const CheckpointSettings& settings) {
           settings.output, is_case ? settings.example : "");
 }
 
-void add_size_options(CommandLine& command, CheckpointSettings& settings) {
-  const Option size =
-      command.option("--size-gb", settings.size_gb, "All bytes together, in 10^9").value_name("GB").default_shown();
-  command.option("--parameters", settings.parameters_billion, "The model's parameters in 10^9, in place of a size")
-      .excludes(size);
-  command.option("--precision", settings.precision, "Precision of the weights; with --parameters")
-      .one_of(names_of(kPrecisions))
-      .default_shown();
-}
-
-void add_fleet_options(CommandLine& command, CheckpointSettings& settings) {
-  command.option("--ranks", settings.ranks, "GPUs of all nodes together").default_shown();
-  command.option("--nodes", settings.nodes, "Nodes, all alike").default_shown();
-  command.option("--drives", settings.drives, "Drives in each node").default_shown();
-  command
-      .option(
-          "--drive-gb-per-s", settings.drive_gb_per_s,
-          "The ceiling of one drive, about 7 (PCIe Gen4) or 14 (Gen5); in use it reaches the share drive.share of it")
-      .value_name("GB/S")
-      .default_shown();
-  command
-      .option("--fabric-gb-per-s", settings.fabric_gb_per_s, "What shared storage in place of drives reaches; 0: none")
-      .value_name("GB/S")
-      .default_shown();
-  command.flag("--one-rank", settings.one_rank,
-               "One rank of each node moves everything; otherwise each moves its part");
-}
-
 void add_run_options(CommandLine& command, CheckpointSettings& settings) {
-  command.option("--optimizer", settings.optimizer, "Which optimizer's state is saved; with --parameters")
-      .one_of(names_of(kOptimizers))
-      .default_shown();
-  command
-      .option("--drive-cache-gb", settings.drive_cache_gb,
-              "How much a node's drives take into a cache, at their full rate")
-      .value_name("GB")
-      .default_shown();
-  command
-      .option(
-          "--write-gb-per-s", settings.drive_write_gb_per_s,
-          "What one drive writes by its data sheet: about 5 (Gen4) or 10 (Gen5), of which no share is taken: a save "
-          "goes at the lower of this and the share of --drive-gb-per-s; 0: at the latter")
-      .value_name("GB/S")
-      .default_shown();
   command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
   command.option("--checkpoints", settings.checkpoints, "How many in the run; 0: at the best interval").default_shown();
   command.option("--mtbf-hours", settings.mtbf_hours, "From one failure to the next; 0: 50,000 divided by the ranks")
@@ -204,12 +133,16 @@ void add_run_options(CommandLine& command, CheckpointSettings& settings) {
       .option("--window", settings.window_s, "Seconds that a save may take, as before a preemption; 0: no such limit")
       .value_name("SECONDS")
       .default_shown();
-  command.option("--price", settings.price, "Price of one GPU-hour [4.06]").value_name("PRICE");
 }
 
 void add_common(CommandLine& command, const char* examples, std::shared_ptr<CheckpointSettings> settings) {
-  add_size_options(command, *settings);
-  add_fleet_options(command, *settings);
+  add_job_options(command, settings->job);
+  command.option("--ranks", settings->ranks, "GPUs of all nodes together [8 in each node]");
+  command
+      .option("--fabric-gb-per-s", settings->fabric_gb_per_s, "What shared storage in place of drives reaches; 0: none")
+      .value_name("GB/S")
+      .default_shown();
+  command.option("--price", settings->price, "Price of one GPU-hour [4.06]").value_name("PRICE");
   command.option("--example", settings->example, "A published case; 'list' names them, 'published' shows all")
       .value_name("NAME");
   command.option("--calibrate", settings->calibrations, "Add the path that 'penstock bench --json' measured")
@@ -225,6 +158,7 @@ void add_common(CommandLine& command, const char* examples, std::shared_ptr<Chec
 void add_checkpoint(CommandLine& command) {
   auto settings = std::make_shared<CheckpointSettings>();
   add_common(command, kSaveExamples, settings);
+  add_save_options(command, settings->job);
   add_run_options(command, *settings);
 }
 

@@ -10,6 +10,7 @@
 
 #include "model/input.h"
 #include "model/program/commands.h"
+#include "model/program/job.h"
 #include "model/program/output.h"
 #include "tools/common/context.h"
 #include "tools/common/terminal.h"
@@ -18,10 +19,8 @@ namespace penstock::tools {
 namespace {
 
 struct CostSettings {
-  double size_gb = 140, checkpoints = 1000, hours = 168;
-  double drives = 1, drive_gb_per_s = 7;
-  double nodes = 1;
-  bool is_sharded = false;
+  JobSettings job;
+  double checkpoints = 1000, hours = 168;
   std::string file_system;
   double file_system_tb = 0;
   double setup_hours = 2, setup_money = 0;
@@ -33,9 +32,11 @@ struct CostSettings {
 
 constexpr const char* kCostExamples =
     "Examples:\n"
-    "  penstock-model cost                                      1,000 saves of 140 GB in a week, the published case\n"
-    "  penstock-model cost --size-gb 980 --sharded --drives 4 --drive-gb-per-s 14 --platform aws-p5.48xlarge\n"
-    "  penstock-model cost --file-system fsx-lustre-1000 --file-system-tb 96 --nodes 16 --sharded --drives 8\n"
+    "  penstock-model cost --size-gb 1600 --nodes 16            1,000 saves of 1.6 TB in a week\n"
+    "  penstock-model cost --one-rank --drives 1 --drive-gb-per-s 7   the published case: one GPU and drive save 140 "
+    "GB\n"
+    "  penstock-model cost --size-gb 980 --platform aws-p5.48xlarge\n"
+    "  penstock-model cost --file-system fsx-lustre-1000 --file-system-tb 96 --nodes 16 --drives 8\n"
     "  penstock-model cost --print-platforms > mine.yaml        a start for prices of your own\n"
     "  penstock-model cost --platforms mine.yaml --setup-hours 8\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
@@ -80,13 +81,11 @@ std::optional<model::FileSystem> file_system_of(const CostSettings& settings, co
 }
 
 model::CostInput input_of(const CostSettings& settings) {
-  return {.bytes = settings.size_gb * 1e9,
+  return {.job = job_of(settings.job),
+          .model = size_of(settings.job),
+          .fleet = fleet_of(settings.job),
           .saves = settings.checkpoints,
           .hours = settings.hours,
-          .nodes = settings.nodes,
-          .drives = settings.drives,
-          .drive_bytes_per_s = settings.drive_gb_per_s * 1e9,
-          .is_sharded = settings.is_sharded,
           .setup_hours = settings.setup_hours,
           .setup_money = settings.setup_money,
           .file_system = std::nullopt};
@@ -102,23 +101,16 @@ void run_cost(const CostSettings& settings) {
 }
 
 void add_run_options(CommandLine& command, CostSettings& settings) {
-  command.option("--size-gb", settings.size_gb, "Bytes of a checkpoint, in 10^9").value_name("GB").default_shown();
   command.option("--checkpoints", settings.checkpoints, "How many in the run").default_shown();
   command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
-  command.option("--nodes", settings.nodes, "Nodes of the run, all alike").default_shown();
-  command.option("--drives", settings.drives, "Drives in each node").default_shown();
-  command
-      .option("--drive-gb-per-s", settings.drive_gb_per_s,
-              "The ceiling of one drive, about 7 (Gen4) or 14 (Gen5); in use it reaches the share drive.share of it")
-      .value_name("GB/S")
-      .default_shown();
-  command.flag("--sharded", settings.is_sharded, "Every GPU saves its part; otherwise one saves everything");
 }
 
 }  // namespace
 
 void add_cost(CommandLine& command) {
   auto settings = std::make_shared<CostSettings>();
+  add_job_options(command, settings->job);
+  add_save_options(command, settings->job);
   add_run_options(command, *settings);
   command.option("--platform", settings->names, "Only this one; may be given several times")
       .value_name("NAME")

@@ -21,9 +21,9 @@ constexpr Command kCommands[] = {
 constexpr const char* kFooter =
     "Examples:\n"
     "  penstock-model registration --html frontier.html     when registering memory once pays\n"
-    "  penstock-model checkpoint --example week             what checkpoints cost, a published case\n"
+    "  penstock-model checkpoint --size-gb 1600 --nodes 16  what one takes and costs, and how often to save\n"
     "  penstock-model load --parameters 109 --precision fp8\n"
-    "  penstock-model cost                                  the same in money, by platform\n"
+    "  penstock-model cost --size-gb 1600 --nodes 16        what a run with them costs, by platform\n"
     "  penstock-model latency --size 1M                     one I/O, hop by hop\n"
     "  penstock-model compare results.json                  predicted beside measured\n"
     "  penstock-model constants                             every number that the models take from a source\n"

@@ -49,7 +49,7 @@ TEST_F(Tool, ModelRefusesBadInputsInOneSentence) {
                                      {"checkpoint", "--size-gb", "1e300"},
                                      {"checkpoint", "--parameters", "-70"},
                                      {"checkpoint", "--ranks", "0"},
-                                     {"checkpoint", "--nodes", "9"},
+                                     {"checkpoint", "--ranks", "8", "--nodes", "9"},
                                      {"checkpoint", "--drive-gb-per-s", "0"},
                                      {"checkpoint", "--precision", "fp12"},
                                      {"checkpoint", "--hours", "-1"},
@@ -156,7 +156,8 @@ TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
 }
 
 TEST_F(Tool, CostsArePrintedByPlatformAsThePublishedTableHasThem) {
-  const Finished done = run({"cost", "--platform", "spheron-h100"});
+  const Finished done =
+      run({"cost", "--platform", "spheron-h100", "--one-rank", "--drives", "1", "--drive-gb-per-s", "7"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   for (const char* figures : {"on demand  poor host          4.06          32.48     5456.64", "2177.78",
                               "9.26      300.74", "spot       poor host          1.43          11.44", "never", "35"}) {
@@ -184,9 +185,10 @@ TEST_F(Tool, DrivesAreSetAgainstASharedFileSystem) {
       << "platforms:\n  - {name: a, gpu: H100, gpus: 8, on_demand: 4.06, drives_hour: 0.5, "
          "gds: ready, source: me}\nfile_systems:\n  - {name: ours, tb: 40, gb_per_s: 48, "
          "month_money: 10000, source: our own}\n";
-  const Names asked = {
-      "cost",      "--platforms", "mine.yaml", "--file-system", "ours", "--file-system-tb", "80",  "--nodes", "16",
-      "--sharded", "--size-gb",   "5376",      "--drives",      "8",    "--checkpoints",    "100", "--hours", "73"};
+  const Names asked = {"cost", "--platforms",      "mine.yaml", "--file-system", "ours", "--file-system-tb",
+                       "80",   "--nodes",          "16",        "--size-gb",     "5376", "--drives",
+                       "8",    "--drive-gb-per-s", "7",         "--checkpoints", "100",  "--hours",
+                       "73"};
   const Finished done = run(asked);
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const std::size_t from = done.out.find("Drives of 16 nodes");
@@ -239,10 +241,57 @@ TEST_F(Tool, EachResultIsToldWithTheRangeThatItsConstantsHave) {
             std::string::npos)
       << usual;
   EXPECT_TRUE(has_row(usual, {"load, direct", "33.33 s", "33.33 s", "50.00 s"})) << usual;
+  EXPECT_TRUE(has_row(usual, {"all GPUs during a load, direct, $", "0.30", "0.30", "0.76"})) << usual;
   const std::string given = with({"--set", "drive.share=0.5"});
   EXPECT_TRUE(has_row(given, {"load, direct", "40.00 s", "40.00 s", "40.00 s"})) << given;
   EXPECT_EQ(with({"--sensitivity"}).find("--sensitivity"), std::string::npos);
 }
+
+TEST_F(Tool, ACheckpointTakesAsLongByCostAsByCheckpoint) {
+  for (const Names& more : {Names{}, Names{"--size-gb", "1600", "--nodes", "16"}, Names{"--drives", "2", "--one-rank"},
+                            Names{"--parameters", "70", "--write-gb-per-s", "5"}}) {
+    const auto sheet_of = [&](Names words, std::size_t sheet) {
+      words.insert(words.end(), more.begin(), more.end());
+      const Finished done = run(words);
+      EXPECT_EQ(done.exit_code, 0) << done.err;
+      return json::parse(done.out)["sheets"][sheet];
+    };
+    const json by_time = sheet_of({"checkpoint", "--json"}, 0);
+    const json by_price = sheet_of({"cost", "--platform", "spheron-h100", "--json"}, 1);
+    const json direct = by_price["rows"][2];
+    ASSERT_EQ(direct[2], "direct");
+    EXPECT_EQ(by_time["rows"][0][1], direct[6]);
+    EXPECT_NEAR(by_time["rows"][0][5].get<double>(), direct[7].get<double>(), 1e-9);
+  }
+}
+
+TEST_F(Tool, EachInputIsToldAsGivenOrAssumedWithTheOptionThatWouldGiveIt) {
+  const std::string out = run({"checkpoint", "--size-gb", "1600", "--nodes", "16", "--drives", "4"}).out;
+  for (const char* line :
+       {"\n  size: 1.6 TB (given)\n", "\n  drives in each node: 4 (given)\n",
+        "\n  GPUs of all nodes: 128 (assumed; --ranks)\n", "\n  $ for a GPU and hour: 4.06 (assumed; --price)\n",
+        "\n  to copy the state out of the way: 571.4 ms (worked out)\n"}) {
+    EXPECT_NE(out.find(line), std::string::npos) << line << out;
+  }
+  EXPECT_EQ(out.find("window"), std::string::npos) << out;
+  const std::string example = run({"load", "--example", "109b", "--set", "drive.share=0.5"}).out;
+  EXPECT_NE(example.find("\n  GPUs of all nodes: 1 (of the example '109b')\n"), std::string::npos) << example;
+  EXPECT_NE(example.find("\n  constant drive.share=0.5 (given)\n"), std::string::npos) << example;
+  const json origins = json::parse(run({"load", "--nodes", "2", "--json"}).out)["origins"];
+  EXPECT_EQ(origins["nodes"], "given");
+  EXPECT_EQ(origins["ranks"], "assumed; --ranks");
+  const Finished beside = run({"load", "--example", "109b", "--drives", "3"});
+  EXPECT_EQ(beside.exit_code, 2);
+  EXPECT_NE(beside.err.find("--drives does not go with --example 109b, which has its own"), std::string::npos);
+}
+
+TEST_F(Tool, RanksThatTheNodesCannotShareAreRefused) {
+  const Finished done = run({"checkpoint", "--ranks", "8", "--nodes", "16"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_NE(done.err.find("the number of ranks is 8 with 16 nodes; it must be a multiple of them"), std::string::npos)
+      << done.err;
+}
+
 TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
   const Finished done = run({"checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
   ASSERT_EQ(done.exit_code, 0) << done.err;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The options that say what is moved by which nodes and drives, and their defaults: the commands checkpoint, load and
+// cost share them, so that the same words mean the same job in each.
+#pragma once
+
+#include <string>
+
+#include "model/checkpoint.h"
+#include "tools/common/command_line.h"
+
+namespace penstock::tools {
+
+constexpr double kGpusOfNode = 8;
+
+struct JobSettings {
+  double size_gb = 140;
+  double parameters_billion = 0;
+  std::string precision = "bf16";
+  std::string optimizer = "adam";
+  double nodes = 1, drives = 4;
+  double drive_gb_per_s = 14, drive_write_gb_per_s = 0, drive_cache_gb = 0;
+  bool one_rank = false;
+};
+
+// Both write into `settings`, which must live until the command has run.
+void add_job_options(CommandLine& command, JobSettings& settings);
+void add_save_options(CommandLine& command, JobSettings& settings);
+
+model::ModelSize size_of(const JobSettings& settings);  // Without parameters the size in GB counts.
+model::Job job_of(const JobSettings& settings);
+model::Fleet fleet_of(const JobSettings& settings);  // With kGpusOfNode GPUs for each node.
+
+}  // namespace penstock::tools
