@@ -232,7 +232,7 @@ def test_flipped_bytes_of_pickles_end_in_a_tree_or_an_error():
     torch.save({"a": torch.ones(2), "s": torch.Size([1]), "o": OrderedDict(x=1), "b": b"12"}, archive)
     with zipfile.ZipFile(archive) as opened:
         content = opened.read("archive/data.pkl")
-    storage, made, read = torch_views.Storage("0", "F32", 0, 8), random.Random(5), 0
+    storage, made, read = torch_views.Storage("0", "F32", 0, 8, "cpu"), random.Random(5), 0
     for _ in range(20_000):
         spoiled = bytearray(content)
         for _ in range(made.randrange(1, 4)):

@@ -198,14 +198,39 @@ def test_the_arguments_of_torch_load_are_taken_or_told(tmp_path):
         assert is_same(weights.load_torch(opened, map_location=torch.device("cpu")), tree)
     with pytest.raises(weights.WeightsError, match="weights_only is False: nothing that a file names is executed"):
         weights.load_torch(path, weights_only=False)
-    for odd in ({"cuda:0": "cpu"}, lambda storage, place: storage):
-        with pytest.raises(weights.WeightsError, match="map_location: expected one device"):
-            weights.load_torch(path, map_location=odd)
+    with pytest.raises(weights.WeightsError, match="map_location is a function, which would get tensors before"):
+        weights.load_torch(path, map_location=lambda storage, place: storage)
     with pytest.raises(weights.WeightsError, match="^the BytesIO: this is no file of torch.save"):
         weights.load_torch(io.BytesIO(b"nothing of the kind"))
     for odd in (None, 7, b"bytes"):
         with pytest.raises(weights.WeightsError, match="is no file: expected its name, or a file object"):
             weights.load_torch(odd)
+
+
+@pytest.fixture
+def of_two_gpus(tmp_path, monkeypatch):
+    """A file whose tensors were on two GPUs, as it says, and one in the CPU's memory; by the names of the places."""
+    places = {"cuda:0": torch.rand(7), "cuda:1": torch.rand(3, 2), "cpu": torch.rand(4)}
+    where = {tensor.data_ptr(): place for place, tensor in places.items()}
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: where[storage.data_ptr()])
+    torch.save({**places, "again": places["cuda:1"]}, tmp_path / "two.pt")
+    return tmp_path / "two.pt"
+
+
+def test_a_dict_says_where_the_tensors_of_each_device_go(of_two_gpus):
+    by = {"cuda:0": "cpu", "cuda:1": torch.device("cpu")}
+    loaded = weights.load_torch(of_two_gpus, map_location=by)
+    assert is_same(loaded, torch.load(of_two_gpus, map_location={"cuda:0": "cpu", "cuda:1": "cpu"}, weights_only=True))
+    assert loaded["again"].data_ptr() == loaded["cuda:1"].data_ptr()
+    assert is_same(weights.load_torch(of_two_gpus), loaded)  # All to the CPU, as nothing is said.
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_what_a_dict_leaves_out_stays_where_it_was_and_is_named_where_that_is_no_place(of_two_gpus):
+    for by, place in (({"cuda:0": "cpu"}, "cuda:1"), ({"cuda:0": "cpu", "cuda:1": "cpu", "cpu": "cuda:5"}, "cuda:5")):
+        with pytest.raises(Exception, match=place) as refused_by:
+            weights.load_torch(of_two_gpus, map_location=by)
+        assert "two.pt" in str(refused_by.value)
 
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"ab" * 32 + b"\nsize 4976698672\n"

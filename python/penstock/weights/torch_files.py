@@ -72,10 +72,11 @@ class TorchFile:
     def _storage(self, said: Any) -> Storage:
         if type(said) is not tuple or len(said) != 5:
             raise WeightsError("a storage's description makes no sense")
-        what, kind, key, _, count = said
+        what, kind, key, location, count = said
         if isinstance(kind, Unknown):
             raise UnknownGlobal(kind.name)
-        if what != "storage" or not isinstance(kind, StorageKind) or not isinstance(key, str) or not is_count(count):
+        if what != "storage" or not isinstance(kind, StorageKind) or not is_count(count) or not (
+                isinstance(key, str) and isinstance(location, str)):
             raise WeightsError("a storage's description makes no sense")
         known = self.storages.get((key, kind.dtype, count))
         if known is not None:
@@ -87,7 +88,7 @@ class TorchFile:
         nbytes = count * SIZES[kind.dtype or "U8"]
         if nbytes > size:
             raise WeightsError(f"storage {key[:50]!r} is said to have {nbytes} bytes, and has {size}")
-        self.storages[key, kind.dtype, count] = Storage(key, kind.dtype, self._begin + offset, nbytes)
+        self.storages[key, kind.dtype, count] = Storage(key, kind.dtype, self._begin + offset, nbytes, location)
         return self.storages[key, kind.dtype, count]
 
     def tensor(self, name: str, view: View) -> Tensor:

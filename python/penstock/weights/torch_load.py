@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -27,7 +28,9 @@ def load_torch(path: str | os.PathLike[str] | BinaryIO, device: Any = "cpu", *, 
     """In place of `torch.load(path, map_location=device, weights_only=True)`: nothing is executed.
 
     Gives dicts, lists, tuples, sets, text, bytes, numbers, dtypes, devices, sizes, tensors and parameters as they were.
-    map_location: another word for device, as torch has it. A file object, as io.BytesIO, is copied first.
+    map_location: as torch has it, another word for device, or a dict of devices, by which tensors of {"cuda:1":
+    "cuda:0"} go to others than those that they were saved from; None: to `device`. Functions are refused, since tensors
+    are read straight to where they go. A file object, as io.BytesIO, is copied first.
 
     Tensors that shared a storage share memory again. Neighbours in the file share a piece of memory besides, of
     256 MiB at most: clone a tensor that is to outlive the others. Raises WeightsError for what is no plain data, and
@@ -37,8 +40,9 @@ def load_torch(path: str | os.PathLike[str] | BinaryIO, device: Any = "cpu", *, 
         raise WeightsError("weights_only is False: nothing that a file names is executed here. Where its origin is "
                            "trusted, use torch.load")
     place = device if map_location is None else map_location
-    if callable(place) or isinstance(place, dict):
-        raise WeightsError("map_location: expected one device, as 'cpu' or 'cuda:1': all tensors go there")
+    if callable(place):
+        raise WeightsError("map_location is a function, which would get tensors before they are read: expected a "
+                           "device, as 'cpu' or 'cuda:1', or a dict, as {'cuda:1': 'cuda:0'}")
     if isinstance(path, (str, os.PathLike)):
         return _load(Path(path), place, session)
     with copied(path) as file:
@@ -58,14 +62,27 @@ def _load(file: Path, device: Any, session: Session | None) -> Any:
         found = TorchFile(file, fd)
     if found.unknown is not None:
         raise found.needs(found.unknown)
-    wanted: dict[int, int] = {}  # One storage may be told of several times, with different sizes.
-    for storage in found.storages.values():
-        wanted[storage.offset] = max(wanted.get(storage.offset, 0), storage.nbytes)
-    tensors = [Tensor(str(offset), file, "U8", (nbytes,), offset, nbytes) for offset, nbytes in wanted.items()]
-    plan = Plan([(tensor, None) for tensor in tensors], device, None, session, {file: identity})
-    rebuilding = _Rebuilding(file, {int(name): memory for name, memory in plan.load().items()})
+    memory: dict[int, torch.Tensor] = {}
+    for place, wanted in _by_place(found.storages.values(), device).items():
+        tensors = [Tensor(str(offset), file, "U8", (nbytes,), offset, nbytes) for offset, nbytes in wanted.items()]
+        with named(f"{file}: tensors for {place}"):
+            plan = Plan([(tensor, None) for tensor in tensors], place, None, session, {file: identity})
+            memory |= {int(name): each for name, each in plan.load().items()}
+    rebuilding = _Rebuilding(file, memory)
     with torch.no_grad(), collecting_paused(), named(f"{file}"):
         return rebuilding.rebuilt(found.tree, 0)
+
+
+def _by_place(storages: Iterable[Storage], device: Any) -> dict[Any, dict[int, int]]:
+    """The sizes of storages by their offsets, and these by the device that they go to. device: one, or a dict of them
+    by where the storages were."""
+    places: dict[Any, dict[int, int]] = {}
+    for storage in storages:
+        place = device.get(storage.location, storage.location) if isinstance(device, dict) else device
+        wanted = places.setdefault(place, {})
+        # One storage may be told of several times, with different sizes.
+        wanted[storage.offset] = max(wanted.get(storage.offset, 0), storage.nbytes)
+    return places
 
 
 class _Rebuilding:

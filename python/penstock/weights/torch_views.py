@@ -62,12 +62,13 @@ class StorageKind:
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Memory that was saved: `nbytes` at `offset` of the file."""
+    """Memory that was saved: `nbytes` at `offset` of the file. location: the device that it was on, as "cuda:1"."""
 
     key: str
     dtype: str | None
     offset: int
     nbytes: int
+    location: str
 
 
 @dataclass(frozen=True, eq=False)
