@@ -19,7 +19,10 @@ def bytes_of(found: Any) -> Any:
         return view.cast("B") if view.nbytes else memoryview(b"")  # An empty view cannot be cast.
     import torch
 
-    return found.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    found = found.detach()
+    if found.is_conj() or found.is_neg() or not found.is_contiguous():
+        found = found.resolve_conj().resolve_neg().contiguous()
+    return found.reshape(-1).view(torch.uint8)
 
 
 def request_bytes(found: Any) -> int:

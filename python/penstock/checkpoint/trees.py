@@ -147,6 +147,6 @@ def _identity(tensor: Any) -> tuple[Any, ...]:
     if hasattr(tensor, "data_ptr"):
         if tensor.numel() == 0:
             return (id(tensor),)
-        return (str(tensor.device), tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype),
-                tensor.is_conj(), tensor.is_neg())
+        return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(),
+                tensor.is_neg())
     return (id(tensor),)

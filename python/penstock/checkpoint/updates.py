@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +15,8 @@ from penstock.checkpoint.lanes import Owners
 DEPTH_MAX = 20
 NAMED = 0  # The owner of memory that a caller named; those of optimizers are their ids.
 
-Range = tuple[str, int, int]  # Device, first address, and the address behind the last byte.
+# The first address, and the one behind the last byte. The driver gives no two memories of a process the same address.
+Range = tuple[int, int]
 
 
 def tensors_in(found: Any, depth: int = 0) -> Iterator[Any]:
@@ -37,14 +39,16 @@ def range_of(tensor: Any) -> Range | None:
     tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     if not hasattr(tensor, "data_ptr"):
         return _range_of_array(tensor)
-    if tensor.numel() == 0 or str(tensor.layout) != "torch.strided":
+    if tensor.numel() == 0 or tensor.layout is not sys.modules["torch"].strided:
         return None
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     try:
         begin = tensor.data_ptr()
     except RuntimeError:  # A subclass that wraps other tensors.
         return None
-    return str(tensor.device), begin, begin + (last + 1) * tensor.element_size()
+    if tensor.is_contiguous():
+        return begin, begin + tensor.nbytes
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return begin, begin + (last + 1) * tensor.element_size()
 
 
 def _range_of_array(array: Any) -> Range | None:
@@ -53,29 +57,31 @@ def _range_of_array(array: Any) -> Range | None:
         return None
     begin = facts["data"][0]
     last = sum((size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True))
-    return "cpu", begin, begin + last + array.itemsize
+    return begin, begin + last + array.itemsize
 
 
 class Held:
     """Which memory changes in whose updates only."""
 
     def __init__(self, optimizers: Iterable[Any], named: Any = ()) -> None:
-        ends: dict[str, list[tuple[int, int, int]]] = {}  # By device: address, +1 or -1, owner.
+        ends: list[tuple[int, int, int]] = []  # Address, +1 or -1, owner.
         for owner, tensors in [*((id(each), _of_optimizer(each)) for each in optimizers), (NAMED, tensors_in(named))]:
-            for device, begin, end in filter(None, map(range_of, tensors)):
-                ends.setdefault(device, []).extend([(begin, 1, owner), (end, -1, owner)])
-        self._parts = {device: _parts(sorted(each)) for device, each in ends.items()}
+            for begin, end in filter(None, map(range_of, tensors)):
+                ends += (begin, 1, owner), (end, -1, owner)
+        self._begins, self._owners = _parts(sorted(ends))
 
     def owners(self, tensor: Any) -> Owners:
         """Whose updates change it; nobody's if any byte of it may change elsewhere, too."""
         found = range_of(tensor)
-        if found is None or found[0] not in self._parts:
+        if found is None:
             return frozenset()
-        device, begin, end = found
-        begins, owners = self._parts[device]
+        begin, end = found
+        begins, owners = self._begins, self._owners
         at = bisect_right(begins, begin) - 1
+        if at < 0:
+            return frozenset()
         all_owners: Owners = frozenset()
-        while at >= 0 and begins[at] < end:
+        while begins[at] < end:
             if not owners[at]:
                 return frozenset()
             all_owners |= owners[at]
