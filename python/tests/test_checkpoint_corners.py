@@ -283,9 +283,9 @@ def test_a_save_whose_files_were_taken_away_does_not_become_the_checkpoint(tmp_p
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
     give_name = publishing.give_name
 
-    def after_removing(folder, metadata, session, durable):
+    def after_removing(folder, metadata, **settings):
         (folder / next(iter(metadata.files))).unlink()
-        give_name(folder, metadata, session, durable)
+        give_name(folder, metadata, **settings)
 
     monkeypatch.setattr(publishing, "give_name", after_removing)
     with pytest.raises(checkpoint.CheckpointError, match="removed or cut before the save ended"):

@@ -155,7 +155,8 @@ def test_who_looks_at_a_lease_for_a_moment_fails_no_save(tmp_path):
 def test_what_a_killed_save_left_goes_with_the_next(tmp_path, monkeypatch, step):
     save(tmp_path / "a", 1)
     killed(lambda: (monkeypatch.setattr(publishing, step, die), save(tmp_path / "a", 2)))
-    assert len(os.listdir(tmp_path / "a")) == 4  # Data of two saves, a lease.
+    # Data of two saves, a lease, and perhaps the checkpoint.json before.
+    assert len(os.listdir(tmp_path / "a")) == (4 if step == "give_name" else 5)
     assert number_in(tmp_path / "a") == (1 if step == "give_name" else 2)
     save(tmp_path / "a", 3)
     leftovers.wait_for_removals()
@@ -303,6 +304,104 @@ def test_a_save_that_ends_between_retains_look_and_its_removal_stays(tmp_path, m
     assert checkpoint.retain(tmp_path, 1) == []
     leftovers.wait_for_removals()
     assert number_in(tmp_path / "same") == 3 and len(os.listdir(tmp_path / "same")) == 2
+
+
+def publish_within(monkeypatch, *saves):
+    """The first save is held up where it has looked for what it will replace, until the second is whole, and so on."""
+    look, left = publishing.files_of_checkpoint, [*saves[1:]]
+
+    def and_another(folder):
+        found = look(folder)
+        if left:
+            left.pop(0)()
+            leftovers.wait_for_removals()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "files_of_checkpoint", and_another)
+        saves[0]()
+    leftovers.wait_for_removals()
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("options", [{}, {"durable": False}])
+def test_saves_to_one_folder_that_publish_in_one_moment_leave_the_last_alone(tmp_path, monkeypatch, options, is_first):
+    def save_number(number):
+        state = {"n": number, "frozen": torch.arange(5000), "a": torch.full((50,), number)}
+        checkpoint.save(state, tmp_path / "a", **options)
+
+    if not is_first:
+        save_number(0)
+    publish_within(monkeypatch, *(lambda number=number: save_number(number) for number in (1, 2, 3)))
+    found = checkpoint.load(tmp_path / "a")
+    assert found["n"] == 1 and found["a"].tolist() == [1] * 50
+    assert {*os.listdir(tmp_path / "a")} == {layout.NAME, *reading.read_layout(tmp_path / "a").files}
+    assert all(path.stat().st_nlink == 1 for path in (tmp_path / "a").glob("*.data"))
+
+
+def test_who_is_killed_when_it_has_replaced_a_save_of_that_moment_leaves_what_the_next_removes(tmp_path, monkeypatch):
+    replaced = publishing._replaced
+
+    def work():
+        monkeypatch.setattr(publishing, "_replaced",
+                            lambda *given: die() if number_in(tmp_path / "a") == 1 else replaced(*given))
+        publish_within(monkeypatch, *(lambda number=number: save(tmp_path / "a", number) for number in (1, 2)))
+
+    save(tmp_path / "a", 0)
+    killed(work)
+    assert number_in(tmp_path / "a") == 1 and len(list((tmp_path / "a").glob("*.data"))) > 1
+    save(tmp_path / "a", 3)
+    leftovers.wait_for_removals()
+    assert number_in(tmp_path / "a") == 3
+    assert {*os.listdir(tmp_path / "a")} == {layout.NAME, *reading.read_layout(tmp_path / "a").files}
+
+
+def test_where_names_cannot_be_exchanged_a_save_replaces_all_the_same(tmp_path, monkeypatch):
+    """By seccomp's answer, and by a file system's, that of project quotas among them."""
+    for number in (errno.EPERM, errno.EINVAL, errno.EXDEV):
+        monkeypatch.setattr(renaming, "_rename", lambda *arguments, number=number: number)
+        save(tmp_path / "a", 1)
+        save(tmp_path / "a", 2)
+        leftovers.wait_for_removals()
+        assert number_in(tmp_path / "a") == 2 and len(os.listdir(tmp_path / "a")) == 2
+
+
+def test_a_description_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    def full(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(publishing.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/checkpoint.json'"):
+        publishing.give_name(tmp_path, Layout("1"), durable=True)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_name_that_comes_or_goes_while_it_is_taken_is_taken_all_the_same(tmp_path, monkeypatch):
+    rename, calls = renaming._rename, []
+
+    def beside_another(one, other, flags):
+        calls.append(flags)
+        if len(calls) == 1:
+            other.unlink()   # As a removal does.
+        elif len(calls) == 2:
+            other.write_text("another's")
+        return rename(one, other, flags)
+
+    monkeypatch.setattr(renaming, "_rename", beside_another)
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    renaming.take_name(tmp_path / "a", tmp_path / "b")
+    assert len(calls) == 3 and (tmp_path / "b").read_text() == "a" and (tmp_path / "a").read_text() == "another's"
+
+
+def test_an_exchange_that_fails_may_have_been_done_and_is_not_made_again(tmp_path, monkeypatch):
+    rename = renaming._rename
+    monkeypatch.setattr(renaming, "_rename", lambda *given: rename(*given) or errno.EIO)
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    with pytest.raises(OSError, match="b'$") as raised:
+        renaming.take_name(tmp_path / "a", tmp_path / "b")
+    assert raised.value.errno == errno.EIO and (tmp_path / "b").read_text() == "a"
 
 
 @pytest.mark.parametrize("has_come", [False, True])

@@ -145,7 +145,7 @@ class Writer(StorageWriter):
         for extent in written.values():
             layout.count_file(extent)
         layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
-        publish(self._folder, layout, lease, self._session, durable=self._durable)
+        publish(self._folder, layout, lease, durable=self._durable)
         self.save_id = layout.save_id
 
     def storage_meta(self) -> dcp.StorageMeta | None:

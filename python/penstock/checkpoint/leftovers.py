@@ -36,6 +36,7 @@ REMOVERS = 8
 DATA_FILE = re.compile(rf"({ID})-[0-9]+-[0-9]+\.data")  # Data files as saves name them,
 SHARD = re.compile(r"(shard-[0-9]{5,}-)?model-[0-9]{5,}-of-[0-9]{5,}\.safetensors")  # and shards for stock readers.
 OF_A_SAVE = re.compile(rf"\.?({ID})(-[0-9]+-[0-9]+(\.data)?)?")
+DESCRIPTION = re.compile(rf"\.{ID}")  # A checkpoint.json before it has that name, or after.
 UNNAMED = re.compile(r"\.penstock-[0-9a-f]{32}|try-[0-9a-f]{8}")  # Files with a temporary name.
 STAGING = re.compile(r"\..+\.saving")
 NUMBERS = re.compile(r"[0-9]+")
@@ -47,6 +48,14 @@ def names_of(layout: Layout) -> set[str]:
     give is somebody else's, whatever checkpoint.json says."""
     ours = {name for name in layout.files if DATA_FILE.fullmatch(name) or SHARD.fullmatch(name)}
     return ours | ({INDEX} if layout.headers else set())
+
+
+def names_said(path: Path) -> set[str]:
+    """Those of a file like checkpoint.json; none of one that cannot be read."""
+    try:
+        return names_of(read_description(path))
+    except (OSError, CheckpointError):
+        return set()
 
 
 def files_of_checkpoint(folder: Path) -> set[str]:
@@ -156,6 +165,9 @@ def _remove_empty(place: Path) -> None:
 def _left(folder: Path, names: list[str], leased: set[str], dead: dict[str, Lease]) -> set[str]:
     """The names of dead saves' files, and of the files that they did not get to remove."""
     noted = {name for lease in dead.values() for name in lease.noted()}
+    for name in noted.intersection(names):
+        if DESCRIPTION.fullmatch(name):  # Of what the save has replaced, or of itself.
+            noted |= names_said(folder / name)
     is_alone = leased == dead.keys()  # No save is running here.
     found = {VERIFIED} if is_alone and NAME not in names and _says_verified(folder / VERIFIED) else set()
     for name in names:
@@ -279,14 +291,15 @@ def remove_folder(folder: Path) -> None:
 _removals: list[Later[None]] = []
 
 
-def remove_behind(paths: list[Path], lease: Lease) -> None:
-    """Removes in the background: if freed blocks are discarded at once, removing gigabytes takes seconds. The process
-    waits for it at exit. The lease ends then."""
+def remove_behind(paths: list[Path], lease: Lease, last: Iterable[Path] = ()) -> None:
+    """Removes in the background, `last` behind the others: if freed blocks are discarded at once, removing gigabytes
+    takes seconds. The process waits for it at exit. The lease ends then."""
     def work() -> None:
         remove_files(paths)
+        remove_files(last)
         lease.end()
 
-    if not paths:
+    if not paths and not any(map(os.path.lexists, last)):
         lease.end()
         return
     _removals[:] = [each for each in _removals if not each.done()] + [Later(work)]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -11,6 +12,8 @@ from pathlib import Path
 
 AT_FDCWD, RENAME_NOREPLACE, RENAME_EXCHANGE = -100, 1, 2  # From linux/fcntl.h and linux/fs.h.
 UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)  # The file system lacks the call.
+# What seccomp answers, and a file system of an exchange across project quotas, where it may allow a plain rename.
+REFUSED = (errno.EPERM, errno.EXDEV)
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -21,6 +24,24 @@ def exchange(one: Path, other: Path) -> None:
                       "there yet", str(other))
     if number:
         raise OSError(number, os.strerror(number), str(other))
+
+
+def take_name(one: Path, other: Path) -> None:
+    """Gives `one` the name `other`, and its own to the file that had that, if there was one; on a file system that
+    cannot exchange names, that is gone."""
+    while True:
+        if not other.is_symlink() and other.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(other))
+        number = _rename(one, other, RENAME_EXCHANGE)
+        if number == errno.ENOENT:
+            with contextlib.suppress(FileExistsError):  # Somebody's file has just come there.
+                return rename_where_free(one, other)
+        elif number in (*UNKNOWN, *REFUSED):
+            return os.rename(one, other)
+        elif number:  # It may have been done all the same.
+            raise OSError(number, os.strerror(number), str(other))
+        else:
+            return None
 
 
 def rename_where_free(one: Path, other: Path) -> None:

@@ -170,7 +170,7 @@ class SafetensorsWriter(Writer):
             session = self._session or default_session()
             with session.create(whole / INDEX) if self._durable else session.open(whole / INDEX, "x") as opened:
                 opened.write(index)
-        give_name(whole, layout, self._session, durable=self._durable)
+        give_name(whole, layout, durable=self._durable)
 
 
 def _id_of(file: str) -> str:

@@ -81,7 +81,7 @@ class Save:
         for (name, (dtype, shape)), extent in zip(self._described.items(), stored.extents, strict=True):
             self._layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
             self._layout.count_file(extent)
-        publish(self._folder, self._layout, self._lease, self._session, durable=self._durable)
+        publish(self._folder, self._layout, self._lease, durable=self._durable)
         return stored.progress
 
     @contextmanager
