@@ -47,7 +47,8 @@ def run(said: argparse.Namespace) -> int:
     from penstock import checkpoint
 
     if said.action == "verify":
-        done = checkpoint.verify(said.folder)
+        with progress_shown("verified") as show:
+            done = checkpoint.verify(said.folder, on_progress=show)
         return say_result(said.json, {"folder": said.folder, "names": done.names, "bytes": done.nbytes},
                           f"{said.folder}: {done.names} tensors and objects, {done.nbytes} bytes: every checksum is "
                           "right")

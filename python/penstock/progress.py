@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from penstock._native import Report
@@ -14,14 +14,15 @@ from penstock._native import Report
 
 @dataclass
 class Progress:
-    """Progress of a plan or a save: bytes moved and to move, seconds since it began, bytes by path, and how many
-    bypassed the page cache by direct I/O."""
+    """Progress of a plan or a save: bytes moved and to move, seconds since it began, bytes by path, those for which a
+    better path was refused by the reason, and how many bypassed the page cache by direct I/O."""
 
     bytes_total: int
     bytes_done: int = 0
     seconds: float = 0.0
     bytes_by_path: dict[str, int] = field(default_factory=dict)
     bytes_direct: int = 0
+    bytes_by_reason: dict[str, int] = field(default_factory=dict)
 
     @property
     def gb_per_s(self) -> float:
@@ -34,8 +35,28 @@ class Progress:
             return
         self.bytes_done += report.bytes
         self.bytes_direct += report.direct_bytes
-        for path, moved in report.bytes_by_path.items():
-            self.bytes_by_path[path] = self.bytes_by_path.get(path, 0) + moved
+        _add(self.bytes_by_path, report.bytes_by_path)
+        if report.reason is not None:
+            _add(self.bytes_by_reason, {report.reason: report.bytes})
+
+    def add(self, part: Progress) -> None:
+        """Adds what has been moved elsewhere, before or behind this."""
+        self.bytes_done += part.bytes_done
+        self.bytes_direct += part.bytes_direct
+        self.seconds += part.seconds
+        _add(self.bytes_by_path, part.bytes_by_path)
+        _add(self.bytes_by_reason, part.bytes_by_reason)
+
+    def __str__(self) -> str:
+        paths = [f"{moved} by path {path}" for path, moved in self.bytes_by_path.items()]
+        reasons = [f"{moved} not by a better path: {reason}" for reason, moved in self.bytes_by_reason.items()]
+        return f"{self.bytes_done} bytes in {self.seconds:.2f} s ({self.gb_per_s:.2f} GB/s): " + \
+            (", ".join([*paths, *reasons]) or "no bytes moved")
+
+
+def _add(sums: dict[str, int], counts: Mapping[str, int]) -> None:
+    for name, count in counts.items():
+        sums[name] = sums.get(name, 0) + count
 
 
 OnProgress = Callable[[Progress], None]

@@ -17,7 +17,8 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from time import monotonic
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -26,6 +27,9 @@ from penstock.progress import Progress
 # Control characters, also C1; line separators; characters that reverse text; bytes that are not UTF-8. As in
 # src/base/printable.cc.
 HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+BAR_MIN, BAR_MAX = 10, 40  # Letters.
+BAR_S = 0.1  # Seconds between two drawings.
 
 
 def printable(text: str) -> str:
@@ -118,19 +122,37 @@ def positive(text: str) -> int:
     return number
 
 
+def bar(progress: Progress, done: str, width: int) -> str:
+    """One line of so many letters: a bar where there is room for it, and numbers."""
+    share = progress.bytes_done / progress.bytes_total if progress.bytes_total else 1.0
+    text = (f"{share:4.0%} {progress.bytes_done} of {progress.bytes_total} bytes {done}, "
+            f"{progress.gb_per_s:.2f} GB/s")
+    room = min(BAR_MAX, width - len(text) - 3)
+    drawn = f"[{'#' * int(share * room):{room}}] " if room >= BAR_MIN else ""
+    return f"{drawn}{text}"[:width].ljust(width)
+
+
 @contextmanager
 def progress_shown(done: str) -> Iterator[Callable[[Progress], None] | None]:
-    """On a terminal a callback for `on_progress`, with a newline at the end; elsewhere None. done: a verb such as
-    "read"."""
-    if not sys.stderr.isatty():
+    """On a terminal a callback for `on_progress` that draws a bar there, with a newline at the end; elsewhere None.
+    done: a verb such as "read"."""
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
 
+    drawn = 0.0
+
     def show(progress: Progress) -> None:
-        print(f"\r{progress.bytes_done} of {progress.bytes_total} bytes {done}, {progress.gb_per_s:.2f} GB/s ", end="",
-              file=sys.stderr, flush=True)
+        nonlocal drawn
+        if progress.bytes_done < progress.bytes_total and monotonic() - drawn < BAR_S:
+            return
+        drawn = monotonic()
+        with suppress(OSError):  # A terminal that is gone fails nothing.
+            width = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
+            print(f"\r{bar(progress, done, width)}", end="", file=sys.stderr, flush=True)
 
     try:
         yield show
     finally:
-        print(file=sys.stderr)
+        with suppress(OSError):
+            print(file=sys.stderr)

@@ -240,7 +240,7 @@ def test_checkpoints_of_safetensors_are_drained_with_all_that_stock_readers_want
 
 
 def test_a_command_that_is_interrupted_or_may_print_nowhere_ends_without_a_traceback(tmp_path, capsys, monkeypatch):
-    def interrupted(folder):
+    def interrupted(folder, **more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(checkpoint, "verify", interrupted)

@@ -34,7 +34,7 @@ from penstock.checkpoint.leases import Lease
 from penstock.checkpoint.leftovers import give_up, sweep
 from penstock.checkpoint.publishing import publish
 from penstock.checkpoint.reading import folder_of, of_one_save, read_layout
-from penstock.checkpoint.restoring import Wanted, restore
+from penstock.checkpoint.restoring import Wanted, restore, tell_of_load
 from penstock.checkpoint.sources import Source
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.folders import make_folder
@@ -192,12 +192,13 @@ def saved_tensor(name: str, entry: dcp.TensorStorageMetadata, written: dict[dcp.
 
 class Reader(StorageReader):
     """path: the folder of one checkpoint; `checkpoint_id` of `dcp.load` names another. Each checksum covers 16 MiB: a
-    piece that is read only in part is not checked."""
+    piece that is read only in part is not checked. `progress` is what this rank read last, and by which paths."""
 
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None) -> None:
         super().__init__()
         self._path, self._session = folder_of(path), session
         self.load_id = str(uuid.uuid4())
+        self.progress = Progress(0)
         self._layout = Layout("")  # As read_metadata() found it: another save may replace it meanwhile.
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
@@ -231,8 +232,11 @@ class Reader(StorageReader):
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
+        self.progress = Progress(0)
         with of_one_save(self._path, self._layout):
             self._read(plan, planner)
+        self.progress.bytes_total = self.progress.bytes_done
+        tell_of_load(self._path, self.progress)
         done: torch.futures.Future[None] = torch.futures.Future()
         done.set_result(None)
         return done
@@ -253,7 +257,7 @@ class Reader(StorageReader):
                 filled.append(Wanted(name, chunk.extent, rows, target))
             else:
                 cut.append((item, target))
-        restore(self._path, filled, self._session)
+        self.progress.add(restore(self._path, filled, self._session))
         by_device: dict[torch.device, list[tuple[ReadItem, torch.Tensor]]] = {}
         for item, target in cut:
             by_device.setdefault(target.device, []).append((item, target))
@@ -265,7 +269,7 @@ class Reader(StorageReader):
     def _object(self, item: ReadItem) -> bytes:
         extent: Extent = self._places[dcp.MetadataIndex(item.storage_index.fqn)]
         content = bytearray(extent.nbytes)
-        restore(self._path, [Wanted(item.storage_index.fqn, extent, 0, content)], self._session)
+        self.progress.add(restore(self._path, [Wanted(item.storage_index.fqn, extent, 0, content)], self._session))
         return bytes(content)
 
     def _read_cut(self, device: torch.device, items: list[tuple[ReadItem, torch.Tensor]]) -> None:
@@ -291,6 +295,7 @@ class Reader(StorageReader):
                 target.copy_(array)
         except WeightsError as error:
             raise CheckpointError(str(error)) from None
+        self.progress.add(plan.progress)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:

@@ -7,6 +7,7 @@ For GPU memory they move by the session's best path, and the GPU computes the ch
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,13 @@ from penstock.checkpoint.memory import Order, bytes_of, request_bytes
 from penstock.checkpoint.reading import is_regular
 from penstock.checkpoint.verifying import check_sums
 from penstock.files import File
-from penstock.progress import OnProgress, Shared
+from penstock.progress import OnProgress, Progress, Shared
 from penstock.sessions import Session, default_session
 from penstock.threads import for_each
 
 THREADS = 8
+
+log = logging.getLogger("penstock.checkpoint")
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ class Wanted:
 
 
 def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = None,
-            on_progress: OnProgress | None = None) -> None:
-    """Raises CheckpointError, with the file's name, for a truncated file or a wrong checksum.
+            on_progress: OnProgress | None = None) -> Progress:
+    """Returns the bytes by path. Raises CheckpointError, with the file's name, for a truncated file or a wrong
+    checksum.
 
     Checksums cover pieces of 16 MiB from an extent's begin: pieces that are wanted only in part are not checked.
     """
@@ -58,9 +62,14 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
             _read_all(session, folder, files, share, order, counter)
 
         for_each(read, [pieces[i::count] for i in range(count)], count)
+        return counter.progress
     finally:
         for file in files.values():
             file.close()
+
+
+def tell_of_load(folder: Path, done: Progress) -> None:
+    log.info("%s: loaded %s", folder, done)
 
 
 def _pieces_of(wanted: Wanted) -> Iterable[Wanted]:

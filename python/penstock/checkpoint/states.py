@@ -17,7 +17,7 @@ from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, Sav
 from penstock.checkpoint.leftovers import give_up, sweep
 from penstock.checkpoint.publishing import publish
 from penstock.checkpoint.reading import folder_of, read_layout
-from penstock.checkpoint.restoring import Wanted, restore
+from penstock.checkpoint.restoring import Wanted, restore, tell_of_load
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.checkpoint.trees import put_together, taken_apart
 from penstock.folders import make_folder
@@ -113,8 +113,8 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
          on_progress: OnProgress | None = None) -> Any:
     """Returns the saved state, with its tensors on the device. framework: "pt", or "np" for numpy arrays.
 
-    Compares every checksum. Raises CheckpointError with file, tensor and piece if one is wrong, and MemoryError before
-    the first byte if the tensors do not fit.
+    Compares every checksum, and logs paths and rate at the level INFO. Raises CheckpointError with file, tensor and
+    piece if one is wrong, and MemoryError before the first byte if the tensors do not fit.
     """
     place = folder_of(folder)
     layout = read_layout(place)
@@ -122,8 +122,9 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
         raise CheckpointError(f"{place}: it was saved by torch.distributed.checkpoint: load it with Reader, or its "
                               "tensors with penstock.weights")
     made = _made_for(place, layout, arrays_of(framework, device))
-    restore(place, [Wanted(name, layout.tensors[name].chunks[0].extent, 0, array) for name, array in made.items()],
-            session, on_progress)
+    wanted = [Wanted(name, layout.tensors[name].chunks[0].extent, 0, array) for name, array in made.items()]
+    done = restore(place, wanted, session, on_progress)
+    tell_of_load(place, done)
     try:
         return put_together(layout.tree, made)
     except (TypeError, ValueError, CheckpointError) as error:
@@ -165,9 +166,10 @@ def _fill(tensors: dict[str, Any], found: Weights, place: Path, session: Session
                                   f"{list(target.shape)} in the state to load into")
     if not tensors:
         return
-    device = next(iter(tensors.values())).device
-    for name, tensor in found.plan(list(tensors), device=device, session=session):
+    plan = found.plan(list(tensors), device=next(iter(tensors.values())).device, session=session)
+    for name, tensor in plan:
         tensors[name].detach().copy_(tensor)
+    tell_of_load(place, plan.progress)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout
 from penstock.checkpoint.leftovers import VERIFIED, VERIFIED_BYTES_MAX
 from penstock.checkpoint.reading import content_of, folder_of, is_regular, of_one_save, read_layout
+from penstock.progress import OnProgress, Shared
 from penstock.sessions import Session, default_session
 from penstock.threads import for_each
 
@@ -26,7 +27,8 @@ class Verified:
     nbytes: int
 
 
-def verify(folder: str | os.PathLike[str], *, session: Session | None = None) -> Verified:
+def verify(folder: str | os.PathLike[str], *, session: Session | None = None,
+           on_progress: OnProgress | None = None) -> Verified:
     """Reads a whole checkpoint and compares every checksum; then records the result for `retain`.
 
     Raises CheckpointError that names the file, the tensor and the piece of 16 MiB in which the first difference is.
@@ -34,9 +36,10 @@ def verify(folder: str | os.PathLike[str], *, session: Session | None = None) ->
     place = folder_of(folder)
     layout = read_layout(place)
     extents = sorted(layout.extents(), key=lambda each: (each[1].file, each[1].offset))
+    counter = Shared(layout.nbytes, on_progress)
 
     def check(each: tuple[str, Extent]) -> None:
-        _check(session or default_session(), place, *each)
+        _check(session or default_session(), place, *each, counter)
 
     with of_one_save(place, layout):
         for_each(check, extents, READERS)  # A difference is told before the rest is read.
@@ -51,7 +54,7 @@ def verify(folder: str | os.PathLike[str], *, session: Session | None = None) ->
     return Verified(len(layout.tensors) + len(layout.objects), layout.nbytes)
 
 
-def _check(session: Session, folder: Path, name: str, extent: Extent) -> None:
+def _check(session: Session, folder: Path, name: str, extent: Extent, counter: Shared) -> None:
     memory = bytearray(min(extent.nbytes, PIECE_BYTES))
     if not is_regular(folder / extent.file):
         raise CheckpointError(f"{folder / extent.file}: this is no regular file")
@@ -64,6 +67,7 @@ def _check(session: Session, folder: Path, name: str, extent: Extent) -> None:
                 raise CheckpointError(f"{folder / extent.file}: it ends at {extent.offset + at + report.bytes}, and "
                                       f"{name!r} goes to {extent.offset + extent.nbytes}: it was cut")
             check_sums(folder, name, extent, at, session.crc32c(memoryview(memory)[:size]))
+            counter.count(report)
 
 
 def check_sums(folder: Path, name: str, extent: Extent, at: int, sums: list[int]) -> None:

@@ -129,8 +129,6 @@ def stream(files: Sequence[str], is_wanted: Callable[[str], bool], settings: Map
     with penstock.Session(**settings) as session:
         plan = weights.plan(device=device(), session=session, group=group)
         yield from plan
-    done = plan.progress
-    paths = ", ".join(f"{moved} bytes by path {path}" for path, moved in done.bytes_by_path.items())
     share = "" if group is None else "its share of "
-    tell(f"Penstock read {share}{len(plan)} tensors of {len(files)} files to {plan.device} in {done.seconds:.2f} s "
-         f"({done.gb_per_s:.2f} GB/s, loading into the model included): {paths or 'no bytes'}")
+    tell(f"Penstock read {share}{len(plan)} tensors of {len(files)} files to {plan.device}, loading into the model "
+         f"included: {plan.progress}")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import os
@@ -120,12 +121,11 @@ def _write(plan: Plan, file: Path, metadata: Mapping[str, str], session: Session
 
 def _counter(whole: Progress, on_progress: Callable[[Progress], None] | None) -> Callable[[Progress], None]:
     """Adds a plan's progress to the total."""
-    before, seconds, paths = whole.bytes_done, whole.seconds, dict(whole.bytes_by_path)
+    before = copy.deepcopy(whole)
 
     def count(progress: Progress) -> None:
-        whole.bytes_done, whole.seconds = before + progress.bytes_done, seconds + progress.seconds
-        whole.bytes_by_path = {path: paths.get(path, 0) + progress.bytes_by_path.get(path, 0)
-                               for path in {**paths, **progress.bytes_by_path}}
+        vars(whole).update(vars(copy.deepcopy(before)))
+        whole.add(progress)
         if on_progress is not None:
             on_progress(whole)
     return count
