@@ -20,23 +20,23 @@ class Scripted(HostLane):
     def __init__(self, room):
         self.spare_bytes, self.calls = room, []
 
-    def begin(self, batch):
-        self.calls.append(("begin", value_of(batch)))
-        batch.event = True
+    def begin(self, batches):
+        for batch in batches:
+            self.calls.append(("begin", value_of(batch)))
+            batch.event = True
 
     def finish(self, batch):
-        super().begin(batch)
+        super().begin([batch])
         self.calls.append(("finish", value_of(batch)))
         batch.end()
 
     def set_aside(self, batch):
         self.calls.append(("aside", value_of(batch)))
-        batch.moves = [(found.copy(), copy) for found, copy in batch.moves]
-        batch.event = batch.is_free = True
+        batch.moves, batch.after = [(found.copy(), copy) for found, copy in batch.moves], True
 
     def is_freed(self, batch):
-        batch.is_free = batch.event is not None
-        return batch.is_free
+        batch.behind.add(self.stream())
+        return batch.after or batch.event is not None
 
     def told(self, *kinds):
         return [value for kind, value in self.calls if kind in kinds]
@@ -73,19 +73,31 @@ def test_who_changes_what_a_gpu_copies_does_not_wait_and_the_rest_is_set_aside()
 
     copies.before(1)
 
-    assert lane.told("aside") == [1, 2] and all(batch.is_free for batch in batches)
+    assert lane.told("aside") == [1, 2] and all(batch.behind for batch in batches)
     for source in sources[1:]:
         source[:] = 99
     copies.run()
-    assert [batch.moves[0][1][0] for batch in batches] == [0, 1, 2] and lane.told("begin") == [0]
+    assert [batch.moves[0][1][0] for batch in batches] == [0, 1, 2]
+
+
+def test_copies_of_what_was_set_aside_are_begun_little_by_little():
+    """Who waits for the whole device waits for what is begun."""
+    lane = Scripted(room=300)
+    lane.ahead_bytes = 150
+    copies = copying.Copying([batch_on(lane, 1, value) for value in range(3)])
+    copies.before(1)
+    assert lane.told("begin") == []
+    copies.run()
+    assert lane.calls[3:] == [("begin", 0), ("begin", 1), ("finish", 1), ("finish", 0), ("begin", 2), ("finish", 2)]
 
 
 def test_nothing_is_set_aside_of_what_somebody_else_changes():
     lane = Scripted(room=200)
     copies = copying.Copying([batch_on(lane, owner, owner) for owner in (1, 2)])
     copies.before(2)
+    assert lane.told("aside") == [2]
     copies.run()
-    assert lane.told("aside") == [2] and lane.told("begin") == [1]
+    assert lane.told("begin") == [1, 2]
 
 
 def test_what_nobody_changes_is_begun_when_the_device_is_done_with_the_rest():
@@ -143,11 +155,11 @@ def test_who_asks_again_after_an_interrupted_wait_gets_an_answer():
 def test_the_processors_copies_are_waited_for():
     """The thread has begun one when the trainer asks for it."""
     class Slow(HostLane):
-        def begin(self, batch):
-            if value_of(batch) == 0:
+        def begin(self, batches):
+            if value_of(batches[0]) == 0:
                 trainer.start()
                 assert asked.wait(SECONDS_MAX)
-            super().begin(batch)
+            super().begin(batches)
 
         def is_freed(self, batch):
             asked.set()
@@ -170,7 +182,7 @@ def test_the_processors_copies_are_waited_for():
 
 def test_who_waits_is_let_go_when_the_copy_fails():
     class Broken(HostLane):
-        def begin(self, batch):
+        def begin(self, batches):
             trainer.start()
             raise OSError("the GPU is gone")
 

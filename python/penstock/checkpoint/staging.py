@@ -96,7 +96,8 @@ class Saver:
         "overlapped": the parameters and the state of torch's optimizers that have stepped since the Saver was made may
         change in their next step only, and those of `until_update` (tensors in dicts, lists or iterators) after the
         next `before_update()`. If one changes earlier, the save fails with its name. Everything else is copied before
-        this returns.
+        this returns. Of a GPU, a save reads what its current stream has been given. Steps may be on any stream; what
+        else changes the state on another stream must wait for that stream first, or call `before_update()` there.
         """
         self._check_usable()
         began = time.monotonic()
@@ -116,7 +117,7 @@ class Saver:
     def before_update(self) -> None:
         """Returns when everything that was saved may change, on a GPU by what its current stream does from now on. To
         be called by training loops that update their state by anything but torch's optimizers, whose steps call it for
-        what they own."""
+        what they own; on each stream that updates."""
         self._before(None)
 
     def close(self) -> None:
@@ -160,7 +161,7 @@ class Saver:
     def _staged(self, make: Make, tensors: Mapping[str, Any], _: Any = ()) -> Later[Progress]:
         copied = self._copies.take(tensors, Held(()), self._session)
         copied.copying.settle()
-        return Later(make(copied.memory, sums=copied.sums, writers=writers_beside()).whole)
+        return Later(make(copied.memory, sums=copied.sums(), writers=writers_beside()).whole)
 
     def _overlapped(self, make: Make, tensors: Mapping[str, Any], until_update: Any) -> Later[Progress]:
         self._watch()
@@ -172,7 +173,7 @@ class Saver:
 
         def save() -> Progress:
             copied.copying.run()
-            return make(copied.memory, sums=copied.sums, writers=writers_beside()).whole()
+            return make(copied.memory, sums=copied.sums(), writers=writers_beside()).whole()
 
         later = Later(save)
         self._copying = copied.copying
@@ -190,6 +191,7 @@ class Saver:
 
     def _before(self, owner: int | None) -> None:
         if self._copying is not None and os.getpid() == self._pid:
-            seconds = self._copying.before(owner)
+            began = time.monotonic()
+            self._copying.before(owner)
             if self._last is not None:
-                self._last.stopped_s += seconds
+                self._last.stopped_s += time.monotonic() - began
