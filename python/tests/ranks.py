@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import traceback
 import warnings
+from datetime import timedelta
 
 import torch
 import torch._dynamo  # A rank would import it by itself, at its first tensor of several ranks, for a second.
@@ -23,7 +24,9 @@ def run_rank(rank, world, rendezvous, steps, tell):
     tells: that gets what the step has to say."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
+    # Rarely, gloo does not notice that a rank was killed, and the others wait for it.
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world,
+                            timeout=timedelta(seconds=SECONDS_MAX / 2))
     mesh = init_device_mesh("cpu", (world,))
     try:
         for number, (step, *arguments) in enumerate(steps, 1):
