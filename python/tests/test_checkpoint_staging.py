@@ -67,6 +67,12 @@ def test_a_quarter_of_the_processors_writes_beside_a_trainer(staging, writers, t
     assert all(raw(loaded[name]) == raw(state[name]) for name in state)
 
 
+@pytest.mark.parametrize(("processors", "writers"), [(1, 1), (2, 1), (3, 1), (4, 2), (8, 2), (12, 3), (64, 16)])
+def test_few_threads_write_where_processors_are_few(processors, writers, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(processors))
+    assert storing.writers_beside() == writers
+
+
 @pytest.mark.parametrize("staging", STAGINGS)
 def test_the_trainer_may_change_the_state_as_soon_as_save_returns(staging, device, tmp_path):
     with checkpoint.Saver(staging) as saver:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.checkpoint.governing import FULL, Pace
 from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, CheckpointError, Extent
 from penstock.checkpoint.leftovers import wait_for_removals
 from penstock.checkpoint.memory import Order, bytes_of, request_bytes
@@ -30,7 +31,8 @@ WRITERS_BESIDE_MIN = 2
 
 def writers_beside() -> int:
     """Threads that write beside a trainer, which needs CPUs of its own to keep a GPU busy."""
-    return max(WRITERS_BESIDE_MIN, len(os.sched_getaffinity(0)) // 4)
+    count = len(os.sched_getaffinity(0))
+    return max(min(WRITERS_BESIDE_MIN, count // 2), count // 4, 1)
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,14 @@ class Storing:
     """Writes the contents to new files whose names begin with `prefix`. After a failure the caller removes them.
 
     durable: the files are on the disk when finish() returns. direct: with O_DIRECT; None: only if a GPU's bytes then go
-    directly to the drive. writers: threads that write; 0: one a file. Create it on the
-    thread whose queued GPU work produces the bytes.
+    directly to the drive. writers: threads that write, at this pace; 0: one a file. Create it on the thread whose
+    queued GPU work produces the bytes.
     """
 
     def __init__(self, folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
                  durable: bool = True, direct: bool | None = None, on_progress: OnProgress | None = None,
-                 writers: int = 0) -> None:
-        self._folder, self._durable, self._writers = folder, durable, writers
+                 writers: int = 0, pace: Pace = FULL) -> None:
+        self._folder, self._durable, self._writers, self._pace = folder, durable, writers, pace
         self._session = session or default_session()
         self._direct, self._order = goes_direct(self._session, durable, direct), Order()
         self._files, self._opened = _placed(prefix, contents), dict[str, File]()
@@ -146,7 +148,7 @@ class Storing:
         opened = self._opened[file.name] = (self._session.create(place, direct=self._direct) if self._durable
                                             else self._session.open(place, "x", direct=self._direct))
         for which, content, offset in file.contents:
-            sums = write_content(self._session, opened, content, offset, self._told)
+            sums = write_content(self._session, opened, content, offset, self._told, self._pace)
             self._extents[which] = Extent(file.name, offset, content.nbytes, tuple(sums))
 
     def _publish(self, file: _File) -> None:
@@ -168,7 +170,8 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
     return files
 
 
-def write_content(session: Session, file: File, content: Content, offset: int, counter: Shared) -> list[int]:
+def write_content(session: Session, file: File, content: Content, offset: int, counter: Shared,
+                  pace: Pace = FULL) -> list[int]:
     """Writes the content, and returns the checksums of its pieces."""
     found = bytes_of(content.resolve())
     if found.nbytes != content.nbytes:
@@ -178,7 +181,8 @@ def write_content(session: Session, file: File, content: Content, offset: int, c
     for at in range(0, content.nbytes, step):
         part = found[at:at + step]
         before = _known_sums(content, at, part.nbytes) or session.crc32c(part, PIECE_BYTES)
-        counter.count(file.write(part, offset + at))
+        for begin, each in pace.pieces(part):
+            counter.count(file.write(each, offset + at + begin))
         if session.crc32c(part, PIECE_BYTES) != before:
             raise CheckpointError(f"{content.name!r} changed while it was saved: let nothing write to it meanwhile, or "
                                   "save a copy")
