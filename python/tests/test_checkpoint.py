@@ -191,8 +191,8 @@ def test_a_description_that_lies_is_refused(tmp_path, change, sentence):
 def test_a_later_version_is_told_as_such(tmp_path):
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
     path = tmp_path / "a" / layout.NAME
-    path.write_bytes(path.read_bytes().replace(b'checkpoint":1', b'checkpoint":2', 1))
-    with pytest.raises(checkpoint.CheckpointError, match="version 2 of the format: this release reads version 1"):
+    path.write_bytes(path.read_bytes().replace(b'checkpoint":1', b'checkpoint":3', 1))
+    with pytest.raises(checkpoint.CheckpointError, match="version 3 of the format: this release reads versions 1 and"):
         checkpoint.load(tmp_path / "a")
 
 

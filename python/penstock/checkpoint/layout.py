@@ -22,7 +22,7 @@ from penstock.weights.tensors import DTYPES, SIZES, Tensor, nbytes_of
 from penstock.weights.tensors import Chunk as TensorChunk
 
 NAME = "checkpoint.json"
-VERSION = 1
+VERSIONS = (1, 2)            # The second: tensors of a tree have several chunks.
 PIECE_BYTES = 16 << 20       # Bytes that one checksum covers.
 REQUEST_BYTES = 128 << 20    # The largest request for GPU memory, a multiple of PIECE_BYTES.
 ALIGNMENT = 4096             # Alignment of chunks in their files, so that direct I/O needs no copy.
@@ -32,6 +32,7 @@ BYTES_OF_ONE = 24            # and one more for so many bytes: a tensor's descri
 ELEMENTS_MAX = 1 << 62
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.(data|safetensors)")
 CRC = re.compile(r"[0-9a-f]{8}")
+HASH = re.compile(r"[0-9a-f]{16}")
 HEAD = re.compile(rb'\{"penstock\.checkpoint":(\d{1,9}),"crc32c":"([0-9a-f]{8})","body":')
 TAIL = b"}\n"
 # The beginning of the body, before the tensors' descriptions.
@@ -45,12 +46,14 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Extent:
-    """A range of a data file, and the CRC32C of each 16 MiB of it."""
+    """A range of a data file, and the CRC32C of each 16 MiB of it. hash64: of all of it, where a save was to write what
+    changed: see `Session.fingerprints_begin()`."""
 
     file: str
     offset: int
     nbytes: int
     crc32c: tuple[int, ...]
+    hash64: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,11 @@ class Layout:
             yield "header", extent
 
     @property
+    def version(self) -> int:
+        has_pieces = self.tree is not None and any(len(tensor.chunks) > 1 for tensor in self.tensors.values())
+        return VERSIONS[has_pieces]
+
+    @property
     def nbytes(self) -> int:
         return sum(extent.nbytes for _, extent in self.extents())
 
@@ -124,22 +132,24 @@ def encode(layout: Layout) -> bytes:
         **({"headers": {name: _extent(extent) for name, extent in layout.headers.items()}} if layout.headers else {}),
     }, separators=(",", ":"), allow_nan=True).encode()
     check_containers(body)
-    head = f'{{"penstock.checkpoint":{VERSION},"crc32c":"{checksum(body):08x}","body":'
+    head = f'{{"penstock.checkpoint":{layout.version},"crc32c":"{checksum(body):08x}","body":'
     return head.encode() + body + TAIL
 
 
 def _extent(extent: Extent) -> dict[str, Any]:
     return {"file": extent.file, "offset": extent.offset, "nbytes": extent.nbytes,
-            "crc32c": [f"{crc:08x}" for crc in extent.crc32c]}
+            "crc32c": [f"{crc:08x}" for crc in extent.crc32c],
+            **({} if extent.hash64 is None else {"hash64": f"{extent.hash64:016x}"})}
 
 
 def head_of(text: bytes) -> re.Match[bytes]:
-    """Raises CheckpointError (like all of these, without the file's name) if it is not a header of this version."""
+    """Raises CheckpointError (like all of these, without the file's name) if it is no header of a known version."""
     head = HEAD.match(text)
     if head is None:
         raise CheckpointError("this is no checkpoint of Penstock's, or its first bytes are damaged")
-    if int(head[1]) != VERSION:
-        raise CheckpointError(f"it has version {int(head[1])} of the format: this release reads version {VERSION}")
+    if int(head[1]) not in VERSIONS:
+        raise CheckpointError(f"it has version {int(head[1])} of the format: this release reads versions "
+                              f"{' and '.join(map(str, VERSIONS))}")
     return head
 
 
@@ -230,7 +240,11 @@ def _read_extent(name: str, said: Any, files: dict[str, int]) -> Extent:
         raise CheckpointError(f"{name!r} of {nbytes} bytes has not one checksum for each {PIECE_BYTES}")
     if not all(isinstance(crc, str) and CRC.fullmatch(crc) for crc in crcs):
         raise CheckpointError(f"a checksum of {name!r} is not eight hexadecimal digits")
-    return Extent(file, offset, nbytes, tuple(int(crc, 16) for crc in crcs))
+    hash64 = said.get("hash64")
+    if hash64 is not None and not (isinstance(hash64, str) and HASH.fullmatch(hash64)):
+        raise CheckpointError(f"the hash of {name!r} is not sixteen hexadecimal digits")
+    known = None if hash64 is None else int(hash64, 16)
+    return Extent(file, offset, nbytes, tuple(int(crc, 16) for crc in crcs), known)
 
 
 def _read_tensor(name: str, said: Any, files: dict[str, int]) -> SavedTensor:

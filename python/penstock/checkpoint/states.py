@@ -15,6 +15,8 @@ from typing import Any
 from penstock.checkpoint.ids import new_lease
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, check_shape, encode
 from penstock.checkpoint.leftovers import give_up, sweep
+from penstock.checkpoint.memory import bytes_of
+from penstock.checkpoint.pieces import placed
 from penstock.checkpoint.publishing import publish
 from penstock.checkpoint.reading import folder_of, read_layout
 from penstock.checkpoint.restoring import Wanted, restore, tell_of_load
@@ -121,8 +123,10 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
     if layout.tree is None and (layout.tensors or layout.objects):
         raise CheckpointError(f"{place}: it was saved by torch.distributed.checkpoint: load it with Reader, or its "
                               "tensors with penstock.weights")
-    made = _made_for(place, layout, arrays_of(framework, device))
-    wanted = [Wanted(name, layout.tensors[name].chunks[0].extent, 0, array) for name, array in made.items()]
+    places = _places(place, layout)
+    made = _made_for(layout, arrays_of(framework, device))
+    wanted = [Wanted(name, chunk.extent, 0, bytes_of(made[name])[begin:begin + chunk.extent.nbytes])
+              for name, chunks in places.items() for chunk, begin in chunks]
     done = restore(place, wanted, session, on_progress)
     tell_of_load(place, done)
     try:
@@ -131,12 +135,15 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
         raise CheckpointError(f"{place / NAME}: its state makes no sense: {error}") from None
 
 
-def _made_for(place: Path, layout: Layout, arrays: Arrays) -> dict[str, Any]:
-    """Allocates memory for each tensor, which `save` writes as one chunk."""
-    for name, tensor in layout.tensors.items():
-        if [(chunk.at, chunk.shape) for chunk in tensor.chunks] != [((0,) * len(tensor.shape), tensor.shape)]:
-            raise CheckpointError(f"{place / NAME}: tensor {name!r} of shape {list(tensor.shape)}: its chunks do not "
-                                  "fill it")
+def _places(place: Path, layout: Layout) -> dict[str, list[tuple[Chunk, int]]]:
+    try:
+        return {name: placed(name, tensor) for name, tensor in layout.tensors.items()}
+    except CheckpointError as error:
+        raise CheckpointError(f"{place / NAME}: {error}") from None
+
+
+def _made_for(layout: Layout, arrays: Arrays) -> dict[str, Any]:
+    """Allocates memory for each tensor."""
     wanted, free = layout.nbytes, arrays.free_bytes()
     if free is not None and wanted > free:
         raise MemoryError(f"the tensors take {wanted} bytes on {arrays.device}, of which {free} are free: nothing was "
