@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a save gives way to steps: the governor by a clock of its own."""
+"""How a save gives way to steps: the governor by a clock of its own, and what a Saver tells it."""
+
+import subprocess
+import sys
 
 import pytest
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 
+from penstock import checkpoint
 from penstock.checkpoint import governing
 from penstock.checkpoint.governing import ALONE_BYTES, TURN, Governor, Pace
 from penstock.checkpoint.layout import REQUEST_BYTES
@@ -147,3 +151,32 @@ def test_pieces_are_whole_and_pauses_are_added_up(monkeypatch):
                                                                       (4 << 20, 1 << 20)]
     assert pace.given_way_s == 1.5
     assert [each.nbytes for _, each in Pace().pieces(memory)] == [memory.nbytes]
+
+
+@pytest.mark.parametrize("staging", ["staged", "overlapped"])
+def test_torchs_optimizers_tell_of_steps(staging, tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(3))], lr=0.1)
+    with checkpoint.Saver(staging) as saver:
+        for _ in range(5):
+            optimizer.step()
+        assert len(saver._governor._alone) == 4
+
+
+def test_a_staged_saver_loads_nothing_for_a_program_without_optimizers(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    program = ("import sys, torch; from penstock import checkpoint\n"
+               "with checkpoint.Saver() as saver: saver.save({'a': torch.ones(3)}, sys.argv[1]).result()\n"
+               "assert 'torch._dynamo' not in sys.modules")
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "a")], check=True)
+
+
+@pytest.mark.parametrize("staging", ["staged", "overlapped"])
+def test_a_loop_tells_of_steps_and_a_save_that_gave_way_says_for_how_long(staging, tmp_path, monkeypatch):
+    monkeypatch.setattr(Governor, "give_way", lambda self: 0.5)
+    weights = {"weights": numpy.ones(1000), "more": numpy.ones(10)}
+    with checkpoint.Saver(staging, durable=False) as saver:
+        for number in range(3):
+            saver.before_update()
+            saver.save(weights, tmp_path / f"{number}", until_update=weights).result(60)
+        assert saver._governor._alone and saver.report().given_way_s == 1

@@ -14,6 +14,7 @@ With torch.distributed.checkpoint: `dcp.save(state, storage_writer=checkpoint.Wr
 A checkpoint is a folder with checkpoint.json and data files; the format is in docs/reference/checkpoint-format.md.
 """
 
+from penstock.checkpoint.costs import SaveReport
 from penstock.checkpoint.draining import drain
 from penstock.checkpoint.layout import CheckpointError
 from penstock.checkpoint.removal import remove
@@ -23,6 +24,6 @@ from penstock.checkpoint.states import load, load_into, save
 from penstock.checkpoint.verifying import Verified, verify
 
 __all__ = [
-    "CheckpointError", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into", "remove", "retain",
-    "save", "verify",
+    "CheckpointError", "SaveReport", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into",
+    "remove", "retain", "save", "verify",
 ]

@@ -20,10 +20,11 @@ from penstock.sessions import Session, default_session
 @dataclass(frozen=True)
 class Copied:
     """memory: that of each copy; sums(): the checksums of those that may change meanwhile, for which it waits until the
-    streams of their GPUs have made them."""
+    streams of their GPUs have made them; at_once: those that nobody owns."""
 
     memory: dict[str, Any]
     sums: Callable[[], dict[str, list[int]]]
+    at_once: list[str]
     copying: Copying
 
 
@@ -52,7 +53,7 @@ class HostCopies:
         sums = _begun_sums({name: each for name, each in found.items()
                             if owners[name] or _is_cuda(each)}, session)
         copying.end_save()
-        return Copied(self.memory, sums, copying)
+        return Copied(self.memory, sums, [name for name in found if not owners[name]], copying)
 
     def _lane_of(self, found: Any) -> Lane:
         device = _device_of(found)

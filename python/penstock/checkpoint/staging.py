@@ -7,20 +7,21 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.copying import Copying
+from penstock.checkpoint.costs import Costs, SaveReport
+from penstock.checkpoint.governing import Governor, Pace
 from penstock.checkpoint.hostcopies import HostCopies
 from penstock.checkpoint.states import Save, described
 from penstock.checkpoint.storing import writers_beside
 from penstock.checkpoint.trees import taken_apart
 from penstock.checkpoint.updates import Held, Steps
 from penstock.progress import OnProgress, Progress
-from penstock.sessions import Session
+from penstock.sessions import Session, default_session
 from penstock.threads import Later
 
 STAGINGS = ("staged", "windowed", "overlapped")
@@ -29,6 +30,7 @@ log = logging.getLogger("penstock.checkpoint")
 
 
 Make = Callable[..., Save]
+Rest = Callable[[], Progress]  # What is left to a thread of its own.
 
 
 class Saving:
@@ -36,9 +38,13 @@ class Saving:
     grows with waits before updates, but not with those of a GPU alone.
     staged_bytes: host memory with a copy of the state; it is kept for the next save."""
 
-    def __init__(self, folder: Path, stopped_s: float, staged_bytes: int, save: Later[Progress]) -> None:
-        self.folder, self.stopped_s, self.staged_bytes = folder, stopped_s, staged_bytes
-        self._save, self._is_told = save, False
+    def __init__(self, costs: Costs, staged_bytes: int, save: Later[Progress]) -> None:
+        self.folder, self.staged_bytes = costs.folder, staged_bytes
+        self._costs, self._save, self._is_told = costs, save, False
+
+    @property
+    def stopped_s(self) -> float:
+        return self._costs.stopped_s
 
     def result(self, timeout: float | None = None) -> Progress:
         """Waits for its end, and returns the bytes by path. Bytes that are not `bytes_direct` are also in the page
@@ -79,11 +85,12 @@ class Saver:
         if device_budget_mib < 0 or (device_budget_mib and staging != "overlapped"):
             raise ValueError(f"device_budget_mib is {device_budget_mib}: expected 0, or MiB for Saver(\"overlapped\")")
         self._staging, self._session = staging, session
-        self._options: dict[str, Any] = {"session": session, "durable": durable, "direct": direct}
+        self._durable, self._direct = durable, direct
         self._spare_bytes = device_budget_mib << 20
         self._copies = HostCopies(self._spare_bytes)
         self._steps: Steps | None = None
         self._copying: Copying | None = None
+        self._governor = Governor()
         self._last: Saving | None = None
         self._pid, self._is_closed, self._is_graph_told = os.getpid(), False, False
         self._watch()
@@ -100,19 +107,28 @@ class Saver:
         else changes the state on another stream must wait for that stream first, or call `before_update()` there.
         """
         self._check_usable()
-        began = time.monotonic()
-        if self._last is not None:
-            self._last._tell()
-        tree, tensors = taken_apart(state)
-        begin = {"staged": self._staged, "windowed": self._windowed, "overlapped": self._overlapped}[self._staging]
-        make = partial(Save, tree, described(tensors), Path(folder), on_progress=on_progress, **self._options)
-        try:
-            save = begin(make, tensors, until_update)
-            self._last = Saving(Path(folder), time.monotonic() - began, self._copies.nbytes, save)
-        except BaseException:
-            self._forget_copies()  # After Ctrl-C a thread may go on to write them.
-            raise
+        self._watch()
+        costs = Costs(Path(folder), Pace(self._governor), self._session or default_session(),
+                      durable=self._durable)
+        with costs.timed("stood"):
+            if self._last is not None:
+                self._last._tell()
+            tree, tensors = taken_apart(state)
+            make = partial(Save, tree, described(tensors), Path(folder), session=self._session, durable=self._durable,
+                           direct=self._direct, on_progress=on_progress)
+            try:
+                rest = self._begun(make, tensors, until_update, costs)
+                self._last = Saving(costs, self._copies.nbytes, Later(rest))
+            except BaseException:
+                self._forget_copies()  # After Ctrl-C a thread may go on to write them.
+                raise
+        costs.count_stood()
+        self._governor.stood()
         return self._last
+
+    def report(self) -> SaveReport | None:
+        """What the last save cost, as far as it has come; None before the first."""
+        return None if self._last is None else self._last._costs.report()
 
     def before_update(self) -> None:
         """Returns when everything that was saved may change, on a GPU by what its current stream does from now on. To
@@ -153,45 +169,73 @@ class Saver:
         if self._is_closed:
             raise RuntimeError("this Saver is closed: make another one")
 
-    def _windowed(self, make: Make, tensors: Mapping[str, Any], _: Any) -> Later[Progress]:
-        begun = make(tensors)
-        begun.write()
-        return Later(begun.finish)
+    def _begun(self, make: Make, tensors: Mapping[str, Any], until_update: Any, costs: Costs) -> Rest:
+        if self._staging == "windowed":
+            return self._windowed(make, tensors, costs)
+        if self._staging == "overlapped" and not self._is_in_graph():
+            return self._overlapped(make, tensors, until_update, costs)
+        return self._staged(make, tensors, costs)
 
-    def _staged(self, make: Make, tensors: Mapping[str, Any], _: Any = ()) -> Later[Progress]:
+    def _windowed(self, make: Make, tensors: Mapping[str, Any], costs: Costs) -> Rest:
+        begun = make(tensors)
+        _write(begun, costs)
+        return partial(_finish, begun, costs)
+
+    def _staged(self, make: Make, tensors: Mapping[str, Any], costs: Costs) -> Rest:
         copied = self._copies.take(tensors, Held(()), self._session)
         copied.copying.settle()
-        return Later(make(copied.memory, sums=copied.sums(), writers=writers_beside()).whole)
+        save = make(copied.memory, sums=copied.sums(), writers=writers_beside(), pace=costs.pace)
+        return partial(self._governor.beside, partial(_whole, save, costs))
 
-    def _overlapped(self, make: Make, tensors: Mapping[str, Any], until_update: Any) -> Later[Progress]:
-        self._watch()
-        steps = self._steps
-        if steps is not None and steps.recorded:
-            self._tell_of_graph()
-            return self._staged(make, tensors)
-        copied = self._copies.take(tensors, Held(steps.known if steps else (), until_update), self._session)
+    def _overlapped(self, make: Make, tensors: Mapping[str, Any], until_update: Any, costs: Costs) -> Rest:
+        known = self._steps.known if self._steps is not None else ()
+        copied = self._copies.take(tensors, Held(known, until_update), self._session)
+        costs.tell_of_copies(copied.memory, copied.at_once)
 
         def save() -> Progress:
-            copied.copying.run()
-            return make(copied.memory, sums=copied.sums(), writers=writers_beside()).whole()
+            with costs.timed("copied"):
+                copied.copying.run()
+            return _whole(make(copied.memory, sums=copied.sums(), writers=writers_beside(), pace=costs.pace), costs)
 
-        later = Later(save)
         self._copying = copied.copying
-        return later
+        return partial(self._governor.beside, save)
 
-    def _tell_of_graph(self) -> None:
-        if not self._is_graph_told:
+    def _is_in_graph(self) -> bool:
+        is_in_graph = self._steps is not None and bool(self._steps.recorded)
+        if is_in_graph and not self._is_graph_told:
             log.warning("a CUDA graph holds an optimizer's step, of which it tells nobody: saves are staged")
-        self._is_graph_told = True
+            self._is_graph_told = True
+        return is_in_graph
 
     def _watch(self) -> None:
-        """Learns of optimizers' steps from now on. A program without torch need not load it."""
-        if self._staging == "overlapped" and self._steps is None and "torch" in sys.modules:
+        """Learns of optimizers' steps from now on. A program without torch need not load it, nor one that makes no
+        optimizer what torch loads with the first; a staged save needs to know of none before there is one."""
+        needed = {"overlapped": "torch", "staged": "torch._dynamo"}.get(self._staging)
+        if self._steps is None and needed in sys.modules:
             self._steps = Steps(sys.modules["torch"], lambda optimizer: self._before(id(optimizer)))
 
     def _before(self, owner: int | None) -> None:
-        if self._copying is not None and os.getpid() == self._pid:
-            began = time.monotonic()
-            self._copying.before(owner)
-            if self._last is not None:
-                self._last.stopped_s += time.monotonic() - began
+        self._governor.step_ends(owner)
+        if self._copying is not None and not self._copying.is_over and self._last is not None \
+                and os.getpid() == self._pid:
+            with self._last._costs.timed("waited"):
+                self._copying.before(owner)
+        self._governor.step_begins(owner)
+
+
+def _write(save: Save, costs: Costs) -> None:
+    with costs.timed("written"):
+        save.write()
+
+
+def _finish(save: Save, costs: Costs) -> Progress:
+    with costs.timed("flushed"):
+        progress = save.finish()
+    costs.end(progress)
+    log.info("%s", costs.report())
+    return progress
+
+
+def _whole(save: Save, costs: Costs) -> Progress:
+    _write(save, costs)
+    return _finish(save, costs)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.checkpoint.ids import new_lease
+from penstock.checkpoint.governing import FULL, Pace
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, check_shape, encode
 from penstock.checkpoint.leftovers import give_up, sweep
 from penstock.checkpoint.memory import bytes_of
@@ -54,12 +55,13 @@ class Save:
     """A save in two steps: writes the files, then flushes and publishes them.
 
     tensors: dtype and shape of those of the tree; sources: the objects with their bytes, possibly copies. sums:
-    checksums of their pieces, where they are known. writers: see Storing.
+    checksums of their pieces, where they are known. writers, pace: see Storing.
     """
 
     def __init__(self, tree: Any, tensors: Described, folder: Path, sources: Mapping[str, Any], *,
                  session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None,
-                 sums: Mapping[str, Sequence[int]] = MappingProxyType({}), writers: int = 0) -> None:
+                 sums: Mapping[str, Sequence[int]] = MappingProxyType({}), writers: int = 0,
+                 pace: Pace = FULL) -> None:
         self._folder, self._session, self._durable = folder, session, durable
         self._described = tensors
         contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name), sums.get(name))
@@ -71,7 +73,7 @@ class Save:
         self._lease = new_lease(folder, durable=durable)
         self._layout = Layout(self._lease.save_id, tree=tree)
         self._storing = Storing(folder, f"{self._layout.save_id}-0", contents, session=session, durable=durable,
-                                direct=direct, on_progress=on_progress, writers=writers)
+                                direct=direct, on_progress=on_progress, writers=writers, pace=pace)
 
     def write(self) -> None:
         with self._given_up_on_failure():
