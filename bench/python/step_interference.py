@@ -26,7 +26,7 @@ from pathlib import Path
 
 import penstock
 from penstock import checkpoint
-from penstock.checkpoint import leftovers, staging, states, storing
+from penstock.checkpoint import governing, leftovers, staging, states, storing
 from penstock.progress import Progress
 from turns import figure, machine, there_and_back
 
@@ -116,21 +116,25 @@ class Unwritten:
     def __init__(self, tree, tensors, folder, *sources, **options):
         folder.mkdir(parents=True)
 
-    def whole(self):
+    def write(self):
+        """It writes nothing."""
+
+    def finish(self):
         return Progress(0)
 
 
 class BySaver:
-    def __init__(self, training, staging, budget=0.0, writers=0, switch_s=sys.getswitchinterval(), writes=True):
+    def __init__(self, training, staging, budget=0.0, writers=0, switch_s=sys.getswitchinterval(), writes=True,
+                 slower=governing.SLOWER):
         total = sum(each.nbytes for each in training.state().values())
         more = {"device_budget_mib": int(budget * total) >> 20} if budget else {}
         self.saver = checkpoint.Saver(staging, durable=False, **more)
         self.training, self.writers, self.switch_s = training, writers, switch_s
-        self.kind = states.Save if writes else Unwritten
+        self.kind, self.slower = states.Save if writes else Unwritten, slower
 
     def save(self, folder):
         staging.writers_beside = lambda: self.writers or storing.writers_beside()
-        staging.Save = self.kind
+        staging.Save, governing.SLOWER = self.kind, self.slower
         sys.setswitchinterval(self.switch_s)
         return self.saver.save(self.training.state(), folder, until_update=self.training.until_update)
 
@@ -159,19 +163,46 @@ class ByTorch:
         """It keeps nothing."""
 
 
+class Nothing:
+    """A save that is none, to show by how much steps differ by themselves: it ends after as long as others write."""
+
+    saver = None
+    SECONDS = 1.2
+
+    def __init__(self, training):
+        """It keeps nothing."""
+
+    def save(self, folder):
+        folder.mkdir(parents=True)
+        self.ends = time.perf_counter() + self.SECONDS
+        return self
+
+    def done(self):
+        return time.perf_counter() >= self.ends
+
+    def result(self):
+        """It has no error."""
+
+    def close(self):
+        """It keeps nothing."""
+
+
 SIDES = {
+    "nothing": Nothing,
     "torch async_save": ByTorch,
     "staged": lambda training: BySaver(training, "staged"),
     "windowed": lambda training: BySaver(training, "windowed"),
     "overlapped": lambda training: BySaver(training, "overlapped"),
     "overlapped, 40 %": lambda training: BySaver(training, "overlapped", 0.4),
+    "staged, no way given": lambda training: BySaver(training, "staged", slower=float("inf")),
+    "staged, no way given, 2 writers": lambda training: BySaver(training, "staged", 0, 2, slower=float("inf")),
     # Why steps are slower: nothing is written, a thread a file writes, and Python's lock changes hands sooner.
     "overlapped, unwritten": lambda training: BySaver(training, "overlapped", writes=False),
     "40 %, unwritten": lambda training: BySaver(training, "overlapped", 0.4, writes=False),
     "40 %, all writers": lambda training: BySaver(training, "overlapped", 0.4, storing.FILES_MAX),
     "40 %, short turns": lambda training: BySaver(training, "overlapped", 0.4, switch_s=SWITCH_S),
 }
-USUAL = ["torch async_save", "staged", "windowed", "overlapped", "overlapped, 40 %"]
+USUAL = ["nothing", "torch async_save", "staged", "windowed", "overlapped", "overlapped, 40 %"]
 
 
 def timed(training, saver=None):
@@ -184,7 +215,7 @@ def turn(training, side, folder, verifies):
     """One save with steps before and beside it."""
     leftovers.wait_for_removals()
     os.sync()
-    alone = [timed(training) for _ in range(QUIET)]
+    alone = [timed(training, side.saver) for _ in range(QUIET)]
     cpu, began = time.process_time(), time.perf_counter()
     saving = side.save(folder)
     stood = time.perf_counter() - began
@@ -193,6 +224,7 @@ def turn(training, side, folder, verifies):
         beside.append((timed(training, side.saver), time.perf_counter() - began))
         whole = None if not saving.done() else whole if len(beside) > 1 and whole else beside[-1][1]
     saving.result()
+    whole = whole or time.perf_counter() - began
     cpu = time.process_time() - cpu
     if verifies and getattr(side, "kind", None) is states.Save:
         checkpoint.verify(folder)
