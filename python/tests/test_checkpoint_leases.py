@@ -324,7 +324,7 @@ def publish_within(monkeypatch, *saves):
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-@pytest.mark.parametrize("options", [{}, {"durable": False}])
+@pytest.mark.parametrize("options", [{}, {"durable": False}, {"changed_only": True}])
 def test_saves_to_one_folder_that_publish_in_one_moment_leave_the_last_alone(tmp_path, monkeypatch, options, is_first):
     def save_number(number):
         state = {"n": number, "frozen": torch.arange(5000), "a": torch.full((50,), number)}

@@ -36,7 +36,7 @@ class World:
         held = SimpleNamespace(owners=lambda tensor: next(frozenset(OWNERS[name]) for name, each in self.tensors.items()
                                                           if each is tensor))
         self._taken = self._copies.take({Piece(name): tensor for name, tensor in self.tensors.items()}, held,
-                                        self)
+                                        self, are_summed=False)
         self.copying = self._taken.copying
 
     def crc32c_begin(self, buffers, piece_bytes, stream):

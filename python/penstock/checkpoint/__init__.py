@@ -20,10 +20,11 @@ from penstock.checkpoint.layout import CheckpointError
 from penstock.checkpoint.removal import remove
 from penstock.checkpoint.retention import latest, retain
 from penstock.checkpoint.staging import Saver, Saving
+from penstock.checkpoint.starting import Links
 from penstock.checkpoint.states import load, load_into, save
 from penstock.checkpoint.verifying import Verified, verify
 
 __all__ = [
-    "CheckpointError", "SaveReport", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into",
+    "CheckpointError", "Links", "SaveReport", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into",
     "remove", "retain", "save", "verify",
 ]

@@ -12,6 +12,8 @@ from time import monotonic
 from typing import Any
 
 from penstock.checkpoint.governing import Pace
+from penstock.checkpoint.pieces import Piece
+from penstock.checkpoint.starting import Links
 from penstock.progress import Progress
 from penstock.sessions import Session
 
@@ -29,6 +31,7 @@ class SaveReport:
     flushed_s: they were flushed and published; a save that is not durable flushes no bytes. whole_after_s: from the
     call of `save()` until the checkpoint was published; None before. copied_at_once: names of what was copied before
     `save()` returned, since it may change at any time; none where that is true of all, as of "staged".
+    links: what was not written, since it did not change; None of a Saver that writes all.
     """
 
     folder: Path
@@ -43,6 +46,7 @@ class SaveReport:
     flushed_bytes: int
     whole_after_s: float | None
     copied_at_once: tuple[str, ...]
+    links: Links | None = None
 
     def __str__(self) -> str:
         """One line, of bounded length."""
@@ -52,7 +56,7 @@ class SaveReport:
             f"{self.hidden_bytes} bytes copied in {self.hidden_s:.3f} s beside the trainer, {self.written_bytes} "
             f"written in {self.written_s:.3f} s, of which {self.given_way_s:.3f} s gave way, {self.flushed_bytes} "
             f"flushed in {self.flushed_s:.3f} s, {whole}"
-            f"{_shown(self.copied_at_once)}")
+            f"{_shown(self.copied_at_once)}{'' if self.links is None else f'; {self.links}'}")
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -73,11 +77,12 @@ class Costs:
         self._written_bytes = self._flushed_bytes = 0
         self._copied_at_once: tuple[str, ...] = ()
         self._hidden_bytes = 0
+        self.links: Links | None = None
 
-    def tell_of_copies(self, memory: Mapping[str, Any], at_once: Sequence[str]) -> None:
+    def tell_of_copies(self, memory: Mapping[Piece, Any], at_once: Sequence[Piece]) -> None:
         """memory: that of each copy; at_once: those that are made before `save()` returns."""
-        self._copied_at_once = tuple(at_once)
-        self._hidden_bytes = sum(each.nbytes for each in memory.values()) - sum(memory[name].nbytes for name in at_once)
+        self._copied_at_once = tuple(dict.fromkeys(piece.name for piece in at_once))
+        self._hidden_bytes = sum(each.nbytes for each in memory.values()) - sum(piece.nbytes for piece in at_once)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -116,4 +121,4 @@ class Costs:
         return SaveReport(
             self.folder, took["stood"], took["waited"], max(0.0, took["copied"] - took["waited"]), self._hidden_bytes,
             self.pace.given_way_s, took["written"], self._written_bytes, took["flushed"], self._flushed_bytes,
-            self._whole_after_s, self._copied_at_once)
+            self._whole_after_s, self._copied_at_once, self.links)

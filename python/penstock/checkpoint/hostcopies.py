@@ -13,6 +13,7 @@ from penstock.checkpoint.copying import Copying, batches_of
 from penstock.checkpoint.lanes import CudaLane, HostLane, Lane
 from penstock.checkpoint.layout import PIECE_BYTES
 from penstock.checkpoint.memory import bytes_of
+from penstock.checkpoint.pieces import Piece
 from penstock.checkpoint.updates import Held
 from penstock.sessions import Session, default_session
 
@@ -22,9 +23,9 @@ class Copied:
     """memory: that of each copy; sums(): the checksums of those that may change meanwhile, for which it waits until the
     streams of their GPUs have made them; at_once: those that nobody owns."""
 
-    memory: dict[str, Any]
-    sums: Callable[[], dict[str, list[int]]]
-    at_once: list[str]
+    memory: dict[Piece, Any]
+    sums: Callable[[], dict[Piece, list[int]]]
+    at_once: list[Piece]
     copying: Copying
 
 
@@ -33,27 +34,28 @@ class HostCopies:
 
     def __init__(self, spare_bytes: int) -> None:
         self._spare_bytes = spare_bytes
-        self.memory: dict[str, Any] = {}
+        self.memory: dict[Piece, Any] = {}
         self._lanes: dict[Any, Lane] = {}
 
     @property
     def nbytes(self) -> int:
         return sum(copy.nbytes for copy in self.memory.values())
 
-    def take(self, sources: Mapping[str, Any], held: Held, session: Session | None) -> Copied:
-        """Copies those that are not held, and prepares copies of the others."""
-        found = {name: bytes_of(each) for name, each in sources.items()}
-        owners = {name: held.owners(each) for name, each in found.items()}
-        lanes = {name: self._lane_of(each) for name, each in found.items()}
+    def take(self, sources: Mapping[Piece, Any], held: Held, session: Session | None, *,
+             are_summed: bool) -> Copied:
+        """Copies those that are not held, and prepares copies of the others. are_summed: the checksums are known."""
+        found = {piece: bytes_of(each) for piece, each in sources.items()}
+        owners = {piece: held.owners(each) for piece, each in found.items()}
+        lanes = {piece: self._lane_of(each) for piece, each in found.items()}
         for lane in set(lanes.values()):
             lane.renew()
-        self.memory = {name: self._memory_for(name, each, lanes[name]) for name, each in found.items()}
-        batches = batches_of((lanes[name], owners[name], (each, self.memory[name])) for name, each in found.items())
+        self.memory = {piece: self._memory_for(piece, each, lanes[piece]) for piece, each in found.items()}
+        batches = batches_of((lanes[piece], owners[piece], (each, self.memory[piece])) for piece, each in found.items())
         copying = Copying(batches)  # First, since updates wait for the end of its copies.
-        sums = _begun_sums({name: each for name, each in found.items()
-                            if owners[name] or _is_cuda(each)}, session)
+        sums = _begun_sums({piece: each for piece, each in found.items()
+                            if not are_summed and (owners[piece] or _is_cuda(each))}, session)
         copying.end_save()
-        return Copied(self.memory, sums, [name for name in found if not owners[name]], copying)
+        return Copied(self.memory, sums, [piece for piece in found if not owners[piece]], copying)
 
     def _lane_of(self, found: Any) -> Lane:
         device = _device_of(found)
@@ -61,8 +63,8 @@ class HostCopies:
             self._lanes[device] = HostLane() if device is None else CudaLane(device, self._spare_bytes)
         return self._lanes[device]
 
-    def _memory_for(self, name: str, found: Any, lane: Lane) -> Any:
-        known = self.memory.get(name)
+    def _memory_for(self, piece: Piece, found: Any, lane: Lane) -> Any:
+        known = self.memory.get(piece)
         is_fit = known is not None and known.nbytes == found.nbytes and _is_cuda(found) == hasattr(known, "data_ptr")
         return known if is_fit else lane.memory(found.nbytes)
 
@@ -80,25 +82,25 @@ def stream_of(device: Any) -> Any:
     return None if device is None else sys.modules["torch"].cuda.current_stream(device)
 
 
-def by_device(found: Mapping[str, Any]) -> dict[Any, list[str]]:
+def by_device(found: Mapping[Piece, Any]) -> dict[Any, list[Piece]]:
     """None: in host memory."""
-    names: dict[Any, list[str]] = {}
-    for name, each in found.items():
-        names.setdefault(_device_of(each), []).append(name)
-    return names
+    pieces: dict[Any, list[Piece]] = {}
+    for piece, each in found.items():
+        pieces.setdefault(_device_of(each), []).append(piece)
+    return pieces
 
 
-def _begun_sums(found: Mapping[str, Any], session: Session | None) -> Callable[[], dict[str, list[int]]]:
+def _begun_sums(found: Mapping[Piece, Any], session: Session | None) -> Callable[[], dict[Piece, list[int]]]:
     """Begins the checksums of each; those of a GPU's memory in the order of its stream."""
-    begun = [(names, (session or default_session()).crc32c_begin((found[name] for name in names), PIECE_BYTES,
+    begun = [(pieces, (session or default_session()).crc32c_begin((found[piece] for piece in pieces), PIECE_BYTES,
                                                                   stream=stream_of(device)))
-             for device, names in by_device(found).items()]
+             for device, pieces in by_device(found).items()]
 
-    def result() -> dict[str, list[int]]:
-        sums: dict[str, list[int]] = {}
-        for names, pending in begun:
+    def result() -> dict[Piece, list[int]]:
+        sums: dict[Piece, list[int]] = {}
+        for pieces, pending in begun:
             made = iter(pending.result())
-            sums.update({name: [next(made) for _ in range(0, found[name].nbytes, PIECE_BYTES)] for name in names})
+            sums.update({piece: [next(made) for _ in range(0, piece.nbytes, PIECE_BYTES)] for piece in pieces})
         return sums
 
     return result

@@ -8,6 +8,7 @@ import contextlib
 import re
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.checkpoint.layout import NAME, CheckpointError, Layout
@@ -25,12 +26,29 @@ def new_save_id(folder: Path) -> str:
     """Ids are unique, and later ones sort after earlier ones, also if the clock was set back since the checkpoints in
     `folder` and its neighbours were made. Other names there do not affect it."""
     number = time.time_ns()
-    for place in (folder.parent / name for name in names_in(folder.parent)):
+    for said, place in _numbers_in(folder.parent):
+        with contextlib.suppress(OSError, CheckpointError):
+            if said >= number and is_whole(place, read_summary(place)):
+                number = min(said + 1, CLOCK_MAX)
+    return f"{number:020}-{secrets.token_hex(4)}"
+
+
+def _numbers_in(root: Path) -> Iterator[tuple[int, Path]]:
+    """What the checkpoints say themselves, which nobody has looked at yet; numbers of no clock are left out."""
+    for place in (root / name for name in names_in(root)):
         with contextlib.suppress(OSError, CheckpointError):
             said = SAID_ID.search(content_of(place / NAME, SAID_WITHIN))
-            if said is not None and number <= int(said[1]) <= CLOCK_MAX and is_whole(place, read_summary(place)):
-                number = min(int(said[1]) + 1, CLOCK_MAX)
-    return f"{number:020}-{secrets.token_hex(4)}"
+            if said is not None and int(said[1]) <= CLOCK_MAX:
+                yield int(said[1]), place
+
+
+def whole_beside(folder: Path) -> Iterator[tuple[Path, Layout]]:
+    """The whole checkpoints in the folder and its neighbours, the newest first, with their summaries."""
+    for _, place in sorted(_numbers_in(folder.parent), reverse=True):
+        with contextlib.suppress(OSError, CheckpointError):
+            layout = read_summary(place)
+            if is_whole(place, layout):
+                yield place, layout
 
 
 def order_of(place: Path, layout: Layout) -> tuple[int, int, str]:

@@ -12,10 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from penstock.checkpoint.changes import begin_with_links
 from penstock.checkpoint.copying import Copying
 from penstock.checkpoint.costs import Costs, SaveReport
 from penstock.checkpoint.governing import Governor, Pace
 from penstock.checkpoint.hostcopies import HostCopies
+from penstock.checkpoint.pieces import Described, Piece, sources_of
+from penstock.checkpoint.starting import Start
 from penstock.checkpoint.states import Save, described
 from penstock.checkpoint.storing import writers_beside
 from penstock.checkpoint.trees import taken_apart
@@ -75,16 +78,18 @@ class Saver:
     writes the files while the trainer waits, through the session's bounce buffers, and flushes and publishes later: it
     needs no further memory. "overlapped" copies what changes in updates alone beside the trainer, which waits before
     its next update for what is not copied by then, on a GPU without its processor: see `before_update`.
-    device_budget_mib: memory of each GPU to set aside what the next update would have to wait for.
+    device_budget_mib: memory of each GPU to set aside what the next update would have to wait for. changed_only: writes
+    what differs from the newest checkpoint beside the folder that this process saved, and links its files for the rest;
+    where that cannot be, the report says why. A GPU makes the checksums for that, and the trainer waits until it has.
     """
 
     def __init__(self, staging: str = "staged", *, session: Session | None = None, durable: bool = True,
-                 direct: bool | None = None, device_budget_mib: int = 0) -> None:
+                 direct: bool | None = None, device_budget_mib: int = 0, changed_only: bool = False) -> None:
         if staging not in STAGINGS:
             raise ValueError(f"staging is {staging!r}: expected one of {', '.join(STAGINGS)}")
         if device_budget_mib < 0 or (device_budget_mib and staging != "overlapped"):
             raise ValueError(f"device_budget_mib is {device_budget_mib}: expected 0, or MiB for Saver(\"overlapped\")")
-        self._staging, self._session = staging, session
+        self._staging, self._session, self._changed_only = staging, session, changed_only
         self._durable, self._direct = durable, direct
         self._spare_bytes = device_budget_mib << 20
         self._copies = HostCopies(self._spare_bytes)
@@ -114,11 +119,15 @@ class Saver:
             if self._last is not None:
                 self._last._tell()
             tree, tensors = taken_apart(state)
-            make = partial(Save, tree, described(tensors), Path(folder), session=self._session, durable=self._durable,
-                           direct=self._direct, on_progress=on_progress)
+            known = described(tensors)
+            start = Start(Path(folder), tree, durable=self._durable)
+            make = partial(Save, start, known, session=self._session, direct=self._direct, on_progress=on_progress)
             try:
-                rest = self._begun(make, tensors, until_update, costs)
-                self._last = Saving(costs, self._copies.nbytes, Later(rest))
+                with start.given_up_on_failure():
+                    sources = self._sources(start, known, tensors, costs)
+                    rest = self._begun(make, sources, until_update, costs)
+                # Outside, since once the thread has begun it gives up alone.
+                self._last = Saving(costs, self._copies.nbytes, _later(start, rest))
             except BaseException:
                 self._forget_copies()  # After Ctrl-C a thread may go on to write them.
                 raise
@@ -169,27 +178,34 @@ class Saver:
         if self._is_closed:
             raise RuntimeError("this Saver is closed: make another one")
 
-    def _begun(self, make: Make, tensors: Mapping[str, Any], until_update: Any, costs: Costs) -> Rest:
-        if self._staging == "windowed":
-            return self._windowed(make, tensors, costs)
-        if self._staging == "overlapped" and not self._is_in_graph():
-            return self._overlapped(make, tensors, until_update, costs)
-        return self._staged(make, tensors, costs)
+    def _sources(self, start: Start, known: Described, tensors: Mapping[str, Any], costs: Costs) -> dict[Piece, Any]:
+        if not self._changed_only:
+            return sources_of(known, tensors)
+        sources = begin_with_links(start, known, tensors, self._session)
+        costs.links = start.links
+        return sources
 
-    def _windowed(self, make: Make, tensors: Mapping[str, Any], costs: Costs) -> Rest:
-        begun = make(tensors)
+    def _begun(self, make: Make, sources: Mapping[Piece, Any], until_update: Any, costs: Costs) -> Rest:
+        if self._staging == "windowed":
+            return self._windowed(make, sources, costs)
+        if self._staging == "overlapped" and not self._is_in_graph():
+            return self._overlapped(make, sources, until_update, costs)
+        return self._staged(make, sources, costs)
+
+    def _windowed(self, make: Make, sources: Mapping[Piece, Any], costs: Costs) -> Rest:
+        begun = make(sources)
         _write(begun, costs)
         return partial(_finish, begun, costs)
 
-    def _staged(self, make: Make, tensors: Mapping[str, Any], costs: Costs) -> Rest:
-        copied = self._copies.take(tensors, Held(()), self._session)
+    def _staged(self, make: Make, sources: Mapping[Piece, Any], costs: Costs) -> Rest:
+        copied = self._copies.take(sources, Held(()), self._session, are_summed=self._changed_only)
         copied.copying.settle()
         save = make(copied.memory, sums=copied.sums(), writers=writers_beside(), pace=costs.pace)
         return partial(self._governor.beside, partial(_whole, save, costs))
 
-    def _overlapped(self, make: Make, tensors: Mapping[str, Any], until_update: Any, costs: Costs) -> Rest:
+    def _overlapped(self, make: Make, sources: Mapping[Piece, Any], until_update: Any, costs: Costs) -> Rest:
         known = self._steps.known if self._steps is not None else ()
-        copied = self._copies.take(tensors, Held(known, until_update), self._session)
+        copied = self._copies.take(sources, Held(known, until_update), self._session, are_summed=self._changed_only)
         costs.tell_of_copies(copied.memory, copied.at_once)
 
         def save() -> Progress:
@@ -221,6 +237,19 @@ class Saver:
             with self._last._costs.timed("waited"):
                 self._copying.before(owner)
         self._governor.step_begins(owner)
+
+
+def _later(start: Start, rest: Rest) -> Later[Progress]:
+    try:
+        return Later(partial(_guarded, start, rest))
+    except RuntimeError:  # No thread could be started.
+        with start.given_up_on_failure():
+            raise
+
+
+def _guarded(start: Start, rest: Rest) -> Progress:
+    with start.given_up_on_failure():
+        return rest()
 
 
 def _write(save: Save, costs: Costs) -> None:

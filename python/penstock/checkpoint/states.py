@@ -4,97 +4,101 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from penstock.checkpoint.ids import new_lease
+from penstock.checkpoint.changes import begin_with_links
 from penstock.checkpoint.governing import FULL, Pace
-from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, check_shape, encode
-from penstock.checkpoint.leftovers import give_up, sweep
+from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Extent, Layout, SavedTensor, check_shape
 from penstock.checkpoint.memory import bytes_of
-from penstock.checkpoint.pieces import placed
+from penstock.checkpoint.pieces import Described, Piece, placed, sources_of
 from penstock.checkpoint.publishing import publish
 from penstock.checkpoint.reading import folder_of, read_layout
 from penstock.checkpoint.restoring import Wanted, restore, tell_of_load
-from penstock.checkpoint.storing import Content, Storing, check_room, room_of
+from penstock.checkpoint.starting import Start
+from penstock.checkpoint.storing import Content, Storing
 from penstock.checkpoint.trees import put_together, taken_apart
-from penstock.folders import make_folder
 from penstock.progress import OnProgress, Progress
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of, format_dtype
 from penstock.weights.headers import Weights
 from penstock.weights.runs import in_units
-from penstock.weights.tensors import Tensor, WeightsError, format_shape, nbytes_of
+from penstock.weights.tensors import Tensor, WeightsError, format_shape
+
+log = logging.getLogger("penstock.checkpoint")
 
 
 def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,
-         direct: bool | None = None, on_progress: OnProgress | None = None) -> Progress:
+         direct: bool | None = None, on_progress: OnProgress | None = None, changed_only: bool = False) -> Progress:
     """Saves a state: dicts, lists and tuples of tensors (of torch or numpy, on any device) and plain data.
 
     Creates the folder; an existing checkpoint in it is replaced once the new one is whole. durable: it is on the disk
-    when this returns. direct: write with O_DIRECT; None: only if a GPU's bytes then go directly to the drive. Returns
-    the bytes by path.
+    when this returns. direct: write with O_DIRECT; None: only if a GPU's bytes then go directly to the drive.
+    changed_only: write what differs from the newest checkpoint beside it that this process saved, and link its files
+    for the rest; where that cannot be, the log says why. Returns the bytes by path, of what was written.
 
     Raises CheckpointError for other data, and for a tensor that changes meanwhile, and OSError (ENOSPC) before the
     first byte if it does not fit.
     """
     tree, tensors = taken_apart(state)
-    return Save(tree, described(tensors), Path(folder), tensors, session=session, durable=durable, direct=direct,
-                on_progress=on_progress).whole()
-
-
-Described = Mapping[str, tuple[str, tuple[int, ...]]]
+    known, start = described(tensors), Start(Path(folder), tree, durable=durable)
+    with start.given_up_on_failure():
+        sources = begin_with_links(start, known, tensors, session) if changed_only else sources_of(known, tensors)
+        if changed_only:
+            log.info("%s: %s", start.folder, start.links)
+        return Save(start, known, sources, session=session, direct=direct, on_progress=on_progress).whole()
 
 
 class Save:
     """A save in two steps: writes the files, then flushes and publishes them.
 
-    tensors: dtype and shape of those of the tree; sources: the objects with their bytes, possibly copies. sums:
-    checksums of their pieces, where they are known. writers, pace: see Storing.
+    start: begun already if it has links. tensors: dtype and shape of those of the tree; sources: the objects with the
+    bytes of each piece that is not linked, possibly copies. sums: checksums of pieces, where they are known. writers,
+    pace: see Storing.
     """
 
-    def __init__(self, tree: Any, tensors: Described, folder: Path, sources: Mapping[str, Any], *,
-                 session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None,
-                 sums: Mapping[str, Sequence[int]] = MappingProxyType({}), writers: int = 0,
+    def __init__(self, start: Start, tensors: Described, sources: Mapping[Piece, Any], *, session: Session | None,
+                 direct: bool | None, on_progress: OnProgress | None,
+                 sums: Mapping[Piece, Sequence[int]] = MappingProxyType({}), writers: int = 0,
                  pace: Pace = FULL) -> None:
-        self._folder, self._session, self._durable = folder, session, durable
-        self._described = tensors
-        contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name), sums.get(name))
-                    for name, (dtype, shape) in self._described.items()]
-        make_folder(folder, durable=durable)
-        sweep(folder)
-        room = sum(room_of(content.name, content.nbytes) for content in contents)
-        check_room(folder, room + len(encode(Layout("", tree=tree))))
-        self._lease = new_lease(folder, durable=durable)
-        self._layout = Layout(self._lease.save_id, tree=tree)
-        self._storing = Storing(folder, f"{self._layout.save_id}-0", contents, session=session, durable=durable,
+        self._start, self._described, self._pieces = start, tensors, list(sources)
+        if not start.is_begun:
+            start.begin(sources)
+        known = {**sums, **start.sums}
+        contents = [Content(piece.name, piece.nbytes, partial(sources.__getitem__, piece), known.get(piece))
+                    for piece in sources]
+        self._storing = Storing(start.folder, start.prefix, contents, session=session, durable=start.durable,
                                 direct=direct, on_progress=on_progress, writers=writers, pace=pace)
+        start.names += self._storing.names
 
     def write(self) -> None:
-        with self._given_up_on_failure():
-            self._storing.write()
+        self._storing.write()
 
     def finish(self) -> Progress:
-        with self._given_up_on_failure():
-            stored = self._storing.finish()
-        for (name, (dtype, shape)), extent in zip(self._described.items(), stored.extents, strict=True):
-            self._layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
-            self._layout.count_file(extent)
-        publish(self._folder, self._layout, self._lease, durable=self._durable)
+        stored = self._storing.finish()
+        self._start.flush_links()
+        layout = self._start.layout
+        self._describe(layout, {**self._start.extents, **dict(zip(self._pieces, stored.extents, strict=True))})
+        publish(self._start.folder, layout, self._start.lease, durable=self._start.durable)
+        if self._start.hashes:
+            self._start.remember()
         return stored.progress
 
-    @contextmanager
-    def _given_up_on_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            give_up(self._folder, self._storing.names, self._lease)
-            raise
+    def _describe(self, layout: Layout, extents: Mapping[Piece, Extent]) -> None:
+        chunks: dict[str, list[Chunk]] = {name: [] for name in self._described}
+        for piece, extent in sorted(extents.items(), key=lambda each: each[0].begin):
+            known = replace(extent, hash64=self._start.hashes.get(piece))
+            chunks[piece.name].append(Chunk(piece.at, piece.shape, known))
+            layout.count_file(extent)
+        for name, (dtype, shape) in self._described.items():
+            layout.tensors[name] = SavedTensor(dtype, shape, tuple(chunks[name]))
 
     def whole(self) -> Progress:
         self.write()

@@ -59,13 +59,13 @@ class _File:
 DESCRIPTION_BYTES = 400  # Approximate bytes of a tensor in checkpoint.json.
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
     return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
 def room_of(name: str, nbytes: int) -> int:
     """Space that it takes on the disk."""
-    return _aligned(nbytes) + len(name) + DESCRIPTION_BYTES
+    return aligned(nbytes) + len(name) + DESCRIPTION_BYTES
 
 
 def check_room(folder: Path, nbytes: int) -> None:
@@ -166,7 +166,7 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
     for which in sorted(range(len(contents)), key=lambda i: -contents[i].nbytes):
         file = min(files, key=lambda each: each.nbytes)
         file.contents.append((which, contents[which], file.nbytes if contents[which].nbytes else 0))
-        file.nbytes += _aligned(contents[which].nbytes)
+        file.nbytes += aligned(contents[which].nbytes)
     return files
 
 
