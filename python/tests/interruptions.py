@@ -21,7 +21,8 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 import penstock
-from penstock import checkpoint
+from penstock import checkpoint, threads
+from penstock.checkpoint import pieces, retention
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.leftovers import wait_for_removals
 from penstock.checkpoint.preemption import Guard, resume
@@ -33,6 +34,7 @@ PACKAGE = str(Path(penstock.__file__).parent)
 LOCKED = ("sessions.py", "progress.py")
 TREES = ("trees.py", "layout.py", "arrays.py", "memory.py")  # Of a state and its tensors: many lines, and no file.
 SIZE = 3000
+pieces.PIECE_BYTES = 8192  # So that a tensor has several.
 
 
 class Plain:
@@ -103,6 +105,9 @@ class BySaver(Plain):
     def end(self):
         with contextlib.suppress(AttributeError, OSError):
             self.saver.close()
+        for each in [each for each in threads._all() if isinstance(each, threads.Later)]:
+            each._finish()  # Of a save() that was interrupted as it began its thread, the Saver knows nothing.
+            threads._open.discard(each)
         super().end()
 
 
@@ -118,6 +123,42 @@ class ByOverlappedSaver(BySaver):
         saving = self.saver.save(saved, self.folder, until_update=saved)
         self.saver.before_update()
         saving.result()
+
+
+class ChangedOnly(Plain):
+    """Each to a folder of its own, with links to the one before; two stay."""
+
+    def save(self, number):
+        checkpoint.save({**state(number), **frozen()}, self.root / f"step-{number}", changed_only=True)
+        checkpoint.retain(self.root, 2)
+
+    def load(self):
+        for place in retention.whole(self.root):
+            checkpoint.verify(place)
+        found = checkpoint.load(checkpoint.latest(self.root))
+        assert all(torch.equal(found[name], tensor) for name, tensor in frozen().items())
+        return number_of(found)
+
+
+class ByChangedOnlySaver(BySaver):
+    """To one folder, of which each save links what the one before has."""
+
+    def save(self, number):
+        self.saver = checkpoint.Saver("staged", changed_only=True)
+        self.saver.save({**state(number), "frozen": torch.arange(4 * SIZE)}, self.folder).result()
+
+
+class OverlappedChangedOnly(ChangedOnly, BySaver):
+    """The same beside a trainer, which then updates what is saved."""
+
+    def save(self, number):
+        self.saver = checkpoint.Saver("overlapped", changed_only=True)
+        saved = {**state(number), **frozen()}
+        saving = self.saver.save(saved, self.root / f"step-{number}", until_update=saved)
+        self.saver.before_update()
+        saved["a"] += 1
+        saving.result()
+        checkpoint.retain(self.root, 2)
 
 
 class Drained(Plain):
@@ -149,11 +190,16 @@ class Guarded(Plain):
 
 WAYS = {"save": Plain, "not flushed": NotFlushed, "Writer": ByWriter, "SafetensorsWriter": BySafetensorsWriter,
         "WindowedWriter": ByWindowedWriter, "Saver, staged": BySaver, "Saver, windowed": ByWindowedSaver,
-        "Saver, overlapped": ByOverlappedSaver, "drain": Drained, "Guard": Guarded}
+        "Saver, overlapped": ByOverlappedSaver, "changed only": ChangedOnly, "Saver, changed only": ByChangedOnlySaver,
+        "overlapped, changed only": OverlappedChangedOnly, "drain": Drained, "Guard": Guarded}
 
 
 def state(number):
     return {"a": torch.full((SIZE,), number), "b": [torch.full((5,), number)], "number": number}
+
+
+def frozen():
+    return {"frozen": torch.arange(4 * SIZE), "flags": torch.zeros(7)}
 
 
 def tensors(number):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Kills a random rank at a random moment of a save, again and again: each next job loads the newest whole checkpoint,
-finds it one of the two that there can be, and saves on from there. Then a process that saves by itself is interrupted,
-each way to save: by Ctrl-C, by SIGTERM whose handler exits, by kill -9, by errors of the drive, by an exception at each
-line. Counted is what left neither the checkpoint before nor the new one.
+finds it one of the two that there can be, and saves on from there. As often a process is killed that links what did not
+change, half of them beside a trainer, and each next one verifies all that is there. Then a process that saves by itself
+is interrupted, each way to save: by Ctrl-C, by SIGTERM whose handler exits, by kill -9, by errors of the drive, by an
+exception at each line. Counted is what left neither the checkpoint before nor the new one.
 
     PENSTOCK_STRESS_KILLS=300 PENSTOCK_STRESS_INTERRUPTIONS=1000 ./dev stress
     PYTHONPATH=build/dev/python python python/tests/stress_checkpoints.py --kills 300 --seed 11
@@ -31,6 +32,7 @@ from ranks import start
 WORLDS = (2, 3, 4)
 SAVES = (2, 3, 4)   # During which save of a job the kill comes,
 SHARE_MAX = 1.2     # and after how much, at most, of what the one before took.
+LINKING = ("changed only", "overlapped, changed only")  # Ways to save what changed.
 
 
 def numbers(lines, what):
@@ -80,6 +82,20 @@ def kill_again_and_again(folder, kills, seed, say=lambda line: None):
         if kill % 100 == 0:
             say(f"{kill} kills, and the newest whole checkpoint was there after each of them")
     return open_ends, newer
+
+
+def kill_what_links(folder, kills, seed, say):
+    """Each way half of them. What was lost."""
+    lost = []
+    for number, way in enumerate(LINKING):
+        root, tally = folder / way, Tally()
+        root.mkdir()
+        share = (kills + number) // len(LINKING)
+        in_child(lambda: by_process(way, root, random.Random(seed), share, tally, signal.SIGKILL), tally)
+        say(f"{way}: {tally.tries} saves of what changed were killed, {len(tally.lost)} left neither checkpoint")
+        shutil.rmtree(root)
+        lost += tally.lost
+    return lost
 
 
 def interrupt_again_and_again(folder, tries, chance, say):
@@ -149,6 +165,8 @@ def main():
     try:
         with tempfile.TemporaryDirectory() as folder:
             if arguments.kills > 0:
+                lost = kill_what_links(Path(folder), arguments.kills, arguments.seed, say)
+                assert not lost, lost[:20]
                 open_ends, newer = kill_again_and_again(Path(folder), arguments.kills, arguments.seed, say)
                 say(f"{arguments.kills} kills: each time the newest whole checkpoint was there. {open_ends} saves had "
                     f"not ended, of which {newer} were whole")

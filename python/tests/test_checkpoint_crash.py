@@ -49,6 +49,17 @@ checkpoint.retain(root, 1)
 mark("kept")
 """
 
+CHANGES = """
+from penstock.checkpoint import pieces, storing
+
+pieces.PIECE_BYTES, storing.FILE_BYTES_MIN = 512, 1500  # Several pieces of a tensor, and several files.
+for number in (1, 2, 3, 4):
+    saved = {**state(1), "last": state(number)["weights"]["0"], "number": number}
+    checkpoint.save(saved, root / f"step-{number}", changed_only=True, durable=number % 2 == 0)
+    mark(number if number % 2 == 0 else number - 1)
+    checkpoint.retain(root, 2)
+"""
+
 SAFETENSORS = """
 import torch.distributed.checkpoint as dcp
 from penstock.checkpoint import safetensors
@@ -84,6 +95,18 @@ def check_number(found):
     expected = {**state(number)["weights"], "number": torch.tensor(number)}
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    return number
+
+
+def number_with_links(place):
+    try:
+        found = checkpoint.load(place)
+    except FileNotFoundError:
+        return None
+    last = found.pop("last")
+    number, found["number"] = found["number"], 1
+    assert torch.equal(last, state(number)["weights"]["0"])
+    assert all(torch.equal(found["weights"][name], tensor) for name, tensor in state(1)["weights"].items())
     return number
 
 
@@ -127,6 +150,19 @@ def test_the_newest_whole_one_is_found_whatever_is_being_removed(tmp_path):
             assert loaded(place) in (None, int(place.name[-1]))
     # The one that was verified outlives older ones.
     assert sorted(path.name for path in root.iterdir()) == ["step-2", "step-3"]
+
+
+def test_a_save_that_links_what_did_not_change_is_whole_or_not_there(tmp_path):
+    """What saves before did not flush, one that is durable has on the disk all the same."""
+    root, record = record_of(tmp_path, PROGRAM + CHANGES)
+    seen = set()
+    for said, disk in disks(tmp_path, root, record):
+        durable = [place for place in disk.iterdir() if place.name in ("step-2", "step-4")]
+        found = {number_with_links(place) for place in durable} - {None}
+        seen.add((said, *sorted(found)))
+        assert int(said or 0) in found | {0}, said
+    assert {("",), ("0",), ("0", 2), ("2", 2), ("2", 2, 4), ("4", 2, 4), ("4", 4)} <= seen
+    assert {path.stat().st_nlink for path in (root / "step-4").glob("*.data")} == {1, 2}
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
