@@ -28,6 +28,15 @@ def make_folder(folder: Path, *, durable: bool = True, mode: int = 0o777) -> Non
     mode: for the folders made here."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing or [folder]):
-        each.mkdir(mode, exist_ok=True)
+        _make_one(each, mode)
     for each in (missing or [folder]) if durable else ():
         flush_folder(each.parent)
+
+
+def _make_one(folder: Path, mode: int) -> None:
+    try:
+        folder.mkdir(mode, exist_ok=True)
+    except FileExistsError:
+        if os.path.lexists(folder):
+            raise
+        folder.mkdir(mode, exist_ok=True)  # Another process removed it between the two looks of mkdir().

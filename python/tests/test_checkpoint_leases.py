@@ -17,7 +17,9 @@ pytest.importorskip("numpy", reason="numpy is not installed, which torch.distrib
 import torch.distributed.checkpoint as dcp
 
 from penstock import checkpoint
-from penstock.checkpoint import ids, layout, leases, leftovers, preemption, publishing, reading, removal, renaming
+from penstock.checkpoint import (
+    ids, layout, leases, leftovers, preemption, publishing, reading, removal, renaming, starting,
+)
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.layout import Layout
 from penstock.checkpoint.preemption import Guard
@@ -180,6 +182,21 @@ def test_what_a_killed_save_left_in_a_folder_of_its_own_goes_with_retain(tmp_pat
     assert len(os.listdir(tmp_path)) == 2
     checkpoint.retain(tmp_path, 1)
     assert os.listdir(tmp_path) == ["step-1"]
+
+
+def test_a_save_to_a_folder_that_retain_sweeps_away_meanwhile_makes_it_again(tmp_path, monkeypatch):
+    save(tmp_path / "step-1", 1)
+    killed(lambda: (monkeypatch.setattr(publishing, "give_name", die), save(tmp_path / "step-2", 2)))
+    sweep = starting.sweep
+
+    def behind_retain(folder):
+        checkpoint.retain(tmp_path, 1)
+        assert not folder.exists()
+        return sweep(folder)
+
+    monkeypatch.setattr(starting, "sweep", behind_retain)
+    save(tmp_path / "step-2", 3)
+    assert number_in(tmp_path / "step-2") == 3
 
 
 def test_what_killed_saves_left_beside_one_folder_of_safetensors_goes_with_the_next_to_another(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ GPU's, by the session's best path; checksums before and after detect bytes that 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Sequence
@@ -90,8 +91,12 @@ class Stored:
 
 
 def _free(folder: Path) -> int:
-    facts = os.statvfs(folder)
-    return facts.f_bavail * facts.f_frsize
+    """Bytes free where the folder is, or will be: whoever sweeps may have removed an empty one in between."""
+    for place in (folder, *folder.parents):
+        with contextlib.suppress(FileNotFoundError):
+            facts = os.statvfs(place)
+            return facts.f_bavail * facts.f_frsize
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
 
 
 def goes_direct(session: Session, durable: bool, wanted: bool | None) -> bool:
