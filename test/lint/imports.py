@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "kv": "errors folders regular seconds sessions threads",
     "__init__": "checkpoint errors files formats futures pools records sessions threads",
     "deepspeed": "__init__ launcher records regular terminal",
-    "integrations": "__init__ kv sessions threads weights",
+    "integrations": "__init__ checkpoint kv sessions threads weights",
     "checkpoint_commands": "checkpoint terminal",
     "deepspeed_commands": "deepspeed terminal",
     "stage_commands": "stage terminal",

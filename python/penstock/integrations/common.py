@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shared by the loaders and KV tiers for vLLM, SGLang and LMCache."""
+"""Shared by the loaders, KV tiers and saves for other projects."""
 
 from __future__ import annotations
 
