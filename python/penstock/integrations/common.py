@@ -28,6 +28,14 @@ def client(module: str, name: str) -> Any:
                           f"install {name}, of a release that has it") from error
 
 
+def one_device(map_location: Any) -> Any:
+    """The device of torch.load's map_location; that of the CPU where none is said. Raises ValueError for a function or
+    a dict."""
+    if callable(map_location) or isinstance(map_location, dict):
+        raise ValueError("map_location: expected one device, as 'cpu' or 'cuda:1': all tensors go there")
+    return map_location or "cpu"
+
+
 def check_fits(base: Any, parameters: str, name: str) -> None:
     """Raises if the client's own loader, on which ours is based, differs from the supported one."""
     there = " ".join(list(inspect.signature(base._prepare_weights).parameters)[1:])
