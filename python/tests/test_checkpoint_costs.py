@@ -132,9 +132,10 @@ def test_who_watches_the_node_sees_what_saves_cost(tmp_path):
         with penstock.Session(device="host") as session, checkpoint.Saver(session=session) as saver:
             for name in ("a", "b"):
                 saver.save(state(), tmp_path / name).result()
-            wait_until(lambda: told().get("penstock_node_saves_total") == "2", "look at two saves")
+            wait_until(lambda: float(told().get("penstock_node_saves_total", 0)) >= 2, "look at two saves")
     finally:
         watcher.terminate()
         watcher.wait()
-    assert told()["penstock_node_save_bytes_total"] == f"{2 * NBYTES}"
+    # Other programs on the node may save, too: what two saves are exactly, the tests of the totals say.
+    assert float(told()["penstock_node_save_bytes_total"]) >= 2 * NBYTES
     assert all(float(told()[part % each]) > 0 for each in ("stood", "written", "flushed"))
