@@ -119,6 +119,17 @@ TEST(NodeTest, OncePrintsTheMetricsAndEnds) {
   EXPECT_EQ(run_tool({"serve", "--once", "--host", "absent"}).exit_code, 2);
 }
 
+TEST(NodeTest, OnceFailsIfAFileCannotBeWritten) {
+  const core::TestTree folders;
+  fs::create_directories(folders.path() + "/textfile/penstock.prom");
+
+  const Finished done = run_tool({"serve", "--once", "--textfile", folders.path() + "/textfile"});
+
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.out.find("\npenstock_node_looks_total 1\n"), std::string::npos) << done.out;
+  EXPECT_NE(done.err.find("penstock.prom: could not"), std::string::npos) << done.err;
+}
+
 TEST(NodeTest, TellsThatItIsAliveAndReady) {
   const Node node;
 

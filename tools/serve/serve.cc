@@ -103,7 +103,7 @@ int run_serve(const ServeSettings& settings) {
   if (settings.once) {
     Watch watch({settings.host, interval, settings.textfile, settings.nfd});
     print_document(Text(*watch.look_once().prometheus));
-    return kSuccess;
+    return watch.has_written_all() ? kSuccess : kFailed;
   }
   check(settings);
   const core::UniqueFd signals = catch_signals();

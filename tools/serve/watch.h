@@ -39,6 +39,8 @@ class Watch {
 
   void start();
   Pages look_once();  // Looks in the caller's thread; not while started.
+  // False if a file could not be written, which was reported; not while started.
+  bool has_written_all() const { return textfile_errors_ + feature_file_errors_ == 0; }
   // False if a look has not ended in time: it still uses this object then.
   bool stop_within(std::chrono::milliseconds time);
 
