@@ -277,6 +277,9 @@ TEST_F(Tool, EachInputIsToldAsGivenOrAssumedWithTheOptionThatWouldGiveIt) {
   const std::string example = run({"load", "--example", "109b", "--set", "drive.share=0.5"}).out;
   EXPECT_NE(example.find("\n  GPUs of all nodes: 1 (of the example '109b')\n"), std::string::npos) << example;
   EXPECT_NE(example.find("\n  constant drive.share=0.5 (given)\n"), std::string::npos) << example;
+  const json priced = json::parse(run({"checkpoint", "--set", "price.gpu_hour=2", "--json"}).out);
+  EXPECT_EQ(priced["inputs"]["gpu_hour_money"], 2);
+  EXPECT_EQ(priced["origins"]["gpu_hour_money"], "given");
   const json origins = json::parse(run({"load", "--nodes", "2", "--json"}).out)["origins"];
   EXPECT_EQ(origins["nodes"], "given");
   EXPECT_EQ(origins["ranks"], "assumed; --ranks");

@@ -74,7 +74,11 @@ void print_sensitivity(const model::Sensitivity& sensitivity) {
 }
 
 // Says where an input comes from, and the option that would give it: "assumed; --drives".
-std::string origin_of(std::string_view input, const CommandLine& command, const std::string& example) {
+std::string origin_of(std::string_view input, const ModelOutput& output, const std::string& example) {
+  const CommandLine& command = output.command.value();
+  const std::string constant = fmt::format("{}=", constant_of_input(input));
+  const auto gives = [&](const std::string& setting) { return setting.starts_with(constant); };
+  if (constant != "=" && std::ranges::any_of(output.settings, gives)) return "given";
   std::string option;
   for (const std::string& one : options_of_input(input)) {
     if (!command.has(one)) continue;
@@ -86,9 +90,9 @@ std::string origin_of(std::string_view input, const CommandLine& command, const 
 }
 
 // Inputs that are nothing, as a window of 0 s, are told only if they were given.
-void print_inputs(const model::Report& report, const CommandLine& command, const std::string& example) {
+void print_inputs(const model::Report& report, const ModelOutput& output, const std::string& example) {
   for (const auto& [name, value] : report.inputs.items()) {
-    const std::string origin = origin_of(name, command, example);
+    const std::string origin = origin_of(name, output, example);
     const bool is_nothing = value == 0 || value == false;
     if (is_nothing && origin != "given") continue;
     print("  {}: {} ({})\n", input_in_words(name), worded(value, name), origin);
@@ -97,7 +101,7 @@ void print_inputs(const model::Report& report, const CommandLine& command, const
 
 void print_text(const model::Report& report, const ModelOutput& output, const std::string& example) {
   print("{}\n", report.title);
-  print_inputs(report, output.command.value(), example);
+  print_inputs(report, output, example);
   for (const std::string& constant : output.settings) print("  constant {} (given)\n", constant);
   print("  constants as 'penstock-model constants' lists them\n");
   for (const model::Sheet& sheet : report.sheets) {
@@ -150,8 +154,7 @@ model::Constants constants_of(const ModelOutput& output) {
 
 void deliver(const model::Report& report, const ModelOutput& output, const std::string& example) {
   model::Json json = model::to_json(report);
-  for (const auto& [name, value] : report.inputs.items())
-    json["origins"][name] = origin_of(name, output.command.value(), example);
+  for (const auto& [name, value] : report.inputs.items()) json["origins"][name] = origin_of(name, output, example);
   if (!output.html.empty()) write_file(output.html, page_with(report_page(), json), output.overwrite);
   if (output.json) return print_json(json);
   if (output.csv) return print_document(Text(model::to_csv(report)));

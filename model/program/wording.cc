@@ -33,6 +33,7 @@ struct InputWords {
   std::string_view name;
   const char* words;
   std::array<const char*, 3> options;
+  std::string_view constant{};  // The constant that is this input, which --set may give.
 };
 
 constexpr InputWords kInputs[] = {
@@ -50,7 +51,7 @@ constexpr InputWords kInputs[] = {
     {"file_system_bytes_per_s", "its rate", {"--file-system-tb"}},
     {"files", "files one after the other", {"--files"}},
     {"gain", "gain asked for", {"--gain-percent"}},
-    {"gpu_hour_money", "$ for a GPU and hour", {"--price"}},
+    {"gpu_hour_money", "$ for a GPU and hour", {"--price"}, "price.gpu_hour"},
     {"hold_out_every", "every so many points one is left out", {"--hold-out"}},
     {"ios", "I/Os for one registration", {"--ios"}},
     {"is_write", "from the GPU to the drive", {"--write"}},
@@ -121,6 +122,11 @@ std::vector<std::string> options_of_input(std::string_view name) {
     if (option != nullptr) options.emplace_back(option);
   }
   return options;
+}
+
+std::string_view constant_of_input(std::string_view name) {
+  const InputWords* found = words_of(name);
+  return found == nullptr ? std::string_view() : found->constant;
 }
 
 }  // namespace penstock::tools

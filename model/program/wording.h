@@ -20,5 +20,7 @@ std::string label_for_worded(const model::Column& column);
 std::string input_in_words(std::string_view name);
 // The options that set an input, of all commands; none if it is worked out from others.
 std::vector<std::string> options_of_input(std::string_view name);
+// The constant that an input is: "price.gpu_hour" for "gpu_hour_money"; "" if it is none.
+std::string_view constant_of_input(std::string_view name);
 
 }  // namespace penstock::tools
