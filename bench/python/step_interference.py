@@ -3,7 +3,7 @@
 
 """What training steps feel of a save: penstock.checkpoint.Saver beside torch's async_save.
 
-    step_interference.py FOLDER [--pairs 4] [--cpus N] [--json FILE] [--sides A,B]
+    step_interference.py FOLDER [--pairs 4] [--cpus N] [--json FILE] [--sides "A;B"]
     step_interference.py FOLDER --numpy [--gb 1]
 
 A stack of transformer blocks under AdamW makes steps, on a GPU if there is one; with --numpy, numpy makes steps of some
