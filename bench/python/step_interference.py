@@ -5,13 +5,15 @@
 
     step_interference.py FOLDER [--pairs 4] [--cpus N] [--json FILE] [--sides "A;B"]
     step_interference.py FOLDER --numpy [--gb 1]
+    torchrun --nproc-per-node 2 step_interference.py FOLDER
 
 A stack of transformer blocks under AdamW makes steps, on a GPU if there is one; with --numpy, numpy makes steps of some
 150 ms. The sides take turns: eight steps without a save, then a save, and steps until it is whole, four at least. In
 the first turn, which does not count, what was saved is verified. Nothing is flushed. `stood`: seconds in the call;
 `steps`: those beside the save against the median of those before it, median and highest; `costs`: the seconds by which
 the call and the steps beside it took longer than so many steps alone. Figures are medians, with the lowest and highest
-behind them. --cpus: as many as taskset would leave.
+behind them. --cpus: as many as taskset would leave. By torchrun, each rank trains on its GPU under DDP, and saves to a
+folder of its own; torch's save is left out.
 """
 
 import argparse
@@ -31,6 +33,7 @@ from penstock.progress import Progress
 from turns import figure, machine, there_and_back
 
 QUIET, BESIDE_MIN, BESIDE_MAX = 8, 4, 400
+RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 SWITCH_S = 0.0005  # Python's threads change ten times as often as they do by default.
 
 
@@ -56,8 +59,14 @@ class Training:
                 return x + self.down(nn.functional.gelu(self.up(self.norms[1](x))))
 
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        if RANKS > 1:
+            if self.device == "cuda":
+                torch.cuda.set_device(RANK)
+            torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if self.device == "cuda" else "gloo")
         dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
         self.net = nn.Sequential(*[Block(said.width) for _ in range(said.layers)]).to(self.device, dtype)
+        if RANKS > 1:
+            self.net = nn.parallel.DistributedDataParallel(self.net)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-5)
         self.batch = torch.randn(said.batch, said.seq, said.width, device=self.device, dtype=dtype)
         self.name = torch.cuda.get_device_name() if self.device == "cuda" else "no GPU"
@@ -76,6 +85,17 @@ class Training:
         return found
 
     until_update = ()
+
+    @staticmethod
+    def any_rank(is_so):
+        """True on each rank if it is so on one: all must make as many steps."""
+        if RANKS == 1:
+            return is_so
+        import torch
+
+        flag = torch.tensor(int(is_so))
+        torch.distributed.all_reduce(flag)
+        return bool(flag)
 
 
 class Arrays:
@@ -108,6 +128,10 @@ class Arrays:
     @property
     def until_update(self):
         return self.arrays
+
+    @staticmethod
+    def any_rank(is_so):
+        return is_so
 
 
 class Unwritten:
@@ -203,6 +227,7 @@ SIDES = {
     "40 %, short turns": lambda training: BySaver(training, "overlapped", 0.4, switch_s=SWITCH_S),
 }
 USUAL = ["nothing", "torch async_save", "staged", "windowed", "overlapped", "overlapped, 40 %"]
+BY_RANKS = ["nothing", "staged", "overlapped", "overlapped, 40 %"]
 
 
 def timed(training, saver=None):
@@ -220,7 +245,7 @@ def turn(training, side, folder, verifies):
     saving = side.save(folder)
     stood = time.perf_counter() - began
     beside = []
-    while (not saving.done() or len(beside) < BESIDE_MIN) and len(beside) < BESIDE_MAX:
+    while training.any_rank(not saving.done() or len(beside) < BESIDE_MIN) and len(beside) < BESIDE_MAX:
         beside.append((timed(training, side.saver), time.perf_counter() - began))
         whole = None if not saving.done() else whole if len(beside) > 1 and whole else beside[-1][1]
     saving.result()
@@ -238,7 +263,8 @@ def turn(training, side, folder, verifies):
 
 def line_of(side, turns):
     steps = [each for one in turns for each in one["steps"]]
-    return (f"{side:20} step {1e3 * statistics.median(one['step_s'] for one in turns):.0f} ms; stood "
+    name = side if RANKS == 1 else f"rank {RANK}, {side}"
+    return (f"{name:20} step {1e3 * statistics.median(one['step_s'] for one in turns):.0f} ms; stood "
             f"{figure([one['stood_s'] for one in turns], ' s', 3)}; steps {statistics.median(steps):.3f}, "
             f"{max(steps):.3f} ({len(steps) // len(turns)}); costs {figure([one['cost_s'] for one in turns], ' s', 3)};"
             f" whole after {figure([one['whole_s'] for one in turns], ' s')}; CPU "
@@ -282,12 +308,13 @@ def main():
     training = Arrays(said) if said.numpy else Training(said)
     for _ in range(6):
         training.step()
-    names = said.sides.split(";") if said.sides else ["staged", "overlapped"] if said.numpy else USUAL
+    usual = ["staged", "overlapped"] if said.numpy else USUAL if RANKS == 1 else BY_RANKS
+    names = said.sides.split(";") if said.sides else usual
     total = sum(each.nbytes for each in training.state().values())
     facts = (f"{machine(training.name)}, {len(os.sched_getaffinity(0))} of them used, penstock {penstock.__version__}: "
              f"{total / 1e9:.2f} GB")
     print(facts, flush=True)
-    base = said.folder / "penstock-bench-interference"
+    base = said.folder / f"penstock-bench-interference{RANK or ''}"
     base.mkdir(parents=True)
     try:
         turns, failed = measured(training, names, base, said.pairs)
