@@ -4,11 +4,14 @@
 """Loading weights: penstock.weights beside the plain read of the same files and beside other loaders.
 
     weights.py FOLDER [--device cuda] [--gib 8] [--files 4] [--tensors N] [--pairs 5] [--cold] [--json FILE]
+    weights.py FOLDER --models large,experts,small
 
-Makes the files in FOLDER, where they are not there yet, and takes them away again with --remove. The sides take turns,
-so that all meet the same machine; the first turn of each does not count. Every side gives new tensors each time and
-drops them after. Loaders that are not installed are named and left out. A figure is 10^9 bytes a second, the median of
-the turns with the lowest and highest behind it; what counts is the ratio in one run.
+Makes the files in FOLDER by safetensors' own writer, as models are, where they are not there yet, and takes them away
+again with --remove. The sides take turns, so that all meet the same machine; the first turn of each does not count.
+Every side gives new tensors each time and drops them after. Loaders that are not installed are named and left out. A
+figure is 10^9 bytes a second, the median of the turns with the lowest and highest behind it; what counts is the ratio
+in one run. --models measures several models one after the other, each in a folder of its own: few large tensors, a
+mixture of experts with 18,868, and 200,000 small ones.
 """
 
 import argparse
@@ -22,7 +25,12 @@ import torch
 
 import penstock
 from penstock import weights
+from safetensors.torch import save_file
 from turns import drop, figure, machine, there_and_back
+
+
+# The GiB of a model, and its tensors: "small" has 16 KiB in each.
+MODELS = {"large": (6, 64), "experts": (4, 18_868), "small": (3.3, 200_000)}
 
 
 def make_files(folder, total, files, tensors):
@@ -36,7 +44,7 @@ def make_files(folder, total, files, tensors):
         if path.exists():
             continue
         block = torch.randint(0, 256, (rows * columns * 2,), dtype=torch.uint8).view(torch.bfloat16).view(rows, columns)
-        weights.save_file({f"layer.{number}.{i:05}.weight": block.clone() for i in range(per_file)}, path)
+        save_file({f"layer.{number}.{i:05}.weight": block.clone() for i in range(per_file)}, path)
         print(f"made {path}", file=sys.stderr)
     return made
 
@@ -60,6 +68,28 @@ def by_safetensors(paths, device):
     from safetensors.torch import load_file
 
     return [load_file(path, device=str(device)) for path in paths]
+
+
+def prefetched(safe_open, paths, device, **options):
+    """All files at once. The loaders live as long as the tensors, as in programs that hand them out one by one."""
+    loaders = [safe_open(str(path), framework="pt", device=str(device)).prefetch(**options) for path in paths]
+    return {name: tensor for loader in loaders for name, tensor in loader}
+
+
+def by_prefetch(paths, device, **options):
+    from safetensors import safe_open
+
+    return prefetched(safe_open, paths, device, **options)
+
+
+def by_prefetch_of_16(paths, device):
+    return by_prefetch(paths, device, threads=16)
+
+
+def by_our_prefetch(paths, device):
+    from penstock.safetensors import safe_open
+
+    return prefetched(safe_open, paths, device)
 
 
 def by_fastsafetensors(paths, device):
@@ -100,7 +130,8 @@ def by_instanttensor_buffered(paths, device):
 
 
 SIDES = {
-    "penstock.weights": ours, "plain read": plain_read, "safetensors": by_safetensors,
+    "penstock.weights": ours, "penstock prefetch": by_our_prefetch, "plain read": plain_read,
+    "safetensors prefetch": by_prefetch, "16 threads": by_prefetch_of_16, "safetensors": by_safetensors,
     "fastsafetensors": by_fastsafetensors, "Run:ai": by_runai, "InstantTensor": by_instanttensor,
     "InstantTensor buffered": by_instanttensor_buffered,
 }
@@ -143,23 +174,10 @@ def compare(paths, device, pairs, cold, sides):
     return total, rates, left_out
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--gib", type=float, default=8)
-    parser.add_argument("--files", type=int, default=4)
-    parser.add_argument("--tensors", type=int, default=64, help="in all files together")
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--only", default=",".join(SIDES))
-    parser.add_argument("--cold", action="store_true", help="drop the files from the page cache before each turn")
-    parser.add_argument("--remove", action="store_true", help="take the files away at the end")
-    parser.add_argument("--json", type=Path)
-    said = parser.parse_args()
-    paths = make_files(said.folder, int(said.gib * 2**30), said.files, said.tensors)
-    device = torch.device(said.device)
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())  # Some loaders want it so.
+def measure(said, device, folder, gib, tensors):
+    """Prints a table of one model, and returns it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = make_files(folder, int(gib * 2**30), said.files, tensors)
     for path in paths:
         path.read_bytes()
     total, rates, left_out = compare(paths, device, said.pairs, said.cold, said.only.split(","))
@@ -170,16 +188,46 @@ def main():
           f"{'cold' if said.cold else 'page cache'}, to {device}")
     first = statistics.median(next(iter(rates.values())))
     for side, samples in rates.items():
-        print(f"{side:22} {figure(samples, ' GB/s', width=7)}, first / this {first / statistics.median(samples):.2f}")
+        each = total / 1e3 / statistics.median(samples) / len(plan)
+        print(f"{side:22} {figure(samples, ' GB/s', width=7)}, first / this {first / statistics.median(samples):.2f}, "
+              f"{each:.2f} us a tensor")
     for side, why in left_out.items():
         print(f"{side:22} left out: {why.splitlines()[0] if why else ''}")
-    print(f"paths of the first: {plan.progress.bytes_by_path}")
-    if said.json:
-        said.json.write_text(json.dumps({"bytes": total, "rates": rates, "left_out": left_out,
-                                         "paths": plan.progress.bytes_by_path}, indent=1))
+    print(f"paths of the first: {plan.progress.bytes_by_path}", flush=True)
     if said.remove:
         for path in paths:
             path.unlink()
+    return {"bytes": total, "tensors": len(plan), "rates": rates, "left_out": left_out,
+            "paths": plan.progress.bytes_by_path}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--gib", type=float, default=8)
+    parser.add_argument("--files", type=int, default=4)
+    parser.add_argument("--tensors", type=int, default=64, help="in all files together")
+    parser.add_argument("--models", help=f"several of {', '.join(MODELS)} in place of --gib and --tensors")
+    parser.add_argument("--scale", type=float, default=1, help="of --models: a part of their bytes and tensors")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--only", default=",".join(SIDES))
+    parser.add_argument("--cold", action="store_true", help="drop the files from the page cache before each turn")
+    parser.add_argument("--remove", action="store_true", help="take the files away at the end")
+    parser.add_argument("--json", type=Path)
+    said = parser.parse_args()
+    device = torch.device(said.device)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())  # Some loaders want it so.
+    if said.models is None:
+        found = measure(said, device, said.folder, said.gib, said.tensors)
+    else:
+        found = {}
+        for name in said.models.split(","):
+            gib, tensors = MODELS[name]
+            found[name] = measure(said, device, said.folder / name, gib * said.scale, round(tensors * said.scale))
+    if said.json:
+        said.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
