@@ -2,6 +2,8 @@
 
 // Headers of safetensors files for penstock.weights: read, checked and written by src/weights.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sys/mman.h>
@@ -16,6 +18,7 @@
 #include "base/memory_room.h"
 #include "python/native/failure.h"
 #include "python/native/no_gil.h"
+#include "python/native/pieces.h"
 #include "weights/safetensors.h"
 
 namespace nb = nanobind;
@@ -141,8 +144,44 @@ void advise_large_pages(std::uint64_t address, std::uint64_t size) {
 
 }  // namespace
 
+Header::Header(int fd) {
+  Found found;
+  {
+    const NoGil no_gil;
+    found = find_header(fd);
+  }
+  if (found.failure.error != 0 || !found.failure.fault.text.empty()) raise_failure(found.failure);
+  data_begin_ = found.data_begin;
+  found_ = std::move(found.header);
+}
+
 void bind_weights(nb::module_& module) {
+  nb::class_<Header>(module, "Header", "The header of a safetensors file.")
+      .def(nb::init<int>())
+      .def_prop_ro("data_begin", &Header::data_begin)
+      .def("__len__", &Header::size)
+      .def("names", &Header::names)
+      .def("metadata", &Header::metadata)
+      .def("described", &Header::described)
+      .def("find", &Header::find);
+  nb::class_<Pieces>(module, "Pieces", "What is wanted of a safetensors file.")
+      .def(nb::init<std::shared_ptr<const Header>, nb::object, std::uint64_t>(), nb::arg("header"),
+           nb::arg("picks").none(), nb::arg("run_bytes"))
+      .def_prop_ro("is_plain", &Pieces::is_plain)
+      .def("dtypes", &Pieces::dtypes)
+      .def("runs", &Pieces::runs)
+      .def("names", &Pieces::names)
+      .def("capsules", &Pieces::capsules);
   module.def("read_safetensors_header", &read_header);
+  module.def("shared_name", &shared_name);
+  module.def("neighbours", [](const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,
+                              std::uint64_t run_bytes, std::uint64_t page) {
+    nb::list runs;
+    for (const Neighbours& run : neighbours(ranges, run_bytes, page)) {
+      runs.append(nb::make_tuple(run.begin, run.end, run.count));
+    }
+    return runs;
+  });
   module.def("make_safetensors_header", &make_header);
   module.def("available_memory", &available_memory);
   module.def("advise_large_pages", &advise_large_pages);
