@@ -79,30 +79,6 @@ Found find_header(int fd) {
   throw nb::python_error();
 }
 
-nb::tuple shape_of(const std::vector<std::uint64_t>& shape) {
-  nb::list sizes;
-  for (const std::uint64_t size : shape) sizes.append(size);
-  return nb::tuple(sizes);
-}
-
-// Returns (offset of the data, [(name, dtype, shape, begin, end)], metadata); begin and end are offsets in the file.
-nb::tuple read_header(int fd) {
-  Found found;
-  {
-    const NoGil no_gil;
-    found = find_header(fd);
-  }
-  if (found.failure.error != 0 || !found.failure.fault.text.empty()) raise_failure(found.failure);
-  nb::list tensors;
-  for (const core::SafetensorsTensor& tensor : found.header.tensors) {
-    tensors.append(nb::make_tuple(tensor.name, std::string(core::name_of(tensor.dtype)), shape_of(tensor.shape),
-                                  found.data_begin + tensor.begin, found.data_begin + tensor.end));
-  }
-  nb::dict metadata;
-  for (const auto& [key, value] : found.header.metadata) metadata[nb::str(key.c_str(), key.size())] = value;
-  return nb::make_tuple(found.data_begin, tensors, metadata);
-}
-
 // tensors: [(name, dtype, shape)], in any order. Returns the header's bytes, and [(name, begin, end)] in file order, as
 // offsets in the file.
 nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::uint64_t alignment) {
@@ -172,7 +148,6 @@ void bind_weights(nb::module_& module) {
       .def("runs", &Pieces::runs)
       .def("names", &Pieces::names)
       .def("capsules", &Pieces::capsules);
-  module.def("read_safetensors_header", &read_header);
   module.def("shared_name", &shared_name);
   module.def("neighbours", [](const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,
                               std::uint64_t run_bytes, std::uint64_t page) {

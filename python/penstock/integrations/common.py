@@ -132,10 +132,10 @@ def stream(files: Sequence[str], is_wanted: Callable[[str], bool], settings: Map
     group: the ranks that all need these tensors, if they read them together.
     """
     weights = Weights(files)
-    weights.tensors = {name: tensor for name, tensor in weights.tensors.items() if is_wanted(name)}
+    wanted = [name for name in weights.names() if is_wanted(name)]
     # A separate session, so that its pinned memory is freed after loading.
     with penstock.Session(**settings) as session:
-        plan = weights.plan(device=device(), session=session, group=group)
+        plan = weights.plan(wanted, device=device(), session=session, group=group)
         yield from plan
     share = "" if group is None else "its share of "
     tell(f"Penstock read {share}{len(plan)} tensors of {len(files)} files to {plan.device}, loading into the model "

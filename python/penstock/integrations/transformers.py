@@ -165,7 +165,7 @@ class _Opened:
 
     def _read(self, i: int) -> dict[str, torch.Tensor]:
         group = copy.copy(self._weights)
-        group.tensors = {name: self._weights.tensors[name] for name in self._groups[i]}
+        group._plain, group._tensors = [], {name: self._weights.tensors[name] for name in self._groups[i]}
         plan = group.plan(device=self._device, session=self._session)
         tensors = plan.load()
         with self._lock:

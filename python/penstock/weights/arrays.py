@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
+DLPACK_CPU, DLPACK_CUDA = 1, 2
+
+
 class Memory(Protocol):
     """Memory of which arrays are views."""
 
@@ -40,6 +43,10 @@ class Arrays(Protocol):
 
     def dtype_named(self, wanted: Any) -> Any:
         """The framework's dtype to convert to; None for none. Raises WeightsError for an unknown dtype."""
+
+    def here(self) -> Any: ...
+    def dlpack_device(self) -> tuple[int, int] | None:
+        """The device's type and number as DLPack has them; None if arrays are not made by DLPack."""
 
     def item_bytes(self, dtype: Any) -> int: ...
     def is_converted(self, dtype: Any, wanted: Any) -> bool: ...
@@ -135,11 +142,15 @@ def raw_bytes(array: Any) -> Any:
     return array.reshape(-1).view("u1")
 
 
+def is_numpy(framework: str) -> bool:
+    return framework in ("np", "numpy")
+
+
 def arrays_of(framework: str, device: Any) -> Arrays:
     """framework: "pt" (torch), or "np" (numpy), as safetensors calls them."""
     if framework in ("pt", "torch", "pytorch"):
         return TorchArrays(device)
-    if framework not in ("np", "numpy"):
+    if not is_numpy(framework):
         raise WeightsError(f"framework {framework!r}: expected 'pt' or 'np'")
     if str(device) != "cpu":
         raise WeightsError(f"device {str(device)!r}: numpy's arrays are on 'cpu'")
@@ -179,6 +190,19 @@ class TorchArrays:
     def is_converted(self, dtype: torch.dtype, wanted: torch.dtype | None) -> bool:
         # Types with two elements per byte are not converted: such tensors need their scales.
         return wanted is not None and dtype.is_floating_point and dtype != wanted and "float4" not in str(dtype)
+
+    def here(self) -> Any:
+        """The device, with its number: which one is the current one, each thread says for itself."""
+        import torch
+
+        if self.device.type == "cuda" and self.device.index is None:
+            return torch.device("cuda", torch.cuda.current_device())
+        return self.device
+
+    def dlpack_device(self) -> tuple[int, int] | None:
+        if self.device.type == "cpu":
+            return DLPACK_CPU, 0
+        return (DLPACK_CUDA, self.here().index) if self.device.type == "cuda" else None
 
     def memory(self, nbytes: int, page: int) -> _TorchMemory:
         import torch
@@ -279,6 +303,12 @@ class NumpyArrays:
             return None if wanted is None else numpy.dtype(wanted)
         except TypeError:
             raise WeightsError(f"dtype {wanted!r}: expected one of numpy, as 'float32'") from None
+
+    def here(self) -> Any:
+        return self.device
+
+    def dlpack_device(self) -> None:
+        return None
 
     def item_bytes(self, dtype: numpy.dtype[Any]) -> int:
         return dtype.itemsize

@@ -45,7 +45,8 @@ class Weights:
     """
 
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
-        self.tensors: dict[str, Tensor] = {}
+        self._tensors: dict[str, Tensor] | None = {}
+        self._plain: list[tuple[Path, _native.Header]] = []  # The files, if all are plain safetensors.
         self.objects: dict[str, Any] = {}
         self.metadata: dict[str, str] = {}
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
@@ -55,37 +56,85 @@ class Weights:
         placed, self.files = _files_of(paths)
         with collecting_paused():
             self._add_all()
+        self._check_index(placed)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, in the order of the files. Made when they are first asked for: a plan of all does without."""
+        if self._tensors is None:
+            with collecting_paused():
+                self._tensors = {tensor.name: tensor for file, header in self._plain
+                                 for tensor in _tensors_of(file, header)}
+        return self._tensors
+
+    def names(self) -> list[str]:
+        """In the order of the files."""
+        return list(self._tensors) if self._tensors else [name for _, header in self._plain for name in header.names()]
+
+    def tensor(self, name: str) -> Tensor:
+        """Raises WeightsError if there is none."""
+        for file, header in self._plain:
+            if (index := header.find(name)) >= 0:
+                return _tensor_at(file, header, index)
+        if self._plain or name not in self.tensors:
+            raise WeightsError(f"no tensor is called {name!r} in {self.shown()}, which does not contain it")
+        return self.tensors[name]
+
+    def data_begin(self) -> int:
+        """Where the data of a single safetensors file begins."""
+        return self._plain[0][1].data_begin if len(self._plain) == 1 else 0
+
+    def plan_of_rows(self, wanted: Mapping[str, slice | None] | None, device: Any, session: Session | None) -> Plan:
+        """The plan of a prefetch: by name the rows of a tensor, None for all of it, or of all tensors."""
+        if wanted is None:
+            return self.plan(device=device, session=session)
+        if not wanted:
+            raise WeightsError("the prefetch plan is empty: it names no tensor")
+        return self._plan_of({name: None if rows is None else _rows_of(self.tensor(name), rows)
+                              for name, rows in wanted.items()}, device, session)
+
+    def _check_index(self, placed: Mapping[str, Path]) -> None:
+        plain = dict(self._plain)
         for name, place in placed.items():
-            if name not in self.tensors or self.tensors[name].file != place:
+            if place in plain:
+                is_there = plain[place].find(name) >= 0
+            else:
+                is_there = name in self.tensors and self.tensors[name].file == place
+            if not is_there:
                 raise WeightsError(f"{place}: it lacks tensor {name!r}, which the index says it has")
 
     def _add_all(self) -> None:
         if len(self.files) == 1 and self.files[0].name in _openers():
             self._add_folder(self.files[0])
-        elif len(self.files) == 1:
-            self._add(self.files[0], _read_header(self.files[0]))
-        else:
-            headers: dict[Path, _Header] = {}
-            for_each(lambda file: headers.update({file: _read_header(file)}), self.files, HEADERS_AT_ONCE)
-            for file in self.files:
-                self._add(file, headers[file])
+            return
+        headers: dict[Path, _Header] = {}
+        for_each(lambda file: headers.update({file: _read_header(file)}), self.files, HEADERS_AT_ONCE)
+        natives = [(file, header) for file in self.files if (header := headers[file].plain) is not None]
+        is_plain = len(natives) == len(self.files) and (len(natives) == 1 or not (
+            any(each.pieces for each in headers.values()) or _native.shared_name([each for _, each in natives])))
+        for file in self.files:
+            self._add(file, headers[file], is_plain)
+        if is_plain:
+            self._plain, self._tensors = natives, None
         self._assemble()
 
     def _add_folder(self, marker: Path) -> None:
         found: Opened = _openers()[marker.name](marker.parent)
-        self.tensors, self.objects, self.check = found.tensors, found.objects, found.check
+        self._tensors, self.objects, self.check = found.tensors, found.objects, found.check
         self.files, self.identities = found.files, found.identities
 
-    def _add(self, file: Path, header: _Header) -> None:
+    def _add(self, file: Path, header: _Header, is_plain: bool) -> None:
         self.identities[file] = header.identity
         self.objects.update(header.objects)
+        self.metadata.update(header.metadata)
+        if is_plain:
+            return
         pieces = header.pieces if len(self.files) > 1 else {}  # A rank's file alone is read as it is.
-        for tensor in header.tensors:
+        for tensor in header.tensors if header.plain is None else _tensors_of(file, header.plain):
             if tensor.name in pieces:
                 self._pieces.setdefault(tensor.name, []).append(Chunk(pieces[tensor.name], tensor))
             else:
                 self._add_tensor(tensor)
-        self.metadata.update(header.metadata)
 
     def _add_tensor(self, tensor: Tensor) -> None:
         if tensor.name in self.tensors:
@@ -124,30 +173,40 @@ class Weights:
         budget: the most bytes of device memory used besides the tensors that the caller keeps, if no single tensor is
         larger than a quarter of it. The default is 1 GiB.
         """
-        wanted = [names] if isinstance(names, str) else names
-        chosen = list(self.tensors.values()) if wanted is None else self._named(wanted)
+        chosen = self.names() if names is None else self._named([names] if isinstance(names, str) else names)
+        if not parts and dtype is None and group is None:
+            return self._plan_of(dict.fromkeys(chosen), device, session, framework, budget)
         if group is not None and framework not in ("pt", "torch", "pytorch"):
             raise WeightsError(f"framework {framework!r}: ranks that load together exchange tensors of torch, 'pt'")
         shares: dict[str, Part] = {}
-        by_name = {tensor.name: tensor for tensor in chosen}
+        by_name = {name: self.tensors[name] for name in chosen}
         for pattern, part in (parts or {}).items():
             matching = _matching(by_name, pattern)
             if not matching:
                 raise WeightsError(f"parts: none of the tensors that are read of {self.shown()} is called {pattern!r}")
-            shares.update({tensor.name: part for tensor in matching})
-        pairs = [(tensor, shares.get(tensor.name)) for tensor in chosen]
+            shares.update(dict.fromkeys(matching, part))
+        pairs = [(tensor, shares.get(name)) for name, tensor in by_name.items()]
         exchange = None if group is None else Exchange(group, device)
         return Plan(pairs, device, dtype, session, self.identities, framework=framework, exchange=exchange,
                     budget=budget, check=self.check)
 
-    def _named(self, patterns: Iterable[str]) -> list[Tensor]:
-        found: dict[str, Tensor] = {}
+    def _named(self, patterns: Iterable[str]) -> list[str]:
+        names, found = dict.fromkeys(self.names()), dict[str, None]()
         for pattern in patterns:
-            matching = _matching(self.tensors, pattern)
+            matching = _matching(names, pattern)
             if not matching:
                 raise WeightsError(f"no tensor is called {pattern!r} in {self.shown()}")
-            found.update({tensor.name: tensor for tensor in matching})
-        return list(found.values())
+            found.update(dict.fromkeys(matching))
+        return list(found)
+
+    def _plan_of(self, wanted: Mapping[str, slice | None], device: Any, session: Session | None, framework: str = "pt",
+                 budget: int | None = None) -> Plan:
+        """wanted: by name the rows of a tensor, None for all."""
+        pairs = ((self.tensors[name], None if rows is None else Part(0, rows.start, rows.stop))
+                 for name, rows in wanted.items())
+        plain = [(file, header, _picks_of(header, wanted)) for file, header in self._plain]
+        return Plan(pairs, device, None, session, self.identities, framework=framework, budget=budget,
+                    check=self.check, plain=plain)
 
 
 def _openers() -> dict[str, Open]:
@@ -155,10 +214,15 @@ def _openers() -> dict[str, Open]:
     return {**OPENERS, METADATA: Checkpoint}
 
 
-def _matching(tensors: Mapping[str, Tensor], pattern: str) -> list[Tensor]:
-    if pattern in tensors:
-        return [tensors[pattern]]
-    return [tensor for name, tensor in tensors.items() if fnmatch.fnmatchcase(name, pattern)]
+def _matching(names: Mapping[str, Any], pattern: str) -> list[str]:
+    return [pattern] if pattern in names else [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+
+
+def _picks_of(header: _native.Header, wanted: Mapping[str, slice | None]) -> list[tuple[int, int, int]] | None:
+    """None for all of them."""
+    picks = [(index, 0, -1) if (rows := wanted[name]) is None else (index, rows.start, rows.stop)
+             for index, name in enumerate(header.names()) if name in wanted]
+    return None if len(picks) == len(header) and not any(stop >= 0 for _, _, stop in picks) else picks
 
 
 def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[dict[str, Path], list[Path]]:
@@ -211,6 +275,7 @@ class _Header:
     metadata: dict[str, str]
     objects: dict[str, Any]
     pieces: dict[str, tuple[int, ...]]
+    plain: _native.Header | None = None  # In place of the tensors.
 
 
 def _read_header(file: Path) -> _Header:
@@ -220,11 +285,36 @@ def _read_header(file: Path) -> _Header:
             found, objects = read_torch_file(file, fd)
             return _Header(identity, list(found.values()), {}, objects, {})
         try:
-            _, described, metadata = _native.read_safetensors_header(fd)
+            header = _native.Header(fd)
         except ValueError as error:
             raise WeightsError(f"{file}: {error}") from None
-    tensors = [Tensor(name, file, dtype, shape, begin, end - begin) for name, dtype, shape, begin, end in described]
-    return _Header(identity, tensors, metadata, {}, _pieces_of(file, metadata.pop(SHARDING, "{}")))
+    metadata = header.metadata()
+    return _Header(identity, [], metadata, {}, _pieces_of(file, metadata.pop(SHARDING, "{}")), header)
+
+
+def _tensors_of(file: Path, header: _native.Header) -> list[Tensor]:
+    return [_tensor_at(file, header, index) for index in range(len(header))]
+
+
+def _tensor_at(file: Path, header: _native.Header, index: int) -> Tensor:
+    name, dtype, shape, begin, end = header.described(index)
+    return Tensor(name, file, dtype, shape, begin, end - begin)
+
+
+def _rows_of(tensor: Tensor, rows: Any) -> slice:
+    what = f"tensor {tensor.name!r} of shape {list(tensor.shape)}"
+    if not isinstance(rows, slice):
+        raise WeightsError(f"{what}: expected None or a slice of rows, not {type(rows).__name__}")
+    if not tensor.shape:
+        raise WeightsError(f"{what} is 0-d: it has no rows")
+    count = tensor.shape[0]
+    if any(not (bound is None or isinstance(bound, int) and -count <= bound <= count)
+           for bound in (rows.start, rows.stop)):
+        raise WeightsError(f"{what}: {rows} is out of range")
+    if rows.step not in (None, 1):
+        raise WeightsError(f"{what}: {rows} is an invalid prefetch plan slice: expected step 1")
+    start, stop, _ = rows.indices(count)
+    return slice(start, max(start, stop))
 
 
 def _pieces_of(file: Path, sharding: str) -> dict[str, tuple[int, ...]]:

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from penstock import _native
 from penstock.progress import Progress
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of
@@ -31,17 +33,33 @@ class Plan:
     def __init__(self, wanted: Iterable[tuple[Tensor, Part | None]], device: Any, dtype: Any, session: Session | None,
                  identities: Mapping[Path, tuple[int, int, int, int]], *, framework: str = "pt",
                  exchange: Exchange | None = None, budget: int | None = None,
-                 check: Callable[[Tensor, Any], None] | None = None) -> None:
+                 check: Callable[[Tensor, Any], None] | None = None, plain: Iterable[Plain] = ()) -> None:
+        """plain: the same as `wanted`, for which no tensor need be described."""
         self.arrays: Arrays = arrays_of(framework, device)
         self.device, self.dtype = self.arrays.device, self.arrays.dtype_named(dtype)
         self.session, self.identities, self.exchange, self.check = session, identities, exchange, check
         with collecting_paused():
-            self.runs = self._plan_runs(wanted, budget)
+            run_bytes = RUN_BYTES if budget is None else max(min(RUN_BYTES, budget // (AHEAD + 1)), PAGE)
+            self.runs = self._plain_runs(plain, run_bytes) or self._plan_runs(wanted, run_bytes)
         self.bytes_from_storage = sum(self._bytes_read(run) for run in self.runs)
         self.progress = Progress(self.bytes_from_storage)
 
-    def _plan_runs(self, wanted: Iterable[tuple[Tensor, Part | None]], budget: int | None) -> list[Run]:
-        run_bytes = RUN_BYTES if budget is None else max(min(RUN_BYTES, budget // (AHEAD + 1)), PAGE)
+    def _plain_runs(self, plain: Iterable[Plain], run_bytes: int) -> list[Run]:
+        """No run if tensors must be described, after all."""
+        if self.arrays.dlpack_device() is None:
+            return []
+        runs: list[Run] = []
+        for file, header, picks in plain:
+            pieces = _native.Pieces(header, picks, run_bytes)
+            if not pieces.is_plain:
+                return []
+            for index, dtype in pieces.dtypes():
+                self.arrays.dtype_of(Tensor(header.described(index)[0], file, dtype, (), 0, 0))
+            runs.extend(Run(file, begin, end, [], False, pieces, number)
+                        for number, (begin, end, _) in enumerate(pieces.runs()))
+        return sorted(runs, key=_place_of)
+
+    def _plan_runs(self, wanted: Iterable[tuple[Tensor, Part | None]], run_bytes: int) -> list[Run]:
         alone: list[Item] = []
         together: list[Item] = []
         for tensor, part in wanted:
@@ -52,23 +70,38 @@ class Plan:
             shared = self.exchange is not None and (part is None or _is_strided(tensor, part))
             (together if shared else alone).extend(items_of(tensor, part))
         runs = runs_of(alone, run_bytes, False) + runs_of(together, run_bytes, True)
-        return sorted(runs, key=lambda run: (str(run.file), run.begin))
+        return sorted(runs, key=_place_of)
 
     def _bytes_read(self, run: Run) -> int:
         begin, end = share_of_run(run, self.exchange)
         return end - begin
 
+    def run_of(self) -> dict[str, int]:
+        """The number of the run with which a tensor is complete, by name."""
+        left: dict[str, int] = {}
+        return {name: i for i, run in enumerate(self.runs) for name in _names_of([run], left)}
+
+    def of_run(self, i: int) -> Plan:
+        """A plan of one run, for tensors that lie in one piece."""
+        plan = copy.copy(self)
+        plan.runs = [self.runs[i]]
+        plan.__dict__.pop("names", None)
+        plan.__dict__.pop("bytes_on_device", None)
+        plan.bytes_from_storage = self._bytes_read(self.runs[i])
+        plan.progress = Progress(plan.bytes_from_storage)
+        return plan
+
     @cached_property
     def names(self) -> list[str]:
         """In the order in which they will be there."""
-        return list(_names_of(self.runs))
+        return list(_names_of(self.runs, {}))
 
     @cached_property
     def bytes_on_device(self) -> int:
         """What is kept, and what requests under way take besides."""
         copied, whole, kept = 0, {}, 0
         for run in self.runs:
-            views = False
+            views = run.pieces is not None
             for item in run.items:
                 if item.whole is not None:
                     whole[item.whole.tensor.name] = self._bytes_copied(item.tensor, item.whole.shape)
@@ -119,7 +152,7 @@ class Plan:
     def load(self, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
         """All tensors by name. Raises MemoryError before the first byte where they will not fit."""
         with collecting_paused(), closing(Stream(self, on_progress, is_kept=True)) as tensors:
-            return dict(tensors)
+            return tensors.all()
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return self.stream()
@@ -132,14 +165,23 @@ class Plan:
         return Stream(self, on_progress, is_kept=False)
 
 
+Plain = tuple[Path, _native.Header, Sequence[tuple[int, int, int]] | None]  # As native pieces take it.
+
+
+def _place_of(run: Run) -> tuple[str, int]:
+    return str(run.file), run.begin
+
+
 def _is_strided(tensor: Tensor, part: Part) -> bool:
     """Whether parts along this dimension lie between each other in the file. The same on all ranks."""
     return not tensor.chunks and (part.dim % max(len(tensor.shape), 1) != 0 or tensor.strides is not None)
 
 
-def _names_of(runs: Iterable[Run]) -> Iterator[str]:
-    left: dict[str, int] = {}
+def _names_of(runs: Iterable[Run], left: dict[str, int]) -> Iterator[str]:
+    """left: of tensors that are put together, the pieces that are still to come."""
     for run in runs:
+        if run.pieces is not None:
+            yield from run.pieces.names(run.number)
         for item in run.items:
             if item.whole is None:
                 yield item.tensor.name

@@ -11,14 +11,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock import _native
 from penstock.weights.tensors import Part, Tensor, WeightsError
 
 if TYPE_CHECKING:
     from penstock.weights.exchange import Exchange
 
 RUN_BYTES = 256 << 20   # The most that one request reads, unless a single tensor is larger.
-GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, up to this,
-GAP_SHARE = 32          # and up to this part of what was wanted before it.
 AHEAD = 3               # Requests under way. Both as was best on an H200: docs/internals/performance.md.
 PAGE = 4096             # Memory is laid out as the file is, so that direct I/O needs no copy.
 
@@ -102,13 +101,15 @@ def _pieces_of(tensor: Tensor, part: Part | None) -> list[Item]:
 
 @dataclass
 class Run:
-    """Neighbours in a file, read by one request."""
+    """Neighbours in a file, read by one request: items, or of a plan of plain tensors a run of native pieces."""
 
     file: Path
     begin: int
     end: int
     items: list[Item]
     is_together: bool = False  # The ranks of a group read a share each, and exchange them.
+    pieces: _native.Pieces | None = None
+    number: int = 0            # The run of the pieces.
 
 
 def runs_of(items: Iterable[Item], run_bytes: int, is_together: bool) -> list[Run]:
@@ -123,24 +124,10 @@ def runs_of(items: Iterable[Item], run_bytes: int, is_together: bool) -> list[Ru
 
 
 def _runs_in(file: Path, items: list[Item], run_bytes: int, is_together: bool) -> Iterator[Run]:
-    run: Run | None = None
-    for item in sorted(items, key=attrgetter("begin")):
-        if run is not None and _is_near(run, item) and (item.end <= run.end or item.end - run.begin <= run_bytes):
-            if item.end > run.end:
-                run.end = item.end
-            run.items.append(item)
-            continue
-        if run is not None:
-            yield run
-        run = Run(file, item.begin, item.end, [item], is_together)
-    if run is not None:
-        yield run
-
-
-def _is_near(run: Run, item: Item) -> bool:
-    """Whether the gap between them is one page at most, or a small share of the run, so that one request reads both."""
-    gap = item.begin - run.end
-    return gap <= PAGE or gap <= min(GAP_BYTES, (run.end - run.begin) // GAP_SHARE)
+    items, first = sorted(items, key=attrgetter("begin")), 0
+    for begin, end, count in _native.neighbours([(item.begin, item.end) for item in items], run_bytes, PAGE):
+        yield Run(file, begin, end, items[first:first + count], is_together)
+        first += count
 
 
 def memory_of(run: Run, exchange: Exchange | None) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from penstock.weights.arrays import Memory
 from penstock.weights.exchange import Turn
 from penstock.weights.runs import AHEAD, PAGE, Item, Run, Whole, memory_of, share_of_run
 from penstock.weights.tensors import WeightsError, named, raise_named
+from penstock.weights.views import views_of
 
 if TYPE_CHECKING:
     from penstock.weights.plan import Plan
@@ -59,6 +60,18 @@ class Stream:
     def __next__(self) -> tuple[str, Any]:
         return next(self._tensors)
 
+    def begun(self) -> Generator[Iterable[tuple[str, Any]], None, None]:
+        """The tensors of one run after the other; the first runs are under way."""
+        self._reader.start()
+        return self._reader.groups()
+
+    def all(self) -> dict[str, Any]:
+        """All that are left, by name."""
+        found: dict[str, Any] = {}
+        for group in self._reader.groups():
+            found.update(group)
+        return found
+
     def close(self) -> None:
         self._tensors.close()
         self._reader.end()  # One that never began has no end of its own.
@@ -74,22 +87,32 @@ class _Reader:
         self.turn: Turn | None = None
         session = plan.session or default_session()
         self._ranges = _native.Ranges(session._native, max(min(AHEAD, len(plan.runs)), 1))
+        self._runs = iter(plan.runs)
+        self._ahead: deque[_Reading] = deque()
         self._wholes: dict[str, tuple[Any, int]] = {}  # By name: the array, and the pieces that are not there yet.
         self._began = time.monotonic()
         self._progress = plan.progress = Progress(plan.bytes_from_storage)
 
     def tensors(self) -> Generator[tuple[str, Any], None, None]:
-        runs = iter(self._plan.runs)
+        for group in self.groups():
+            yield from group
+
+    def groups(self) -> Generator[Iterable[tuple[str, Any]], None, None]:
+        """The tensors of one run after the other."""
         try:
-            ahead = deque(self._begin(run) for run in islice(runs, AHEAD))
-            while ahead:
-                reading = ahead.popleft()
+            self.start()
+            while self._ahead:
+                reading = self._ahead.popleft()
                 self._finish(reading)
-                ahead.extend(self._begin(run) for run in islice(runs, 1))
-                yield from self._cut(reading)
+                self.start()
+                yield self._cut(reading)
                 del reading
         finally:
             self.end()
+
+    def start(self) -> None:
+        """Begins to read as many runs as may be under way."""
+        self._ahead.extend(self._begin(run) for run in islice(self._runs, AHEAD - len(self._ahead)))
 
     def end(self) -> None:
         try:
@@ -97,6 +120,7 @@ class _Reader:
                 self.turn.leave()
         finally:
             self._ranges.close()
+            self._ahead.clear()
 
     def _begin(self, run: Run) -> _Reading:
         plan = self._plan
@@ -132,7 +156,17 @@ class _Reader:
                                    f"{reading.begin}, there were {report.bytes}")
         self._progress.count(report, time.monotonic() - self._began)
 
-    def _cut(self, reading: _Reading) -> Iterator[tuple[str, Any]]:
+    def _cut(self, reading: _Reading) -> Iterable[tuple[str, Any]]:
+        run = reading.run
+        if run.pieces is None:
+            return self._cut_items(reading)
+        memory, device = reading.memory, self._plan.arrays.dlpack_device()
+        assert device is not None  # Or the plan would have items.
+        with named(f"{run.file}: tensors at {run.begin} to {run.end}"):
+            views = views_of(memory.bytes(0, memory.nbytes), device, run.pieces, run.number, run.begin - reading.base)
+        return zip(run.pieces.names(run.number), views)
+
+    def _cut_items(self, reading: _Reading) -> Iterator[tuple[str, Any]]:
         for item in reading.run.items:
             try:
                 complete = self._made(reading, item)
