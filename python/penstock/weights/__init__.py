@@ -16,7 +16,8 @@ anything else is used, and nothing in a file is executed. Tensors that do not fi
 from penstock.progress import Progress
 from penstock.weights.conversion import Conversion, convert
 from penstock.weights.headers import INDEX, Weights
-from penstock.weights.loaders import Slice, load, load_file, load_model, safe_open, save, save_file, save_model
+from penstock.weights.loaders import load, load_file, load_model, save, save_file, save_model
+from penstock.weights.opened import Slice, safe_open
 from penstock.weights.plan import Plan
 from penstock.weights.tensors import Part, Tensor, WeightsError
 from penstock.weights.torch_load import load_torch

@@ -8,7 +8,6 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from penstock import _native
@@ -17,21 +16,13 @@ from penstock.sessions import Session, default_session
 from penstock.weights import arrays
 from penstock.weights.files import copied
 from penstock.weights.headers import Weights
+from penstock.weights.opened import check_backend
 from penstock.weights.plan import Plan
 from penstock.weights.runs import PAGE
-from penstock.weights.tensors import Part, StateError, Tensor, WeightsError, format_shape, named
+from penstock.weights.tensors import StateError, Tensor, WeightsError, format_shape, named
 
 if TYPE_CHECKING:
     import torch
-
-
-BACKENDS = ("mmap", "pread")  # Backends of safetensors, accepted and ignored: each request takes the best path.
-
-
-def check_backend(backend: str) -> None:
-    if backend not in BACKENDS:
-        raise WeightsError(f"backend {backend!r}: expected 'mmap' or 'pread', as safetensors; both are taken and make "
-                           "no difference here")
 
 
 def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "mmap",
@@ -248,99 +239,3 @@ def _check_text(text: Any) -> None:
     except UnicodeEncodeError:
         pass
     raise WeightsError(f"names of tensors and metadata are text that UTF-8 can write, and {text!r} is not")
-
-
-class safe_open:  # noqa: N801, the name that it replaces.
-    """In place of `safetensors.safe_open`: `with safe_open(file, framework="pt", device="cuda") as opened: ...`."""
-
-    def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
-                 backend: str = "mmap", session: Session | None = None) -> None:
-        check_backend(backend)
-        arrays.arrays_of(framework, device)  # Raises here, not at the first tensor.
-        self._weights = Weights([filename])
-        self._framework, self._device, self._session = framework, device, session
-        self._is_closed = False
-
-    def keys(self) -> list[str]:
-        return sorted(self._opened().tensors)
-
-    def offset_keys(self) -> list[str]:
-        """The names in the order of the file."""
-        return list(self._opened().tensors)
-
-    def metadata(self) -> dict[str, str] | None:
-        return self._opened().metadata or None
-
-    def get_tensor(self, name: str) -> Any:
-        self._opened()
-        return self._get(name, None)
-
-    def get_tensors(self) -> dict[str, Any]:
-        """All of them, by name."""
-        plan = self._opened().plan(device=self._device, framework=self._framework, session=self._session)
-        return dict(sorted(plan.load().items()))
-
-    def get_slice(self, name: str) -> Slice:
-        """An object to index: `get_slice(name)[2:4, :, ::2]` reads only the rows that it needs. It stays usable after
-        the file is closed."""
-        self._opened()
-        return Slice(self, self._tensor(name))
-
-    def _opened(self) -> Weights:
-        if self._is_closed:
-            raise WeightsError(f"{self._weights.shown()}: the file is closed: open it anew, or read it within `with`")
-        return self._weights
-
-    def _tensor(self, name: str) -> Tensor:
-        if name not in self._weights.tensors:
-            raise WeightsError(f"no tensor is called {name!r} in {self._weights.shown()}")
-        return self._weights.tensors[name]
-
-    def _get(self, name: str, part: Part | None) -> Any:
-        plan = Plan([(self._tensor(name), part)], self._device, None, self._session, self._weights.identities,
-                    framework=self._framework)
-        return next(iter(plan))[1]
-
-    def __enter__(self) -> safe_open:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self._is_closed = True
-
-
-class Slice:
-    """A tensor whose parts are read when it is indexed."""
-
-    def __init__(self, opened: safe_open, tensor: Tensor) -> None:
-        self._opened, self._tensor = opened, tensor
-
-    def get_shape(self) -> list[int]:
-        return list(self._tensor.shape)
-
-    def get_dtype(self) -> str:
-        return self._tensor.dtype
-
-    def __getitem__(self, index: Any) -> Any:
-        indices = index if isinstance(index, tuple) else (index,)
-        rows = self._rows_of(indices[0]) if indices and self._tensor.shape and self._tensor.dtype != "F4" else None
-        if rows is None:
-            return self._alone(self._opened.get_tensor(self._tensor.name), index)
-        start, stop, rest = rows
-        return self._alone(self._opened._get(self._tensor.name, Part(0, start, stop)), (rest, *indices[1:]))
-
-    def _rows_of(self, first: Any) -> tuple[int, int, Any] | None:
-        """The rows that an index needs, and the index into them; None if all rows are read."""
-        count = self._tensor.shape[0]
-        if isinstance(first, int) and not isinstance(first, bool) and -count <= first < count:
-            return first % count, first % count + 1, 0
-        if not isinstance(first, slice) or (first.step or 1) < 1:
-            return None
-        start, stop, step = first.indices(count)
-        return start, max(start, stop), slice(None, None, step)
-
-    @staticmethod
-    def _alone(read: Any, index: Any) -> Any:
-        """Copies a small part, so that it does not keep all of the read memory alive."""
-        part = read[index]
-        return part if 2 * part.nbytes > read.nbytes or not hasattr(part, "clone") else part.clone()

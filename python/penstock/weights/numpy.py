@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.sessions import Session
 from penstock.weights.files import copied
 from penstock.weights.headers import Weights
-from penstock.weights.loaders import check_backend, save, save_file
+from penstock.weights.loaders import save, save_file
+from penstock.weights.opened import check_backend
 
 if TYPE_CHECKING:
     import numpy

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""In place of `safetensors.safe_open`: a file whose tensors are asked for one by one, or fetched ahead."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from penstock.progress import Progress
+from penstock.sessions import Session
+from penstock.threads import Future, Pool
+from penstock.weights import arrays
+from penstock.weights.headers import Weights
+from penstock.weights.plan import Plan
+from penstock.weights.tensors import Part, Tensor, WeightsError
+
+BACKENDS = ("mmap", "pread")  # Backends of safetensors, accepted and ignored: each request takes the best path.
+AHEAD = 2  # How many runs of neighbours are read ahead of the one that is asked for.
+
+
+def check_backend(backend: str) -> None:
+    if backend not in BACKENDS:
+        raise WeightsError(f"backend {backend!r}: expected 'mmap' or 'pread', as safetensors; both are taken and make "
+                           "no difference here")
+
+
+class Meta(NamedTuple):
+    """A tensor's entry in the header: offsets from the begin of the data."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+class safe_open:  # noqa: N801, the name that it replaces.
+    """In place of `safetensors.safe_open`: `with safe_open(file, framework="pt", device="cuda") as opened: ...`.
+
+    Threads may share it. A tensor is read alone; with the second one that is asked for, all of its neighbours in the
+    file (256 MiB at most) are read together, and when that goes on, further ones ahead.
+    """
+
+    reads_at_once = False  # Whether the neighbours are read with the first one.
+
+    def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
+                 backend: str = "mmap", session: Session | None = None) -> None:
+        check_backend(backend)
+        self._framework, self._session = framework, session
+        self._device = arrays.arrays_of(framework, device).here()  # Raises here, not at the first tensor.
+        self._weights = Weights([filename])
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._plan: Plan | None = None
+        self._is_planned = False
+        self._runs: dict[str, int] = {}  # The run of the plan that has a tensor.
+        self._asked: set[int] = set()
+        self._tensors: dict[int, Future[dict[str, Any]]] = {}
+        self._threads: Pool | None = None
+
+    def keys(self) -> list[str]:
+        return sorted(self._opened().names())
+
+    def offset_keys(self) -> list[str]:
+        """The names in the order of the file."""
+        return self._opened().names()
+
+    def metadata(self) -> dict[str, str] | None:
+        return self._opened().metadata or None
+
+    def get_tensor(self, name: str) -> Any:
+        return self._get(self._opened().tensor(name))
+
+    def get_tensors(self) -> dict[str, Any]:
+        """All of them, by name, in the order of the file."""
+        plan = self._opened().plan(device=self._device, framework=self._framework, session=self._session)
+        tensors = plan.load()
+        self._count(plan.progress)
+        return tensors
+
+    def get_tensor_meta(self, name: str) -> Meta:
+        tensor = self._opened().tensor(name)
+        begin = tensor.offset - self._weights.data_begin()
+        return Meta(tensor.dtype, list(tensor.shape), (begin, begin + tensor.nbytes))
+
+    def get_slice(self, name: str) -> Slice:
+        """An object to index: `get_slice(name)[2:4, :, ::2]` reads only the rows that it needs. It stays usable after
+        the file is closed."""
+        return Slice(self, self._opened().tensor(name))
+
+    def _opened(self) -> Weights:
+        if self._is_closed:
+            raise WeightsError(f"{self._weights.shown()}: the file is closed: open it anew, or read it within `with`")
+        return self._weights
+
+    def _count(self, progress: Progress) -> None:
+        """Is told of everything that was read."""
+
+    def _get(self, tensor: Tensor) -> Any:
+        group = self._group_of(tensor.name)
+        if group is not None:
+            tensors = group.result()
+            with self._lock:
+                found = tensors.pop(tensor.name, None)
+            if found is not None:
+                return found
+        return self._read(tensor, None)  # Its neighbours are not wanted yet, or it was handed out before.
+
+    def _group_of(self, name: str) -> Future[dict[str, Any]] | None:
+        """The neighbours of a tensor, if they are read together."""
+        with self._lock:
+            if self._is_closed:
+                return None
+            plan = self._planned()
+            if plan is None:
+                return None
+            wanted = self._runs[name]
+            is_first = wanted not in self._asked and not self.reads_at_once
+            self._asked.add(wanted)
+            if is_first and wanted not in self._tensors:
+                return None
+            is_in_order = self.reads_at_once or wanted == 0 or wanted - 1 in self._tensors
+            for i in range(wanted, min(wanted + 1 + AHEAD * is_in_order, len(plan.runs))):
+                if i not in self._tensors:
+                    self._threads = self._threads or Pool(AHEAD + 1)
+                    self._tensors[i] = self._threads.submit(self._read_run, i)
+            return self._tensors[wanted]
+
+    def _planned(self) -> Plan | None:
+        """None if all tensors cannot be read together, as when the framework lacks the dtype of one."""
+        if not self._is_planned:
+            self._is_planned = True
+            with suppress(WeightsError):
+                self._plan = self._weights.plan(device=self._device, framework=self._framework, session=self._session)
+                self._runs = self._plan.run_of()
+        return self._plan
+
+    def _read_run(self, i: int) -> dict[str, Any]:
+        assert self._plan is not None
+        plan = self._plan.of_run(i)
+        tensors = plan.load()
+        self._count(plan.progress)
+        return tensors
+
+    def _read(self, tensor: Tensor, part: Part | None) -> Any:
+        plan = Plan([(tensor, part)], self._device, None, self._session, self._weights.identities,
+                    framework=self._framework)
+        found = next(iter(plan))[1]
+        self._count(plan.progress)
+        return found
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            threads, self._threads = self._threads, None
+            self._tensors.clear()
+        if threads is not None:
+            threads.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> safe_open:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Slice:
+    """A tensor whose parts are read when it is indexed."""
+
+    def __init__(self, opened: safe_open, tensor: Tensor) -> None:
+        self._opened, self._tensor = opened, tensor
+
+    def get_shape(self) -> list[int]:
+        return list(self._tensor.shape)
+
+    def get_dtype(self) -> str:
+        return self._tensor.dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        if index is Ellipsis or index == slice(None):
+            return self._opened._get(self._tensor)
+        if arrays.is_numpy(self._opened._framework):
+            _check_index(index, self._tensor.shape)
+        indices = index if isinstance(index, tuple) else (index,)
+        rows = self._rows_of(indices[0]) if indices and self._tensor.shape and self._tensor.dtype != "F4" else None
+        if rows is None:
+            return self._alone(self._opened._read(self._tensor, None), index)
+        start, stop, rest = rows
+        return self._alone(self._opened._read(self._tensor, Part(0, start, stop)), (rest, *indices[1:]))
+
+    def _rows_of(self, first: Any) -> tuple[int, int, Any] | None:
+        """The rows that an index needs, and the index into them; None if all rows are read."""
+        count = self._tensor.shape[0]
+        if isinstance(first, int) and not isinstance(first, bool) and -count <= first < count:
+            return first % count, first % count + 1, 0
+        if not isinstance(first, slice) or (first.step or 1) < 1:
+            return None
+        start, stop, step = first.indices(count)
+        return start, max(start, stop), slice(None, None, step)
+
+    @staticmethod
+    def _alone(read: Any, index: Any) -> Any:
+        """Copies a small part, so that it does not keep all of the read memory alive."""
+        part = read[index]
+        return part if 2 * part.nbytes > read.nbytes or not hasattr(part, "clone") else part.clone()
+
+
+def _check_index(index: Any, shape: tuple[int, ...]) -> None:
+    """Refuses what safetensors refuses where it cuts by itself, as it does for arrays of numpy."""
+    if isinstance(index, list) and index:
+        raise WeightsError("a list that is not empty is no index here: expected numbers, slices and ...")
+    explicit = [each for each in (index if isinstance(index, tuple) else (index,)) if each is not Ellipsis]
+    for dim, (each, size) in enumerate(zip(explicit, shape)):
+        bounds = (each.start, each.stop) if isinstance(each, slice) else ()
+        if any(bound is not None and not 0 <= bound <= size for bound in bounds) or (
+                isinstance(each, int) and not -size <= each < size):
+            raise WeightsError(f"index {each!r} is outside of dimension {dim}, which has {size} elements")
