@@ -18,7 +18,6 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, Llam
 from transformers import MixtralConfig, MixtralForCausalLM
 
 from penstock import weights
-from penstock.integrations import transformers as ours
 from penstock.integrations.transformers import fast_loading
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -32,7 +31,7 @@ def device(request):
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """So that small files have several."""
-    monkeypatch.setattr(ours, "GROUP_BYTES", 40_000)
+    monkeypatch.setattr("penstock.weights.plan.RUN_BYTES", 40_000)
 
 
 def saved(model, folder):
