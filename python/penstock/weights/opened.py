@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from penstock.threads import Future, Pool
 from penstock.weights import arrays
 from penstock.weights.headers import Weights
 from penstock.weights.plan import Plan
+from penstock.weights.stream import Stream
 from penstock.weights.tensors import Part, Tensor, WeightsError
 
 BACKENDS = ("mmap", "pread")  # Backends of safetensors, accepted and ignored: each request takes the best path.
@@ -89,6 +91,18 @@ class safe_open:  # noqa: N801, the name that it replaces.
         """An object to index: `get_slice(name)[2:4, :, ::2]` reads only the rows that it needs. It stays usable after
         the file is closed."""
         return Slice(self, self._opened().tensor(name))
+
+    def prefetch(self, plan: Mapping[str, slice | None] | None = None, *, device: Any = None,
+                 threads: int = 8) -> Prefetched:
+        """Begins to read the tensors of a plan, all if there is none: by name None for the whole tensor, or a slice of
+        its rows. Three requests are under way at a time; more are begun as tensors are taken.
+
+        threads: is taken, and makes no difference. Works on any device.
+        """
+        if arrays.is_numpy(self._framework):
+            raise WeightsError('prefetch is for tensors of torch: open the file with framework="pt"')
+        where = self._device if device is None else device
+        return Prefetched(self._opened().plan_of_rows(plan, where, self._session), self._count)
 
     def _opened(self) -> Weights:
         if self._is_closed:
@@ -218,3 +232,78 @@ def _check_index(index: Any, shape: tuple[int, ...]) -> None:
         if any(bound is not None and not 0 <= bound <= size for bound in bounds) or (
                 isinstance(each, int) and not -size <= each < size):
             raise WeightsError(f"index {each!r} is outside of dimension {dim}, which has {size} elements")
+
+
+class Prefetched:
+    """Tensors that are being read. Each is handed out once, by `take()` or by iterating over (name, tensor)."""
+
+    def __init__(self, plan: Plan, count: Any) -> None:
+        self._plan, self._count = plan, count
+        self._stream: Stream | None = plan.stream()
+        self._groups = self._stream.begun()
+        self._left = dict.fromkeys(plan.names)
+        self._ready: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    def names(self) -> list[str]:
+        """In the order of the file."""
+        return list(self._plan.names)
+
+    def __len__(self) -> int:
+        return len(self._plan.names)
+
+    def take(self, name: str) -> Any:
+        """Waits until the tensor is there. Raises WeightsError if the plan has none of this name, or it was taken."""
+        with self._lock:
+            if name not in self._left:
+                is_planned = name in self._plan.names
+                raise WeightsError(f"tensor {name!r} {'was taken before' if is_planned else 'is not in the plan'}: "
+                                   "each tensor of a prefetch plan is handed out once")
+            while name not in self._ready:
+                self._fetch()
+            return self._hand_out(name)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        while True:
+            with self._lock:
+                if not self._left:
+                    return
+                if not self._ready:
+                    self._fetch()
+                    continue
+                name = next(iter(self._ready))
+                given = name, self._hand_out(name)
+            yield given
+            del given
+
+    def _hand_out(self, name: str) -> Any:
+        del self._left[name]
+        return self._ready.pop(name)
+
+    def _fetch(self) -> None:
+        """The next run."""
+        if self._stream is None:
+            raise WeightsError("the prefetch was closed")
+        self._ready.update(next(self._groups))
+        if len(self._ready) == len(self._left):
+            self._end()
+
+    def _end(self) -> None:
+        if self._stream is not None:
+            self._groups.close()
+            self._stream.close()
+            self._stream = None
+            self._count(self._plan.progress)
+
+    def close(self) -> None:
+        """Ends the reading, and lets go of what was not taken; tensors that were handed out stay."""
+        with self._lock:
+            self._end()
+            self._ready.clear()
+
+    def __enter__(self) -> Prefetched:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
