@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "pools": "errors sessions",
     "kvikio": "futures sessions",
     "weights": "files formats progress regular sessions threads",
+    "safetensors": "sessions weights",
     "checkpoint": "files folders progress regular sessions threads weights",
     "stage": "files folders launcher progress regular sessions threads",
     "data": "errors files pools regular seconds sessions threads",
@@ -63,6 +64,8 @@ def module_of(name):
 def known_import(names, modules):
     """Which module of ours an import means; None where it is another's, or the native one."""
     for name in names:
+        if name.partition(".")[0] != "penstock":
+            continue
         inside = name.removeprefix("penstock.")
         if name == "penstock" or inside in modules:
             return "__init__" if name == "penstock" else inside

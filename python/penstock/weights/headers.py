@@ -90,8 +90,8 @@ class Weights:
             return self.plan(device=device, session=session)
         if not wanted:
             raise WeightsError("the prefetch plan is empty: it names no tensor")
-        return self._plan_of({name: None if rows is None else _rows_of(self.tensor(name), rows)
-                              for name, rows in wanted.items()}, device, session)
+        checked = {name: _rows_of(self.tensor(name), rows) for name, rows in wanted.items()}
+        return self._plan_of(checked, device, session)
 
     def _check_index(self, placed: Mapping[str, Path]) -> None:
         plain = dict(self._plain)
@@ -301,7 +301,9 @@ def _tensor_at(file: Path, header: _native.Header, index: int) -> Tensor:
     return Tensor(name, file, dtype, shape, begin, end - begin)
 
 
-def _rows_of(tensor: Tensor, rows: Any) -> slice:
+def _rows_of(tensor: Tensor, rows: Any) -> slice | None:
+    if rows is None:
+        return None
     what = f"tensor {tensor.name!r} of shape {list(tensor.shape)}"
     if not isinstance(rows, slice):
         raise WeightsError(f"{what}: expected None or a slice of rows, not {type(rows).__name__}")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import torch
 
 
+STOCK_ALIGNMENT = 8  # Of the data in the files that safetensors itself writes.
+
+
 def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "mmap",
               session: Session | None = None) -> dict[str, torch.Tensor]:
     """In place of `safetensors.torch.load_file`: all tensors of a file, by name."""
@@ -56,7 +59,7 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
         name not in targets or targets[name].is_meta or _place_of(targets[name]) not in loaded))
     unexpected = sorted(set(weights.tensors) - set(targets))
     if strict and (missing or unexpected):
-        raise _disagreement(weights, missing, unexpected)
+        raise disagreement(weights.shown(), missing, unexpected)
     common = [name for name in weights.tensors if name in targets]
     for name in common:
         _check_target(name, weights.tensors[name], targets[name])
@@ -67,8 +70,8 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
     plan = Plan(chosen, place, None, session, weights.identities, check=weights.check)
     unexpected += _fill(plan, targets)
     if strict and unexpected:
-        raise _disagreement(weights, [], unexpected, ": for each of them and another name the module has one tensor, "
-                            "and the files have two that differ")
+        raise disagreement(weights.shown(), [], unexpected, ": for each of them and another name the module has one "
+                           "tensor, and the files have two that differ")
     return missing, unexpected
 
 
@@ -105,11 +108,11 @@ def _is_same(target: torch.Tensor, tensor: torch.Tensor) -> bool:
     return torch.equal(ours, theirs)
 
 
-def _disagreement(weights: Weights, missing: Iterable[str], unexpected: Iterable[str], why: str = "") -> StateError:
+def disagreement(file: str, missing: Iterable[str], unexpected: Iterable[str], why: str = "") -> StateError:
     """Words the error like torch, which callers know."""
     sentences = [f"{what} key(s) in state_dict: {', '.join(json.dumps(name, ensure_ascii=False) for name in names)}"
             for what, names in (("Missing", missing), ("Unexpected", unexpected)) if names]
-    return StateError(f"{weights.shown()} and the module disagree. {'. '.join(sentences)}{why}")
+    return StateError(f"{file} and the module disagree. {'. '.join(sentences)}{why}")
 
 
 def _check_target(name: str, there: Tensor, target: torch.Tensor) -> None:
@@ -144,17 +147,17 @@ def save_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str],
 
 
 def write_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None,
-               session: Session | None, *, may_share: bool) -> None:
-    """may_share: tensors that share memory are written once for each name."""
-    header, placed = _laid_out(tensors, metadata, f"{filename}", may_share)
+               session: Session | None, *, may_share: bool, alignment: int = PAGE) -> None:
+    """may_share: tensors that share memory are written once for each name. alignment: of the data in the file."""
+    header, placed = _laid_out(tensors, metadata, f"{filename}", may_share, alignment)
     with (session or default_session()).create(filename, replace=True) as file:
         _write(file, tensors, header, placed, f"{filename}")
 
 
 def save(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *,
-         session: Session | None = None) -> bytes:
+         session: Session | None = None, alignment: int = PAGE) -> bytes:
     """Replaces `safetensors.torch.save` and numpy's: returns the bytes of such a file."""
-    header, placed = _laid_out(tensors, metadata, "save", False)
+    header, placed = _laid_out(tensors, metadata, "save", False, alignment)
     fd = os.memfd_create("penstock")
     try:
         with (session or default_session()).open(fd) as file:
@@ -176,7 +179,7 @@ Placed = list[tuple[str, int, int]]
 
 
 def _laid_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None, what: str,
-              may_share: bool) -> tuple[bytes, Placed]:
+              may_share: bool, alignment: int) -> tuple[bytes, Placed]:
     """The header's bytes, and each tensor's begin and end in the file."""
     _check_texts(tensors, metadata)
     entries = []
@@ -188,7 +191,7 @@ def _laid_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None, wh
                          "memory: each would be written in full, and nothing would tie them when they are loaded. Use "
                          "save_model, which saves one of them, or pass a clone() of each")
     with named(what):
-        return _native.make_safetensors_header(entries, dict(metadata or {}), PAGE)
+        return _native.make_safetensors_header(entries, dict(metadata or {}), alignment)
 
 
 def _write(file: File, tensors: Mapping[str, Any], header: bytes, placed: Placed, what: str) -> None:
@@ -213,10 +216,15 @@ def save_model(module: torch.nn.Module, filename: str | os.PathLike[str], metada
             if name != kept:
                 aliases.setdefault(name, kept)
                 del state[name]
+    save_state(state, filename, aliases, force_contiguous, session)
+
+
+def save_state(state: Mapping[str, Any], filename: str | os.PathLike[str], metadata: Mapping[str, str],
+               force_contiguous: bool, session: Session | None = None, *, alignment: int = PAGE) -> None:
     if force_contiguous:
         state = {name: tensor.contiguous() for name, tensor in state.items()}
     try:
-        save_file(state, filename, aliases, session=session)
+        write_file(state, filename, metadata, session, may_share=False, alignment=alignment)
     except WeightsError as error:
         if "contiguous" not in str(error):
             raise

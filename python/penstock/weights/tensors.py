@@ -27,7 +27,14 @@ SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "
 NAMES = {ours: name for name, ours in {**DTYPES, **OTHERS}.items()}  # And the other way round.
 
 
-class WeightsError(ValueError):
+try:  # What programs catch that call safetensors.
+    from safetensors import SafetensorError as SafetensorError
+except ImportError:
+    class SafetensorError(Exception):  # type: ignore[no-redef]
+        """In place of safetensors' own, which is not installed."""
+
+
+class WeightsError(SafetensorError, ValueError):
     """A file of weights that is not what the format says, or a plan that makes no sense."""
 
 
