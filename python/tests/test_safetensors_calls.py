@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""penstock.safetensors beside safetensors: bytes, prefetching, and when neighbours are read together. safetensors' own
+tests are run by scripts/test_safetensors."""
+
+import io
+import threading
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+stock = pytest.importorskip("safetensors", reason="safetensors is not installed")
+
+import safetensors.numpy
+import safetensors.torch
+
+import penstock.safetensors.numpy
+import penstock.safetensors.torch
+from penstock import safetensors as ours
+from penstock import weights
+from tensors import raw
+
+TENSORS = {"w": torch.arange(12.0).view(3, 4), "b": torch.arange(5), "s": torch.tensor(7.5), "e": torch.empty(0, 5),
+           "h": torch.ones(6, 2, dtype=torch.bfloat16), "f": torch.zeros(8, dtype=torch.float8_e4m3fn)}
+
+
+@pytest.fixture
+def file(tmp_path):
+    stock.torch.save_file(TENSORS, tmp_path / "file", {"one": "1", "two": "2"})
+    return tmp_path / "file"
+
+
+@pytest.fixture
+def runs_of_one(monkeypatch):
+    """So that each tensor is a request of its own."""
+    monkeypatch.setattr("penstock.weights.plan.RUN_BYTES", 1)
+
+
+def test_files_are_the_same_to_the_byte(file, tmp_path):
+    ours.torch.save_file(TENSORS, tmp_path / "other", {"one": "1"})
+    stock.torch.save_file(TENSORS, tmp_path / "file", {"one": "1"})
+    assert (tmp_path / "other").read_bytes() == file.read_bytes()
+    assert ours.torch.save(TENSORS) == stock.torch.save(TENSORS)
+    arrays = {"x": np.arange(6, dtype=np.float32), "y": np.ones((2, 2), bool)}
+    ours.numpy.save_file(arrays, tmp_path / "other", {"one": "1"})
+    stock.numpy.save_file(arrays, tmp_path / "file", {"one": "1"})
+    assert (tmp_path / "other").read_bytes() == file.read_bytes()
+    assert ours.numpy.save(arrays) == stock.numpy.save(arrays)
+
+
+def specs(kind, arrays):
+    return {name: kind(dtype=array.dtype.name, shape=array.shape, data_ptr=array.ctypes.data, data_len=array.nbytes)
+            for name, array in arrays.items()}
+
+
+def test_bytes_by_their_addresses(tmp_path):
+    arrays = {"x": np.arange(6, dtype=np.float32), "none": np.empty((0, 3), np.int64), "one": np.array(3)}
+    content = ours.serialize(specs(ours.TensorSpec, arrays), {"a": "b"})
+    ours.serialize_file(specs(ours.TensorSpec, arrays), tmp_path / "file", {"a": "b"})
+    assert (tmp_path / "file").read_bytes() == content
+    assert dict(ours.deserialize(content)) == dict(stock.deserialize(content))
+    if hasattr(stock, "TensorSpec"):
+        assert stock.serialize(specs(stock.TensorSpec, arrays), {"a": "b"}) == content
+    assert ours.TensorSpec(dtype="float4_e2m1fn_x2", shape=[2, 3], data_ptr=0, data_len=6).shape == [2, 6]
+    with pytest.raises(stock.SafetensorError, match="no dtype 'no such'"):
+        ours.TensorSpec(dtype="no such", shape=[1], data_ptr=0, data_len=0)
+    with pytest.raises(stock.SafetensorError, match="does not have 5 bytes"):
+        ours.serialize({"x": ours.TensorSpec(dtype="uint8", shape=[4], data_ptr=arrays["x"].ctypes.data, data_len=5)})
+    with pytest.raises(TypeError, match="expected a TensorSpec"):
+        ours.serialize({"x": {}})
+
+
+def test_an_open_file_is_read_as_one_by_its_name(file):
+    for opened in (open(file), io.BytesIO(file.read_bytes())):
+        with opened, ours._safe_open_handle(opened, "pt") as found:
+            assert raw(found.get_tensor("w")) == raw(TENSORS["w"]) and found.metadata() == {"one": "1", "two": "2"}
+
+
+def test_a_header_entry_is_as_in_the_file(file):
+    with ours.safe_open(file, "pt") as opened:
+        entries = {name: opened.get_tensor_meta(name) for name in opened.offset_keys()}
+    assert entries["w"].dtype == "F32" and entries["w"].shape == [3, 4] and entries["e"].shape == [0, 5]
+    begins = [entry.data_offsets[0] for entry in entries.values()]
+    assert begins[0] == 0 and begins == sorted(begins)
+
+
+@pytest.mark.parametrize("call", [
+    lambda opened: opened.get_tensor("no"), lambda opened: opened.prefetch({"no": None}),
+    lambda opened: opened.prefetch({}), lambda opened: opened.prefetch({"w": slice(0, 2, 2)}),
+    lambda opened: opened.prefetch({"w": slice(0, 9)}), lambda opened: opened.prefetch({"s": slice(0, 1)}),
+    lambda opened: opened.prefetch({"w": 3})])
+def test_what_is_refused_is_an_error_of_theirs(file, call):
+    with ours.safe_open(file, "pt") as opened, pytest.raises(stock.SafetensorError) as refused:
+        call(opened)
+    assert isinstance(refused.value, weights.WeightsError) and isinstance(refused.value, ValueError)
+
+
+def test_arrays_of_numpy_are_cut_as_strictly_as_there(tmp_path):
+    stock.numpy.save_file({"x": np.arange(50.0).reshape(10, 5)}, tmp_path / "file")
+    for opening in (ours.safe_open, stock.safe_open):
+        with opening(tmp_path / "file", "np") as opened:
+            part = opened.get_slice("x")
+            assert part[2:, -5].tolist() == list(range(10, 50, 5)) and part[[]].shape == (0, 5)
+            for index in (np.s_[2:, -6], np.s_[2:, 20], np.s_[:20], np.s_[:, :20], [0, 1]):
+                with pytest.raises(stock.SafetensorError):
+                    part[index]
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_a_prefetch_hands_out_each_tensor_once(file, each, request):
+    if each:
+        request.getfixturevalue("runs_of_one")
+    loader = ours.safe_open(file, "pt").prefetch(threads=2)  # It outlives the file.
+    assert sorted(loader.names()) == sorted(TENSORS) and len(loader) == len(TENSORS)
+    last = loader.names()[-1]
+    assert raw(loader.take(last)) == raw(TENSORS[last])
+    with pytest.raises(stock.SafetensorError, match="taken before"):
+        loader.take(last)
+    with pytest.raises(stock.SafetensorError, match="not in the plan"):
+        loader.take("no")
+    left = dict(loader)
+    assert left.keys() == TENSORS.keys() - {last} and all(raw(left[name]) == raw(TENSORS[name]) for name in left)
+    assert dict(loader) == {}
+
+
+def test_a_prefetch_of_rows_reads_them_alone(file, runs_of_one):
+    plan = {"w": slice(1, 3), "b": slice(-2, None), "h": slice(2, 2), "f": None}
+    with ours.safe_open(file, "pt") as opened, opened.prefetch(plan) as loader:
+        assert sorted(loader.names()) == sorted(plan)
+        found = dict(loader)
+        assert all(raw(found[name]) == raw(TENSORS[name][rows or slice(None)]) for name, rows in plan.items())
+        assert found["h"].shape == (0, 2) and loader._plan.bytes_from_storage == 2 * 16 + 2 * 8 + 8
+
+
+def test_a_prefetch_that_is_closed_lets_go_of_what_is_left(file, runs_of_one):
+    with ours.safe_open(file, "pt").prefetch() as loader:
+        kept = loader.take(loader.names()[0])
+    assert kept.numel() > 0
+    with pytest.raises(stock.SafetensorError, match="closed"):
+        loader.take(loader.names()[-1])
+    loader.close()
+
+
+class Counting(ours.safe_open):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.read = []
+
+    def _count(self, progress):
+        self.read.append(progress.bytes_done)
+
+
+def test_neighbours_are_read_with_the_second_tensor(file):
+    data = sum(tensor.nbytes for tensor in TENSORS.values())
+    with Counting(file, "pt") as opened:
+        for name in TENSORS:
+            assert raw(opened.get_tensor(name)) == raw(TENSORS[name])
+        assert opened.read == [TENSORS["w"].nbytes, data]
+        assert raw(opened.get_tensor("b")) == raw(TENSORS["b"]) and opened.read[2:] == [TENSORS["b"].nbytes]
+
+
+def test_a_type_that_a_framework_lacks_hinders_only_its_own_tensors(file):
+    with ours.safe_open(file, "np") as opened:
+        assert opened.get_tensor("b").tolist() == [0, 1, 2, 3, 4] and opened.get_tensor("w").shape == (3, 4)
+
+
+def test_threads_share_an_open_file(tmp_path, runs_of_one):
+    tensors = {f"{i}": torch.full((16,), i) for i in range(64)}
+    stock.torch.save_file(tensors, tmp_path / "file")
+    found = {}
+    with ours.safe_open(tmp_path / "file", "pt") as opened:
+        threads = [threading.Thread(target=lambda part: found.update({name: opened.get_tensor(name) for name in part}),
+                                    args=(list(tensors)[i::4],)) for i in range(4)]
+        [each.start() for each in threads]
+        [each.join() for each in threads]
+    assert len(found) == 64 and all(raw(found[name]) == raw(tensors[name]) for name in tensors)
