@@ -27,11 +27,11 @@ Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
-LOOK_S = 1.0  # How often one who waits looks by itself; the end of a thread wakes one of them.
+LOOK_S = 1.0  # How often one who waits looks by itself; the end of a thread wakes them one after the other.
 
 
 class End:
-    """Wakes one of those who wait for something to end."""
+    """Wakes one of those who wait for something to end, and that one the next."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
@@ -49,6 +49,7 @@ class End:
             if left <= 0:
                 return False
             self._lock.acquire(timeout=min(left, LOOK_S))
+        self.tell()  # For the next one.
         return True
 
 
@@ -207,8 +208,8 @@ class Future(concurrent.futures.Future[Result]):
     def _wait(self, timeout: float | None) -> None:
         if self.done():
             return
-        self._end = self._end or End()
-        if not self._end.wait(self.done, timeout):
+        end: End = vars(self).setdefault("_end", End())  # One for all who wait, whichever thread is the first.
+        if not end.wait(self.done, timeout):
             raise TimeoutError()
 
     def _tell(self) -> None:

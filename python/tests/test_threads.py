@@ -124,6 +124,23 @@ def test_a_future_is_waited_for_as_long_as_one_says():
         future.exception()
 
 
+def test_of_several_who_wait_for_one_future_each_is_woken(monkeypatch):
+    monkeypatch.setattr("penstock.threads.LOOK_S", 3600.0)  # None looks by itself.
+    for _ in range(20):
+        future, begun, results = Future(), threading.Barrier(9), []
+
+        def wait_for(future=future, begun=begun, results=results):
+            begun.wait()
+            results.append(future.result())
+
+        waiting = [threading.Thread(target=wait_for, daemon=True) for _ in range(8)]
+        [each.start() for each in waiting]
+        begun.wait()
+        future.set_result(7)
+        [each.join(60) for each in waiting]
+        assert results == [7] * 8
+
+
 def test_what_a_thread_of_its_own_returned_or_raised_is_told():
     assert Later(lambda: 7).result() == 7
     later = Later(lambda: 1 // 0)
