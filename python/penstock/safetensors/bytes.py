@@ -58,7 +58,7 @@ def serialize_file(tensor_dict: Mapping[str, TensorSpec], filename: str | os.Pat
 def _laid_out(tensors: Mapping[str, TensorSpec],
               metadata: Mapping[str, str] | None) -> tuple[bytes, list[tuple[str, int, int]]]:
     for name, spec in tensors.items():
-        if not isinstance(spec, TensorSpec):
+        if not hasattr(spec, "data_ptr"):
             raise TypeError(f"tensor {name!r} is of type {type(spec).__name__}: expected a TensorSpec")
         if spec.data_len != nbytes_of(spec.dtype, tuple(spec.shape)):
             raise WeightsError(f"tensor {name!r} of {spec.dtype} and shape {spec.shape} does not have {spec.data_len} "

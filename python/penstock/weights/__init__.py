@@ -13,6 +13,9 @@ several ranges at a time, straight into memory of the device; tensors are views 
 anything else is used, and nothing in a file is executed. Tensors that do not fit are refused before the first byte.
 """
 
+from importlib import import_module
+from typing import Any
+
 from penstock.progress import Progress
 from penstock.weights.conversion import Conversion, convert
 from penstock.weights.headers import INDEX, Weights
@@ -22,7 +25,18 @@ from penstock.weights.plan import Plan
 from penstock.weights.tensors import Part, Tensor, WeightsError
 from penstock.weights.torch_load import load_torch
 
+
+def take_over() -> Any:
+    """Puts this package under safetensors' own calls, in every module of the process: programs that load and save by
+    them (Transformers, diffusers, vLLM, SGLang) run unmodified.
+
+    What it cannot serve goes to safetensors itself. Returns what went where, with `give_back()` to end it. Raises
+    ImportError if safetensors is not installed.
+    """
+    return import_module("penstock.safetensors.taking").take_over()  # It builds on this package.
+
+
 __all__ = [
     "INDEX", "Conversion", "Part", "Plan", "Progress", "Slice", "Tensor", "Weights", "WeightsError", "convert",
-    "load", "load_file", "load_model", "load_torch", "safe_open", "save", "save_file", "save_model",
+    "load", "load_file", "load_model", "load_torch", "safe_open", "save", "save_file", "save_model", "take_over",
 ]
