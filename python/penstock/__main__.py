@@ -25,6 +25,7 @@ EPILOG = """Examples:
   python -m penstock check --deepspeed ds_config.json   what DeepSpeed and Penstock make of a configuration
   python -m penstock explain model.safetensors   how the file would be read into GPU memory, and why so
   python -m penstock run --report python train.py   the program's cuFile calls go to Penstock; what went by which path
+  python -m penstock run --safetensors python serve.py   safetensors' calls go to Penstock in its processes
   python -m penstock convert model.pt model/     a checkpoint of torch, converted to safetensors
   python -m penstock checkpoint drain /local/step-100 --to /shared/checkpoints
   python -m penstock stage s3://bucket/model /local/model   onto local drives, checked, ready for direct reads
@@ -52,7 +53,8 @@ def parse(words: list[str]) -> argparse.Namespace:
     explain.add_argument("--json", action="store_true", help="print JSON")
     commands.add_parser("run", add_help=False, help="run a program with Penstock's libcufile in front, and report "
                         "with --report what went through it, as `penstock run`; without that command, the part of it "
-                        "that needs none")
+                        "that needs none. Given first, --safetensors puts penstock.weights under safetensors' calls "
+                        "in its Python processes, too")
     convert = commands.add_parser("convert", help="convert a checkpoint of torch to safetensors",
                                   description="Nothing in the checkpoint is executed; values that are no tensors "
                                   "are left out.")

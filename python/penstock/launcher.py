@@ -7,6 +7,7 @@ remedies if the package lacks the command, as built by pip without CLI11 or fmt.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -30,6 +31,7 @@ TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_
 WHERE = ("`pip install .` of the sources builds it where CLI11 and fmt are (Debian: libcli11-dev, libfmt-dev), and a "
          "release's wheel and Debian's package have it")
 NOT_FOUND, NOT_STARTED = 127, 126
+SAFETENSORS = "--safetensors"
 
 
 def library() -> Path:
@@ -100,9 +102,23 @@ def check_by_tool(options: list[str]) -> int:
 
 def run(words: list[str]) -> NoReturn:
     """Replaces this process by `penstock run` with these arguments, or without that command by the program itself."""
+    words = _with_safetensors(words)
     if has_tool():
         os.execv(tool(), ["penstock", "run", "--library", str(library()), *words])
     _become_program(words)
+
+
+def _with_safetensors(words: list[str]) -> list[str]:
+    """The arguments without --safetensors, which is carried out by what Python runs as it starts."""
+    options = list(itertools.takewhile(lambda word: word.startswith("-") and word != "--", words))
+    if SAFETENSORS not in options:
+        return words
+    startup = Path(__file__).parent / "startup"
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{startup}{os.pathsep}{before}" if before else str(startup)
+    is_reported = any(word.partition("=")[0] == "--report" for word in options)
+    os.environ["SAFETENSORS_BY_PENSTOCK"] = "report" if is_reported else "quiet"
+    return [*(word for word in options if word != SAFETENSORS), *words[len(options):]]
 
 
 def _become_program(words: list[str]) -> NoReturn:
