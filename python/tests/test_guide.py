@@ -40,7 +40,8 @@ def test_they_say_what_the_guide_says(tmp_path):
 
 @pytest.mark.parametrize("module", ["penstock", "penstock.data", "penstock.weights", "penstock.checkpoint",
                                     "penstock.checkpoint.distributed", "penstock.kv", "penstock.stage",
-                                    "penstock.checkpoint.safetensors", "penstock.checkpoint.preemption"])
+                                    "penstock.checkpoint.safetensors", "penstock.checkpoint.preemption",
+                                    "penstock.safetensors", "penstock.safetensors.torch"])
 def test_the_reference_has_every_name(module):
     if module != "penstock":
         pytest.importorskip("torch", reason="torch is not installed")
