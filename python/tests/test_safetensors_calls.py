@@ -4,6 +4,7 @@
 tests are run by scripts/test_safetensors."""
 
 import io
+import os
 import threading
 
 import numpy as np
@@ -175,3 +176,24 @@ def test_threads_share_an_open_file(tmp_path, runs_of_one):
         [each.start() for each in threads]
         [each.join() for each in threads]
     assert len(found) == 64 and all(raw(found[name]) == raw(tensors[name]) for name in tensors)
+
+
+def test_rows_are_read_alone_also_of_a_file_that_is_closed_and_not_of_one_that_changed(file, tmp_path):
+    with Counting(file, "pt") as opened:
+        part, whole = opened.get_slice("w"), opened.get_slice("h")
+    assert raw(part[1:3, ::2]) == raw(TENSORS["w"][1:3, ::2].contiguous()) and opened.read == [32]
+    assert part[2].tolist() == [8, 9, 10, 11] and opened.read == [32, 16]
+    opened = ours.safe_open(file, "pt")
+    stock.torch.save_file(TENSORS, tmp_path / "other")
+    (tmp_path / "other").replace(file)
+    with pytest.raises(weights.WeightsError, match="changed or replaced"):
+        opened.get_slice("w")[0]
+    assert raw(whole[...]) == raw(TENSORS["h"])  # Its file was opened before.
+    with open(opened_file := tmp_path / "cut", "wb") as cut:
+        cut.write(file.read_bytes())
+    opened = ours.safe_open(opened_file, "pt")
+    part = opened.get_slice("w")
+    assert part[0].tolist() == [0, 1, 2, 3]
+    os.truncate(opened_file, 400)
+    with pytest.raises(weights.WeightsError, match="was cut while it was read"):
+        [opened.get_slice(name)[0:2] for name in ("w", "b", "h", "f")]

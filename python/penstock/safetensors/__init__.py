@@ -18,6 +18,6 @@ from penstock.weights.tensors import SafetensorError
 __version__ = "0.9.0rc1"  # Of the interface.
 
 __all__ = [
-    "PrefetchLoader", "PySafeSlice", "SafetensorError", "TensorMeta", "TensorSpec", "__version__", "_safe_open_handle",
+    "PrefetchLoader", "PySafeSlice", "SafetensorError", "TensorMeta", "TensorSpec",
     "deserialize", "safe_open", "serialize", "serialize_file",
 ]

@@ -8,19 +8,24 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from penstock.files import File
 from penstock.progress import Progress
-from penstock.sessions import Session
+from penstock.sessions import Session, default_session
 from penstock.threads import Future, Pool
 from penstock.weights import arrays
+from penstock.weights.files import identity_of, opened_file
 from penstock.weights.headers import Weights
 from penstock.weights.plan import Plan
+from penstock.weights.runs import Item, items_of
 from penstock.weights.stream import Stream
-from penstock.weights.tensors import Part, Tensor, WeightsError
+from penstock.weights.tensors import Part, Tensor, WeightsError, named
 
 BACKENDS = ("mmap", "pread")  # Backends of safetensors, accepted and ignored: each request takes the best path.
+SMALL_BYTES = 1 << 20
 AHEAD = 2  # How many runs of neighbours are read ahead of the one that is asked for.
 
 
@@ -52,6 +57,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
         check_backend(backend)
         self._framework, self._session = framework, session
         self._device = arrays.arrays_of(framework, device).here()  # Raises here, not at the first tensor.
+        self._arrays = arrays.arrays_of(framework, self._device)
         self._weights = Weights([filename])
         self._is_closed = False
         self._lock = threading.Lock()
@@ -61,6 +67,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
         self._asked: set[int] = set()
         self._tensors: dict[int, Future[dict[str, Any]]] = {}
         self._threads: Pool | None = None
+        self._file: File | None = None
 
     def keys(self) -> list[str]:
         return sorted(self._opened().names())
@@ -159,11 +166,42 @@ class safe_open:  # noqa: N801, the name that it replaces.
         return tensors
 
     def _read(self, tensor: Tensor, part: Part | None) -> Any:
+        items = items_of(tensor, part)
+        if len(items) == 1 and self._is_small(items[0]):
+            return self._read_small(items[0])
         plan = Plan([(tensor, part)], self._device, None, self._session, self._weights.identities,
                     framework=self._framework)
         found = next(iter(plan))[1]
         self._count(plan.progress)
         return found
+
+    def _is_small(self, item: Item) -> bool:
+        """Whether one read fills the tensor, and a plan would take longer than the read."""
+        return (0 < item.end - item.begin <= SMALL_BYTES and item.part is None and item.whole is None
+                and item.tensor.strides is None and not arrays.is_numpy(self._framework))
+
+    def _read_small(self, item: Item) -> Any:
+        dtype = self._arrays.dtype_of(item.tensor)
+        with named(f"{item.tensor.file}: tensor {item.tensor.name!r}"):
+            made = self._arrays.empty(dtype, item.rows)
+        report, wanted = self._opened_file(item.tensor.file).read(made, item.begin), item.end - item.begin
+        if report.bytes != wanted:
+            raise WeightsError(f"{item.tensor.file}: it was cut while it was read: expected {wanted} bytes at "
+                               f"{item.begin}, there were {report.bytes}")
+        progress = Progress(wanted)
+        progress.count(report, 0.0)
+        self._count(progress)
+        return made
+
+    def _opened_file(self, path: Path) -> File:
+        with self._lock:
+            if self._file is None:
+                with opened_file(path) as fd:
+                    if identity_of(fd) != self._weights.identities[path]:
+                        raise WeightsError(f"{path}: it was cut, changed or replaced after its header was read: open "
+                                           "it anew")
+                    self._file = (self._session or default_session()).open(fd)
+            return self._file
 
     def close(self) -> None:
         with self._lock:
