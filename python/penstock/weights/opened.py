@@ -22,7 +22,7 @@ from penstock.weights.headers import Weights
 from penstock.weights.plan import Plan
 from penstock.weights.runs import Item, items_of
 from penstock.weights.stream import Stream
-from penstock.weights.tensors import Part, Tensor, WeightsError, named
+from penstock.weights.tensors import Part, Tensor, WeightsError, collecting_paused, named
 
 BACKENDS = ("mmap", "pread")  # Backends of safetensors, accepted and ignored: each request takes the best path.
 SMALL_BYTES = 1 << 20
@@ -299,7 +299,8 @@ class Prefetched:
                                    "each tensor of a prefetch plan is handed out once")
             while name not in self._ready:
                 self._fetch()
-            return self._hand_out(name)
+            del self._left[name]
+            return self._ready.pop(name)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         while True:
@@ -308,21 +309,20 @@ class Prefetched:
                     return
                 if not self._ready:
                     self._fetch()
-                    continue
-                name = next(iter(self._ready))
-                given = name, self._hand_out(name)
-            yield given
-            del given
-
-    def _hand_out(self, name: str) -> Any:
-        del self._left[name]
-        return self._ready.pop(name)
+                there = list(self._ready)
+            for name in there:
+                tensor = self._ready.pop(name, None)
+                if tensor is not None:  # Nobody has taken it meanwhile.
+                    self._left.pop(name, None)
+                    yield name, tensor
+                    del tensor
 
     def _fetch(self) -> None:
         """The next run."""
         if self._stream is None:
             raise WeightsError("the prefetch was closed")
-        self._ready.update(next(self._groups))
+        with collecting_paused():
+            self._ready.update(next(self._groups))
         if len(self._ready) == len(self._left):
             self._end()
 
