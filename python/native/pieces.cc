@@ -11,10 +11,10 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "python/native/dlpack.h"
 #include "python/native/failure.h"
-#include "python/native/no_gil.h"
 
 namespace nb = nanobind;
 
@@ -85,9 +85,8 @@ nb::object shared_name(const std::vector<const Header*>& headers) {
   for (const Header* header : headers) {
     for (std::size_t i = 0; i < header->size(); ++i) all.emplace_back(header->at(i).name);
   }
-  std::sort(all.begin(), all.end());
-  const auto twice = std::adjacent_find(all.begin(), all.end());
-  return twice == all.end() ? nb::none() : nb::object(text(*twice));
+  const std::optional<std::string_view> twice = core::repeated_name(std::move(all));
+  return twice ? nb::object(text(*twice)) : nb::none();
 }
 
 std::vector<Neighbours> neighbours(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,

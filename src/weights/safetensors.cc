@@ -5,6 +5,7 @@
 #include "weights/safetensors.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -192,15 +193,12 @@ class Taker {
   std::size_t offset_count_ = 0;  // The number of offsets so far.
 };
 
-// Finds a repeated name by sorting: names come from strangers, who could choose them so that a hash table is slow.
 template <typename Items, typename NameOf>
 std::optional<std::string_view> given_twice(const Items& items, NameOf name_of_item) {
   std::vector<std::string_view> names;
   names.reserve(items.size());
   for (const auto& item : items) names.push_back(name_of_item(item));
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  return twice == names.end() ? std::nullopt : std::optional(*twice);
+  return repeated_name(std::move(names));
 }
 
 std::optional<Fault> fault_of_names(const SafetensorsHeader& header) {
@@ -275,6 +273,17 @@ Outcome<std::uint64_t> header_size(std::span<const std::byte> first, std::uint64
 }
 
 }  // namespace
+
+std::optional<std::string_view> repeated_name(std::vector<std::string_view> names) {
+  std::vector<std::size_t> hashes;
+  hashes.reserve(names.size());
+  for (const std::string_view name : names) hashes.push_back(std::hash<std::string_view>{}(name));
+  std::sort(hashes.begin(), hashes.end());
+  if (std::adjacent_find(hashes.begin(), hashes.end()) == hashes.end()) return std::nullopt;
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  return twice == names.end() ? std::nullopt : std::optional(*twice);
+}
 
 Outcome<std::uint64_t> safetensors_header_size(std::span<const std::byte> first, std::uint64_t file_size) {
   return unless_short_of_memory([&] { return header_size(first, file_size); },

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,10 @@ Outcome<std::uint64_t> safetensors_header_size(std::span<const std::byte> first,
 // `json` is the whole JSON with the spaces at its end; `data_bytes` is the number of bytes behind it in the file. A
 // fault names the tensor, what was expected and what was found.
 Outcome<SafetensorsHeader> parse_safetensors(std::string_view json, std::uint64_t data_bytes);
+
+// A name that occurs twice. Numbers are sorted, and names only where two of their numbers are alike: names come from
+// strangers, who could choose them so that a hash table is slow.
+std::optional<std::string_view> repeated_name(std::vector<std::string_view> names);
 
 struct WrittenSafetensors {
   std::string bytes;         // The start of the file: the 8 bytes and the JSON. The data follows at once.
