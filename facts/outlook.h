@@ -6,6 +6,7 @@
 // never called usable. Pure.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct PathOutlook {
   Findings needs;  // All needs of the path, in the order in which they are judged.
 
   Standing standing() const;
+  std::ptrdiff_t count(Standing standing) const;  // The needs that would give it this standing.
   bool is_usable() const { return standing() == Standing::usable; }
   // True if only a setting is in the way, and nothing else is in doubt.
   bool is_once_set() const;
