@@ -36,7 +36,7 @@ constexpr Code kCodes[] = {
     {"nvidia_fs_hooks", "whether a storage driver has, or may get, the hooks by which nvidia-fs reaches GPU memory", "",
      ""},
     {"nvidia_fs_kernel", "whether the version of nvidia-fs was made for this Linux", "", ""},
-    {"nvidia_fs_mount", "whether nvidia-fs supports the file system", "nvfs_no_driver", "nvidia_fs_missing"},
+    {"nvidia_fs_mount", "whether nvidia-fs supports the file system", "", ""},
     {"nvidia_fs_storage", "whether the storage driver has registered with nvidia-fs", "nvfs_no_driver",
      "nvidia_fs_missing"},
     {"nvidia_fs_version", "whether Penstock knows the version of nvidia-fs", "nvfs_version", ""},

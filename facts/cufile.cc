@@ -10,6 +10,7 @@
 
 #include "facts/examination.h"
 #include "facts/judgement.h"
+#include "facts/needs.h"
 
 namespace penstock::facts {
 namespace {
@@ -30,12 +31,7 @@ void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
   const std::string place = machine.process.origin_of(setting);
   const std::string sentence =
       fmt::format("it is true in {}, and should be false: every byte goes through host memory", place);
-  if (machine.process.cufile.settings.origin(setting) == core::Origin::environment) {
-    return row.fail(sentence, fmt::format("Unset {}.", place));
-  }
-  row.fail(sentence,
-           fmt::format("Write \"{}\": false in section \"{}\" of {}, or take the line out: false is the default.",
-                       setting.name(), section_of(setting), place));
+  row.fail(sentence, remedy_of_forcing(machine.process, setting));
 }
 
 void judge_denial(const Machine& machine, const Place& denied, const std::string& places, Findings& rows) {
@@ -48,6 +44,13 @@ void judge_denial(const Machine& machine, const Place& denied, const std::string
 }
 
 }  // namespace
+
+std::string remedy_of_forcing(const Process& process, Setting setting) {
+  const std::string place = process.origin_of(setting);
+  if (process.cufile.settings.origin(setting) == core::Origin::environment) return fmt::format("Unset {}.", place);
+  return fmt::format("Write \"{}\": false in section \"{}\" of {}, or take the line out: false is the default.",
+                     setting.name(), section_of(setting), place);
+}
 
 std::optional<FindingName> barred_by(const Examination& examined, const core::FileSystem& one) {
   const std::vector<Setting> forcing = examined.machine.process.forcing_host_memory();

@@ -227,7 +227,9 @@ Finding settings_finding(const Machine& machine) {
     return need("settings", State::fail,
                 "cuFile's driver does not open with its configuration: " +
                     (error == notes.end() ? process.cufile.file : core::describe(*error)),
-                "Correct that in " + process.cufile.file + "; 'penstock check' shows all that is wrong there.");
+                process.cufile.file.empty()
+                    ? "Name a file that can be read, or unset CUFILE_ENV_PATH_JSON."
+                    : "Correct that in " + process.cufile.file + "; 'penstock check' shows all that is wrong there.");
   }
   if (machine.probe) return need("settings", State::pass, "the settings of the environment and of cuFile are valid");
   if (process.cufile.file.empty()) return need("settings", State::not_applicable, "there is no cufile.json");

@@ -23,6 +23,7 @@ Examination examine(Machine machine) {
   judge_paths(examined, more);
   judge_fabric(examined.machine, more);
   examined.findings.insert(examined.findings.end(), more.begin(), more.end());
+  say_where(examined.findings, !examined.machine.platform.container.empty());
   settle_causes(examined.findings);
   return examined;
 }

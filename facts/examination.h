@@ -44,6 +44,8 @@ void judge_nvidia_fs(const Machine& machine, Findings& findings);  // Called by 
 // RDMA devices, registration of GPU memory, PCIe links, and the transport of all remote storage.
 void judge_fabric(const Machine& machine, Findings& findings);
 void judge_links(const Machine& machine, Findings& findings);  // PCIe links; called by judge_fabric().
+// The failed findings about links of drives under a block device.
+std::vector<const Finding*> slow_links(const Examination& examined, const core::BlockDevice& device);
 // Findings that follow from the outlook: storage drivers without hooks, cuFile's settings that forbid a direct path,
 // the direct paths themselves, and the storage that they may serve.
 void judge_hooks(const Examination& examined, Findings& findings);

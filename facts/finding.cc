@@ -13,6 +13,7 @@ namespace penstock::facts {
 namespace {
 
 constexpr unsigned kStepsMax = 8;
+constexpr std::string_view kOnTheHost = "On the host: ";
 
 const Finding* failed_row(const Findings& rows, const FindingName& name, const Finding& but) {
   const auto is_it = [&](const Finding& row) {
@@ -79,6 +80,37 @@ Finding switched_off(const char* code, std::string sentence, std::string remedy)
   return one;
 }
 
+void say_where(Findings& findings, bool in_container) {
+  constexpr std::string_view kOfTheHost[] = {"kernel_no_p2pdma",
+                                             "kernel_too_old",
+                                             "kernel_6_16",
+                                             "kernel_p2pdma",
+                                             "kernel",
+                                             "kernel_modules",
+                                             "iommu",
+                                             "iommu_translating",
+                                             "acs_redirect",
+                                             "static_bar1_off",
+                                             "no_large_bar",
+                                             "driver_no_export",
+                                             "bar_write_combined",
+                                             "nvidia_fs",
+                                             "nvidia_fs_version",
+                                             "nvidia_fs_driver",
+                                             "nvidia_fs_kernel",
+                                             "nvidia_fs_hooks",
+                                             "nvidia_fs_storage",
+                                             "uvm_not_loaded",
+                                             "ext4_ordered",
+                                             "driver_too_old_for_kernel"};
+  for (Finding& one : findings) {
+    const bool is_hosts = std::find(std::begin(kOfTheHost), std::end(kOfTheHost), one.code) != std::end(kOfTheHost);
+    if (in_container && is_hosts && !one.remedy.empty() && !one.remedy.starts_with(kOnTheHost)) {
+      one.remedy = std::string(kOnTheHost) + one.remedy;
+    }
+  }
+}
+
 void settle_causes(Findings& rows) {
   for (Finding& row : rows) {
     row.follows_from.reset();
@@ -120,9 +152,9 @@ const char* reach_name(Reach reach) {
 
 const char* layer_title(Layer layer) {
   switch (layer) {
-    case Layer::drivers: return "Layer 1, drivers and peer access";
-    case Layer::fabric: return "Layer 2, fabric and links";
-    case Layer::transfer: return "Layer 3, one transfer for each folder";
+    case Layer::drivers: return "Drivers and peer access";
+    case Layer::fabric: return "Fabric and links";
+    case Layer::transfer: return "One transfer, tried in each folder";
   }
   return "";
 }

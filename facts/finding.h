@@ -51,12 +51,13 @@ struct Finding {
   std::string subject;    // The thing that it was found on: "mlx5_0 port 1", "/data"; may be empty.
   std::string where;      // The storage under a folder, or the folders on a drive: "ext4 on nvme0n1"; may be empty.
   State state = State::unknown;
-  std::string sentence;    // Begins in lower case, and has no full stop.
-  std::string remedy;      // Begins with a capital and has a full stop; "" for a pass.
-  std::string source;      // The document that says so; "" if this machine itself shows it.
-  bool is_switch = false;  // A setting is all that is in the way.
-  PathSet closes = 0;      // The paths that must not be taken while it fails.
-  PathSet doubts = 0;      // The paths that may or may not work while it fails: only a try shows it.
+  std::string sentence;       // Begins in lower case, and has no full stop.
+  std::string remedy;         // Begins with a capital and has a full stop; "" for a pass.
+  std::string source;         // The document that says so; "" if this machine itself shows it.
+  bool is_switch = false;     // A setting is all that is in the way.
+  bool stops_writes = false;  // It warns of a path that reads take, and that no write may take.
+  PathSet closes = 0;         // The paths that must not be taken while it fails.
+  PathSet doubts = 0;         // The paths that may or may not work while it fails: only a try shows it.
   Reach reach = Reach::none;
   std::vector<FindingName> may_follow_from;  // Findings that would explain this one, the likeliest first.
   std::optional<FindingName> follows_from;   // The one of these that fails: its repair repairs this one, too.
@@ -81,6 +82,8 @@ Finding switched_off(const char* code, std::string sentence, std::string remedy)
 
 std::string subject_text(const Finding& finding);  // "/data (ext4 on nvme0n1)", or "".
 
+// Says of remedies that no container can carry out, such as another kernel's, that they are the host's.
+void say_where(Findings& findings, bool in_container);
 // Finds for each finding that did not pass which failed one it follows from. Called once, when all findings are there.
 void settle_causes(Findings& findings);
 // The failed finding at the beginning of the chain that `finding` follows from; `finding` itself if it follows from

@@ -77,6 +77,19 @@ void judge_link(const Machine& machine, const PciDevice& device, Findings& rows)
 
 }  // namespace
 
+std::vector<const Finding*> slow_links(const Examination& examined, const core::BlockDevice& device) {
+  std::vector<const Finding*> slow;
+  for (const Finding& one : examined.findings) {
+    const bool is_failed_link = one.state == State::fail && std::string_view(one.code) == "pcie_link";
+    if (is_failed_link && !device.pci_address.empty() && one.subject.ends_with(device.pci_address))
+      slow.push_back(&one);
+  }
+  for (const core::BlockDevice& below : device.slaves) {
+    for (const Finding* const one : slow_links(examined, below)) slow.push_back(one);
+  }
+  return slow;
+}
+
 void judge_links(const Machine& machine, Findings& rows) {
   for (const PciDevice& device : machine.pci) {
     // A virtual device has no link at all.

@@ -85,7 +85,12 @@ Finding need_of(const core::Finding& finding) {
 }
 
 Finding need_locked_memory(const Machine& machine) {
-  const char* remedy = "Raise the limit where speed matters: ulimit -l 524288, or LimitMEMLOCK=512M of a service.";
+  const char* const remedy =
+      machine.platform.container.empty()
+          ? "Raise the limit where speed matters: ulimit -l 524288, or LimitMEMLOCK=512M of a service."
+          : "Raise the limit where speed matters: start the container with --ulimit memlock=-1:-1; a pod has the one "
+            "of "
+            "its runtime's service on the host (LimitMEMLOCK).";
   if (!machine.locked_memory) return need("locked_memory", State::unknown, "the limit cannot be read", remedy);
   const std::string limit = bytes_text(machine.locked_memory->soft_bytes);
   if (machine.locked_memory->is_exempt) {
@@ -243,7 +248,11 @@ Finding need_udev(const Machine& machine) {
 }
 
 Finding need_io_uring(const Machine& machine) {
-  const char* remedy = "Set kernel.io_uring_disabled=0; allow io_uring in the container's seccomp profile.";
+  const char* remedy =
+      machine.platform.container.empty()
+          ? "Set kernel.io_uring_disabled=0; allow io_uring in the container's seccomp profile."
+          : "On the host set kernel.io_uring_disabled=0; start the container with --security-opt seccomp=penstock.json "
+            "(deploy/seccomp).";
   if (machine.probe && machine.probe->io_uring_error == ENOMEM) remedy = "Raise the locked-memory limit (ulimit -l).";
   if (machine.probe) {
     if (machine.probe->io_uring_error == 0) return need("io_uring", State::pass, "io_uring works", "");

@@ -35,6 +35,8 @@ Findings needs_of_storage(const Machine& machine, const core::FileSystem& storag
 Finding need_nvidia_fs_version(const Machine& machine);
 Finding need_vendor_library(const Machine& machine);
 Finding need_udev(const Machine& machine);
+// Says what to do about a setting of cuFile's that forces all bytes through host memory.
+std::string remedy_of_forcing(const Process& process, core::Setting setting);
 
 // Judges the settings from the environment and cuFile's configuration: fails if they keep a session, or cuFile's
 // driver, from opening.

@@ -54,7 +54,7 @@ void add_cufile(const Machine& machine, const core::PathRow& row, const core::Fi
     needs.push_back(switched_off(
         kCode,
         fmt::format("{} is true in {}: every byte goes through host memory", setting.key(), process.origin_of(setting)),
-        fmt::format("Set {} to false.", setting.key())));
+        remedy_of_forcing(process, setting)));
   }
   if (row.traits.compat && forcing.empty() && !cufile.settings.is_on(kCompat)) {
     needs.push_back(switched_off(
@@ -94,6 +94,25 @@ void add_p2pdma_without_peer(const Machine& machine, const core::FileSystem* pla
   for (const core::Finding& finding : obstacles) needs.push_back(need_of(finding));
 }
 
+// Only some file systems tell when a page of a mapped file is replaced, and only those in memory let a GPU write one.
+void add_pagecache(const Machine& machine, const core::FileSystem* place, Findings& needs) {
+  // An overlay is judged as the layer that has the file.
+  constexpr std::string_view kTypes[] = {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay"};
+  constexpr std::string_view kInMemory[] = {"tmpfs", "hugetlbfs"};
+  needs.insert(needs.end(), {need_gpu(machine), need_driver(machine)});
+  if (place == nullptr) return;
+  const std::string& type = place->mount.type;
+  if (std::find(std::begin(kInMemory), std::end(kInMemory), type) != std::end(kInMemory)) return;
+  if (std::find(std::begin(kTypes), std::end(kTypes), type) == std::end(kTypes)) {
+    needs.push_back(need("file_system_pages", State::fail, "pages of " + type + " may change unnoticed while mapped",
+                         library_remedy("file_system_pages")));
+    return;
+  }
+  needs.push_back(need("reads_only", State::warn, "it writes to files in memory alone (tmpfs, hugetlbfs)",
+                       "Leave writes to the next path, or keep the file on tmpfs."));
+  needs.back().stops_writes = true;
+}
+
 void add_p2pdma(const Machine& machine, std::span<const PeerPair> pairs, const core::FileSystem* place,
                 Findings& needs) {
   const PeerPair* const best = best_pair(pairs, place);
@@ -103,7 +122,8 @@ void add_p2pdma(const Machine& machine, std::span<const PeerPair> pairs, const c
   for (const core::Finding& finding : best->findings) needs.push_back(need_of(finding));
   for (const core::Finding& finding : best->write_findings) {
     needs.push_back(need_of(finding));
-    needs.back().state = State::warn;  // Reads may still go directly.
+    needs.back().state = State::warn;
+    needs.back().stops_writes = finding.stops();
   }
   if (!best->peer->is_nvidia_gpu()) return;
   const bool is_on = machine.process.exports_gpu_memory();
@@ -199,7 +219,7 @@ PathOutlook path_outlook(const Machine& machine, const Findings& known, std::spa
   switch (path.path) {
     case PENSTOCK_PATH_P2PDMA: add_p2pdma(machine, pairs, place, path.needs); break;
     case PENSTOCK_PATH_DMABUF: add_dmabuf(machine, place, path.needs); break;
-    case PENSTOCK_PATH_PAGECACHE: path.needs.insert(path.needs.end(), {need_gpu(machine), need_driver(machine)}); break;
+    case PENSTOCK_PATH_PAGECACHE: add_pagecache(machine, place, path.needs); break;
     case PENSTOCK_PATH_NVFS: add_nvfs(machine, place, path.needs); break;
     case PENSTOCK_PATH_VENDOR: add_vendor(machine, place, path.needs); break;
     case PENSTOCK_PATH_BOUNCE: add_bounce(machine, path.needs); break;
@@ -209,6 +229,7 @@ PathOutlook path_outlook(const Machine& machine, const Findings& known, std::spa
   add_named_paths(machine, row, path.needs);
   add_cufile(machine, row, place, path.needs);
   add_own_verdict(machine, path);
+  say_where(path.needs, !machine.platform.container.empty());
   return path;
 }
 
@@ -228,7 +249,7 @@ std::vector<core::PathRow> rows_in_order() {
 auto rank_of(const PathOutlook& path, const core::FileSystem& place, const PeerPair* nearest) {
   const bool is_nearest = nearest != nullptr && nearest->file_system == &place;
   return std::tuple(path.standing(), !holds_data(place), path.count(Standing::closed), path.count(Standing::unknown),
-                    !is_nearest);
+                    path.count(Standing::off), !is_nearest);
 }
 
 }  // namespace
@@ -251,8 +272,11 @@ PathOutlook outlook(const Machine& machine, const Findings& known, const PeerPai
   return path_outlook(machine, known, {&pair, 1}, core::row_of(core::PathId::p2pdma), pair.file_system);
 }
 
-Outlook outlook_of_file(Outlook place, const core::Findings& of_file) {
+Outlook outlook_of_file(Outlook place, const core::Findings& of_file, bool is_write) {
   for (PathOutlook& path : place.paths) {
+    for (Finding& need : path.needs) {
+      if (is_write && need.stops_writes) need.state = State::fail;
+    }
     for (const core::Finding& finding : of_file) {
       const auto is_it = [&](const Finding& need) { return need.code == std::string_view(finding.code()); };
       const bool is_known = std::any_of(path.needs.begin(), path.needs.end(), is_it);

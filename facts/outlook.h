@@ -38,8 +38,13 @@ struct PathOutlook {
   const Finding* reason() const;
   // The first thing that stays in doubt once a path that is off is switched on; null if there is none.
   const Finding* doubt() const;
-  // The sentence and the remedy of reason(), and of doubt(), without which a switch would be bad counsel; or "".
+  // All that has to be done before bytes take the path, in that order: needs that fail, or else those in doubt, and
+  // then every setting. Without a GPU, and with settings that make no sense, nothing else helps.
+  std::vector<const Finding*> steps() const;
+  // The sentence of reason(), for a path that is off those of all settings and of doubt(); or "".
   std::string sentence() const;
+  // The remedies of all steps(), each once: "First: ... Then: ..."; "" where nothing is to be done, or one step cannot
+  // be taken.
   std::string remedy() const;
   // The public name of the reason (docs/reference/reasons.md), or if it has none the code of the need; "none" if there
   // is no reason.
@@ -58,12 +63,18 @@ struct Outlook {
   const PathOutlook* best_direct() const;
   // The better of the two paths by nvidia-fs: Penstock's own, or NVIDIA's library.
   const PathOutlook& by_nvidia_fs() const;
+  // The obstacles to both paths by nvidia-fs: the better one's sentence, and the other's if it differs. Either path
+  // serves, so each is told by its name then.
+  std::string sentence_by_nvidia_fs() const;
+  std::string remedy_by_nvidia_fs() const;
 };
 
 constexpr PathSet kByNvidiaFs = path_bit(PENSTOCK_PATH_NVFS) | path_bit(PENSTOCK_PATH_VENDOR);
 
 // The finding of each other path, where the setting PENSTOCK_REQUIRE names the one path `required`.
 Finding left_out_by(const std::string& required);
+// True for a need without which nothing else helps: a GPU, and settings that make sense.
+bool is_before_all(const Finding& need);
 // True if a path's bytes go around host memory.
 bool is_direct_path(int path);
 // Judges every path between a file system and device memory. `known` are the findings about drivers and system, some of
@@ -71,7 +82,7 @@ bool is_direct_path(int path);
 Outlook outlook(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
                 const core::FileSystem& place);
 // The outlook of one file in that place; `of_file` are further obstacles to p2pdma that were found for the file.
-Outlook outlook_of_file(Outlook place, const core::Findings& of_file);
+Outlook outlook_of_file(Outlook place, const core::Findings& of_file, bool is_write);
 // The outlook of p2pdma alone, for one pair.
 PathOutlook outlook(const Machine& machine, const Findings& known, const PeerPair& pair);
 // For each path the best outlook that any place has.

@@ -115,5 +115,62 @@ TEST(OutlookTest, WhatIsDoneAboutTheReasonChangesTheAnswer) {
   EXPECT_EQ(path.sentence(), "not loaded");
 }
 
+TEST(OutlookTest, AllThatKeepsAPathAwayIsToldAtOnceInTheOrderOfDoing) {
+  PathOutlook path{PENSTOCK_PATH_P2PDMA, {switched_off("nvidia_export", "it is off", "Set it.")}};
+  EXPECT_EQ(path.remedy(), "Set it.");
+  path.needs.push_back(switched_off("cufile_json", "a list names xfs", "Take it out."));
+  EXPECT_EQ(path.sentence(), "it is off; besides, a list names xfs");
+  EXPECT_EQ(path.remedy(), "First: Set it. Then: Take it out.");
+  path.needs.push_back(need("virtio", State::fail, "a virtio disk", "Give it a drive."));
+  path.needs.push_back(need("virtio", State::fail, "a virtio disk", "Give it a drive."));
+  EXPECT_EQ(path.remedy(), "First: Give it a drive. Then: Set it. Then: Take it out.");
+  path.needs.push_back(need("dmabuf_kernel", State::fail, "no kernel has it"));
+  EXPECT_EQ(path.remedy(), "") << "nothing helps";
+  path.needs.back() = need("gpu", State::fail, "no GPU", "Take a machine with one.");
+  EXPECT_EQ(path.remedy(), "Take a machine with one.") << "nothing else helps";
+}
+
+TEST(OutlookTest, ADenylistIsToldBesideTheSwitchAndAVariableByItsOwnName) {
+  const PathOutlook listed = at(examined("cufile-denylist"), "/data/0", PENSTOCK_PATH_P2PDMA);
+  EXPECT_NE(listed.remedy().find("PENSTOCK_NVIDIA_EXPORT=on"), std::string::npos) << listed.remedy();
+  EXPECT_NE(listed.remedy().find("Take \"xfs\" out of denylist.filesystems in /etc/cufile.json."), std::string::npos);
+  const Examination forced = examined("dgx-ready", {{"CUFILE_FORCE_COMPAT_MODE", "true"}});
+  EXPECT_EQ(forced.whole.of(PENSTOCK_PATH_PAGECACHE).remedy(), "Unset CUFILE_FORCE_COMPAT_MODE.");
+}
+
+TEST(OutlookTest, AWriteGoesByThePageCacheInMemoryAloneAndNetworkFilesNeverDo) {
+  const Examination machine = examined("dgx-ready");
+  for (const Outlook& place : machine.places) {
+    const bool is_memory = place.place->mount.type == "tmpfs";
+    EXPECT_TRUE(outlook_of_file(place, {}, false).may_use(PENSTOCK_PATH_PAGECACHE));
+    EXPECT_EQ(outlook_of_file(place, {}, true).may_use(PENSTOCK_PATH_PAGECACHE), is_memory);
+  }
+  const Examination remote = examined("nfs-tcp");
+  EXPECT_EQ(reason_of(at(remote, "/models", PENSTOCK_PATH_PAGECACHE)), "file_system_pages");
+}
+
+TEST(OutlookTest, InAContainerTheHostsRemediesAreToldAsTheHosts) {
+  const std::string inside = examined("container-overlay").whole.of(PENSTOCK_PATH_NVFS).remedy();
+  EXPECT_NE(inside.find("On the host: Install the nvidia-fs package"), std::string::npos) << inside;
+  Findings findings = {need("kernel_modules", State::fail, "closed", "Install the open ones."),
+                       need("udev_database", State::fail, "none", "Mount it.")};
+  say_where(findings, false);
+  EXPECT_EQ(findings[0].remedy, "Install the open ones.");
+  for (int again = 0; again < 2; ++again) say_where(findings, true);
+  EXPECT_EQ(findings[0].remedy, "On the host: Install the open ones.") << "once";
+  EXPECT_EQ(findings[1].remedy, "Mount it.");
+}
+
+TEST(OutlookTest, BothWaysByNvidiaFsAreToldByNameWhereTheyDiffer) {
+  const Examination machine = examined("dgx-h100");
+  for (const Outlook& place : machine.places) {
+    if (place.place->mount.mount_point != "/") continue;
+    EXPECT_NE(place.sentence_by_nvidia_fs().find("vendor: the mount options of ext4"), std::string::npos);
+    EXPECT_NE(place.remedy_by_nvidia_fs().find("For vendor: Mount it with data=ordered"), std::string::npos);
+    EXPECT_NE(place.remedy_by_nvidia_fs().find("Or for nvfs: Set PENSTOCK_NVFS=on"), std::string::npos);
+  }
+  EXPECT_EQ(at(machine, "/boot/efi", PENSTOCK_PATH_VENDOR).reason_name(), "nvidia_fs_mount");
+}
+
 }  // namespace
 }  // namespace penstock::facts

@@ -27,6 +27,11 @@ bool is_of(const Finding& need, Standing standing) {
 
 }  // namespace
 
+bool is_before_all(const Finding& need) {
+  const std::string_view code = need.code;
+  return need.state == State::fail && (code == "gpu" || code == "settings");
+}
+
 bool is_direct_path(int path) {
   const bool is_known = path >= 0 && path < static_cast<int>(core::kPathCount);
   return is_known && core::traits_of(static_cast<core::PathId>(path)).direct;
@@ -61,16 +66,42 @@ const Finding* PathOutlook::doubt() const {
   return standing() != Standing::off || found == needs.end() ? nullptr : &*found;
 }
 
+std::vector<const Finding*> PathOutlook::steps() const {
+  std::vector<const Finding*> steps;
+  const auto first = std::find_if(needs.begin(), needs.end(), is_before_all);
+  if (first != needs.end()) return {&*first};
+  const Standing now = standing();
+  if (now == Standing::usable) return steps;
+  const Standing before = now == Standing::closed ? now : Standing::unknown;
+  for (const Standing kind : {before, Standing::off}) {
+    for (const Finding& one : needs) {
+      if (is_of(one, kind)) steps.push_back(&one);
+    }
+  }
+  return steps;
+}
+
 std::string PathOutlook::sentence() const {
   if (reason() == nullptr) return "";
-  if (doubt() == nullptr) return reason()->sentence;
-  return fmt::format("{}; whether it works once it is on is unknown: {}", reason()->sentence, doubt()->sentence);
+  if (standing() != Standing::off) return reason()->sentence;
+  std::string text;
+  for (const Finding& one : needs) {
+    if (one.is_switch) text += (text.empty() ? "" : "; besides, ") + one.sentence;
+  }
+  if (doubt() == nullptr) return text;
+  return fmt::format("{}; whether it works once it is on is unknown: {}", text, doubt()->sentence);
 }
 
 std::string PathOutlook::remedy() const {
-  if (reason() == nullptr) return "";
-  if (doubt() == nullptr || doubt()->remedy.empty()) return reason()->remedy;
-  return fmt::format("First: {} Then: {}", doubt()->remedy, reason()->remedy);
+  if (is_usable()) return reason() == nullptr ? "" : reason()->remedy;
+  std::vector<std::string_view> told;
+  for (const Finding* const one : steps()) {
+    if (one->state == State::fail && one->remedy.empty()) return "";  // Then all the rest would not help.
+    const bool is_new = std::find(told.begin(), told.end(), one->remedy) == told.end();
+    if (is_new && !one->remedy.empty()) told.push_back(one->remedy);
+  }
+  if (told.size() < 2) return std::string(told.empty() ? "" : told.front());
+  return fmt::format("First: {}", fmt::join(told, " Then: "));
 }
 
 std::string PathOutlook::reason_name() const {
@@ -105,6 +136,19 @@ const PathOutlook* Outlook::best_direct() const {
 const PathOutlook& Outlook::by_nvidia_fs() const {
   const PathOutlook &own = of(PENSTOCK_PATH_NVFS), &vendor = of(PENSTOCK_PATH_VENDOR);
   return vendor.standing() <= own.standing() ? vendor : own;
+}
+
+std::string Outlook::sentence_by_nvidia_fs() const {
+  const PathOutlook &own = of(PENSTOCK_PATH_NVFS), &vendor = of(PENSTOCK_PATH_VENDOR);
+  if (own.sentence() == vendor.sentence() || by_nvidia_fs().is_usable()) return by_nvidia_fs().sentence();
+  return fmt::format("vendor: {}; nvfs: {}", vendor.sentence(), own.sentence());
+}
+
+std::string Outlook::remedy_by_nvidia_fs() const {
+  const PathOutlook &own = of(PENSTOCK_PATH_NVFS), &vendor = of(PENSTOCK_PATH_VENDOR);
+  const bool is_one = own.sentence() == vendor.sentence() || own.remedy().empty() || vendor.remedy().empty();
+  if (is_one || by_nvidia_fs().is_usable()) return by_nvidia_fs().remedy();
+  return fmt::format("For vendor: {} Or for nvfs: {}", vendor.remedy(), own.remedy());
 }
 
 }  // namespace penstock::facts

@@ -50,7 +50,7 @@ void judge_closed_path(const Examination& examined, const PathOutlook& path, Jud
     return row.not_applicable(sentence + (is_off ? "" : instead));
   }
   if (!is_its_way(examined, path.path)) {
-    return row.not_applicable("another way to a direct path, " + sentence, path.remedy());
+    return row.not_applicable("another way to a direct path, " + sentence, path.reason()->remedy);
   }
   row.fail(sentence, path.remedy());
 }
@@ -113,12 +113,11 @@ Reach reach_of(const Outlook& place) {
   return best == nullptr ? Reach::no : best->standing() == Standing::off ? Reach::once_set : Reach::unknown;
 }
 
-void judge_barred(const Examination& examined, const Outlook& place, const std::string& path, Judgement& row) {
+void judge_barred(const Examination& examined, const Outlook& place, const PathOutlook& best, Judgement& row) {
   const auto bar = barred_by(examined, *place.place);
   if (bar) row.may_follow(bar->code, bar->subject);
-  row.fail(fmt::format("{} might serve it, and cuFile's configuration forbids that", path),
-           bar ? fmt::format("See {}{}{}.", bar->code, bar->subject.empty() ? "" : " ", bar->subject)
-               : "Look at denylist in /etc/cufile.json.");
+  row.fail(fmt::format("{} might serve it, and cuFile's configuration forbids that", penstock_path_name(best.path)),
+           best.remedy());
 }
 
 // Judges which direct paths support a file system. One that no direct path supports is not applicable, and no fault of
@@ -134,7 +133,7 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   const auto is_cufiles = [](const Finding& need) {
     return need.is_switch && need.code == std::string_view("cufile_json");
   };
-  if (std::any_of(best->needs.begin(), best->needs.end(), is_cufiles)) return judge_barred(examined, place, path, row);
+  if (std::any_of(best->needs.begin(), best->needs.end(), is_cufiles)) return judge_barred(examined, place, *best, row);
   if (best->is_usable()) return row.pass(path + " may serve it");
   if (best->is_once_set()) return row.pass(path + " may serve it, once that is switched on");
   if (const Finding* const doubt = best->doubt()) {

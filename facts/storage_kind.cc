@@ -30,7 +30,9 @@ constexpr NetworkType kNetworkTypes[] = {{"lustre", "lustre"},  {"lustre", "lnet
 }  // namespace
 
 bool holds_data(const core::FileSystem& file_system) {
-  return file_system.stack || core::is_network_file_system(file_system.mount.type);
+  const core::Mount& mount = file_system.mount;
+  const bool is_containers_own = mount.type == "overlay" && mount.mount_point == "/";
+  return file_system.stack || core::is_network_file_system(mount.type) || is_containers_own;
 }
 
 std::span<const StorageKind> storage_kinds() { return kStorageKinds; }

@@ -2,14 +2,16 @@
 
 #include "k8s/evidence.h"
 
+#include <utility>
+
 #include "facts/storage_kind.h"
 
 namespace penstock::tools::k8s {
 namespace {
 
-PathEvidence evidence_of(const char* name, const facts::PathOutlook& path) {
+PathEvidence evidence_of(const char* name, const facts::PathOutlook& path, std::string sentence, std::string remedy) {
   if (path.is_usable()) return {name, Standing::usable, "", "", ""};
-  return {name, path.standing(), path.reason_name(), path.sentence(), path.remedy(), path.is_once_set()};
+  return {name, path.standing(), path.reason_name(), std::move(sentence), std::move(remedy), path.is_once_set()};
 }
 
 }  // namespace
@@ -23,10 +25,12 @@ std::vector<StorageEvidence> evidence_of(const facts::Examination& node) {
   for (const facts::Outlook& place : node.places) {
     const core::Mount& mount = place.place->mount;
     if (!facts::holds_data(*place.place)) continue;
+    const facts::PathOutlook& p2pdma = place.of(PENSTOCK_PATH_P2PDMA);
     all.push_back(
         {mount.mount_point,
          mount.type,
-         {evidence_of("p2pdma", place.of(PENSTOCK_PATH_P2PDMA)), evidence_of("nvidia-fs", place.by_nvidia_fs())}});
+         {evidence_of("p2pdma", p2pdma, p2pdma.sentence(), p2pdma.remedy()),
+          evidence_of("nvidia-fs", place.by_nvidia_fs(), place.sentence_by_nvidia_fs(), place.remedy_by_nvidia_fs())}});
   }
   return all;
 }

@@ -66,7 +66,7 @@ Verdict
 CHECK = """Penstock 0.2.0: the captured machine in m
 """ + VERDICT + """
 How bytes of GPU memory go, as the machine is set
-  /data: through host memory, until a direct path is switched on
+  /data: through host memory, until settings allow a direct path
 
 Device memory and storage: what stands in p2pdma's way (?: only its self-test can tell)
   GPU 0000:19:00.0
@@ -219,7 +219,8 @@ LIES = (
     ("check --json", '"state": "warn", "sentence": "off', '"state": "unknown", "sentence": "off'),
     ("check --json", '"direct": "once_set"', '"direct": "now"'),
     ("check --json", ", once that is switched on", ""),
-    ("check", "through host memory, until a direct path is switched on", "directly, if the path's self-test passes"),
+    ("check", "through host memory, until settings allow a direct path",
+     "directly, if the path's self-test passes"),
 )
 
 

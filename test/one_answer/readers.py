@@ -327,12 +327,12 @@ def read_storage_row(answers: Answers, row: dict[str, Any]) -> None:
 
 def read_findings(answers: Answers, out: str) -> None:
     ways = {"directly, if the path's self-test passes": DIRECTLY,
-            "through host memory, until a direct path is switched on": BY_HOST,
+            "through host memory, until settings allow a direct path": BY_HOST,
             "through host memory, unless a direct path works, which only a try tells": DIRECTLY | BY_HOST,
             "through host memory: no direct path serves it": BY_HOST,
             "not at all: no path may serve it as the settings are": frozenset({NOWHERE})}
     if "How bytes of GPU memory go" not in out:
-        expect("Layer 1, drivers" in out, "no summary and no rows")
+        expect("Drivers and peer access" in out, "no summary and no rows")
         return
     summary = out.split("How bytes of GPU memory go, as the machine is set\n")[1].split("\n\n")[0]
     for line in re.split(r"\n  (?=/)", "\n" + summary)[1:]:

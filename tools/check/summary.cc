@@ -117,7 +117,7 @@ void add_reach(Page& page, const facts::Findings& rows) {
   constexpr std::pair<facts::Reach, const char*> kWays[] = {
       {facts::Reach::now, "directly, if the path's self-test passes"},
       {facts::Reach::unknown, "through host memory, unless a direct path works, which only a try tells"},
-      {facts::Reach::once_set, "through host memory, until a direct path is switched on"},
+      {facts::Reach::once_set, "through host memory, until settings allow a direct path"},
       {facts::Reach::no, "through host memory: no direct path serves it"},
       {facts::Reach::nowhere, "not at all: no path may serve it as the settings are"}};
   bool is_first = true;

@@ -14,7 +14,7 @@ namespace {
 // The text before all rows.
 std::string summary_of(const std::string& text) {
   const std::size_t begin = text.find('\n') + 1;
-  return text.substr(begin, text.find("\nLayer 1") - begin);
+  return text.substr(begin, text.find("\nDrivers and peer access") - begin);
 }
 
 // PENSTOCK_REGENERATE=1 writes them anew; people have to judge the changes then.
@@ -93,8 +93,8 @@ TEST_F(Validate, OnEveryMachineWhatIsNamedAsACauseFailsAndEachIsToldOnce) {
 TEST_F(Validate, WhereBytesGoAsTheMachineIsSetComesFirst) {
   const std::tuple<const char*, const char*, const char*, const char*> cases[] = {
       {"dgx-h100", "storage /data/0", "now", "directly, if the path's self-test passes"},
-      {"h200-p2pdma", "storage /", "once_set", "until a direct path is switched on"},
-      {"cufile-denylist", "storage /data/0", "once_set", "until a direct path is switched on"},
+      {"h200-p2pdma", "storage /", "once_set", "until settings allow a direct path"},
+      {"cufile-denylist", "storage /data/0", "once_set", "until settings allow a direct path"},
       {"nvme-without-hooks", "storage /data/0", "no", "through host memory: no direct path serves it"}};
   for (const auto& [machine, row, direct, words] : cases) {
     const std::string root = std::string(PENSTOCK_MACHINES) + machine;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "facts/environment.h"
 #include "facts/needs.h"
@@ -187,7 +188,8 @@ void print_rows(Page& page, const facts::Examination& examined, const facts::Fin
 void print_brief(Page& page, const facts::Examination& examined, const facts::Findings& findings, bool has_tried) {
   if (has_tried) validate::add_layer(page, findings, facts::Layer::transfer);
   page.section("Paths, best first");
-  for (const facts::PathOutlook& path : examined.whole.paths) print_headline(page, path);
+  const facts::PathOutlook* before = nullptr;  // A sentence about several in turn is told once.
+  for (const facts::PathOutlook& path : examined.whole.paths) print_headline(page, path, std::exchange(before, &path));
   page.section(validate::result_text(findings) + "; --all shows every row");
 }
 

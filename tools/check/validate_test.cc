@@ -69,7 +69,8 @@ TEST_F(Validate, WhatIsWrongWithAMachineIsARowThatFails) {
     EXPECT_EQ(state_of(rows_of(machine_report(root)), row), "fail") << machine;
     const std::string text = run({"validate", "--root", root}).out;
     const std::string code = std::string(row).substr(0, std::string_view(row).find(' '));
-    EXPECT_LT(text.find("\n  " + code + " "), text.find("Layer 1")) << machine << " is told first\n" << text;
+    EXPECT_LT(text.find("\n  " + code + " "), text.find("Drivers and peer access")) << machine << " is told first\n"
+                                                                                    << text;
   }
 }
 
@@ -77,7 +78,7 @@ TEST_F(Validate, WhatKeepsStorageFromADirectPathIsToldFirstWithItsRemedy) {
   for (const auto& [machine, names] : {std::pair("data-journal", "journaled data goes through the page cache"),
                                        std::pair("md-raid5", "this md level makes the CPU compute or copy")}) {
     const std::string text = run({"validate", "--root", std::string(PENSTOCK_MACHINES) + machine}).out;
-    const std::string first = text.substr(0, text.find("Layer 1"));
+    const std::string first = text.substr(0, text.find("Drivers and peer access"));
     const std::string whole = std::regex_replace(first, std::regex("\n +"), " ");
     EXPECT_NE(whole.find("What keeps storage from a direct path, or may"), std::string::npos) << text;
     EXPECT_NE(whole.find(names), std::string::npos) << machine << text;
@@ -334,9 +335,9 @@ TEST_F(Validate, ALayerByItselfIsJudgedByItself) {
 TEST_F(Validate, ForPeopleItSaysRowsRemediesAndWhatWasNeverTried) {
   const Finished done = run({"validate", "--root", PENSTOCK_MACHINES "old-driver"});
   EXPECT_EQ(done.exit_code, 1);
-  for (const char* part : {"Layer 1, drivers and peer access", "Layer 2, fabric and links", "fail", "-> ",
-                           "What is wrong", "Result of the checks", "something is wrong",
-                           "1 cause, listed first with its remedy", "so storage /", "never tried on real hardware"}) {
+  for (const char* part : {"Drivers and peer access", "Fabric and links", "fail", "-> ", "What is wrong",
+                           "Result of the checks", "something is wrong", "1 cause, listed first with its remedy",
+                           "so storage /", "never tried on real hardware"}) {
     EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
   }
 }

@@ -218,7 +218,8 @@ CapturedFile look_at_captured(const core::Root& root, const facts::Examination& 
     throw Failure(file + ": it is on no mount of the captured machine");
   }
   const facts::Outlook* const known = mount ? place_of(examined, *mount) : nullptr;
-  told.outlook = facts::outlook_of_file(known != nullptr ? *known : examined.whole, told.direct.report.findings);
+  told.outlook = facts::outlook_of_file(known != nullptr ? *known : examined.whole, told.direct.report.findings,
+                                        question.op == core::Op::write);
   return told;
 }
 
@@ -249,7 +250,8 @@ void print_captured(const std::string& file, const std::string& root, const Dire
 
 // The first line names the path; below it stand those that are refused before it, by their sentence.
 void print_captured_in_short(const std::string& file, const std::string& root, const DirectQuestion& question,
-                             const facts::Outlook& outlook) {
+                             const facts::Examination& examined, const CapturedFile& told) {
+  const facts::Outlook& outlook = told.outlook;
   const facts::PathOutlook* const best = outlook.first_usable();
   Page page;
   page.wrap("", fmt::format("{}: on the captured machine in {} a {} goes by {}{}", file, root,
@@ -258,7 +260,10 @@ void print_captured_in_short(const std::string& file, const std::string& root, c
   for (std::size_t i = 0; i < outlook.paths.size() && &outlook.paths[i] != best;) {
     const facts::PathOutlook& first = outlook.paths[i];
     std::string names;
-    for (; i < outlook.paths.size() && outlook.paths[i].sentence() == first.sentence(); ++i) {
+    const auto is_alike = [&](const facts::PathOutlook& one) {
+      return one.sentence() == first.sentence() && one.remedy() == first.remedy();
+    };
+    for (; i < outlook.paths.size() && is_alike(outlook.paths[i]); ++i) {
       names += (names.empty() ? "" : ", ") + std::string(penstock_path_name(outlook.paths[i].path));
     }
     print_refusal(page, "not " + names, first.sentence(), first.reason_name(), first.remedy());
@@ -268,6 +273,11 @@ void print_captured_in_short(const std::string& file, const std::string& root, c
     print_refusal(page, "also against p2pdma", one.sentence(), one.code(), one.remedy());
   }
   if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
+  for (const facts::Finding* const slow :
+       told.direct.stack ? facts::slow_links(examined, *told.direct.stack) : std::vector<const facts::Finding*>()) {
+    print_refusal(page, "slower on any path", fmt::format("{}: {}", slow->subject, slow->sentence), slow->code,
+                  slow->remedy);
+  }
   print("{}", page.shown());
 }
 
@@ -348,6 +358,8 @@ Explanation look_at(const ExplainSettings& settings, const Session& session) {
   told.info = require(file.info(), settings.file);
   if (!settings.is_write) check_range(settings, told.info);
   told.cached = cached_bytes(opened.fd.get());
+  DeviceInfo device;
+  told.stands_in = penstock_device_get(session.raw(), settings.gpu, &device).code == 0 && device.stand_in != 0;
   told.verdicts = require(file.explain(run), settings.file);
   told.required = require(session.setting("require"), "session");
   const std::uint64_t size = sample_size(settings, told.info);
@@ -369,7 +381,7 @@ int explain_captured(const ExplainSettings& settings, const std::vector<std::str
     if (!settings.json && &file != files.data()) print("\n");
     if (settings.json) documents.push_back(captured_json(file, question, told, examined.machine.nvidia_fs_stats));
     else if (in_full) print_captured(file, settings.root, question, told);
-    else print_captured_in_short(file, settings.root, question, told.outlook);
+    else print_captured_in_short(file, settings.root, question, examined, told);
   }
   if (in_full && !settings.json) print("{}", Text(nvidia_fs_text(examined.machine.nvidia_fs_stats)));
   if (settings.json) print_json(files.size() == 1 ? documents[0] : Json{{"files", documents}});

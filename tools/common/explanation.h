@@ -47,6 +47,7 @@ struct Explanation {
   std::string required;           // The one path that may serve (PENSTOCK_REQUIRE), or "".
   DirectAnswer direct;
   RequestPlan plan;
+  bool stands_in = false;  // Host memory takes a GPU's place.
 
   bool may_serve(const Verdict& verdict) const;
   Refusal refusal_of(const Verdict& verdict) const;  // For a path that may serve, why it is slower than it could be.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 
@@ -67,14 +68,23 @@ const char* mover_of(int path) {
 std::string first_counsel(const facts::Outlook& outlook) {
   const PathOutlook *const now = outlook.first_usable(), *const nearest = outlook.best_direct();
   if (now != nullptr && facts::is_direct_path(now->path)) return "";
-  if (nearest == nullptr) return "no direct path serves here, whatever the settings; one needs all that it lacks";
+  const auto& of_gpu = outlook.of(PENSTOCK_PATH_PAGECACHE).needs;
+  if (std::any_of(of_gpu.begin(), of_gpu.end(), facts::is_before_all)) return "";  // The reader was told of it.
+  if (nearest == nullptr) return "no direct path serves here yet: do all that one of them needs, as said for it";
   const char* const name = penstock_path_name(nearest->path);
-  if (nearest->is_once_set()) return fmt::format("the nearest direct path is {}: only a setting is in its way", name);
+  if (nearest->is_once_set()) {
+    const auto settings = nearest->steps().size();
+    return fmt::format("the nearest direct path is {}: only {} in its way", name,
+                       settings == 1 ? "a setting is" : fmt::format("{} settings are", settings));
+  }
   return fmt::format("the nearest direct path is {}: only a try can tell whether it works", name);
 }
 
-void print_headline(Page& page, const PathOutlook& path) {
-  const std::string headline = headline_of(path);
+void print_headline(Page& page, const PathOutlook& path, const PathOutlook* before) {
+  std::string headline = headline_of(path);
+  if (before != nullptr && !path.is_usable() && before->sentence() == path.sentence()) {
+    headline = headline.substr(0, headline.find(':')) + ": the same";
+  }
   page.line(fmt::format("  {:<10} ", penstock_path_name(path.path)), headline);
   paint_headline(page, path, headline);
 }
@@ -88,9 +98,7 @@ void print_path(Page& page, const PathOutlook& path) {
     page.wrap(fmt::format("    {:<8} {:<18} ", state, need.code), need.sentence);
     page.paint(color_of(need), state);
     if (need.state != State::pass && !need.remedy.empty()) page.wrap("             -> ", need.remedy);
-    // Without a GPU, or a setting that makes sense, nothing else helps; --json has the rest.
-    const std::string_view code = need.code;
-    if (need.state == State::fail && (code == "gpu" || code == "settings")) break;
+    if (facts::is_before_all(need)) break;  // --json has the rest.
   }
 }
 
@@ -125,12 +133,18 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
     page.wrap("  ", fmt::format("files reach device memory by {}{}", penstock_path_name(best->path), proviso));
     page.paint(Color::bold, penstock_path_name(best->path));
   }
-  std::set<std::string> told;
+  std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
   for (const PathOutlook& path : outlook.paths) {
     if (&path == best) break;
-    const std::string remedy = path.remedy();
-    if (remedy.empty() || !told.insert(remedy).second) continue;
-    page.wrap(fmt::format("  for {}: ", penstock_path_name(path.path)), remedy);
+    std::string text = path.remedy();
+    if (text.empty()) continue;
+    std::set<std::string> steps;
+    for (const Finding* const one : path.steps()) steps.insert(one->remedy);
+    const std::string first = path.steps().front()->remedy;
+    if (!told.insert(first).second) continue;
+    const std::size_t more = steps.size() - steps.count("") - 1;
+    if (more > 0) text = fmt::format("First: {} Then {} more, as 'penstock check --all' says.", first, more);
+    page.wrap(fmt::format("  for {}: ", penstock_path_name(path.path)), text);
   }
   if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
 }

@@ -16,7 +16,7 @@ const char* mover_of(int path);
 // Says which direct path is nearest to serving, where none serves yet; else "".
 std::string first_counsel(const facts::Outlook& outlook);
 // Prints how the path stands, in one line that is cut where it is too long.
-void print_headline(Page& page, const facts::PathOutlook& path);
+void print_headline(Page& page, const facts::PathOutlook& path, const facts::PathOutlook* before);
 // Prints how it stands, a line for each of its needs, and remedies.
 void print_path(Page& page, const facts::PathOutlook& path);
 // Prints why paths are refused, in two lines: a sentence with the reason's name, and the remedy if there is one.

@@ -196,17 +196,19 @@ std::string platform_section(const GdsPlatform& platform) {
 // The paths by nvidia-fs, Penstock's own and NVIDIA's library, show if it is used.
 std::string nvidia_fs_text(const GdsPlatform& platform) {
   if (!platform.machine().nvidia_fs.is_loaded) return "not loaded";
-  const facts::PathOutlook& path = platform.examined.whole.by_nvidia_fs();
-  if (path.is_usable()) return "loaded; used where its self-test says that it is direct";
-  return fmt::format("loaded and not used: {}", path.sentence());
+  const facts::Outlook& whole = platform.examined.whole;
+  if (whole.by_nvidia_fs().is_usable()) return "loaded; used where its self-test says that it is direct";
+  return fmt::format("loaded and not used: {}", whole.sentence_by_nvidia_fs());
 }
 
 }  // namespace
 
 std::string GdsPlatform::obstacle() const {
   if (machine().process.cufile.must_refuse) return "the configuration cannot be understood; see the warnings above";
-  const facts::PathOutlook& by_device = examined.whole.of(PENSTOCK_PATH_PAGECACHE);
-  if (by_device.standing() == facts::Standing::closed) return by_device.sentence();
+  for (const facts::Finding& need : examined.whole.of(PENSTOCK_PATH_PAGECACHE).needs) {
+    const std::string_view code = need.code;
+    if (need.state == facts::State::fail && code != "file_system_pages") return need.sentence;  // There is no device.
+  }
   if (examined.whole.first_usable() != nullptr) return "";
   if (examined.whole.of(PENSTOCK_PATH_BOUNCE).standing() == facts::Standing::closed) {
     return "no path is usable; 'penstock check' tells why";
