@@ -104,6 +104,14 @@ Process read_process(const core::Root& root, bool is_captured, const Variables& 
   return process;
 }
 
+std::span<const PathSwitch> path_switches() {
+  static constexpr PathSwitch kSwitches[] = {{"p2pdma", "PENSTOCK_NVIDIA_EXPORT", "on"},
+                                             {"nvfs", "PENSTOCK_NVFS", "on"},
+                                             {"dmabuf", "PENSTOCK_DMABUF", "on"},
+                                             {"dmabuf", "PENSTOCK_DMABUF_FILES", "on"}};
+  return kSwitches;
+}
+
 std::vector<core::Note> notes_on(const Variables& variables) {
   const Environment environment(variables);
   return core::load_session_settings(value_of, {}, environment.entries()).notes;

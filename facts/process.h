@@ -4,6 +4,7 @@
 // a captured machine, the environment is this process's own variables and those given by --env.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,14 @@ struct Process {
 
 // `variables` are names and values that replace this process's own.
 Process read_process(const core::Root& root, bool is_captured, const Variables& variables);
+
+// A setting of the environment without which a direct path is off.
+struct PathSwitch {
+  const char* path;
+  const char* variable;
+  const char* value;
+};
+std::span<const PathSwitch> path_switches();
 
 // Asks the library about Penstock's variables as a session does that opens with these: values that it refuses, and
 // misspelt names. A note's place is the name, and for a value "NAME=VALUE".

@@ -56,9 +56,21 @@ void tell(const Object& object, const core::Note& note, Place place, Findings& f
                {core::printable(note.key.empty() ? note.sentence : key + " " + note.sentence), remedy_of(note)});
 }
 
+// A list that bars files from direct paths may be meant, and is easily forgotten.
+void check_denylists(const Object& object, const core::Settings& settings, Place place, Findings& findings) {
+  for (const core::Setting list : {core::Setting("denylist.drivers"), core::Setting("denylist.devices"),
+                                   core::Setting("denylist.mounts"), core::Setting("denylist.filesystems")}) {
+    if (settings.texts(list).empty()) continue;
+    findings.add("cufile_denylist", object, place,
+                 {core::printable(
+                     fmt::format("{} names {}: their files take no direct path", list.key(), settings.text_of(list)))});
+  }
+}
+
 void check_text(const Object& object, const std::string& text, const std::string& name, Place first, bool is_block,
                 Findings& findings) {
   const core::LoadedSettings loaded = core::parse_settings(text, name, true);
+  check_denylists(object, loaded.settings, first, findings);
   for (const core::Note& note : loaded.notes) {
     const Place place = is_block && note.line > 0 ? Place{first.line + note.line, 1} : first;
     tell(object, note, place, findings);

@@ -322,6 +322,29 @@ TEST_F(LintTest, APodThatReadsFilesForAGpuAndHasNoVolumeIsToldSo) {
   EXPECT_FALSE(rules_of(json::parse(lint({"set.yaml", "--json"}).out), true).contains("no_volume"));
 }
 
+TEST_F(LintTest, ARequiredPathThatIsOffIsAnErrorUntilItsSwitchIsThere) {
+  const auto is_told = [&](const std::string& container) {
+    write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a, " +
+                          container + "}]\n");
+    return rules_of(json::parse(lint({"pod.yaml", "--json"}).out), true).contains("required_path_off");
+  };
+  EXPECT_TRUE(is_told("args: [bench, --require, p2pdma]"));
+  EXPECT_TRUE(is_told("env: [{name: PENSTOCK_REQUIRE, value: nvfs}]"));
+  EXPECT_TRUE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'off'}]"));
+  EXPECT_FALSE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'on'}]"));
+  EXPECT_FALSE(is_told("args: [bench, --require, p2pdma], envFrom: [{configMapRef: {name: a}}]"));
+  EXPECT_FALSE(is_told("args: [bench, --require, bounce]"));
+}
+
+TEST_F(LintTest, ADenylistThatBarsFilesFromDirectPathsIsAWarning) {
+  for (const char* list : {"filesystems", "devices", "mounts", "drivers"}) {
+    write("cufile.json", std::string(R"({"properties": {}, "denylist": {")") + list + R"(": ["/dev/nvme0n1"]}})");
+    EXPECT_TRUE(rules_of(lint_json({"cufile.json"}, 0), false).contains("cufile_denylist")) << list;
+  }
+  write("cufile.json", R"({"properties": {}, "denylist": {"filesystems": []}})");
+  EXPECT_FALSE(rules_of(lint_json({"cufile.json"}, 0), false).contains("cufile_denylist"));
+}
+
 TEST_F(LintTest, AHostPathWithDataIsNotTheCaseForDevicesOfCdi) {
   const auto remedy = [&](const std::string& folder) {
     write("pod.yaml",

@@ -165,6 +165,12 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
   if (answers.image.starts_with("localhost/")) {
     notes.emplace_back("--image is one that each node would have to have by itself: name the registry's.");
   }
+  if (answers.runtime.empty() && !has_seccomp_profile(answers)) {
+    notes.emplace_back(
+        "The runtime's own seccomp profile may block io_uring, and then preadv2 moves the bytes for more CPU time: "
+        "with "
+        "--runtime NAME-VERSION the pods name a profile that allows it, where that is so.");
+  }
   if (has_seccomp_profile(answers)) {
     notes.emplace_back(
         "The seccomp profile must lie on each node, in /var/lib/kubelet/seccomp/profiles/penstock.json: it "

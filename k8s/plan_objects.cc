@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+#include <string_view>
+
 #include "facts/operator_versions.h"
+#include "facts/process.h"
 #include "k8s/node_objects.h"
 #include "topology/nvidia_fs_storage.h"
 
@@ -21,6 +25,29 @@ const facts::OperatorVersion& release_of(const Answers& answers) {
 bool has_operator(const Answers& answers) { return answers.path != "bounce"; }
 std::string operator_namespace(const Answers& answers) {
   return answers.openshift ? "nvidia-gpu-operator" : "gpu-operator";
+}
+
+// What a path needs of the pods that take it. The switches are those of facts/, by the path that the job requires.
+struct PathSetup {
+  std::string_view path;  // As the user asks for it.
+  const char* required;   // As the library calls it.
+  const char* variable;   // A variable for the container's runtime; "" for none.
+  const char* value;
+  const char* cufile_key;  // A key of NVIDIA's library, which it needs for the path; "" for none.
+};
+constexpr PathSetup kPathSetups[] = {{"nvidia-fs", "vendor", "NVIDIA_GDS", "enabled", ""},
+                                     {"p2pdma", "p2pdma", "", "", "use_pci_p2pdma"},
+                                     {"bounce", "bounce", "", "", ""}};
+const PathSetup& setup_of(const Answers& answers) {
+  for (const PathSetup& each : kPathSetups) {
+    if (each.path == answers.path) return each;
+  }
+  return kPathSetups[std::size(kPathSetups) - 1];
+}
+
+// The annotation by which lint leaves out what was decided here.
+Json decided(const std::string& rule, const std::string& why) {
+  return {{"penstock.io/lint-ignore", rule + ": " + why}};
 }
 
 Json metadata(const std::string& name, const std::string& name_space = "") {
@@ -112,22 +139,20 @@ Rendered driver_parameters(const Answers& answers) {
 Rendered nic_cluster_policy() {
   const auto variable = [](const char* name, const char* value) { return Json{{"name", name}, {"value", value}}; };
   Json env = Json::array({variable("ENABLE_NFSRDMA", "true"), variable("UNLOAD_STORAGE_MODULES", "true")});
-  return {
-      "nic-cluster-policy",
-      "For the network operator: its driver brings NFS over RDMA. Nodes need nfs-common, and no NVMe drive in use.",
-      Json{{"apiVersion", "mellanox.com/v1alpha1"},
-           {"kind", "NicClusterPolicy"},
-           {"metadata",
-            {{"name", "nic-cluster-policy"},
-             {"annotations",
-              {{"penstock.io/lint-ignore", "nfsrdma_with_nvme: the nodes' NVMe drives are not in use, as was told"}}}}},
-           {"spec",
-            {{"ofedDriver",
-              {{"repository", "nvcr.io/nvidia/mellanox"},
-               {"image", "doca-driver"},
-               {"version", "doca3.4.1-26.04-1.1.0.0-0"},
-               {"env", env},
-               {"upgradePolicy", {{"autoUpgrade", true}}}}}}}}};
+  return {"nic-cluster-policy",
+          "For the network operator: its driver brings NFS over RDMA. Nodes need nfs-common, and no NVMe drive in use.",
+          Json{{"apiVersion", "mellanox.com/v1alpha1"},
+               {"kind", "NicClusterPolicy"},
+               {"metadata",
+                {{"name", "nic-cluster-policy"},
+                 {"annotations", decided("nfsrdma_with_nvme", "the nodes' NVMe drives are not in use, as was told")}}},
+               {"spec",
+                {{"ofedDriver",
+                  {{"repository", "nvcr.io/nvidia/mellanox"},
+                   {"image", "doca-driver"},
+                   {"version", "doca3.4.1-26.04-1.1.0.0-0"},
+                   {"env", env},
+                   {"upgradePolicy", {{"autoUpgrade", true}}}}}}}}};
 }
 
 Rendered machine_config() {
@@ -188,7 +213,7 @@ Rendered volume(const Answers& answers) {
   const std::string options =
       answers.storage == "ext4" ? " Mount the drive with data=ordered: cuFile looks for the word." : "";
   Json made = metadata("penstock-volume");
-  if (answers.storage == "nfs") made["annotations"] = {{"penstock.io/lint-ignore", "nfs_by_tcp: bounce was asked for"}};
+  if (answers.storage == "nfs") made["annotations"] = decided("nfs_by_tcp", "bounce was asked for");
   return {"volume", "One drive or export." + options,
           Json{{"apiVersion", "v1"}, {"kind", "PersistentVolume"}, {"metadata", made}, {"spec", spec}}};
 }
@@ -206,7 +231,12 @@ Rendered claim(const Answers& answers) {
 
 Rendered cufile_json(const Answers& answers) {
   Json properties = {{"allow_compat_mode", answers.path == "bounce"}};
-  if (answers.path == "p2pdma") properties["use_pci_p2pdma"] = true;
+  const PathSetup& setup = setup_of(answers);
+  Json made = metadata("penstock-cufile", answers.name_space);
+  if (*setup.cufile_key != '\0') {
+    properties[setup.cufile_key] = true;
+    made["annotations"] = decided("cufile_idle", fmt::format("{} is for NVIDIA's library", setup.cufile_key));
+  }
   const Json text = {{"logging", {{"level", "WARN"}}}, {"properties", properties}};
   return {"cufile-json",
           std::string("Read by NVIDIA's library and by Penstock's: ") +
@@ -214,7 +244,7 @@ Rendered cufile_json(const Answers& answers) {
                                         : "no byte may go by the processor in silence."),
           Json{{"apiVersion", "v1"},
                {"kind", "ConfigMap"},
-               {"metadata", metadata("penstock-cufile", answers.name_space)},
+               {"metadata", made},
                {"data", {{"cufile.json", text.dump(2) + "\n"}}}}};
 }
 
@@ -223,7 +253,11 @@ Json pod_spec(const Answers& answers, const Json& args) {
   Json seccomp = {{"type", "RuntimeDefault"}};
   if (has_seccomp_profile(answers)) seccomp = {{"type", "Localhost"}, {"localhostProfile", "profiles/penstock.json"}};
   Json env = Json::array({Json{{"name", "CUFILE_ENV_PATH_JSON"}, {"value", "/etc/penstock/cufile.json"}}});
-  if (answers.path == "nvidia-fs") env.push_back({{"name", "NVIDIA_GDS"}, {"value", "enabled"}});
+  const PathSetup& setup = setup_of(answers);
+  if (*setup.variable != '\0') env.push_back({{"name", setup.variable}, {"value", setup.value}});
+  for (const facts::PathSwitch& each : facts::path_switches()) {
+    if (setup.required == std::string_view(each.path)) env.push_back({{"name", each.variable}, {"value", each.value}});
+  }
   const Json container = {
       {"name", "workload"},
       {"image", answers.image},
@@ -247,20 +281,28 @@ Json pod_spec(const Answers& answers, const Json& args) {
                                Json{{"name", "cufile"}, {"configMap", {{"name", "penstock-cufile"}}}}})}};
 }
 
+// The profile of a runtime that nobody named may block io_uring; a profile that a node lacks keeps the pod from
+// starting.
+Json workload_metadata(const std::string& name, const Answers& answers) {
+  Json made = metadata(name, answers.name_space);
+  if (has_seccomp_profile(answers) || facts::allows_io_uring(answers.runtime) == true) return made;
+  made["annotations"] = decided("io_uring_blocked", "no runtime was named; without io_uring preadv2 moves the bytes");
+  return made;
+}
+
 Rendered job(const Answers& answers) {
-  const std::string path = answers.path == "nvidia-fs" ? "vendor" : answers.path;
   const Json args = {"bench",     "/data/penstock-bench",
                      "--rw",      "write",
                      "--create",  "--overwrite",
                      "--size",    "4G",
                      "--bs",      "16M",
                      "--direct",  "--verify",
-                     "--require", path,
+                     "--require", setup_of(answers).required,
                      "--json"};
   return {"job", "The proof: it writes 4 GiB from a GPU, reads them back, and fails if any byte took another path.",
           Json{{"apiVersion", "batch/v1"},
                {"kind", "Job"},
-               {"metadata", metadata("penstock-bench", answers.name_space)},
+               {"metadata", workload_metadata("penstock-bench", answers)},
                {"spec", {{"backoffLimit", 0}, {"template", {{"spec", pod_spec(answers, args)}}}}}}};
 }
 
@@ -268,7 +310,7 @@ Rendered pod(const Answers& answers) {
   return {"pod", "The shape of a workload: put your image and command into it.",
           Json{{"apiVersion", "v1"},
                {"kind", "Pod"},
-               {"metadata", metadata("penstock-workload", answers.name_space)},
+               {"metadata", workload_metadata("penstock-workload", answers)},
                {"spec", pod_spec(answers, Json::array({"check"}))}}};
 }
 

@@ -130,6 +130,24 @@ TEST(PlanTest, P2pdmaHasTheDriversParametersAndNoNvidiaFs) {
   EXPECT_FALSE(values.contains("gds"));
 }
 
+TEST(PlanTest, EachPathsPodsHaveTheSwitchWithoutWhichTheyWouldFail) {
+  const auto has = [](const Answers& answers, const char* name, const char* variable) {
+    const auto object_ = object(answers, name);
+    const auto& spec = name == std::string("job") ? object_["spec"]["template"]["spec"] : object_["spec"];
+    for (const auto& one : spec["containers"][0]["env"]) {
+      if (one["name"] == variable) return one["value"] != "";
+    }
+    return false;
+  };
+  for (const char* name : {"job", "pod"}) {
+    EXPECT_TRUE(has(p2pdma(), name, "PENSTOCK_NVIDIA_EXPORT")) << name;
+    EXPECT_FALSE(has(p2pdma(), name, "NVIDIA_GDS")) << name;
+    EXPECT_TRUE(has(nvidia_fs(), name, "NVIDIA_GDS")) << name;
+    EXPECT_FALSE(has(nvidia_fs(), name, "PENSTOCK_NVIDIA_EXPORT")) << name;
+    EXPECT_FALSE(has({}, name, "PENSTOCK_NVIDIA_EXPORT")) << name;
+  }
+}
+
 TEST(PlanTest, OpenShiftHasItsKernelArgumentsAndItsOwnSeccompProfile) {
   const Answers answers{.path = "nvidia-fs", .os = "rhcos", .kernel = "5.14.0-nvidia", .openshift = true};
   const Names expected = {"cluster-policy", "machine-config",      "namespace", "storage-class", "volume",

@@ -214,6 +214,8 @@ constexpr Rule kRules[] = {
      "Raise the limit, or set PENSTOCK_BOUNCE_MIB.", "docs/guide/containers.md"},
     {"no_volume", Severity::note, "a pod that uses a GPU, or reads files for one, mounts no volume",
      "Mount a volume of a real file system (ext4, XFS) for the data.", "docs/guide/containers.md"},
+    {"required_path_off", Severity::error, "a pod requires a path that is off, because a variable is missing",
+     "Set the variable, or require another path.", "docs/reference/direct.md"},
     {"penstock_value", Severity::error, "a variable of Penstock's has a value with which no session opens",
      "Correct the value, or remove the variable.", "docs/reference/settings.md"},
     {"penstock_name", Severity::warning, "a variable has a name like Penstock's, and nothing reads it",
@@ -251,6 +253,8 @@ constexpr Rule kRules[] = {
      "Remove it, or write the key that was meant.", "docs/reference/settings.md"},
     {"cufile_value", Severity::error, "a value that cufile.json does not accept", "Write a value that it takes.",
      "docs/reference/settings.md"},
+    {"cufile_denylist", Severity::warning, "a denylist of cufile.json bars files from direct paths",
+     "Take out what is meant to go directly.", "docs/reference/settings.md"},
     {"cufile_idle", Severity::note, "a key of cufile.json that has no effect with Penstock",
      "Leave it for NVIDIA's library, which reads it; Penstock does without.", "docs/reference/settings.md"},
 
