@@ -32,7 +32,15 @@ struct LogSettings {
   bool json = false;
 };
 
-void print_for_people(const std::vector<LogFinding>& findings) {
+void print_unknown(const UnknownLines& unknown) {
+  if (unknown.count == 0) return;
+  Page page;
+  page.wrap("", fmt::format("{} line{} not known: {}{}", unknown.count, unknown.count == 1 ? "" : "s",
+                            fmt::join(unknown.first, ", "), unknown.count > unknown.first.size() ? ", ..." : ""));
+  print("{}", Text(page.text()));
+}
+
+void print_for_people(const std::vector<LogFinding>& findings, const UnknownLines& unknown) {
   if (findings.empty()) print("none of the causes that are known here\n");
   for (const LogFinding& each : findings) {
     Page page;
@@ -43,9 +51,10 @@ void print_for_people(const std::vector<LogFinding>& findings) {
               fmt::format("{}{}", each.cause->source, each.count > 1 ? fmt::format("; in {} lines", each.count) : ""));
     print("{}\n", Text(page.text()));
   }
+  print_unknown(unknown);
 }
 
-void print_for_programs(const std::vector<LogFinding>& findings) {
+void print_for_programs(const std::vector<LogFinding>& findings, const UnknownLines& unknown) {
   Json rows = Json::array();
   for (const LogFinding& each : findings) {
     rows.push_back({{"cause", each.cause->id},
@@ -57,23 +66,25 @@ void print_for_programs(const std::vector<LogFinding>& findings) {
                     {"remedy", each.cause->remedy},
                     {"source", each.cause->source}});
   }
-  print_json({{"schema", 1}, {"findings", rows}});
+  print_json(
+      {{"schema", 1}, {"findings", rows}, {"lines_not_known", {{"count", unknown.count}, {"first", unknown.first}}}});
 }
 
 int explain_log(LogSettings& settings) {
   std::vector<LogFinding> findings;
+  UnknownLines unknown;
   if (settings.files.empty()) settings.files.emplace_back("-");
   for (const std::string& file : settings.files) {
     if (file == "-") {
-      read_log(stdin, "standard input", findings);
+      read_log(stdin, "standard input", findings, unknown);
       continue;
     }
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen(file.c_str(), "re"), &std::fclose);
     if (log == nullptr) throw Failure(fmt::format("{}: it cannot be opened: {}", file, std::strerror(errno)));
-    read_log(log.get(), file, findings);
+    read_log(log.get(), file, findings, unknown);
   }
-  if (settings.json) print_for_programs(findings);
-  else print_for_people(findings);
+  if (settings.json) print_for_programs(findings, unknown);
+  else print_for_people(findings, unknown);
   return findings.empty() ? kFailed : kSuccess;
 }
 

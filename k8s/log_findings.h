@@ -24,7 +24,13 @@ struct LogFinding {
 
 const LogCause* cause_of(std::string_view line);  // Null for none.
 
-// Adds the log's causes in the order of its lines; one row for each cause.
-void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings);
+// The lines of a log that no cause is known for; empty ones are left out.
+struct UnknownLines {
+  std::size_t count = 0;
+  std::vector<std::string> first;  // "cufile.log:3"; the first eight.
+};
+
+// Adds the log's causes in the order of its lines, one row for each cause, and the lines that have none.
+void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings, UnknownLines& unknown);
 
 }  // namespace penstock::tools::k8s

@@ -16,10 +16,11 @@
 namespace penstock::tools::k8s {
 namespace {
 
-std::vector<LogFinding> findings_in(std::string text) {
+std::vector<LogFinding> findings_in(std::string text, UnknownLines* unknown = nullptr) {
   std::vector<LogFinding> findings;
   std::FILE* const log = fmemopen(text.data(), text.size(), "r");
-  read_log(log, "log", findings);
+  UnknownLines others;
+  read_log(log, "log", findings, unknown != nullptr ? *unknown : others);
   std::fclose(log);
   return findings;
 }
@@ -44,6 +45,19 @@ TEST(LogFindingsTest, LinesAsProgramsWriteThemAreKnown) {
   EXPECT_EQ(cause_of(R"(strict decoding error: unknown field "spec.mofed")"), "schema");
   EXPECT_EQ(cause_of("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."), "gpu_short");
   EXPECT_EQ(cause_of("all is well"), "");
+}
+
+TEST(LogFindingsTest, LinesThatNobodyKnowsAreCountedAndTheFirstOfThemNamed) {
+  UnknownLines unknown;
+  findings_in("one\n\nrunning in compatible mode\ntwo\n", &unknown);
+  EXPECT_EQ(unknown.count, 2u);
+  EXPECT_EQ(unknown.first, (std::vector<std::string>{"log:1", "log:4"}));
+  UnknownLines many;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "what\n";
+  findings_in(text, &many);
+  EXPECT_EQ(many.count, 100u);
+  EXPECT_EQ(many.first.size(), 8u);
 }
 
 TEST(LogFindingsTest, ALineThatNamesAReasonOfPenstocksIsExplainedAsHelpDoesIt) {
