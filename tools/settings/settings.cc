@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "facts/environment.h"
+#include "settings/names.h"
 #include "settings/words.h"
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
@@ -31,10 +32,20 @@ std::string value_of(const core::Settings& settings, Setting setting) {
   return text.empty() ? "none" : text;
 }
 
-Text paragraph(const core::Settings& settings, Setting setting) {
+// Says where a value comes from. One that is not accepted leaves the default, which no session uses.
+std::string source_of(const core::LoadedSettings& loaded, Setting setting) {
+  const auto is_refused = [&](const core::Note& note) {
+    const auto named = core::setting_named(note.key);
+    return note.severity == core::Severity::error && named && named->setting.key() == setting.key();
+  };
+  if (std::ranges::any_of(loaded.notes, is_refused)) return "file: invalid";
+  return core::origin_name(loaded.settings.origin(setting));
+}
+
+Text paragraph(const core::LoadedSettings& loaded, Setting setting) {
   const core::SettingRow& row = setting.row();
-  Text text = Text::of("{} = {} ({})\n", facts::setting_name(setting), value_of(settings, setting),
-                       core::origin_name(settings.origin(setting)));
+  Text text = Text::of("{} = {} ({})\n", facts::setting_name(setting), value_of(loaded.settings, setting),
+                       source_of(loaded, setting));
   if (!setting.is_served()) return text += Text::of("    has no effect: {}\n", row.idle);
   text += Text::of("    {}\n    takes {}; by default {}", row.meaning, core::takes_text(row), core::default_text(row));
   if (*row.variable != '\0') text += Text::of("; variable {}", row.variable);
@@ -58,7 +69,11 @@ Json setting_json(const core::Settings& settings, Setting setting) {
 // One paragraph for each of the `chosen` settings, in their order.
 Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting>& chosen) {
   Text text;
-  for (const Setting setting : chosen) text += paragraph(loaded.settings, setting);
+  const auto is_error = [](const core::Note& note) { return note.severity == core::Severity::error; };
+  for (const core::Note& note : loaded.notes) {
+    if (is_error(note)) text += Text::of("{}\n", core::describe(note));
+  }
+  for (const Setting setting : chosen) text += paragraph(loaded, setting);
   if (!loaded.file.empty()) {
     text += Text::of("file: {}, which only programs that use cuFile read; for all others environment and calls count\n",
                      loaded.file);
@@ -66,7 +81,7 @@ Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting
   for (const core::Note& note : loaded.notes) {
     // A key without effect is among the settings of --all, a variable without a key is nowhere else.
     const bool is_listed = note.severity == core::Severity::idle && !note.key.empty();
-    if (!is_listed) text += Text::of("{}\n", core::describe(note));
+    if (!is_listed && !is_error(note)) text += Text::of("{}\n", core::describe(note));
   }
   return text;
 }

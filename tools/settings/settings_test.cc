@@ -109,6 +109,17 @@ TEST_F(SettingsCommandTest, AFileIsNamedWhereItSaysSomething) {
   EXPECT_EQ(told["source"], "file");
 }
 
+TEST_F(SettingsCommandTest, WhatAFileHasWrongIsToldFirstAndBesideItsKey) {
+  std::ofstream(path("cufile.json")) << R"({"properties": {"allow_compat_mode": 7}})";
+
+  const Finished done = settings({}, {{"CUFILE_ENV_PATH_JSON", path("cufile.json")}});
+
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_EQ(done.out.find(path("cufile.json").string() + ":1: error: properties.allow_compat_mode: "), 0u) << done.out;
+  EXPECT_EQ(done.out.find("error:"), done.out.rfind("error:")) << "told twice";
+  EXPECT_NE(done.out.find("\nproperties.allow_compat_mode = true (file: invalid)\n"), std::string::npos) << done.out;
+}
+
 TEST_F(SettingsCommandTest, AValueThatMakesNoSenseIsToldAndFails) {
   const Finished done = settings({}, {{"PENSTOCK_REGISTRATION_CACHE_MIB", "a\x1b[2Jb"}});
 
