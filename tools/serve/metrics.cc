@@ -33,18 +33,18 @@ void add_containers(Exposition& page, const Totals& totals, std::uint64_t WayCou
 
 void add_moved(Exposition& page, const Totals& totals) {
   page.begin({"penstock_node_bytes", kCounter,
-              "Bytes moved by all processes since the exporter began, by the path taken and the reason that it was no "
+              "Bytes moved by all processes since counting began, by the path taken and the reason that it was no "
               "better one.",
               "bytes"});
   add_ways(page, {}, totals.node(), &WayCount::bytes);
   page.begin({"penstock_node_operations", kCounter,
-              "Requests of all processes since the exporter began, by the path taken and the reason."});
+              "Requests of all processes since counting began, by the path taken and the reason."});
   add_ways(page, {}, totals.node(), &WayCount::operations);
   page.begin({"penstock_container_bytes", kCounter,
-              "Bytes moved by a container's processes since the exporter began, ended ones too.", "bytes"});
+              "Bytes moved by a container's processes since counting began, ended ones too.", "bytes"});
   add_containers(page, totals, &WayCount::bytes);
   page.begin({"penstock_container_operations", kCounter,
-              "Requests of a container's processes since the exporter began, ended ones too."});
+              "Requests of a container's processes since counting began, ended ones too."});
   add_containers(page, totals, &WayCount::operations);
   page.begin({"penstock_container_sessions", kGauge, "Sessions that a container's processes have open."});
   for (const auto& [name, container] : totals.containers()) page.add(labels_of(name), container.sessions);
@@ -54,16 +54,15 @@ void add_moved(Exposition& page, const Totals& totals) {
 void add_requests(Exposition& page, const Totals& totals) {
   const auto labels = [](const auto& key) { return Labels{{"path", key.first}, {"op", core::op_name(key.second)}}; };
   page.begin({"penstock_node_request_bytes", MetricType::histogram,
-              "Bytes moved by one request, of all processes since the exporter began.", "bytes"});
+              "Bytes moved by one request, of all processes since counting began.", "bytes"});
   for (const auto& [key, counts] : totals.requests()) add_sizes(page, labels(key), counts);
   page.begin({"penstock_node_request_seconds", MetricType::histogram,
-              "Time that one request took, of all processes since the exporter began, where it was measured.",
-              "seconds"});
+              "Time that one request took, of all processes since counting began, where it was measured.", "seconds"});
   for (const auto& [key, counts] : totals.requests()) add_latencies(page, labels(key), counts);
 }
 
 void add_saves(Exposition& page, const core::SaveNumbers& saves) {
-  add_one(page, {"penstock_node_saves", kCounter, "Checkpoints that programs saved whole since the exporter began."},
+  add_one(page, {"penstock_node_saves", kCounter, "Checkpoints that programs saved whole since counting began."},
           saves[0]);
   add_one(page, {"penstock_node_save_bytes", kCounter, "Bytes of these checkpoints.", "bytes"}, saves[1]);
   page.begin({"penstock_node_save_seconds", kCounter,

@@ -115,6 +115,9 @@ TEST(NodeTest, OncePrintsTheMetricsAndEnds) {
   EXPECT_NE(done.out.find("\npenstock_path_available{path=\"host\",reason=\"none\"} 1\n"), std::string::npos)
       << done.out;
   EXPECT_NE(done.out.find("\npenstock_node_looks_total 1\n"), std::string::npos) << done.out;
+  const std::size_t bytes = done.out.find("\npenstock_node_bytes_total{" + std::string(kHostWrites));
+  ASSERT_NE(bytes, std::string::npos) << done.out;
+  EXPECT_GE(std::stoull(done.out.substr(done.out.find("} ", bytes) + 2)), 5000u) << "it was moved before this look";
   EXPECT_EQ(run_tool({"serve", "--once", "--listen", "127.0.0.1:0"}).exit_code, 2);
   EXPECT_EQ(run_tool({"serve", "--once", "--host", "absent"}).exit_code, 2);
 }

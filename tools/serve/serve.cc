@@ -28,7 +28,7 @@ constexpr const char* kExamples =
     "  penstock serve                                       metrics of this machine at 127.0.0.1:9760/metrics\n"
     "  penstock serve --listen 0.0.0.0:9760 --host /host    in a pod, with the host's /proc and /sys below /host\n"
     "  penstock serve --textfile /var/lib/node_exporter --listen none    for node_exporter\n"
-    "  penstock serve --once                                the metrics of now, on stdout\n"
+    "  penstock serve --once                                what the open sessions have moved so far, on stdout\n"
     "  penstock serve --problem-detector p2pdma             one answer for node-problem-detector\n"
     "It ends at SIGTERM or Ctrl-C. Exit code: 0 ended by a signal or --once, 1 failed, 2 wrong usage. With "
     "--problem-detector: 0 "
@@ -101,7 +101,7 @@ int run_serve(const ServeSettings& settings) {
   if (!settings.problem_detector.empty()) return run_problem_detector(settings.host, settings.problem_detector);
   const std::chrono::milliseconds interval(static_cast<std::int64_t>(settings.interval * 1000));
   if (settings.once) {
-    Watch watch({settings.host, interval, settings.textfile, settings.nfd});
+    Watch watch({settings.host, interval, settings.textfile, settings.nfd, true});
     print_document(Text(*watch.look_once().prometheus));
     return watch.has_written_all() ? kSuccess : kFailed;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Adds up what sessions have moved, by container and for the whole node, over many looks. Sums only grow, and bytes
-// stay counted when their process has ended. A session that was open before the first look counts from then on, so that
-// a restart of this program does not make a sum jump.
+// stay counted when their process has ended. A session that was open before `begin_ns` counts from the first look on,
+// so that a restart of this program does not make a sum jump; with 0 all that a session moved is counted.
 //
 // The numbers come from other processes, so there are limits whatever they say: on series, on memory, and on what a
 // session can have moved between two looks. Sessions without an entry of their own are added up as "other". Pure.

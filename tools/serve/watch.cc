@@ -69,7 +69,7 @@ std::string cgroups_of(int folder) {
 
 Watch::Watch(WatchSettings settings)
     : settings_(std::move(settings)), facts_(read_facts(settings_.host)), facts_read_(Clock::now()),
-      totals_(real_time_ns()) {
+      totals_(settings_.counts_whole_sessions ? 0 : real_time_ns()) {
   check_folder("--textfile", settings_.textfile);
   check_folder("--nfd", settings_.nfd);
 }

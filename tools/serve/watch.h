@@ -24,6 +24,8 @@ struct WatchSettings {
   std::chrono::milliseconds interval{15'000};
   std::string textfile;  // A folder for node_exporter; "" for none.
   std::string nfd;       // A folder for Node Feature Discovery; "" for none.
+  // Counts what a session moved before this process began, too: for one look, after which nothing would be counted.
+  bool counts_whole_sessions = false;
 };
 
 struct Pages {
