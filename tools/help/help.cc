@@ -219,6 +219,11 @@ bool add_cufile_error(Page& page, std::string_view word) {
   for (const CufileError& error : kCufileErrors) {
     if (error.number == 0 || (word != error.name && number != error.number && number != -error.number)) continue;
     page.wrap(fmt::format("{} ({}, an error of cuFile): ", error.name, error.number), error.sentence);
+    for (const ErrorCause& each : kErrorCauses) {
+      if (each.number != error.number) continue;
+      page.wrap("  ", each.cause);
+      page.wrap("  -> ", each.remedy);
+    }
     page.wrap("  ",
               "Of a call that failed, the log named by CUFILE_LOGFILE_PATH has the step, the cause and the remedy.");
     return true;

@@ -49,6 +49,19 @@ TEST_F(HelpTest, WordsThatOthersHaveForTheSameAreKnown) {
   EXPECT_EQ(told("CUFILE_ENV_PATH_JSON"), told("cufile.json"));
 }
 
+TEST_F(HelpTest, WordsThatPeopleAskWithAreAnsweredWithACommand) {
+  for (const char* word : {"pytorch", "torch", "container", "bottleneck", "bandwidth", "cuFileRead", "nvidia-fs",
+                           "price", "compare", "machines", "bounce buffer", "cufile.log"}) {
+    EXPECT_NE(told(word), "") << word;
+  }
+}
+
+TEST_F(HelpTest, AnErrorOfCufileIsToldWithItsCauseAndItsRemedy) {
+  for (const char* number : {"5001", "5011", "5008", "5034"}) {
+    EXPECT_NE(told(number).find("\n  -> "), std::string::npos) << told(number);
+  }
+}
+
 TEST_F(HelpTest, CufileJsonIsToldWithThePlacesWhereItIsLookedFor) {
   const std::string text = told("cufile.json");
   std::size_t at = 0;

@@ -115,7 +115,73 @@ constexpr Word kWords[] = {
      "'penstock check' in the pod names what is missing. 'penstock-k8s verify' says on a node or in a pod which paths "
      "it has; 'penstock-k8s lint' judges manifests"},
     {"kubernetes", "'penstock-k8s' answers for a cluster: choose, render, lint, verify"},
+    {"pytorch",
+     "'python -m penstock' and the module penstock read files into tensors on a GPU, and save checkpoints from them; "
+     "integrations/README.md tells of the programs that run on it unmodified. 'penstock run --report PROGRAM' says by "
+     "which paths a program's bytes went"},
+    {"container",
+     "it needs a volume of a real file system for the data, since its own overlay hides the drive, the GPU (--gpus "
+     "all), a seccomp profile that allows io_uring (--security-opt seccomp=penstock.json, of deploy/seccomp) and, "
+     "where "
+     "speed matters, --ulimit memlock=-1:-1; 'penstock check' inside names what is missing"},
+    {"bottleneck",
+     "the part of the way that sets the speed of the whole: 'penstock explain --measure FILE' measures each part and "
+     "names it"},
+    {"bandwidth",
+     "bytes in a second: 'penstock bench --every-path --dir FOLDER' measures what each path has here, 'penstock check "
+     "--topology' says what the links between drives and GPUs allow"},
+    {"cufile calls",
+     "cuFileRead, cuFileWrite and the others of NVIDIA's cuFile: libcufile.so.0 of this project answers them, by the "
+     "best path that serves; 'penstock run PROGRAM' puts it in front of a program, and 'penstock run --report PROGRAM' "
+     "says what they moved. docs/reference/compatibility.md lists every difference"},
+    {"nvidia-fs",
+     "NVIDIA's kernel module for GPUDirect Storage. Two paths use it: vendor, by NVIDIA's library, and nvfs, without "
+     "it; 'penstock help vendor' and 'penstock help nvfs' say what each needs, 'penstock check' what is missing here"},
+    {"compare",
+     "'penstock bench FILE --compare A B' measures two settings in turns, --versus another libcufile, --every-path the "
+     "paths; 'penstock-model compare' holds predictions against such results"},
+    {"machines",
+     "'penstock check --root DIR' judges a machine that was captured (share/penstock/capture-machine), 'penstock-k8s "
+     "verify --root DIR' several of them"},
+    {"bounce buffer",
+     "pinned host memory that bytes pass on their way between storage and a GPU; PENSTOCK_BOUNCE_MIB limits it"},
+    {"cufile.log",
+     "cuFile's log, in the working directory or where logging.dir of cufile.json says; CUFILE_LOGFILE_PATH names "
+     "another file. 'penstock-k8s explain-log FILE' says what the lines mean that are known, and counts the others"},
 };
+
+// The most likely cause of an error of cuFile's, and its remedy. The sentence of each is NVIDIA's, and names neither.
+struct ErrorCause {
+  int number;
+  const char* cause;
+  const char* remedy;
+};
+constexpr ErrorCause kErrorCauses[] = {
+    {5001, "cuFileDriverOpen was not called, failed, or the driver was closed; with this library no module is needed.",
+     "Look at what cuFileDriverOpen returned; 'penstock check' tells of a cufile.json that makes no sense."},
+    {5002, "cufile.json or a CUFILE_ variable has a value that is not accepted.",
+     "'penstock settings' names it, with its line."},
+    {5007, "No path may serve here as the settings are.", "'penstock check' names what each path lacks."},
+    {5008, "No path may serve this file, or its memory is refused by the settings.",
+     "'penstock explain FILE' says why each path is refused."},
+    {5011, "CUDA refused a call; the error that came with it (cu_err) says which.",
+     "Look at cu_err. Mostly memory was freed too early, the device is another, or its memory is used up."},
+    {5012, "The pointer is no device memory that CUDA knows: freed, or of another process.",
+     "Register memory that lives as long as its requests."},
+    {5013, "The memory is of a kind that is not served, such as managed memory.", "Use cudaMalloc or cuMemCreate."},
+    {5018, "The descriptor is no regular file and no block device.", "Open the file itself."},
+    {5019,
+     "The descriptor does not allow the request: a write to one that is open for reading, or flags that are "
+     "refused.",
+     "Open it with O_RDWR, without O_APPEND."},
+    {5020, "The descriptor was opened without O_DIRECT, and cufile.json allows no other.",
+     "Open it with O_DIRECT, or set properties.allow_compat_mode to true."},
+    {5022, "An argument makes no sense: a size, an offset, or a handle.", "The log names the argument and its value."},
+    {5023, "The memory is registered already.", "Deregister it first, or leave the second call out."},
+    {5024, "The memory was not registered, or no longer is.", "Call cuFileBufRegister before."},
+    {5027, "The handle was never registered, or was deregistered.", "Call cuFileHandleRegister before."},
+    {5034, "A denylist, or a setting of cufile.json, keeps the file from direct paths.",
+     "'penstock explain FILE' names the setting."}};
 
 // Words that others have for the same, in small letters.
 struct OtherWord {
@@ -129,6 +195,14 @@ constexpr OtherWord kOtherWords[] = {
     {"gpudirect storage", "direct"},
     {"p2pdma", "p2pdma"},  // The kernel writes P2PDMA.
     {"cufile_env_path_json", "cufile.json"},
+    {"torch", "pytorch"},
+    {"docker", "container"},
+    {"price", "cost"},
+    {"cufileread", "cufile calls"},
+    {"cufilewrite", "cufile calls"},
+    {"nvidia_fs.ko", "nvidia-fs"},
+    {"throughput", "bandwidth"},
+    {"bounce-buffer", "bounce buffer"},
 };
 
 }  // namespace penstock::tools
