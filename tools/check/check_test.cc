@@ -93,10 +93,10 @@ TEST(CheckTest, PathsStandInOrder) {
 
 TEST(CheckTest, ThePagecachePathIsForGpusThatCanBeUsed) {
   const std::pair<const char*, const char*> cases[] = {
-      {"h200-vm", "none"}, {"container-overlay", "gpu_driver"}, {"md-raid0", "stand_in"}};
+      {"h200-vm", "reads_only"}, {"container-overlay", "gpu_driver"}, {"md-raid0", "stand_in"}};
   for (const auto& [machine, reason] : cases) {
     const json pagecache = path_of(check_json(machine), "pagecache");
-    EXPECT_EQ(pagecache["usable"], reason == std::string("none")) << machine;
+    EXPECT_EQ(pagecache["usable"], reason == std::string("reads_only")) << machine;
     EXPECT_EQ(pagecache["reason"], reason) << machine;
   }
 }
@@ -113,7 +113,7 @@ TEST(CheckTest, MemoryOfAGpuHasToBeAskedForAndThatOfOthersHasNot) {
 TEST(CheckTest, WhereThereIsNoGpuNothingElseIsRecommended) {
   const std::string text = check(root_of("md-raid0") + " --all").text;
   const std::size_t begin = text.find("Paths, best first");
-  const std::string paths = text.substr(begin, text.find("\nLayer 1") - begin);
+  const std::string paths = text.substr(begin, text.find("\nDrivers and peer access") - begin);
   EXPECT_NE(paths.find("Run on a machine with an NVIDIA GPU"), std::string::npos) << paths;
   EXPECT_EQ(paths.find("nvidia-fs"), std::string::npos) << paths;
   EXPECT_EQ(paths.find("libcufile"), std::string::npos) << paths;
@@ -373,7 +373,7 @@ TEST(CheckTest, TextFitsAHundredColumnsAndNamesEverySection) {
 TEST(CheckTest, WithoutAllItIsOneScreenThatSaysHowToSeeTheRest) {
   for (const char* machine : kMachines) {
     const std::string text = check(root_of(machine)).text;
-    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 48) << machine << text;
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 52) << machine << text;
     EXPECT_EQ(text.find("\n\nVerdict\n"), text.find('\n')) << text;
     EXPECT_NE(text.find("--all"), std::string::npos) << text;
     EXPECT_EQ(text.find("Platform\n"), std::string::npos) << text;
@@ -425,7 +425,8 @@ TEST(CheckTest, AHostileTreeIsReportedAndMovesNoCursor) {
 TEST(CheckTest, ItBeginsWithAVerdictAndWhatToChangeFirst) {
   const std::string text = check(root_of("dgx-h100")).text;
   const std::size_t verdict = text.find(
-      "\nVerdict\n  files reach device memory by vendor, if its self-test passes\n  for p2pdma: Install NVIDIA's");
+      "\nVerdict\n  files reach device memory by vendor, if its self-test passes\n  for p2pdma: First: Install "
+      "NVIDIA's");
   EXPECT_NE(verdict, std::string::npos) << text;
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
@@ -444,6 +445,19 @@ TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {
   EXPECT_TRUE(check_json("dgx-h100")["required"].is_null());
   EXPECT_EQ(check(root + " --require quark").text,
             "penstock: --require quark: expected gpu, p2pdma, dmabuf, nvfs, vendor, pagecache, bounce, host\n");
+}
+
+TEST(CheckTest, AllThatKeepsAPathAwayStandsInTheVerdictAndOneMachineIsAskedAtATime) {
+  const std::string lacking = check(root_of("cloud-vm")).text;
+  EXPECT_NE(lacking.find("  for p2pdma: First: Boot a kernel built with"), std::string::npos) << lacking;
+  EXPECT_NE(lacking.find("no direct path serves here yet: do all that one of them needs"), std::string::npos);
+  EXPECT_EQ(check(root_of("guest-near")).text.find("the nearest direct path"), std::string::npos) << "without a GPU";
+  const Answer broken = check(root_of("cufile-broken"));
+  EXPECT_NE(broken.text.find("\n  dmabuf     not usable (settings): the same\n"), std::string::npos) << broken.text;
+  EXPECT_NE(check("--env CUFILE_ENV_PATH_JSON=/nowhere").text.find("Name a file that can be read, or unset"),
+            std::string::npos);
+  EXPECT_NE(check(root_of("cloud-vm") + " " + root_of("laptop")).text.find("'penstock-k8s verify --root A --root B'"),
+            std::string::npos);
 }
 
 TEST(CheckTest, HowFarDrivesAreFromGpusIsATable) {

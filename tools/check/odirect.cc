@@ -22,6 +22,7 @@
 #include "topology/block_device.h"
 #include "topology/direct_file.h"
 #include "topology/mounts.h"
+#include "topology/text.h"
 
 namespace penstock::tools {
 namespace {
@@ -66,6 +67,16 @@ bool has_buffered_loop(const core::BlockDevice& device) {
   return device.is_buffered || std::any_of(device.slaves.begin(), device.slaves.end(), has_buffered_loop);
 }
 
+// The options of the mount and of its file system, each once.
+std::string options_text(const core::Mount& mount) {
+  const std::string all = mount.options + "," + mount.super_options;
+  std::vector<std::string_view> told;
+  for (const std::string_view one : core::split(all, ',')) {
+    if (!one.empty() && std::find(told.begin(), told.end(), one) == told.end()) told.push_back(one);
+  }
+  return fmt::format("{}", fmt::join(told, ","));
+}
+
 TriedPlace place_of(const OdirectSettings& settings) {
   const std::string& folder = settings.folder;
   std::error_code error;
@@ -79,8 +90,8 @@ TriedPlace place_of(const OdirectSettings& settings) {
   const core::Mount& mount = *report.mount;
   std::optional<core::BlockDevice> stack;
   if (report.storage) stack = core::read_block_device(root, mounts, *report.storage);
-  return {fmt::format("{}: {} of {}, mounted at {} ({},{})", folder, mount.type, mount.source, mount.mount_point,
-                      mount.options, mount.super_options),
+  return {fmt::format("{}: {} of {}, mounted at {} ({})", folder, mount.type, mount.source, mount.mount_point,
+                      options_text(mount)),
           storage_notes(root, mount, stack), stack && has_buffered_loop(*stack)};
 }
 
@@ -99,20 +110,28 @@ Json tried_json(const Tried& tried) {
 
 void print_place(const TriedPlace& place, Page& page) {
   if (place.notes.empty()) return;
-  page.section("What no try shows here, by the guide's sections, and how to find out");
+  page.section("What no try shows here, by sections of NVIDIA's O_DIRECT guide, and how to find out");
   print_notes(place.notes, page);
 }
 
 Text tried_text(const TriedPlace& place, const std::vector<Tried>& all) {
   Page page;
+  constexpr std::uint64_t kBytesMin = 1 << 20;  // A rate of fewer bytes says nothing: they are told instead.
   page.wrap("", place.text);
-  Table table({"  WITH O_DIRECT", "HERE", ">GB/S", "GUIDE"});
+  page.wrap("  ",
+            "Whether the page cache takes part where O_DIRECT is asked for; 'direct' is between drive and host memory, "
+            "and says nothing of a GPU's. The last column is what NVIDIA's O_DIRECT Requirements Guide says, by its "
+            "sections.");
+  Table table({"  WITH O_DIRECT", "HERE", ">GB/S", "NVIDIA'S GUIDE"});
   for (const Tried& tried : all) {
     const bool is_moved = tried.told.verdict != Verdict::refused && tried.told.verdict != Verdict::absent;
+    const std::uint64_t bytes = tried.told.moved.bytes;
+    const std::string rate = !is_moved || tried.rate() <= 0 ? "-"
+                             : bytes < kBytesMin            ? format_size(bytes)
+                                                            : fmt::format("{:.2f}", tried.rate() / 1e9);
     const std::string guide =
         *tried.one->section == '\0' ? "-" : fmt::format("{} ({})", tried.one->guide, tried.one->section);
-    table.add({std::string("  ") + tried.one->what, verdict_name(tried.told.verdict),
-               is_moved && tried.rate() > 0 ? fmt::format("{:.2f}", tried.rate() / 1e9) : "-", guide});
+    table.add({std::string("  ") + tried.one->what, verdict_name(tried.told.verdict), rate, guide});
   }
   page.lines(table.text().string());
   for (const Tried& tried : all) {

@@ -29,6 +29,14 @@ class Odirect : public Tool {
   }
 };
 
+TEST_F(Odirect, ThePageSaysWhatDirectMeansAndHasNoRateOfAFewBytes) {
+  const std::string page = run({"odirect", "."}).out;
+  EXPECT_NE(page.find("says nothing of a GPU's"), std::string::npos) << page;
+  EXPECT_NE(page.find("NVIDIA'S GUIDE\n"), std::string::npos);
+  EXPECT_EQ(page.find(" 0.00 "), std::string::npos) << page;
+  EXPECT_EQ(page.find("rw,relatime,rw"), std::string::npos);
+}
+
 TEST_F(Odirect, EveryConditionIsTriedAndNothingIsLeft) {
   const auto found = cases(".");
   EXPECT_EQ(found.size(), 20u);

@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "base/size_text.h"
 
@@ -39,6 +40,14 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   const unsigned shift = 10 * *power;
   if (value > (static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) >> shift)) return std::nullopt;
   return value << shift;
+}
+
+std::string size_argument(std::uint64_t bytes) {
+  for (const auto& [letter, shift] : {std::pair{'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}}) {
+    const std::uint64_t whole = bytes >> shift;
+    if (whole > 0 && whole << shift == bytes) return fmt::format("{}{}", whole, letter);
+  }
+  return std::to_string(bytes);
 }
 
 std::string format_size(std::uint64_t bytes) { return core::size_text(bytes); }

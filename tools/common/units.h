@@ -14,6 +14,7 @@ namespace penstock::tools {
 // and "MB", since half of all readers would take them for thousands.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
+std::string size_argument(std::uint64_t bytes);    // The text that parse_size() reads: "64M", "1500".
 std::string format_size(std::uint64_t bytes);      // "1.50 GiB", "4 KiB", "17 B"
 std::string format_rate(double bytes_per_second);  // "3.21 GB/s"
 std::string format_duration(double seconds);       // "850 us", "1.25 s", "2 min 5 s"

@@ -166,7 +166,7 @@ std::vector<Attempt> attempts_on(const ExamineSettings& settings, bool can_be_di
   std::vector<Attempt> attempts = attempts_on_settings();
   attempts.push_back(
       {.trial = {"write over blocks that exist: into a file that was prepared, or over an older checkpoint",
-                 fmt::format("penstock explain --fix FILE --size {} --written", settings.save)},
+                 fmt::format("penstock explain --fix FILE --size {} --written", size_argument(settings.save))},
        .is_prepared = true});
   if (!can_be_direct) return attempts;
   attempts.push_back({.trial = {"write past the page cache", "export PENSTOCK_DIRECT_IO=always"},

@@ -44,6 +44,19 @@ TEST_F(ExplainTool, ADiskThatNoDirectPathServesIsToldBesideTheKernel) {
   }
 }
 
+TEST_F(ExplainTool, ACapturedFileIsJudgedByItsDirectionAndItsDrivesLinkIsTold) {
+  const std::string root = std::string(PENSTOCK_MACHINES) + "drive-link-x1";
+  const Finished read = run({"explain", "/data/0/w", "--root", root});
+  const Finished write = run({"explain", "/data/0/w", "--write", "--root", root});
+
+  EXPECT_NE(read.out.find("pagecache (not direct"), std::string::npos) << read.out;
+  EXPECT_NE(write.out.find("bounce (not direct"), std::string::npos) << write.out;
+  EXPECT_NE(write.out.find("not pagecache: it writes to files in memory alone (tmpfs, hugetlbfs) [reads_only]"),
+            std::string::npos)
+      << write.out;
+  EXPECT_NE(read.out.find("slower on any path: drive 0000:19:00.0: x1 at"), std::string::npos) << read.out;
+}
+
 TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
   make("data", 5000);
 

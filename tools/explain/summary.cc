@@ -132,8 +132,9 @@ void print_caches(const FileAnswer& answer, Page& page) {
 }
 
 const char* verb(const ExplainSettings& settings) { return settings.is_write ? "a write from" : "a read into"; }
-std::string memory_text(const ExplainSettings& settings) {
-  return settings.memory == "device" ? fmt::format("memory of GPU {}", settings.gpu) : "host memory";
+std::string memory_text(const ExplainSettings& settings, bool stands_in) {
+  if (settings.memory != "device") return "host memory";
+  return stands_in ? "host memory in place of a GPU's" : fmt::format("memory of GPU {}", settings.gpu);
 }
 
 }  // namespace
@@ -149,8 +150,9 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   const Explanation& told = answer.told;
   Page page;
   const Verdict* const best = told.chosen();
-  page.wrap("", fmt::format("{}: {} {} goes by {}{}", answer.file, verb(settings), memory_text(settings),
-                            path_text(told), best != nullptr ? mover_of(best->path) : ""));
+  page.wrap("",
+            fmt::format("{}: {} {} goes by {}{}", answer.file, verb(settings), memory_text(settings, told.stands_in),
+                        path_text(told), best != nullptr ? mover_of(best->path) : ""));
   page.paint(best != nullptr ? Color::bold : Color::red, fmt::format("goes by {}", path_text(told)));
   std::vector<Obstruction> list;
   add_obstructions(told, list);
@@ -171,12 +173,13 @@ Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& 
   std::vector<Obstruction> list;
   Hindrances hindrances;
   std::uint64_t size = 0, cached = 0;
-  bool is_told = true;
+  bool is_told = true, stands_in = false;
   std::size_t files = 0;
   std::set<std::string> paths;
   for (const FileAnswer& each : answers) {
     if (!each.failure.empty()) continue;
     ++files;
+    stands_in = each.told.stands_in;
     const auto& known = each.told.cached;
     table.add({each.file, format_size(each.told.info.size), known ? format_size(*known) : "?", path_text(each.told)});
     add_obstructions(each.told, list);
@@ -189,7 +192,7 @@ Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& 
   Page page;
   page.wrap("", fmt::format("{} file{}, {}, {} in the page cache: {} {} goes by {}", files, files == 1 ? "" : "s",
                             format_size(size), is_told ? format_size(cached) : "an unknown part", verb(settings),
-                            memory_text(settings), fmt::format("{}", fmt::join(paths, ", "))));
+                            memory_text(settings, stands_in), fmt::format("{}", fmt::join(paths, ", "))));
   print_obstructions(list, page);
   hindrances.print(list, true, page);
   for (const FileAnswer& each : answers) {
