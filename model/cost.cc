@@ -120,6 +120,16 @@ Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
 
 std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const CostInput& input) {
   std::vector<std::string> notes;
+  std::string unknown;
+  for (const Platform& one : platforms) {
+    if (!one.drives) unknown += (unknown.empty() ? "" : ", ") + one.name;
+  }
+  if (!unknown.empty()) {
+    notes.push_back(
+        fmt::format("{}: how many drives a node has of its own is not known; those of --drives are assumed, "
+                    "and only a node that has them is worth these figures.",
+                    unknown));
+  }
   for (const Platform& one : platforms) {
     if (!one.on_demand && !one.spot)
       notes.push_back(fmt::format("{}: no price is known, so it has no rows.", one.name));
@@ -185,6 +195,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
     std::ranges::move(storage_sheets(platforms, input, constants), std::back_inserter(report.sheets));
     std::ranges::move(storage_notes(input), std::back_inserter(report.notes));
     report.inputs["file_system"] = input.file_system->name;
+    report.inputs["file_system_bytes"] = input.file_system->terabytes * 1e12;
     report.inputs["file_system_bytes_per_s"] = input.file_system->bytes_per_s;
   }
   const auto direct = std::find_if(rows.begin(), rows.end(),

@@ -122,12 +122,15 @@ Sheet break_even_sheet(const std::vector<StorageRow>& rows, const CostInput& inp
     const StorageBreakEven even = storage_break_even(*row.platform, row.is_spot, input, constants);
     const double alone_s = seconds_on(StorageWay::kFileSystem, false, *row.platform, input, constants);
     const double price = input.file_system->month_money / input.file_system->bytes_per_s;
-    sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", alone_s - row.save_s,
+    sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand",
+                          alone_s > row.save_s ? Json(alone_s - row.save_s) : Json("nothing"),
                           even.saves ? Json(std::ceil(*even.saves)) : Json("never"),
-                          even.saves && *even.saves > 0 ? Json(kMonthHours / *even.saves) : Json(),
+                          !even.saves       ? Json("never")
+                          : *even.saves > 0 ? Json(kMonthHours / *even.saves)
+                                            : Json("at any rate: the drives cost nothing"),
                           even.nodes ? Json(*even.nodes) : Json(fmt::format("not up to {}", kNodesTried)),
                           even.bytes_per_s ? Json(*even.bytes_per_s) : Json("none: the ports bind"),
-                          even.bytes_per_s ? Json(price * *even.bytes_per_s) : Json()});
+                          even.bytes_per_s ? Json(price * *even.bytes_per_s) : Json("none")});
   }
   return sheet;
 }

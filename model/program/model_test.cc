@@ -202,6 +202,18 @@ TEST_F(Tool, DrivesAreSetAgainstASharedFileSystem) {
   EXPECT_EQ(report["inputs"]["file_system_bytes_per_s"], 96e9);
 }
 
+TEST_F(Tool, ASharedFileSystemsRateIsWorkedOutOfItsSizeAndNothingIsSavedWhereDrivesAreSlower) {
+  const json told =
+      json::parse(run({"cost", "--file-system", "fsx-lustre-1000", "--file-system-tb", "40", "--json"}).out);
+  EXPECT_NEAR(told["inputs"]["file_system_bytes_per_s"].get<double>(), 36.4e9, 0.05e9) << "1 GB/s for each TiB";
+  EXPECT_EQ(told["origins"]["file_system_bytes_per_s"], "worked out");
+  EXPECT_EQ(told["origins"]["file_system_bytes"], "given");
+  const std::string text = run({"cost", "--file-system", "fsx-lustre-1000", "--file-system-tb", "40"}).out;
+  EXPECT_EQ(text.find("-6."), std::string::npos) << text;
+  EXPECT_NE(text.find(" nothing          never "), std::string::npos) << text;
+  EXPECT_NE(text.find("spheron-b200: how many drives a node has of its own is not known"), std::string::npos);
+}
+
 TEST_F(Tool, AFileSystemThatIsNotThereIsRefused) {
   const Finished unknown = run({"cost", "--file-system", "moon"});
   EXPECT_EQ(unknown.exit_code, 2);
