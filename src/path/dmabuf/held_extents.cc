@@ -9,7 +9,6 @@
 #include <sys/sysmacros.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <ctime>
 
 #include "storage/cachestat.h"
@@ -89,12 +88,9 @@ HeldExtents::~HeldExtents() {
 
 HeldExtents::Opened HeldExtents::open(const File& file, int drive, const Terms& terms) {
   if (terms.is_written) return open(UniqueFd(::fcntl(file.own_descriptor(), F_DUPFD_CLOEXEC, 0)), drive, terms);
-  char name[64];
-  std::snprintf(name, sizeof name, "/proc/self/fd/%d", file.own_descriptor());
-  // Without O_NONBLOCK, another program's lease would be waited for.
-  UniqueFd own(::open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!own.valid()) return {nullptr, ExtentCause::not_readable, errno};
-  return open(std::move(own), drive, terms);
+  Result<UniqueFd> own = Lease::reopen(file.own_descriptor());
+  if (!own.ok()) return {nullptr, ExtentCause::not_readable, own.status().code};
+  return open(std::move(*own), drive, terms);
 }
 
 HeldExtents::Opened HeldExtents::open(UniqueFd file, int drive, const Terms& terms) {

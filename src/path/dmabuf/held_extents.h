@@ -39,8 +39,8 @@
 #include "base/process.h"
 #include "path/dmabuf/drive_node.h"
 #include "path/dmabuf/extent_map.h"
-#include "path/dmabuf/lease.h"
 #include "storage/file.h"
+#include "storage/lease.h"
 
 namespace penstock::core {
 

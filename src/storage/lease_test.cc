@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Leases of several owners on files of whatever file system this is.
-#include "path/dmabuf/lease.h"
+#include "storage/lease.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class LeasedFile final : private Lease::Owner {
         fd_(::open(name_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)) {}
   ~LeasedFile() { ::unlink(name_.c_str()); }
 
-  int take() { return lease_.take(fd_.get()); }
+  int take(Lease::Wanted wanted = Lease::Wanted::most) { return lease_.take(fd_.get(), wanted); }
   void give_back() { lease_.give_back(true); }
   void give_back_when_asked() { gives_back_ = true; }
   UniqueFd open(int flags) const { return UniqueFd(::open(name_.c_str(), flags | O_CLOEXEC)); }
@@ -97,6 +97,20 @@ TEST_F(LeaseTest, ItKeepsReadersOutIfThereIsNoOtherOpenFile) {
   EXPECT_TRUE(one_.lease().is_held());
   one_.give_back();
   EXPECT_FALSE(one_.open(O_RDONLY).get() < 0);
+  other_.give_back();
+}
+
+TEST_F(LeaseTest, OneThatIsWantedSharedLetsReadersInThoughItIsAlone) {
+  one_.give_back();
+
+  EXPECT_EQ(one_.take(Lease::Wanted::shared), 0);
+
+  EXPECT_FALSE(one_.lease().is_exclusive());
+  EXPECT_TRUE(one_.open(O_RDONLY | O_NONBLOCK).valid());
+  EXPECT_TRUE(one_.lease().is_held());
+  one_.give_back();
+  one_.give_back();
+  EXPECT_TRUE(one_.open(O_WRONLY).valid());
   other_.give_back();
 }
 

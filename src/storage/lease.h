@@ -13,6 +13,9 @@
 #include <atomic>
 #include <chrono>
 
+#include "base/status.h"
+#include "base/unique_fd.h"
+
 namespace penstock::core {
 
 class LeaseKeeper;
@@ -36,11 +39,16 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Takes a lease on the open file, which the caller keeps open: F_WRLCK if no other open file of it exists (then
-  // nobody else opens it at all), else F_RDLCK. The descriptor's owner (F_SETOWN) is changed. Returns the errno: EACCES
-  // if the file is another user's, EAGAIN if it is open for writing, ENOMEM if the keeper cannot be started.
-  int take(int fd);
-  // Needs a lease that was taken, and take() not to run. The descriptor may have been closed: it is then left alone.
+  // An open file of the lease's own, for reading, on the file of `fd`. Does not wait for another program's lease.
+  static Result<UniqueFd> reopen(int fd);
+  enum class Wanted { most, shared };
+  // Takes a lease on the open file, which the caller keeps open: F_WRLCK if no other open file of it exists and `most`
+  // is wanted (then nobody else opens it at all), else F_RDLCK. The descriptor's owner (F_SETOWN) is changed. Returns
+  // the errno: EACCES if the file is another user's, EAGAIN if it is open for writing, ENOMEM if the keeper cannot be
+  // started.
+  int take(int fd, Wanted wanted = Wanted::most);
+  // Needs a lease that was taken, and take() not to run. A second call does nothing. The descriptor may have been
+  // closed: it is then left alone.
   void give_back(bool has_descriptor);
   // True from take() on until somebody asks for the lease, or it ends. One system call.
   bool is_held() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "path/dmabuf/lease.h"
+#include "storage/lease.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 #include <memory>
 #include <new>
@@ -134,13 +135,22 @@ void LeaseKeeper::run() {
   }
 }
 
-int Lease::take(int fd) {
+Result<UniqueFd> Lease::reopen(int fd) {
+  char name[64];
+  std::snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  // Without O_NONBLOCK, another program's lease would be waited for.
+  UniqueFd own(::open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!own.valid()) return os_failure(errno, "open the file once more for reading");
+  return own;
+}
+
+int Lease::take(int fd, Wanted wanted) {
   keeper_ = LeaseKeeper::of_process();
   fd_ = fd;
   type_.store(F_UNLCK, std::memory_order_relaxed);
   if (keeper_ == nullptr) return ENOMEM;
   if (const int error = keeper_->add(*this); error != 0) return error;
-  int error = take_as(F_WRLCK);
+  int error = wanted == Wanted::most ? take_as(F_WRLCK) : EAGAIN;
   if (error == EAGAIN) error = take_as(F_RDLCK);
   if (error != 0) keeper_->remove(*this);
   return error;
