@@ -189,6 +189,13 @@ class DevicePages {
   // Identifies the streams that reach registered pages at their mapped addresses (StreamHome::reaches_pages_of); null:
   // none.
   virtual const void* pages_context() const { return nullptr; }
+  // The address at which kernels of the device reach host memory that is registered with it, by register_pages() or
+  // Device::register_host().
+  virtual Result<void*> address_in_kernels(void* /*memory*/) {
+    return failure(Code::unsupported, "find registered memory's address on the device");
+  }
+  // Returns when all kernels of the program's on this device that were begun before have ended.
+  virtual Status wait_for_kernels() { return failure(Code::unsupported, "wait for the device's kernels"); }
 
  protected:
   ~DevicePages() = default;

@@ -68,7 +68,8 @@ Status CudaDevice::register_host(void* memory, std::size_t size) {
   if (!home.ok()) return home.status();
   const ContextScope scope(api(), home.value()->context());
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
-  const CUresult result = api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE);
+  const CUresult result =
+      api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return failure(Code::already_registered, kStep);
   return cuda_status(result, kStep);
 }
@@ -96,6 +97,24 @@ bool CudaDevice::unregister_pages(const std::byte* memory) {
   const ContextScope scope(api(), context_);
   if (scope.entered()) api().cuMemHostUnregister(const_cast<std::byte*>(memory));
   return true;
+}
+
+Result<void*> CudaDevice::address_in_kernels(void* memory) {
+  constexpr const char* kStep = "find registered memory's address on the GPU";
+  if (api().cuMemHostGetDevicePointer == nullptr) return failure(Code::unsupported, kStep);
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  CUdeviceptr address = 0;
+  const Status status = cuda_status(api().cuMemHostGetDevicePointer(&address, memory, 0), kStep);
+  if (!status.ok()) return status;
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+}
+
+Status CudaDevice::wait_for_kernels() {
+  constexpr const char* kStep = "wait for the GPU's kernels";
+  if (api().cuCtxSynchronize == nullptr) return failure(Code::unsupported, kStep);
+  const ContextScope scope(api(), context_);
+  return cuda_status(scope.entered() ? api().cuCtxSynchronize() : scope.result(), kStep);
 }
 
 bool CudaDevice::can_register_pages() const {

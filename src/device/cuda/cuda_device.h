@@ -45,6 +45,8 @@ class CudaDevice final : public Device, public DeviceMemory, public DevicePages 
   bool can_unregister_pages() override { return !is_any_cuda_stream_busy(api()); }
   bool can_register_pages() const override;
   const void* pages_context() const override { return context_.handle; }
+  Result<void*> address_in_kernels(void* memory) override;
+  Status wait_for_kernels() override;
   void make_copies_synchronous(const void* memory) override;
   Status settle_peer_writes() override;
   Status run_inside(const std::function<void()>& work) override;
