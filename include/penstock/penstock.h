@@ -163,7 +163,9 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_NVFS_VERSION = 193,      /* [experimental] a version with faults; detail: 2025006 for 2.25.6 */
   PENSTOCK_REASON_DMABUF_KERNEL = 216,     /* [experimental] 216 to 231: reasons of dmabuf. The kernel lacks it */
   PENSTOCK_REASON_DMABUF_NOT_BUILT = 217,  /* [experimental] the kernel was built without dma-bufs */
-  PENSTOCK_REASON_DMABUF_OFF = 218         /* [experimental] settings do not switch dma-bufs on */
+  PENSTOCK_REASON_DMABUF_OFF = 218,        /* [experimental] settings do not switch dma-bufs on */
+  PENSTOCK_REASON_RESIDENT_NO_LEASE = 232, /* [experimental] 232 to 239: reasons of penstock/gpu.h. No lease */
+  PENSTOCK_REASON_RESIDENT_WRITTEN = 233   /* [experimental] somebody has the file open for writing */
 } penstock_reason;
 
 uint32_t penstock_reason_count(void);                 /* the largest number in use plus one */

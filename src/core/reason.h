@@ -43,7 +43,8 @@ inline constexpr std::uint16_t kFirstPagecacheReason = 168;
 inline constexpr std::uint16_t kFirstVendorReason = 176;
 inline constexpr std::uint16_t kFirstNvfsReason = 192;
 inline constexpr std::uint16_t kFirstDmabufReason = 216;
-inline constexpr unsigned kReasonCount = 232;  // Higher numbers belong to no reason.
+inline constexpr std::uint16_t kFirstResidentReason = 232;
+inline constexpr unsigned kReasonCount = 240;  // Higher numbers belong to no reason.
 
 ReasonRange core_reasons();
 

@@ -50,6 +50,8 @@ class Engine {
   void account_for(const Flight& flight);
   // Counts bytes that a stream took by itself.
   void count(const Report& report, Op op);
+  // Counts reads that a device's kernels made by themselves.
+  void count_sum(PathId path, Reason reason, Op op, const Count& sum) { counters_.add_sum(path, reason, op, sum); }
   // Which threads would move the request, and how it would be cut: one line for each of the first `lines_max` chunks.
   // Nothing is moved.
   Choice choice(Flight& flight) const;

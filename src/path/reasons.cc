@@ -13,8 +13,8 @@ namespace {
 
 constexpr ReasonText kUnknown = {"unknown", "", ""};
 
-constexpr ReasonRange (*const kOwners[])() = {core_reasons,   pipeline_reasons, pagecache_reasons,
-                                              vendor_reasons, nvfs_reasons,     dmabuf_reasons};
+constexpr ReasonRange (*const kOwners[])() = {core_reasons, pipeline_reasons, pagecache_reasons, vendor_reasons,
+                                              nvfs_reasons, dmabuf_reasons,   resident_reasons};
 
 }  // namespace
 

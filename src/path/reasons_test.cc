@@ -50,7 +50,8 @@ TEST(ReasonsTest, NoOwnersReasonsReachIntoTheNextOnesRange) {
   EXPECT_LE(kFirstPagecacheReason + pagecache_reasons().texts.size(), kFirstVendorReason);
   EXPECT_LE(kFirstVendorReason + vendor_reasons().texts.size(), kFirstNvfsReason);
   EXPECT_LE(kFirstNvfsReason + nvfs_reasons().texts.size(), kFirstDmabufReason);
-  EXPECT_LE(kFirstDmabufReason + dmabuf_reasons().texts.size(), kReasonCount);
+  EXPECT_LE(kFirstDmabufReason + dmabuf_reasons().texts.size(), kFirstResidentReason);
+  EXPECT_LE(kFirstResidentReason + resident_reasons().texts.size(), kReasonCount);
 }
 
 }  // namespace

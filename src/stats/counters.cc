@@ -67,6 +67,14 @@ void Counters::add(PathId path, Reason reason, Op op, std::uint64_t bytes) {
   add_shared(shard.sizes[i][j][size_bucket(bytes)], 1);
 }
 
+void Counters::add_sum(PathId path, Reason reason, Op op, const Count& sum) {
+  if (forks_ != fork_count()) return;
+  StatsCell& cell =
+      own_shard().cells[static_cast<unsigned>(path)][static_cast<unsigned>(reason)][static_cast<unsigned>(op)];
+  add_shared(cell.bytes, sum.bytes);
+  add_shared(cell.operations, sum.operations);
+}
+
 void Counters::add_direct(PathId path, Op op, std::uint64_t bytes) {
   if (forks_ != fork_count()) return;
   add_shared(own_shard().direct_bytes[static_cast<unsigned>(path)][static_cast<unsigned>(op)], bytes);

@@ -28,6 +28,8 @@ class Counters {
   Counters();
 
   void add(PathId path, Reason reason, Op op, std::uint64_t bytes);
+  // Counts requests of which only the sum is known: they have no sizes.
+  void add_sum(PathId path, Reason reason, Op op, const Count& sum);
   // Counts bytes that a path moved by O_DIRECT. Call add() for them as well, before or after.
   void add_direct(PathId path, Op op, std::uint64_t bytes);
   // Counts the latency of a measured request. Call add() for it as well, before or after.

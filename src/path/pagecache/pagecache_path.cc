@@ -10,6 +10,7 @@
 
 #include "path/pagecache/pagecache_channel.h"
 #include "path/pagecache/pagecache_reasons.h"
+#include "path/pagecache/resident_pages.h"
 #include "path/paths.h"
 #include "path/pipeline/storage_terms.h"
 
@@ -165,6 +166,20 @@ std::span<const std::byte> PagecachePath::lend(const RoutedRequest& request) {
   if (cached == nullptr) return {};
   const std::uint64_t left = Extent::kBytes - request.file_offset % Extent::kBytes;
   return cache_.lend(*cached, {request.op, request.file_offset, std::min(request.size, left)});
+}
+
+// A page that the kernel replaced before is found by looking at each; a moment later it may be replaced again, unless a
+// lease keeps writers out.
+void PagecachePath::keep(File& file, Device& device, std::uint64_t bytes_max, ResidentPages& pages) {
+  CachedFile& cached = *cache_.find_or_make(file, device, terms_of(file));
+  const Result<std::uint64_t> size = file.size();
+  if (!size.ok() || cache_.watch().error() != 0) return;
+  for (std::uint64_t begin = 0; begin < *size; begin += Extent::kBytes) {
+    const std::uint64_t bytes = std::min(*size - begin, Extent::kBytes);
+    if (bytes > bytes_max - pages.bytes()) return;
+    for (unsigned tries = 0; tries < 2 && !pages.add(cache_, cached, begin, bytes); ++tries) {
+    }
+  }
 }
 
 void PagecachePath::learn(const Timing& timing) {

@@ -28,8 +28,20 @@ constexpr ReasonText kTexts[] = {
      "leave that out (once=True, PENSTOCK_ADVICE_READ_ONCE) for a file that is read again"},
 };
 
+constexpr ReasonText kResidentTexts[] = {
+    {"resident_no_lease",
+     "the kernel gives this process no lease on the file, without which its pages may change unnoticed",
+     "run as the file's owner, or with CAP_LEASE"},
+    {"resident_written", "somebody has the file open for writing: its pages may change",
+     "close it, also in this program, and open it for reading alone"},
+    {"resident_lease_ended", "somebody has opened the file for writing since, so that kernels left its pages",
+     "open it for the GPU again once nobody writes to it"},
+    {"resident_not_wanted", "the program wants nothing of the file registered with the GPU", ""},
+};
+
 }  // namespace
 
 ReasonRange pagecache_reasons() { return {kFirstPagecacheReason, kTexts}; }
+ReasonRange resident_reasons() { return {kFirstResidentReason, kResidentTexts}; }
 
 }  // namespace penstock::core

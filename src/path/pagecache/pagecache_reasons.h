@@ -18,6 +18,15 @@ inline constexpr Reason reads_only{kFirstPagecacheReason + 6};
 inline constexpr Reason read_once{kFirstPagecacheReason + 7};
 }  // namespace pagecache_reason
 
+// Why kernels of the program's do not read registered pages by themselves.
+namespace resident_reason {
+inline constexpr Reason no_lease{kFirstResidentReason + 0};
+inline constexpr Reason written{kFirstResidentReason + 1};
+inline constexpr Reason lease_ended{kFirstResidentReason + 2};
+inline constexpr Reason not_wanted{kFirstResidentReason + 3};
+}  // namespace resident_reason
+
 ReasonRange pagecache_reasons();
+ReasonRange resident_reasons();
 
 }  // namespace penstock::core
