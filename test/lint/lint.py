@@ -36,7 +36,8 @@ MAY_INCLUDE = {
     "stats": "base core path",
     "engine": "base core plan storage device topology path stats",
     "session": "base core settings plan storage device topology path stats engine",
-    "frontend": "base checksum core stripe plan storage device topology path stats engine session",
+    "frontend": "base checksum core stripe plan storage device topology path stats engine session "
+                "penstock/gpu_layout.cuh",
     "capi": "base checksum core settings stripe plan storage device topology path stats engine session frontend "
             "include",
     "cufile": "base core settings plan storage device topology path stats engine session frontend capi include",

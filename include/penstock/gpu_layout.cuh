@@ -1,0 +1,181 @@
+/* What kernels and the library share: the layout of a file's value and of the slots by which kernels ask for bytes, and
+ * the accesses to them. A part of penstock/gpu.cuh; programs include that.
+ *
+ * [experimental] All of this header; penstock.h says what that means.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef PENSTOCK_GPU_LAYOUT_CUH_
+#define PENSTOCK_GPU_LAYOUT_CUH_
+
+#if defined(__CUDACC__)
+#define PENSTOCK_GPU_INLINE __device__ inline
+#define PENSTOCK_GPU_BOTH __host__ __device__ inline
+#else
+#define PENSTOCK_GPU_INLINE inline
+#define PENSTOCK_GPU_BOTH inline
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+#endif
+
+namespace penstock::gpu {
+
+using Word = unsigned;
+using Long = unsigned long long;
+static_assert(sizeof(Word) == 4 && sizeof(Long) == 8, "the layout that kernels share with the library");
+
+enum class Error : int {
+  none = 0,
+  closed = 1,      // The file or its session was closed.
+  timed_out = 2,   // The deadline passed before the library had answered.
+  proxy_gone = 3,  // A thread of the library that answers has ended.
+  ring_full = 4,   // The deadline passed before a slot was free.
+  os = 5,          // The library's read failed; `detail` is an errno.
+  refused = 6      // The library refused the read; `detail` is a penstock_code.
+};
+
+// ---- What kernels share with the library ----------------------------------------------------------------------------
+
+constexpr Word kLayout = 1;  // Another number is another layout, which gpu.h refuses.
+
+// One request and its answer, in pinned host memory. The kernel writes the first three, `want` last; the library the
+// others, `done` last.
+struct alignas(64) Slot {
+  Long offset;
+  Word bytes;
+  Word want;  // The number of the newest request.
+  Word done;  // The number of the newest request that was answered.
+  Word moved;
+  Error error;
+  int detail;
+};
+
+// In pinned host memory, written by the library.
+struct alignas(64) Control {
+  Error over;       // Not none: no request is answered any more.
+  Word generation;  // Raised before the file may change.
+};
+
+// In device memory, written by kernels.
+struct alignas(64) Counts {
+  Long resident_reads, resident_bytes;
+  Long ring_reads, ring_bytes;
+  Long repeated;  // Resident reads that saw the generation change, and went by the ring again.
+  Long failed;
+};
+constexpr Word kCountParts = 16;  // So that blocks seldom count in the same place.
+
+// Owners of slots, in device memory: (number of the request << 2) + one of these.
+constexpr Word kFree = 0, kTaken = 1, kAbandoned = 2;
+
+struct Layout {
+  Word struct_size, layout;
+  Long size;
+  const unsigned char* const* extents;  // In device memory: where each extent of the file is registered, or null.
+  Control* control;
+  Slot* slots;
+  const unsigned char* staging;  // slot_bytes for each slot.
+  Word* owners;
+  Counts* counts;
+  Word* is_stale;  // In device memory: a kernel has seen the generation change.
+  Long timeout_ns;
+  Word generation;  // The one in which the extents are the file's; 0: it is not looked at.
+  Word extent_shift;
+  Word slot_count, slot_bytes;
+  Long unused[4];
+};
+static_assert(sizeof(Layout) == 128, "as large as penstock_gpu_value");
+
+// ---- Memory and time, of the GPU and of the host
+// ---------------------------------------------------------------------
+
+namespace detail {
+
+struct alignas(16) Sixteen {
+  Word words[4];
+};
+
+#if defined(__CUDACC__)
+PENSTOCK_GPU_INLINE Word acquire(const Word* at) {
+  Word value;
+  asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+PENSTOCK_GPU_INLINE void release(Word* at, Word value) {
+  asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+PENSTOCK_GPU_INLINE bool exchange(Word* at, Word expected, Word wanted) {
+  Word found;
+  asm volatile("atom.acq_rel.gpu.cas.b32 %0, [%1], %2, %3;"
+               : "=r"(found)
+               : "l"(at), "r"(expected), "r"(wanted)
+               : "memory");
+  return found == expected;
+}
+PENSTOCK_GPU_INLINE void add(Long* at, Long value) {
+  asm volatile("red.relaxed.gpu.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+PENSTOCK_GPU_INLINE Word look(const Word* at) {
+  Word value;
+  asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+PENSTOCK_GPU_INLINE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+PENSTOCK_GPU_INLINE Long now_ns() {
+  Long time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time)::"memory");
+  return time;
+}
+PENSTOCK_GPU_INLINE void pause(Word nanoseconds) { asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds) : "memory"); }
+PENSTOCK_GPU_INLINE Word lane_number() {
+  const Word thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  return (blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)) * (blockDim.x * blockDim.y * blockDim.z) +
+         thread;
+}
+// Loads of host memory, past all caches.
+PENSTOCK_GPU_INLINE void load(Sixteen& to, const Sixteen* from) {
+  asm volatile("ld.relaxed.sys.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to.words[0]), "=r"(to.words[1]), "=r"(to.words[2]), "=r"(to.words[3])
+               : "l"(from));
+}
+PENSTOCK_GPU_INLINE void load(Word& to, const Word* from) {
+  asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(to) : "l"(from));
+}
+PENSTOCK_GPU_INLINE void load(unsigned char& to, const unsigned char* from) {
+  Word value;
+  asm volatile("ld.relaxed.sys.u8 %0, [%1];" : "=r"(value) : "l"(from));
+  to = static_cast<unsigned char>(value);
+}
+#else
+// Where host memory stands in for a GPU: reads registered pages as that GPU would, and returns false for other memory.
+inline bool (*fetch_pages)(void* to, const void* from, unsigned long size) = nullptr;
+inline Word acquire(const Word* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+inline void release(Word* at, Word value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+inline bool exchange(Word* at, Word expected, Word wanted) {
+  return __atomic_compare_exchange_n(at, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+inline void add(Long* at, Long value) { __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+inline Word look(const Word* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+inline void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+inline Long now_ns() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<Long>(now.tv_sec) * 1000000000u + static_cast<Long>(now.tv_nsec);
+}
+inline void pause(Word) { ::sched_yield(); }
+inline Word lane_number() {
+  static Word last = 0;
+  thread_local const Word own = __atomic_fetch_add(&last, 1u, __ATOMIC_RELAXED);
+  return own;
+}
+template <typename Unit>
+void load(Unit& to, const Unit* from) {
+  if (fetch_pages == nullptr || !fetch_pages(&to, from, sizeof to)) memcpy(&to, from, sizeof to);
+}
+#endif
+
+}  // namespace detail
+}  // namespace penstock::gpu
+
+#endif /* PENSTOCK_GPU_LAYOUT_CUH_ */
