@@ -1,0 +1,375 @@
+/* Reads that kernels begin themselves, of any file that penstock/gpu.h has opened for a GPU.
+ *
+ *   __global__ void gather(penstock::gpu::File file, const unsigned long long* rows, float* out) {
+ *     const penstock::gpu::Warp warp;
+ *     const unsigned long long row = rows[blockIdx.x];
+ *     const auto result = file.read(warp, row * 512, 512, out + blockIdx.x * 128);
+ *     if (result.error != penstock::gpu::Error::none) ...
+ *   }
+ *
+ * A File is a value of 128 bytes that kernels take as an argument. All threads of a group call read() with the same
+ * arguments, and all get the same result. Groups are Thread, Warp (all 32 threads of it) and Block of this header, and
+ * tiles of cooperative groups. Bytes go to any memory that the threads reach; behind the last byte of the file a read
+ * ends, as pread(2) does. Reads are quickest where file offset and destination lie alike within 16 bytes.
+ *
+ * Bytes come from the file's pages in the page cache where the range is registered with the GPU (resident), and else
+ * from a thread of the library, which is asked through slots in pinned host memory (ring). A read allocates nothing,
+ * takes no lock, and returns an error once its deadline has passed, whatever happened to the library's threads.
+ *
+ * Compiles with nvcc and NVRTC for sm_70 and later GPUs, and as ordinary C++17 for the host, where each Thread is a
+ * lane.
+ *
+ * [experimental] All of this header; penstock.h says what that means.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef PENSTOCK_GPU_CUH_
+#define PENSTOCK_GPU_CUH_
+
+#include "penstock/gpu_layout.cuh"
+
+namespace penstock::gpu {
+
+struct Result {
+  Long bytes = 0;  // Bytes that were read without a gap; fewer than asked for at the end of the file, or with an error.
+  Error error = Error::none;
+  int detail = 0;
+};
+
+namespace detail {
+
+// Copies whole units, and returns their bytes. Several loads of each thread are under way at once.
+template <typename Unit, typename Group>
+PENSTOCK_GPU_INLINE Long copy_units(const Group& group, unsigned char* to, const unsigned char* from, Long bytes) {
+  constexpr Word kAtOnce = 8;
+  const Long count = bytes / sizeof(Unit);
+  const Word step = static_cast<Word>(group.size());
+  for (Long at = group.thread_rank(); at < count; at += Long{step} * kAtOnce) {
+    Unit units[kAtOnce];
+#if defined(__CUDACC__)
+#pragma unroll
+#endif
+    for (Word i = 0; i < kAtOnce; ++i) {
+      if (at + Long{step} * i < count) load(units[i], reinterpret_cast<const Unit*>(from) + at + Long{step} * i);
+    }
+#if defined(__CUDACC__)
+#pragma unroll
+#endif
+    for (Word i = 0; i < kAtOnce; ++i) {
+      if (at + Long{step} * i < count) reinterpret_cast<Unit*>(to)[at + Long{step} * i] = units[i];
+    }
+  }
+  return count * sizeof(Unit);
+}
+
+// In units of 16 bytes or 4 as far as both places allow it.
+template <typename Group>
+PENSTOCK_GPU_INLINE void copy(const Group& group, unsigned char* to, const unsigned char* from, Long bytes) {
+  const Long apart = reinterpret_cast<Long>(to) ^ reinterpret_cast<Long>(from);
+  const Long unit = apart % 16 == 0 ? 16 : apart % 4 == 0 ? 4 : 1;
+  Long done = (unit - reinterpret_cast<Long>(from) % unit) % unit;
+  if (done > bytes) done = bytes;
+  copy_units<unsigned char>(group, to, from, done);
+  if (unit == 16) done += copy_units<Sixteen>(group, to + done, from + done, bytes - done);
+  if (unit == 4) done += copy_units<Word>(group, to + done, from + done, bytes - done);
+  copy_units<unsigned char>(group, to + done, from + done, bytes - done);
+}
+
+}  // namespace detail
+
+// ---- Groups
+// ----------------------------------------------------------------------------------------------------------
+
+struct Thread {
+  PENSTOCK_GPU_INLINE Word thread_rank() const { return 0; }
+  PENSTOCK_GPU_INLINE Word size() const { return 1; }
+  PENSTOCK_GPU_INLINE void sync() const {}
+  template <typename Value>
+  PENSTOCK_GPU_INLINE Value shfl(Value value, Word) const {
+    return value;
+  }
+};
+
+#if defined(__CUDACC__)
+struct Warp {
+  PENSTOCK_GPU_INLINE Word thread_rank() const {
+    Word lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+  }
+  PENSTOCK_GPU_INLINE Word size() const { return 32; }
+  PENSTOCK_GPU_INLINE void sync() const { __syncwarp(); }
+  template <typename Value>
+  PENSTOCK_GPU_INLINE Value shfl(Value value, Word from) const {
+    return __shfl_sync(0xffffffffu, value, from);
+  }
+};
+
+struct Block {
+  PENSTOCK_GPU_INLINE Word thread_rank() const {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  }
+  PENSTOCK_GPU_INLINE Word size() const { return blockDim.x * blockDim.y * blockDim.z; }
+  PENSTOCK_GPU_INLINE void sync() const { __syncthreads(); }
+  template <typename Value>
+  PENSTOCK_GPU_INLINE Value shfl(Value value, Word from) const {
+    __shared__ Value shared;
+    __syncthreads();
+    if (thread_rank() == from) shared = value;
+    __syncthreads();
+    return shared;
+  }
+};
+#endif
+
+// ---- The file
+// --------------------------------------------------------------------------------------------------------
+
+// A read that was begun, for wait(). All threads of the group have the same.
+struct Pending {
+  Long offset = 0;
+  Long bytes = 0;
+  unsigned char* destination = nullptr;
+  enum class Way : int { none, resident, posted, ring } way = Way::none;
+  Word slot = 0;
+  Word number = 0;  // Of the request in that slot.
+};
+
+class File {
+ public:
+  File() = default;
+  // From a penstock_gpu_value.
+  template <typename Value>
+  PENSTOCK_GPU_BOTH explicit File(const Value& value) {
+    static_assert(sizeof(Value) == sizeof(Layout), "give it a penstock_gpu_value");
+    memcpy(&shared_, &value, sizeof shared_);
+  }
+
+  // The file's bytes when it was opened for the GPU. Reads end there.
+  PENSTOCK_GPU_BOTH Long size() const { return shared_.size; }
+
+  // Reads, and waits for the bytes.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result read(const Group& group, Long offset, Long bytes, void* destination) const {
+    return wait(group, read_async(group, offset, bytes, destination));
+  }
+
+  // Begins a read and waits for nothing. wait() has to follow, by the same group: until then a slot may be taken, and
+  // the bytes at the destination mean nothing.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Pending read_async(const Group& group, Long offset, Long bytes, void* destination) const {
+    Pending pending;
+    if (offset >= shared_.size || bytes == 0) return pending;
+    pending.offset = offset;
+    pending.bytes = bytes < shared_.size - offset ? bytes : shared_.size - offset;
+    pending.destination = static_cast<unsigned char*>(destination);
+    pending.way = Pending::Way::ring;
+    const bool is_leader = group.thread_rank() == 0;
+    Long found = 0;  // 1: resident. 2: posted, with slot and number above.
+    if (is_leader && is_resident(pending)) found = 1;
+    else if (is_leader && post(offset, piece_of(pending.bytes), pending)) {
+      found = 2 | Long{pending.slot} << 2 | Long{pending.number} << 32;
+    }
+    found = group.shfl(found, 0);
+    if (found == 1) {
+      copy_resident(group, pending);
+      pending.way = Pending::Way::resident;
+    } else if (found != 0) {
+      pending.way = Pending::Way::posted;
+      pending.slot = static_cast<Word>(found >> 2) & 0x3fffffffu;
+      pending.number = static_cast<Word>(found >> 32);
+    }
+    return pending;
+  }
+
+  // Waits for the bytes, at most until the deadline that the file was opened with.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result wait(const Group& group, const Pending& pending) const {
+    if (pending.way == Pending::Way::none) return {};
+    const bool is_leader = group.thread_rank() == 0;
+    Counts& counts = own_counts();
+    if (pending.way == Pending::Way::resident) {
+      const bool is_good = is_current(group);
+      if (is_leader) {
+        detail::add(is_good ? &counts.resident_reads : &counts.repeated, 1);
+        if (is_good) detail::add(&counts.resident_bytes, pending.bytes);
+        else detail::release(shared_.is_stale, 1);
+      }
+      if (is_good) return {pending.bytes, Error::none, 0};
+    }
+    const Result result = read_by_ring(group, pending);
+    if (is_leader) {
+      detail::add(&counts.ring_reads, 1);
+      detail::add(&counts.ring_bytes, result.bytes);
+      if (result.error != Error::none) detail::add(&counts.failed, 1);
+    }
+    return result;
+  }
+
+ private:
+  static constexpr Word kTriesAtOnce = 32;  // Slots that one look for a free one asks.
+  static constexpr Word kLooksAtEnd = 16;   // One look in so many asks whether answers may still come.
+
+  PENSTOCK_GPU_INLINE Word piece_of(Long bytes) const {
+    return bytes < shared_.slot_bytes ? static_cast<Word>(bytes) : shared_.slot_bytes;
+  }
+  PENSTOCK_GPU_INLINE Counts& own_counts() const { return shared_.counts[detail::lane_number() / 32 % kCountParts]; }
+
+  // ---- Resident
+
+  PENSTOCK_GPU_INLINE bool is_resident(const Pending& pending) const {
+    if (detail::look(shared_.is_stale) != 0) return false;
+    const Long last = (pending.offset + pending.bytes - 1) >> shared_.extent_shift;
+    for (Long i = pending.offset >> shared_.extent_shift; i <= last; ++i) {
+      if (shared_.extents[i] == nullptr) return false;
+    }
+    return true;
+  }
+
+  template <typename Group>
+  PENSTOCK_GPU_INLINE void copy_resident(const Group& group, const Pending& pending) const {
+    const Long extent = Long{1} << shared_.extent_shift;
+    for (Long done = 0; done < pending.bytes;) {
+      const Long at = pending.offset + done, inside = at % extent;
+      const Long rest = pending.bytes - done, here = rest < extent - inside ? rest : extent - inside;
+      detail::copy(group, pending.destination + done, shared_.extents[at >> shared_.extent_shift] + inside, here);
+      done += here;
+    }
+  }
+
+  // True if the bytes that were loaded before are the file's: nobody was let in to change it until now.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE bool is_current(const Group& group) const {
+    group.sync();
+    if (shared_.generation == 0) return true;
+    Word found = 0;
+    if (group.thread_rank() == 0) {
+      detail::fence();
+      found = detail::look(&shared_.control->generation);
+    }
+    return group.shfl(found, 0) == shared_.generation;
+  }
+
+  // ---- Ring
+
+  // Takes a free slot and writes the request into it; false if there is none among those that it asked.
+  PENSTOCK_GPU_INLINE bool post(Long offset, Word bytes, Pending& pending) const {
+    const Word tries = shared_.slot_count < kTriesAtOnce ? shared_.slot_count : kTriesAtOnce;
+    const Word first = detail::lane_number() / 32 + static_cast<Word>(detail::lane_number() % 32) * 7;
+    for (Word i = 0; i < tries; ++i) {
+      const Word slot = (first + i) % shared_.slot_count;
+      if (!take(slot, pending.number)) continue;
+      pending.slot = slot;
+      Slot& there = shared_.slots[slot];
+      there.offset = offset;
+      there.bytes = bytes;
+      detail::release(&there.want, pending.number);
+      return true;
+    }
+    return false;
+  }
+
+  // A slot that was abandoned is free once the library has answered it.
+  PENSTOCK_GPU_INLINE bool take(Word slot, Word& number) const {
+    Word* const owner = shared_.owners + slot;
+    const Word state = detail::look(owner), before = state >> 2;
+    if (state % 4 == kTaken) return false;
+    if (state % 4 == kAbandoned && detail::acquire(&shared_.slots[slot].done) != before) return false;
+    number = (before + 1) & 0x3fffffffu;
+    return detail::exchange(owner, state, number << 2 | kTaken);
+  }
+
+  // Called by the leader. Returns why there will be no answer, or none with the answer in the slot.
+  PENSTOCK_GPU_INLINE Error await(const Pending& pending, Long began) const {
+    const Slot& slot = shared_.slots[pending.slot];
+    for (Word looks = 1;; ++looks) {
+      if (detail::acquire(&slot.done) == pending.number) return Error::none;
+      const bool is_late = detail::now_ns() - began > shared_.timeout_ns;
+      if (is_late || looks % kLooksAtEnd == 0) {
+        const Error over = is_over();
+        if (detail::acquire(&slot.done) == pending.number) return Error::none;
+        if (over != Error::none || is_late) {
+          leave(pending, kAbandoned);
+          return over != Error::none ? over : Error::timed_out;
+        }
+      }
+      detail::pause(looks < 64 ? 100 : 1000);
+    }
+  }
+  PENSTOCK_GPU_INLINE Error is_over() const {
+    return static_cast<Error>(detail::acquire(reinterpret_cast<const Word*>(&shared_.control->over)));
+  }
+  PENSTOCK_GPU_INLINE void leave(const Pending& pending, Word state) const {
+    detail::fence();
+    detail::release(shared_.owners + pending.slot, pending.number << 2 | state);
+  }
+
+  // Called by the leader.
+  PENSTOCK_GPU_INLINE Error post_until(Long offset, Word bytes, Pending& pending, Long began) const {
+    while (!post(offset, bytes, pending)) {
+      const Error over = is_over();
+      if (over != Error::none) return over;
+      if (detail::now_ns() - began > shared_.timeout_ns) return Error::ring_full;
+      detail::pause(1000);
+    }
+    return Error::none;
+  }
+
+  // One piece, which is posted if it is not yet.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result read_piece(const Group& group, Pending pending, bool is_posted, Long began) const {
+    const bool is_leader = group.thread_rank() == 0;
+    Error error = Error::none;
+    Long answer = 0;  // Bytes, slot.
+    int cause = 0;
+    if (is_leader) {
+      const Word bytes = static_cast<Word>(pending.bytes);
+      if (!is_posted) error = post_until(pending.offset, bytes, pending, began);
+      if (error == Error::none) error = await(pending, began);
+      if (error == Error::none) {
+        const Slot& slot = shared_.slots[pending.slot];
+        answer = detail::look(&slot.moved) | Long{pending.slot} << 32;
+        error = static_cast<Error>(detail::look(reinterpret_cast<const Word*>(&slot.error)));
+        cause = static_cast<int>(detail::look(reinterpret_cast<const Word*>(&slot.detail)));
+        if (error != Error::none) leave(pending, kFree);
+      }
+    }
+    answer = group.shfl(answer, 0);
+    const auto failed = static_cast<Error>(group.shfl(static_cast<int>(error), 0));
+    cause = group.shfl(cause, 0);
+    if (failed != Error::none) return {0, failed, cause};
+    group.sync();
+    const Long moved = static_cast<Word>(answer);
+    detail::copy(group, pending.destination, shared_.staging + (answer >> 32) * shared_.slot_bytes, moved);
+    group.sync();
+    if (is_leader) leave(pending, kFree);
+    return {moved, Error::none, 0};
+  }
+
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result read_by_ring(const Group& group, const Pending& whole) const {
+    const Long began = detail::now_ns();
+    Result result;
+    bool is_posted = whole.way == Pending::Way::posted;
+    while (result.bytes < whole.bytes) {
+      Pending piece = whole;
+      piece.offset += result.bytes;
+      piece.destination += result.bytes;
+      piece.bytes = piece_of(whole.bytes - result.bytes);
+      const Result moved = read_piece(group, piece, is_posted, began);
+      is_posted = false;
+      result.bytes += moved.bytes;
+      result.error = moved.error;
+      result.detail = moved.detail;
+      if (moved.error != Error::none || moved.bytes < piece.bytes) break;
+    }
+    return result;
+  }
+
+  Layout shared_ = {};
+};
+static_assert(sizeof(File) == sizeof(Layout), "what penstock_gpu_value holds");
+
+}  // namespace penstock::gpu
+
+#endif /* PENSTOCK_GPU_CUH_ */
