@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/gpu_ring.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/align.h"
+#include "base/page_size.h"
+#include "base/thread.h"
+
+namespace penstock::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+// While kernels ask, the next request comes within microseconds; sleeping and waking takes some fifty.
+constexpr auto kSpinsFor = 200us;
+constexpr std::chrono::nanoseconds kSleepsAtFirst = 20us, kSleepsAtMost = 500us;
+constexpr std::uint64_t kOffsetMax = INT64_MAX;
+constexpr unsigned kLooksApart = 8;  // Looks without a request between two looks at the clock.
+
+template <typename T>
+void store(T& place, T value, std::memory_order order = std::memory_order_relaxed) {
+  std::atomic_ref(place).store(value, order);
+}
+
+}  // namespace
+
+class GpuRing::Attendance {
+ public:
+  explicit Attendance(GpuRing& ring) : ring_(ring) {}
+  ~Attendance() { ring_.end(gpu::Error::proxy_gone); }
+  Attendance(const Attendance&) = delete;
+  Attendance& operator=(const Attendance&) = delete;
+
+ private:
+  GpuRing& ring_;
+};
+
+GpuRing::GpuRing(const Terms& terms, Reader& reader, PinnedBlock memory, std::byte* in_kernels)
+    : terms_(terms), reader_(reader), memory_(std::move(memory)), in_kernels_(in_kernels), threads_(terms.threads) {
+  new (memory_.data()) gpu::Control{gpu::Error::none, 1};
+  for (unsigned i = 0; i < terms_.slots; ++i) new (slots() + i) gpu::Slot{};
+}
+
+std::size_t GpuRing::staging_at(const Terms& terms) {
+  return align_up(sizeof(gpu::Control) + terms.slots * sizeof(gpu::Slot), page_size());
+}
+
+Result<std::unique_ptr<GpuRing>> GpuRing::open(Device& device, const Terms& terms, Reader& reader) {
+  const std::size_t bytes = align_up(staging_at(terms) + std::size_t{terms.slots} * terms.slot_bytes, page_size());
+  Result<PinnedBlock> memory = PinnedBlock::open(&device, bytes, terms.placement ? *terms.placement : Placement{});
+  if (!memory.ok()) return memory.status();
+  const Result<void*> in_kernels = device.pages()->address_in_kernels(memory->data());
+  if (!in_kernels.ok()) return in_kernels.status();
+  std::unique_ptr<GpuRing> ring(new GpuRing(terms, reader, std::move(*memory), static_cast<std::byte*>(*in_kernels)));
+  if (!ring->start()) return failure(Code::out_of_memory, "start a thread that answers kernels");
+  return ring;
+}
+
+bool GpuRing::start() {
+  const auto body = [](void* argument) {
+    const auto& own = *static_cast<const Thread*>(argument);
+    own.ring->serve(own.number);
+  };
+  for (unsigned i = 0; i < terms_.threads; ++i) {
+    threads_[i] = {this, i};
+    if (start_thread(threads_[i].handle, "penstock-gpu", body, &threads_[i])) continue;
+    threads_.resize(i);
+    return false;
+  }
+  return true;
+}
+
+GpuRing::~GpuRing() { stop(); }
+
+void GpuRing::stop() {
+  {
+    const MutexLock lock(mutex_);
+    end(gpu::Error::closed);
+    stopping_.notify_all();
+  }
+  for (const Thread& thread : std::exchange(threads_, {})) ::pthread_join(thread.handle, nullptr);
+}
+
+// The first cause stays.
+void GpuRing::end(gpu::Error error) {
+  gpu::Error none = gpu::Error::none;
+  std::atomic_ref(control().over).compare_exchange_strong(none, error);
+}
+
+bool GpuRing::is_over() const { return std::atomic_ref(control().over).load() != gpu::Error::none; }
+
+void GpuRing::serve(unsigned number) {
+  const Attendance attendance(*this);
+  std::chrono::nanoseconds pause = kSleepsAtFirst;
+  for (auto idle_since = std::chrono::steady_clock::now(); !is_over();) {
+    bool was_asked = false;
+    for (unsigned looks = 0; looks < kLooksApart && !was_asked; ++looks) was_asked = look(number);
+    const auto now = std::chrono::steady_clock::now();
+    if (was_asked) {
+      idle_since = now;
+      pause = kSleepsAtFirst;
+    } else if (now - idle_since >= kSpinsFor) {
+      sleep(pause);
+      pause = std::min(2 * pause, kSleepsAtMost);
+    }
+  }
+}
+
+void GpuRing::sleep(std::chrono::nanoseconds time) {
+  const MutexLock lock(mutex_);
+  if (!is_over()) (void)stopping_.wait_until(mutex_, std::chrono::steady_clock::now() + time);
+}
+
+// Answers the thread's own slots that ask; false if none did.
+bool GpuRing::look(unsigned number) {
+  bool was_asked = false;
+  for (unsigned i = number; i < terms_.slots; i += terms_.threads) {
+    gpu::Slot& slot = slots()[i];
+    const std::uint32_t wanted = std::atomic_ref(slot.want).load(std::memory_order_acquire);
+    if (wanted == slot.done) continue;
+    answer(slot, wanted, memory_.data() + staging_at(terms_) + std::size_t{i} * terms_.slot_bytes);
+    was_asked = true;
+  }
+  return was_asked;
+}
+
+void GpuRing::answer(gpu::Slot& slot, std::uint32_t number, std::byte* staging) {
+  // Once each: a kernel that has gone wrong may change them.
+  const std::uint64_t offset = std::atomic_ref(slot.offset).load(std::memory_order_relaxed);
+  const std::uint32_t size = std::atomic_ref(slot.bytes).load(std::memory_order_relaxed);
+  const bool is_sane = size > 0 && size <= terms_.slot_bytes && offset <= kOffsetMax - terms_.slot_bytes;
+  const Result<std::uint64_t> bytes =
+      is_sane ? reader_.read(offset, size, staging) : failure(Code::invalid_argument, "read for a kernel");
+  const Status status = bytes.status();
+  const bool is_os = status.domain == Domain::os;
+  store(slot.moved, bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u);
+  store(slot.error, status.ok() ? gpu::Error::none : is_os ? gpu::Error::os : gpu::Error::refused);
+  store(slot.detail, status.code);
+  store(slot.done, number, std::memory_order_release);
+}
+
+void GpuRing::describe(gpu::Layout& layout) const {
+  layout.control = reinterpret_cast<gpu::Control*>(in_kernels_);
+  layout.slots = reinterpret_cast<gpu::Slot*>(in_kernels_ + sizeof(gpu::Control));
+  layout.staging = reinterpret_cast<const unsigned char*>(in_kernels_ + staging_at(terms_));
+  layout.slot_count = terms_.slots;
+  layout.slot_bytes = terms_.slot_bytes;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The ring by which kernels ask for bytes: slots in pinned host memory (penstock/gpu_layout.cuh), and the threads that
+// answer them. penstock/gpu.cuh is the kernels' side. A kernel cannot wake a thread, so the threads look at the slots:
+// without a pause while they are asked, and in timed sleeps, up to half a millisecond, where nothing comes.
+//
+// Whatever happens to the threads, kernels that wait get an error: when the ring stops, when a thread ends, or at their
+// own deadline. Whatever a kernel wrote into a slot is checked.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "core/report.h"
+#include "device/pinned_block.h"
+#include "penstock/gpu_layout.cuh"
+
+namespace penstock::core {
+
+class GpuRing {
+ public:
+  // Reads the file for a kernel. Called on the ring's threads.
+  class Reader {
+   public:
+    // Fewer bytes at the file's end.
+    virtual Result<std::uint64_t> read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) = 0;
+
+   protected:
+    ~Reader() = default;
+  };
+  struct Terms {
+    unsigned threads = 1;
+    unsigned slots = 1024;
+    std::uint32_t slot_bytes = 4096;
+    const Placement* placement = nullptr;
+  };
+
+  // The device has registered pages (Device::pages()).
+  static Result<std::unique_ptr<GpuRing>> open(Device& device, const Terms& terms, Reader& reader);
+  // No kernel may use the ring any more.
+  ~GpuRing();
+  GpuRing(const GpuRing&) = delete;
+  GpuRing& operator=(const GpuRing&) = delete;
+
+  // Kernels that wait, and those that ask later, get Error::closed. Waits for reads that have begun.
+  void stop();
+  // Kernels see from now on that the file may change; nobody waits for them.
+  void raise_generation() { std::atomic_ref(control().generation).fetch_add(1); }
+  std::uint32_t generation() const { return std::atomic_ref(control().generation).load(); }
+
+  // Fills in the addresses by which kernels reach the ring.
+  void describe(gpu::Layout& layout) const;
+
+ private:
+  struct Thread {
+    GpuRing* ring = nullptr;
+    unsigned number = 0;
+    pthread_t handle = {};
+  };
+  // A thread that ends while the ring is served ends it for all: nobody else looks at its slots.
+  class Attendance;
+
+  GpuRing(const Terms& terms, Reader& reader, PinnedBlock memory, std::byte* in_kernels);
+  bool start();
+  void serve(unsigned number);
+  bool look(unsigned number);
+  void answer(gpu::Slot& slot, std::uint32_t number, std::byte* staging);
+  void end(gpu::Error error);
+  bool is_over() const;
+  void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);
+
+  gpu::Control& control() const { return *reinterpret_cast<gpu::Control*>(memory_.data()); }
+  gpu::Slot* slots() const { return reinterpret_cast<gpu::Slot*>(memory_.data() + sizeof(gpu::Control)); }
+  static std::size_t staging_at(const Terms& terms);
+
+  const Terms terms_;
+  Reader& reader_;
+  PinnedBlock memory_;
+  std::byte* const in_kernels_;
+  std::vector<Thread> threads_;
+  Mutex mutex_;
+  ConditionVariable stopping_;
+};
+
+}  // namespace penstock::core
