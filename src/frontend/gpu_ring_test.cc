@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Kernels, on the host, that ask a ring whose reads fail in every way.
+#include "frontend/gpu_ring.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "device/host/host_device.h"
+#include "fakes/host_kernels.h"
+#include "fakes/noise.h"
+#include "fakes/waiting.h"
+
+namespace penstock::core {
+namespace {
+
+using gpu::Error;
+
+constexpr std::uint64_t kSize = 300'000;
+constexpr std::uint64_t kForEver = UINT64_MAX;
+constexpr std::uint64_t kAMoment = 2'000'000;
+
+// Reads a string as if it were a file.
+class ScriptedReader final : public GpuRing::Reader {
+ public:
+  Result<std::uint64_t> read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override {
+    ++asked;
+    while (stands_still && !is_over) std::this_thread::yield();
+    if (ends_thread) ::pthread_exit(nullptr);
+    if (error != 0) return os_failure(error, "read");
+    if (chances != 0) {
+      const unsigned chance = random_chance();
+      if (chance == 0) return os_failure(EIO, "read");
+      if (chance == 1) return failure(Code::out_of_memory, "read");
+      if (chance == 2) be_slow(std::chrono::microseconds(400));
+    }
+    const std::uint64_t there = offset < content.size() ? std::min<std::uint64_t>(bytes, content.size() - offset) : 0;
+    std::memcpy(memory, content.data() + offset, there);
+    return there;
+  }
+
+  const std::string content = noise(kSize, 7);
+  std::atomic<unsigned> asked{0};
+  std::atomic<bool> stands_still{false}, is_over{false}, ends_thread{false};
+  std::atomic<int> error{0};
+  std::atomic<unsigned> chances{0};  // One read in so many has each fault.
+
+ private:
+  unsigned random_chance() {
+    static thread_local std::minstd_rand random(1);
+    return static_cast<unsigned>(random() % chances);
+  }
+};
+
+class GpuRingTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    reader_.is_over = true;
+    if (ring_ != nullptr) ring_->stop();
+    kernels_.wait();
+  }
+  gpu::File open(const GpuRing::Terms& terms, std::uint64_t timeout_ns) {
+    ring_ = std::move(*GpuRing::open(device_, terms, reader_));
+    owners_.assign(terms.slots, 0);
+    gpu::Layout layout{.size = kSize, .timeout_ns = timeout_ns};
+    ring_->describe(layout);
+    layout.extents = &no_extent_;
+    layout.extent_shift = 30;
+    layout.owners = owners_.data();
+    layout.counts = counts_;
+    layout.is_stale = &is_stale_;
+    return gpu::File(layout);
+  }
+  bool is_right(std::uint64_t offset, const std::string& got, std::uint64_t bytes) const {
+    return std::memcmp(got.data(), reader_.content.data() + offset, bytes) == 0;
+  }
+  unsigned owned(gpu::Word state) const {
+    unsigned count = 0;
+    for (const gpu::Word& owner : owners_) count += gpu::detail::look(&owner) % 4 == state;
+    return count;
+  }
+
+  HostDevice device_{0, "host"};
+  HostKernels kernels_;
+  ScriptedReader reader_;
+  std::unique_ptr<GpuRing> ring_;
+  std::vector<gpu::Word> owners_;
+  gpu::Counts counts_[gpu::kCountParts] = {};
+  gpu::Word is_stale_ = 0;
+  const unsigned char* no_extent_ = nullptr;
+};
+
+TEST_F(GpuRingTest, ReadsOfEverySizeAndPlaceGiveTheBytesAndNoOthers) {
+  const gpu::File file = open({.threads = 2, .slots = 4, .slot_bytes = 512}, kForEver);
+  for (const unsigned lanes : {1u, 5u}) {
+    std::string memory(6000, 'x');
+    std::atomic<unsigned> wrong{0};
+    kernels_.launch(lanes, [&](const Lane& lane) {
+      std::minstd_rand random(lanes);
+      for (unsigned i = 0; i < 150; ++i) {
+        const std::uint64_t offset = random() % kSize, bytes = random() % 5000, shift = random() % 16;
+        const gpu::Result result = file.read(lane, offset, bytes, memory.data() + shift);
+        lane.sync();
+        const std::uint64_t expected = std::min(bytes, kSize - offset);
+        const bool is_good = result.error == Error::none && result.bytes == expected &&
+                             is_right(offset, memory.substr(shift), expected) && memory[shift + expected] == 'x';
+        if (lane.thread_rank() == 0) wrong += !is_good;
+        lane.sync();
+        if (lane.thread_rank() == 0) std::fill(memory.begin(), memory.end(), 'x');
+        lane.sync();
+      }
+    });
+    kernels_.wait();
+    EXPECT_EQ(wrong, 0u) << lanes << " lanes";
+  }
+  EXPECT_EQ(owned(gpu::kFree), 4u);
+}
+
+TEST_F(GpuRingTest, AReadEndsWithTheFile) {
+  const gpu::File file = open({.slots = 2, .slot_bytes = 512}, kForEver);
+  char memory[64];
+  EXPECT_EQ(file.read(gpu::Thread(), kSize - 10, 64, memory).bytes, 10u);
+  const unsigned asked = reader_.asked;
+  for (const std::uint64_t offset : {kSize, kSize + 1, UINT64_MAX}) {
+    const gpu::Result result = file.read(gpu::Thread(), offset, 64, memory);
+    EXPECT_EQ(result.bytes, 0u);
+    EXPECT_EQ(result.error, Error::none);
+  }
+  EXPECT_EQ(file.read(gpu::Thread(), 0, 0, memory).error, Error::none);
+  EXPECT_EQ(reader_.asked, asked);
+}
+
+TEST_F(GpuRingTest, AReadThatFailsSaysWhyAndWhatWasReadBefore) {
+  const gpu::File file = open({.slots = 2, .slot_bytes = 512}, kForEver);
+  char memory[64];
+  reader_.error = EIO;
+  const gpu::Result result = file.read(gpu::Thread(), 0, 64, memory);
+  EXPECT_EQ(result.error, Error::os);
+  EXPECT_EQ(result.detail, EIO);
+  EXPECT_EQ(result.bytes, 0u);
+  EXPECT_EQ(owned(gpu::kFree), 2u);
+}
+
+TEST_F(GpuRingTest, AWaiterGoesAtItsDeadlineAndItsSlotIsUsedAgainOnceItWasAnswered) {
+  const gpu::File file = open({.slots = 1, .slot_bytes = 512}, kAMoment);
+  char memory[64];
+  reader_.stands_still = true;
+
+  EXPECT_EQ(file.read(gpu::Thread(), 0, 64, memory).error, Error::timed_out);
+  EXPECT_EQ(file.read(gpu::Thread(), 0, 64, memory).error, Error::ring_full);
+
+  EXPECT_EQ(owned(gpu::kAbandoned), 1u);
+  reader_.stands_still = false;
+  gpu::Result result;
+  EXPECT_TRUE(wait_until([&] { return (result = file.read(gpu::Thread(), 99, 64, memory)).error == Error::none; }));
+  EXPECT_TRUE(is_right(99, std::string(memory, 64), 64));
+  EXPECT_EQ(owned(gpu::kFree), 1u);
+}
+
+TEST_F(GpuRingTest, AllThatWaitAreToldWhenItStops) {
+  const gpu::File file = open({.slots = 2, .slot_bytes = 512}, kForEver);
+  reader_.stands_still = true;
+  std::atomic<unsigned> closed{0};
+  for (unsigned i = 0; i < 6; ++i) {
+    kernels_.launch(2, [&](const Lane& lane) {
+      char memory[2000];
+      if (file.read(lane, 0, 2000, memory).error == Error::closed) ++closed;
+    });
+  }
+  ASSERT_TRUE(wait_until([&] { return reader_.asked > 0; }));
+  std::thread stopping([&] { ring_->stop(); });  // It waits for the read that stands still.
+
+  kernels_.wait();
+
+  EXPECT_EQ(closed, 12u);
+  reader_.is_over = true;
+  stopping.join();
+}
+
+TEST_F(GpuRingTest, AThreadThatEndsIsNoReasonToWait) {
+  const gpu::File file = open({.threads = 2, .slots = 2, .slot_bytes = 512}, kForEver);
+  reader_.ends_thread = true;
+  char memory[64];
+  EXPECT_EQ(file.read(gpu::Thread(), 0, 64, memory).error, Error::proxy_gone);
+  EXPECT_EQ(file.read(gpu::Thread(), 0, 64, memory).error, Error::proxy_gone);
+}
+
+// A kernel may write anything there by mistake.
+TEST_F(GpuRingTest, NonsenseInASlotIsRefused) {
+  const gpu::File file = open({.slots = 1, .slot_bytes = 512}, kForEver);
+  gpu::Layout layout;
+  std::memcpy(&layout, &file, sizeof layout);
+  const std::pair<std::uint64_t, std::uint32_t> requests[] = {{0, 513}, {0, UINT32_MAX}, {UINT64_MAX, 1}, {0, 0}};
+  gpu::Word number = 0;
+  for (const auto& [offset, bytes] : requests) {
+    layout.slots[0].offset = offset;
+    layout.slots[0].bytes = bytes;
+    gpu::detail::release(&layout.slots[0].want, ++number);
+    ASSERT_TRUE(wait_until([&] { return gpu::detail::acquire(&layout.slots[0].done) == number; }));
+    EXPECT_EQ(layout.slots[0].error, Error::refused);
+  }
+  EXPECT_EQ(reader_.asked, 0u);
+}
+
+// Ten thousand reads, of which some fail, some are late, and some find no slot: each ends, and what succeeds is right.
+TEST_F(GpuRingTest, EveryReadEndsAndNoneIsWrongWhateverFails) {
+  const gpu::File file = open({.threads = 2, .slots = 3, .slot_bytes = 512}, 300'000);
+  reader_.chances = 40;
+  std::atomic<unsigned> ended{0}, right{0}, wrong{0};
+  for (unsigned kernel = 0; kernel < 5; ++kernel) {
+    kernels_.launch(1, [&, kernel](const Lane&) {
+      std::minstd_rand random(kernel + 1);
+      std::string memory(2000, 0);
+      for (unsigned i = 0; i < 2000; ++i, ++ended) {
+        const std::uint64_t offset = random() % kSize, bytes = random() % 1500 + 1;
+        const gpu::Result result = file.read(gpu::Thread(), offset, bytes, memory.data());
+        if (!is_right(offset, memory, result.bytes)) ++wrong;
+        else if (result.error == Error::none) ++right;
+      }
+    });
+  }
+  kernels_.wait();
+  EXPECT_EQ(ended, 10'000u);
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_GT(right, 0u);
+  EXPECT_LT(right, 10'000u) << "no fault was seen";
+  EXPECT_EQ(owned(gpu::kTaken), 0u);
+}
+
+}  // namespace
+}  // namespace penstock::core
