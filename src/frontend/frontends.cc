@@ -7,9 +7,11 @@ namespace penstock::core {
 Frontends::Frontends(Session& session)
     : session_(session), stream_executor_(std::make_unique<Executor>(session, session.config().workers)),
       batch_executor_(std::make_unique<Executor>(session, session.config().workers)),
-      streams_(std::make_unique<Streams>(session, *stream_executor_)) {}
+      streams_(std::make_unique<Streams>(session, *stream_executor_)), gpu_files_(std::make_unique<GpuFiles>(session)) {
+}
 
 Frontends::~Frontends() {
+  gpu_files_.reset();
   for (std::uint64_t batch = batches_.next(0); batch != 0; batch = batches_.next(batch)) (void)close_batch(batch);
   batch_executor_.reset();
   streams_->close();

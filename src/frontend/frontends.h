@@ -4,6 +4,7 @@
 // carry them out. Destroy it before the session. Thread-safe.
 #pragma once
 
+#include "frontend/gpu_file.h"
 #include "frontend/streams.h"
 #include "frontend/threaded_queue.h"
 
@@ -25,6 +26,8 @@ class Frontends {
   Executor& executor() { return *batch_executor_; }
   // Requests in the order of users' streams.
   Streams& streams() { return *streams_; }
+  // Files that kernels read by themselves.
+  GpuFiles& gpu_files() { return *gpu_files_; }
   // Opens in advance what the first requests of the calling thread's current device would wait for, if there is a
   // device. May wait for the device.
   void warm_up();
@@ -37,6 +40,7 @@ class Frontends {
   std::unique_ptr<Executor> batch_executor_;
   std::unique_ptr<Streams> streams_;
   HandleTable<ThreadedQueue> batches_;
+  std::unique_ptr<GpuFiles> gpu_files_;
 };
 
 }  // namespace penstock::core

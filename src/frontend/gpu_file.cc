@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/gpu_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "frontend/transfer.h"
+#include "path/pagecache/pagecache_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kStep = "open the file for kernels";
+
+// The places of the table of extents, and of the words that kernels write, in device memory.
+struct DevicePlaces {
+  explicit DevicePlaces(std::size_t slots, std::size_t extents)
+      : owners(counts + gpu::kCountParts * sizeof(gpu::Counts)),
+        table(owners + (slots * sizeof(gpu::Word) + 63) / 64 * 64), size(table + extents * sizeof(void*)) {}
+
+  static constexpr std::size_t counts = 64;  // Behind the word that says that the pages are stale.
+  std::size_t owners;
+  std::size_t table;
+  std::size_t size;
+};
+
+Reason reason_of_lease(int error) { return error == EAGAIN ? resident_reason::written : resident_reason::no_lease; }
+
+void add(gpu::Counts& sum, const gpu::Counts& part) {
+  sum.resident_reads += part.resident_reads;
+  sum.resident_bytes += part.resident_bytes;
+  sum.ring_reads += part.ring_reads;
+  sum.ring_bytes += part.ring_bytes;
+  sum.repeated += part.repeated;
+  sum.failed += part.failed;
+}
+
+}  // namespace
+
+// ---- Opening and closing -------------------------------------------------------------------------------------------
+
+GpuFile::GpuFile(Session& session, std::uint64_t file, Device& device, const Terms& terms)
+    : session_(session), handle_(file), file_(session, file), device_(device), terms_(terms) {}
+
+Result<std::unique_ptr<GpuFile>> GpuFile::open(Session& session, std::uint64_t file, const Terms& terms) {
+  if (session.is_inherited()) return failure(Code::closed, kStep);
+  const Result<Device*> device = session.devices().device(terms.device);
+  if (!device.ok()) return device.status();
+  if ((*device)->pages() == nullptr) return failure(Code::unsupported, kStep);
+  std::unique_ptr<GpuFile> opened(new GpuFile(session, file, **device, terms));
+  if (const Status status = opened->prepare(); !status.ok()) return status;
+  return opened;
+}
+
+Status GpuFile::prepare() {
+  if (!file_) return failure(Code::not_registered, kStep);
+  if (!file_->facts().readable()) return failure(Code::not_readable, kStep);
+  if (file_->userspace() != nullptr) return failure(Code::unsupported, kStep);
+  GpuRing::Terms ring = terms_.ring;
+  ring.placement = &session_.config().placement;
+  Result<std::unique_ptr<GpuRing>> opened = GpuRing::open(device_, ring, *this);
+  if (!opened.ok()) return opened.status();
+  ring_ = std::move(*opened);
+  reason_ = find_pages();
+  // Under the lease, if there is one: until then the file might grow.
+  const Result<std::uint64_t> size = file_->size();
+  if (!size.ok()) return size.status();
+  value_ = {.struct_size = sizeof value_, .layout = gpu::kLayout, .size = *size, .timeout_ns = terms_.timeout_ns};
+  value_.generation = was_leased_ ? ring_->generation() : 0;
+  ring_->describe(value_);
+  if (const Status status = fill_device_memory(); !status.ok()) return status;
+  is_ready_.store(true);
+  // The keeper may have looked before, or the kernel have taken the lease away.
+  if (was_leased_ && !lease_.is_held()) end_lease();
+  return success();
+}
+
+// Nothing is registered where a reason other than the lease's is returned.
+Reason GpuFile::find_pages() {
+  if (terms_.resident_bytes_max == 0) return resident_reason::not_wanted;
+  Path* const path = session_.engine().router().fallback_of(device_);
+  if (path == nullptr || path->hooks() == nullptr) return pagecache_reason::registration_cache_off;
+  const PointerFacts memory{.kind = MemoryKind::device, .device = &device_};
+  const Verdict verdict = path->judge(*file_, memory, Op::read);
+  if (!verdict.usable) {
+    detail_ = verdict.detail;
+    return verdict.reason;
+  }
+  const Reason unleased = take_lease();
+  if (unleased != Reason::none && !terms_.may_be_stale) return unleased;
+  path->hooks()->keep(*file_, device_, terms_.resident_bytes_max, pages_);
+  const Result<std::uint64_t> size = file_->size();
+  const bool is_whole = size.ok() && pages_.bytes() == *size;
+  return unleased != Reason::none || is_whole ? unleased : pagecache_reason::extent_not_registered;
+}
+
+Reason GpuFile::take_lease() {
+  Result<UniqueFd> own = Lease::reopen(file_->own_descriptor());
+  detail_ = own.status().code;
+  if (!own.ok()) return resident_reason::no_lease;
+  leased_ = GuardedFd(std::move(*own));
+  detail_ = lease_.take(leased_.get(), Lease::Wanted::shared);
+  was_leased_ = detail_ == 0;
+  is_leased_.store(was_leased_);
+  return was_leased_ ? Reason::none : reason_of_lease(detail_);
+}
+
+Status GpuFile::fill_device_memory() {
+  const std::span<std::byte* const> addresses = pages_.addresses();
+  const std::uint64_t extents = (value_.size + Extent::kBytes - 1) / Extent::kBytes;
+  const DevicePlaces places(value_.slot_count, extents);
+  std::vector<std::byte> image(places.size);
+  for (std::size_t i = 0; i < std::min<std::size_t>(addresses.size(), extents); ++i) {
+    if (addresses[i] == nullptr) continue;
+    const Result<void*> address = device_.pages()->address_in_kernels(addresses[i]);
+    if (!address.ok()) return address.status();
+    std::memcpy(&image[places.table + i * sizeof(void*)], &*address, sizeof(void*));
+  }
+  const MutexLock lock(mutex_);
+  Result<std::unique_ptr<CopyQueue>> copies = device_.open_copy_queue(1);
+  if (!copies.ok()) return copies.status();
+  copies_ = std::move(*copies);
+  const Result<void*> memory = device_.memory().allocate(places.size);
+  if (!memory.ok()) return memory.status();
+  memory_ = static_cast<std::byte*>(*memory);
+  value_.is_stale = reinterpret_cast<gpu::Word*>(memory_);
+  value_.counts = reinterpret_cast<gpu::Counts*>(memory_ + places.counts);
+  value_.owners = reinterpret_cast<gpu::Word*>(memory_ + places.owners);
+  value_.extents = reinterpret_cast<const unsigned char* const*>(memory_ + places.table);
+  value_.extent_shift = std::countr_zero(Extent::kBytes);
+  return wait_for_copies(*copies_, copies_->copy_to_device(memory_, image.data(), image.size()));
+}
+
+GpuFile::~GpuFile() {
+  // First of all, since kernels may wait for answers.
+  if (ring_ != nullptr) ring_->stop();
+  const Status waited = memory_ != nullptr ? device_.pages()->wait_for_kernels() : success();
+  if (was_leased_) lease_.give_back(leased_.is_ours());
+  const MutexLock lock(mutex_);
+  if (waited.ok() && memory_ != nullptr) count();
+  copies_.reset();
+  if (memory_ != nullptr) device_.memory().release(memory_);
+  pages_.release();
+}
+
+// ---- Reads by the ring ---------------------------------------------------------------------------------------------
+
+// Nothing if storage has to be waited for.
+std::optional<std::uint64_t> GpuFile::read_if_cached(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) {
+  if (file_->prefers_o_direct() || session_.config().direct_io == DirectIo::always) return std::nullopt;
+  const Result<int> fd = file_->descriptor(IoMode::buffered);
+  if (!fd.ok() || !file_->fstat_descriptors()) return std::nullopt;
+  const Result<std::size_t> got = session_.storage().read_if_cached(*fd, memory, bytes, offset);
+  if (!got.ok() || *got < bytes) return std::nullopt;
+  session_.engine().count({.bytes = *got, .path = PathId::host, .reason = Reason::host_memory}, Op::read);
+  return *got;
+}
+
+Result<std::uint64_t> GpuFile::read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) {
+  if (const std::optional<std::uint64_t> cached = read_if_cached(offset, bytes, memory)) return *cached;
+  const PointerFacts facts;  // Host memory.
+  const Outcome outcome = transfer(session_, {.op = Op::read,
+                                              .file = handle_,
+                                              .base = memory,
+                                              .size = bytes,
+                                              .file_offset = static_cast<std::int64_t>(offset),
+                                              .memory = &facts});
+  if (!outcome.status.ok()) return outcome.status;
+  return outcome.report.bytes;
+}
+
+// ---- The lease, and facts ------------------------------------------------------------------------------------------
+
+std::chrono::nanoseconds GpuFile::look(bool is_asked_back) {
+  if (!is_asked_back) return std::chrono::hours(1);
+  if (!is_ready_.load()) return std::chrono::milliseconds(1);
+  end_lease();
+  return std::chrono::hours(1);
+}
+
+// In this order: nobody changes the file before kernels are told.
+void GpuFile::end_lease() {
+  ring_->raise_generation();
+  is_leased_.store(false);
+  lease_.give_back(leased_.is_ours());
+}
+
+GpuFile::Facts GpuFile::facts() {
+  Facts facts{.reason = reason_, .detail = detail_, .is_leased = is_leased_.load(), .size = value_.size};
+  facts.resident_bytes = pages_.bytes();
+  if (was_leased_ && !facts.is_leased) {
+    facts.reason = resident_reason::lease_ended;
+    facts.resident_bytes = 0;
+  }
+  const MutexLock lock(mutex_);
+  count();
+  facts.counts = counted_;
+  return facts;
+}
+
+void GpuFile::count() {
+  gpu::Counts parts[gpu::kCountParts];
+  if (!wait_for_copies(*copies_, copies_->copy_to_host(parts, value_.counts, sizeof parts)).ok()) return;
+  gpu::Counts sum = {};
+  for (const gpu::Counts& part : parts) add(sum, part);
+  const Count fresh{.bytes = sum.resident_bytes - counted_.resident_bytes,
+                    .operations = sum.resident_reads - counted_.resident_reads};
+  const Reason reason = was_leased_ ? Reason::none : reason_;
+  if (fresh.operations > 0) session_.engine().count_sum(PathId::pagecache, reason, Op::read, fresh);
+  counted_ = sum;
+}
+
+// ---- All of a session --------------------------------------------------------------------------------------------
+
+GpuFiles::~GpuFiles() {
+  session_.remove(this);
+  stop();
+}
+
+// A file that is deregistered meanwhile waits for our pin, and may have asked us to forget it before it was found here.
+Result<std::uint64_t> GpuFiles::open(std::uint64_t file, const GpuFile::Terms& terms) {
+  Result<std::unique_ptr<GpuFile>> opened = GpuFile::open(session_, file, terms);
+  if (!opened.ok()) return opened.status();
+  const Result<std::uint64_t> number = files_.insert(std::move(*opened));
+  if (!number.ok()) return number;
+  if (const PinnedFile again(session_, file); again) return number;
+  close(*number);
+  return failure(Code::not_registered, kStep);
+}
+
+void GpuFiles::close(std::uint64_t number) {
+  if (files_.retire(number) != nullptr) (void)files_.wait_and_take(number);
+}
+
+void GpuFiles::forget_file(const File& file) {
+  for (std::uint64_t number = files_.next(0); number != 0; number = files_.next(number)) {
+    GpuFile* const each = files_.pin(number);
+    if (each == nullptr) continue;
+    const bool is_it = each->is_of(file);
+    files_.unpin(number);
+    if (is_it) close(number);
+  }
+}
+
+void GpuFiles::stop() {
+  for (std::uint64_t number = files_.next(0); number != 0; number = files_.next(number)) close(number);
+}
+
+}  // namespace penstock::core

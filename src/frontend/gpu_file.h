@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A file that a device's kernels read by themselves (penstock/gpu.cuh): its registered pages with the lease under which
+// they are the file's, the ring for everything else, and the value that kernels take. The session's clients have
+// GpuFiles; each is found by its number, and closes with its file or session. Thread-safe.
+//
+// While the lease is held, nobody changes the file, so what kernels load of its pages is right. A kernel looks at the
+// generation behind its loads. When the lease is asked back, the thread of the leases raises the generation and gives
+// the lease back at once: a read that looked before has its bytes from before the change, and a read that looks later
+// repeats itself by the ring. So nobody waits for kernels, which may run for hours or have trapped, and no kernel
+// counts itself in and out. The pages stay registered until the file is closed, because a kernel may be loading from
+// them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "base/guarded_fd.h"
+#include "frontend/gpu_ring.h"
+#include "path/pagecache/resident_pages.h"
+#include "session/session.h"
+#include "storage/lease.h"
+
+namespace penstock::core {
+
+class GpuFile final : private Lease::Owner, private GpuRing::Reader {
+ public:
+  struct Terms {
+    unsigned device = 0;  // Its ordinal.
+    GpuRing::Terms ring;
+    std::uint64_t timeout_ns = 10'000'000'000;
+    std::uint64_t resident_bytes_max = UINT64_MAX;  // 0: nothing is registered.
+    bool may_be_stale = false;
+  };
+  struct Facts {
+    Reason reason = Reason::none;  // Why not all reads are resident, under a lease.
+    int detail = 0;                // An errno, or 0.
+    bool is_leased = false;
+    std::uint64_t size = 0;
+    std::uint64_t resident_bytes = 0;
+    gpu::Counts counts = {};
+  };
+
+  static Result<std::unique_ptr<GpuFile>> open(Session& session, std::uint64_t file, const Terms& terms);
+  // Kernels that wait get an error; waits for the device's kernels.
+  ~GpuFile();
+
+  const gpu::Layout& value() const { return value_; }
+  Facts facts() EXCLUDES(mutex_);
+  bool is_of(const File& file) const { return &*file_ == &file; }
+
+ private:
+  GpuFile(Session& session, std::uint64_t file, Device& device, const Terms& terms);
+  Status prepare();
+  Reason find_pages();
+  Reason take_lease();
+  Status fill_device_memory();
+  Result<std::uint64_t> read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;
+  std::optional<std::uint64_t> read_if_cached(std::uint64_t offset, std::uint32_t bytes, std::byte* memory);
+  std::chrono::nanoseconds look(bool is_asked_back) override;
+  void end_lease();
+  void count() REQUIRES(mutex_);
+
+  Session& session_;
+  const std::uint64_t handle_;
+  const PinnedFile file_;
+  Device& device_;
+  const Terms terms_;
+  gpu::Layout value_ = {};
+  Reason reason_ = Reason::none;
+  int detail_ = 0;
+
+  GuardedFd leased_;
+  std::atomic<bool> is_ready_{false};  // The lease may end from now on.
+  std::atomic<bool> is_leased_{false};
+  bool was_leased_ = false;
+  Lease lease_{*this};
+  ResidentPages pages_;
+  std::unique_ptr<GpuRing> ring_;
+
+  Mutex mutex_;
+  std::unique_ptr<CopyQueue> copies_ PT_GUARDED_BY(mutex_);
+  std::byte* memory_ = nullptr;                  // It is memory of the device.
+  gpu::Counts counted_ GUARDED_BY(mutex_) = {};  // In the session's counters already.
+};
+
+class GpuFiles final : public Client {
+ public:
+  explicit GpuFiles(Session& session) : session_(session) { session_.add(this); }
+  ~GpuFiles() override;
+
+  Result<std::uint64_t> open(std::uint64_t file, const GpuFile::Terms& terms);
+  void close(std::uint64_t number);
+  // Null if there is no such file. Call unpin() afterwards.
+  GpuFile* pin(std::uint64_t number) { return files_.pin(number); }
+  void unpin(std::uint64_t number) { files_.unpin(number); }
+
+  void forget_file(const File& file) override;
+  void stop() override;
+
+ private:
+  Session& session_;
+  HandleTable<GpuFile> files_;
+};
+
+}  // namespace penstock::core
