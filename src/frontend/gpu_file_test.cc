@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Files that kernels, on the host, read by themselves: out of registered pages, or by the ring, and why.
+#include "frontend/gpu_file.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "fakes/gpu_file_fixture.h"
+#include "fakes/waiting.h"
+#include "path/pagecache/pagecache_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+using gpu::Error;
+
+class GpuFileTest : public GpuFileFixture {
+ protected:
+  void open_resident(const GpuFile::Terms& terms = {}) {
+    open(terms);
+    const Reason reason = facts().reason;
+    if (reason == pagecache_reason::file_system_pages || reason == pagecache_reason::no_page_registration) {
+      GTEST_SKIP() << "not here: " << reason_name(reason);
+    }
+  }
+  // Truncates the file, so that its pages go, and writes that version.
+  void write_anew(std::uint64_t version) { write(open_as(O_WRONLY | O_TRUNC).get(), version); }
+  Count counted(PathId path, Reason reason) const { return session_->counters().total(path, reason, Op::read); }
+};
+
+TEST_F(GpuFileTest, CachedPagesAreReadByTheKernelAloneUnderALease) {
+  open_resident();
+  EXPECT_EQ(facts().reason, Reason::none);
+  EXPECT_TRUE(facts().is_leased);
+  EXPECT_EQ(facts().resident_bytes, kBytes);
+
+  EXPECT_EQ(version_of(0, 64), 0);
+  EXPECT_EQ(version_of(kWords - 30, 30), 0);
+
+  EXPECT_EQ(facts().counts.resident_reads, 2u);
+  EXPECT_EQ(facts().counts.resident_bytes, 94u * 8);
+  EXPECT_EQ(facts().counts.ring_reads, 0u);
+  EXPECT_EQ(counted(PathId::pagecache, Reason::none).operations, 2u);
+  EXPECT_EQ(counted(PathId::pagecache, Reason::none).bytes, 94u * 8);
+}
+
+TEST_F(GpuFileTest, WhoOpensTheFileForWritingWaitsUntilKernelsReadByTheRing) {
+  open_resident();
+  ASSERT_EQ(version_of(7, 9), 0);
+
+  write_anew(1);
+
+  EXPECT_EQ(version_of(7, 9), 1);
+  EXPECT_FALSE(facts().is_leased);
+  EXPECT_EQ(facts().reason, resident_reason::lease_ended);
+  EXPECT_EQ(facts().counts.repeated, 1u) << "later reads do not try the pages any more";
+  EXPECT_EQ(version_of(100, 9), 1);
+  EXPECT_EQ(facts().counts.repeated, 1u);
+  EXPECT_EQ(facts().counts.ring_reads, 2u);
+}
+
+TEST_F(GpuFileTest, AReadThatWasBegunBeforeTheLeaseEndedIsRepeated) {
+  open_resident();
+  std::uint64_t words[8];
+  const gpu::Pending pending = value_.read_async(gpu::Thread(), 80, sizeof words, words);
+  ASSERT_EQ(pending.way, gpu::Pending::Way::resident);
+
+  write_anew(3);
+
+  EXPECT_EQ(value_.wait(gpu::Thread(), pending).bytes, sizeof words);
+  EXPECT_EQ(words[0], word(10, 3));
+}
+
+// The control: the stand-in holds pages as a GPU's driver does.
+TEST_F(GpuFileTest, WithoutALeasePagesAreReadOnlyIfTheyMayBeStaleAndThenTheyAre) {
+  const UniqueFd writer = open_as(O_WRONLY);
+  open_resident();
+  EXPECT_EQ(facts().reason, resident_reason::written);
+  EXPECT_EQ(facts().detail, EAGAIN);
+  EXPECT_EQ(facts().resident_bytes, 0u);
+  EXPECT_EQ(version_of(7, 9), 0);
+  EXPECT_EQ(facts().counts.ring_reads, 1u);
+  files().close(number_);
+
+  open({.may_be_stale = true});
+  EXPECT_EQ(facts().reason, resident_reason::written);
+  EXPECT_EQ(facts().resident_bytes, kBytes);
+  write_anew(1);
+
+  EXPECT_EQ(version_of(7, 9), 0);
+  EXPECT_EQ(facts().counts.resident_reads, 1u);
+  EXPECT_EQ(counted(PathId::pagecache, resident_reason::written).operations, 1u);
+}
+
+TEST_F(GpuFileTest, PagesThatWereRegisteredBeforeAChangeAreRegisteredAnew) {
+  open_resident();
+  files().close(number_);
+  write_anew(2);
+
+  open();
+
+  EXPECT_EQ(facts().resident_bytes, kBytes);
+  EXPECT_EQ(version_of(7, 9), 2);
+  EXPECT_EQ(facts().counts.resident_reads, 1u);
+}
+
+TEST_F(GpuFileTest, WhatIsNotInThePageCacheIsReadByTheRing) {
+  open_resident();
+  files().close(number_);
+  ASSERT_TRUE(session_->deregister_file(file_).ok());
+  ASSERT_EQ(::fsync(reader_.get()), 0);
+  ASSERT_EQ(::posix_fadvise(reader_.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  file_ = *session_->register_file(reader_.get());
+  open();
+  if (facts().resident_bytes != 0) GTEST_SKIP() << "this file system keeps its pages";
+
+  EXPECT_EQ(facts().reason, pagecache_reason::extent_not_registered);
+  EXPECT_EQ(version_of(7, 9), 0);
+  EXPECT_EQ(facts().counts.ring_reads, 1u);
+  EXPECT_EQ(counted(PathId::host, Reason::host_memory).bytes + counted(PathId::host, Reason::none).bytes, 9u * 8);
+}
+
+TEST_F(GpuFileTest, NothingIsRegisteredUnwanted) {
+  open({.resident_bytes_max = 0});
+  EXPECT_EQ(facts().reason, resident_reason::not_wanted);
+  EXPECT_EQ(version_of(7, 9), 0);
+  EXPECT_EQ(facts().counts.ring_reads, 1u);
+}
+
+TEST_F(GpuFileTest, ADescriptorThatTheProgramClosesEndsReadsWithAnError) {
+  open({.resident_bytes_max = 0});
+  const PinnedFile file(*session_, file_);
+  const UniqueFd elsewhere(::fcntl(file->own_descriptor(), F_DUPFD_CLOEXEC, 0));
+  ASSERT_EQ(::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), file->own_descriptor()), file->own_descriptor());
+
+  gpu::Result result;
+  EXPECT_EQ(version_of(7, 9, &result), -1);
+
+  EXPECT_EQ(result.error, Error::refused);
+  EXPECT_EQ(result.detail, static_cast<int>(Code::descriptor_lost));
+  ASSERT_EQ(::dup2(elsewhere.get(), file->own_descriptor()), file->own_descriptor());
+}
+
+// Kernels that read until there is an error, and a call that closes what they read.
+class GpuFileClosing : public GpuFileTest {
+ protected:
+  void read_for_ever() {
+    for (unsigned i = 0; i < 3; ++i) {
+      kernels_.launch(2, [this](const Lane& lane) {
+        char memory[600];
+        gpu::Result result;
+        while (result.error == Error::none) {
+          result = value_.read(lane, 0, sizeof memory, memory);
+          if (lane.thread_rank() == 0) ++reads_;
+        }
+        if (result.error == Error::closed) ++closed_;
+      });
+    }
+    ASSERT_TRUE(wait_until([&] { return reads_ > 20; }));
+  }
+  void expect_closed() {
+    kernels_.wait();
+    EXPECT_EQ(closed_, 6u);
+    EXPECT_EQ(files().pin(number_), nullptr);
+  }
+  std::atomic<unsigned> reads_{0}, closed_{0};
+};
+
+TEST_F(GpuFileClosing, ClosingItTellsKernelsAndWaitsForThem) {
+  open({.timeout_ns = UINT64_MAX, .resident_bytes_max = 0});
+  read_for_ever();
+  files().close(number_);
+  expect_closed();
+}
+
+TEST_F(GpuFileClosing, ClosingTheFileDoesToo) {
+  open({.timeout_ns = UINT64_MAX, .resident_bytes_max = 0});
+  read_for_ever();
+  EXPECT_TRUE(session_->deregister_file(file_).ok());
+  expect_closed();
+}
+
+TEST_F(GpuFileClosing, EndingTheSessionDoesToo) {
+  open({.timeout_ns = UINT64_MAX, .resident_bytes_max = 0});
+  read_for_ever();
+  session_->stop();
+  expect_closed();
+}
+
+TEST_F(GpuFileTest, WhatCannotBeReadIsNotOpened) {
+  EXPECT_TRUE(files().open(file_, {.device = 77}).status().is(Code::no_device));
+  EXPECT_TRUE(files().open(12345, {}).status().is(Code::not_registered));
+  const UniqueFd writer = open_as(O_WRONLY);
+  const std::uint64_t written = *session_->register_file(writer.get());
+  EXPECT_TRUE(files().open(written, {}).status().is(Code::not_readable));
+}
+
+}  // namespace
+}  // namespace penstock::core
