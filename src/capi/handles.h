@@ -33,6 +33,11 @@ struct penstock_checksums {
   std::uint32_t count = 0;
 };
 
+struct penstock_gpu_file {
+  std::shared_ptr<penstock::core::GuardedSession> guarded;
+  std::uint64_t number = 0;  // Among the session's GpuFiles.
+};
+
 // A created file without its final name.
 struct UnpublishedFile {
   penstock::core::Mutex mutex;

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "base/status.h"
+#include "penstock/gpu.h"
 #include "penstock/penstock.h"
 #include "penstock/stripes.h"
 
@@ -50,6 +51,13 @@ template <>
 inline constexpr std::uint32_t kFirstSize<penstock_stripe_options> = 40;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_stripe_info> = 32;
+
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_gpu_options> = 48;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_gpu_value> = 128;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_gpu_info> = 80;
 
 // A larger size is an error: it comes from uninitialized memory.
 inline constexpr std::uint32_t kStructSizeMax = 64u << 10;
