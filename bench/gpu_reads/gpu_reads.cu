@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How fast kernels read a file by themselves, by penstock/gpu.cuh: resident, beside plain loads of the same pages, and
+// by the ring. Every byte of each first round is compared.
+//
+//   gpu_reads [--self-check] FOLDER [MIB]
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common.cuh"
+
+namespace {
+
+constexpr unsigned kInBlock = 128;
+constexpr std::uint64_t kBytesOfRound = 3'000'000'000;
+
+struct Task {
+  unsigned bytes;     // Of each read.
+  unsigned per_warp;  // Reads.
+  std::uint64_t blocks;
+  std::uint64_t seed;
+  bool compares;
+};
+
+__device__ std::uint64_t place_of(const Task& task, unsigned warp, unsigned i) {
+  return mix(task.seed + std::uint64_t{warp} * task.per_warp + i) % task.blocks * task.bytes;
+}
+
+__device__ unsigned wrong_words(const uint4* got, std::uint64_t place, unsigned bytes, unsigned lane) {
+  unsigned wrong = 0;
+  for (unsigned at = lane; at < bytes / 16; at += 32) {
+    const uint4 v = got[at];
+    wrong += (std::uint64_t{v.y} << 32 | v.x) != word_at(place + at * 16);
+    wrong += (std::uint64_t{v.w} << 32 | v.z) != word_at(place + at * 16 + 8);
+  }
+  return wrong;
+}
+
+// Random reads of whole blocks, one after the other in each warp.
+__global__ void read_blocks(gpu::File file, Task task, uint4* out, unsigned long long* wrong, unsigned* latencies) {
+  const gpu::Warp warp;
+  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  uint4* const own = out + std::uint64_t{number} * (task.bytes / 16);
+  unsigned bad = 0;
+  for (unsigned i = 0; i < task.per_warp; ++i) {
+    const std::uint64_t place = place_of(task, number, i);
+    const gpu::Long began = latencies != nullptr ? gpu::detail::now_ns() : 0;
+    const gpu::Result result = file.read(warp, place, task.bytes, own);
+    if (latencies != nullptr && warp.thread_rank() == 0) {
+      latencies[number * task.per_warp + i] = static_cast<unsigned>(gpu::detail::now_ns() - began);
+    }
+    if (result.error != gpu::Error::none || result.bytes != task.bytes) ++bad;
+    __syncwarp();
+    if (task.compares) bad += wrong_words(own, place, task.bytes, warp.thread_rank());
+    __syncwarp();
+  }
+  if (bad != 0) atomicAdd(wrong, bad);
+}
+
+// The same, eight begun before the first is waited for.
+__global__ void read_ahead(gpu::File file, Task task, uint4* out, unsigned long long* wrong) {
+  const gpu::Warp warp;
+  constexpr unsigned kAhead = 8;
+  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  uint4* const own = out + std::uint64_t{number} * kAhead * (task.bytes / 16);
+  unsigned bad = 0;
+  for (unsigned i = 0; i + kAhead <= task.per_warp; i += kAhead) {
+    gpu::Pending pending[kAhead];
+#pragma unroll
+    for (unsigned k = 0; k < kAhead; ++k) {
+      pending[k] = file.read_async(warp, place_of(task, number, i + k), task.bytes, own + k * (task.bytes / 16));
+    }
+#pragma unroll
+    for (unsigned k = 0; k < kAhead; ++k) {
+      const gpu::Result result = file.wait(warp, pending[k]);
+      if (result.error != gpu::Error::none || result.bytes != task.bytes) ++bad;
+    }
+    __syncwarp();
+    for (unsigned k = 0; task.compares && k < kAhead; ++k) {
+      bad += wrong_words(own + k * (task.bytes / 16), place_of(task, number, i + k), task.bytes, warp.thread_rank());
+    }
+    __syncwarp();
+  }
+  if (bad != 0) atomicAdd(wrong, bad);
+}
+
+// Plain loads of registered pages, for comparison: nothing is checked, nothing is counted.
+__global__ void load_blocks(const uint4* file, Task task, uint4* out, unsigned long long* wrong) {
+  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+  uint4* const own = out + std::uint64_t{number} * (task.bytes / 16);
+  unsigned bad = 0;
+  for (unsigned i = 0; i < task.per_warp; ++i) {
+    const std::uint64_t place = place_of(task, number, i);
+    for (unsigned at = lane; at < task.bytes / 16; at += 32 * 8) {
+      uint4 v[8];
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        if (at + 32 * k < task.bytes / 16) v[k] = __ldcv(file + place / 16 + at + 32 * k);
+      }
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        if (at + 32 * k < task.bytes / 16) own[at + 32 * k] = v[k];
+      }
+    }
+    __syncwarp();
+    if (task.compares) bad += wrong_words(own, place, task.bytes, lane);
+    __syncwarp();
+  }
+  if (bad != 0) atomicAdd(wrong, bad);
+}
+
+struct Rate {
+  double best = 0, least = 0;  // Reads a second.
+  double cpus = 0;             // Busy meanwhile, on the average.
+  unsigned long long wrong = 0;
+};
+
+// A first round whose bytes are compared, and three whose time counts.
+template <typename Launch>
+Rate measure(Task task, unsigned warps, Memory<unsigned long long>& wrong, Launch launch) {
+  wrong[0] = 0;
+  task.compares = true;
+  launch(task);
+  check(cudaDeviceSynchronize(), "the compared round");
+  task.compares = false;
+  Rate rate{0, 1e30};
+  const double cpu = cpu_seconds(), start = now();
+  for (int round = 0; round < 3; ++round) {
+    task.seed += 77777;
+    const double began = now();
+    launch(task);
+    check(cudaDeviceSynchronize(), "a round");
+    const double reads = static_cast<double>(task.per_warp) * warps / (now() - began);
+    rate.best = std::max(rate.best, reads);
+    rate.least = std::min(rate.least, reads);
+  }
+  rate.cpus = (cpu_seconds() - cpu) / (now() - start);
+  rate.wrong = wrong[0];
+  return rate;
+}
+
+void print(const char* what, unsigned bytes, unsigned warps, const Rate& rate) {
+  std::printf("%-34s %6u B %5u warps: %8.2f M reads/s (least %8.2f), %5.1f GB/s, %4.2f CPUs, wrong %llu\n", what, bytes,
+              warps, rate.best / 1e6, rate.least / 1e6, rate.best * bytes / 1e9, rate.cpus, rate.wrong);
+  std::fflush(stdout);
+}
+
+struct Bench {
+  std::string path;
+  std::uint64_t size;
+  Opened opened{path};
+  Memory<uint4> out{std::size_t{2112} * 8 * 65536 / 16, true};
+  Memory<unsigned long long> wrong{1, false};
+  unsigned long long all_wrong = 0;
+
+  void row(const char* what, unsigned bytes, unsigned warps, const Rate& rate) {
+    print(what, bytes, warps, rate);
+    all_wrong += rate.wrong;
+  }
+  Task task(unsigned bytes, unsigned warps) const {
+    const auto per_warp = static_cast<unsigned>(kBytesOfRound / (warps == 64 ? 4 : 1) / bytes / warps);
+    return {bytes, per_warp / 8 * 8 + 8, size / bytes, 5, false};
+  }
+
+  void resident(const char* what, const gpu::File& file) {
+    for (const unsigned bytes : {512u, 4096u, 65536u}) {
+      for (const unsigned warps : {64u, 512u, 2112u}) {
+        row(what, bytes, warps, measure(task(bytes, warps), warps, wrong, [&](const Task& each) {
+              read_blocks<<<warps * 32 / kInBlock, kInBlock>>>(file, each, out.get(), wrong.get(), nullptr);
+            }));
+      }
+    }
+  }
+  void resident_ahead(const gpu::File& file) {
+    for (const unsigned bytes : {512u, 4096u}) {
+      for (const unsigned warps : {64u, 512u, 2112u}) {
+        row("resident, 8 begun at once", bytes, warps, measure(task(bytes, warps), warps, wrong, [&](const Task& each) {
+              read_ahead<<<warps * 32 / kInBlock, kInBlock>>>(file, each, out.get(), wrong.get());
+            }));
+      }
+    }
+  }
+  void plain_loads() {
+    const int fd = ::open(path.c_str(), O_RDONLY);
+    void* const map = mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+    check(cudaHostRegister(map, size, cudaHostRegisterMapped | cudaHostRegisterReadOnly), "register the pages");
+    void* there = nullptr;
+    check(cudaHostGetDevicePointer(&there, map, 0), "find the pages");
+    for (const unsigned bytes : {512u, 4096u, 65536u}) {
+      for (const unsigned warps : {64u, 512u, 2112u}) {
+        row("plain loads, for comparison", bytes, warps,
+            measure(task(bytes, warps), warps, wrong, [&](const Task& each) {
+              load_blocks<<<warps * 32 / kInBlock, kInBlock>>>(static_cast<const uint4*>(there), each, out.get(),
+                                                               wrong.get());
+            }));
+      }
+    }
+    check(cudaHostUnregister(map), "unregister the pages");
+    munmap(map, size);
+    ::close(fd);
+  }
+  void ring(unsigned threads) {
+    const gpu::File file = opened.open({.threads = threads, .slots = 1024, .slot_bytes = 4096, .ring_only = 1});
+    for (const unsigned warps : {32u, 256u, 1024u}) {
+      const Task each{4096, 200'000 * threads / warps + 1, size / 4096, 99, false};
+      char what[64];
+      std::snprintf(what, sizeof what, "ring, %u threads", threads);
+      row(what, 4096, warps, measure(each, warps, wrong, [&](const Task& one) {
+            read_blocks<<<warps * 32 / kInBlock, kInBlock>>>(file, one, out.get(), wrong.get(), nullptr);
+          }));
+    }
+  }
+  void latency(const char* what, const gpu::File& file, unsigned bytes) {
+    constexpr unsigned kReads = 20000;
+    Memory<unsigned> times(kReads, false);
+    wrong[0] = 0;
+    read_blocks<<<1, 32>>>(file, {bytes, kReads, size / bytes, 3, true}, out.get(), wrong.get(), times.get());
+    check(cudaDeviceSynchronize(), "latencies");
+    std::sort(times.get(), times.get() + kReads);
+    std::printf("%-34s %6u B, one warp: p50 %.1f us, p99 %.1f us, wrong %llu\n", what, bytes, times[kReads / 2] / 1e3,
+                times[kReads / 100 * 99] / 1e3, wrong[0]);
+    all_wrong += wrong[0];
+  }
+  void tell(const char* what) const {
+    const penstock_gpu_info info = opened.info();
+    std::printf(
+        "%s: reason %s (%d), leased %u, %.2f GB of %.2f resident; reads: %llu resident, %llu by ring, "
+        "%llu repeated, %llu failed\n",
+        what, penstock_reason_name(info.reason), info.detail, info.is_leased, info.resident_bytes / 1e9,
+        info.size / 1e9, (unsigned long long)info.resident_reads, (unsigned long long)info.ring_reads,
+        (unsigned long long)info.repeated_reads, (unsigned long long)info.failed_reads);
+  }
+  void counters() const {
+    penstock_counter counters[64] = {};
+    counters[0].struct_size = sizeof counters[0];
+    std::uint32_t count = 0;
+    check(penstock_counters(opened.session(), counters, 64, &count));
+    for (std::uint32_t i = 0; i < std::min(count, 64u); ++i) {
+      std::printf("counter %s, %s: %llu reads, %llu bytes\n", penstock_path_name(counters[i].path),
+                  penstock_reason_name(counters[i].reason), (unsigned long long)counters[i].read_operations,
+                  (unsigned long long)counters[i].read_bytes);
+    }
+  }
+};
+
+bool run(const std::string& path, std::uint64_t size) {
+  write_file(path, size);
+  Bench bench{path, size};
+  const double began = now();
+  const gpu::File leased = bench.opened.open();
+  std::printf("opened for the GPU in %.2f s\n", now() - began);
+  bench.tell("opened");
+  if (bench.opened.info().resident_bytes == size) {
+    bench.resident("resident, under the lease", leased);
+    bench.resident_ahead(leased);
+    bench.latency("resident, under the lease", leased, 4096);
+    bench.tell("under the lease");
+    const int writer = ::open(path.c_str(), O_WRONLY);  // So that there is no lease, and nothing to look at.
+    const gpu::File stale = bench.opened.open({.may_be_stale = 1});
+    bench.resident("resident, may be stale", stale);
+    bench.tell("without a lease");
+    bench.opened.close();
+    ::close(writer);
+    bench.plain_loads();
+  } else {
+    std::printf("NOT MEASURED: resident, since not all of the file is\n");
+  }
+  for (const unsigned threads : {1u, 4u, 8u}) bench.ring(threads);
+  bench.latency("ring, 8 threads", bench.opened.open({.threads = 8, .ring_only = 1}), 4096);
+  bench.latency("ring, 1 thread", bench.opened.open({.threads = 1, .slots = 32, .ring_only = 1}), 4096);
+  bench.tell("by ring");
+  const double cpu = cpu_seconds(), idle = now();
+  ::sleep(1);
+  std::printf("ring, 1 thread, nothing asked: %.3f CPUs\n", (cpu_seconds() - cpu) / (now() - idle));
+  bench.counters();
+  std::printf(bench.all_wrong == 0 ? "all bytes right\n" : "WRONG BYTES\n");
+  return bench.all_wrong == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::strcmp(argv[1], "--rewrite") == 0) {  // Of the self-check.
+    write_file(argv[2], std::strtoull(argv[3], nullptr, 10), 1);
+    return 0;
+  }
+  const bool checks = argc > 1 && std::strcmp(argv[1], "--self-check") == 0;
+  const int first = checks ? 2 : 1;
+  if (argc <= first) {
+    std::printf("usage: gpu_reads [--self-check] FOLDER [MIB]\n");
+    return 2;
+  }
+  const std::string path = std::string(argv[first]) + "/gpu_reads." + std::to_string(::getpid());
+  const std::uint64_t mib = argc > first + 1 ? std::strtoull(argv[first + 1], nullptr, 10) : 2048;
+  check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "choose how to wait");  // Without a CPU that spins.
+  const bool is_right = checks ? check_reads(path) : run(path, mib << 20);
+  ::unlink(path.c_str());
+  return is_right ? 0 : 1;
+}
