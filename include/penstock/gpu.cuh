@@ -67,7 +67,7 @@ template <typename Group>
 PENSTOCK_GPU_INLINE void copy(const Group& group, unsigned char* to, const unsigned char* from, Long bytes) {
   const Long apart = reinterpret_cast<Long>(to) ^ reinterpret_cast<Long>(from);
   const Long unit = apart % 16 == 0 ? 16 : apart % 4 == 0 ? 4 : 1;
-  Long done = (unit - reinterpret_cast<Long>(from) % unit) % unit;
+  Long done = (0 - reinterpret_cast<Long>(from)) & (unit - 1);
   if (done > bytes) done = bytes;
   copy_units<unsigned char>(group, to, from, done);
   if (unit == 16) done += copy_units<Sixteen>(group, to + done, from + done, bytes - done);
@@ -218,19 +218,19 @@ class File {
   // ---- Resident
 
   PENSTOCK_GPU_INLINE bool is_resident(const Pending& pending) const {
-    if (detail::look(shared_.is_stale) != 0) return false;
+    const Long first = pending.offset >> shared_.extent_shift;
     const Long last = (pending.offset + pending.bytes - 1) >> shared_.extent_shift;
-    for (Long i = pending.offset >> shared_.extent_shift; i <= last; ++i) {
-      if (shared_.extents[i] == nullptr) return false;
-    }
-    return true;
+    bool is_there = shared_.extents[first] != nullptr;  // Loaded beside the next word.
+    is_there &= detail::look(shared_.is_stale) == 0;
+    for (Long i = first; is_there && i < last; ++i) is_there = shared_.extents[i + 1] != nullptr;
+    return is_there;
   }
 
   template <typename Group>
   PENSTOCK_GPU_INLINE void copy_resident(const Group& group, const Pending& pending) const {
     const Long extent = Long{1} << shared_.extent_shift;
     for (Long done = 0; done < pending.bytes;) {
-      const Long at = pending.offset + done, inside = at % extent;
+      const Long at = pending.offset + done, inside = at & (extent - 1);
       const Long rest = pending.bytes - done, here = rest < extent - inside ? rest : extent - inside;
       detail::copy(group, pending.destination + done, shared_.extents[at >> shared_.extent_shift] + inside, here);
       done += here;
@@ -255,7 +255,10 @@ class File {
   // Takes a free slot and writes the request into it; false if there is none among those that it asked.
   PENSTOCK_GPU_INLINE bool post(Long offset, Word bytes, Pending& pending) const {
     const Word tries = shared_.slot_count < kTriesAtOnce ? shared_.slot_count : kTriesAtOnce;
-    const Word first = detail::lane_number() / 32 + static_cast<Word>(detail::lane_number() % 32) * 7;
+    // Groups that begin together ask in different lines, and so different threads of the library.
+    const Word lines = (shared_.slot_count + kSlotsOfLine - 1) / kSlotsOfLine;
+    const Word group = detail::lane_number() / 32 + detail::lane_number() % 32 * 7;
+    const Word first = group % lines * kSlotsOfLine + group / lines % kSlotsOfLine;
     for (Word i = 0; i < tries; ++i) {
       const Word slot = (first + i) % shared_.slot_count;
       if (!take(slot, pending.number)) continue;
@@ -263,7 +266,7 @@ class File {
       Slot& there = shared_.slots[slot];
       there.offset = offset;
       there.bytes = bytes;
-      detail::release(&there.want, pending.number);
+      detail::release(shared_.wanted + slot, pending.number);
       return true;
     }
     return false;

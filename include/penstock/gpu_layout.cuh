@@ -39,12 +39,11 @@ enum class Error : int {
 
 constexpr Word kLayout = 1;  // Another number is another layout, which gpu.h refuses.
 
-// One request and its answer, in pinned host memory. The kernel writes the first three, `want` last; the library the
-// others, `done` last.
+// One request and its answer, in pinned host memory. The kernel writes the first two, and then the number of its
+// request among the file's `wanted`; the library the others, `done` last.
 struct alignas(64) Slot {
   Long offset;
   Word bytes;
-  Word want;  // The number of the newest request.
   Word done;  // The number of the newest request that was answered.
   Word moved;
   Error error;
@@ -66,6 +65,9 @@ struct alignas(64) Counts {
 };
 constexpr Word kCountParts = 16;  // So that blocks seldom count in the same place.
 
+// Slots whose numbers of requests share a cache line, which one thread of the library looks at.
+constexpr Word kSlotsOfLine = 16;
+
 // Owners of slots, in device memory: (number of the request << 2) + one of these.
 constexpr Word kFree = 0, kTaken = 1, kAbandoned = 2;
 
@@ -75,6 +77,7 @@ struct Layout {
   const unsigned char* const* extents;  // In device memory: where each extent of the file is registered, or null.
   Control* control;
   Slot* slots;
+  Word* wanted;                  // In pinned host memory: the number of each slot's newest request.
   const unsigned char* staging;  // slot_bytes for each slot.
   Word* owners;
   Counts* counts;
@@ -83,7 +86,7 @@ struct Layout {
   Word generation;  // The one in which the extents are the file's; 0: it is not looked at.
   Word extent_shift;
   Word slot_count, slot_bytes;
-  Long unused[4];
+  Long unused[3];
 };
 static_assert(sizeof(Layout) == 128, "as large as penstock_gpu_value");
 

@@ -39,19 +39,24 @@ class GpuRing::Attendance {
   GpuRing& ring_;
 };
 
-GpuRing::GpuRing(const Terms& terms, Reader& reader, PinnedBlock memory, std::byte* in_kernels)
-    : terms_(terms), reader_(reader), memory_(std::move(memory)), in_kernels_(in_kernels), threads_(terms.threads) {
-  new (memory_.data()) gpu::Control{gpu::Error::none, 1};
-  for (unsigned i = 0; i < terms_.slots; ++i) new (slots() + i) gpu::Slot{};
-}
+GpuRing::Places::Places(const Terms& terms)
+    : slots(sizeof(gpu::Control)), wanted(slots + terms.slots * sizeof(gpu::Slot)),
+      staging(align_up(wanted + terms.slots * sizeof(gpu::Word), page_size())),
+      size(align_up(staging + std::size_t{terms.slots} * terms.slot_bytes, page_size())) {}
 
-std::size_t GpuRing::staging_at(const Terms& terms) {
-  return align_up(sizeof(gpu::Control) + terms.slots * sizeof(gpu::Slot), page_size());
+GpuRing::GpuRing(const Terms& terms, Reader& reader, PinnedBlock memory, std::byte* in_kernels)
+    : terms_(terms), places_(terms), reader_(reader), memory_(std::move(memory)), in_kernels_(in_kernels),
+      threads_(terms.threads), answered_(terms.slots) {
+  new (memory_.data()) gpu::Control{gpu::Error::none, 1};
+  for (unsigned i = 0; i < terms_.slots; ++i) {
+    new (&slot(i)) gpu::Slot{};
+    wanted(i) = 0;
+  }
 }
 
 Result<std::unique_ptr<GpuRing>> GpuRing::open(Device& device, const Terms& terms, Reader& reader) {
-  const std::size_t bytes = align_up(staging_at(terms) + std::size_t{terms.slots} * terms.slot_bytes, page_size());
-  Result<PinnedBlock> memory = PinnedBlock::open(&device, bytes, terms.placement ? *terms.placement : Placement{});
+  const Placement placement = terms.placement != nullptr ? *terms.placement : Placement{};
+  Result<PinnedBlock> memory = PinnedBlock::open(&device, Places(terms).size, placement);
   if (!memory.ok()) return memory.status();
   const Result<void*> in_kernels = device.pages()->address_in_kernels(memory->data());
   if (!in_kernels.ok()) return in_kernels.status();
@@ -115,38 +120,43 @@ void GpuRing::sleep(std::chrono::nanoseconds time) {
   if (!is_over()) (void)stopping_.wait_until(mutex_, std::chrono::steady_clock::now() + time);
 }
 
-// Answers the thread's own slots that ask; false if none did.
+// Answers those of the thread's own slots that ask; false if none did.
 bool GpuRing::look(unsigned number) {
   bool was_asked = false;
-  for (unsigned i = number; i < terms_.slots; i += terms_.threads) {
-    gpu::Slot& slot = slots()[i];
-    const std::uint32_t wanted = std::atomic_ref(slot.want).load(std::memory_order_acquire);
-    if (wanted == slot.done) continue;
-    answer(slot, wanted, memory_.data() + staging_at(terms_) + std::size_t{i} * terms_.slot_bytes);
-    was_asked = true;
+  for (unsigned line = number * gpu::kSlotsOfLine; line < terms_.slots; line += terms_.threads * gpu::kSlotsOfLine) {
+    for (unsigned i = line; i < std::min(line + gpu::kSlotsOfLine, terms_.slots); ++i) {
+      const std::uint32_t asked = std::atomic_ref(wanted(i)).load(std::memory_order_acquire);
+      if (asked == answered_[i]) continue;
+      answer(i, asked);
+      was_asked = true;
+    }
   }
   return was_asked;
 }
 
-void GpuRing::answer(gpu::Slot& slot, std::uint32_t number, std::byte* staging) {
+void GpuRing::answer(unsigned index, std::uint32_t number) {
+  gpu::Slot& asked = slot(index);
   // Once each: a kernel that has gone wrong may change them.
-  const std::uint64_t offset = std::atomic_ref(slot.offset).load(std::memory_order_relaxed);
-  const std::uint32_t size = std::atomic_ref(slot.bytes).load(std::memory_order_relaxed);
+  const std::uint64_t offset = std::atomic_ref(asked.offset).load(std::memory_order_relaxed);
+  const std::uint32_t size = std::atomic_ref(asked.bytes).load(std::memory_order_relaxed);
   const bool is_sane = size > 0 && size <= terms_.slot_bytes && offset <= kOffsetMax - terms_.slot_bytes;
+  std::byte* const staging = memory_.data() + places_.staging + std::size_t{index} * terms_.slot_bytes;
   const Result<std::uint64_t> bytes =
       is_sane ? reader_.read(offset, size, staging) : failure(Code::invalid_argument, "read for a kernel");
   const Status status = bytes.status();
   const bool is_os = status.domain == Domain::os;
-  store(slot.moved, bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u);
-  store(slot.error, status.ok() ? gpu::Error::none : is_os ? gpu::Error::os : gpu::Error::refused);
-  store(slot.detail, status.code);
-  store(slot.done, number, std::memory_order_release);
+  store(asked.moved, bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u);
+  store(asked.error, status.ok() ? gpu::Error::none : is_os ? gpu::Error::os : gpu::Error::refused);
+  store(asked.detail, status.code);
+  store(asked.done, number, std::memory_order_release);
+  answered_[index] = number;
 }
 
 void GpuRing::describe(gpu::Layout& layout) const {
   layout.control = reinterpret_cast<gpu::Control*>(in_kernels_);
-  layout.slots = reinterpret_cast<gpu::Slot*>(in_kernels_ + sizeof(gpu::Control));
-  layout.staging = reinterpret_cast<const unsigned char*>(in_kernels_ + staging_at(terms_));
+  layout.slots = reinterpret_cast<gpu::Slot*>(in_kernels_ + places_.slots);
+  layout.wanted = reinterpret_cast<gpu::Word*>(in_kernels_ + places_.wanted);
+  layout.staging = reinterpret_cast<const unsigned char*>(in_kernels_ + places_.staging);
   layout.slot_count = terms_.slots;
   layout.slot_bytes = terms_.slot_bytes;
 }

@@ -70,20 +70,30 @@ class GpuRing {
   bool start();
   void serve(unsigned number);
   bool look(unsigned number);
-  void answer(gpu::Slot& slot, std::uint32_t number, std::byte* staging);
+  void answer(unsigned slot, std::uint32_t number);
   void end(gpu::Error error);
   bool is_over() const;
   void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);
 
+  // The places of the ring's parts in its memory, behind the control.
+  struct Places {
+    explicit Places(const Terms& terms);
+    std::size_t slots, wanted, staging, size;
+  };
+
   gpu::Control& control() const { return *reinterpret_cast<gpu::Control*>(memory_.data()); }
-  gpu::Slot* slots() const { return reinterpret_cast<gpu::Slot*>(memory_.data() + sizeof(gpu::Control)); }
-  static std::size_t staging_at(const Terms& terms);
+  gpu::Slot& slot(unsigned i) const { return reinterpret_cast<gpu::Slot*>(memory_.data() + places_.slots)[i]; }
+  std::uint32_t& wanted(unsigned i) const {
+    return reinterpret_cast<std::uint32_t*>(memory_.data() + places_.wanted)[i];
+  }
 
   const Terms terms_;
+  const Places places_;
   Reader& reader_;
   PinnedBlock memory_;
   std::byte* const in_kernels_;
   std::vector<Thread> threads_;
+  std::vector<std::uint32_t> answered_;  // By slot, as `done`, for the thread that looks at it.
   Mutex mutex_;
   ConditionVariable stopping_;
 };

@@ -201,7 +201,7 @@ TEST_F(GpuRingTest, NonsenseInASlotIsRefused) {
   for (const auto& [offset, bytes] : requests) {
     layout.slots[0].offset = offset;
     layout.slots[0].bytes = bytes;
-    gpu::detail::release(&layout.slots[0].want, ++number);
+    gpu::detail::release(layout.wanted, ++number);
     ASSERT_TRUE(wait_until([&] { return gpu::detail::acquire(&layout.slots[0].done) == number; }));
     EXPECT_EQ(layout.slots[0].error, Error::refused);
   }
