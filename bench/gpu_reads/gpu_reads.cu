@@ -14,7 +14,7 @@
 namespace {
 
 constexpr unsigned kInBlock = 128;
-constexpr std::uint64_t kBytesOfRound = 3'000'000'000;
+constexpr double kRoundSeconds = 0.15;
 
 struct Task {
   unsigned bytes;     // Of each read.
@@ -111,28 +111,49 @@ __global__ void load_blocks(const uint4* file, Task task, uint4* out, unsigned l
   if (bad != 0) atomicAdd(wrong, bad);
 }
 
+// What a read does besides loading bytes: a look at host memory, of which warps share a line or have their own, and a
+// fence. `fence`: 0 none, 1 of the block, 2 of the GPU, 3 of the system.
+__global__ void look_around(const unsigned* lines, unsigned line_count, int fence, unsigned looks, unsigned* sum) {
+  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  if (threadIdx.x % 32 != 0) return;
+  unsigned found = 0;
+  for (unsigned i = 0; i < looks; ++i) {
+    if (fence == 1) __threadfence_block();
+    if (fence == 2) __threadfence();
+    if (fence == 3) __threadfence_system();
+    if (line_count > 0) found += gpu::detail::look(lines + number % line_count * 16);
+    sum[number * 16] = found;
+  }
+}
+
 struct Rate {
   double best = 0, least = 0;  // Reads a second.
   double cpus = 0;             // Busy meanwhile, on the average.
   unsigned long long wrong = 0;
 };
 
-// A first round whose bytes are compared, and three whose time counts.
+// A first round whose bytes are compared, and which tells how many reads a round of kRoundSeconds has; then three whose
+// time counts.
 template <typename Launch>
 Rate measure(Task task, unsigned warps, Memory<unsigned long long>& wrong, Launch launch) {
+  const auto time = [&] {
+    const double began = now();
+    launch(task);
+    check(cudaDeviceSynchronize(), "a round");
+    return now() - began;
+  };
   wrong[0] = 0;
   task.compares = true;
-  launch(task);
-  check(cudaDeviceSynchronize(), "the compared round");
+  task.per_warp = 16;
+  (void)time();
+  task.per_warp = std::max(8u, static_cast<unsigned>(16 * kRoundSeconds / 4 / time()) / 8 * 8);
+  task.per_warp = std::max(8u, static_cast<unsigned>(task.per_warp * kRoundSeconds / time()) / 8 * 8);
   task.compares = false;
   Rate rate{0, 1e30};
   const double cpu = cpu_seconds(), start = now();
   for (int round = 0; round < 3; ++round) {
     task.seed += 77777;
-    const double began = now();
-    launch(task);
-    check(cudaDeviceSynchronize(), "a round");
-    const double reads = static_cast<double>(task.per_warp) * warps / (now() - began);
+    const double reads = static_cast<double>(task.per_warp) * warps / time();
     rate.best = std::max(rate.best, reads);
     rate.least = std::min(rate.least, reads);
   }
@@ -159,15 +180,12 @@ struct Bench {
     print(what, bytes, warps, rate);
     all_wrong += rate.wrong;
   }
-  Task task(unsigned bytes, unsigned warps) const {
-    const auto per_warp = static_cast<unsigned>(kBytesOfRound / (warps == 64 ? 4 : 1) / bytes / warps);
-    return {bytes, per_warp / 8 * 8 + 8, size / bytes, 5, false};
-  }
+  Task task(unsigned bytes) const { return {bytes, 0, size / bytes, 5, false}; }
 
   void resident(const char* what, const gpu::File& file) {
     for (const unsigned bytes : {512u, 4096u, 65536u}) {
       for (const unsigned warps : {64u, 512u, 2112u}) {
-        row(what, bytes, warps, measure(task(bytes, warps), warps, wrong, [&](const Task& each) {
+        row(what, bytes, warps, measure(task(bytes), warps, wrong, [&](const Task& each) {
               read_blocks<<<warps * 32 / kInBlock, kInBlock>>>(file, each, out.get(), wrong.get(), nullptr);
             }));
       }
@@ -176,7 +194,7 @@ struct Bench {
   void resident_ahead(const gpu::File& file) {
     for (const unsigned bytes : {512u, 4096u}) {
       for (const unsigned warps : {64u, 512u, 2112u}) {
-        row("resident, 8 begun at once", bytes, warps, measure(task(bytes, warps), warps, wrong, [&](const Task& each) {
+        row("resident, 8 begun at once", bytes, warps, measure(task(bytes), warps, wrong, [&](const Task& each) {
               read_ahead<<<warps * 32 / kInBlock, kInBlock>>>(file, each, out.get(), wrong.get());
             }));
       }
@@ -190,8 +208,7 @@ struct Bench {
     check(cudaHostGetDevicePointer(&there, map, 0), "find the pages");
     for (const unsigned bytes : {512u, 4096u, 65536u}) {
       for (const unsigned warps : {64u, 512u, 2112u}) {
-        row("plain loads, for comparison", bytes, warps,
-            measure(task(bytes, warps), warps, wrong, [&](const Task& each) {
+        row("plain loads, for comparison", bytes, warps, measure(task(bytes), warps, wrong, [&](const Task& each) {
               load_blocks<<<warps * 32 / kInBlock, kInBlock>>>(static_cast<const uint4*>(there), each, out.get(),
                                                                wrong.get());
             }));
@@ -201,13 +218,29 @@ struct Bench {
     munmap(map, size);
     ::close(fd);
   }
+  void looks() {
+    Memory<unsigned> lines(4096 * 16, false), sums(4096 * 16, true);
+    const auto row_of = [&](const char* what, unsigned line_count, int fence) {
+      for (const unsigned warps : {64u, 2112u}) {
+        const Rate rate = measure(task(4), warps, wrong, [&](const Task& each) {
+          look_around<<<warps * 32 / kInBlock, kInBlock>>>(lines.get(), line_count, fence, each.per_warp, sums.get());
+        });
+        print(what, 4, warps, rate);
+      }
+    };
+    row_of("a look, all at one line", 1, 0);
+    row_of("a look, each at its own line", 4096, 0);
+    row_of("the same behind a system's fence", 4096, 3);
+    row_of("a block's fence", 0, 1);
+    row_of("a GPU's fence", 0, 2);
+    row_of("a system's fence", 0, 3);
+  }
   void ring(unsigned threads) {
     const gpu::File file = opened.open({.threads = threads, .slots = 1024, .slot_bytes = 4096, .ring_only = 1});
     for (const unsigned warps : {32u, 256u, 1024u}) {
-      const Task each{4096, 200'000 * threads / warps + 1, size / 4096, 99, false};
       char what[64];
       std::snprintf(what, sizeof what, "ring, %u threads", threads);
-      row(what, 4096, warps, measure(each, warps, wrong, [&](const Task& one) {
+      row(what, 4096, warps, measure(task(4096), warps, wrong, [&](const Task& one) {
             read_blocks<<<warps * 32 / kInBlock, kInBlock>>>(file, one, out.get(), wrong.get(), nullptr);
           }));
     }
@@ -267,6 +300,7 @@ bool run(const std::string& path, std::uint64_t size) {
   } else {
     std::printf("NOT MEASURED: resident, since not all of the file is\n");
   }
+  bench.looks();
   for (const unsigned threads : {1u, 4u, 8u}) bench.ring(threads);
   bench.latency("ring, 8 threads", bench.opened.open({.threads = 8, .ring_only = 1}), 4096);
   bench.latency("ring, 1 thread", bench.opened.open({.threads = 1, .slots = 32, .ring_only = 1}), 4096);

@@ -47,9 +47,9 @@ __device__ unsigned long long read_anywhere(const gpu::File& file, const Group& 
     const gpu::Result result = file.read(group, place, bytes, to);
     const std::uint64_t left = place < file.size() ? file.size() - place : 0;
     const std::uint64_t expected = bytes < left ? bytes : left;
-    if (result.error != gpu::Error::none || result.bytes != expected) ++wrong;
+    if (result.error == gpu::Error::none && result.bytes != expected) ++wrong;
     group.sync();
-    for (std::uint64_t at = group.thread_rank(); at < expected; at += group.size()) {
+    for (std::uint64_t at = group.thread_rank(); at < result.bytes; at += group.size()) {
       wrong += to[at] != byte_at(place + at);
     }
     group.sync();
@@ -91,7 +91,7 @@ void check_bytes(Opened& opened, const char* what, const penstock_gpu_options& o
                 (unsigned long long)info.ring_reads, (unsigned long long)info.failed_reads,
                 penstock_reason_name(info.reason), info.detail);
   const bool went_so = (options.ring_only != 0 ? info.ring_reads : info.resident_reads) > 0;
-  tell(what, wrong[0] + wrong[1] + wrong[2] == 0 && went_so, text);
+  tell(what, wrong[0] + wrong[1] + wrong[2] + info.failed_reads == 0 && went_so, text);
 }
 
 // Reads until there is an error.

@@ -213,6 +213,12 @@ class File {
   PENSTOCK_GPU_INLINE Word piece_of(Long bytes) const {
     return bytes < shared_.slot_bytes ? static_cast<Word>(bytes) : shared_.slot_bytes;
   }
+  // Of the calling thread's group: groups that run at once have different numbers, as far as there are any.
+  PENSTOCK_GPU_INLINE Word own_number() const {
+    const Word lane = detail::lane_number();
+    return lane / 32 + lane % 32 * 67;
+  }
+  PENSTOCK_GPU_INLINE const Control& own_control() const { return shared_.controls[own_number() % kControls]; }
   PENSTOCK_GPU_INLINE Counts& own_counts() const { return shared_.counts[detail::lane_number() / 32 % kCountParts]; }
 
   // ---- Resident
@@ -245,7 +251,7 @@ class File {
     Word found = 0;
     if (group.thread_rank() == 0) {
       detail::fence();
-      found = detail::look(&shared_.control->generation);
+      found = detail::look(&own_control().generation);
     }
     return group.shfl(found, 0) == shared_.generation;
   }
@@ -257,8 +263,8 @@ class File {
     const Word tries = shared_.slot_count < kTriesAtOnce ? shared_.slot_count : kTriesAtOnce;
     // Groups that begin together ask in different lines, and so different threads of the library.
     const Word lines = (shared_.slot_count + kSlotsOfLine - 1) / kSlotsOfLine;
-    const Word group = detail::lane_number() / 32 + detail::lane_number() % 32 * 7;
-    const Word first = group % lines * kSlotsOfLine + group / lines % kSlotsOfLine;
+    const Word number = own_number();
+    const Word first = number % lines * kSlotsOfLine + number / lines % kSlotsOfLine;
     for (Word i = 0; i < tries; ++i) {
       const Word slot = (first + i) % shared_.slot_count;
       if (!take(slot, pending.number)) continue;
@@ -296,11 +302,11 @@ class File {
           return over != Error::none ? over : Error::timed_out;
         }
       }
-      detail::pause(looks < 64 ? 100 : 1000);
+      detail::pause(looks < 64 ? 200 : 1000);
     }
   }
   PENSTOCK_GPU_INLINE Error is_over() const {
-    return static_cast<Error>(detail::acquire(reinterpret_cast<const Word*>(&shared_.control->over)));
+    return static_cast<Error>(detail::acquire(reinterpret_cast<const Word*>(&own_control().over)));
   }
   PENSTOCK_GPU_INLINE void leave(const Pending& pending, Word state) const {
     detail::fence();
@@ -309,10 +315,11 @@ class File {
 
   // Called by the leader.
   PENSTOCK_GPU_INLINE Error post_until(Long offset, Word bytes, Pending& pending, Long began) const {
-    while (!post(offset, bytes, pending)) {
-      const Error over = is_over();
+    for (Word looks = 1; !post(offset, bytes, pending); ++looks) {
+      const bool is_late = detail::now_ns() - began > shared_.timeout_ns;
+      const Error over = is_late || looks % kLooksAtEnd == 0 ? is_over() : Error::none;
       if (over != Error::none) return over;
-      if (detail::now_ns() - began > shared_.timeout_ns) return Error::ring_full;
+      if (is_late) return Error::ring_full;
       detail::pause(1000);
     }
     return Error::none;

@@ -50,11 +50,14 @@ struct alignas(64) Slot {
   int detail;
 };
 
-// In pinned host memory, written by the library.
+// In pinned host memory, written by the library. Loads of one place in host memory come one after the other, 0.95
+// million a second from a whole GPU (one H200, 2026-11-29): so there are many of it, all alike, and groups look at
+// different ones.
 struct alignas(64) Control {
   Error over;       // Not none: no request is answered any more.
   Word generation;  // Raised before the file may change.
 };
+constexpr Word kControls = 2048;
 
 // In device memory, written by kernels.
 struct alignas(64) Counts {
@@ -75,7 +78,7 @@ struct Layout {
   Word struct_size, layout;
   Long size;
   const unsigned char* const* extents;  // In device memory: where each extent of the file is registered, or null.
-  Control* control;
+  const Control* controls;              // kControls of them.
   Slot* slots;
   Word* wanted;                  // In pinned host memory: the number of each slot's newest request.
   const unsigned char* staging;  // slot_bytes for each slot.

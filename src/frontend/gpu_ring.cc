@@ -40,14 +40,14 @@ class GpuRing::Attendance {
 };
 
 GpuRing::Places::Places(const Terms& terms)
-    : slots(sizeof(gpu::Control)), wanted(slots + terms.slots * sizeof(gpu::Slot)),
+    : slots(gpu::kControls * sizeof(gpu::Control)), wanted(slots + terms.slots * sizeof(gpu::Slot)),
       staging(align_up(wanted + terms.slots * sizeof(gpu::Word), page_size())),
       size(align_up(staging + std::size_t{terms.slots} * terms.slot_bytes, page_size())) {}
 
 GpuRing::GpuRing(const Terms& terms, Reader& reader, PinnedBlock memory, std::byte* in_kernels)
     : terms_(terms), places_(terms), reader_(reader), memory_(std::move(memory)), in_kernels_(in_kernels),
       threads_(terms.threads), answered_(terms.slots) {
-  new (memory_.data()) gpu::Control{gpu::Error::none, 1};
+  for (unsigned i = 0; i < gpu::kControls; ++i) new (&control(i)) gpu::Control{gpu::Error::none, 1};
   for (unsigned i = 0; i < terms_.slots; ++i) {
     new (&slot(i)) gpu::Slot{};
     wanted(i) = 0;
@@ -93,10 +93,16 @@ void GpuRing::stop() {
 // The first cause stays.
 void GpuRing::end(gpu::Error error) {
   gpu::Error none = gpu::Error::none;
-  std::atomic_ref(control().over).compare_exchange_strong(none, error);
+  if (!std::atomic_ref(control(0).over).compare_exchange_strong(none, error)) return;
+  for (unsigned i = 1; i < gpu::kControls; ++i) store(control(i).over, error, std::memory_order_release);
 }
 
-bool GpuRing::is_over() const { return std::atomic_ref(control().over).load() != gpu::Error::none; }
+bool GpuRing::is_over() const { return std::atomic_ref(control(0).over).load() != gpu::Error::none; }
+
+// All of them have changed when it returns.
+void GpuRing::raise_generation() {
+  for (unsigned i = 0; i < gpu::kControls; ++i) std::atomic_ref(control(i).generation).fetch_add(1);
+}
 
 void GpuRing::serve(unsigned number) {
   const Attendance attendance(*this);
@@ -153,7 +159,7 @@ void GpuRing::answer(unsigned index, std::uint32_t number) {
 }
 
 void GpuRing::describe(gpu::Layout& layout) const {
-  layout.control = reinterpret_cast<gpu::Control*>(in_kernels_);
+  layout.controls = reinterpret_cast<const gpu::Control*>(in_kernels_);
   layout.slots = reinterpret_cast<gpu::Slot*>(in_kernels_ + places_.slots);
   layout.wanted = reinterpret_cast<gpu::Word*>(in_kernels_ + places_.wanted);
   layout.staging = reinterpret_cast<const unsigned char*>(in_kernels_ + places_.staging);

@@ -51,8 +51,8 @@ class GpuRing {
   // Kernels that wait, and those that ask later, get Error::closed. Waits for reads that have begun.
   void stop();
   // Kernels see from now on that the file may change; nobody waits for them.
-  void raise_generation() { std::atomic_ref(control().generation).fetch_add(1); }
-  std::uint32_t generation() const { return std::atomic_ref(control().generation).load(); }
+  void raise_generation();
+  std::uint32_t generation() const { return std::atomic_ref(control(0).generation).load(); }
 
   // Fills in the addresses by which kernels reach the ring.
   void describe(gpu::Layout& layout) const;
@@ -75,13 +75,13 @@ class GpuRing {
   bool is_over() const;
   void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);
 
-  // The places of the ring's parts in its memory, behind the control.
+  // The places of the ring's parts in its memory, behind what says whether it is served.
   struct Places {
     explicit Places(const Terms& terms);
     std::size_t slots, wanted, staging, size;
   };
 
-  gpu::Control& control() const { return *reinterpret_cast<gpu::Control*>(memory_.data()); }
+  gpu::Control& control(unsigned i) const { return reinterpret_cast<gpu::Control*>(memory_.data())[i]; }
   gpu::Slot& slot(unsigned i) const { return reinterpret_cast<gpu::Slot*>(memory_.data() + places_.slots)[i]; }
   std::uint32_t& wanted(unsigned i) const {
     return reinterpret_cast<std::uint32_t*>(memory_.data() + places_.wanted)[i];
