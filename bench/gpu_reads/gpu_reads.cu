@@ -86,6 +86,29 @@ __global__ void read_ahead(gpu::File file, Task task, uint4* out, unsigned long 
   if (bad != 0) atomicAdd(wrong, bad);
 }
 
+// As read_blocks, where a fence of the block alone stands between the bytes and the look at the generation.
+__global__ void read_blocks_lightly(gpu::File file, gpu::Layout shared, Task task, uint4* out,
+                                    unsigned long long* wrong) {
+  const gpu::Warp warp;
+  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  uint4* const own = out + std::uint64_t{number} * (task.bytes / 16);
+  unsigned bad = 0;
+  for (unsigned i = 0; i < task.per_warp; ++i) {
+    const std::uint64_t place = place_of(task, number, i);
+    const gpu::Result result = file.read(warp, place, task.bytes, own);  // It looks at no generation.
+    __syncwarp();
+    gpu::Word found = 0;
+    if (warp.thread_rank() == 0) {
+      __threadfence_block();
+      found = gpu::detail::look(&shared.controls[number % gpu::kControls].generation);
+    }
+    if (warp.shfl(found, 0) != shared.generation || result.bytes != task.bytes) ++bad;
+    if (task.compares) bad += wrong_words(own, place, task.bytes, warp.thread_rank());
+    __syncwarp();
+  }
+  if (bad != 0) atomicAdd(wrong, bad);
+}
+
 // Plain loads of registered pages, for comparison: nothing is checked, nothing is counted.
 __global__ void load_blocks(const uint4* file, Task task, uint4* out, unsigned long long* wrong) {
   const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -191,6 +214,20 @@ struct Bench {
       }
     }
   }
+  void resident_lightly(const gpu::File& file) {
+    gpu::Layout shared;
+    std::memcpy(&shared, &file, sizeof shared);
+    gpu::Layout unchecked = shared;
+    unchecked.generation = 0;
+    for (const unsigned bytes : {512u, 4096u}) {
+      for (const unsigned warps : {64u, 512u, 2112u}) {
+        row("resident, by a block's fence", bytes, warps, measure(task(bytes), warps, wrong, [&](const Task& each) {
+              read_blocks_lightly<<<warps * 32 / kInBlock, kInBlock>>>(gpu::File(unchecked), shared, each, out.get(),
+                                                                       wrong.get());
+            }));
+      }
+    }
+  }
   void resident_ahead(const gpu::File& file) {
     for (const unsigned bytes : {512u, 4096u}) {
       for (const unsigned warps : {64u, 512u, 2112u}) {
@@ -287,6 +324,7 @@ bool run(const std::string& path, std::uint64_t size) {
   bench.tell("opened");
   if (bench.opened.info().resident_bytes == size) {
     bench.resident("resident, under the lease", leased);
+    bench.resident_lightly(leased);
     bench.resident_ahead(leased);
     bench.latency("resident, under the lease", leased, 4096);
     bench.tell("under the lease");
