@@ -107,17 +107,19 @@ void GpuRing::raise_generation() {
 void GpuRing::serve(unsigned number) {
   const Attendance attendance(*this);
   std::chrono::nanoseconds pause = kSleepsAtFirst;
+  bool sleeps = false;
   for (auto idle_since = std::chrono::steady_clock::now(); !is_over();) {
-    bool was_asked = false;
-    for (unsigned looks = 0; looks < kLooksApart && !was_asked; ++looks) was_asked = look(number);
+    bool was_asked = look(number);
+    for (unsigned looks = 1; looks < kLooksApart && !was_asked && !sleeps; ++looks) was_asked = look(number);
     const auto now = std::chrono::steady_clock::now();
     if (was_asked) {
       idle_since = now;
       pause = kSleepsAtFirst;
-    } else if (now - idle_since >= kSpinsFor) {
-      sleep(pause);
-      pause = std::min(2 * pause, kSleepsAtMost);
     }
+    sleeps = now - idle_since >= kSpinsFor;
+    if (!sleeps) continue;
+    sleep(pause);
+    pause = std::min(2 * pause, kSleepsAtMost);
   }
 }
 
