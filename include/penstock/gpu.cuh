@@ -148,7 +148,7 @@ class File {
   // The file's bytes when it was opened for the GPU. Reads end there.
   PENSTOCK_GPU_BOTH Long size() const { return shared_.size; }
 
-  // Reads, and waits for the bytes.
+  // Reads, and waits for the bytes, which all of the group then see.
   template <typename Group>
   PENSTOCK_GPU_INLINE Result read(const Group& group, Long offset, Long bytes, void* destination) const {
     return wait(group, read_async(group, offset, bytes, destination));
@@ -193,7 +193,7 @@ class File {
       if (is_leader) {
         detail::add(is_good ? &counts.resident_reads : &counts.repeated, 1);
         if (is_good) detail::add(&counts.resident_bytes, pending.bytes);
-        else detail::release(shared_.is_stale, 1);
+        else detail::release_here(shared_.is_stale, 1);
       }
       if (is_good) return {pending.bytes, Error::none, 0};
     }
@@ -243,16 +243,15 @@ class File {
     }
   }
 
-  // True if the bytes that were loaded before are the file's: nobody was let in to change it until now.
+  // True if the bytes that were loaded before are the file's: nobody was let in to change it until now. Each lane's
+  // loads are acquired by its fence, the group meets, and the leader looks: if any lane saw a change of the file, which
+  // comes after the generation was raised, the look sees that, too.
   template <typename Group>
   PENSTOCK_GPU_INLINE bool is_current(const Group& group) const {
+    if (shared_.generation != 0) detail::fence();
     group.sync();
     if (shared_.generation == 0) return true;
-    Word found = 0;
-    if (group.thread_rank() == 0) {
-      detail::fence();
-      found = detail::look(&own_control().generation);
-    }
+    const Word found = group.thread_rank() == 0 ? detail::look(&own_control().generation) : 0;
     return group.shfl(found, 0) == shared_.generation;
   }
 
@@ -309,8 +308,7 @@ class File {
     return static_cast<Error>(detail::acquire(reinterpret_cast<const Word*>(&own_control().over)));
   }
   PENSTOCK_GPU_INLINE void leave(const Pending& pending, Word state) const {
-    detail::fence();
-    detail::release(shared_.owners + pending.slot, pending.number << 2 | state);
+    detail::release_here(shared_.owners + pending.slot, pending.number << 2 | state);
   }
 
   // Called by the leader.

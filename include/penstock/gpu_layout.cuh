@@ -111,6 +111,10 @@ PENSTOCK_GPU_INLINE Word acquire(const Word* at) {
 PENSTOCK_GPU_INLINE void release(Word* at, Word value) {
   asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 }
+// For other threads of the GPU, in device memory.
+PENSTOCK_GPU_INLINE void release_here(Word* at, Word value) {
+  asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
 PENSTOCK_GPU_INLINE bool exchange(Word* at, Word expected, Word wanted) {
   Word found;
   asm volatile("atom.acq_rel.gpu.cas.b32 %0, [%1], %2, %3;"
@@ -158,6 +162,7 @@ PENSTOCK_GPU_INLINE void load(unsigned char& to, const unsigned char* from) {
 inline bool (*fetch_pages)(void* to, const void* from, unsigned long size) = nullptr;
 inline Word acquire(const Word* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 inline void release(Word* at, Word value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+inline void release_here(Word* at, Word value) { release(at, value); }
 inline bool exchange(Word* at, Word expected, Word wanted) {
   return __atomic_compare_exchange_n(at, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
