@@ -46,8 +46,8 @@ class Settings(unittest.TestCase):
         known = {setting["variable"] for setting in settings()} | {FILE}
         known |= set(re.findall(r"`(PENSTOCK_\w+)`", self.page.partition("## Variables of `./dev`")[2]))
         # Numbers of the interface are no variables.
-        header = (ROOT / "include" / "penstock" / "penstock.h").read_text(encoding="utf-8")
-        known |= set(re.findall(r"\b(PENSTOCK_\w+)(?: =| \d)", header))
+        for header in (ROOT / "include" / "penstock").glob("*.h"):
+            known |= set(re.findall(r"\b(PENSTOCK_\w+)(?: =| \d)", header.read_text(encoding="utf-8")))
         # Names of 0.1 that are gone stand in the first column of the page for its programs.
         past = (REFERENCE / "from-0.1.md").read_text(encoding="utf-8")
         known |= set(re.findall(r"^\| `(PENSTOCK_\w+)`", past, re.MULTILINE))
