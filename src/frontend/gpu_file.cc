@@ -65,10 +65,11 @@ Status GpuFile::prepare() {
   Result<std::unique_ptr<GpuRing>> opened = GpuRing::open(device_, ring, *this);
   if (!opened.ok()) return opened.status();
   ring_ = std::move(*opened);
-  reason_ = find_pages();
-  // Under the lease, if there is one: until then the file might grow.
+  Path* const path = find_path();
+  // Under the lease, if there is one. Once: without a lease, a second look might find more than what is registered.
   const Result<std::uint64_t> size = file_->size();
   if (!size.ok()) return size.status();
+  if (path != nullptr) keep_pages(*path, *size);
   value_ = {.struct_size = sizeof value_, .layout = gpu::kLayout, .size = *size, .timeout_ns = terms_.timeout_ns};
   value_.generation = was_leased_ ? ring_->generation() : 0;
   ring_->describe(value_);
@@ -79,23 +80,27 @@ Status GpuFile::prepare() {
   return success();
 }
 
-// Nothing is registered where a reason other than the lease's is returned.
-Reason GpuFile::find_pages() {
-  if (terms_.resident_bytes_max == 0) return resident_reason::not_wanted;
+// Takes the lease, too. Null if nothing can be registered; `reason_` says why.
+Path* GpuFile::find_path() {
+  reason_ = resident_reason::not_wanted;
+  if (terms_.resident_bytes_max == 0) return nullptr;
+  reason_ = pagecache_reason::registration_cache_off;
   Path* const path = session_.engine().router().fallback_of(device_);
-  if (path == nullptr || path->hooks() == nullptr) return pagecache_reason::registration_cache_off;
+  if (path == nullptr || path->hooks() == nullptr) return nullptr;
   const PointerFacts memory{.kind = MemoryKind::device, .device = &device_};
   const Verdict verdict = path->judge(*file_, memory, Op::read);
   if (!verdict.usable) {
+    reason_ = verdict.reason;
     detail_ = verdict.detail;
-    return verdict.reason;
+    return nullptr;
   }
-  const Reason unleased = take_lease();
-  if (unleased != Reason::none && !terms_.may_be_stale) return unleased;
-  path->hooks()->keep(*file_, device_, terms_.resident_bytes_max, pages_);
-  const Result<std::uint64_t> size = file_->size();
-  const bool is_whole = size.ok() && pages_.bytes() == *size;
-  return unleased != Reason::none || is_whole ? unleased : pagecache_reason::extent_not_registered;
+  reason_ = take_lease();
+  return reason_ == Reason::none || terms_.may_be_stale ? path : nullptr;
+}
+
+void GpuFile::keep_pages(Path& path, std::uint64_t size) {
+  path.hooks()->keep(*file_, device_, {.size = size, .bytes_max = terms_.resident_bytes_max}, pages_);
+  if (reason_ == Reason::none && pages_.bytes() != size) reason_ = pagecache_reason::extent_not_registered;
 }
 
 Reason GpuFile::take_lease() {

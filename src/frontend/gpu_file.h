@@ -53,7 +53,8 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
  private:
   GpuFile(Session& session, std::uint64_t file, Device& device, const Terms& terms);
   Status prepare();
-  Reason find_pages();
+  Path* find_path();
+  void keep_pages(Path& path, std::uint64_t size);
   Reason take_lease();
   Status fill_device_memory();
   Result<std::uint64_t> read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;

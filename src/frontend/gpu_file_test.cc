@@ -142,6 +142,31 @@ TEST_F(GpuFileTest, ADescriptorThatTheProgramClosesEndsReadsWithAnError) {
   ASSERT_EQ(::dup2(elsewhere.get(), file->own_descriptor()), file->own_descriptor());
 }
 
+// Whoever asks for the file's size finds it grown by a word at the next look.
+class GrowingStorage final : public PosixStorage {
+ public:
+  GrowingStorage(UniqueFd writer) : PosixStorage(true), writer_(std::move(writer)) {}
+  Result<std::uint64_t> size(int fd) override {
+    const Result<std::uint64_t> found = PosixStorage::size(fd);
+    constexpr std::uint64_t kFresh = ~std::uint64_t{0};
+    if (found.ok()) (void)!::pwrite(writer_.get(), &kFresh, sizeof kFresh, static_cast<off_t>(*found));
+    return found;
+  }
+
+ private:
+  const UniqueFd writer_;
+};
+
+TEST_F(GpuFileTest, WithoutALeaseAFileThatGrowsMeanwhileIsReadNoFurtherThanItIsRegistered) {
+  close_session();
+  open_session(std::make_unique<GrowingStorage>(open_as(O_WRONLY)));
+  open_resident({.may_be_stale = true});
+  ASSERT_EQ(facts().reason, resident_reason::written);
+  ASSERT_GT(value_.size(), kBytes);
+
+  EXPECT_EQ(facts().resident_bytes, value_.size());
+}
+
 // Kernels that read until there is an error, and a call that closes what they read.
 class GpuFileClosing : public GpuFileTest {
  protected:

@@ -171,9 +171,14 @@ class PathHooks {
   // device for which StreamHome::reaches_pages_of() is true); none otherwise. Call it only while a request
   // on such a stream is in flight: they stay valid as long as one is, whatever happens to the file. Calls no device.
   virtual std::span<const std::byte> lend(const RoutedRequest&) { return {}; }
-  // Registers the file's pages with the device as far as they are in the page cache, up to `bytes_max`, for kernels of
-  // the program's, and keeps them registered until `pages` lets go. They are the file's when it returns.
-  virtual void keep(File&, Device&, std::uint64_t /*bytes_max*/, ResidentPages& /*pages*/) {}
+  struct Kept {
+    std::uint64_t size;       // The file ends there.
+    std::uint64_t bytes_max;  // No more are registered.
+  };
+  // Registers the file's pages with the device as far as they are in the page cache, for kernels of the program's, and
+  // keeps them registered until `pages` lets go. They are the file's when it returns. An extent is registered up to
+  // that end of the file, or not at all.
+  virtual void keep(File&, Device&, const Kept&, ResidentPages& /*pages*/) {}
   // A program has registered the memory that contains the buffer, and will unregister it before it frees it.
   virtual void add_buffer(const PointerFacts& /*memory*/, std::uint64_t /*base*/, std::uint64_t /*size*/) {}
   // Returns when the path no longer uses the buffer.

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -33,9 +34,7 @@ class GpuFileFixture : public testing::Test {
     open_session();
   }
   void TearDown() override {
-    frontends_.reset();
-    kernels_.wait();
-    session_.reset();
+    close_session();
     ::unlink(path_.c_str());
   }
 
@@ -46,14 +45,18 @@ class GpuFileFixture : public testing::Test {
     for (std::uint64_t i = 0; i < kWords; ++i) words[i] = word(i, version);
     ASSERT_EQ(::pwrite(fd, words.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
   }
-  void open_session() {
+  void open_session(std::unique_ptr<Storage> storage = std::make_unique<PosixStorage>(true)) {
     Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce,host"}});
     config.registration_cache_bytes = 64u << 20;
-    session_ =
-        std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
+    session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
     frontends_ = std::make_unique<Frontends>(*session_);
     reader_ = open_as(O_RDONLY);
     file_ = *session_->register_file(reader_.get());
+  }
+  void close_session() {
+    frontends_.reset();
+    kernels_.wait();
+    session_.reset();
   }
   GpuFiles& files() { return frontends_->gpu_files(); }
   // Skips the test where the file's pages cannot be resident at all.

@@ -170,13 +170,12 @@ std::span<const std::byte> PagecachePath::lend(const RoutedRequest& request) {
 
 // A page that the kernel replaced before is found by looking at each; a moment later it may be replaced again, unless a
 // lease keeps writers out.
-void PagecachePath::keep(File& file, Device& device, std::uint64_t bytes_max, ResidentPages& pages) {
+void PagecachePath::keep(File& file, Device& device, const Kept& kept, ResidentPages& pages) {
   CachedFile& cached = *cache_.find_or_make(file, device, terms_of(file));
-  const Result<std::uint64_t> size = file.size();
-  if (!size.ok() || cache_.watch().error() != 0) return;
-  for (std::uint64_t begin = 0; begin < *size; begin += Extent::kBytes) {
-    const std::uint64_t bytes = std::min(*size - begin, Extent::kBytes);
-    if (bytes > bytes_max - pages.bytes()) return;
+  if (cache_.watch().error() != 0) return;
+  for (std::uint64_t begin = 0; begin < kept.size; begin += Extent::kBytes) {
+    const std::uint64_t bytes = std::min(kept.size - begin, Extent::kBytes);
+    if (bytes > kept.bytes_max - pages.bytes()) return;
     for (unsigned tries = 0; tries < 2 && !pages.add(cache_, cached, begin, bytes); ++tries) {
     }
   }

@@ -36,7 +36,7 @@ class PagecachePath final : public Path, private PathHooks, private PreferredTer
   void before_move(RoutedRequest& request) override;
   void learn(const Timing& timing) override;
   std::span<const std::byte> lend(const RoutedRequest& request) override;
-  void keep(File& file, Device& device, std::uint64_t bytes_max, ResidentPages& pages) override;
+  void keep(File& file, Device& device, const Kept& kept, ResidentPages& pages) override;
   Reason ineligible(const RoutedRequest& request, const Chunk& chunk) override;
   // The reason why the settings forbid the path for any file; Reason::none if they allow it.
   Reason refused_by_rules(const Device& device) const;
