@@ -111,10 +111,7 @@ Result<void*> CudaDevice::address_in_kernels(void* memory) {
 }
 
 Status CudaDevice::wait_for_kernels() {
-  constexpr const char* kStep = "wait for the GPU's kernels";
-  if (api().cuCtxSynchronize == nullptr) return failure(Code::unsupported, kStep);
-  const ContextScope scope(api(), context_);
-  return cuda_status(scope.entered() ? api().cuCtxSynchronize() : scope.result(), kStep);
+  return cuda_status(drain_cuda_streams(api(), context_), "wait for the GPU's kernels");
 }
 
 bool CudaDevice::can_register_pages() const {

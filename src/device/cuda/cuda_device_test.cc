@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <regex>
@@ -457,6 +456,7 @@ TEST_P(CudaDeviceTest, AGraphCaptureOfTheUsersIsNotSpoiled) {
     expect_works(device(), memory);
     EXPECT_TRUE(device().register_host(host.data(), host.size()).ok());
     device().unregister_host(host.data());
+    EXPECT_TRUE(device().pages()->wait_for_kernels().ok());
     device().memory().release(memory);
   }).join();
   EXPECT_EQ(driver_("cuStreamEndCapture", stream, &graph), CUDA_SUCCESS);

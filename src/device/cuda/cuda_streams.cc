@@ -219,12 +219,13 @@ bool is_any_cuda_stream_busy(const CudaApi& api) {
 // Memory from cuMemMap needs this: cuMemUnmap() does not wait, and a stream that then accesses the memory loses the
 // context. cuMemFree() of any memory waits for all streams of its context, and does not spoil a capture, as
 // cuCtxSynchronize() does (one H100, driver 580, 2026-11-26).
-void drain_cuda_streams(const CudaApi& api, const CudaContext& context) {
+CUresult drain_cuda_streams(const CudaApi& api, const CudaContext& context) {
   const ContextScope scope(api, context);
-  if (!scope.entered()) return;
+  if (!scope.entered()) return scope.result();
   CUdeviceptr word = 0;
-  if (api.cuMemAlloc(&word, sizeof(std::uint32_t)) == CUDA_SUCCESS) api.cuMemFree(word);
-  else if (api.cuCtxSynchronize != nullptr) api.cuCtxSynchronize();
+  const CUresult allocated = api.cuMemAlloc(&word, sizeof(std::uint32_t));
+  if (allocated == CUDA_SUCCESS) return api.cuMemFree(word);
+  return api.cuCtxSynchronize != nullptr ? api.cuCtxSynchronize() : allocated;
 }
 
 Status check_not_captured(const CudaApi& api, CUstream stream) {

@@ -62,8 +62,9 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
 // True if a stream may still be held for a request of ours, or have one before it.
 bool is_any_cuda_stream_busy(const cuda::CudaApi& api);
 
-// Returns when all streams of the context have done the work queued so far.
-void drain_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
+// Returns when all streams of the context have done the work queued so far, or with an error. Spoils no capture where a
+// word of device memory is free.
+cuda::CUresult drain_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
 
 // Fails with `unsupported` while the stream's work is being captured, or cannot be told. Its context must be current.
 Status check_not_captured(const cuda::CudaApi& api, cuda::CUstream stream);

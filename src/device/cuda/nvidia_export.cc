@@ -24,7 +24,7 @@ Result<std::unique_ptr<NvidiaExport>> NvidiaExport::open(const Setup& setup) {
 
 NvidiaExport::~NvidiaExport() {
   if (!is_inherited() && !exports_.empty()) {
-    drain_cuda_streams(api_, setup_.context);
+    (void)drain_cuda_streams(api_, setup_.context);
     for (const auto& each : exports_) undo(each.second);
   }
 }
@@ -189,7 +189,7 @@ void NvidiaExport::undo(const Export& made) {
 // Waits for streams without holding the lock, because the requests that they wait for look pieces up.
 void NvidiaExport::release(const Piece& piece) {
   if (is_inherited()) return;
-  drain_cuda_streams(api_, setup_.context);
+  (void)drain_cuda_streams(api_, setup_.context);
   const WriterLock lock(mutex_);
   const auto found = exports_.find(number(piece.device_address));
   if (found == exports_.end() || found->second.is_foreign) return;
