@@ -293,6 +293,40 @@ TEST_F(SessionTest, DeregisteringAFileAsksClientsOnceAndWaitsForThoseWhoHaveItPi
   session.remove(&client);
 }
 
+// A client may wait for kernels, which run for hours.
+TEST_F(SessionTest, AClientThatWaitsToForgetAFileHoldsNoOtherUpAndIsNotRemovedMeanwhile) {
+  class WaitingClient final : public Client {
+   public:
+    void forget_file(const File&) override {
+      is_asked = true;
+      while (!may_go) std::this_thread::yield();
+    }
+    void stop() override {}
+    std::atomic<bool> is_asked{false}, may_go{false};
+  } waiting, other;
+  Session& session = open(std::make_unique<FakeStorage>());
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  session.add(&waiting);
+  std::atomic<bool> is_through{false}, is_removed{false};
+
+  std::thread closing([&] { EXPECT_TRUE(session.deregister_file(file).ok()); });
+  ASSERT_TRUE(wait_until([&] { return waiting.is_asked.load(); }));
+  std::thread beside([&] {
+    session.add(&other);
+    session.remove(&other);
+    is_through = true;
+    session.remove(&waiting);
+    is_removed = true;
+  });
+  EXPECT_TRUE(wait_until([&] { return is_through.load(); }));
+  give_time_to_go_wrong();
+
+  EXPECT_FALSE(is_removed);
+  waiting.may_go = true;
+  closing.join();
+  beside.join();
+}
+
 TEST_F(SessionTest, HeadAndTailFollowTheMiddleOfAnUnalignedDirectWrite) {
   auto storage = std::make_unique<FakeStorage>();
   storage->open_flags |= O_DIRECT;

@@ -26,27 +26,47 @@ Session::~Session() {
   for (std::uint64_t file = files_.next(0); file != 0; file = files_.next(file)) (void)deregister_file(file);
 }
 
-void Session::stop() {
-  while (true) {
-    Client* client = nullptr;
+// ---- Clients -------------------------------------------------------------------------------------------------------
+
+template <typename Call>
+void Session::call_all(Call call) {
+  const MutexLock lock(clients_mutex_);
+  for (Listed& listed : clients_) {
+    ++listed.calls;
     {
-      const MutexLock lock(clients_mutex_);
-      if (clients_.empty()) break;
-      client = clients_.back();
-      clients_.pop_back();
+      const MutexUnlock unlocked(clients_mutex_);
+      call(*listed.client);
     }
-    client->stop();
+    --listed.calls;
+    call_ended_.notify_all();
+  }
+}
+
+void Session::stop() {
+  const MutexLock lock(clients_mutex_);
+  while (!clients_.empty()) {
+    if (clients_.back().calls != 0) {
+      call_ended_.wait(clients_mutex_);
+      continue;
+    }
+    Client* const last = clients_.back().client;
+    clients_.pop_back();
+    const MutexUnlock unlocked(clients_mutex_);
+    last->stop();
   }
 }
 
 void Session::add(Client* client) {
   const MutexLock lock(clients_mutex_);
-  clients_.push_back(client);
+  clients_.push_back({client});
 }
 
 void Session::remove(Client* client) {
+  const auto is_it = [client](const Listed& listed) { return listed.client == client; };
+  const auto is_called = [&](const Listed& listed) { return is_it(listed) && listed.calls != 0; };
   const MutexLock lock(clients_mutex_);
-  std::erase(clients_, client);
+  while (std::any_of(clients_.begin(), clients_.end(), is_called)) call_ended_.wait(clients_mutex_);
+  std::erase_if(clients_, is_it);
 }
 
 // ---- Registration --------------------------------------------------------------------------------------------------
@@ -78,10 +98,7 @@ Status Session::deregister_file(std::uint64_t handle) {
   const File* const retired = files_.retire(handle);
   if (retired == nullptr) return failure(Code::not_registered, "deregister the file");
   descriptors_.remove(handle);
-  {
-    const MutexLock lock(clients_mutex_);
-    for (Client* client : clients_) client->forget_file(*retired);
-  }
+  call_all([&](Client& client) { client.forget_file(*retired); });
   // wait_and_take() waits for calls in flight; then the descriptors close.
   const std::unique_ptr<File> file = files_.wait_and_take(handle);
   engine_->forget_file(*file);
@@ -120,10 +137,7 @@ Status Session::deregister_buffer(const void* base) {
   const std::optional<Buffer> buffer = buffers_.find(address);
   const Status status = buffers_.remove(address);
   if (!status.ok()) return status;
-  {
-    const MutexLock lock(clients_mutex_);
-    for (Client* client : clients_) client->forget_memory(reinterpret_cast<std::byte*>(address));
-  }
+  call_all([&](Client& client) { client.forget_memory(reinterpret_cast<std::byte*>(address)); });
   engine_->remove_buffer(address);
   if (buffer && buffer->memory.device != nullptr) buffer->memory.device->memory().withdraw(base);
   return status;

@@ -5,6 +5,7 @@
 // the outside world. Thread-safe.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,7 +38,8 @@ struct RawRequest {
   std::optional<PathId> required;  // All other paths refuse, as with Config::require.
 };
 
-// A front end that has its own requests in flight. The session calls it on any thread.
+// A front end that has its own requests in flight. The session calls it on any thread, and without a lock: a client may
+// wait for long. It calls Session::remove() before it goes.
 class Client {
  public:
   virtual ~Client() = default;
@@ -79,6 +81,7 @@ class Session {
 
   // ---- For front ends
   void add(Client* client);
+  // Returns when no call of the client is in progress.
   void remove(Client* client);
   // Pins a file, which then stays registered until it is unpinned. Null if there is no such file.
   File* pin_file(std::uint64_t file) { return files_.pin(file); }
@@ -102,6 +105,12 @@ class Session {
   const Config& config() const { return config_; }
 
  private:
+  struct Listed {
+    Client* client;
+    unsigned calls = 0;  // It stays in the list while one is in progress.
+  };
+  template <typename Call>
+  void call_all(Call call) EXCLUDES(clients_mutex_);
   Status find_memory(const RawRequest& request, PointerFacts& memory) const;
   Status advise(std::uint64_t file, void (File::*note)());
   void release_blocks_of_idle(File& file);
@@ -115,7 +124,8 @@ class Session {
   BufferTable buffers_;
   std::unique_ptr<Engine> engine_;
   Mutex clients_mutex_;
-  std::vector<Client*> clients_ GUARDED_BY(clients_mutex_);
+  ConditionVariable call_ended_;
+  std::list<Listed> clients_ GUARDED_BY(clients_mutex_);
 };
 
 // Keeps a file pinned; null if there is no such file. The session must outlive it.
