@@ -140,10 +140,17 @@ Status GpuFile::fill_device_memory() {
   return wait_for_copies(*copies_, copies_->copy_to_device(memory_, image.data(), image.size()));
 }
 
-GpuFile::~GpuFile() {
+Status GpuFile::end() {
+  const MutexLock lock(ending_);
+  if (ended_) return *ended_;
   // First of all, since kernels may wait for answers.
   if (ring_ != nullptr) ring_->stop();
-  const Status waited = memory_ != nullptr ? device_.pages()->wait_for_kernels() : success();
+  ended_ = memory_ != nullptr ? device_.pages()->wait_for_kernels() : success();
+  return *ended_;
+}
+
+GpuFile::~GpuFile() {
+  const Status waited = end();
   if (was_leased_) lease_.give_back(leased_.is_ours());
   const MutexLock lock(mutex_);
   if (waited.ok() && memory_ != nullptr) count();
@@ -238,6 +245,10 @@ Result<std::uint64_t> GpuFiles::open(std::uint64_t file, const GpuFile::Terms& t
 }
 
 void GpuFiles::close(std::uint64_t number) {
+  GpuFile* const file = files_.pin(number);
+  if (file == nullptr) return;
+  (void)file->end();
+  files_.unpin(number);
   if (files_.retire(number) != nullptr) (void)files_.wait_and_take(number);
 }
 

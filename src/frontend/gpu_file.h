@@ -43,8 +43,9 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   };
 
   static Result<std::unique_ptr<GpuFile>> open(Session& session, std::uint64_t file, const Terms& terms);
-  // Kernels that wait get an error; waits for the device's kernels.
   ~GpuFile();
+  // Kernels that wait get an error. Waits for the device's kernels, also on the second thread that calls it.
+  Status end() EXCLUDES(ending_);
 
   const gpu::Layout& value() const { return value_; }
   Facts facts() EXCLUDES(mutex_);
@@ -80,6 +81,9 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   ResidentPages pages_;
   std::unique_ptr<GpuRing> ring_;
 
+  Mutex ending_;
+  std::optional<Status> ended_ GUARDED_BY(ending_);
+
   Mutex mutex_;
   std::unique_ptr<CopyQueue> copies_ PT_GUARDED_BY(mutex_);
   std::byte* memory_ = nullptr;                  // It is memory of the device.
@@ -92,6 +96,7 @@ class GpuFiles final : public Client {
   ~GpuFiles() override;
 
   Result<std::uint64_t> open(std::uint64_t file, const GpuFile::Terms& terms);
+  // No kernel runs any more when it returns, whoever closed the file first.
   void close(std::uint64_t number);
   // Null if there is no such file. Call unpin() afterwards.
   GpuFile* pin(std::uint64_t number) { return files_.pin(number); }

@@ -213,6 +213,30 @@ TEST_F(GpuFileClosing, EndingTheSessionDoesToo) {
   expect_closed();
 }
 
+TEST_F(GpuFileClosing, WhoClosesItSecondWaitsForKernelsToo) {
+  open({.timeout_ns = UINT64_MAX, .resident_bytes_max = 0});
+  std::atomic<bool> may_end{false}, is_through{false};
+  kernels_.launch(1, [&](const Lane&) {
+    while (version_of(0, 9) == 0) {
+    }
+    ++closed_;
+    while (!may_end) std::this_thread::yield();
+  });
+  std::thread first([&] { files().close(number_); });
+  ASSERT_TRUE(wait_until([&] { return closed_ > 0; }));
+
+  std::thread second([&] {
+    files().close(number_);
+    is_through = true;
+  });
+  give_time_to_go_wrong();
+
+  EXPECT_FALSE(is_through);
+  may_end = true;
+  first.join();
+  second.join();
+}
+
 TEST_F(GpuFileTest, WhatCannotBeReadIsNotOpened) {
   EXPECT_TRUE(files().open(file_, {.device = 77}).status().is(Code::no_device));
   EXPECT_TRUE(files().open(12345, {}).status().is(Code::not_registered));
