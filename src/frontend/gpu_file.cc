@@ -181,6 +181,8 @@ Result<std::uint64_t> GpuFile::read(std::uint64_t offset, std::uint32_t bytes, s
                                               .size = bytes,
                                               .file_offset = static_cast<std::int64_t>(offset),
                                               .memory = &facts});
+  // The file is being closed, and will end the ring in a moment.
+  if (outcome.status.is(Code::not_registered)) return failure(Code::closed, kStep);
   if (!outcome.status.ok()) return outcome.status;
   return outcome.report.bytes;
 }

@@ -206,6 +206,44 @@ TEST_F(GpuFileClosing, ClosingTheFileDoesToo) {
   expect_closed();
 }
 
+// Nothing is in the page cache, as it says.
+class UncachedStorage final : public PosixStorage {
+ public:
+  UncachedStorage() : PosixStorage(true) {}
+  Result<std::size_t> read_if_cached(int, void*, std::size_t, std::uint64_t) override {
+    return os_failure(EAGAIN, "read");
+  }
+};
+
+// Reads with a kernel's code when the session has it forget a file: it is the first to be asked.
+class ReadingClient final : public Client {
+ public:
+  ReadingClient(Session& session, const gpu::File& file) : session_(session), file_(file) { session_.add(this); }
+  ~ReadingClient() override { session_.remove(this); }
+  void forget_file(const File&) override { result = file_.read(gpu::Thread(), 0, sizeof memory_, memory_); }
+  void stop() override {}
+  gpu::Result result;
+
+ private:
+  Session& session_;
+  const gpu::File& file_;
+  char memory_[64];
+};
+
+TEST_F(GpuFileTest, AReadOfStorageThatComesBeforeTheRingIsToldOfTheClosingEndsAsClosedToo) {
+  close_session();
+  open_session(std::make_unique<UncachedStorage>());
+  frontends_.reset();
+  ReadingClient client(*session_, value_);
+  frontends_ = std::make_unique<Frontends>(*session_);
+  open({.resident_bytes_max = 0});
+  ASSERT_EQ(version_of(0, 8), 0);
+
+  EXPECT_TRUE(session_->deregister_file(file_).ok());
+
+  EXPECT_EQ(client.result.error, Error::closed);
+}
+
 TEST_F(GpuFileClosing, EndingTheSessionDoesToo) {
   open({.timeout_ns = UINT64_MAX, .resident_bytes_max = 0});
   read_for_ever();

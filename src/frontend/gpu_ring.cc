@@ -26,6 +26,12 @@ void store(T& place, T value, std::memory_order order = std::memory_order_relaxe
   std::atomic_ref(place).store(value, order);
 }
 
+gpu::Error error_of(const Status& status) {
+  if (status.ok()) return gpu::Error::none;
+  if (status.is(Code::closed)) return gpu::Error::closed;
+  return status.domain == Domain::os ? gpu::Error::os : gpu::Error::refused;
+}
+
 }  // namespace
 
 class GpuRing::Attendance {
@@ -152,9 +158,8 @@ void GpuRing::answer(unsigned index, std::uint32_t number) {
   const Result<std::uint64_t> bytes =
       is_sane ? reader_.read(offset, size, staging) : failure(Code::invalid_argument, "read for a kernel");
   const Status status = bytes.status();
-  const bool is_os = status.domain == Domain::os;
   store(asked.moved, bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u);
-  store(asked.error, status.ok() ? gpu::Error::none : is_os ? gpu::Error::os : gpu::Error::refused);
+  store(asked.error, error_of(status));
   store(asked.detail, status.code);
   store(asked.done, number, std::memory_order_release);
   answered_[index] = number;
