@@ -151,35 +151,16 @@ class File {
   // Reads, and waits for the bytes, which all of the group then see.
   template <typename Group>
   PENSTOCK_GPU_INLINE Result read(const Group& group, Long offset, Long bytes, void* destination) const {
-    return wait(group, read_async(group, offset, bytes, destination));
+    return wait(group, begin(group, offset, bytes, destination, shared_.slot_count));
   }
 
   // Begins a read and waits for nothing. wait() has to follow, by the same group: until then a slot may be taken, and
-  // the bytes at the destination mean nothing.
+  // the bytes at the destination mean nothing. A quarter of the slots, and at least one, is kept for groups that wait,
+  // so that these get on, however many reads were begun.
   template <typename Group>
   PENSTOCK_GPU_INLINE Pending read_async(const Group& group, Long offset, Long bytes, void* destination) const {
-    Pending pending;
-    if (offset >= shared_.size || bytes == 0) return pending;
-    pending.offset = offset;
-    pending.bytes = bytes < shared_.size - offset ? bytes : shared_.size - offset;
-    pending.destination = static_cast<unsigned char*>(destination);
-    pending.way = Pending::Way::ring;
-    const bool is_leader = group.thread_rank() == 0;
-    Long found = 0;  // 1: resident. 2: posted, with slot and number above.
-    if (is_leader && is_resident(pending)) found = 1;
-    else if (is_leader && post(offset, piece_of(pending.bytes), pending)) {
-      found = 2 | Long{pending.slot} << 2 | Long{pending.number} << 32;
-    }
-    found = group.shfl(found, 0);
-    if (found == 1) {
-      copy_resident(group, pending);
-      pending.way = Pending::Way::resident;
-    } else if (found != 0) {
-      pending.way = Pending::Way::posted;
-      pending.slot = static_cast<Word>(found >> 2) & 0x3fffffffu;
-      pending.number = static_cast<Word>(found >> 32);
-    }
-    return pending;
+    const Word kept = shared_.slot_count < 4 ? 1 : shared_.slot_count / 4;
+    return begin(group, offset, bytes, destination, shared_.slot_count - kept);
   }
 
   // Waits for the bytes, at most until the deadline that the file was opened with.
@@ -221,6 +202,33 @@ class File {
   PENSTOCK_GPU_INLINE const Control& own_control() const { return shared_.controls[own_number() % kControls]; }
   PENSTOCK_GPU_INLINE Counts& own_counts() const { return shared_.counts[detail::lane_number() / 32 % kCountParts]; }
 
+  // Posts the read in one of the first so many slots, if it is not resident.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Pending begin(const Group& group, Long offset, Long bytes, void* destination, Word slots) const {
+    Pending pending;
+    if (offset >= shared_.size || bytes == 0) return pending;
+    pending.offset = offset;
+    pending.bytes = bytes < shared_.size - offset ? bytes : shared_.size - offset;
+    pending.destination = static_cast<unsigned char*>(destination);
+    pending.way = Pending::Way::ring;
+    const bool is_leader = group.thread_rank() == 0;
+    Long found = 0;  // 1: resident. 2: posted, with slot and number above.
+    if (is_leader && is_resident(pending)) found = 1;
+    else if (is_leader && post(offset, piece_of(pending.bytes), pending, slots, 0)) {
+      found = 2 | Long{pending.slot} << 2 | Long{pending.number} << 32;
+    }
+    found = group.shfl(found, 0);
+    if (found == 1) {
+      copy_resident(group, pending);
+      pending.way = Pending::Way::resident;
+    } else if (found != 0) {
+      pending.way = Pending::Way::posted;
+      pending.slot = static_cast<Word>(found >> 2) & 0x3fffffffu;
+      pending.number = static_cast<Word>(found >> 32);
+    }
+    return pending;
+  }
+
   // ---- Resident
 
   PENSTOCK_GPU_INLINE bool is_resident(const Pending& pending) const {
@@ -257,15 +265,17 @@ class File {
 
   // ---- Ring
 
-  // Takes a free slot and writes the request into it; false if there is none among those that it asked.
-  PENSTOCK_GPU_INLINE bool post(Long offset, Word bytes, Pending& pending) const {
-    const Word tries = shared_.slot_count < kTriesAtOnce ? shared_.slot_count : kTriesAtOnce;
+  // Takes a free one of the first so many slots and writes the request into it; false if there is none among those that
+  // it asked. `look`: how many looks were in vain before.
+  PENSTOCK_GPU_INLINE bool post(Long offset, Word bytes, Pending& pending, Word slots, Word look) const {
+    if (slots == 0) return false;
+    const Word tries = slots < kTriesAtOnce ? slots : kTriesAtOnce;
     // Groups that begin together ask in different lines, and so different threads of the library.
-    const Word lines = (shared_.slot_count + kSlotsOfLine - 1) / kSlotsOfLine;
+    const Word lines = (slots + kSlotsOfLine - 1) / kSlotsOfLine;
     const Word number = own_number();
-    const Word first = number % lines * kSlotsOfLine + number / lines % kSlotsOfLine;
+    const Word first = number % lines * kSlotsOfLine + number / lines % kSlotsOfLine + look * kTriesAtOnce;
     for (Word i = 0; i < tries; ++i) {
-      const Word slot = (first + i) % shared_.slot_count;
+      const Word slot = (first + i) % slots;
       if (!take(slot, pending.number)) continue;
       pending.slot = slot;
       Slot& there = shared_.slots[slot];
@@ -311,9 +321,9 @@ class File {
     detail::release_here(shared_.owners + pending.slot, pending.number << 2 | state);
   }
 
-  // Called by the leader.
+  // Called by the leader. It asks all slots in turn: those of its first look may be held by groups that wait for it.
   PENSTOCK_GPU_INLINE Error post_until(Long offset, Word bytes, Pending& pending, Long began) const {
-    for (Word looks = 1; !post(offset, bytes, pending); ++looks) {
+    for (Word looks = 1; !post(offset, bytes, pending, shared_.slot_count, looks - 1); ++looks) {
       const bool is_late = detail::now_ns() - began > shared_.timeout_ns;
       const Error over = is_late || looks % kLooksAtEnd == 0 ? is_over() : Error::none;
       if (over != Error::none) return over;

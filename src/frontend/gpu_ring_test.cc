@@ -25,6 +25,7 @@ using gpu::Error;
 constexpr std::uint64_t kSize = 300'000;
 constexpr std::uint64_t kForEver = UINT64_MAX;
 constexpr std::uint64_t kAMoment = 2'000'000;
+constexpr std::uint64_t kTooLong = 30'000'000'000;  // Only a read that stands still takes that long.
 
 // Reads a string as if it were a file.
 class ScriptedReader final : public GpuRing::Reader {
@@ -189,6 +190,36 @@ TEST_F(GpuRingTest, AThreadThatEndsIsNoReasonToWait) {
   char memory[64];
   EXPECT_EQ(file.read(gpu::Thread(), 0, 64, memory).error, Error::proxy_gone);
   EXPECT_EQ(file.read(gpu::Thread(), 0, 64, memory).error, Error::proxy_gone);
+}
+
+// Its own later reads hold slots when it waits for an earlier one that had found none.
+TEST_F(GpuRingTest, ReadsThatWereBegunLeaveASlotForWhoWaits) {
+  for (const unsigned slots : {1u, 2u, 4u}) {
+    const gpu::File file = open({.slots = slots, .slot_bytes = 512}, kTooLong);
+    char memory[16][64];
+    gpu::Pending pending[16];
+    const auto begin = [&](unsigned i) { pending[i] = file.read_async(gpu::Thread(), i * 99, 64, memory[i]); };
+    const auto wait = [&](unsigned i) {
+      EXPECT_EQ(file.wait(gpu::Thread(), pending[i]).error, Error::none) << i << " of " << slots << " slots";
+      EXPECT_TRUE(is_right(i * 99, std::string(memory[i], 64), 64));
+    };
+    for (unsigned i = 0; i < 8; ++i) begin(i);
+    for (unsigned i = 0; i < 4; ++i) wait(i);
+    for (unsigned i = 8; i < 16; ++i) begin(i);
+    for (unsigned i = 4; i < 16; ++i) wait(i);
+    EXPECT_EQ(owned(gpu::kFree), slots);
+  }
+}
+
+TEST_F(GpuRingTest, WhoWaitsFindsTheOnlySlotThatIsFree) {
+  const gpu::File file = open({.slots = 300, .slot_bytes = 512}, kTooLong);
+  char memory[64];
+  for (const unsigned free : {0u, 150u, 299u}) {
+    std::fill(owners_.begin(), owners_.end(), gpu::kTaken);
+    owners_[free] = gpu::kFree;
+    EXPECT_EQ(file.read(gpu::Thread(), 99, 64, memory).error, Error::none) << free;
+    EXPECT_EQ(owners_[free] % 4, gpu::kFree);
+  }
 }
 
 // A kernel may write anything there by mistake.
