@@ -88,6 +88,20 @@ def test_what_is_not_served_goes_to_safetensors_and_is_counted(file, tmp_path, t
         safetensors.safe_open(tmp_path / "odd", "pt")
 
 
+def test_torchs_reader_finds_where_the_pieces_of_ranks_belong(tmp_path, taken):
+    hf_storage = pytest.importorskip("torch.distributed.checkpoint.hf_storage", reason="this torch has no such reader")
+    whole = torch.arange(16.0).view(4, 4)
+    for rank, rows in enumerate(whole.split(2)):
+        sharding = json.dumps({"w": {"saved_offsets": [2 * rank, 0]}})
+        safetensors.torch.save_file({"w": rows.contiguous()}, tmp_path / f"shard-{rank}.safetensors",
+                                    {"DCP_SHARDING_INFO": sharding})
+    state = {"w": torch.zeros(4, 4)}
+    torch.distributed.checkpoint.load(state, storage_reader=hf_storage.HuggingFaceStorageReader(str(tmp_path)),
+                                      no_dist=True)
+    assert raw(state["w"]) == raw(whole) and taken.files_read > 0 and not taken.handed_over
+    assert "DCP_SHARDING_INFO" not in weights.Weights(tmp_path).metadata
+
+
 def in_process(words, program, **environment):
     run = [sys.executable, "-m", "penstock", "run", *words, sys.executable, "-c", program]
     return subprocess.run(run, capture_output=True, text=True, env={**os.environ, **environment})

@@ -15,7 +15,7 @@ from pathlib import Path
 from penstock import _native
 from penstock.progress import Progress
 from penstock.sessions import Session, default_session
-from penstock.weights.headers import INDEX, Weights
+from penstock.weights.headers import INDEX, SHARDING, Weights
 from penstock.weights.loaders import write_file
 from penstock.weights.plan import Plan
 from penstock.weights.tensors import DTYPES, Tensor, WeightsError, nbytes_of
@@ -50,6 +50,7 @@ def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], d
     plans = [Plan([(tensor, None) for tensor in shard], "cpu", None, session, weights.identities, check=weights.check)
              for shard in shards]
     metadata = {"format": "pt", **weights.metadata}
+    metadata.pop(SHARDING, None)  # It speaks of one file's pieces, and the tensors may come to several files.
     progress = Progress(sum(plan.bytes_from_storage for plan in plans))
     written: list[Path] = []
     try:

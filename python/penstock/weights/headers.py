@@ -114,6 +114,8 @@ class Weights:
             any(each.pieces for each in headers.values()) or _native.shared_name([each for _, each in natives])))
         for file in self.files:
             self._add(file, headers[file], is_plain)
+        if len(self.files) > 1:
+            self.metadata.pop(SHARDING, None)  # Each file's is of its own pieces, which are put together.
         if is_plain:
             self._plain, self._tensors = natives, None
         self._assemble()
@@ -289,7 +291,7 @@ def _read_header(file: Path) -> _Header:
         except ValueError as error:
             raise WeightsError(f"{file}: {error}") from None
     metadata = header.metadata()
-    return _Header(identity, [], metadata, {}, _pieces_of(file, metadata.pop(SHARDING, "{}")), header)
+    return _Header(identity, [], metadata, {}, _pieces_of(file, metadata.get(SHARDING, "{}")), header)
 
 
 def _tensors_of(file: Path, header: _native.Header) -> list[Tensor]:
