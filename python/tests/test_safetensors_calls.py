@@ -3,6 +3,7 @@
 """penstock.safetensors beside safetensors: bytes, prefetching, and when neighbours are read together. safetensors' own
 tests are run by scripts/test_safetensors."""
 
+import contextlib
 import io
 import os
 import threading
@@ -152,13 +153,64 @@ class Counting(ours.safe_open):
         self.read.append(progress.bytes_done)
 
 
-def test_neighbours_are_read_with_the_second_tensor(file):
-    data = sum(tensor.nbytes for tensor in TENSORS.values())
-    with Counting(file, "pt") as opened:
-        for name in TENSORS:
-            assert raw(opened.get_tensor(name)) == raw(TENSORS[name])
-        assert opened.read == [TENSORS["w"].nbytes, data]
-        assert raw(opened.get_tensor("b")) == raw(TENSORS["b"]) and opened.read[2:] == [TENSORS["b"].nbytes]
+@pytest.fixture
+def many(tmp_path):
+    """(file, tensors): 64 tensors of 4 KiB."""
+    tensors = {f"{i:02}": torch.full((1024,), float(i)) for i in range(64)}
+    stock.torch.save_file(tensors, tmp_path / "many")
+    return tmp_path / "many", tensors
+
+
+def test_no_more_is_read_together_than_was_asked_for(many):
+    with Counting(many[0], "pt") as opened:
+        assert all(raw(opened.get_tensor(name)) == raw(many[1][name]) for name in list(many[1])[:6])
+        assert raw(opened.get_tensor("00")) == raw(many[1]["00"])  # Once more, alone.
+    assert 6 * 4096 < sum(opened.read) <= (2 * 6 + 1) * 4096
+    with Counting(many[0], "pt") as opened:
+        assert all(raw(opened.get_tensor(name)) == raw(many[1][name]) for name in ("07", "40", "03", "21"))
+    assert opened.read == [4096] * 4
+
+
+def test_tensors_in_their_order_are_read_together(many):
+    with Counting(many[0], "pt") as opened:
+        assert all(raw(opened.get_tensor(name)) == raw(tensor) for name, tensor in many[1].items())
+    assert len(opened.read) < 20 and sum(opened.read) == 64 * 4096
+
+
+def test_without_memory_for_neighbours_a_tensor_is_read_alone(many, monkeypatch):
+    def fail(*_):
+        raise MemoryError("nothing is left")
+
+    monkeypatch.setattr(weights.Weights, "plan_of_neighbours", fail)
+    with Counting(many[0], "pt") as opened:
+        assert all(raw(opened.get_tensor(name)) == raw(tensor) for name, tensor in many[1].items())
+    assert opened.read == [4096] * 64
+
+
+def test_neighbours_are_read_on_the_stream_of_who_asks(many, monkeypatch):
+    seen = []
+
+    def stream(_):
+        asker = threading.get_ident()
+
+        @contextlib.contextmanager
+        def entered():
+            seen.append((asker, threading.get_ident()))
+            yield
+
+        return entered()
+
+    monkeypatch.setattr("penstock.weights.neighbours._current_stream", stream)
+    with ours.safe_open(many[0], "pt") as opened:
+        opened.get_tensors(), [opened.get_tensor(name) for name in many[1]]
+    assert seen and all(asker == threading.get_ident() != reader for asker, reader in seen)
+
+
+def test_the_device_of_a_plan_is_the_one_that_was_current_when_it_was_made(file, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    plan = weights.Weights(file).plan(device="cuda")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 5)
+    assert plan.arrays.dlpack_device() == (2, 3) and plan.device == torch.device("cuda", 3)
 
 
 def test_a_type_that_a_framework_lacks_hinders_only_its_own_tensors(file):

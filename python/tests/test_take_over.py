@@ -88,6 +88,14 @@ def test_what_is_not_served_goes_to_safetensors_and_is_counted(file, tmp_path, t
         safetensors.safe_open(tmp_path / "odd", "pt")
 
 
+def test_what_safetensors_refuses_is_refused(tmp_path, taken):
+    torch.save(TENSORS, tmp_path / "saved")
+    for load in (safetensors.torch.load_file, lambda path: safetensors.safe_open(path, "pt")):
+        with pytest.raises(safetensors.SafetensorError):
+            load(tmp_path / "saved")
+    assert taken.files_read == 0 and "this is no safetensors file" in str(taken)
+
+
 def test_torchs_reader_finds_where_the_pieces_of_ranks_belong(tmp_path, taken):
     hf_storage = pytest.importorskip("torch.distributed.checkpoint.hf_storage", reason="this torch has no such reader")
     whole = torch.arange(16.0).view(4, 4)

@@ -72,8 +72,8 @@ class Taken:
         if why is None:
             try:
                 opened: Any = type.__call__(kind, filename, framework, device, **options)
-                if is_numpy(framework) and opened._planned() is None:
-                    raise WeightsError("numpy lacks a dtype of the file")
+                if is_numpy(framework):
+                    opened._weights.plan(framework=framework)  # Raises if numpy lacks a dtype of the file.
             except (WeightsError, NotImplementedError) as error:
                 why = str(error).replace(f"{filename}: ", "").replace(os.fspath(filename), "the file")
             else:

@@ -80,9 +80,17 @@ class Weights:
             raise WeightsError(f"no tensor is called {name!r} in {self.shown()}, which does not contain it")
         return self.tensors[name]
 
-    def data_begin(self) -> int:
-        """Where the data of a single safetensors file begins."""
-        return self._plain[0][1].data_begin if len(self._plain) == 1 else 0
+    @property
+    def header(self) -> _native.Header | None:
+        """Of a single safetensors file."""
+        return self._plain[0][1] if len(self._plain) == 1 else None
+
+    def plan_of_neighbours(self, begin: int, end: int, device: Any, session: Session | None, framework: str) -> Plan:
+        """The plan of the tensors of a single safetensors file with the numbers from `begin` to `end`."""
+        [(file, header)] = self._plain
+        pairs = ((_tensor_at(file, header, index), None) for index in range(begin, end))
+        picks = [(index, 0, -1) for index in range(begin, end)]
+        return Plan(pairs, device, None, session, self.identities, framework=framework, plain=[(file, header, picks)])
 
     def plan_of_rows(self, wanted: Mapping[str, slice | None] | None, device: Any, session: Session | None) -> Plan:
         """The plan of a prefetch: by name the rows of a tensor, None for all of it, or of all tensors."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from penstock.files import File
 from penstock.progress import Progress
 from penstock.sessions import Session, default_session
-from penstock.threads import Future, Pool
 from penstock.weights import arrays
 from penstock.weights.files import identity_of, opened_file
 from penstock.weights.headers import Weights
+from penstock.weights.neighbours import Neighbours
 from penstock.weights.plan import Plan
 from penstock.weights.runs import Item, items_of
 from penstock.weights.stream import Stream
@@ -26,7 +26,6 @@ from penstock.weights.tensors import Part, Tensor, WeightsError, collecting_paus
 
 BACKENDS = ("mmap", "pread")  # Backends of safetensors, accepted and ignored: each request takes the best path.
 SMALL_BYTES = 1 << 20
-AHEAD = 2  # How many runs of neighbours are read ahead of the one that is asked for.
 
 
 def check_backend(backend: str) -> None:
@@ -46,11 +45,12 @@ class Meta(NamedTuple):
 class safe_open:  # noqa: N801, the name that it replaces.
     """In place of `safetensors.safe_open`: `with safe_open(file, framework="pt", device="cuda") as opened: ...`.
 
-    Threads may share it. A tensor is read alone; with the second one that is asked for, all of its neighbours in the
-    file (256 MiB at most) are read together, and when that goes on, further ones ahead.
+    Threads may share it. A tensor is read alone. Where the one before it in the file was asked for, too, those behind
+    it are read together with it, 256 MiB at most, and ahead; never more than were asked for before. On the CPU tensors
+    that were read together share their memory: clone one that is to outlive the others.
     """
 
-    reads_at_once = False  # Whether the neighbours are read with the first one.
+    reads_at_once = False  # Whether all will be asked for.
 
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
                  backend: str = "mmap", session: Session | None = None) -> None:
@@ -59,14 +59,18 @@ class safe_open:  # noqa: N801, the name that it replaces.
         self._device = arrays.arrays_of(framework, device).here()  # Raises here, not at the first tensor.
         self._arrays = arrays.arrays_of(framework, self._device)
         self._weights = Weights([filename])
+        if self._weights.header is None:
+            raise WeightsError(f"{filename}: this is no safetensors file: load it with weights.load_file or Weights")
+        self._data_begin = self._weights.header.data_begin
         self._is_closed = False
         self._lock = threading.Lock()
-        self._plan: Plan | None = None
-        self._is_planned = False
-        self._runs: dict[str, int] = {}  # The run of the plan that has a tensor.
-        self._asked: set[int] = set()
-        self._tensors: dict[int, Future[dict[str, Any]]] = {}
-        self._threads: Pool | None = None
+        myself = weakref.ref(self)  # Who forgets a file without closing it lets go of all at once.
+
+        def count(progress: Progress) -> None:
+            if (opened := myself()) is not None:
+                opened._count(progress)
+
+        self._neighbours = Neighbours(self._weights, self._device, framework, session, count, self.reads_at_once)
         self._file: File | None = None
 
     def keys(self) -> list[str]:
@@ -91,7 +95,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
 
     def get_tensor_meta(self, name: str) -> Meta:
         tensor = self._opened().tensor(name)
-        begin = tensor.offset - self._weights.data_begin()
+        begin = tensor.offset - self._data_begin
         return Meta(tensor.dtype, list(tensor.shape), (begin, begin + tensor.nbytes))
 
     def get_slice(self, name: str) -> Slice:
@@ -120,50 +124,8 @@ class safe_open:  # noqa: N801, the name that it replaces.
         """Is told of everything that was read."""
 
     def _get(self, tensor: Tensor) -> Any:
-        group = self._group_of(tensor.name)
-        if group is not None:
-            tensors = group.result()
-            with self._lock:
-                found = tensors.pop(tensor.name, None)
-            if found is not None:
-                return found
-        return self._read(tensor, None)  # Its neighbours are not wanted yet, or it was handed out before.
-
-    def _group_of(self, name: str) -> Future[dict[str, Any]] | None:
-        """The neighbours of a tensor, if they are read together."""
-        with self._lock:
-            if self._is_closed:
-                return None
-            plan = self._planned()
-            if plan is None:
-                return None
-            wanted = self._runs[name]
-            is_first = wanted not in self._asked and not self.reads_at_once
-            self._asked.add(wanted)
-            if is_first and wanted not in self._tensors:
-                return None
-            is_in_order = self.reads_at_once or wanted == 0 or wanted - 1 in self._tensors
-            for i in range(wanted, min(wanted + 1 + AHEAD * is_in_order, len(plan.runs))):
-                if i not in self._tensors:
-                    self._threads = self._threads or Pool(AHEAD + 1)
-                    self._tensors[i] = self._threads.submit(self._read_run, i)
-            return self._tensors[wanted]
-
-    def _planned(self) -> Plan | None:
-        """None if all tensors cannot be read together, as when the framework lacks the dtype of one."""
-        if not self._is_planned:
-            self._is_planned = True
-            with suppress(WeightsError):
-                self._plan = self._weights.plan(device=self._device, framework=self._framework, session=self._session)
-                self._runs = self._plan.run_of()
-        return self._plan
-
-    def _read_run(self, i: int) -> dict[str, Any]:
-        assert self._plan is not None
-        plan = self._plan.of_run(i)
-        tensors = plan.load()
-        self._count(plan.progress)
-        return tensors
+        found = self._neighbours.take(tensor.name)
+        return self._read(tensor, None) if found is None else found
 
     def _read(self, tensor: Tensor, part: Part | None) -> Any:
         items = items_of(tensor, part)
@@ -206,10 +168,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            threads, self._threads = self._threads, None
-            self._tensors.clear()
-        if threads is not None:
-            threads.shutdown(cancel_futures=True)
+        self._neighbours.close()
 
     def __enter__(self) -> safe_open:
         return self

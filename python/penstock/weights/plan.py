@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
@@ -35,7 +34,8 @@ class Plan:
                  exchange: Exchange | None = None, budget: int | None = None,
                  check: Callable[[Tensor, Any], None] | None = None, plain: Iterable[Plain] = ()) -> None:
         """plain: the same as `wanted`, for which no tensor need be described."""
-        self.arrays: Arrays = arrays_of(framework, device)
+        here = arrays_of(framework, device).here()  # Threads differ in which device is the current one.
+        self.arrays: Arrays = arrays_of(framework, here)
         self.device, self.dtype = self.arrays.device, self.arrays.dtype_named(dtype)
         self.session, self.identities, self.exchange, self.check = session, identities, exchange, check
         with collecting_paused():
@@ -75,21 +75,6 @@ class Plan:
     def _bytes_read(self, run: Run) -> int:
         begin, end = share_of_run(run, self.exchange)
         return end - begin
-
-    def run_of(self) -> dict[str, int]:
-        """The number of the run with which a tensor is complete, by name."""
-        left: dict[str, int] = {}
-        return {name: i for i, run in enumerate(self.runs) for name in _names_of([run], left)}
-
-    def of_run(self, i: int) -> Plan:
-        """A plan of one run, for tensors that lie in one piece."""
-        plan = copy.copy(self)
-        plan.runs = [self.runs[i]]
-        plan.__dict__.pop("names", None)
-        plan.__dict__.pop("bytes_on_device", None)
-        plan.bytes_from_storage = self._bytes_read(self.runs[i])
-        plan.progress = Progress(plan.bytes_from_storage)
-        return plan
 
     @cached_property
     def names(self) -> list[str]:
