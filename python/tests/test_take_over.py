@@ -129,6 +129,13 @@ def test_a_program_runs_unmodified_and_its_report_tells(file, tmp_path):
     assert done.stdout.endswith("66.0\n") and "safetensors by Penstock" not in done.stderr
 
 
+@pytest.mark.parametrize("first", ["import importlib.util; importlib.util.find_spec('safetensors')",
+                                   "import penstock.weights", "import penstock.safetensors.torch"])
+def test_a_program_is_taken_over_whatever_it_does_first(file, first):
+    done = in_process(["--safetensors", "--report"], f"{first}; {LOADS.replace('sys.argv[1]', repr(str(file)))}")
+    assert done.stdout == "66.0\n" and "1 files opened" in done.stderr and "Warning" not in done.stderr, done.stderr
+
+
 def test_a_program_without_safetensors_pays_nothing():
     done = in_process(["--safetensors"], "import sys; print('penstock' in sys.modules, 'safetensors' in sys.modules)")
     assert done.stdout == "False False\n"

@@ -8,6 +8,7 @@
 `penstock.weights.take_over()` puts these calls under programs that import safetensors.
 """
 
+import penstock.weights  # noqa: F401, first: at its end it may take over, and import a module of this package.
 from penstock.safetensors.bytes import TensorSpec, _safe_open_handle, deserialize, serialize, serialize_file
 from penstock.weights.opened import Meta as TensorMeta
 from penstock.weights.opened import Prefetched as PrefetchLoader

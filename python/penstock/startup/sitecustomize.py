@@ -31,6 +31,10 @@ def package() -> Any:
 
 
 def take_over() -> None:
+    weights: Any = sys.modules.get("penstock.weights")
+    if weights is not None and not hasattr(weights, "take_over"):
+        weights._when_made = take_over  # It is being imported, and imports safetensors: it calls this at its end.
+        return
     try:
         taken = package().take_over()
     except Exception as error:  # The program runs as it would without us.
@@ -46,14 +50,16 @@ class Finder:
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "safetensors":
             return None
-        sys.meta_path.remove(cls)
-        spec = importlib.util.find_spec(name)
+        others = [each for each in sys.meta_path if each is not cls and hasattr(each, "find_spec")]
+        spec = next(filter(None, (each.find_spec(name, path, target) for each in others)), None)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
             run = loader.exec_module
 
             def run_and_take_over(module: Any) -> None:
                 run(module)
+                if cls in sys.meta_path:  # Not before: a program may only look whether it is there.
+                    sys.meta_path.remove(cls)
                 take_over()
 
             loader.exec_module = run_and_take_over

@@ -40,3 +40,6 @@ __all__ = [
     "INDEX", "Conversion", "Part", "Plan", "Progress", "Slice", "Tensor", "Weights", "WeightsError", "convert",
     "load", "load_file", "load_model", "load_torch", "safe_open", "save", "save_file", "save_model", "take_over",
 ]
+
+if "_when_made" in globals():  # Of penstock.startup, which was to take over while this was imported.
+    globals().pop("_when_made")()
