@@ -144,6 +144,17 @@ def test_a_prefetch_that_is_closed_lets_go_of_what_is_left(file, runs_of_one):
     loader.close()
 
 
+def test_a_prefetch_that_failed_tells_why_each_time(file, runs_of_one):
+    opened = ours.safe_open(file, "pt")
+    loader = opened.prefetch({name: None for name in ("w", "b", "h", "f")})
+    os.truncate(file, 400)
+    for _ in range(2):
+        with pytest.raises(weights.WeightsError, match="was cut"):
+            [loader.take(name) for name in loader.names() if name in loader._left]
+    with pytest.raises(weights.WeightsError, match="was cut"):
+        dict(loader)
+
+
 class Counting(ours.safe_open):
     def __init__(self, *given):
         super().__init__(*given)

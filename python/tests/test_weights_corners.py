@@ -2,9 +2,11 @@
 
 """penstock.weights where programs fork, drop what they began, have odd modules, or name what is not there."""
 
+import gc
 import json
 import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import penstock
 from penstock import weights
 from penstock.weights import plan as plans
+from penstock.weights.tensors import collecting_paused
 from tensors import random_tensor, raw
 
 
@@ -170,3 +173,23 @@ def test_two_elements_of_float4_are_a_byte(tmp_path):
     assert raw(part) == raw(packed[:, 1:2].contiguous())
     with pytest.raises(weights.WeightsError, match="even elements"):
         found.plan(parts={"a": weights.Part(1, 1, 4)})
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_collecting_is_as_it_was_when_the_last_pause_ends_and_in_a_child(is_enabled):
+    before = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        with ExitStack() as first, ExitStack() as second:
+            first.enter_context(collecting_paused())
+            second.enter_context(collecting_paused())
+            if (child := os.fork()) == 0:
+                is_on = gc.isenabled()
+                first.close()
+                os._exit(is_on + 2 * gc.isenabled())
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3 * is_enabled
+            first.close()
+            assert not gc.isenabled()
+        assert gc.isenabled() == is_enabled
+    finally:
+        (gc.enable if before else gc.disable)()

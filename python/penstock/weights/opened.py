@@ -240,6 +240,7 @@ class Prefetched:
         self._groups = self._stream.begun()
         self._left = dict.fromkeys(plan.names)
         self._ready: dict[str, Any] = {}
+        self._error: BaseException | None = None
         self._lock = threading.RLock()
 
     def names(self) -> list[str]:
@@ -270,18 +271,26 @@ class Prefetched:
                     self._fetch()
                 there = list(self._ready)
             for name in there:
-                tensor = self._ready.pop(name, None)
-                if tensor is not None:  # Nobody has taken it meanwhile.
-                    self._left.pop(name, None)
-                    yield name, tensor
-                    del tensor
+                with self._lock:
+                    tensor = self._ready.pop(name, None)
+                    if tensor is None:  # Another thread has taken it meanwhile.
+                        continue
+                    del self._left[name]
+                yield name, tensor
+                del tensor
 
     def _fetch(self) -> None:
         """The next run."""
         if self._stream is None:
             raise WeightsError("the prefetch was closed")
-        with collecting_paused():
-            self._ready.update(next(self._groups))
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        try:
+            with collecting_paused():
+                self._ready.update(next(self._groups))
+        except BaseException as error:
+            self._error = error  # It ended the reading.
+            raise
         if len(self._ready) == len(self._left):
             self._end()
 
@@ -297,6 +306,7 @@ class Prefetched:
         with self._lock:
             self._end()
             self._ready.clear()
+            self._error = None
 
     def __enter__(self) -> Prefetched:
         return self

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,13 +140,44 @@ def format_shape(dtype: str, shape: Sequence[int]) -> tuple[int, ...]:
     return (*shape[:-1], shape[-1] * 2) if dtype == "F4" and shape else tuple(shape)
 
 
+class _Pauses:
+    """How many blocks under way want no collection of garbage, in all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._was_enabled = False
+
+    def begin(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._was_enabled = gc.isenabled()
+            gc.disable()
+
+    def end(self) -> None:
+        with self._lock:
+            self._count = max(self._count - 1, 0)  # A block that a fork cut was forgotten.
+            if self._count == 0 and self._was_enabled:
+                gc.enable()
+
+    def after_fork(self) -> None:
+        """In the child: the blocks are the parent's, and have no end here."""
+        was_paused = self._count > 0 and self._was_enabled
+        self.__init__()  # type: ignore[misc]
+        if was_paused:
+            gc.enable()
+
+
+_pauses = _Pauses()
+os.register_at_fork(after_in_child=_pauses.after_fork)
+
+
 @contextmanager
 def collecting_paused() -> Iterator[None]:
     """Without the collection of garbage. Of many thousands of objects that all live on, it takes longer than making."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+    _pauses.begin()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        _pauses.end()
