@@ -2,6 +2,7 @@
 
 #include "python/native/pieces.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -53,7 +54,8 @@ nb::list Header::names() const {
   return all;
 }
 
-nb::dict Header::metadata() const {
+std::optional<nb::dict> Header::metadata() const {
+  if (found_.metadata.empty() && !found_.has_empty_metadata) return std::nullopt;
   nb::dict all;
   for (const auto& [key, value] : found_.metadata) all[text(key)] = text(value);
   return all;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ class Header {
   const core::SafetensorsTensor& at(std::size_t index) const { return found_.tensors[index]; }
 
   nanobind::list names() const;
-  nanobind::dict metadata() const;
+  std::optional<nanobind::dict> metadata() const;
   nanobind::tuple described(std::size_t index) const;  // (name, dtype, shape, begin, end), offsets in the file.
   std::int64_t find(const std::string& name) const;    // -1 if there is none.
 

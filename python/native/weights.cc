@@ -2,6 +2,7 @@
 
 // Headers of safetensors files for penstock.weights: read, checked and written by src/weights.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -13,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "base/memory_room.h"
@@ -81,7 +83,7 @@ Found find_header(int fd) {
 
 // tensors: [(name, dtype, shape)], in any order. Returns the header's bytes, and [(name, begin, end)] in file order, as
 // offsets in the file.
-nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::uint64_t alignment) {
+nb::tuple make_header(const nb::list& tensors, const std::optional<nb::dict>& metadata, std::uint64_t alignment) {
   SafetensorsHeader header = {};
   for (nb::handle each : tensors) {
     const auto name = nb::cast<std::string>(each[0]), dtype_name = nb::cast<std::string>(each[1]);
@@ -89,7 +91,8 @@ nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::ui
     if (!dtype) raise_value_error(("the format has no dtype " + dtype_name).c_str());
     header.tensors.push_back({name, *dtype, nb::cast<std::vector<std::uint64_t>>(each[2])});
   }
-  for (const auto& [key, value] : metadata) {
+  header.has_empty_metadata = metadata && metadata->size() == 0;
+  for (const auto& [key, value] : metadata.value_or(nb::dict())) {
     header.metadata.emplace_back(nb::cast<std::string>(key), nb::cast<std::string>(value));
   }
   core::sort_as_stock(header.tensors);

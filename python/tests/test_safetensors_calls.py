@@ -51,6 +51,18 @@ def test_files_are_the_same_to_the_byte(file, tmp_path):
     assert ours.numpy.save(arrays) == stock.numpy.save(arrays)
 
 
+@pytest.mark.parametrize("metadata", [None, {}, {"a": "b"}])
+def test_empty_metadata_are_told_from_none(tmp_path, metadata):
+    arrays = {"x": np.arange(6, dtype=np.float32)}
+    ours.numpy.save_file(arrays, tmp_path / "ours", metadata)
+    stock.numpy.save_file(arrays, tmp_path / "stock", metadata)
+    content = (tmp_path / "stock").read_bytes()
+    assert (tmp_path / "ours").read_bytes() == ours.serialize(specs(ours.TensorSpec, arrays), metadata) == content
+    for opening in (ours.safe_open, stock.safe_open):
+        with opening(tmp_path / "stock", "np") as opened:
+            assert opened.metadata() == metadata
+
+
 def specs(kind, arrays):
     return {name: kind(dtype=array.dtype.name, shape=array.shape, data_ptr=array.ctypes.data, data_len=array.nbytes)
             for name, array in arrays.items()}

@@ -272,7 +272,7 @@ def test_metadata_are_read_or_refused_as_there(tmp_path, metadata):
         return
     assert equal(weights.load_file(path), expected)
     with weights.safe_open(path) as opened:
-        assert opened.metadata() is None
+        assert opened.metadata() == metadata
 
 
 def test_a_device_that_there_is_not_is_told(model):

@@ -95,6 +95,7 @@ class Taker {
   }
   bool end_object() {
     if (place_ == Place::entry && !take_tensor()) return false;
+    if (place_ == Place::metadata) header_.has_empty_metadata = header_.metadata.empty();
     place_ = Place::header;
     return true;
   }

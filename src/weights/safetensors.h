@@ -43,6 +43,7 @@ struct SafetensorsHeader {
   // In the order of offsets; empty ones at one offset stand in the file's order.
   std::vector<SafetensorsTensor> tensors;
   std::vector<std::pair<std::string, std::string>> metadata = {};  // In the file's order.
+  bool has_empty_metadata = false;                                 // "__metadata__":{}, which readers tell from none.
 
   std::uint64_t data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
   bool operator==(const SafetensorsHeader&) const = default;

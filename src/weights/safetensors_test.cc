@@ -81,7 +81,7 @@ TEST(SafetensorsTest, TensorsComeInTheOrderOfTheirOffsets) {
 
 TEST(SafetensorsTest, AHeaderMayNameNothing) {
   EXPECT_EQ(parsed("{}", 0), SafetensorsHeader{});
-  EXPECT_EQ(parsed("{\"__metadata__\":{}}", 0), SafetensorsHeader{});
+  EXPECT_EQ(parsed("{\"__metadata__\":{}}", 0), (SafetensorsHeader{{}, {}, true}));
   EXPECT_EQ(parsed("{\"__metadata__\":null}", 0), SafetensorsHeader{});  // Some exporters write this for no metadata.
 }
 

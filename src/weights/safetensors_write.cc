@@ -33,7 +33,7 @@ void append_json(std::string& json, const SafetensorsTensor& tensor) {
 
 std::string json_of(const SafetensorsHeader& header) {
   std::string json = "{";
-  if (!header.metadata.empty()) {
+  if (!header.metadata.empty() || header.has_empty_metadata) {
     json.append("\"").append(kSafetensorsMetadata).append("\":{");
     for (const auto& [key, value] : header.metadata) {
       if (json.back() != '{') json += ',';

@@ -92,6 +92,12 @@ TEST(SafetensorsWriteTest, TextsOfEveryKindReadBackTheSame) {
   EXPECT_EQ(found.metadata, header.metadata);
 }
 
+TEST(SafetensorsWriteTest, EmptyMetadataAreToldFromNone) {
+  for (const bool has_empty : {false, true}) {
+    EXPECT_EQ(read_back(written({{}, {}, has_empty})).has_empty_metadata, has_empty);
+  }
+}
+
 TEST(SafetensorsWriteTest, EveryDtypeReadsBackTheSame) {
   SafetensorsHeader header;
   for (const DtypeRow& row : kDtypes) header.tensors.push_back({std::string(row.name), row.dtype, {4, 1, 2}});

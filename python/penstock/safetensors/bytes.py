@@ -65,7 +65,7 @@ def _laid_out(tensors: Mapping[str, TensorSpec],
                                "bytes")
     with named("serialize"):
         entries = [(name, spec.dtype, list(spec.shape)) for name, spec in tensors.items()]
-        return _native.make_safetensors_header(entries, dict(metadata or {}), STOCK_ALIGNMENT)
+        return _native.make_safetensors_header(entries, None if metadata is None else dict(metadata), STOCK_ALIGNMENT)
 
 
 def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:  # noqa: A002, the name that it replaces.

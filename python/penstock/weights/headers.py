@@ -298,7 +298,7 @@ def _read_header(file: Path) -> _Header:
             header = _native.Header(fd)
         except ValueError as error:
             raise WeightsError(f"{file}: {error}") from None
-    metadata = header.metadata()
+    metadata = header.metadata() or {}
     return _Header(identity, [], metadata, {}, _pieces_of(file, metadata.get(SHARDING, "{}")), header)
 
 

@@ -191,7 +191,7 @@ def _laid_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None, wh
                          "memory: each would be written in full, and nothing would tie them when they are loaded. Use "
                          "save_model, which saves one of them, or pass a clone() of each")
     with named(what):
-        return _native.make_safetensors_header(entries, dict(metadata or {}), alignment)
+        return _native.make_safetensors_header(entries, None if metadata is None else dict(metadata), alignment)
 
 
 def _write(file: File, tensors: Mapping[str, Any], header: bytes, placed: Placed, what: str) -> None:

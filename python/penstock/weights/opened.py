@@ -59,9 +59,10 @@ class safe_open:  # noqa: N801, the name that it replaces.
         self._device = arrays.arrays_of(framework, device).here()  # Raises here, not at the first tensor.
         self._arrays = arrays.arrays_of(framework, self._device)
         self._weights = Weights([filename])
-        if self._weights.header is None:
+        header = self._weights.header
+        if header is None:
             raise WeightsError(f"{filename}: this is no safetensors file: load it with weights.load_file or Weights")
-        self._data_begin = self._weights.header.data_begin
+        self._header = header
         self._is_closed = False
         self._lock = threading.Lock()
         myself = weakref.ref(self)  # Who forgets a file without closing it lets go of all at once.
@@ -81,7 +82,8 @@ class safe_open:  # noqa: N801, the name that it replaces.
         return self._opened().names()
 
     def metadata(self) -> dict[str, str] | None:
-        return self._opened().metadata or None
+        self._opened()
+        return self._header.metadata()
 
     def get_tensor(self, name: str) -> Any:
         return self._get(self._opened().tensor(name))
@@ -95,7 +97,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
 
     def get_tensor_meta(self, name: str) -> Meta:
         tensor = self._opened().tensor(name)
-        begin = tensor.offset - self._data_begin
+        begin = tensor.offset - self._header.data_begin
         return Meta(tensor.dtype, list(tensor.shape), (begin, begin + tensor.nbytes))
 
     def get_slice(self, name: str) -> Slice:
