@@ -63,6 +63,21 @@ def test_empty_metadata_are_told_from_none(tmp_path, metadata):
             assert opened.metadata() == metadata
 
 
+@pytest.mark.parametrize("save", [
+    lambda path: ours.torch.save_file(TENSORS, path), lambda path: weights.save_file(TENSORS, path),
+    lambda path: ours.serialize_file(specs(ours.TensorSpec, {"x": np.arange(6)}), path)])
+def test_a_private_file_stays_private_and_a_new_one_is_as_open_makes_it(tmp_path, save):
+    before = os.umask(0o027)
+    try:
+        save(tmp_path / "file")
+        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+        (tmp_path / "file").chmod(0o600)
+        save(tmp_path / "file")
+        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
 def specs(kind, arrays):
     return {name: kind(dtype=array.dtype.name, shape=array.shape, data_ptr=array.ctypes.data, data_len=array.nbytes)
             for name, array in arrays.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock import _native
 from penstock.sessions import default_session
-from penstock.weights.files import copied
+from penstock.weights.files import copied, mode_over
 from penstock.weights.headers import Weights
 from penstock.weights.loaders import STOCK_ALIGNMENT
 from penstock.weights.opened import safe_open
@@ -47,7 +47,7 @@ def serialize_file(tensor_dict: Mapping[str, TensorSpec], filename: str | os.Pat
                    metadata: Mapping[str, str] | None = None) -> None:
     """Writes a safetensors file, which appears when it is whole and on the disk."""
     header, placed = _laid_out(tensor_dict, metadata)
-    with default_session().create(filename, replace=True) as file:
+    with default_session().create(filename, replace=True, mode=mode_over(filename)) as file:
         file.write(header)
         for name, begin, _ in placed:
             spec = tensor_dict[name]

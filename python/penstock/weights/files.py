@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,15 @@ def opened_file(path: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def mode_over(filename: str | os.PathLike[str]) -> int:
+    """The mode of a file that is written in place of another: that one's, so that what was private stays so."""
+    try:
+        mode = os.stat(filename).st_mode
+    except OSError:
+        return 0o666
+    return stat.S_IMODE(mode) & 0o777 | 0o600 if stat.S_ISREG(mode) else 0o666  # The owner writes and reads it.
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from penstock import _native
 from penstock.files import File
 from penstock.sessions import Session, default_session
 from penstock.weights import arrays
-from penstock.weights.files import copied
+from penstock.weights.files import copied, mode_over
 from penstock.weights.headers import Weights
 from penstock.weights.opened import check_backend
 from penstock.weights.plan import Plan
@@ -140,8 +140,10 @@ def save_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str],
               metadata: Mapping[str, str] | None = None, *, session: Session | None = None) -> None:
     """Replaces `safetensors.torch.save_file` and numpy's: the file appears when it is whole and on the disk.
 
-    Tensors must be contiguous, on any device, and share no memory: each would be written in full, and they would not be
-    tied when loaded. The data begins at a multiple of 4096 bytes, so that direct I/O serves it.
+    A new file gets the mode 0666 less the umask, as open() makes them (safetensors makes 0600), one that replaces
+    another the mode of that less the umask. Tensors must be contiguous, on any device, and share no memory: each would
+    be written in full, and they would not be tied when loaded. The data begins at a multiple of 4096 bytes, so that
+    direct I/O serves it.
     """
     write_file(tensors, filename, metadata, session, may_share=False)
 
@@ -150,7 +152,7 @@ def write_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str], met
                session: Session | None, *, may_share: bool, alignment: int = PAGE) -> None:
     """may_share: tensors that share memory are written once for each name. alignment: of the data in the file."""
     header, placed = _laid_out(tensors, metadata, f"{filename}", may_share, alignment)
-    with (session or default_session()).create(filename, replace=True) as file:
+    with (session or default_session()).create(filename, replace=True, mode=mode_over(filename)) as file:
         _write(file, tensors, header, placed, f"{filename}")
 
 
