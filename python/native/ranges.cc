@@ -149,7 +149,7 @@ void Ranges::read(Range& range) {
 }
 
 // Opens the file of the next ranges. Call it with the GIL held.
-std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& identity) {
+std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& identity, int held) {
   std::shared_ptr<Opened>& last = state_->last;
   if (last != nullptr && last->path == path && last->identity == identity) return last;
   auto opened = std::make_shared<Opened>();
@@ -162,7 +162,7 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
     const NoGil no_gil;
     penstock_file* raw = nullptr;
     // Without waiting, since it may be a pipe by now.
-    opened->fd = core::open_without_waiting(AT_FDCWD, path, O_RDONLY);
+    opened->fd = held >= 0 ? ::fcntl(held, F_DUPFD_CLOEXEC, 0) : core::open_without_waiting(AT_FDCWD, path, O_RDONLY);
     if (opened->fd < 0) error = errno;
     if (opened->fd >= 0) status = session.engine().file_register(session.raw(), opened->fd, &raw);
     if (raw != nullptr) opened->file = std::make_unique<FileHandle>(state_->session, raw);
@@ -178,10 +178,10 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
 }
 
 std::uint64_t Ranges::begin(const nb::bytes& path, const Identity& identity, nb::handle memory, std::int64_t offset,
-                            nb::handle stream) {
+                            nb::handle stream, int held) {
   check_is_own();
   auto range = std::make_unique<Range>(
-      Range{open(path.c_str(), identity), Memory(memory, Memory::Access::writable, stream), offset});
+      Range{open(path.c_str(), identity, held), Memory(memory, Memory::Access::writable, stream), offset});
   std::uint64_t number = 0;
   {
     const std::scoped_lock lock(state_->mutex);
@@ -221,7 +221,7 @@ void bind_ranges(nb::module_& module) {
   nb::class_<Ranges>(module, "Ranges")
       .def(nb::init<std::shared_ptr<SessionHandle>, unsigned>(), nb::arg("session"), nb::arg("threads"))
       .def("begin", &Ranges::begin, nb::arg("path"), nb::arg("identity"), nb::arg("memory"), nb::arg("offset"),
-           nb::arg("stream").none())
+           nb::arg("stream").none(), nb::arg("held") = -1)
       .def("wait", &Ranges::wait, nb::arg("number"))
       .def("close", &Ranges::close);
 }

@@ -37,9 +37,10 @@ class Ranges {
   Ranges& operator=(const Ranges&) = delete;
 
   // Reads from `offset` on until the memory is full, once a thread is free. Raises OSError if the file cannot be
-  // opened, and the errors of penstock.File(). Returns the range's number. Call it with the GIL held.
+  // opened, and the errors of penstock.File(). Returns the range's number. Call it with the GIL held. held: a
+  // descriptor of the file, or -1 to open it by its path.
   std::uint64_t begin(const nanobind::bytes& path, const Identity& identity, nanobind::handle memory,
-                      std::int64_t offset, nanobind::handle stream);
+                      std::int64_t offset, nanobind::handle stream, int held);
   // Waits for the range's end. Returns its Report, or nothing if the file has changed. Raises the error of the read.
   // Call it once for each range.
   std::optional<Report> wait(std::uint64_t number);
@@ -53,7 +54,7 @@ class Ranges {
   struct State;  // Never freed at process exit or in a forked child.
 
   void check_is_own() const;
-  std::shared_ptr<Opened> open(const char* path, const Identity& identity);
+  std::shared_ptr<Opened> open(const char* path, const Identity& identity, int held);
   static void run(State& state);
   static void read(Range& range);
 

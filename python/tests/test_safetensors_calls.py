@@ -268,22 +268,42 @@ def test_threads_share_an_open_file(tmp_path, runs_of_one):
     assert len(found) == 64 and all(raw(found[name]) == raw(tensors[name]) for name in tensors)
 
 
-def test_rows_are_read_alone_also_of_a_file_that_is_closed_and_not_of_one_that_changed(file, tmp_path):
+def test_rows_are_read_alone_also_of_a_file_that_is_closed(file):
     with Counting(file, "pt") as opened:
-        part, whole = opened.get_slice("w"), opened.get_slice("h")
+        part = opened.get_slice("w")
     assert raw(part[1:3, ::2]) == raw(TENSORS["w"][1:3, ::2].contiguous()) and opened.read == [32]
     assert part[2].tolist() == [8, 9, 10, 11] and opened.read == [32, 16]
-    opened = ours.safe_open(file, "pt")
-    stock.torch.save_file(TENSORS, tmp_path / "other")
-    (tmp_path / "other").replace(file)
-    with pytest.raises(weights.WeightsError, match="changed or replaced"):
-        opened.get_slice("w")[0]
-    assert raw(whole[...]) == raw(TENSORS["h"])  # Its file was opened before.
-    with open(opened_file := tmp_path / "cut", "wb") as cut:
-        cut.write(file.read_bytes())
-    opened = ours.safe_open(opened_file, "pt")
+
+
+def test_an_open_file_is_served_whatever_becomes_of_its_name(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    opened = ours.safe_open(file.name, "pt")
+    monkeypatch.chdir("/")
     part = opened.get_slice("w")
-    assert part[0].tolist() == [0, 1, 2, 3]
-    os.truncate(opened_file, 400)
-    with pytest.raises(weights.WeightsError, match="was cut while it was read"):
+    assert raw(opened.get_tensor("w")) == raw(TENSORS["w"])
+    stock.torch.save_file({"w": torch.zeros(3, 4)}, file.with_name("other"))
+    file.with_name("other").replace(file)
+    assert raw(opened.get_tensor("h")) == raw(TENSORS["h"]) and part[2].tolist() == [8, 9, 10, 11]
+    file.unlink()
+    loader = opened.prefetch()
+    opened.close()
+    assert all(raw(tensor) == raw(TENSORS[name]) for name, tensor in loader)
+    assert raw(part[...]) == raw(TENSORS["w"])
+
+
+def test_a_file_that_is_closed_is_not_kept_open(file):
+    def is_open():
+        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        return str(file) in [os.readlink(link) for link in links if os.path.islink(link)]
+
+    with ours.safe_open(file, "pt") as opened:
+        assert raw(opened.get_tensor("w")) == raw(TENSORS["w"]) and is_open()
+    assert not is_open()
+
+
+def test_a_file_that_was_cut_is_told(file):
+    opened = ours.safe_open(file, "pt")
+    assert opened.get_slice("w")[0].tolist() == [0, 1, 2, 3]
+    os.truncate(file, 400)
+    with pytest.raises(weights.WeightsError, match="was cut"):
         [opened.get_slice(name)[0:2] for name in ("w", "b", "h", "f")]

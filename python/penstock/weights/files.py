@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,21 @@ def opened_file(path: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+class Held:
+    """A file that stays open until nobody has this any more: it is read also when its name is gone."""
+
+    def __init__(self, path: Path, identity: tuple[int, int, int, int]) -> None:
+        """Raises WeightsError if it is not the file that it was."""
+        self.fd, self._path, self._identity = open_regular(path), path, identity
+        weakref.finalize(self, os.close, self.fd)
+        self.check()
+
+    def check(self) -> None:
+        """Raises WeightsError if it was changed."""
+        if identity_of(self.fd) != self._identity:
+            raise WeightsError(f"{self._path}: it was cut, changed or replaced after its header was read: open it anew")
 
 
 def mode_over(filename: str | os.PathLike[str]) -> int:

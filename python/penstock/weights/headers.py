@@ -20,7 +20,7 @@ from penstock.sessions import Session
 from penstock.threads import for_each
 from penstock.weights.dcp import METADATA, Checkpoint, assembled
 from penstock.weights.exchange import Exchange
-from penstock.weights.files import identity_of, opened_file
+from penstock.weights.files import Held, identity_of, opened_file
 from penstock.weights.kinds import is_torch_file
 from penstock.weights.plan import Plan
 from penstock.weights.tensors import Chunk, Part, Tensor, WeightsError, collecting_paused
@@ -50,6 +50,7 @@ class Weights:
         self.objects: dict[str, Any] = {}
         self.metadata: dict[str, str] = {}
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
+        self.held: Held | None = None  # Of a single file that is kept open.
         # Checks the bytes (in host memory) of a tensor or chunk.
         self.check: Callable[[Tensor, Any], None] | None = None
         self._pieces: dict[str, list[Chunk]] = {}
@@ -90,7 +91,8 @@ class Weights:
         [(file, header)] = self._plain
         pairs = ((_tensor_at(file, header, index), None) for index in range(begin, end))
         picks = [(index, 0, -1) for index in range(begin, end)]
-        return Plan(pairs, device, None, session, self.identities, framework=framework, plain=[(file, header, picks)])
+        return Plan(pairs, device, None, session, self.identities, framework=framework, plain=[(file, header, picks)],
+                    held=self.held)
 
     def plan_of_rows(self, wanted: Mapping[str, slice | None] | None, device: Any, session: Session | None) -> Plan:
         """The plan of a prefetch: by name the rows of a tensor, None for all of it, or of all tensors."""
@@ -198,7 +200,7 @@ class Weights:
         pairs = [(tensor, shares.get(name)) for name, tensor in by_name.items()]
         exchange = None if group is None else Exchange(group, device)
         return Plan(pairs, device, dtype, session, self.identities, framework=framework, exchange=exchange,
-                    budget=budget, check=self.check)
+                    budget=budget, check=self.check, held=self.held)
 
     def _named(self, patterns: Iterable[str]) -> list[str]:
         names, found = dict.fromkeys(self.names()), dict[str, None]()
@@ -216,7 +218,7 @@ class Weights:
                  for name, rows in wanted.items())
         plain = [(file, header, _picks_of(header, wanted)) for file, header in self._plain]
         return Plan(pairs, device, None, session, self.identities, framework=framework, budget=budget,
-                    check=self.check, plain=plain)
+                    check=self.check, plain=plain, held=self.held)
 
 
 def _openers() -> dict[str, Open]:

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from penstock.files import File
 from penstock.progress import Progress
 from penstock.sessions import Session, default_session
 from penstock.weights import arrays
-from penstock.weights.files import identity_of, opened_file
+from penstock.weights.files import Held
 from penstock.weights.headers import Weights
 from penstock.weights.neighbours import Neighbours
 from penstock.weights.plan import Plan
@@ -63,6 +63,8 @@ class safe_open:  # noqa: N801, the name that it replaces.
         if header is None:
             raise WeightsError(f"{filename}: this is no safetensors file: load it with weights.load_file or Weights")
         self._header = header
+        with suppress(OSError):  # Too many open files: then it is opened for each read.
+            self._weights.held = Held(self._weights.files[0], self._weights.identities[self._weights.files[0]])
         self._is_closed = False
         self._lock = threading.Lock()
         myself = weakref.ref(self)  # Who forgets a file without closing it lets go of all at once.
@@ -86,7 +88,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
         return self._header.metadata()
 
     def get_tensor(self, name: str) -> Any:
-        return self._get(self._opened().tensor(name))
+        return self._get(self._opened().tensor(name), self._weights.held)
 
     def get_tensors(self) -> dict[str, Any]:
         """All of them, by name, in the order of the file."""
@@ -125,16 +127,16 @@ class safe_open:  # noqa: N801, the name that it replaces.
     def _count(self, progress: Progress) -> None:
         """Is told of everything that was read."""
 
-    def _get(self, tensor: Tensor) -> Any:
+    def _get(self, tensor: Tensor, held: Held | None) -> Any:
         found = self._neighbours.take(tensor.name)
-        return self._read(tensor, None) if found is None else found
+        return self._read(tensor, None, held) if found is None else found
 
-    def _read(self, tensor: Tensor, part: Part | None) -> Any:
+    def _read(self, tensor: Tensor, part: Part | None, held: Held | None) -> Any:
         items = items_of(tensor, part)
-        if len(items) == 1 and self._is_small(items[0]):
-            return self._read_small(items[0])
+        if len(items) == 1 and self._is_small(items[0]) and (file := self._opened_file()) is not None:
+            return self._read_small(items[0], file)
         plan = Plan([(tensor, part)], self._device, None, self._session, self._weights.identities,
-                    framework=self._framework)
+                    framework=self._framework, held=held)
         found = next(iter(plan))[1]
         self._count(plan.progress)
         return found
@@ -144,11 +146,11 @@ class safe_open:  # noqa: N801, the name that it replaces.
         return (0 < item.end - item.begin <= SMALL_BYTES and item.part is None and item.whole is None
                 and item.tensor.strides is None and not arrays.is_numpy(self._framework))
 
-    def _read_small(self, item: Item) -> Any:
+    def _read_small(self, item: Item, file: File) -> Any:
         dtype = self._arrays.dtype_of(item.tensor)
         with named(f"{item.tensor.file}: tensor {item.tensor.name!r}"):
             made = self._arrays.empty(dtype, item.rows)
-        report, wanted = self._opened_file(item.tensor.file).read(made, item.begin), item.end - item.begin
+        report, wanted = file.read(made, item.begin), item.end - item.begin
         if report.bytes != wanted:
             raise WeightsError(f"{item.tensor.file}: it was cut while it was read: expected {wanted} bytes at "
                                f"{item.begin}, there were {report.bytes}")
@@ -157,20 +159,22 @@ class safe_open:  # noqa: N801, the name that it replaces.
         self._count(progress)
         return made
 
-    def _opened_file(self, path: Path) -> File:
+    def _opened_file(self) -> File | None:
+        """None where it is not kept open, or is closed by now."""
         with self._lock:
-            if self._file is None:
-                with opened_file(path) as fd:
-                    if identity_of(fd) != self._weights.identities[path]:
-                        raise WeightsError(f"{path}: it was cut, changed or replaced after its header was read: open "
-                                           "it anew")
-                    self._file = (self._session or default_session()).open(fd)
+            if self._file is None and self._weights.held is not None:
+                self._weights.held.check()
+                self._file = (self._session or default_session()).open(self._weights.held.fd)
             return self._file
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
+            self._weights.held = None
+            file, self._file = self._file, None
         self._neighbours.close()
+        if file is not None:
+            file.close()
 
     def __enter__(self) -> safe_open:
         return self
@@ -184,7 +188,7 @@ class Slice:
     """A tensor whose parts are read when it is indexed."""
 
     def __init__(self, opened: safe_open, tensor: Tensor) -> None:
-        self._opened, self._tensor = opened, tensor
+        self._opened, self._tensor, self._held = opened, tensor, opened._weights.held
 
     def get_shape(self) -> list[int]:
         return list(self._tensor.shape)
@@ -194,15 +198,15 @@ class Slice:
 
     def __getitem__(self, index: Any) -> Any:
         if index is Ellipsis or index == slice(None):
-            return self._opened._get(self._tensor)
+            return self._opened._get(self._tensor, self._held)
         if arrays.is_numpy(self._opened._framework):
             _check_index(index, self._tensor.shape)
         indices = index if isinstance(index, tuple) else (index,)
         rows = self._rows_of(indices[0]) if indices and self._tensor.shape and self._tensor.dtype != "F4" else None
         if rows is None:
-            return self._alone(self._opened._read(self._tensor, None), index)
+            return self._alone(self._opened._read(self._tensor, None, self._held), index)
         start, stop, rest = rows
-        return self._alone(self._opened._read(self._tensor, Part(0, start, stop)), (rest, *indices[1:]))
+        return self._alone(self._opened._read(self._tensor, Part(0, start, stop), self._held), (rest, *indices[1:]))
 
     def _rows_of(self, first: Any) -> tuple[int, int, Any] | None:
         """The rows that an index needs, and the index into them; None if all rows are read."""

@@ -15,6 +15,7 @@ from penstock.progress import Progress
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of
 from penstock.weights.exchange import Exchange
+from penstock.weights.files import Held
 from penstock.weights.runs import (
     AHEAD, PAGE, RUN_BYTES, Item, Run, in_units, items_of, memory_of, runs_of, share_of_run,
 )
@@ -32,12 +33,14 @@ class Plan:
     def __init__(self, wanted: Iterable[tuple[Tensor, Part | None]], device: Any, dtype: Any, session: Session | None,
                  identities: Mapping[Path, tuple[int, int, int, int]], *, framework: str = "pt",
                  exchange: Exchange | None = None, budget: int | None = None,
-                 check: Callable[[Tensor, Any], None] | None = None, plain: Iterable[Plain] = ()) -> None:
-        """plain: the same as `wanted`, for which no tensor need be described."""
+                 check: Callable[[Tensor, Any], None] | None = None, plain: Iterable[Plain] = (),
+                 held: Held | None = None) -> None:
+        """plain: the same as `wanted`, for which no tensor need be described. held: the file, if it is one."""
         here = arrays_of(framework, device).here()  # Threads differ in which device is the current one.
         self.arrays: Arrays = arrays_of(framework, here)
         self.device, self.dtype = self.arrays.device, self.arrays.dtype_named(dtype)
         self.session, self.identities, self.exchange, self.check = session, identities, exchange, check
+        self.held = held
         with collecting_paused():
             run_bytes = RUN_BYTES if budget is None else max(min(RUN_BYTES, budget // (AHEAD + 1)), PAGE)
             self.runs = self._plain_runs(plain, run_bytes) or self._plan_runs(wanted, run_bytes)

@@ -131,7 +131,8 @@ class _Reader:
         reading = _Reading(run, base, memory, begin, end, None)
         if begin < end:
             reading.number = self._ranges.begin(os.fsencode(run.file), plan.identities[run.file],
-                                                memory.bytes(begin - base, end - base), begin, plan.arrays.stream())
+                                                memory.bytes(begin - base, end - base), begin, plan.arrays.stream(),
+                                                -1 if plan.held is None else plan.held.fd)
         return reading
 
     def _finish(self, reading: _Reading) -> None:
