@@ -136,6 +136,16 @@ def test_a_program_is_taken_over_whatever_it_does_first(file, first):
     assert done.stdout == "66.0\n" and "1 files opened" in done.stderr and "Warning" not in done.stderr, done.stderr
 
 
+def test_each_forked_process_reports_what_it_moved_itself(file):
+    program = (f"import multiprocessing; from safetensors.torch import load_file; file = {str(file)!r}\n"
+               "load_file(file); forked = multiprocessing.get_context('fork').Process\n"
+               "for call in (load_file, str): child = forked(target=call, args=(file,)); child.start(); child.join()")
+    done = in_process(["--safetensors", "--report"], program)
+    said = [line for line in done.stderr.splitlines() if "safetensors by Penstock" in line]
+    assert len(said) == len({line.split("process ")[1].split(":")[0] for line in said}) == 2, done.stderr
+    assert all("1 files opened, 0 written, 58 bytes read" in line for line in said)
+
+
 def test_a_program_without_safetensors_pays_nothing():
     done = in_process(["--safetensors"], "import sys; print('penstock' in sys.modules, 'safetensors' in sys.modules)")
     assert done.stdout == "False False\n"

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from multiprocessing import util
 from typing import Any
 
 from penstock.safetensors.bytes import serialize_file
@@ -30,12 +31,16 @@ class Taken:
     """What went through Penstock, and what went to safetensors itself and why. `give_back()` ends it."""
 
     def __init__(self, original: Any) -> None:
+        self.original = original
+        self._ours: list[tuple[Any, Any]] = []  # (theirs, ours)
+        self._process = os.getpid()
+        self._count_anew()
+
+    def _count_anew(self) -> None:
         self.files_read = self.files_written = 0
         self.bytes_by_path: Counter[str] = Counter()
         self.handed_over: Counter[str] = Counter()  #: Files that safetensors itself served, by the reason.
-        self.original = original
         self._lock = threading.Lock()
-        self._ours: list[tuple[Any, Any]] = []  # (theirs, ours)
 
     def __str__(self) -> str:
         """In one sentence."""
@@ -46,8 +51,14 @@ class Taken:
         return f"{text}; by safetensors itself: {left or 'nothing'}"
 
     def report_at_exit(self) -> None:
-        """Prints the sentence as the process ends."""
-        atexit.register(lambda: complain(f"process {os.getpid()}: {self}", "penstock run"))
+        """Prints the sentence as the process ends, and as those end that are forked from it and do anything."""
+        atexit.register(self._report)
+        # Those of multiprocessing end without atexit.
+        util.register_after_fork(self, lambda child: util.Finalize(None, child._report, exitpriority=0))
+
+    def _report(self) -> None:
+        if self._process == os.getpid() or self.files_read or self.files_written or self.handed_over:
+            complain(f"process {os.getpid()}: {self}", "penstock run")
 
     def give_back(self) -> None:
         """Modules have safetensors' own calls again. What is open stays as it is."""
@@ -95,6 +106,15 @@ class Taken:
 
 
 _taken: list[Taken] = []
+
+
+def _after_fork() -> None:
+    """What the parent moved is no part of the child's report."""
+    for taken in _taken:
+        taken._count_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def take_over() -> Taken:
