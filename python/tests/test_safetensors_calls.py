@@ -244,6 +244,31 @@ def test_neighbours_are_read_on_the_stream_of_who_asks(many, monkeypatch):
     assert seen and all(asker == threading.get_ident() != reader for asker, reader in seen)
 
 
+def test_on_a_gpu_copies_are_handed_out_to_the_stream_of_who_takes_them(many, monkeypatch):
+    streams, recorded, loaded = [], [], []
+    load = weights.Plan.load
+
+    class Stream:
+        def synchronize(self):
+            streams.append(threading.get_ident())
+
+    def load_and_note(plan):
+        loaded.append(load(plan))
+        return loaded[-1]
+
+    monkeypatch.setattr("penstock.weights.neighbours._is_cuda", lambda _: True)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: Stream())
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, _: recorded.append(tensor.data_ptr()))
+    monkeypatch.setattr(weights.Plan, "load", load_and_note)
+    with ours.safe_open(many[0], "pt") as opened:
+        found = {name: opened.get_tensor(name) for name in many[1]}
+    assert all(raw(found[name]) == raw(many[1][name]) for name in found)
+    shared = {tensor.data_ptr() for group in loaded for tensor in group.values()}
+    assert len(recorded) > 32 and not shared & {tensor.data_ptr() for tensor in found.values()}
+    assert len(streams) == len(loaded) and threading.get_ident() not in streams
+
+
 def test_the_device_of_a_plan_is_the_one_that_was_current_when_it_was_made(file, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     plan = weights.Weights(file).plan(device="cuda")
