@@ -7,6 +7,8 @@
 
 #include <barrier>
 #include <functional>
+#include <latch>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -52,13 +54,18 @@ class HostKernels {
   HostKernels(const HostKernels&) = delete;
   HostKernels& operator=(const HostKernels&) = delete;
 
-  // Begins a kernel: body(lane) on so many threads, one group. The device waits for it.
+  // Begins a kernel: body(lane) on so many threads, one group. The device waits for it from the call's return on.
   void launch(unsigned lanes, std::function<void(const Lane&)> body) {
-    threads_.emplace_back([lanes, body = std::move(body)] {
-      auto run = [&] { run_group(lanes, body); };
+    const auto has_begun = std::make_shared<std::latch>(1);
+    threads_.emplace_back([lanes, has_begun, body = std::move(body)] {
+      auto run = [&] {
+        has_begun->count_down();
+        run_group(lanes, body);
+      };
       const auto call = [](void* work) { (*static_cast<decltype(run)*>(work))(); };
       (void)core::HostStreamHome::of_process().call(&run, call, &run);
     });
+    has_begun->wait();
   }
   // Returns when all kernels have ended.
   void wait() {
