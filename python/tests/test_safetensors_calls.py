@@ -6,6 +6,7 @@ tests are run by scripts/test_safetensors."""
 import contextlib
 import io
 import os
+import signal
 import threading
 
 import numpy as np
@@ -223,6 +224,19 @@ def test_without_memory_for_neighbours_a_tensor_is_read_alone(many, monkeypatch)
     with Counting(many[0], "pt") as opened:
         assert all(raw(opened.get_tensor(name)) == raw(tensor) for name, tensor in many[1].items())
     assert opened.read == [4096] * 64
+
+
+def test_a_forked_child_reads_what_its_parent_opened(many):
+    with ours.safe_open(many[0], "pt") as opened:
+        assert all(raw(opened.get_tensor(name)) == raw(many[1][name]) for name in list(many[1])[:6])
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                os._exit(all(raw(opened.get_tensor(name)) == raw(many[1][name]) for name in many[1]))
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_neighbours_are_read_on_the_stream_of_who_asks(many, monkeypatch):

@@ -5,6 +5,7 @@ too."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -41,6 +42,7 @@ class Neighbours:
         self._weights, self._header = weights, weights.header
         self._device, self._framework, self._session, self._count = device, framework, session, count
         self._reads_at_once = reads_at_once
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._is_over = False
         self._is_asked = bytearray(len(self._header))
@@ -50,6 +52,8 @@ class Neighbours:
 
     def take(self, name: str) -> Any:
         """None if the tensor is to be read alone: its neighbours are not wanted, or they could not be read together."""
+        if os.getpid() != self._process:
+            return None  # The threads are the parent's.
         tensors = self._group_of(self._header.find(name))
         found = None
         if tensors is not None:

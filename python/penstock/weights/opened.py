@@ -66,6 +66,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
         with suppress(OSError):  # Too many open files: then it is opened for each read.
             self._weights.held = Held(self._weights.files[0], self._weights.identities[self._weights.files[0]])
         self._is_closed = False
+        self._process = os.getpid()
         self._lock = threading.Lock()
         myself = weakref.ref(self)  # Who forgets a file without closing it lets go of all at once.
 
@@ -160,7 +161,9 @@ class safe_open:  # noqa: N801, the name that it replaces.
         return made
 
     def _opened_file(self) -> File | None:
-        """None where it is not kept open, or is closed by now."""
+        """None where it is not kept open, is closed by now, or is another process's."""
+        if os.getpid() != self._process:
+            return None
         with self._lock:
             if self._file is None and self._weights.held is not None:
                 self._weights.held.check()
