@@ -3,6 +3,8 @@
 #include "facts/process.h"
 
 #include <algorithm>
+#include <optional>
+#include <variant>
 #include <vector>
 
 namespace penstock::facts {
@@ -110,6 +112,11 @@ std::span<const PathSwitch> path_switches() {
                                              {"dmabuf", "PENSTOCK_DMABUF", "on"},
                                              {"dmabuf", "PENSTOCK_DMABUF_FILES", "on"}};
   return kSwitches;
+}
+
+bool switches_on(std::string_view value) {
+  const std::optional<core::Value> known = core::parse_value(core::Setting("penstock.dmabuf").row(), value);
+  return !value.empty() && (!known || std::get<bool>(*known));
 }
 
 std::vector<core::Note> notes_on(const Variables& variables) {

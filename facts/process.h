@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "facts/environment.h"
@@ -44,6 +45,8 @@ struct PathSwitch {
   const char* value;
 };
 std::span<const PathSwitch> path_switches();
+// False for the library's words of off, and for "", which it takes for unset. Other words, such as auto, switch it on.
+bool switches_on(std::string_view value);
 
 // Asks the library about Penstock's variables as a session does that opens with these: values that it refuses, and
 // misspelt names. A note's place is the name, and for a value "NAME=VALUE".

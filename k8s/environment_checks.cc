@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Checks Penstock's variables in the env of containers, as the library does where a session opens with them.
+// Checks Penstock's variables in the env of containers, as the library does where a session opens with them, and
+// whether a path that a container requires is switched on by them.
 #include <fmt/format.h>
 
 #include <optional>
@@ -30,13 +31,19 @@ facts::Variables variables_of(const Value& container) {
   return variables;
 }
 
-// The place of a variable's name or value. The last variable of a name counts.
-Place place_in(const Value& container, std::string_view name, const char* key) {
-  Place place = container.place;
+// The last variable of a name, which counts; null if it is not set.
+const Value* variable_in(const Value& container, std::string_view name) {
+  const Value* found = nullptr;
   for (const Member& member : container["env"].members) {
-    if ((*member.value)["name"].text == name) place = place_of(*member.value, key);
+    if ((*member.value)["name"].text == name) found = member.value;
   }
-  return place;
+  return found;
+}
+
+// The place of a variable's name or value.
+Place place_in(const Value& container, std::string_view name, const char* key) {
+  const Value* const variable = variable_in(container, name);
+  return variable == nullptr ? container.place : place_of(*variable, key);
 }
 
 void tell(const Pod& pod, const Value& container, const core::Note& note, Findings& findings) {
@@ -49,11 +56,42 @@ void tell(const Pod& pod, const Value& container, const core::Note& note, Findin
                 note.severity == core::Severity::error ? std::optional(Severity::error) : std::nullopt});
 }
 
+// The path that a container's arguments or environment require; null for none.
+const Value* required_path(const Value& container) {
+  for (const char* list : {"command", "args"}) {
+    const auto& words = container[list].members;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i - 1].value->text == "--require") return words[i].value;
+    }
+  }
+  const Value* const variable = variable_in(container, "PENSTOCK_REQUIRE");
+  return variable == nullptr ? nullptr : &(*variable)["value"];
+}
+
+// True unless a server takes the value from elsewhere, or it switches the path on.
+bool is_off(const Value* variable) {
+  if (variable == nullptr) return true;
+  return !(*variable)["valueFrom"].is_there() && !facts::switches_on((*variable)["value"].text);
+}
+
+// A map of a ConfigMap's or Secret's variables may have the switch.
+void check_required_path(const Pod& pod, const Value& container, Findings& findings) {
+  const Value* const required = required_path(container);
+  if (required == nullptr || !container["envFrom"].members.empty()) return;
+  for (const facts::PathSwitch& one : facts::path_switches()) {
+    if (required->text != one.path || !is_off(variable_in(container, one.variable))) continue;
+    findings.add("required_path_off", *pod.object, required->place,
+                 {fmt::format("{} is required, and is off without {}={}", one.path, one.variable, one.value),
+                  fmt::format("Set {}={} in env, or require another path.", one.variable, one.value)});
+  }
+}
+
 }  // namespace
 
 void check_environment(const Cluster& cluster, Findings& findings) {
   for (const Pod& pod : cluster.pods) {
     for (const Value* container : pod.containers()) {
+      check_required_path(pod, *container, findings);
       const facts::Variables variables = variables_of(*container);
       if (variables.empty()) continue;  // Most containers: asking the library takes longer.
       for (const core::Note& note : facts::notes_on(variables)) tell(pod, *container, note, findings);

@@ -331,7 +331,9 @@ TEST_F(LintTest, ARequiredPathThatIsOffIsAnErrorUntilItsSwitchIsThere) {
   EXPECT_TRUE(is_told("args: [bench, --require, p2pdma]"));
   EXPECT_TRUE(is_told("env: [{name: PENSTOCK_REQUIRE, value: nvfs}]"));
   EXPECT_TRUE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'off'}]"));
+  EXPECT_TRUE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'OFF'}]"));
   EXPECT_FALSE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'on'}]"));
+  EXPECT_FALSE(is_told("args: [bench, --require, nvfs], env: [{name: PENSTOCK_NVFS, value: auto}]"));
   EXPECT_FALSE(is_told("args: [bench, --require, p2pdma], envFrom: [{configMapRef: {name: a}}]"));
   EXPECT_FALSE(is_told("args: [bench, --require, bounce]"));
 }

@@ -76,47 +76,6 @@ void check_ring(const Cluster& cluster, const Pod& pod, const Value& container, 
                {sentence + "; preadv2 stands in: the same bytes for more CPU time", "", Severity::note});
 }
 
-bool is_value_on(const Value& variable) {
-  const std::string& text = variable["value"].text;
-  return !text.empty() && text != "off" && text != "0" && text != "no" && text != "false";
-}
-
-// The last variable of a name, which counts; null if it is not set.
-const Value* last_variable(const Value& container, std::string_view name) {
-  const Value* found = nullptr;
-  for (const Member& one : container["env"].members) {
-    if ((*one.value)["name"].text == name) found = one.value;
-  }
-  return found;
-}
-
-// The path that a container's arguments or environment require; null for none.
-const Value* required_path(const Value& container) {
-  for (const char* list : {"command", "args"}) {
-    const auto& words = container[list].members;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (words[i - 1].value->text == "--require") return words[i].value;
-    }
-  }
-  const Value* const variable = last_variable(container, "PENSTOCK_REQUIRE");
-  return variable == nullptr ? nullptr : &(*variable)["value"];
-}
-
-// A map of a ConfigMap's or Secret's variables may have the switch.
-void check_required_path(const Pod& pod, const Value& container, Findings& findings) {
-  const Value* const required = required_path(container);
-  if (required == nullptr || !container["envFrom"].members.empty()) return;
-  for (const facts::PathSwitch& one : facts::path_switches()) {
-    if (required->text != one.path) continue;
-    const Value* const variable = last_variable(container, one.variable);
-    const bool is_on = variable != nullptr && ((*variable)["valueFrom"].is_there() || is_value_on(*variable));
-    if (is_on) continue;
-    findings.add("required_path_off", *pod.object, required->place,
-                 {fmt::format("{} is required, and is off without {}={}", one.path, one.variable, one.value),
-                  fmt::format("Set {}={} in env, or require another path.", one.variable, one.value)});
-  }
-}
-
 long double gpus_of(const Value& container) {
   const Member* gpus = container["resources.limits"].member("nvidia.com/gpu");
   const auto number = gpus == nullptr ? std::nullopt : quantity_of(*gpus->value);
@@ -144,7 +103,6 @@ void check_memory(const Pod& pod, const Value& container, Findings& findings) {
 
 void check_pod_needs(const Cluster& cluster, Findings& findings) {
   for (const Pod& pod : cluster.pods) {
-    for (const Value* container : pod.containers()) check_required_path(pod, *container, findings);
     const bool has_gpu = pod.asks_for_gpu();
     // A pod that comes alone is the one that the question is about. A process on each node serves, and asks for none.
     const bool is_of_each_node = pod.object->kind == "DaemonSet" && !pod.uses_gds();
