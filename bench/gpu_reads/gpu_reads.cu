@@ -38,32 +38,42 @@ __device__ unsigned wrong_words(const uint4* got, std::uint64_t place, unsigned 
   return wrong;
 }
 
-// Random reads of whole blocks, one after the other in each warp.
-__global__ void read_blocks(gpu::File file, Task task, uint4* out, unsigned long long* wrong, unsigned* latencies) {
-  const gpu::Warp warp;
-  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+__device__ unsigned warp_number() { return (blockIdx.x * blockDim.x + threadIdx.x) / 32; }
+
+// Reads whole blocks at random, one after the other in each warp. read(number, i, place, own) fills `own` with the
+// bytes at `place`, for the i-th read of the warp of that number, and returns false if it could not.
+template <typename Read>
+__device__ void read_each(const Task& task, uint4* out, unsigned long long* wrong, Read read) {
+  const unsigned number = warp_number();
   uint4* const own = out + std::uint64_t{number} * (task.bytes / 16);
   unsigned bad = 0;
   for (unsigned i = 0; i < task.per_warp; ++i) {
     const std::uint64_t place = place_of(task, number, i);
+    if (!read(number, i, place, own)) ++bad;
+    __syncwarp();
+    if (task.compares) bad += wrong_words(own, place, task.bytes, threadIdx.x % 32);
+    __syncwarp();
+  }
+  if (bad != 0) atomicAdd(wrong, bad);
+}
+
+__global__ void read_blocks(gpu::File file, Task task, uint4* out, unsigned long long* wrong, unsigned* latencies) {
+  const gpu::Warp warp;
+  read_each(task, out, wrong, [&](unsigned number, unsigned i, std::uint64_t place, uint4* own) {
     const gpu::Long began = latencies != nullptr ? gpu::detail::now_ns() : 0;
     const gpu::Result result = file.read(warp, place, task.bytes, own);
     if (latencies != nullptr && warp.thread_rank() == 0) {
       latencies[number * task.per_warp + i] = static_cast<unsigned>(gpu::detail::now_ns() - began);
     }
-    if (result.error != gpu::Error::none || result.bytes != task.bytes) ++bad;
-    __syncwarp();
-    if (task.compares) bad += wrong_words(own, place, task.bytes, warp.thread_rank());
-    __syncwarp();
-  }
-  if (bad != 0) atomicAdd(wrong, bad);
+    return result.error == gpu::Error::none && result.bytes == task.bytes;
+  });
 }
 
 // The same, eight begun before the first is waited for.
 __global__ void read_ahead(gpu::File file, Task task, uint4* out, unsigned long long* wrong) {
   const gpu::Warp warp;
   constexpr unsigned kAhead = 8;
-  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const unsigned number = warp_number();
   uint4* const own = out + std::uint64_t{number} * kAhead * (task.bytes / 16);
   unsigned bad = 0;
   for (unsigned i = 0; i + kAhead <= task.per_warp; i += kAhead) {
@@ -91,11 +101,7 @@ __global__ void read_ahead(gpu::File file, Task task, uint4* out, unsigned long 
 __global__ void read_blocks_lightly(gpu::File file, gpu::Layout shared, Task task, uint4* out,
                                     unsigned long long* wrong) {
   const gpu::Warp warp;
-  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-  uint4* const own = out + std::uint64_t{number} * (task.bytes / 16);
-  unsigned bad = 0;
-  for (unsigned i = 0; i < task.per_warp; ++i) {
-    const std::uint64_t place = place_of(task, number, i);
+  read_each(task, out, wrong, [&](unsigned number, unsigned, std::uint64_t place, uint4* own) {
     const gpu::Result result = file.read(warp, place, task.bytes, own);  // It looks at no generation.
     __syncwarp();
     gpu::Word found = 0;
@@ -103,21 +109,14 @@ __global__ void read_blocks_lightly(gpu::File file, gpu::Layout shared, Task tas
       __threadfence_block();
       found = gpu::detail::look(&shared.controls[number % gpu::kControls].generation);
     }
-    if (warp.shfl(found, 0) != shared.generation || result.bytes != task.bytes) ++bad;
-    if (task.compares) bad += wrong_words(own, place, task.bytes, warp.thread_rank());
-    __syncwarp();
-  }
-  if (bad != 0) atomicAdd(wrong, bad);
+    return warp.shfl(found, 0) == shared.generation && result.bytes == task.bytes;
+  });
 }
 
 // Plain loads of registered pages, for comparison: nothing is checked, nothing is counted.
 __global__ void load_blocks(const uint4* file, Task task, uint4* out, unsigned long long* wrong) {
-  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-  uint4* const own = out + std::uint64_t{number} * (task.bytes / 16);
-  unsigned bad = 0;
-  for (unsigned i = 0; i < task.per_warp; ++i) {
-    const std::uint64_t place = place_of(task, number, i);
-    for (unsigned at = lane; at < task.bytes / 16; at += 32 * 8) {
+  read_each(task, out, wrong, [&](unsigned, unsigned, std::uint64_t place, uint4* own) {
+    for (unsigned at = threadIdx.x % 32; at < task.bytes / 16; at += 32 * 8) {
       uint4 v[8];
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
@@ -128,17 +127,14 @@ __global__ void load_blocks(const uint4* file, Task task, uint4* out, unsigned l
         if (at + 32 * k < task.bytes / 16) own[at + 32 * k] = v[k];
       }
     }
-    __syncwarp();
-    if (task.compares) bad += wrong_words(own, place, task.bytes, lane);
-    __syncwarp();
-  }
-  if (bad != 0) atomicAdd(wrong, bad);
+    return true;
+  });
 }
 
 // What a read does besides loading bytes: a look at host memory, of which warps share a line or have their own, and a
 // fence. `fence`: 0 none, 1 of the block, 2 of the GPU, 3 of the system.
 __global__ void look_around(const unsigned* lines, unsigned line_count, int fence, unsigned looks, unsigned* sum) {
-  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const unsigned number = warp_number();
   if (threadIdx.x % 32 != 0) return;
   unsigned found = 0;
   for (unsigned i = 0; i < looks; ++i) {
