@@ -88,9 +88,8 @@ Finding need_locked_memory(const Machine& machine) {
   const char* const remedy =
       machine.platform.container.empty()
           ? "Raise the limit where speed matters: ulimit -l 524288, or LimitMEMLOCK=512M of a service."
-          : "Raise the limit where speed matters: start the container with --ulimit memlock=-1:-1; a pod has the one "
-            "of "
-            "its runtime's service on the host (LimitMEMLOCK).";
+          : "Raise the limit where speed matters: start the container with --ulimit memlock=-1:-1; "
+            "a pod has the one of its runtime's service on the host (LimitMEMLOCK).";
   if (!machine.locked_memory) return need("locked_memory", State::unknown, "the limit cannot be read", remedy);
   const std::string limit = bytes_text(machine.locked_memory->soft_bytes);
   if (machine.locked_memory->is_exempt) {

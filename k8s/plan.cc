@@ -168,8 +168,7 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
   if (answers.runtime.empty() && !has_seccomp_profile(answers)) {
     notes.emplace_back(
         "The runtime's own seccomp profile may block io_uring, and then preadv2 moves the bytes for more CPU time: "
-        "with "
-        "--runtime NAME-VERSION the pods name a profile that allows it, where that is so.");
+        "with --runtime NAME-VERSION the pods name a profile that allows it, where that is so.");
   }
   if (has_seccomp_profile(answers)) {
     notes.emplace_back(

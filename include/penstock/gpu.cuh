@@ -77,8 +77,7 @@ PENSTOCK_GPU_INLINE void copy(const Group& group, unsigned char* to, const unsig
 
 }  // namespace detail
 
-// ---- Groups
-// ----------------------------------------------------------------------------------------------------------
+// ---- Groups ---------------------------------------------------------------------------------------------------------
 
 struct Thread {
   PENSTOCK_GPU_INLINE Word thread_rank() const { return 0; }
@@ -122,8 +121,7 @@ struct Block {
 };
 #endif
 
-// ---- The file
-// --------------------------------------------------------------------------------------------------------
+// ---- The file -------------------------------------------------------------------------------------------------------
 
 // A read that was begun, for wait(). All threads of the group have the same.
 struct Pending {

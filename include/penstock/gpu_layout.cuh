@@ -93,8 +93,7 @@ struct Layout {
 };
 static_assert(sizeof(Layout) == 128, "as large as penstock_gpu_value");
 
-// ---- Memory and time, of the GPU and of the host
-// ---------------------------------------------------------------------
+// ---- Memory and time, of the GPU and of the host --------------------------------------------------------------------
 
 namespace detail {
 
