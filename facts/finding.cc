@@ -13,7 +13,7 @@ namespace penstock::facts {
 namespace {
 
 constexpr unsigned kStepsMax = 8;
-constexpr std::string_view kOnTheHost = "On the host: ";
+constexpr std::string_view kOnTheHost = "Outside the container: ";
 
 const Finding* failed_row(const Findings& rows, const FindingName& name, const Finding& but) {
   const auto is_it = [&](const Finding& row) {

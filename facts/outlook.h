@@ -43,9 +43,10 @@ struct PathOutlook {
   std::vector<const Finding*> steps() const;
   // The sentence of reason(), for a path that is off those of all settings and of doubt(); or "".
   std::string sentence() const;
-  // The remedies of all steps(), each once: "First: ... Then: ..."; "" where nothing is to be done, or one step cannot
-  // be taken.
-  std::string remedy() const;
+  // The remedies of all steps(), each once; none where nothing is to be done, or one step cannot be taken. For a usable
+  // path, the one that makes it quicker.
+  std::vector<std::string> remedies() const;
+  std::string remedy() const;  // remedies() as a text: "First: ... Then: ...", or "".
   // The public name of the reason (docs/reference/reasons.md), or if it has none the code of the need; "none" if there
   // is no reason.
   std::string reason_name() const;

@@ -151,13 +151,13 @@ TEST(OutlookTest, AWriteGoesByThePageCacheInMemoryAloneAndNetworkFilesNeverDo) {
 
 TEST(OutlookTest, InAContainerTheHostsRemediesAreToldAsTheHosts) {
   const std::string inside = examined("container-overlay").whole.of(PENSTOCK_PATH_NVFS).remedy();
-  EXPECT_NE(inside.find("On the host: Install the nvidia-fs package"), std::string::npos) << inside;
+  EXPECT_NE(inside.find("Outside the container: Install the nvidia-fs package"), std::string::npos) << inside;
   Findings findings = {need("kernel_modules", State::fail, "closed", "Install the open ones."),
                        need("udev_database", State::fail, "none", "Mount it.")};
   say_where(findings, false);
   EXPECT_EQ(findings[0].remedy, "Install the open ones.");
   for (int again = 0; again < 2; ++again) say_where(findings, true);
-  EXPECT_EQ(findings[0].remedy, "On the host: Install the open ones.") << "once";
+  EXPECT_EQ(findings[0].remedy, "Outside the container: Install the open ones.") << "once";
   EXPECT_EQ(findings[1].remedy, "Mount it.");
 }
 

@@ -92,15 +92,20 @@ std::string PathOutlook::sentence() const {
   return fmt::format("{}; whether it works once it is on is unknown: {}", text, doubt()->sentence);
 }
 
-std::string PathOutlook::remedy() const {
-  if (is_usable()) return reason() == nullptr ? "" : reason()->remedy;
-  std::vector<std::string_view> told;
+std::vector<std::string> PathOutlook::remedies() const {
+  std::vector<std::string> told;
+  if (is_usable() && reason() != nullptr && !reason()->remedy.empty()) told.push_back(reason()->remedy);
   for (const Finding* const one : steps()) {
-    if (one->state == State::fail && one->remedy.empty()) return "";  // Then all the rest would not help.
+    if (one->state == State::fail && one->remedy.empty()) return {};  // Then all the rest would not help.
     const bool is_new = std::find(told.begin(), told.end(), one->remedy) == told.end();
     if (is_new && !one->remedy.empty()) told.push_back(one->remedy);
   }
-  if (told.size() < 2) return std::string(told.empty() ? "" : told.front());
+  return told;
+}
+
+std::string PathOutlook::remedy() const {
+  const std::vector<std::string> told = remedies();
+  if (told.size() < 2) return told.empty() ? "" : told.front();
   return fmt::format("First: {}", fmt::join(told, " Then: "));
 }
 

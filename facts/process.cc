@@ -2,6 +2,8 @@
 
 #include "facts/process.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <variant>
@@ -88,6 +90,18 @@ std::vector<core::Setting> Process::forcing_host_memory() const {
 std::string Process::origin_of(core::Setting setting) const {
   if (cufile.settings.origin(setting) == core::Origin::environment) return setting.row().variable;
   return cufile.file.empty() ? "the defaults" : cufile.file;
+}
+
+std::string Process::other_for_cufile() const {
+  const std::vector<core::Setting> forcing = forcing_host_memory();
+  const core::Setting compat = "properties.allow_compat_mode";
+  if (forcing.empty() && cufile.settings.is_on(compat)) return "";
+  const core::Setting setting = forcing.empty() ? compat : forcing.front();
+  return fmt::format(
+      "{} is {} in {}: programs that call cuFile {} host memory, as 'penstock explain' says; this was measured by "
+      "Penstock's own calls, which do not read it",
+      setting.key(), forcing.empty() ? "false" : "true", origin_of(setting),
+      forcing.empty() ? "may not go through" : "always go through");
 }
 
 Process read_process(const core::Root& root, bool is_captured, const Variables& more) {

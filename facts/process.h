@@ -33,6 +33,9 @@ struct Process {
   std::vector<core::Setting> forcing_host_memory() const;
   // The source of a setting's value: a variable, cuFile's configuration, or "the defaults".
   std::string origin_of(core::Setting setting) const;
+  // A sentence for whoever measures by Penstock's own calls, on what cuFile's configuration has programs of cuFile do
+  // otherwise; "" if it changes no way of a byte.
+  std::string other_for_cufile() const;
 };
 
 // `variables` are names and values that replace this process's own.

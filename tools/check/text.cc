@@ -197,6 +197,12 @@ void print_brief(Page& page, const facts::Examination& examined, const facts::Fi
 void print_verdict(Page& page, const facts::Examination& examined, const Requirement& required) {
   page.section("Verdict");
   print_verdict(page, examined.whole);
+  const facts::PathOutlook& bounce = examined.whole.of(PENSTOCK_PATH_BOUNCE);
+  if (!bounce.is_usable()) {
+    page.wrap("  ",
+              fmt::format("this check fails: files that no direct path serves cannot be moved, since bounce is {}",
+                          facts::standing_name(bounce.standing())));
+  }
   if (!can_use_gpu(examined.machine)) page.wrap("  ", "there is no NVIDIA GPU: host memory stands in for one");
   if (required.what.empty()) return;
   page.wrap("  ", fmt::format("required: {}: {}", required.what, required.is_met ? "met" : "not met"));

@@ -136,15 +136,14 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
   std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
   for (const PathOutlook& path : outlook.paths) {
     if (&path == best) break;
-    std::string text = path.remedy();
-    if (text.empty()) continue;
-    std::set<std::string> steps;
-    for (const Finding* const one : path.steps()) steps.insert(one->remedy);
-    const std::string first = path.steps().front()->remedy;
-    if (!told.insert(first).second) continue;
-    const std::size_t more = steps.size() - steps.count("") - 1;
-    if (more > 0) text = fmt::format("First: {} Then {} more, as 'penstock check --all' says.", first, more);
-    page.wrap(fmt::format("  for {}: ", penstock_path_name(path.path)), text);
+    const std::vector<std::string> steps = path.remedies();
+    if (steps.empty() || !told.insert(steps.front()).second) continue;
+    const std::string title = fmt::format("  for {}: ", penstock_path_name(path.path));
+    if (steps.size() > 1) page.line(title, "all of these");
+    else page.wrap(title, steps.front());
+    for (std::size_t i = 0; steps.size() > 1 && i < steps.size(); ++i) {
+      page.wrap(fmt::format("    {}. ", i + 1), steps[i]);
+    }
   }
   if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
 }

@@ -9,7 +9,8 @@ constexpr const char* kOtherInterface =
     "use nvidia-fs 2.28.4, whose interface is known, and report the version that is installed";
 
 constexpr ReasonText kTexts[] = {
-    {"nvfs_missing", "the module nvidia-fs is not loaded", "install it and load it: modprobe nvidia-fs"},
+    {"nvfs_missing", "the module nvidia-fs is not loaded",
+     "install it and load it (modprobe nvidia-fs), unless 'penstock check' says that it crashes this kernel"},
     {"nvfs_version", "this version of the module nvidia-fs has faults that no caller can avoid",
      "use 2.20.5 or later, but not 2.25.6"},
     {"nvfs_stand_in", "the module called nvidia-fs is a stand-in for tests, which moves bytes by the CPU",

@@ -13,7 +13,8 @@ constexpr ReasonText kTexts[] = {
     {"vendor_incomplete", "NVIDIA's library could not be loaded, or lacks a call that is needed",
      "install libcufile of CUDA 11.4 or later, with the packages it depends on"},
     {"nvidia_fs_missing", "the module nvidia-fs is not loaded, or no storage driver has registered with it",
-     "load it (modprobe nvidia-fs), and use a storage driver made for it, from MLNX_OFED or Ubuntu's nvidia kernel"},
+     "load it (modprobe nvidia-fs), unless 'penstock check' says that it crashes this kernel, and use a storage driver "
+     "made for it, from MLNX_OFED or Ubuntu's nvidia kernel"},
     {"vendor_refused", "NVIDIA's library refused to open, or refused this file",
      "see docs/reference/direct.md for its error numbers, and its own cufile.log for the cause"},
     {"vendor_not_direct", "NVIDIA's library has the CPU move the bytes here, in its compatibility mode",
