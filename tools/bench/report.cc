@@ -341,6 +341,7 @@ std::vector<Warning> warnings_of(const BenchOutcome& outcome) {
   evidence.block_count = outcome.block_count;
   evidence.direct_align = outcome.direct_align;
   evidence.not_direct = outcome.not_direct;
+  evidence.other_for_cufile = other_for_cufile();
   evidence.share_of_others = outcome.measured.share_of_others();
   evidence.harm_by_others = outcome.measured.harm_by_others();
   evidence.estimate = outcome.measured.rate();

@@ -69,6 +69,13 @@ void add_few_blocks(const BenchSettings& settings, const Evidence& evidence, std
                                  evidence.block_count, evidence.block_count == 1 ? "" : "s", flights)});
 }
 
+// The difference of the halves as a part of the first one's rate. A drift is a part of the rate of both together.
+double change_of_rate(double drift) {
+  constexpr double kFirstMin = 0.01;  // The first half may have moved next to nothing.
+  const double first = std::max(1 - drift / 2, kFirstMin);
+  return std::min(std::abs(drift), drift < 0 ? first : std::abs(drift)) / first;
+}
+
 void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
   const Estimate& told = evidence.estimate;
   if (settings.verify) return;  // Such a run is a proof and no measurement.
@@ -86,7 +93,7 @@ void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::ve
   if (told.drift != 0) {
     list.push_back({"drift", fmt::format("the second half was {:.1f} % {} than the first, and the interval has both; "
                                          "--ramp 5 leaves the beginning out",
-                                         100 * std::abs(told.drift), told.drift < 0 ? "slower" : "faster")});
+                                         100 * change_of_rate(told.drift), told.drift < 0 ? "slower" : "faster")});
   }
   if (told.half_width() > kWide * told.rate) {
     list.push_back({"wide", fmt::format("the true rate lies between {:.3f} and {:.3f} GB/s (95 %); measure for longer "
@@ -100,6 +107,7 @@ void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::ve
 std::vector<Warning> warnings_of(const BenchSettings& settings, const Evidence& evidence) {
   std::vector<Warning> list;
   if (evidence.bytes == 0) return list;
+  if (!evidence.other_for_cufile.empty()) list.push_back({"cufile_json", evidence.other_for_cufile});
   if (!settings.is_write()) {
     add_blend(evidence, list);
     add_over_read(evidence, list);

@@ -22,6 +22,7 @@ struct Evidence {
   std::uint64_t block_count = 0;             // Blocks in the range.
   std::uint32_t direct_align = 0;            // The unit of offsets and sizes in direct I/O; 0: there is no direct I/O.
   std::string not_direct;                    // Why this file has no direct I/O, or "".
+  std::string other_for_cufile;              // Process::other_for_cufile(), or "".
   double share_of_others = 0;                // The part of the processors that other programs had.
   double harm_by_others = 0;                 // The part of it that may have cost this measurement.
   Estimate estimate;

@@ -67,6 +67,23 @@ TEST(BenchWarnings, TellOfFlightsThatNeverAre) {
   EXPECT_EQ(names(settings, evidence), Names{});
 }
 
+TEST(BenchWarnings, CompareTheSecondHalfWithTheFirst) {
+  const auto told = [](double drift) {
+    Evidence evidence = sound();
+    evidence.estimate.drift = drift;
+    return warnings_of({}, evidence).front().sentence.substr(0, 44);
+  };
+  EXPECT_EQ(told(-1.6), "the second half was 88.9 % slower than the f");
+  EXPECT_EQ(told(-2), "the second half was 100.0 % slower than the ");
+  EXPECT_EQ(told(1), "the second half was 200.0 % faster than the ");
+}
+
+TEST(BenchWarnings, TellOfWhatCuFileForbidsItsPrograms) {
+  Evidence evidence = sound();
+  evidence.other_for_cufile = "properties.allow_compat_mode is false";
+  EXPECT_EQ(names({}, evidence), Names{"cufile_json"});
+}
+
 TEST(BenchWarnings, TellOfARateThatIsNotKnown) {
   Evidence evidence = sound();
   evidence.estimate.drift = -0.2;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "facts/needs.h"
+#include "facts/process.h"
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
@@ -46,6 +47,11 @@ Session open_session(const SessionSettings& settings) {
   }
   for (const auto& [name, value] : settings.more) config.set(name.c_str(), value);
   return require(Session::open(config), "session");
+}
+
+std::string other_for_cufile() {
+  const auto root = core::Root::open("/");
+  return root.ok() ? facts::read_process(*root, false, {}).other_for_cufile() : "";
 }
 
 void check_gpu(penstock_session* session, unsigned gpu) {

@@ -30,6 +30,9 @@ struct SessionSettings {
 
 Session open_session(const SessionSettings& settings);
 
+// Process::other_for_cufile() of programs that would be started here.
+std::string other_for_cufile();
+
 // Fails with exit code 77 if there is no such GPU.
 void check_gpu(penstock_session* session, unsigned gpu);
 

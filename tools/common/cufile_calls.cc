@@ -43,8 +43,9 @@ void open_cufile_driver() {
   // cuFile has one number for this, by which it calls a driver that nobody asked for.
   if (opened.err == CU_FILE_DRIVER_NOT_INITIALIZED) {
     throw Failure(
-        "no path can move bytes between files and device memory: properties.allow_compat_mode is false, and no "
-        "direct path serves here; set it to true, or see 'penstock check' for what the direct paths lack");
+        "no path can move bytes between files and device memory for programs that call cuFile: "
+        "properties.allow_compat_mode is false, and no direct path serves here; set it to true, or see 'penstock "
+        "check' for what the direct paths lack");
   }
   require_cufile(opened, "cuFile", "cuFileDriverOpen");
 }

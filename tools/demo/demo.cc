@@ -292,6 +292,7 @@ int run_demo(const DemoSettings& settings) {
         "demo: {} of data like weights (bfloat16, normal) from device memory to a file in {} and back, by "
         "each path, {} rounds\n{}\n",
         format_size(settings.size), settings.folder, kRounds, device_line(session.raw(), settings.gpu));
+    if (const std::string other = other_for_cufile(); !other.empty()) print("{}\n", other);
     flush_output();
   }
   const std::vector<DemoRow> rows = measure_in_rounds(settings, found.ways, file->fd());

@@ -284,6 +284,7 @@ Examination examine_load(const ExamineSettings& settings) {
   check_gpu(session.raw(), settings.gpu);
   Examination found;
   found.survey = look_over(files_of(settings.words), session, settings.gpu);
+  if (const std::string other = other_for_cufile(); !other.empty()) found.notes.push_back(other);
   if (!found.survey.is_residency_known) {
     found.notes.push_back(
         "the kernel does not report how much of these files is cached: they count as not cached, and bytes read for "

@@ -94,6 +94,7 @@ std::vector<std::string> with_members(const Session& session, const std::vector<
 // The answer is what cuFile's calls would get, so it is asked of their session: cufile.json may forbid a path, or be
 // refused.
 int explain_many(const Options& options, const std::vector<std::string>& files) {
+  setenv("CUFILE_LOGFILE_PATH", "/dev/null", 1);  // A question leaves no cufile.log in the folder of who asks.
   const Session session = cufile_session();
   if (options.memory == "device") check_gpu(session.raw(), options.gpu);
   std::vector<FileAnswer> answers;

@@ -74,9 +74,11 @@ TEST_F(ExplainTool, APathThatCufileJsonForbidsIsNotToldAsTaken) {
 
   EXPECT_EQ(forbidden.exit_code, 1);
   EXPECT_EQ(forbidden.out, "");
-  EXPECT_NE(forbidden.err.find("no path can move bytes between files and device memory: properties.allow_compat_mode"),
-            std::string::npos)
+  EXPECT_NE(
+      forbidden.err.find("no path can move bytes between files and device memory for programs that call cuFile: "),
+      std::string::npos)
       << forbidden.err;
+  EXPECT_FALSE(std::filesystem::exists(path("cufile.log"))) << "a question leaves no log";
   EXPECT_EQ(broken.exit_code, 1);
   EXPECT_NE(broken.err.find("/nowhere/cufile.json"), std::string::npos) << broken.err;
 }

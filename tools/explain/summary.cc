@@ -118,7 +118,7 @@ std::string plan_text(const ExplainSettings& settings, const Explanation& told) 
                                        : "";
   return fmt::format("{} at {}: {} {} of {}, by {} {}{}; {}", format_size(told.plan.size), settings.offset, chunks,
                      chunks == 1 ? "part" : "parts", format_size(choice.chunk), std::max(choice.threads, 1u),
-                     choice.threads > 1 ? "threads at most" : "thread", way, why(choice));
+                     choice.threads > 1 ? "threads at most, the calling one among them" : "thread", way, why(choice));
 }
 
 // Prints the notes on caches besides the page cache, which change direct reads, and the number of the other notes.
