@@ -137,6 +137,10 @@ Option Option::default_shown() {
 
 Option Option::value_name(const char* name) {
   option_->type_name(name);
+  // A script's variable that is not set would else stand for the current folder, or for this machine.
+  const auto is_there = [](const std::string& value) { return std::string(value.empty() ? "is empty" : ""); };
+  const std::string_view kind = name;
+  if (kind == "DIR" || kind == "FILE") option_->check(CLI::Validator(is_there, ""));
   return *this;
 }
 

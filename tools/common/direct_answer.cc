@@ -101,7 +101,7 @@ std::string direct_text(const DirectAnswer& answer, const DirectQuestion& questi
   std::set<std::string> told;
   print_findings(page, answer.report.findings, "  ", told);
   print_findings(page, answer.request, "  ", told);
-  if (answer.report.findings.empty() && answer.request.empty()) page.row("file", "nothing");
+  if (answer.report.findings.empty() && answer.request.empty()) page.row("of the file", "nothing");
   for (const core::PeerRoute& route : answer.routes) {
     page.row(route.peer.empty() ? "any device" : route.peer, route.findings.empty() ? "nothing"
                                                              : route.is_possible()  ? "perhaps"

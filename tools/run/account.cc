@@ -26,6 +26,7 @@ const char* plural(std::size_t count) { return count == 1 ? "" : "es"; }
 struct Reading {
   std::uint64_t call_bytes = 0;
   std::uint64_t storage_bytes = 0;
+  std::uint64_t write_call_bytes = 0;
   std::map<std::string, FileSeen> files;
   bool has_io_uring = false, has_aio = false, has_torch = false, has_kvikio = false;
 };
@@ -35,6 +36,7 @@ Reading reading_of(const Account& account) {
   for (const ProcessSeen& process : account.processes) {
     all.call_bytes += process.read_call_bytes;
     all.storage_bytes += process.storage_bytes;
+    all.write_call_bytes += process.write_call_bytes;
     all.has_io_uring |= process.has_io_uring;
     all.has_aio |= process.has_aio;
     all.has_torch |= process.has_torch;
@@ -160,6 +162,9 @@ std::string nothing_text(const Account& account) {
                      why;
   text += fmt::format("  read      {} by read() and its like; {} came from storage, by whatever calls\n",
                       format_size(reading.call_bytes), format_size(reading.storage_bytes));
+  if (reading.write_call_bytes > kNextToNothing) {
+    text += fmt::format("  wrote     {} by write() and its like\n", format_size(reading.write_call_bytes));
+  }
   const auto files = largest_of(reading);
   if (files.empty() && reading.call_bytes > kNextToNothing) {
     text += "  files     none was open at a look: they are seen by looking every few milliseconds\n";
@@ -336,6 +341,7 @@ Json account_json(const Account& account) {
   for (const ProcessSeen& process : account.processes) json["processes"].push_back(process_json(account, process));
   json["without_cufile"] = {{"ways", ways_of(reading)},
                             {"read_call_bytes", reading.call_bytes},
+                            {"write_call_bytes", reading.write_call_bytes},
                             {"storage_bytes", reading.storage_bytes},
                             {"files", files_json(reading)},
                             {"instead", remedies_of(account, reading)}};

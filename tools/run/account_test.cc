@@ -14,6 +14,7 @@ Account account_of(const std::string& program) {
   ProcessSeen process{.pid = 7, .command = program};
   process.libraries = {{account.library, Maker::penstock}};
   process.read_call_bytes = 100 << 20;
+  process.write_call_bytes = 64 << 20;
   process.files["/data/model.safetensors"] = {.bytes = 4ull << 30, .is_mapped = true};
   account.processes = {process};
   return account;
@@ -26,6 +27,7 @@ TEST(AccountTest, WhoReadsWithoutCuFileIsToldWithWhatAndWhatWouldUseIt) {
       "  why       Penstock's libcufile was in place, and the program did not call it\n"
       "  path      none of Penstock's: no call of cuFile came; the bytes went through the page cache into host memory\n"
       "  read      100 MiB by read() and its like; 0 B came from storage, by whatever calls\n"
+      "  wrote     64 MiB by write() and its like\n"
       "  files           4 GiB  mapped          /data/model.safetensors\n"
       "  instead   a loader that calls cuFile: torch.cuda.gds, KvikIO, fastsafetensors, NIXL, DeepSpeed, LMCache, "
       "fio's engine libcufile; or the Python package penstock, which needs none\n");

@@ -66,6 +66,7 @@ Life life_of(pid_t process) {
 void look_at_io(ProcessSeen& seen) {
   const std::string io = text_of_proc(folder_of(seen.pid) + "/io");
   seen.read_call_bytes = std::max(seen.read_call_bytes, number_in(io, "rchar:").value_or(0));
+  seen.write_call_bytes = std::max(seen.write_call_bytes, number_in(io, "wchar:").value_or(0));
   seen.storage_bytes = std::max(seen.storage_bytes, number_in(io, "\nread_bytes:").value_or(0));
 }
 

@@ -39,6 +39,7 @@ struct ProcessSeen {
   std::optional<std::array<WayCount, 2>> moved;
   std::uint64_t read_call_bytes = 0;      // Bytes of read() and similar calls, from files of any kind.
   std::uint64_t storage_bytes = 0;        // Bytes that storage read for it, by any calls.
+  std::uint64_t write_call_bytes = 0;     // Bytes of write() and similar calls, to files of any kind.
   std::map<std::string, FileSeen> files;  // By name.
   bool has_io_uring = false;
   bool has_aio = false;

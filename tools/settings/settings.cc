@@ -27,6 +27,8 @@ namespace {
 
 using core::Setting;
 
+constexpr const char* kFileVariable = "CUFILE_ENV_PATH_JSON";
+
 std::string value_of(const core::Settings& settings, Setting setting) {
   const std::string text = settings.text_of(setting);
   return text.empty() ? "none" : text;
@@ -77,6 +79,8 @@ Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting
   if (!loaded.file.empty()) {
     text += Text::of("file: {}, which only programs that use cuFile read; for all others environment and calls count\n",
                      loaded.file);
+  } else {
+    text += Text::of("file: none: {} names none, and there is no {}\n", kFileVariable, core::kDefaultSettingsFile);
   }
   for (const core::Note& note : loaded.notes) {
     // A key without effect is among the settings of --all, a variable without a key is nowhere else.
@@ -162,13 +166,16 @@ constexpr const char* kSettingsExamples =
     "  penstock settings bounce_mib                       one of them\n"
     "  penstock settings properties.allow_compat_mode     one of cuFile's keys\n"
     "  penstock settings compat                           those that say something of it\n"
+    "  penstock settings --changed                        those that are not at their defaults\n"
+    "  penstock settings ./cufile.json                    those that this file would change\n"
     "  penstock settings --all --json                     also keys without effect; for programs\n"
     "Exit code: 0 if a session would open with these settings, 1 if something in environment or cufile.json makes no "
     "sense, or no setting has the words, 2 wrong usage.";
 
 struct SettingsSettings {
-  std::vector<std::string> words;  // A name, or words that settings say; none for all.
+  std::vector<std::string> words;  // A name, words that settings say, or a cufile.json; none for all.
   bool all = false;
+  bool changed = false;
   bool json = false;
   bool markdown = false;
 };
@@ -215,7 +222,16 @@ int tell_idle(const SettingsSettings& settings, std::string_view reason) {
   return kSuccess;
 }
 
-int run_settings(const SettingsSettings& settings) {
+// Takes a cufile.json that is named in place of words. The settings of a program with it are then told.
+void take_file(SettingsSettings& settings) {
+  if (settings.words.size() != 1 || !settings.words.front().ends_with(".json")) return;
+  setenv(kFileVariable, settings.words.front().c_str(), 1);
+  settings.words.clear();
+  settings.changed = true;
+}
+
+int run_settings(SettingsSettings& settings) {
+  take_file(settings);
   if (settings.markdown) {
     print_document(Text(settings_markdown()));
     return kSuccess;
@@ -223,8 +239,11 @@ int run_settings(const SettingsSettings& settings) {
   const std::string name = settings.words.size() == 1 ? settings.words.front() : "";
   if (const std::string_view reason = facts::reason_without_effect(name); !reason.empty())
     return tell_idle(settings, reason);
-  const std::vector<Setting> list = chosen(settings);
+  std::vector<Setting> list = chosen(settings);
   const core::LoadedSettings loaded = core::load_process_settings();
+  if (settings.changed) {
+    std::erase_if(list, [&](Setting one) { return loaded.settings.origin(one) == core::Origin::built_in; });
+  }
   if (settings.json) print_json(settings_json(loaded, list));
   else print("{}", settings_text(loaded, list));
   return loaded.must_refuse ? kFailed : kSuccess;
@@ -235,7 +254,9 @@ int run_settings(const SettingsSettings& settings) {
 void add_settings(CommandLine& command) {
   auto settings = std::make_shared<SettingsSettings>();
   command.option("WORD", settings->words,
-                 "A setting's name, key in cufile.json or variable; or words that its name or sentence has [all]");
+                 "A setting's name, key in cufile.json or variable; words that its name or sentence has; or a file, "
+                 "whose name ends in .json, to be taken for cufile.json [all]");
+  command.flag("--changed", settings->changed, "List only settings that a variable or cufile.json gives");
   command.flag("--all", settings->all, "Also list cuFile's keys that have no effect here, and why");
   command.flag("--json", settings->json, "Print JSON");
   command.flag("--markdown", settings->markdown, "Print the tables of the manual's page");

@@ -109,6 +109,19 @@ TEST_F(SettingsCommandTest, AFileIsNamedWhereItSaysSomething) {
   EXPECT_EQ(told["source"], "file");
 }
 
+TEST_F(SettingsCommandTest, WhatAFileWouldChangeIsToldByItsName) {
+  const std::string file = path("other.json");
+  std::ofstream(file) << R"({"properties": {"allow_compat_mode": false}})";
+
+  const Finished done = settings({file});
+
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(done.out.find("properties.allow_compat_mode = false (file)\n"), 0u) << done.out;
+  EXPECT_EQ(done.out.find("bounce_mib"), std::string::npos) << "it is at its default";
+  EXPECT_NE(done.out.find("file: " + file), std::string::npos) << done.out;
+  EXPECT_EQ(settings({path("nowhere.json").string()}).exit_code, 1);
+}
+
 TEST_F(SettingsCommandTest, WhatAFileHasWrongIsToldFirstAndBesideItsKey) {
   std::ofstream(path("cufile.json")) << R"({"properties": {"allow_compat_mode": 7}})";
 
