@@ -11,11 +11,13 @@ import re
 import shutil
 import subprocess
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STAND_INS = Path(__file__).resolve().parent / "stand_ins"
 SKIPPED = 77
+SLOW_SECONDS = 10
 MARK = "\x1e"
 
 # The first that is found in a command counts.
@@ -104,8 +106,8 @@ def script_of(commands):
     lines = ["set -Euo pipefail", "at=0",
              'trap \'echo "failed $at $? $BASH_COMMAND" | head -n 1 >&9\' ERR']
     for at, command in enumerate(commands):
-        lines += [f"at={at}; printf '{MARK}%s\\n' {at}", command.text.rstrip("\n")]
-    return "\n".join([*lines, "echo end >&9", ""])
+        lines += [f"at={at}; echo began $at $SECONDS >&9; printf '{MARK}%s\\n' {at}", command.text.rstrip("\n")]
+    return "\n".join([*lines, "echo end $at $SECONDS >&9", ""])
 
 
 def run_chain(commands, folder, env, replaced):
@@ -133,10 +135,20 @@ def run_chain(commands, folder, env, replaced):
             skipped.append(command)
         else:
             failures.append(f"{command.place()}: ends with exit code {status}: {''.join(rest)}\n{outputs.get(at, '')}")
-    if "end" not in lines:
+    tell_times(commands, lines)
+    if not any(line.startswith("end ") for line in lines):
         last = max(map(int, outputs), default=0)
         failures.append(f"{commands[last].place()}: the shell ended there\n{outputs.get(str(last), '')}")
     return failures, skipped
+
+
+def tell_times(commands, lines):
+    """Which commands took long, for who would make the tests quicker."""
+    marks = [(int(at), int(seconds)) for word, at, seconds, *_ in (f"{line}   ".split(" ") for line in lines)
+             if word in ("began", "end")]
+    for (at, began), (_, ended) in pairwise(marks):
+        if ended - began >= SLOW_SECONDS:
+            print(f"{commands[at].place()}: took {ended - began} s")
 
 
 def tell_not_run(commands):
