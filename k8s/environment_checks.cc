@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Checks Penstock's variables in the env of containers, as the library does where a session opens with them, and
-// whether a path that a container requires is switched on by them.
+// whether a path that a container requires is switched on by them, and passes the nodes' kernel.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/printable.h"
 #include "facts/process.h"
 #include "k8s/checks.h"
+#include "k8s/kernel_needs.h"
+#include "k8s/nodes.h"
+#include "penstock/penstock.h"
 #include "settings/words.h"
 
 namespace penstock::tools::k8s {
@@ -56,26 +61,41 @@ void tell(const Pod& pod, const Value& container, const core::Note& note, Findin
                 note.severity == core::Severity::error ? std::optional(Severity::error) : std::nullopt});
 }
 
-// The path that a container's arguments or environment require; null for none.
-const Value* required_path(const Value& container) {
-  for (const char* list : {"command", "args"}) {
-    const auto& words = container[list].members;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (words[i - 1].value->text == "--require") return words[i].value;
-    }
-  }
-  const Value* const variable = variable_in(container, "PENSTOCK_REQUIRE");
-  return variable == nullptr ? nullptr : &(*variable)["value"];
-}
-
 // True unless a server takes the value from elsewhere, or it switches the path on.
 bool is_off(const Value* variable) {
   if (variable == nullptr) return true;
   return !(*variable)["valueFrom"].is_there() && !facts::switches_on((*variable)["value"].text);
 }
 
+// The kernels that a pod for a GPU may meet: those of all nodes with one. Where no node has the kernel that is known,
+// it was given.
+std::vector<std::string> kernels_for_gpus(const Cluster& cluster) {
+  std::vector<std::string> all, of_gpus;
+  for (const Object* object : cluster.of_kind("Node")) {
+    const Node node = node_of(*object);
+    all.push_back(node.kernel);
+    if (node.has_gpu) of_gpus.push_back(node.kernel);
+  }
+  if (std::find(all.begin(), all.end(), cluster.facts.kernel) == all.end()) return {cluster.facts.kernel};
+  return of_gpus.empty() ? all : of_gpus;
+}
+
+// A path is impossible only where no node has a kernel for it.
+void check_required_kernel(const std::vector<std::string>& kernels, const Pod& pod, const Value& container,
+                           Findings& findings) {
+  const Value* const required = required_path(container);
+  if (required == nullptr) return;
+  std::optional<facts::Finding> stop;
+  for (const std::string& kernel : kernels) {
+    stop = kernel_stop(path_required_by(container), kernel);
+    if (!stop) return;
+  }
+  findings.add("required_path_needs", *pod.object, required->place,
+               {core::printable(fmt::format("{} is required, and {}", required->text, stop->sentence)), stop->remedy});
+}
+
 // A map of a ConfigMap's or Secret's variables may have the switch.
-void check_required_path(const Pod& pod, const Value& container, Findings& findings) {
+void check_required_switch(const Pod& pod, const Value& container, Findings& findings) {
   const Value* const required = required_path(container);
   if (required == nullptr || !container["envFrom"].members.empty()) return;
   for (const facts::PathSwitch& one : facts::path_switches()) {
@@ -88,10 +108,30 @@ void check_required_path(const Pod& pod, const Value& container, Findings& findi
 
 }  // namespace
 
+const Value* required_path(const Value& container) {
+  for (const char* list : {"command", "args"}) {
+    const auto& words = container[list].members;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i - 1].value->text == "--require") return words[i].value;
+    }
+  }
+  const Value* const variable = variable_in(container, "PENSTOCK_REQUIRE");
+  return variable == nullptr ? nullptr : &(*variable)["value"];
+}
+
+int path_required_by(const Value& container) {
+  const Value* const required = required_path(container);
+  std::int32_t path = -1;
+  if (required != nullptr) penstock_path_by_name(required->text.c_str(), &path);
+  return path;
+}
+
 void check_environment(const Cluster& cluster, Findings& findings) {
+  const std::vector<std::string> kernels = kernels_for_gpus(cluster);
   for (const Pod& pod : cluster.pods) {
     for (const Value* container : pod.containers()) {
-      check_required_path(pod, *container, findings);
+      check_required_switch(pod, *container, findings);
+      check_required_kernel(kernels, pod, *container, findings);
       const facts::Variables variables = variables_of(*container);
       if (variables.empty()) continue;  // Most containers: asking the library takes longer.
       for (const core::Note& note : facts::notes_on(variables)) tell(pod, *container, note, findings);

@@ -338,6 +338,58 @@ TEST_F(LintTest, ARequiredPathThatIsOffIsAnErrorUntilItsSwitchIsThere) {
   EXPECT_FALSE(is_told("args: [bench, --require, bounce]"));
 }
 
+TEST_F(LintTest, ARequiredPathThatNoNodesKernelHasIsAnError) {
+  write("pod.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - {name: a, image: a, env: "
+        "[{name: PENSTOCK_REQUIRE, value: p2pdma}, {name: PENSTOCK_NVIDIA_EXPORT, value: 'on'}]}\n");
+  write("dmabuf.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - {name: a, image: a, env: "
+        "[{name: PENSTOCK_DMABUF, value: 'on'}, {name: PENSTOCK_DMABUF_FILES, value: 'on'}], "
+        "args: [bench, --require, dmabuf]}\n");
+  const auto told = [&](Names arguments) {
+    arguments.push_back("--json");
+    std::string sentence;
+    const json report = json::parse(lint(arguments).out);
+    for (const json& one : report["findings"]) {
+      if (one["rule"] == "required_path_needs") sentence = one["sentence"];
+    }
+    return sentence;
+  };
+  EXPECT_EQ(told({"pod.yaml", "--kernel", "5.15.0"}),
+            "p2pdma is required, and Linux 5.15.0: before Linux 6.2 no process can have device pages");
+  EXPECT_NE(told({"pod.yaml", "--kernel", "6.16.3"}).find("Linux 6.16 fails transfers"), std::string::npos);
+  EXPECT_NE(told({"dmabuf.yaml", "--kernel", "6.8.0"}), "");
+  EXPECT_EQ(told({"pod.yaml", "--kernel", "6.8.0-51-generic"}), "");
+  EXPECT_EQ(told({"pod.yaml"}), "");
+
+  const auto node = [](const std::string& name, const std::string& kernel, const std::string& gpus) {
+    return "---\napiVersion: v1\nkind: Node\nmetadata: {name: " + name + "}\nstatus:\n  capacity: {nvidia.com/gpu: '" +
+           gpus + "'}\n  nodeInfo: {kernelVersion: " + kernel + "}\n";
+  };
+  write("old.yaml", node("control", "6.8.0", "0") + node("worker", "5.15.0-91", "8"));
+  EXPECT_NE(told({"pod.yaml", "old.yaml"}), "") << "only the node without a GPU has the kernel";
+  write("new.yaml", node("control", "5.15.0-91", "0") + node("old", "5.15.0-91", "8") + node("new", "6.8.0", "8"));
+  EXPECT_EQ(told({"pod.yaml", "new.yaml"}), "") << "one node with a GPU has the kernel";
+}
+
+TEST_F(LintTest, ARequiredDirectPathWithoutVolumeIsAnErrorAndWithoutGpuAWarning) {
+  const auto severities = [&](const std::string& path) {
+    write("pod.yaml",
+          "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a, env: "
+          "[{name: PENSTOCK_NVIDIA_EXPORT, value: 'on'}, {name: PENSTOCK_REQUIRE, value: " +
+              path + "}]}]\n");
+    std::string found;
+    const json report = json::parse(lint({"pod.yaml", "--json"}).out);
+    for (const json& one : report["findings"]) {
+      const std::string rule = one["rule"];
+      if (rule == "no_gpu_asked" || rule == "no_volume") found += rule + " " + one["severity"].get<std::string>() + " ";
+    }
+    return found;
+  };
+  EXPECT_EQ(severities("p2pdma"), "no_gpu_asked warning no_volume error ");
+  EXPECT_EQ(severities("bounce"), "no_gpu_asked note no_volume note ");
+}
+
 TEST_F(LintTest, ADenylistThatBarsFilesFromDirectPathsIsAWarning) {
   for (const char* list : {"filesystems", "devices", "mounts", "drivers"}) {
     write("cufile.json", std::string(R"({"properties": {}, "denylist": {")") + list + R"(": ["/dev/nvme0n1"]}})");

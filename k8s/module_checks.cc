@@ -9,8 +9,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.h"
 #include "facts/operator_versions.h"
 #include "k8s/checks.h"
+#include "k8s/kernel_needs.h"
+#include "penstock/penstock.h"
 #include "settings/words.h"
 
 namespace penstock::tools::k8s {
@@ -77,9 +80,8 @@ void check_p2pdma(const Cluster& cluster, const DriverSetup& driver, Findings& f
     tell(fmt::format("drivers before {} cannot do P2PDMA", facts::version_text(facts::kP2pdmaDriver)),
          "Take a later driver.");
   }
-  if (kernel && *kernel < facts::kP2pdmaKernel) {
-    tell(fmt::format("before Linux {} no process can have device pages", facts::version_text(facts::kP2pdmaKernel)),
-         "Boot a later kernel.");
+  if (const auto stop = kernel_stop(PENSTOCK_PATH_P2PDMA, cluster.facts.kernel)) {
+    tell(core::printable(stop->sentence), stop->remedy);
   }
   if (kernel && version && *kernel >= facts::kP2pdmaNewKernel && *version < facts::kP2pdmaNewDriver) {
     tell(fmt::format("on Linux {} P2PDMA needs a driver of {} or later", core::shown(cluster.facts.kernel),

@@ -7,27 +7,29 @@
 #include <algorithm>
 
 #include "facts/operator_versions.h"
+#include "k8s/kernel_needs.h"
 #include "k8s/plan_objects.h"
+#include "penstock/penstock.h"
 
 namespace penstock::tools::k8s {
 namespace {
 
 facts::Version version_or_none(const std::string& text) { return facts::version_of(text).value_or(facts::Version{}); }
 
-// The kernel that the release was installed with; {} if unknown.
-facts::Version kernel_of(const Answers& answers) {
-  if (!answers.kernel.empty()) return version_or_none(answers.kernel);
+// The kernel's release, or that which the system was installed with; "" if unknown.
+std::string kernel_of(const Answers& answers) {
+  if (!answers.kernel.empty()) return answers.kernel;
   struct Release {
     const char* os;
-    facts::Version kernel;
+    const char* kernel;
   };
-  static constexpr Release kReleases[] = {
-      {"ubuntu22.04", {5, 15, 0}}, {"ubuntu24.04", {6, 8, 0}}, {"debian12", {6, 1, 0}}, {"debian13", {6, 12, 0}},
-      {"rhel8", {4, 18, 0}},       {"rhel9", {5, 14, 0}},      {"rhel10", {6, 12, 0}},  {"rhcos", {5, 14, 0}}};
+  static constexpr Release kReleases[] = {{"ubuntu22.04", "5.15"}, {"ubuntu24.04", "6.8"}, {"debian12", "6.1"},
+                                          {"debian13", "6.12"},    {"rhel8", "4.18"},      {"rhel9", "5.14"},
+                                          {"rhel10", "6.12"},      {"rhcos", "5.14"}};
   for (const Release& release : kReleases) {
     if (answers.os.starts_with(release.os)) return release.kernel;
   }
-  return {};
+  return "";
 }
 
 bool is_local(const std::string& storage) { return !storage.starts_with("nfs"); }
@@ -102,7 +104,7 @@ class Refusals {
   }
 
   void judge_p2pdma() {
-    const facts::Version kernel = kernel_of(answers_);
+    const facts::Version kernel = version_or_none(kernel_of(answers_));
     const facts::Version driver = version_or_none(driver_of(answers_));
     if (answers_.os.empty() && answers_.kernel.empty()) {
       refuse("p2pdma_needs", "--path p2pdma needs to know the nodes' kernel", "give --os NAME or --kernel RELEASE");
@@ -113,11 +115,8 @@ class Refusals {
               ? fmt::format("--path p2pdma needs to know the nodes' kernel, and none is known of {}", answers_.os)
               : fmt::format("--path p2pdma needs to know the nodes' kernel, and '{}' is no release", answers_.kernel),
           "give --kernel RELEASE, as uname -r prints it on a node, such as 6.8.0-51-generic");
-    } else if (kernel < facts::kP2pdmaKernel) {
-      refuse("p2pdma_needs",
-             fmt::format("Linux {} gives programs no P2PDMA: {} is the first", facts::version_text(kernel),
-                         facts::version_text(facts::kP2pdmaKernel)),
-             "boot a newer kernel (--kernel RELEASE), or take --path bounce");
+    } else if (const auto stop = kernel_stop(PENSTOCK_PATH_P2PDMA, kernel_of(answers_))) {
+      refuse("p2pdma_needs", stop->sentence, stop->remedy + " Tell it by --kernel RELEASE, or take --path bounce.");
     }
     if (driver == facts::Version{}) {
       refuse("p2pdma_needs", fmt::format("'{}' is no release of NVIDIA's driver", driver_of(answers_)),

@@ -79,6 +79,7 @@ TEST(PlanTest, WhatCannotWorkIsRefusedByItsRule) {
       {changed(p2pdma(), [](Answers& a) { a.os = ""; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.os = "cos"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.kernel = "new"; }), "p2pdma_needs"},
+      {changed(p2pdma(), [](Answers& a) { a.kernel = "6.16.3"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.driver_version = "latest"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.driver_version = "550.90.07"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.kernel = "6.17.2", a.operator_version = "v26.3.3"; }), "p2pdma_needs"},

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "facts/operator_versions.h"
+#include "facts/outlook.h"
 #include "facts/process.h"
 #include "k8s/checks.h"
 #include "k8s/quantity.h"
@@ -37,6 +39,14 @@ bool expects_gpu(const Pod& pod) {
                      [](const Value* one) { return has_variable(*one, "PENSTOCK_"); });
 }
 
+// True if a container of the pod fails where its bytes do not go around host memory.
+bool requires_direct_path(const Pod& pod) {
+  const auto containers = pod.containers();
+  return std::any_of(containers.begin(), containers.end(),
+                     [](const Value* one) { return facts::is_direct_path(path_required_by(*one)); });
+}
+
+// A node may also give a GPU to a container that asks for none, by NVIDIA_VISIBLE_DEVICES.
 void check_gpu(const Pod& pod, Findings& findings) {
   const auto containers = pod.containers();
   // The rule gds_without_gpu says it of these.
@@ -45,7 +55,8 @@ void check_gpu(const Pod& pod, Findings& findings) {
     return;
   }
   findings.add("no_gpu_asked", *pod.object, pod.spec->place,
-               {"no container has nvidia.com/gpu in resources.limits: files would be read into host memory"});
+               {"no container has nvidia.com/gpu in resources.limits: files would be read into host memory", "",
+                requires_direct_path(pod) ? std::optional(Severity::warning) : std::nullopt});
 }
 
 // Volumes of a StatefulSet's own claims are seen by their mounts alone.
@@ -58,7 +69,8 @@ void check_volumes(const Pod& pod, Findings& findings) {
   if (has_any) return;
   findings.add("no_volume", *pod.object, pod.spec->place,
                {"the pod has no volume: its files lie on the container's overlay, which hides the drive, so that no "
-                "direct path serves them"});
+                "direct path serves them",
+                "", requires_direct_path(pod) ? std::optional(Severity::error) : std::nullopt});
 }
 
 // Notes what is known of io_uring for a container that may use it, and does without it where it is blocked.

@@ -216,6 +216,8 @@ constexpr Rule kRules[] = {
      "Mount a volume of a real file system (ext4, XFS) for the data.", "docs/guide/containers.md"},
     {"required_path_off", Severity::error, "a pod requires a path that is off, because a variable is missing",
      "Set the variable, or require another path.", "docs/reference/direct.md"},
+    {"required_path_needs", Severity::error, "a pod requires a path that no node's kernel has",
+     "docs/guide/direct.md has all that the path needs; or require another one.", "docs/guide/direct.md"},
     {"penstock_value", Severity::error, "a variable of Penstock's has a value with which no session opens",
      "Correct the value, or remove the variable.", "docs/reference/settings.md"},
     {"penstock_name", Severity::warning, "a variable has a name like Penstock's, and nothing reads it",
