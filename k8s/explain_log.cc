@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "k8s/commands.h"
-#include "k8s/log_causes.h"
 #include "k8s/log_findings.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
@@ -23,9 +22,10 @@ constexpr const char* kExplainLogExamples =
     "  kubectl logs -n gpu-operator ds/nvidia-driver-daemonset -c nvidia-fs-ctr | penstock-k8s explain-log\n"
     "  kubectl get events -A | penstock-k8s explain-log\n"
     "  penstock-k8s explain-log cufile.log\n"
-    "It knows the causes that others have met and reported, and the reasons of Penstock's by their names; it explains "
-    "no others.\n"
-    "Exit code: 0 a cause was found, 1 none was, 2 wrong usage.";
+    "It knows the causes that others have met and reported, the reasons of Penstock's by their names, and the lines "
+    "that "
+    "Penstock has written into a cufile.log; it explains no others.\n"
+    "Exit code: 0 a cause was found, 1 none was, 2 wrong usage or what cannot be read.";
 
 struct LogSettings {
   std::vector<std::string> files;
@@ -33,10 +33,14 @@ struct LogSettings {
 };
 
 void print_unknown(const UnknownLines& unknown) {
-  if (unknown.count == 0) return;
   Page page;
-  page.wrap("", fmt::format("{} line{} not known: {}{}", unknown.count, unknown.count == 1 ? "" : "s",
-                            fmt::join(unknown.first, ", "), unknown.count > unknown.first.size() ? ", ..." : ""));
+  for (const std::string& file : unknown.no_text) {
+    page.wrap("",
+              fmt::format("{} is no text: it has zero bytes, and its lines that are not known are not counted", file));
+  }
+  if (unknown.count > 0)
+    page.wrap("", fmt::format("{} line{} not known: {}{}", unknown.count, unknown.count == 1 ? "" : "s",
+                              fmt::join(unknown.first, ", "), unknown.count > unknown.first.size() ? ", ..." : ""));
   print("{}", Text(page.text()));
 }
 
@@ -45,10 +49,10 @@ void print_for_people(const std::vector<LogFinding>& findings, const UnknownLine
   for (const LogFinding& each : findings) {
     Page page;
     page.wrap("", fmt::format("{}:{}: {}", each.file, each.line, each.text));
-    page.wrap("  means   ", fmt::format("{} [{}]", each.cause->meaning, each.cause->id));
-    if (*each.cause->remedy != '\0') page.wrap("  remedy  ", each.cause->remedy);
+    page.wrap("  means   ", fmt::format("{} [{}]", each.meaning, each.cause));
+    if (!each.remedy.empty()) page.wrap("  remedy  ", each.remedy);
     page.wrap("  source  ",
-              fmt::format("{}{}", each.cause->source, each.count > 1 ? fmt::format("; in {} lines", each.count) : ""));
+              fmt::format("{}{}", each.source, each.count > 1 ? fmt::format("; in {} lines", each.count) : ""));
     print("{}\n", Text(page.text()));
   }
   print_unknown(unknown);
@@ -57,17 +61,19 @@ void print_for_people(const std::vector<LogFinding>& findings, const UnknownLine
 void print_for_programs(const std::vector<LogFinding>& findings, const UnknownLines& unknown) {
   Json rows = Json::array();
   for (const LogFinding& each : findings) {
-    rows.push_back({{"cause", each.cause->id},
+    rows.push_back({{"cause", each.cause},
                     {"file", each.file},
                     {"line", each.line},
                     {"lines", each.count},
                     {"text", printable(each.text)},
-                    {"meaning", each.cause->meaning},
-                    {"remedy", each.cause->remedy},
-                    {"source", each.cause->source}});
+                    {"meaning", each.meaning},
+                    {"remedy", each.remedy},
+                    {"source", each.source}});
   }
-  print_json(
-      {{"schema", 1}, {"findings", rows}, {"lines_not_known", {{"count", unknown.count}, {"first", unknown.first}}}});
+  print_json({{"schema", 1},
+              {"findings", rows},
+              {"lines_not_known", {{"count", unknown.count}, {"first", unknown.first}}},
+              {"no_text", unknown.no_text}});
 }
 
 int explain_log(LogSettings& settings) {
@@ -80,7 +86,7 @@ int explain_log(LogSettings& settings) {
       continue;
     }
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen(file.c_str(), "re"), &std::fclose);
-    if (log == nullptr) throw Failure(fmt::format("{}: it cannot be opened: {}", file, std::strerror(errno)));
+    if (log == nullptr) throw Failure(fmt::format("{}: it cannot be opened: {}", file, std::strerror(errno)), kUsage);
     read_log(log.get(), file, findings, unknown);
   }
   if (settings.json) print_for_programs(findings, unknown);

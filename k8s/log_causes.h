@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The meaning of log lines: of the GPU operator's containers, cuFile, nvidia-fs and Kubernetes itself. For
-// log_findings.cc and the code that prints them. A row matches a line that contains all of its words, in any case.
+// log_findings.cc and the code that prints them. A row matches a line that contains all of its words, in any case; the
+// first row that does so counts.
 #pragma once
 
 #include <array>
@@ -42,6 +43,24 @@ constexpr LogCause kLogCauses[] = {
      "use XFS, or ext4 that shows data=ordered, on an NVMe drive with nvidia-fs's hooks; 'penstock explain FILE' names "
      "what is missing",
      "tinygrad/open-gpu-kernel-modules#51"},
+    {"file_not_registered", {"cufilehandleregister error"},
+     "NVIDIA's library refuses the file: it follows from what the lines before it name",
+     "mend what they name; 'penstock explain FILE' says what is missing of the file's drive and file system",
+     "tinygrad/open-gpu-kernel-modules#51"},
+    {"no_block_device", {"error creating udev_device for block device", "dev_no: 0:"},
+     "the file lies on no block device: on a container's overlay, or on a file system that NVIDIA's library does not "
+     "know",
+     "put it on ext4 or XFS on an NVMe drive; in a container, on a volume", "LMCache/LMCache#795"},
+    {"no_block_device", {"volume attributes", "dev_no: 0:"},
+     "the file lies on no block device: on a container's overlay, or on a file system that NVIDIA's library does not "
+     "know",
+     "put it on ext4 or XFS on an NVMe drive; in a container, on a volume", "NVIDIA/gds-nvidia-fs#62"},
+    {"block_device_not_supported", {"unsupported block device", "/dev/dm-"},
+     "the file lies on LVM or another device mapper, which NVIDIA's library does not pass",
+     "put the file system on the drive or a partition of it", "NVIDIA/gds-nvidia-fs#62"},
+    {"peermem_not_loaded", {"nvidia_peermem.ko is not loaded"},
+     "NVIDIA's library does without RDMA of its own; local drives do not need it",
+     "for a distributed file system load it: modprobe nvidia-peermem", "NVIDIA/gds-nvidia-fs#4"},
     {"bar_used_up", {"inc-bar-usage failed"},
      "more GPU memory is registered than its BAR can show",
      "register less at a time, or lower properties.max_device_pinned_mem_size_kb",

@@ -13,7 +13,10 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
+#include "base/log.h"
+#include "base/printable.h"
 #include "facts/finding.h"
 #include "k8s/log_causes.h"
 #include "penstock/penstock.h"
@@ -48,19 +51,105 @@ const LogCause* reason_of(std::string_view line) {
   return reason ? &causes.at(*reason) : nullptr;
 }
 
-void take_unknown(std::string_view line, std::size_t number, const std::string& file, UnknownLines& unknown) {
-  if (line.find_first_not_of(" \t") == std::string_view::npos) return;
-  if (++unknown.count <= kUnknownShown) unknown.first.push_back(fmt::format("{}:{}", file, number));
+// A line of Penstock's own log (base/log.cc), such as "... [pid=7 tid=7] ERROR  driver.cc:96 could not open the driver
+// ...". NVIDIA's library has no ".cc" behind the name of a source.
+struct OwnLine {
+  core::LogLevel level = core::LogLevel::error;
+  std::string_view text;
+};
+std::optional<OwnLine> own_line(std::string_view line) {
+  constexpr std::string_view kPid = "[pid=", kSource = ".cc:";
+  const std::size_t pid = line.find(kPid);
+  const std::size_t head = pid == std::string_view::npos ? pid : line.find("] ", pid);
+  if (head == std::string_view::npos) return std::nullopt;
+  line.remove_prefix(head + 2);
+  const auto level = core::log_level_named(line.substr(0, line.find(' ')));
+  const std::size_t source = line.find(kSource), text = line.find(' ', std::min(source, line.size()));
+  if (!level || text == std::string_view::npos) return std::nullopt;
+  return OwnLine{*level, line.substr(text + 1)};
 }
 
-void take_line(std::string_view line, std::size_t number, const std::string& file, std::vector<LogFinding>& findings,
-               UnknownLines& unknown) {
-  const LogCause* const cause = cause_of(line);
-  if (cause == nullptr) return take_unknown(line, number, file, unknown);
-  const auto same = [&](const LogFinding& each) { return std::strcmp(each.cause->id, cause->id) == 0; };
-  const auto found = std::find_if(findings.begin(), findings.end(), same);
-  if (found != findings.end()) ++found->count;
-  else findings.push_back({cause, file, number, 1, std::string(line.substr(0, kShown))});
+// The line says its cause, and what to do behind a semicolon, as describe() of base/status.h makes it.
+LogFinding finding_of(const OwnLine& line) {
+  const std::size_t end = std::min(line.text.find("; "), line.text.size());
+  const std::string_view remedy = line.text.substr(std::min(end + 2, line.text.size()));
+  return {.cause = "penstock_log",
+          .meaning = core::printable(line.text.substr(0, end)),
+          .remedy = core::printable(remedy),
+          .source = "Penstock's own log"};
+}
+
+LogFinding finding_of(const LogCause& cause) {
+  return {.cause = cause.id, .meaning = cause.meaning, .remedy = cause.remedy, .source = cause.source};
+}
+
+class LogReader {
+ public:
+  LogReader(const std::string& file, std::vector<LogFinding>& findings, UnknownLines& unknown)
+      : file_(file), findings_(findings), unknown_(unknown), before_(unknown) {}
+
+  // Takes a line, or a piece of a long one.
+  void take(std::string_view line) {
+    has_zeros_ = has_zeros_ || line.find('\0') != std::string_view::npos;
+    const bool is_end = line.ends_with('\n');
+    while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+    const LogCause* const cause = cause_of(line);
+    const std::optional<OwnLine> own = own_line(line);
+    if (cause != nullptr) add(finding_of(*cause), line);
+    else if (!own) take_unknown(line);
+    else if (own->level <= core::LogLevel::warn) add(finding_of(*own), line);
+    if (is_end) ++number_;
+  }
+
+  void end() {
+    if (!has_zeros_) return;
+    unknown_.count = before_.count;
+    unknown_.first = before_.first;
+    unknown_.no_text.push_back(file_);
+  }
+
+ private:
+  void add(LogFinding finding, std::string_view line) {
+    const auto same = [&](const LogFinding& each) {
+      const bool is_own = each.cause == "penstock_log";
+      return each.cause == finding.cause && (!is_own || each.meaning == finding.meaning);
+    };
+    const auto found = std::find_if(findings_.begin(), findings_.end(), same);
+    if (found != findings_.end()) {
+      ++found->count;
+      return;
+    }
+    finding.file = file_;
+    finding.line = number_;
+    finding.count = 1;
+    finding.text = line.substr(0, kShown);
+    findings_.push_back(std::move(finding));
+  }
+
+  // Pieces of one line count once.
+  void take_unknown(std::string_view line) {
+    if (line.find_first_not_of(" \t") == std::string_view::npos || number_ == last_unknown_) return;
+    last_unknown_ = number_;
+    if (++unknown_.count <= kUnknownShown) unknown_.first.push_back(fmt::format("{}:{}", file_, number_));
+  }
+
+  const std::string& file_;
+  std::vector<LogFinding>& findings_;
+  UnknownLines& unknown_;
+  const UnknownLines before_;
+  std::size_t number_ = 1;
+  std::size_t last_unknown_ = 0;
+  bool has_zeros_ = false;
+};
+
+// Reads a line with its end, or 64 KiB of it; false at the end of the log.
+bool read_piece(std::FILE* log, std::string& piece) {
+  piece.clear();
+  for (int letter = 0; piece.size() < kLineMost && (letter = std::getc(log)) != EOF;) {
+    piece.push_back(static_cast<char>(letter));
+    if (letter == '\n') break;
+  }
+  return !piece.empty();
 }
 
 }  // namespace
@@ -74,16 +163,12 @@ const LogCause* cause_of(std::string_view line) {
 }
 
 void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings, UnknownLines& unknown) {
-  std::string buffer(kLineMost, '\0');
-  std::size_t number = 1;
-  while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), log) != nullptr) {
-    std::string_view line(buffer.c_str());
-    const bool is_end = line.ends_with('\n');
-    while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
-    take_line(line, number, file, findings, unknown);
-    number += is_end ? 1 : 0;
+  LogReader reader(file, findings, unknown);
+  for (std::string piece; read_piece(log, piece);) reader.take(piece);
+  if (std::ferror(log) != 0) {
+    throw Failure(fmt::format("{}: it cannot be read: {}", file, std::strerror(errno)), kUsage);
   }
-  if (std::ferror(log) != 0) throw Failure(fmt::format("{}: it cannot be read: {}", file, std::strerror(errno)));
+  reader.end();
 }
 
 }  // namespace penstock::tools::k8s

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds known causes in a log, and Penstock's reasons by their names. Throws a Failure if it cannot be read; the log's
-// text is untrusted.
+// Finds known causes in a log: of the table, of Penstock's reasons by their names, and of the lines that Penstock
+// itself has written, which say their cause. Throws a Failure if it cannot be read; the log's text is untrusted.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,23 @@ namespace penstock::tools::k8s {
 struct LogCause;
 
 struct LogFinding {
-  const LogCause* cause = nullptr;
+  std::string cause;  // "compat_mode"
+  std::string meaning;
+  std::string remedy;  // "" if none is known.
+  std::string source;
   std::string file;
   std::size_t line = 0;   // The first line that matches, from 1.
   std::size_t count = 0;  // Of lines.
   std::string text;       // The first matching line, possibly truncated.
 };
 
-const LogCause* cause_of(std::string_view line);  // Null for none.
+const LogCause* cause_of(std::string_view line);  // Null for none, and for a line of Penstock's own.
 
-// The lines of a log that no cause is known for; empty ones are left out.
+// The lines of a log that no cause is known for; empty ones are left out, and those of a file that is no text.
 struct UnknownLines {
   std::size_t count = 0;
-  std::vector<std::string> first;  // "cufile.log:3"; the first eight.
+  std::vector<std::string> first;    // "cufile.log:3"; the first eight.
+  std::vector<std::string> no_text;  // Files with zero bytes.
 };
 
 // Adds the log's causes in the order of its lines, one row for each cause, and the lines that have none.

@@ -3,12 +3,17 @@
 #include "k8s/log_findings.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
+#include "base/status.h"
 #include "facts/finding.h"
 #include "k8s/log_causes.h"
 #include "penstock/penstock.h"
@@ -27,7 +32,7 @@ std::vector<LogFinding> findings_in(std::string text, UnknownLines* unknown = nu
 
 std::string cause_of(const std::string& line) {
   const std::vector<LogFinding> findings = findings_in(line + "\n");
-  return findings.empty() ? "" : findings[0].cause->id;
+  return findings.empty() ? "" : findings[0].cause;
 }
 
 TEST(LogFindingsTest, LinesAsProgramsWriteThemAreKnown) {
@@ -64,12 +69,67 @@ TEST(LogFindingsTest, ALineThatNamesAReasonOfPenstocksIsExplainedAsHelpDoesIt) {
   const std::vector<LogFinding> findings = findings_in("p2pdma refused: iommu_translating\n");
   ASSERT_EQ(findings.size(), 1u);
   const std::int32_t reason = facts::reason_named("iommu_translating").value();
-  EXPECT_STREQ(findings[0].cause->id, "iommu_translating");
-  EXPECT_STREQ(findings[0].cause->meaning, penstock_reason_sentence(reason));
-  EXPECT_STREQ(findings[0].cause->remedy, penstock_reason_remedy(reason));
+  EXPECT_EQ(findings[0].cause, "iommu_translating");
+  EXPECT_EQ(findings[0].meaning, penstock_reason_sentence(reason));
+  EXPECT_EQ(findings[0].remedy, penstock_reason_remedy(reason));
   EXPECT_EQ(cause_of("path: bounce, not p2pdma: it cannot be seen (overlay)  1 GiB"), "overlay");
   EXPECT_EQ(cause_of("no_iommu_translating_here"), "") << "a part of another word";
   EXPECT_EQ(cause_of("overlay: permission denied in memory"), "") << "ordinary words, which are names of reasons too";
+}
+
+TEST(LogFindingsTest, LinesThatPenstockHasLoggedSayTheirCauseAndWhatToDo) {
+  const std::string path = testing::TempDir() + "penstock_own_" + std::to_string(getpid()) + ".log";
+  core::log_to({path, core::LogLevel::info, 0});
+  const core::Status refused = core::failure(core::Code::no_direct_path, "open the driver without compatibility mode");
+  core::log(core::LogLevel::error, core::describe(refused));
+  core::log(core::LogLevel::error, core::describe(refused));
+  core::log(core::LogLevel::warn, "path nvfs: experimental");
+  core::log(core::LogLevel::error, "path p2pdma: iommu_translating");
+  core::log(core::LogLevel::info, "properties.use_poll_mode has no effect");
+  core::log_to({});
+  std::ifstream log(path);
+  UnknownLines unknown;
+  const std::vector<LogFinding> findings = findings_in({std::istreambuf_iterator<char>(log), {}}, &unknown);
+  std::remove(path.c_str());
+
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[0].cause, "penstock_log");
+  EXPECT_EQ(findings[0].count, 2u);
+  EXPECT_EQ(findings[0].meaning + "; " + findings[0].remedy, core::describe(refused));
+  EXPECT_TRUE(findings[0].remedy.starts_with("set allow_compat_mode")) << findings[0].remedy;
+  EXPECT_EQ(findings[1].meaning, "path nvfs: experimental");
+  EXPECT_EQ(findings[2].cause, "iommu_translating");
+  EXPECT_EQ(unknown.count, 0u) << "what is only worth knowing is known, too";
+  EXPECT_EQ(cause_of("host:7:8 [0] transport/net.cc:45 NCCL WARN Call to connect failed"), "") << "of others";
+}
+
+TEST(LogFindingsTest, ALogOfARefusedFileIsKnownLineByLine) {
+  UnknownLines unknown;
+  const std::vector<LogFinding> findings = findings_in(
+      " 06-04-2026 14:59:16:997 [pid=4 tid=4] ERROR  cufio-fs:204 NVMe Driver not registered with nvidia-fs!!!\n"
+      " 06-04-2026 14:59:16:997 [pid=4 tid=4] ERROR  cufio:297 cuFileHandleRegister error, file checks failed\n"
+      " 06-04-2026 14:59:16:997 [pid=4 tid=4] ERROR  cufio:339 cuFileHandleRegister error: GPUDirect Storage not "
+      "supported on current file\n"
+      " 27-06-2025 07:45:35:135 [pid=4 tid=4] ERROR  cufio-fs:328 error creating udev_device for block device dev_no: "
+      "0:53\n"
+      " 27-06-2025 08:00:30:92 [pid=5 tid=5] ERROR  cufio-fs:268 Unsupported block device: /dev/dm-0\n",
+      &unknown);
+  std::vector<std::string> causes;
+  for (const LogFinding& each : findings) causes.push_back(each.cause);
+  EXPECT_EQ(causes, (std::vector<std::string>{"nvme_without_hooks", "file_not_registered", "file_not_supported",
+                                              "no_block_device", "block_device_not_supported"}));
+  EXPECT_EQ(unknown.count, 0u);
+}
+
+TEST(LogFindingsTest, WhatIsNoTextIsCalledThatAndNotCountedLineByLine) {
+  UnknownLines unknown;
+  const std::string bytes(std::size_t{1} << 20, '\0');
+  EXPECT_TRUE(findings_in("text\n" + bytes + "\nmore\n", &unknown).empty());
+  EXPECT_EQ(unknown.count, 0u);
+  EXPECT_EQ(unknown.no_text, std::vector<std::string>{"log"});
+  UnknownLines long_line;
+  findings_in(std::string(std::size_t{3} << 20, 'x') + "\ny\n", &long_line);
+  EXPECT_EQ(long_line.first, (std::vector<std::string>{"log:1", "log:2"})) << "pieces of a line count once";
 }
 
 TEST(LogFindingsTest, ACauseIsToldOnceWithItsFirstLineAndHowOften) {
@@ -77,7 +137,7 @@ TEST(LogFindingsTest, ACauseIsToldOnceWithItsFirstLineAndHowOften) {
       "starts\nNVMe Driver not registered with nvidia-fs!!!\r\nother\nOOMKilled\nNVMe driver not registered with "
       "nvidia-fs!!!\n");
   ASSERT_EQ(findings.size(), 2u);
-  EXPECT_STREQ(findings[0].cause->id, "nvme_without_hooks");
+  EXPECT_EQ(findings[0].cause, "nvme_without_hooks");
   EXPECT_EQ(findings[0].line, 2u);
   EXPECT_EQ(findings[0].count, 2u);
   EXPECT_EQ(findings[0].text, "NVMe Driver not registered with nvidia-fs!!!");
