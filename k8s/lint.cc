@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "facts/operator_versions.h"
 #include "k8s/checks.h"
 #include "k8s/commands.h"
 #include "k8s/findings.h"
@@ -93,12 +94,29 @@ void print_rules(const LintSettings& settings) {
   else print("{}", rules_text());
 }
 
+// What names nothing that is known answers no question, and must not silence the note that it is open.
+void refuse_unknown(const Facts& given) {
+  const auto refuse = [](const char* option, const std::string& value, const char* expected) {
+    throw Failure(fmt::format("{} {}: expected {}", option, value, expected), kUsage);
+  };
+  if (!given.os.empty() && !is_system(given.os)) {
+    refuse("--os", given.os, "a Linux with its version, such as ubuntu24.04, rocky9 or rhcos4.18");
+  }
+  if (!given.runtime.empty() && !facts::allows_io_uring(given.runtime)) {
+    refuse("--runtime", given.runtime, "a runtime with its version, such as containerd-2.1 or docker-25, or cri-o");
+  }
+  if (!given.kernel.empty() && !facts::version_of(given.kernel)) {
+    refuse("--kernel", given.kernel, "a release as uname -r says it, such as 6.8.0-51-generic");
+  }
+}
+
 int run_lint(const LintSettings& settings) {
   if (settings.list_rules) {
     print_rules(settings);
     return kSuccess;
   }
   if (settings.files.empty()) throw Failure("name a file, a folder, or - for standard input", kUsage);
+  refuse_unknown(settings.facts);
   Findings findings(ignored_rules(settings));
   Cluster cluster;
   cluster.facts = settings.facts;

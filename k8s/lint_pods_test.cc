@@ -130,5 +130,16 @@ TEST_F(LintPodsTest, ARequiredDirectPathWithoutVolumeIsAnErrorAndWithoutGpuAWarn
   EXPECT_EQ(severities("bounce"), "no_gpu_asked note no_volume note ");
 }
 
+TEST_F(LintPodsTest, AnImageThatMayHaveNoPenstockIsNamedWhereItsVariablesAreSet) {
+  const auto is_told = [&](const std::string& image, const std::string& variable) {
+    write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: " +
+                          image + ", env: [{name: " + variable + ", value: cpu}]}]\n");
+    return lint({"pod.yaml"}).out.find("not known: whether " + image + " has Penstock") != std::string::npos;
+  };
+  EXPECT_TRUE(is_told("pytorch/pytorch", "PENSTOCK_POLICY"));
+  EXPECT_FALSE(is_told("pytorch/pytorch", "HOME"));
+  EXPECT_FALSE(is_told("registry.example/penstock-train:1", "PENSTOCK_POLICY"));
+}
+
 }  // namespace
 }  // namespace penstock::tools

@@ -5,8 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
+#include "facts/process.h"
 #include "penstock/penstock.h"
+#include "settings/words.h"
 #include "tools/common/page.h"
 
 namespace penstock::tools::k8s {
@@ -33,6 +37,34 @@ std::string looked_at(const Cluster& cluster) {
                             gpu_pods_of(cluster) == 1 ? "1 asks" : fmt::format("{} ask", gpu_pods_of(cluster)));
 }
 
+// Images whose containers have variables of Penstock's, and whose names do not tell that Penstock is in them.
+std::set<std::string> images_without_penstock(const Cluster& cluster) {
+  std::set<std::string> images;
+  for (const Pod& pod : cluster.pods) {
+    for (const Value* container : pod.containers()) {
+      const auto& variables = (*container)["env"].members;
+      const bool has_any = std::any_of(variables.begin(), variables.end(), [](const Member& one) {
+        return (*one.value)["name"].text.starts_with(facts::kPrefix);
+      });
+      const std::string& image = (*container)["image"].text;
+      if (has_any && !image.empty() && !has_part(image, "penstock")) images.insert(core::shown(image));
+    }
+  }
+  return images;
+}
+
+void add_images(const Cluster& cluster, std::vector<std::string>& all) {
+  constexpr std::ptrdiff_t kShown = 3;
+  const std::set<std::string> images = images_without_penstock(cluster);
+  if (images.empty()) return;
+  const auto size = static_cast<std::ptrdiff_t>(images.size());
+  const std::vector<std::string> first(images.begin(), std::next(images.begin(), std::min(size, kShown)));
+  all.push_back(
+      fmt::format("whether {}{} has Penstock, without which nothing reads its variables: 'penstock --version' in the "
+                  "pod shows it",
+                  fmt::join(first, ", "), size > kShown ? fmt::format(" and {} more", size - kShown) : ""));
+}
+
 // What the files do not show of the nodes, and how to find it out.
 std::vector<std::string> not_known(const Cluster& cluster) {
   std::vector<std::string> all, missing, options;
@@ -49,6 +81,7 @@ std::vector<std::string> not_known(const Cluster& cluster) {
                               fmt::join(options, ", ")));
   }
   if (cluster.pods.empty()) return all;
+  add_images(cluster, all);
   all.emplace_back(
       "how much memory a container may lock: its runtime's LimitMEMLOCK decides; 'penstock check' in the "
       "pod shows it");

@@ -214,6 +214,26 @@ TEST_F(LintTest, AKeyThatIsTooLongToBeShownWholeIsToldAllTheSame) {
   EXPECT_LE(lint({"map.yaml"}).exit_code, 1);
 }
 
+TEST_F(LintTest, AnOptionThatNamesNothingKnownIsRefusedWithWhatWasExpected) {
+  write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: a}]}\n");
+  const std::pair<const char*, const char*> wrong[] = {{"--kernel", "banana"},
+                                                       {"--os", "windows11"},
+                                                       {"--os", "ubunt24.04"},
+                                                       {"--runtime", "docker"},
+                                                       {"--runtime", "x-1"}};
+  for (const auto& [option, value] : wrong) {
+    const Finished done = lint({"pod.yaml", option, value});
+    EXPECT_EQ(done.exit_code, 2) << option << value;
+    EXPECT_NE(done.err.find(std::string(option) + " " + value + ": expected a "), std::string::npos) << done.err;
+  }
+  const std::pair<const char*, const char*> right[] = {{"--kernel", "6.8.0-51-generic"},
+                                                       {"--os", "rhcos"},
+                                                       {"--os", "rocky9"},
+                                                       {"--runtime", "cri-o"},
+                                                       {"--runtime", "docker-25"}};
+  for (const auto& [option, value] : right) EXPECT_EQ(lint({"pod.yaml", option, value}).exit_code, 0) << value;
+}
+
 TEST_F(LintTest, ADenylistThatBarsFilesFromDirectPathsIsAWarning) {
   for (const char* list : {"filesystems", "devices", "mounts", "drivers"}) {
     write("cufile.json", std::string(R"({"properties": {}, "denylist": {")") + list + R"(": ["/dev/nvme0n1"]}})");

@@ -168,6 +168,15 @@ std::string os_of_image(std::string_view image) {
   return os;
 }
 
+bool is_system(std::string_view os) {
+  static constexpr std::string_view kNames[] = {
+      "almalinux", "amzn",    "azurelinux", "bottlerocket", "centos",   "cos",    "debian",
+      "fedora",    "flatcar", "ol",         "openshift",    "opensuse", "oracle", "photon",
+      "rhcos",     "rhel",    "rocky",      "scos",         "sles",     "talos",  "ubuntu"};
+  const std::string_view name = os.substr(0, os.find_first_of("0123456789"));
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 std::string runtime_of(std::string text) {
   if (const std::size_t at = text.find("://"); at != std::string::npos) text.replace(at, 3, "-");
   return text;
