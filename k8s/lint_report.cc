@@ -32,6 +32,9 @@ std::size_t gpu_pods_of(const Cluster& cluster) {
 
 std::string looked_at(const Cluster& cluster) {
   std::string text = counted(objects_of(cluster), "object");
+  const bool is_whole =
+      std::all_of(cluster.manifests.begin(), cluster.manifests.end(), [](const Manifest& one) { return one.is_whole; });
+  if (objects_of(cluster) == 0 && is_whole) return text + ": there was nothing to lint";
   if (cluster.pods.empty()) return text;
   return text + fmt::format(", {} (with templates), of which {} for a GPU", counted(cluster.pods.size(), "pod"),
                             gpu_pods_of(cluster) == 1 ? "1 asks" : fmt::format("{} ask", gpu_pods_of(cluster)));
@@ -65,6 +68,12 @@ void add_images(const Cluster& cluster, std::vector<std::string>& all) {
                   fmt::join(first, ", "), size > kShown ? fmt::format(" and {} more", size - kShown) : ""));
 }
 
+// False for a cufile.json alone: it is judged by itself.
+bool depends_on_nodes(const Cluster& cluster) {
+  return std::any_of(cluster.objects.begin(), cluster.objects.end(),
+                     [](const Object& one) { return one.form == Form::resource || one.form == Form::values; });
+}
+
 // What the files do not show of the nodes, and how to find it out.
 std::vector<std::string> not_known(const Cluster& cluster) {
   std::vector<std::string> all, missing, options;
@@ -76,7 +85,7 @@ std::vector<std::string> not_known(const Cluster& cluster) {
   look(cluster.facts.os, "system", "--os");
   look(cluster.facts.runtime, "container runtime", "--runtime");
   look(cluster.facts.kernel, "kernel", "--kernel");
-  if (!missing.empty()) {
+  if (!missing.empty() && depends_on_nodes(cluster)) {
     all.push_back(fmt::format("the nodes' {}: give {}, or a file with Node objects", fmt::join(missing, ", "),
                               fmt::join(options, ", ")));
   }

@@ -39,7 +39,7 @@ TEST_F(LintTest, EachWrongRecipeIsFoundAndNothingElseIsWrongInIt) {
     found.insert(with_notes.begin(), with_notes.end());
   }
   // Each rule of the table has a fixture, or a test below.
-  found.insert({"unreadable_file", "yaml_syntax", "helm_template"});
+  found.insert({"unreadable_file", "yaml_syntax", "json_syntax", "helm_template"});
   for (const json& rule : json::parse(lint({"--rules", "--json"}).out)["rules"]) {
     EXPECT_TRUE(found.contains(rule["rule"].get<std::string>())) << rule["rule"];
   }
@@ -296,6 +296,34 @@ TEST_F(LintTest, WhatCannotBeReadIsExitCodeTwoWithItsPlace) {
   EXPECT_EQ(lint({}).exit_code, 2);
   mkfifo(path("pipe.yaml").c_str(), 0600);
   EXPECT_EQ(lint({"pipe.yaml"}).exit_code, 2);
+}
+
+TEST_F(LintTest, AFileOfJsonIsToldWhatIsWrongWithItAsJson) {
+  const auto told = [&](const std::string& text) {
+    write("cufile.json", text);
+    const json report = lint_json({"cufile.json"}, 2);
+    const json& one = report["findings"].at(0);
+    return one["line"].dump() + " " + one["rule"].get<std::string>() + " " + one["sentence"].get<std::string>();
+  };
+  const std::string open = "{\n  \"properties\": {\n    \"use_poll_mode\": true\n  // a comment\n,\n  \"fs\": {}\n";
+  EXPECT_EQ(told(open), "7 json_syntax is no JSON here: unexpected end of input; expected '}'");
+  EXPECT_TRUE(told("{\"properties\": {]}").starts_with("1 json_syntax is no JSON here: unexpected ']'"));
+  EXPECT_EQ(told(""), "1 json_syntax is empty, which is no JSON");
+  EXPECT_EQ(told("  // nothing\n"), "1 json_syntax is empty, which is no JSON");
+  EXPECT_EQ(lint({"cufile.json"}).out.find("nothing to lint"), std::string::npos) << "it could not be read";
+}
+
+TEST_F(LintTest, WhatHasNothingToLintIsToldSo) {
+  write("empty.yaml", "# nothing\n---\n");
+  const Finished done = lint({"empty.yaml"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_NE(done.out.find("looked at: 0 objects: there was nothing to lint"), std::string::npos) << done.out;
+}
+
+TEST_F(LintTest, ACufileJsonAloneAsksForNoFactsOfNodes) {
+  write("cufile.json", R"({"properties": {"use_poll_mode": true}})");
+  EXPECT_EQ(lint_json({"cufile.json"}, 0)["not_known"], json::array());
+  EXPECT_NE(lint_json({(kFixtures / "right/values.yaml").string()}, 0)["not_known"], json::array());
 }
 
 TEST_F(LintTest, HostileInputEndsSoonAndReachesNoTerminal) {

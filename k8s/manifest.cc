@@ -8,6 +8,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <unordered_map>
 #include <unordered_set>
@@ -233,6 +234,22 @@ std::string without_comments(std::string text) {
   return text;
 }
 
+// The fault of a text that is no JSON, in the words of a reader of JSON; without a sentence if it is JSON.
+Fault fault_of_json(const std::string& text) {
+  constexpr std::string_view kBeforeCause = " - ";
+  const auto keep_nothing = [](int, nlohmann::json::parse_event_t, nlohmann::json&) { return false; };
+  try {
+    const auto nothing = nlohmann::json::parse(text, keep_nothing, true, true);
+    (void)nothing;
+  } catch (const nlohmann::json::parse_error& error) {
+    std::string_view cause = error.what();
+    if (const std::size_t at = cause.rfind(kBeforeCause); at != std::string_view::npos) cause.remove_prefix(at + 3);
+    return {"json_syntax", place_at(text, error.byte > 0 ? error.byte - 1 : 0),
+            fmt::format("is no JSON here: {}", core::printable(cause))};
+  }
+  return {};
+}
+
 }  // namespace
 
 const char* kind_name(Kind kind) {
@@ -270,16 +287,23 @@ Manifest read_manifest(std::string file, std::string text, Bounds bounds) {
     refuse(std::move(fault));
     return manifest;
   }
+  const bool is_json = manifest.file.ends_with(".json");
+  // A file of JSON is told what is wrong with it as JSON, though YAML would take more.
+  const auto refuse_as = [&](Fault fault) {
+    const Fault of_json = is_json ? fault_of_json(manifest.text) : Fault{};
+    refuse(of_json.sentence.empty() ? std::move(fault) : of_json);
+  };
   Builder builder(manifest, bounds.values);
   try {
-    std::istringstream stream(manifest.file.ends_with(".json") ? without_comments(manifest.text) : manifest.text);
+    std::istringstream stream(is_json ? without_comments(manifest.text) : manifest.text);
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
+    if (is_json && manifest.documents.empty()) refuse({"json_syntax", {1, 1}, "is empty, which is no JSON"});
   } catch (const Refused& refused) {
-    refuse(refused.fault);
+    refuse_as(refused.fault);
   } catch (const YAML::Exception& error) {
-    refuse({"yaml_syntax", place_of(error.mark), "is no YAML here: " + error.msg});
+    refuse_as({"yaml_syntax", place_of(error.mark), "is no YAML here: " + error.msg});
   }
   return manifest;
 }
