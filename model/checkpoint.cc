@@ -29,11 +29,10 @@ double moved_bytes(const Job& job, const Fleet& fleet) {
 
 double ceiling(const Fleet& fleet) { return fleet.drives * fleet.drive_bytes_per_s; }
 
-// The share of the ceiling that real use reaches, at most the data sheet's write rate.
+// A save goes at what the drives write, if that was said; else real use reaches a share of the ceiling.
 double drives_rate(const Job& job, const Fleet& fleet, const Constants& constants) {
-  const double reached = ceiling(fleet) * constants[Constant::kDriveShare];
-  const bool is_limited = !job.is_load && fleet.drive_write_bytes_per_s > 0;
-  return is_limited ? std::min(reached, fleet.drives * fleet.drive_write_bytes_per_s) : reached;
+  const bool is_said = !job.is_load && fleet.drive_write_bytes_per_s > 0;
+  return is_said ? fleet.drives * fleet.drive_write_bytes_per_s : ceiling(fleet) * constants[Constant::kDriveShare];
 }
 
 // The drives' cache absorbs its part at the full rate; the rest moves at the rate of real use.

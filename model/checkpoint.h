@@ -30,7 +30,7 @@ struct Fleet {
   double nodes = 1;
   double drives = 4;                   // Drives per node.
   double drive_bytes_per_s = 14e9;     // Read rate of one drive, of which real use reaches a share.
-  double drive_write_bytes_per_s = 0;  // Write rate by the data sheet, an upper limit for saves; 0: the read rate.
+  double drive_write_bytes_per_s = 0;  // What one drive writes in use; 0: the share of its read rate.
   double drive_cache_bytes = 0;        // Cache of all drives of a node, which a save fills at the full rate.
   double fabric_bytes_per_s = 0;       // Rate of storage shared by all nodes, instead of local drives; 0: none.
   double measured_bytes_per_s = 0;     // Calibrated rate of a node; 0: not measured.

@@ -200,14 +200,15 @@ std::string you_are_here(const CheckpointInput& input, const Constants& constant
 std::string drives_note(const CheckpointInput& input, const Constants& constants) {
   const double ceiling = input.fleet.drive_bytes_per_s, share = constants[Constant::kDriveShare];
   const ConstantFacts& known = facts_of(Constant::kDriveShare);
-  std::string note =
-      fmt::format("A drive of {} is taken to reach {} in use, {} of it (drive.share; {} to {} are published)",
-                  rate_in_words(ceiling), rate_in_words(ceiling * share), share, known.low, known.high);
-  if (!input.job.is_load && input.fleet.drive_write_bytes_per_s > 0) {
-    note += fmt::format("; a save no more than the {} that it writes, of which no share is taken",
-                        rate_in_words(input.fleet.drive_write_bytes_per_s));
-  }
-  return note + ".";
+  const bool is_said = !input.job.is_load && input.fleet.drive_write_bytes_per_s > 0;
+  return fmt::format(
+      "{} drive of {} is taken to reach {} in use, {} of it (drive.share; {} to {} are published{}); --set "
+      "drive.share=1 takes the rate as it is, as one that was measured.",
+      is_said ? fmt::format("A save goes at the {} that a drive writes, of which no share is taken. To load, a",
+                            rate_in_words(input.fleet.drive_write_bytes_per_s))
+              : "A",
+      rate_in_words(ceiling), rate_in_words(ceiling * share), share, known.low, known.high,
+      share == known.high ? ", and this is their favourable end" : "");
 }
 
 std::vector<std::string> notes_of(const CheckpointInput& input, const Constants& constants) {

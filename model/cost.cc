@@ -126,7 +126,8 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
   }
   if (!unknown.empty()) {
     notes.push_back(
-        fmt::format("{}: how many drives a node has of its own is not known; those of --drives are assumed, "
+        fmt::format("{}: how many drives a node has of its own is not known; "
+                    "those of --drives are assumed, "
                     "and only a node that has them is worth these figures.",
                     unknown));
   }
@@ -137,13 +138,17 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
     notes.push_back(fmt::format("{}: no direct path, since it has {}.", one.name,
                                 one.drives.value_or(1) == 0 ? "no drives of its own" : "no GPUDirect Storage"));
   }
+  const double written = input.fleet.drive_write_bytes_per_s;
   notes.push_back(
-      fmt::format("All platforms are taken to save with {} through {} drive{} of {} in each node; they differ in their "
+      fmt::format("All platforms are taken to save with {} through {} drive{} of {}{} in "
+                  "each node; they differ in their "
                   "GPUs' number and price.",
                   input.job.is_sharded ? "every GPU" : "one GPU of each node", count_in_words(input.fleet.drives),
-                  input.fleet.drives == 1 ? "" : "s", rate_in_words(input.fleet.drive_bytes_per_s)));
+                  input.fleet.drives == 1 ? "" : "s", rate_in_words(input.fleet.drive_bytes_per_s),
+                  written > 0 ? fmt::format(" that write {}", rate_in_words(written)) : ""));
   notes.emplace_back(
-      "'poor host' is as slow as the published host path. A good one costs no more than the direct path as long as the "
+      "'poor host' is as slow as the published host path. A good one costs no "
+      "more than the direct path as long as the "
       "drives bind: see 'penstock-model checkpoint'.");
   return notes;
 }

@@ -31,37 +31,38 @@ RegistrationInput megabyte() {
   return input;
 }
 
-Fleet with_drives(double ranks, double drives, double read_bytes_per_s, double write_bytes_per_s) {
+// Of what drives read in use, saves reach no more than the data sheets' rate of writes.
+Fleet with_drives(double ranks, double drives, Constant read, Constant write, C c) {
   Fleet fleet;
   fleet.ranks = ranks;
   fleet.drives = drives;
-  fleet.drive_bytes_per_s = read_bytes_per_s;
-  fleet.drive_write_bytes_per_s = write_bytes_per_s;
+  fleet.drive_bytes_per_s = c[read];
+  fleet.drive_write_bytes_per_s = std::min(c[read] * c[kDriveShare], c[write]);
   return fleet;
 }
 
 // One Gen4 drive and one rank that saves or loads, as in most published rows.
 double one_drive(PathModel path, double gigabytes, bool is_load, C c) {
   const Job job{.is_load = is_load, .bytes = gigabytes * kGigabyte, .is_sharded = false};
-  return duration(path, job, with_drives(1, 1, c[kDriveGen4Read], c[kDriveGen4Write]), c).seconds;
+  return duration(path, job, with_drives(1, 1, kDriveGen4Read, kDriveGen4Write, c), c).seconds;
 }
 
 // Eight GPUs and four Gen5 drives; every rank moves its part.
 double eight_gpus(PathModel path, double gigabytes, bool is_load, C c) {
   const Job job{.is_load = is_load, .bytes = gigabytes * kGigabyte};
-  return duration(path, job, with_drives(8, 4, c[kDriveGen5Read], c[kDriveGen5Write]), c).seconds;
+  return duration(path, job, with_drives(8, 4, kDriveGen5Read, kDriveGen5Write, c), c).seconds;
 }
 
 // GB/s into `nodes` nodes, each with `drives` Gen5 drives.
 double node_rate(double nodes, double drives, C c) {
-  Fleet fleet = with_drives(8 * nodes, drives, c[kDriveGen5Read], c[kDriveGen5Write]);
+  Fleet fleet = with_drives(8 * nodes, drives, kDriveGen5Read, kDriveGen5Write, c);
   fleet.nodes = nodes;
   constexpr double kBytes = 1e12;
   return kBytes / kGigabyte / duration(PathModel::kDirect, {.is_load = true, .bytes = kBytes}, fleet, c).seconds;
 }
 
 double over_fabric(PathModel path, C c) {
-  Fleet fleet = with_drives(1024, 1, 1e12, 0);
+  Fleet fleet{.ranks = 1024, .drives = 1, .drive_bytes_per_s = 1e12};
   fleet.nodes = 128;
   fleet.fabric_bytes_per_s = 250e9;
   return duration(path, {.bytes = 50e12}, fleet, c).seconds;
@@ -72,7 +73,7 @@ double week_dollars(PathModel path, C c) { return week_hours(path, c) * 8 * c[kG
 
 double zero3(PathModel path, C c) {
   const ModelSize model{.parameters = 70e9, .weight_bytes = 0, .optimizer_bytes = 8};
-  return duration(path, {.bytes = model.bytes()}, with_drives(8, 8, c[kDriveGen5Read], c[kDriveGen5Write]), c).seconds;
+  return duration(path, {.bytes = model.bytes()}, with_drives(8, 8, kDriveGen5Read, kDriveGen5Write, c), c).seconds;
 }
 
 constexpr std::string_view kWhySmall =

@@ -63,8 +63,8 @@ void add_save_options(CommandLine& command, JobSettings& settings) {
   command
       .option(
           "--write-gb-per-s", settings.drive_write_gb_per_s,
-          "What one drive writes by its data sheet: about 5 (Gen4) or 10 (Gen5), of which no share is taken: a save "
-          "goes at the lower of this and the share of --drive-gb-per-s; 0: at the latter")
+          "What one drive writes in use: saves go at that, and no share of it is taken; 0: at the share drive.share of "
+          "--drive-gb-per-s. Data sheets name about 5 (Gen4) or 10 (Gen5)")
       .value_name("GB/S")
       .default_shown();
 }

@@ -231,12 +231,15 @@ TEST_F(Tool, WhichRateOfADriveIsTakenIsSaid) {
   };
   EXPECT_NE(
       out({}).find(
-          "A drive of 7 GB/s is taken to reach 4.2 GB/s in use, 0.6 of it (drive.share; 0.4 to 0.6 are published)."),
+          "A drive of 7 GB/s is taken to reach 4.2 GB/s in use, 0.6 of it (drive.share; 0.4 to 0.6 are published, and "
+          "this is their favourable end); --set drive.share=1 takes the rate as it is, as one that was measured."),
       std::string::npos);
+  EXPECT_EQ(out({"--set", "drive.share=0.5"}).find("favourable"), std::string::npos);
   const std::string limited = out({"--write-gb-per-s", "5"});
-  EXPECT_NE(limited.find("(drive.share; 0.4 to 0.6 are published); a save no more than the 5 GB/s that it writes, of "
-                         "which no share is taken."),
-            std::string::npos)
+  EXPECT_NE(
+      limited.find("A save goes at the 5 GB/s that a drive writes, of which no share is taken. To load, a drive of "
+                   "7 GB/s is taken to reach 4.2 GB/s"),
+      std::string::npos)
       << limited;
   EXPECT_EQ(out({"--fabric-gb-per-s", "50"}).find("drive.share"), std::string::npos);
 }
