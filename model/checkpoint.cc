@@ -105,6 +105,15 @@ void check(const Training& run) {
   require_not_negative("the price of a GPU-hour", run.gpu_hour_price, 1e6);
 }
 
+void check_room(double saves, double hours, double save_s) {
+  const double run_s = hours * 3600;
+  if (saves * save_s <= run_s) return;
+  throw InvalidInput(fmt::format(
+      "{} checkpoints in {} h are one every {}, and one takes {} at least: no more than {} fit into the run",
+      count_in_words(saves), count_in_words(hours), time_in_words(run_s / saves), time_in_words(save_s),
+      count_in_words(std::floor(run_s / save_s))));
+}
+
 std::vector<Stage> stages(PathModel kind, const Job& job, const Fleet& fleet, const Constants& constants) {
   using enum Constant;
   const double once = stored_bytes(job, fleet), all = moved_bytes(job, fleet);

@@ -90,6 +90,9 @@ struct Training {
 };
 void check(const Training& run);
 
+// Refuses more saves than the run has room for, when each takes save_s at least. Throws InvalidInput.
+void check_room(double saves, double hours, double save_s);
+
 double failure_s(double ranks, const Constants& constants);
 double young_daly_s(double save_s, double failure_s);  // Work between two checkpoints.
 double best_period_s(const Training& run);             // The period with the best goodput; includes the stall.

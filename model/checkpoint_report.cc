@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "model/input.h"
 #include "model/published.h"
@@ -32,6 +33,27 @@ std::vector<PathModel> paths_of(const CheckpointInput& input) {
   std::vector<PathModel> paths = {PathModel::kDirect, PathModel::kBounce, PathModel::kSerial, PathModel::kPoor};
   if (input.fleet.measured_bytes_per_s > 0) paths.push_back(PathModel::kMeasured);
   return paths;
+}
+
+// Refuses a run in which not even the quickest path has room for the checkpoints.
+void check_room(const CheckpointInput& input, const Constants& constants) {
+  double quickest_s = std::numeric_limits<double>::infinity();
+  for (const PathModel path : paths_of(input)) {
+    quickest_s = std::min(quickest_s, duration(path, input.job, input.fleet, constants).seconds);
+  }
+  model::check_room(input.checkpoints, input.run_hours, quickest_s);
+}
+
+// Names the paths that have no room for the checkpoints, and how many they do.
+void add_room_notes(const CheckpointInput& input, const Constants& constants, std::vector<std::string>& notes) {
+  const double run_s = input.run_hours * 3600;
+  for (const PathModel path : paths_of(input)) {
+    const double save_s = duration(path, input.job, input.fleet, constants).seconds;
+    if (input.checkpoints * save_s <= run_s) continue;
+    notes.push_back(fmt::format("'{}' has no room for {} checkpoints: it saves without a pause, {} times.",
+                                path_model_name(path), count_in_words(input.checkpoints),
+                                count_in_words(std::floor(run_s / save_s))));
+  }
 }
 
 Job load_of(Job job) {
@@ -311,6 +333,8 @@ Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet) {
 
 Report checkpoint_report(const CheckpointInput& given, const Constants& constants, bool with_published) {
   const CheckpointInput input = settled(given);
+  (void)run_of(PathModel::kDirect, false, input, constants);  // It checks the run.
+  check_room(input, constants);
   Report report{"checkpoint", "Checkpoints: how long, how often, at what price"};
   report.inputs = inputs_json(input.job, input.model, input.fleet);
   report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
@@ -331,6 +355,7 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
       sensitivity_of("lost in the run, direct, training waiting, h", constants,
                      [&](const Constants& c) { return losses(run_of(PathModel::kDirect, false, input, c)).hours(); }));
   report.notes = notes_of(input, constants);
+  add_room_notes(input, constants, report.notes);
   if (input.window_s > 0) report.notes.push_back(window_note(input, constants));
   report.notes.emplace_back("Where training goes on, it stands still only while the state is copied out of its way.");
   report.notes.emplace_back(

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -166,6 +167,32 @@ TEST(Checkpoint, SavesGoAtWhatDrivesAreSaidToWriteAndNoShareOfIt) {
   fleet.drive_write_bytes_per_s = 2e9;
   EXPECT_NEAR(duration(PathModel::kDirect, {.bytes = 42e9}, fleet, constants).seconds, 21, 1e-9);
   EXPECT_NEAR(duration(PathModel::kDirect, {.is_load = true, .bytes = 42e9}, fleet, constants).seconds, 10, 1e-9);
+}
+
+TEST(Checkpoint, MoreSavesThanTheRunHasRoomForAreRefusedAndSlowPathsToldSo) {
+  CheckpointInput input;
+  input.job.bytes = 80e9;
+  input.run_hours = 1;
+  input.checkpoints = 100000;
+  try {
+    (void)checkpoint_report(input, Constants(), false);
+    ADD_FAILURE() << "not refused";
+  } catch (const InvalidInput& refused) {
+    EXPECT_STREQ(
+        refused.what(),
+        "100000 checkpoints in 1 h are one every 36.0 ms, and one takes 2.38 s at least: no more than 1512 fit "
+        "into the run");
+  }
+  input.checkpoints = 600;
+  const auto is_told = [&] {
+    const std::vector<std::string> notes = checkpoint_report(input, Constants(), false).notes;
+    return std::find(notes.begin(), notes.end(),
+                     "'poor host' has no room for 600 checkpoints: it saves without a pause, 208 times.") !=
+           notes.end();
+  };
+  EXPECT_TRUE(is_told());
+  input.checkpoints = 100;
+  EXPECT_FALSE(is_told());
 }
 
 TEST(Checkpoint, BadInputsAreRefused) {

@@ -43,6 +43,24 @@ CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const Cos
   return row;
 }
 
+// Refuses a run in which not even the quickest of the rows has room for the
+// saves.
+void check_room(const std::vector<CostRow>& rows, const CostInput& input) {
+  const auto quickest = std::min_element(rows.begin(), rows.end(),
+                                         [](const CostRow& a, const CostRow& b) { return a.save_s < b.save_s; });
+  if (quickest != rows.end()) model::check_room(input.saves, input.hours, quickest->save_s);
+}
+
+void add_room_notes(const std::vector<CostRow>& rows, const CostInput& input, std::vector<std::string>& notes) {
+  for (const CostRow& row : rows) {
+    if (row.waiting_hours <= input.hours || row.is_spot) continue;
+    notes.push_back(fmt::format(
+        "{}, {}: its saves take longer than the run, which has room for {} of "
+        "them.",
+        row.platform->name, path_model_name(row.path), count_in_words(std::floor(input.hours * 3600 / row.save_s))));
+  }
+}
+
 Sheet platforms_sheet(const std::vector<Platform>& platforms) {
   Sheet sheet{"platforms",
               "Platforms",
@@ -186,6 +204,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
   input.job = sized(input.job, input.model);
   check(input);
   const std::vector<CostRow> rows = cost_rows(platforms, input, constants);
+  check_room(rows, input);
   Report report{"cost", "What a run costs, and what waiting for its checkpoints does"};
   report.inputs = inputs_json(input.job, input.model, input.fleet);
   report.inputs.erase("ranks");
@@ -196,6 +215,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
   report.sheets = {platforms_sheet(platforms), cost_sheet(rows, input), setup_sheet(rows, input)};
   report.csv_sheet = "cost";
   report.notes = notes_of(platforms, input);
+  add_room_notes(rows, input, report.notes);
   if (input.file_system) {
     std::ranges::move(storage_sheets(platforms, input, constants), std::back_inserter(report.sheets));
     std::ranges::move(storage_notes(input), std::back_inserter(report.notes));

@@ -112,12 +112,12 @@ TEST(StorageChoice, AFileSystemGrowsWithItsSize) {
 
 TEST(StorageChoice, ADrainThatIsSlowerThanSavesComeIsSaid) {
   CostInput input = sixteen_nodes();
-  input.saves = 100 * 3600;  // One every 0.73 s.
+  input.saves = 73 * 300;  // One every 12 s.
   const std::vector<Platform> platforms = {h100(0)};
   const Report report = cost_report(platforms, input, Constants());
   for (const Sheet& sheet : report.sheets) {
     if (sheet.name == "storage") {
-      EXPECT_EQ(sheet.rows[1][5], "one save in 77");  // 56 / 0.73
+      EXPECT_EQ(sheet.rows[1][5], "one save in 5");  // 56 / 12
     }
   }
   input.fleet.nodes = 0;
