@@ -240,6 +240,13 @@ std::vector<std::string> notes_of(const CheckpointInput& input, const Constants&
   return notes;
 }
 
+// The price, or the prices between which a range goes: one that was given stays.
+std::string price_in_words(const Constants& constants) {
+  const ConstantFacts& known = facts_of(kGpuHourPrice);
+  if (constants[kGpuHourPrice] != known.value) return fmt::format("{} $", constants[kGpuHourPrice]);
+  return fmt::format("{} to {} $", known.low, known.high);
+}
+
 std::vector<Sensitivity> time_sensitivities(const CheckpointInput& input, const Constants& constants) {
   std::vector<Sensitivity> all;
   for (const PathModel path : {PathModel::kDirect, PathModel::kBounce, PathModel::kPoor}) {
@@ -247,7 +254,8 @@ std::vector<Sensitivity> time_sensitivities(const CheckpointInput& input, const 
         sensitivity_of(fmt::format("{}, {}, s", input.job.is_load ? "load" : "save", path_model_name(path)), constants,
                        [&](const Constants& c) { return duration(path, input.job, input.fleet, c).seconds; }));
   }
-  all.push_back(sensitivity_of(fmt::format("all GPUs during a {}, direct, $", input.job.is_load ? "load" : "save"),
+  all.push_back(sensitivity_of(fmt::format("all GPUs during a {}, direct, at {} a GPU-hour, $",
+                                           input.job.is_load ? "load" : "save", price_in_words(constants)),
                                constants, [&](const Constants& c) {
                                  return money_of(duration(PathModel::kDirect, input.job, input.fleet, c).seconds, input,
                                                  c);

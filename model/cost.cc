@@ -232,8 +232,10 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
     }));
   };
   add("save, direct, s", &CostRow::save_s);
-  add(fmt::format("a save on {}, direct, $", direct->platform->name), &CostRow::save);
-  add(fmt::format("waiting on {}, direct, $", direct->platform->name), &CostRow::waiting);
+  const std::string at =
+      fmt::format("on {}, direct, at {} $ a GPU-hour, $", direct->platform->name, *direct->platform->on_demand);
+  add("a save " + at, &CostRow::save);
+  add("waiting " + at, &CostRow::waiting);
   return report;
 }
 

@@ -256,7 +256,11 @@ TEST_F(Tool, EachResultIsToldWithTheRangeThatItsConstantsHave) {
             std::string::npos)
       << usual;
   EXPECT_TRUE(has_row(usual, {"load, direct", "33.33 s", "33.33 s", "50.00 s"})) << usual;
-  EXPECT_TRUE(has_row(usual, {"all GPUs during a load, direct, $", "0.30", "0.30", "0.76"})) << usual;
+  EXPECT_TRUE(
+      has_row(usual, {"all GPUs during a load, direct, at 4.06 to 6.88 $ a GPU-hour, $", "0.30", "0.30", "0.76"}))
+      << usual;
+  EXPECT_TRUE(has_row(with({"--price", "5"}),
+                      {"all GPUs during a load, direct, at 5 $ a GPU-hour, $", "0.37", "0.37", "0.56"}));
   const std::string given = with({"--set", "drive.share=0.5"});
   EXPECT_TRUE(has_row(given, {"load, direct", "40.00 s", "40.00 s", "40.00 s"})) << given;
   EXPECT_EQ(with({"--sensitivity"}).find("--sensitivity"), std::string::npos);
