@@ -11,6 +11,7 @@
 
 #include "model/input.h"
 #include "model/published.h"
+#include "model/waiting.h"
 #include "model/words.h"
 
 namespace penstock::model {
@@ -131,6 +132,28 @@ Sheet run_sheet(const CheckpointInput& input, const Constants& constants) {
       sheet.rows.push_back({path_model_name(path), is_overlapped ? "goes on" : "waits", run.stall_s, run.recovery_s,
                             young_daly_s(run.stall_s, run.failure_s), best_period_s(run), lost.period_s, lost.goodput,
                             lost.stall_hours, lost.rework_hours, lost.recovery_hours, lost.hours(), lost.money});
+    }
+  }
+  return sheet;
+}
+
+Sheet month_sheet(const CheckpointInput& input, const Constants& constants) {
+  Sheet sheet{"month",
+              fmt::format("Lost in a month ({} h) of such a run, of {} GPU-hours", kMonthHours,
+                          count_in_words(kMonthHours * input.fleet.ranks)),
+              {{"path", "path"},
+               {"mode", "training"},
+               {"checkpoints", "checkpoints"},
+               {"gpu_hours_in_all", "GPU-hours"},
+               {"money", "$"}},
+              {}};
+  for (const PathModel path : paths_of(input)) {
+    for (const bool is_overlapped : {false, true}) {
+      const Losses lost = losses(run_of(path, is_overlapped, input, constants));
+      const double months = kMonthHours / input.run_hours;
+      sheet.rows.push_back({path_model_name(path), is_overlapped ? "goes on" : "waits",
+                            std::round(kMonthHours * 3600 / lost.period_s), months * lost.hours() * input.fleet.ranks,
+                            months * lost.money});
     }
   }
   return sheet;
@@ -352,7 +375,7 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   report.inputs["restart_s"] = input.restart_s;
   report.inputs["window_s"] = input.window_s;
   report.inputs["snapshot_s"] = snapshot_s(input.job, input.fleet, constants);
-  report.sheets = {times_sheet(input, constants), run_sheet(input, constants)};
+  report.sheets = {times_sheet(input, constants), run_sheet(input, constants), month_sheet(input, constants)};
   if (input.window_s > 0) report.sheets.push_back(window_sheet(input, constants));
   if (with_published) report.sheets.push_back(published_sheet("checkpoint", constants));
   report.sheets.push_back(goodput_sheet(input, constants));

@@ -43,8 +43,7 @@ CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const Cos
   return row;
 }
 
-// Refuses a run in which not even the quickest of the rows has room for the
-// saves.
+// Refuses a run in which not even the quickest of the rows has room for the saves.
 void check_room(const std::vector<CostRow>& rows, const CostInput& input) {
   const auto quickest = std::min_element(rows.begin(), rows.end(),
                                          [](const CostRow& a, const CostRow& b) { return a.save_s < b.save_s; });
@@ -54,10 +53,9 @@ void check_room(const std::vector<CostRow>& rows, const CostInput& input) {
 void add_room_notes(const std::vector<CostRow>& rows, const CostInput& input, std::vector<std::string>& notes) {
   for (const CostRow& row : rows) {
     if (row.waiting_hours <= input.hours || row.is_spot) continue;
-    notes.push_back(fmt::format(
-        "{}, {}: its saves take longer than the run, which has room for {} of "
-        "them.",
-        row.platform->name, path_model_name(row.path), count_in_words(std::floor(input.hours * 3600 / row.save_s))));
+    notes.push_back(fmt::format("{}, {}: its saves take longer than the run, which has room for {} of them.",
+                                row.platform->name, path_model_name(row.path),
+                                count_in_words(std::floor(input.hours * 3600 / row.save_s))));
   }
 }
 
@@ -106,6 +104,28 @@ Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
   return sheet;
 }
 
+Sheet month_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
+  const double months = kMonthHours / input.hours;
+  Sheet sheet{"month",
+              fmt::format("A month ({} h) of such a run, with {} saves", kMonthHours,
+                          count_in_words(std::round(input.saves * months))),
+              {{"platform", "platform"},
+               {"market", "market"},
+               {"path", "path"},
+               {"gpu_hours_in_all", "GPU-hours"},
+               {"compute_money", "the month, $"},
+               {"waiting_gpu_hours_in_all", "waiting, GPU-hours"},
+               {"waiting_money", "waiting, $"}},
+              {}};
+  for (const CostRow& row : rows) {
+    const double gpus = row.platform->gpus * input.fleet.nodes;
+    sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", path_model_name(row.path),
+                          gpus * kMonthHours, kMonthHours * row.node_hour * input.fleet.nodes,
+                          gpus * row.waiting_hours * months, row.waiting * months});
+  }
+  return sheet;
+}
+
 double setup_price(const CostRow& direct, const CostInput& input) {
   return input.setup_hours * direct.node_hour * input.fleet.nodes + input.setup_money;
 }
@@ -144,8 +164,7 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
   }
   if (!unknown.empty()) {
     notes.push_back(
-        fmt::format("{}: how many drives a node has of its own is not known; "
-                    "those of --drives are assumed, "
+        fmt::format("{}: how many drives a node has of its own is not known; those of --drives are assumed, "
                     "and only a node that has them is worth these figures.",
                     unknown));
   }
@@ -157,16 +176,14 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
                                 one.drives.value_or(1) == 0 ? "no drives of its own" : "no GPUDirect Storage"));
   }
   const double written = input.fleet.drive_write_bytes_per_s;
-  notes.push_back(
-      fmt::format("All platforms are taken to save with {} through {} drive{} of {}{} in "
-                  "each node; they differ in their "
-                  "GPUs' number and price.",
-                  input.job.is_sharded ? "every GPU" : "one GPU of each node", count_in_words(input.fleet.drives),
-                  input.fleet.drives == 1 ? "" : "s", rate_in_words(input.fleet.drive_bytes_per_s),
-                  written > 0 ? fmt::format(" that write {}", rate_in_words(written)) : ""));
+  notes.push_back(fmt::format(
+      "All platforms are taken to save with {} through {} drive{} of {}{} in each node; they differ in their "
+      "GPUs' number and price.",
+      input.job.is_sharded ? "every GPU" : "one GPU of each node", count_in_words(input.fleet.drives),
+      input.fleet.drives == 1 ? "" : "s", rate_in_words(input.fleet.drive_bytes_per_s),
+      written > 0 ? fmt::format(" that write {}", rate_in_words(written)) : ""));
   notes.emplace_back(
-      "'poor host' is as slow as the published host path. A good one costs no "
-      "more than the direct path as long as the "
+      "'poor host' is as slow as the published host path. A good one costs no more than the direct path as long as the "
       "drives bind: see 'penstock-model checkpoint'.");
   return notes;
 }
@@ -223,6 +240,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
     report.inputs["file_system_bytes"] = input.file_system->terabytes * 1e12;
     report.inputs["file_system_bytes_per_s"] = input.file_system->bytes_per_s;
   }
+  report.sheets.push_back(month_sheet(rows, input));
   const auto direct = std::find_if(rows.begin(), rows.end(),
                                    [](const CostRow& row) { return row.path == PathModel::kDirect && !row.is_spot; });
   if (direct == rows.end()) return report;

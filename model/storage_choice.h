@@ -21,8 +21,6 @@ enum class StorageWay {
   kDrives,      // Saves stay on the nodes' drives: lost with a node, but no file system is paid for.
 };
 
-constexpr double kMonthHours = 730;
-
 struct StorageRow {
   const Platform* platform;
   bool is_spot;

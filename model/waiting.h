@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The cost of machines at `hour` dollars an hour that wait for so many saves. Pure.
+// The cost of machines at `hour` dollars an hour that wait for so many saves, and what a month is. Pure.
 #pragma once
 
 namespace penstock::model {
+
+constexpr double kMonthHours = 730;  // A twelfth of a year.
 
 struct Waiting {
   double hours;

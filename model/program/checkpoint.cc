@@ -24,11 +24,11 @@ struct CheckpointSettings {
   bool is_load = false;
   JobSettings job;
   std::optional<double> ranks;
-  double fabric_gb_per_s = 0;
+  std::string fabric_gb_per_s = "0";
   bool replicated = false;
   double files = 0;
   double hours = 168, checkpoints = 0, mtbf_hours = 0, restart_s = 0, window_s = 0, price = 0;
-  std::string example;
+  std::string every, example;
   std::vector<std::string> calibrations;
   ModelOutput output;
 };
@@ -36,6 +36,7 @@ struct CheckpointSettings {
 constexpr const char* kSaveExamples =
     "Examples:\n"
     "  penstock-model checkpoint --parameters 70 --ranks 8 --drives 4       70B in BF16 with Adam's moments\n"
+    "  penstock-model checkpoint --size-gb 80 --every 30m                   what a run and a month lose by it\n"
     "  penstock-model checkpoint --size-gb 140 --html checkpoint.html       with goodput over the interval\n"
     "  penstock-model checkpoint --example week                             a published case; 'list' names them\n"
     "  penstock-model checkpoint --drives 1 --drive-gb-per-s 7 --window 30  what fits into a preemption's 30 s\n"
@@ -59,9 +60,9 @@ model::CheckpointInput input_as_given(const CheckpointSettings& settings) {
   if (settings.is_load) input.model.optimizer_bytes = 0;
   input.fleet = fleet_of(settings.job);
   if (settings.ranks) input.fleet.ranks = *settings.ranks;
-  input.fleet.fabric_bytes_per_s = settings.fabric_gb_per_s * 1e9;
+  input.fleet.fabric_bytes_per_s = gigabytes("--fabric-gb-per-s", settings.fabric_gb_per_s);
   input.run_hours = settings.hours;
-  input.checkpoints = settings.checkpoints;
+  input.checkpoints = saves_of(settings.every, settings.hours, settings.checkpoints);
   input.mtbf_hours = settings.mtbf_hours;
   input.restart_s = settings.restart_s;
   input.window_s = settings.window_s;
@@ -122,7 +123,11 @@ void run_checkpoint(const CheckpointSettings& settings) {
 
 void add_run_options(CommandLine& command, CheckpointSettings& settings) {
   command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
-  command.option("--checkpoints", settings.checkpoints, "How many in the run; 0: at the best interval").default_shown();
+  Option count = command.option("--checkpoints", settings.checkpoints, "How many in the run; 0: at the best interval");
+  count.default_shown();
+  command.option("--every", settings.every, "From one checkpoint to the next, in place of a number: 90s, 30m, 2h")
+      .value_name("TIME")
+      .excludes(count);
   command.option("--mtbf-hours", settings.mtbf_hours, "From one failure to the next; 0: 50,000 divided by the ranks")
       .value_name("HOURS")
       .default_shown();

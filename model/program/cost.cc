@@ -21,7 +21,7 @@ namespace {
 struct CostSettings {
   JobSettings job;
   double checkpoints = 1000, hours = 168;
-  std::string file_system;
+  std::string every, file_system;
   double file_system_tb = 0;
   double setup_hours = 2, setup_money = 0;
   std::string platforms;
@@ -35,6 +35,7 @@ constexpr const char* kCostExamples =
     "  penstock-model cost --size-gb 1600 --nodes 16            1,000 saves of 1.6 TB in a week\n"
     "  penstock-model cost --one-rank --drives 1 --drive-gb-per-s 7   the published case: one GPU and drive save 140 "
     "GB\n"
+    "  penstock-model cost --size-gb 80 --every 30m             what waiting for them costs, also in a month\n"
     "  penstock-model cost --size-gb 980 --platform aws-p5.48xlarge\n"
     "  penstock-model cost --file-system fsx-lustre-1000 --file-system-tb 96 --nodes 16 --drives 8\n"
     "  penstock-model cost --print-platforms > mine.yaml        a start for prices of your own\n"
@@ -84,7 +85,7 @@ model::CostInput input_of(const CostSettings& settings) {
   return {.job = job_of(settings.job),
           .model = size_of(settings.job),
           .fleet = fleet_of(settings.job),
-          .saves = settings.checkpoints,
+          .saves = saves_of(settings.every, settings.hours, settings.checkpoints),
           .hours = settings.hours,
           .setup_hours = settings.setup_hours,
           .setup_money = settings.setup_money,
@@ -101,7 +102,11 @@ void run_cost(const CostSettings& settings) {
 }
 
 void add_run_options(CommandLine& command, CostSettings& settings) {
-  command.option("--checkpoints", settings.checkpoints, "How many in the run").default_shown();
+  Option count = command.option("--checkpoints", settings.checkpoints, "How many in the run");
+  count.default_shown();
+  command.option("--every", settings.every, "From one checkpoint to the next, in place of a number: 90s, 30m, 2h")
+      .value_name("TIME")
+      .excludes(count);
   command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
 }
 

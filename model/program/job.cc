@@ -2,8 +2,15 @@
 
 #include "model/program/job.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "tools/common/failure.h"
 
 namespace penstock::tools {
 namespace {
@@ -20,6 +27,23 @@ double bytes_named(const std::pair<const char*, double> (&table)[count], const s
     if (name == known) return bytes;
   }
   return 0;  // The command line has refused it already.
+}
+
+// A number and the unit behind it; nothing if the text begins with none.
+std::optional<std::pair<double, std::string_view>> number_with_unit(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) return std::nullopt;
+  return std::pair(value, text.substr(static_cast<std::size_t>(end - text.data())));
+}
+
+// What a unit is worth; nothing if the table has none of that name.
+template <std::size_t count>
+std::optional<double> worth(const std::pair<const char*, double> (&table)[count], std::string_view unit) {
+  for (const auto& [known, value] : table) {
+    if (unit == known) return value;
+  }
+  return std::nullopt;
 }
 
 template <std::size_t count>
@@ -69,6 +93,26 @@ void add_save_options(CommandLine& command, JobSettings& settings) {
       .default_shown();
 }
 
+double gigabytes(const char* option, const std::string& text) {
+  constexpr std::pair<const char*, double> kUnits[] = {{"", 1e9}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
+  const auto number = number_with_unit(text);
+  std::string_view unit = number ? number->second : "?";
+  if (unit.ends_with("/s")) unit.remove_suffix(2);
+  if (unit.size() > 1 && unit.ends_with('B')) unit.remove_suffix(1);
+  if (const auto bytes = worth(kUnits, unit)) return number->first * *bytes;
+  throw Failure(fmt::format("{} {}: expected a number of GB (10^9 bytes), such as 80, 80G or 0.08T", option, text),
+                kUsage);
+}
+
+double saves_of(const std::string& every, double hours, double given) {
+  constexpr std::pair<const char*, double> kUnits[] = {{"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}};
+  if (every.empty()) return given;
+  const auto number = number_with_unit(every);
+  const auto seconds = number ? worth(kUnits, number->second) : std::nullopt;
+  if (seconds && number->first > 0) return hours * 3600 / (number->first * *seconds);
+  throw Failure(fmt::format("--every {}: expected a time with its unit, such as 90s, 30m or 2h", every), kUsage);
+}
+
 model::ModelSize size_of(const JobSettings& settings) {
   return {.parameters = settings.parameters_billion * 1e9,
           .weight_bytes = bytes_named(kPrecisions, settings.precision),
@@ -76,16 +120,16 @@ model::ModelSize size_of(const JobSettings& settings) {
 }
 
 model::Job job_of(const JobSettings& settings) {
-  return {.bytes = settings.size_gb * 1e9, .is_sharded = !settings.one_rank};
+  return {.bytes = gigabytes("--size-gb", settings.size_gb), .is_sharded = !settings.one_rank};
 }
 
 model::Fleet fleet_of(const JobSettings& settings) {
   return {.ranks = kGpusOfNode * settings.nodes,
           .nodes = settings.nodes,
           .drives = settings.drives,
-          .drive_bytes_per_s = settings.drive_gb_per_s * 1e9,
-          .drive_write_bytes_per_s = settings.drive_write_gb_per_s * 1e9,
-          .drive_cache_bytes = settings.drive_cache_gb * 1e9};
+          .drive_bytes_per_s = gigabytes("--drive-gb-per-s", settings.drive_gb_per_s),
+          .drive_write_bytes_per_s = gigabytes("--write-gb-per-s", settings.drive_write_gb_per_s),
+          .drive_cache_bytes = gigabytes("--drive-cache-gb", settings.drive_cache_gb)};
 }
 
 }  // namespace penstock::tools

@@ -14,18 +14,23 @@ namespace penstock::tools {
 constexpr double kGpusOfNode = 8;
 
 struct JobSettings {
-  double size_gb = 140;
+  std::string size_gb = "140";
   double parameters_billion = 0;
   std::string precision = "bf16";
   std::string optimizer = "adam";
   double nodes = 1, drives = 4;
-  double drive_gb_per_s = 14, drive_write_gb_per_s = 0, drive_cache_gb = 0;
+  std::string drive_gb_per_s = "14", drive_write_gb_per_s = "0", drive_cache_gb = "0";
   bool one_rank = false;
 };
 
 // Both write into `settings`, which must live until the command has run.
 void add_job_options(CommandLine& command, JobSettings& settings);
 void add_save_options(CommandLine& command, JobSettings& settings);
+
+// The bytes that an option means: 10^9 of them for "1", "1G" and "0.001T". Throws a Failure that says so.
+double gigabytes(const char* option, const std::string& text);
+// How many saves a run has: `given`, or by the time from one to the next, "90s", "30m", "2h", unless that is "".
+double saves_of(const std::string& every, double hours, double given);
 
 model::ModelSize size_of(const JobSettings& settings);  // Without parameters the size in GB counts.
 model::Job job_of(const JobSettings& settings);

@@ -223,6 +223,53 @@ TEST_F(Tool, AFileSystemThatIsNotThereIsRefused) {
   EXPECT_EQ(run({"cost", "--nodes", "0"}).exit_code, 2);
 }
 
+TEST_F(Tool, CheckpointsByTheClockAreTheSameAsByTheirNumberAndAMonthIsReckoned) {
+  const auto sheet_of = [&](Names words, const std::string& name) {
+    words.insert(words.end(), {"--size-gb", "80", "--json"});
+    const Finished done = run(words);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    const json report = json::parse(done.out);
+    for (const json& sheet : report["sheets"]) {
+      if (sheet["name"] == name) return sheet["rows"];
+    }
+    return json();
+  };
+  for (const char* command : {"checkpoint", "cost"}) {
+    EXPECT_EQ(sheet_of({command, "--every", "30m", "--hours", "100"}, "month"),
+              sheet_of({command, "--checkpoints", "200", "--hours", "100"}, "month"));
+  }
+  const json lost = sheet_of({"checkpoint", "--every", "30m"}, "month")[0];  // 8 GPUs wait for the direct path.
+  const json run = sheet_of({"checkpoint", "--every", "30m"}, "run")[0];
+  EXPECT_EQ(lost[2], 1460);
+  EXPECT_NEAR(lost[3].get<double>(), run[11].get<double>() * 8 * 730 / 168, 1e-9);
+  EXPECT_NEAR(lost[4].get<double>(), lost[3].get<double>() * 4.06, 1e-9);
+  const json cost = sheet_of({"cost", "--every", "30m", "--platform", "spheron-h100"}, "month")[2];
+  EXPECT_EQ(cost[3], 8 * 730);
+  EXPECT_NEAR(cost[5].get<double>(), 1460 * 80e9 / (4 * 14e9 * 0.6) / 3600 * 8, 1e-9);
+  EXPECT_NEAR(cost[6].get<double>() / cost[5].get<double>(), cost[4].get<double>() / cost[3].get<double>(), 1e-9);
+}
+
+TEST_F(Tool, SizesAndTimesTakeTheirUnitsAndARefusalSaysWhichOnes) {
+  const auto seconds = [&](const Names& words) {
+    return json::parse(run(words).out)["sheets"][0]["rows"][0][1].get<double>();
+  };
+  const double usual = seconds({"checkpoint", "--size-gb", "80", "--drive-gb-per-s", "6.5", "--json"});
+  for (const auto& [size, rate] : {std::pair{"80G", "6.5G"}, {"0.08T", "6.5GB/s"}, {"80000MB", "6500M"}}) {
+    EXPECT_NEAR(seconds({"checkpoint", "--size-gb", size, "--drive-gb-per-s", rate, "--json"}), usual, 1e-9) << size;
+  }
+  const std::pair<Names, const char*> wrong[] = {
+      {{"checkpoint", "--size-gb", "80X"}, "--size-gb 80X: expected a number of GB (10^9 bytes), such as 80, 80G"},
+      {{"cost", "--drive-gb-per-s", "fast"}, "--drive-gb-per-s fast: expected a number of GB"},
+      {{"cost", "--every", "30"}, "--every 30: expected a time with its unit, such as 90s, 30m or 2h"},
+      {{"checkpoint", "--every", "0m"}, "--every 0m: expected a time"}};
+  for (const auto& [words, told] : wrong) {
+    const Finished done = run(words);
+    EXPECT_EQ(done.exit_code, 2);
+    EXPECT_NE(done.err.find(told), std::string::npos) << done.err;
+  }
+  EXPECT_EQ(run({"cost", "--every", "30m", "--checkpoints", "3"}).exit_code, 2);
+}
+
 TEST_F(Tool, WhichRateOfADriveIsTakenIsSaid) {
   const auto out = [&](Names more) {
     Names words = {"checkpoint", "--drives", "1", "--drive-gb-per-s", "7"};

@@ -40,7 +40,7 @@ constexpr InputWords kInputs[] = {
     {"buffer_bytes", "bytes of one I/O", {"--buffer"}},
     {"buffers", "host buffers of a worker", {"--buffers"}},
     {"bytes", "size", {"--size-gb", "--size", "--parameters"}},
-    {"checkpoints", "checkpoints in the run", {"--checkpoints"}},
+    {"checkpoints", "checkpoints in the run", {"--checkpoints", "--every"}},
     {"contexts", "GPUs with a context", {"--contexts"}},
     {"drive_bytes_per_s", "ceiling of a drive", {"--drive-gb-per-s"}},
     {"drive_cache_bytes", "cache of a node's drives", {"--drive-cache-gb"}},
