@@ -86,6 +86,8 @@ constexpr const char* kContentionExamples =
     "  penstock-model contention --pattern pipeline --ordering relaxed  stale data, and what fences cost\n"
     "  penstock-model contention --machine fleet --level flow --pattern striped\n"
     "  penstock-model contention --machine dgx-h100 --print-topology    a start for a topology file\n"
+    "--machine names models of machines as they are sold, with all their GPUs and drives; one that was captured, which "
+    "may have the same name, is read by --this-host --root DIR.\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or topology, 77 if this host shows no PCIe device.";
 
 template <std::size_t kSize>
