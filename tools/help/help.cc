@@ -271,11 +271,14 @@ Topics other_topics() {
     names.push_back(name);
     if (contains(sentence, word)) telling.push_back(name);
   }
+  const bool is_line = word.find(' ') != std::string::npos;
   std::string meant = proposal_or_variable(word, names);
   if (meant.empty() && !telling.empty()) meant = fmt::format("; it is a matter of '{}'", fmt::join(telling, "', '"));
   throw Failure(
       fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}{}", word, meant,
-                  meant.empty() ? "; if lint said it, 'penstock-k8s lint --rules' tells what it means" : ""),
+                  !meant.empty() ? ""
+                  : is_line ? "; if it is a log's, 'penstock-k8s explain-log FILE' knows the causes of many such lines"
+                            : "; if lint said it, 'penstock-k8s lint --rules' tells what it means"),
       kUsage);
 }
 

@@ -145,6 +145,14 @@ constexpr Word kWords[] = {
      "verify --root DIR' several of them"},
     {"bounce buffer",
      "pinned host memory that bytes pass on their way between storage and a GPU; PENSTOCK_BOUNCE_MIB limits it"},
+    {"goodput",
+     "the share of a run's time that is useful training: what saves, redone work and recoveries leave of it"},
+    {"Young/Daly",
+     "the classic interval between two checkpoints, the root of 2 x the time of a save x the time between failures; "
+     "'best' beside it in 'penstock-model checkpoint' also counts what a recovery takes"},
+    {"stalled", "of a run, the time that training stands still for its checkpoints"},
+    {"redone", "of a run, training from a checkpoint up to the failure after it, which has to be done again"},
+    {"recovering", "of a run, from a failure until training goes on: the restart and the load of the checkpoint"},
     {"cufile.log",
      "cuFile's log, in the working directory or where logging.dir of cufile.json says; CUFILE_LOGFILE_PATH names "
      "another file. 'penstock-k8s explain-log FILE' says what the lines mean that are known, and counts the others"},
@@ -198,6 +206,7 @@ constexpr OtherWord kOtherWords[] = {
     {"torch", "pytorch"},
     {"docker", "container"},
     {"price", "cost"},
+    {"young-daly", "Young/Daly"},
     {"cufileread", "cufile calls"},
     {"cufilewrite", "cufile calls"},
     {"nvidia_fs.ko", "nvidia-fs"},
