@@ -60,6 +60,7 @@ Status GpuFile::prepare() {
   if (!file_) return failure(Code::not_registered, kStep);
   if (!file_->facts().readable()) return failure(Code::not_readable, kStep);
   if (file_->userspace() != nullptr) return failure(Code::unsupported, kStep);
+  open_descriptors();
   GpuRing::Terms ring = terms_.ring;
   ring.placement = &session_.config().placement;
   Result<std::unique_ptr<GpuRing>> opened = GpuRing::open(device_, ring, *this);
@@ -161,19 +162,37 @@ GpuFile::~GpuFile() {
 
 // ---- Reads by the ring ---------------------------------------------------------------------------------------------
 
+// None where reads do not pass the page cache. Where the file cannot be opened again, reads are the
+// session's requests.
+void GpuFile::open_descriptors() {
+  descriptors_.resize(terms_.ring.threads);
+  if (file_->prefers_o_direct() || session_.config().direct_io == DirectIo::always) return;
+  for (Descriptor& each : descriptors_) {
+    Result<UniqueFd> own = Lease::reopen(file_->own_descriptor());
+    if (own.ok()) each.own = GuardedFd(std::move(*own));
+  }
+}
+
+// The program may have closed the descriptor, and have opened something else by its number.
+void GpuFile::begin_look(unsigned thread) {
+  Descriptor& descriptor = descriptors_[thread];
+  const int fd = descriptor.own.get();
+  descriptor.fd = fd >= 0 && session_.storage().is_descriptor_of(fd, file_->facts(), nullptr) ? fd : -1;
+}
+
 // Nothing if storage has to be waited for.
-std::optional<std::uint64_t> GpuFile::read_if_cached(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) {
-  if (file_->prefers_o_direct() || session_.config().direct_io == DirectIo::always) return std::nullopt;
-  const Result<int> fd = file_->descriptor(IoMode::buffered);
-  if (!fd.ok() || !file_->fstat_descriptors()) return std::nullopt;
-  const Result<std::size_t> got = session_.storage().read_if_cached(*fd, memory, bytes, offset);
+std::optional<std::uint64_t> GpuFile::read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
+                                                     std::byte* memory) {
+  const int fd = descriptors_[thread].fd;
+  if (fd < 0) return std::nullopt;
+  const Result<std::size_t> got = session_.storage().read_if_cached(fd, memory, bytes, offset);
   if (!got.ok() || *got < bytes) return std::nullopt;
   session_.engine().count({.bytes = *got, .path = PathId::host, .reason = Reason::host_memory}, Op::read);
   return *got;
 }
 
-Result<std::uint64_t> GpuFile::read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) {
-  if (const std::optional<std::uint64_t> cached = read_if_cached(offset, bytes, memory)) return *cached;
+Result<std::uint64_t> GpuFile::read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) {
+  if (const std::optional<std::uint64_t> cached = read_if_cached(thread, offset, bytes, memory)) return *cached;
   const PointerFacts facts;  // Host memory.
   const Outcome outcome = transfer(session_, {.op = Op::read,
                                               .file = handle_,

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/guarded_fd.h"
 #include "frontend/gpu_ring.h"
@@ -58,11 +59,21 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   void keep_pages(Path& path, std::uint64_t size);
   Reason take_lease();
   Status fill_device_memory();
-  Result<std::uint64_t> read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;
-  std::optional<std::uint64_t> read_if_cached(std::uint64_t offset, std::uint32_t bytes, std::byte* memory);
+  void open_descriptors();
+  void begin_look(unsigned thread) override;
+  Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;
+  std::optional<std::uint64_t> read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
+                                              std::byte* memory);
   std::chrono::nanoseconds look(bool is_asked_back) override;
   void end_lease();
   void count() REQUIRES(mutex_);
+
+  // By which a thread of the ring reads the page cache. It has an open file of its own, since threads that share one
+  // wait for each other's counts of its users.
+  struct alignas(64) Descriptor {
+    GuardedFd own;
+    int fd = -1;  // -1 if the file was not found by it at the thread's last look.
+  };
 
   Session& session_;
   const std::uint64_t handle_;
@@ -79,6 +90,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   bool was_leased_ = false;
   Lease lease_{*this};
   ResidentPages pages_;
+  std::vector<Descriptor> descriptors_;
   std::unique_ptr<GpuRing> ring_;
 
   Mutex ending_;

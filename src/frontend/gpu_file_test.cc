@@ -128,11 +128,20 @@ TEST_F(GpuFileTest, NothingIsRegisteredUnwanted) {
   EXPECT_EQ(facts().counts.ring_reads, 1u);
 }
 
-TEST_F(GpuFileTest, ADescriptorThatTheProgramClosesEndsReadsWithAnError) {
+// closefrom() and an open() do so.
+TEST_F(GpuFileTest, DescriptorsThatTheProgramClosesEndReadsWithAnError) {
   open({.resident_bytes_max = 0});
   const PinnedFile file(*session_, file_);
   const UniqueFd elsewhere(::fcntl(file->own_descriptor(), F_DUPFD_CLOEXEC, 0));
-  ASSERT_EQ(::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), file->own_descriptor()), file->own_descriptor());
+  const UniqueFd other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto close_all = [&] {
+    for (int fd = 0; fd < 256; ++fd) {
+      if (fd == elsewhere.get() || fd == reader_.get()) continue;
+      if (session_->storage().is_descriptor_of(fd, file->facts(), nullptr)) ::dup2(other.get(), fd);
+    }
+  };
+  ASSERT_EQ(version_of(7, 9), 0);
+  close_all();
 
   gpu::Result result;
   EXPECT_EQ(version_of(7, 9, &result), -1);

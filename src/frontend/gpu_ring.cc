@@ -141,14 +141,15 @@ bool GpuRing::look(unsigned number) {
     for (unsigned i = line; i < std::min(line + gpu::kSlotsOfLine, terms_.slots); ++i) {
       const std::uint32_t asked = std::atomic_ref(wanted(i)).load(std::memory_order_acquire);
       if (asked == answered_[i]) continue;
-      answer(i, asked);
+      if (!was_asked) reader_.begin_look(number);
+      answer(number, i, asked);
       was_asked = true;
     }
   }
   return was_asked;
 }
 
-void GpuRing::answer(unsigned index, std::uint32_t number) {
+void GpuRing::answer(unsigned thread, unsigned index, std::uint32_t number) {
   gpu::Slot& asked = slot(index);
   // Once each: a kernel that has gone wrong may change them.
   const std::uint64_t offset = std::atomic_ref(asked.offset).load(std::memory_order_relaxed);
@@ -156,7 +157,7 @@ void GpuRing::answer(unsigned index, std::uint32_t number) {
   const bool is_sane = size > 0 && size <= terms_.slot_bytes && offset <= kOffsetMax - terms_.slot_bytes;
   std::byte* const staging = memory_.data() + places_.staging + std::size_t{index} * terms_.slot_bytes;
   const Result<std::uint64_t> bytes =
-      is_sane ? reader_.read(offset, size, staging) : failure(Code::invalid_argument, "read for a kernel");
+      is_sane ? reader_.read(thread, offset, size, staging) : failure(Code::invalid_argument, "read for a kernel");
   const Status status = bytes.status();
   store(asked.moved, bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u);
   store(asked.error, error_of(status));

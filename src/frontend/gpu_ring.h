@@ -28,8 +28,11 @@ class GpuRing {
   // Reads the file for a kernel. Called on the ring's threads.
   class Reader {
    public:
+    // Before the first of the reads that a thread answers in one look at its slots.
+    virtual void begin_look(unsigned /*thread*/) {}
     // Fewer bytes at the file's end.
-    virtual Result<std::uint64_t> read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) = 0;
+    virtual Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
+                                       std::byte* memory) = 0;
 
    protected:
     ~Reader() = default;
@@ -70,7 +73,7 @@ class GpuRing {
   bool start();
   void serve(unsigned number);
   bool look(unsigned number);
-  void answer(unsigned slot, std::uint32_t number);
+  void answer(unsigned thread, unsigned slot, std::uint32_t number);
   void end(gpu::Error error);
   bool is_over() const;
   void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);

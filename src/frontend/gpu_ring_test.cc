@@ -30,7 +30,7 @@ constexpr std::uint64_t kTooLong = 30'000'000'000;  // Only a read that stands s
 // Reads a string as if it were a file.
 class ScriptedReader final : public GpuRing::Reader {
  public:
-  Result<std::uint64_t> read(std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override {
+  Result<std::uint64_t> read(unsigned, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override {
     ++asked;
     while (stands_still && !is_over) std::this_thread::yield();
     if (ends_thread) ::pthread_exit(nullptr);
