@@ -27,6 +27,7 @@
 #define PENSTOCK_GPU_CUH_
 
 #include "penstock/gpu_groups.cuh"
+#include "penstock/gpu_ring.cuh"
 
 namespace penstock::gpu {
 
@@ -44,8 +45,7 @@ struct Pending {
   Long bytes = 0;
   unsigned char* destination = nullptr;
   enum class Way : int { none, resident, posted, ring } way = Way::none;
-  Word slot = 0;
-  Word number = 0;  // Of the request in that slot.
+  detail::Ticket ticket;
 };
 
 class File {
@@ -101,18 +101,9 @@ class File {
   }
 
  private:
-  static constexpr Word kTriesAtOnce = 32;  // Slots that one look for a free one asks.
-  static constexpr Word kLooksAtEnd = 16;   // One look in so many asks whether answers may still come.
-
   PENSTOCK_GPU_INLINE Word piece_of(Long bytes) const {
     return bytes < shared_.slot_bytes ? static_cast<Word>(bytes) : shared_.slot_bytes;
   }
-  // Of the calling thread's group: groups that run at once have different numbers, as far as there are any.
-  PENSTOCK_GPU_INLINE Word own_number() const {
-    const Word lane = detail::lane_number();
-    return lane / 32 + lane % 32 * 67;
-  }
-  PENSTOCK_GPU_INLINE const Control& own_control() const { return shared_.controls[own_number() % kControls]; }
   PENSTOCK_GPU_INLINE Counts& own_counts() const { return shared_.counts[detail::lane_number() / 32 % kCountParts]; }
 
   // Posts the read in one of the first so many slots, if it is not resident.
@@ -126,9 +117,10 @@ class File {
     pending.way = Pending::Way::ring;
     const bool is_leader = group.thread_rank() == 0;
     Long found = 0;  // 1: resident. 2: posted, with slot and number above.
+    detail::Ticket ticket;
     if (is_leader && is_resident(pending)) found = 1;
-    else if (is_leader && post(offset, piece_of(pending.bytes), pending, slots, 0)) {
-      found = 2 | Long{pending.slot} << 2 | Long{pending.number} << 32;
+    else if (is_leader && detail::Ring(shared_).post(offset, piece_of(pending.bytes), ticket, slots)) {
+      found = 2 | Long{ticket.slot} << 2 | Long{ticket.number} << 32;
     }
     found = group.shfl(found, 0);
     if (found == 1) {
@@ -136,8 +128,7 @@ class File {
       pending.way = Pending::Way::resident;
     } else if (found != 0) {
       pending.way = Pending::Way::posted;
-      pending.slot = static_cast<Word>(found >> 2) & 0x3fffffffu;
-      pending.number = static_cast<Word>(found >> 32);
+      pending.ticket = {static_cast<Word>(found) >> 2, static_cast<Word>(found >> 32)};
     }
     return pending;
   }
@@ -172,108 +163,33 @@ class File {
     if (shared_.generation != 0) detail::fence();
     group.sync();
     if (shared_.generation == 0) return true;
-    const Word found = group.thread_rank() == 0 ? detail::look(&own_control().generation) : 0;
+    const Word found =
+        group.thread_rank() == 0 ? detail::look(&shared_.controls[detail::group_number() % kControls].generation) : 0;
     return group.shfl(found, 0) == shared_.generation;
   }
 
   // ---- Ring
 
-  // Takes a free one of the first so many slots and writes the request into it; false if there is none among those that
-  // it asked. `look`: how many looks were in vain before.
-  PENSTOCK_GPU_INLINE bool post(Long offset, Word bytes, Pending& pending, Word slots, Word look) const {
-    if (slots == 0) return false;
-    const Word tries = slots < kTriesAtOnce ? slots : kTriesAtOnce;
-    // Groups that begin together ask in different lines, and so different threads of the library.
-    const Word lines = (slots + kSlotsOfLine - 1) / kSlotsOfLine;
-    const Word number = own_number();
-    const Word first = number % lines * kSlotsOfLine + number / lines % kSlotsOfLine + look * kTriesAtOnce;
-    for (Word i = 0; i < tries; ++i) {
-      const Word slot = (first + i) % slots;
-      if (!take(slot, pending.number)) continue;
-      pending.slot = slot;
-      Slot& there = shared_.slots[slot];
-      there.offset = offset;
-      there.bytes = bytes;
-      detail::release(shared_.wanted + slot, pending.number);
-      return true;
-    }
-    return false;
-  }
-
-  // A slot that was abandoned is free once the library has answered it.
-  PENSTOCK_GPU_INLINE bool take(Word slot, Word& number) const {
-    Word* const owner = shared_.owners + slot;
-    const Word state = detail::look(owner), before = state >> 2;
-    if (state % 4 == kTaken) return false;
-    if (state % 4 == kAbandoned && detail::acquire(&shared_.slots[slot].done) != before) return false;
-    number = (before + 1) & 0x3fffffffu;
-    return detail::exchange(owner, state, number << 2 | kTaken);
-  }
-
-  // Called by the leader. Returns why there will be no answer, or none with the answer in the slot.
-  PENSTOCK_GPU_INLINE Error await(const Pending& pending, Long began) const {
-    const Slot& slot = shared_.slots[pending.slot];
-    for (Word looks = 1;; ++looks) {
-      if (detail::acquire(&slot.done) == pending.number) return Error::none;
-      const bool is_late = detail::now_ns() - began > shared_.timeout_ns;
-      if (is_late || looks % kLooksAtEnd == 0) {
-        const Error over = is_over();
-        if (detail::acquire(&slot.done) == pending.number) return Error::none;
-        if (over != Error::none || is_late) {
-          leave(pending, kAbandoned);
-          return over != Error::none ? over : Error::timed_out;
-        }
-      }
-      detail::pause(looks < 64 ? 200 : 1000);
-    }
-  }
-  PENSTOCK_GPU_INLINE Error is_over() const {
-    return static_cast<Error>(detail::acquire(reinterpret_cast<const Word*>(&own_control().over)));
-  }
-  PENSTOCK_GPU_INLINE void leave(const Pending& pending, Word state) const {
-    detail::release_here(shared_.owners + pending.slot, pending.number << 2 | state);
-  }
-
-  // Called by the leader. It asks all slots in turn: those of its first look may be held by groups that wait for it.
-  PENSTOCK_GPU_INLINE Error post_until(Long offset, Word bytes, Pending& pending, Long began) const {
-    for (Word looks = 1; !post(offset, bytes, pending, shared_.slot_count, looks - 1); ++looks) {
-      const bool is_late = detail::now_ns() - began > shared_.timeout_ns;
-      const Error over = is_late || looks % kLooksAtEnd == 0 ? is_over() : Error::none;
-      if (over != Error::none) return over;
-      if (is_late) return Error::ring_full;
-      detail::pause(1000);
-    }
-    return Error::none;
-  }
-
   // One piece, which is posted if it is not yet.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_piece(const Group& group, Pending pending, bool is_posted, Long began) const {
+  PENSTOCK_GPU_INLINE Result read_piece(const Group& group, const Pending& piece, bool is_posted, Long began) const {
+    const detail::Ring ring(shared_);
     const bool is_leader = group.thread_rank() == 0;
-    Error error = Error::none;
-    Long answer = 0;  // Bytes, slot.
+    detail::Ticket ticket = piece.ticket;
+    Long answer = 0;
     int cause = 0;
     if (is_leader) {
-      const Word bytes = static_cast<Word>(pending.bytes);
-      if (!is_posted) error = post_until(pending.offset, bytes, pending, began);
-      if (error == Error::none) error = await(pending, began);
-      if (error == Error::none) {
-        const Slot& slot = shared_.slots[pending.slot];
-        answer = detail::look(&slot.moved) | Long{pending.slot} << 32;
-        error = static_cast<Error>(detail::look(reinterpret_cast<const Word*>(&slot.error)));
-        cause = static_cast<int>(detail::look(reinterpret_cast<const Word*>(&slot.detail)));
-        if (error != Error::none) leave(pending, kFree);
-      }
+      Error error = Error::none;
+      if (!is_posted) error = ring.post_until(piece.offset, static_cast<Word>(piece.bytes), ticket, began);
+      answer = error == Error::none ? ring.await(ticket, began, cause) : gpu::answer(0, error, 0);
     }
     answer = group.shfl(answer, 0);
-    const auto failed = static_cast<Error>(group.shfl(static_cast<int>(error), 0));
-    cause = group.shfl(cause, 0);
-    if (failed != Error::none) return {0, failed, cause};
+    if (error_of(answer) != Error::none) return {0, error_of(answer), group.shfl(cause, 0)};
+    const Long slot = group.shfl(ticket.slot, 0);
+    const Long moved = moved_of(answer);
+    detail::copy(group, piece.destination, shared_.staging + slot * shared_.slot_bytes, moved);
     group.sync();
-    const Long moved = static_cast<Word>(answer);
-    detail::copy(group, pending.destination, shared_.staging + (answer >> 32) * shared_.slot_bytes, moved);
-    group.sync();
-    if (is_leader) leave(pending, kFree);
+    if (is_leader) ring.leave(ticket);
     return {moved, Error::none, 0};
   }
 

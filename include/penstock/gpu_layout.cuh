@@ -37,18 +37,32 @@ enum class Error : int {
 
 // ---- What kernels share with the library ----------------------------------------------------------------------------
 
-constexpr Word kLayout = 1;  // Another number is another layout, which gpu.h refuses.
+constexpr Word kLayout = 2;  // Another number is another layout, which gpu.h refuses.
 
-// One request and its answer, in pinned host memory. The kernel writes the first two, and then the number of its
-// request among the file's `wanted`; the library the others, `done` last.
+// What a kernel asks for, in pinned host memory that only kernels write: one store of it needs no fence, since each
+// half tells its number, and the library waits until they agree.
+struct alignas(16) Request {
+  Long place;  // Offset << 8, and the lowest byte of the request's number.
+  Long what;   // Kind << 62, number << 32, bytes.
+};
+constexpr Word kNumberMask = 0x3fffffffu;
+constexpr Long kOffsetEnd = Long{1} << 56;
+constexpr Word kRead = 0;
+PENSTOCK_GPU_BOTH Request request(Word kind, Word number, Long offset, Word bytes) {
+  return {offset << 8 | (number & 0xff), Long{kind} << 62 | Long{number} << 32 | bytes};
+}
+
+// The library's answer to the request, in pinned host memory that only the library writes.
 struct alignas(64) Slot {
-  Long offset;
-  Word bytes;
-  Word done;  // The number of the newest request that was answered.
-  Word moved;
-  Error error;
+  Long answer;  // Number of the newest request that was answered << 32, error << 24, and the bytes that were read.
   int detail;
 };
+PENSTOCK_GPU_BOTH Long answer(Word number, Error error, Word moved) {
+  return Long{number} << 32 | Long{static_cast<Word>(error)} << 24 | moved;
+}
+PENSTOCK_GPU_BOTH Word number_of(Long answer) { return static_cast<Word>(answer >> 32); }
+PENSTOCK_GPU_BOTH Error error_of(Long answer) { return static_cast<Error>(answer >> 24 & 0xff); }
+PENSTOCK_GPU_BOTH Word moved_of(Long answer) { return static_cast<Word>(answer & 0xffffff); }
 
 // In pinned host memory, written by the library. Loads of one place in host memory come one after the other, 0.95
 // million a second from a whole GPU (one H200, 2026-11-29): so there are many of it, all alike, and groups look at
@@ -68,8 +82,8 @@ struct alignas(64) Counts {
 };
 constexpr Word kCountParts = 16;  // So that blocks seldom count in the same place.
 
-// Slots whose numbers of requests share a cache line, which one thread of the library looks at.
-constexpr Word kSlotsOfLine = 16;
+// Slots whose requests share a cache line, which one thread of the library looks at.
+constexpr Word kSlotsOfLine = 4;
 
 // Owners of slots, in device memory: (number of the request << 2) + one of these.
 constexpr Word kFree = 0, kTaken = 1, kAbandoned = 2;
@@ -79,8 +93,8 @@ struct Layout {
   Long size;
   const unsigned char* const* extents;  // In device memory: where each extent of the file is registered, or null.
   const Control* controls;              // kControls of them.
-  Slot* slots;
-  Word* wanted;                  // In pinned host memory: the number of each slot's newest request.
+  const Slot* slots;
+  Request* requests;             // Of each slot.
   const unsigned char* staging;  // slot_bytes for each slot.
   Word* owners;
   Counts* counts;
@@ -107,8 +121,16 @@ PENSTOCK_GPU_INLINE Word acquire(const Word* at) {
   asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
   return value;
 }
+PENSTOCK_GPU_INLINE Long acquire(const Long* at) {
+  Long value;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
 PENSTOCK_GPU_INLINE void release(Word* at, Word value) {
   asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+PENSTOCK_GPU_INLINE void post(Request* at, const Request& request) {
+  asm volatile("st.relaxed.sys.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(request.place), "l"(request.what) : "memory");
 }
 // For other threads of the GPU, in device memory.
 PENSTOCK_GPU_INLINE void release_here(Word* at, Word value) {
@@ -160,7 +182,12 @@ PENSTOCK_GPU_INLINE void load(unsigned char& to, const unsigned char* from) {
 // Where host memory stands in for a GPU: reads registered pages as that GPU would, and returns false for other memory.
 inline bool (*fetch_pages)(void* to, const void* from, unsigned long size) = nullptr;
 inline Word acquire(const Word* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+inline Long acquire(const Long* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 inline void release(Word* at, Word value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+inline void post(Request* at, const Request& request) {
+  __atomic_store_n(&at->place, request.place, __ATOMIC_RELAXED);
+  __atomic_store_n(&at->what, request.what, __ATOMIC_RELEASE);
+}
 inline void release_here(Word* at, Word value) { release(at, value); }
 inline bool exchange(Word* at, Word expected, Word wanted) {
   return __atomic_compare_exchange_n(at, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

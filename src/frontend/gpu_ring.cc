@@ -18,7 +18,6 @@ using namespace std::chrono_literals;
 // While kernels ask, the next request comes within microseconds; sleeping and waking takes some fifty.
 constexpr auto kSpinsFor = 200us;
 constexpr std::chrono::nanoseconds kSleepsAtFirst = 20us, kSleepsAtMost = 500us;
-constexpr std::uint64_t kOffsetMax = INT64_MAX;
 constexpr unsigned kLooksApart = 8;  // Looks without a request between two looks at the clock.
 
 template <typename T>
@@ -46,17 +45,17 @@ class GpuRing::Attendance {
 };
 
 GpuRing::Places::Places(const Terms& terms)
-    : slots(gpu::kControls * sizeof(gpu::Control)), wanted(slots + terms.slots * sizeof(gpu::Slot)),
-      staging(align_up(wanted + terms.slots * sizeof(gpu::Word), page_size())),
+    : slots(gpu::kControls * sizeof(gpu::Control)), requests(slots + terms.slots * sizeof(gpu::Slot)),
+      staging(align_up(requests + terms.slots * sizeof(gpu::Request), page_size())),
       size(align_up(staging + std::size_t{terms.slots} * terms.slot_bytes, page_size())) {}
 
 GpuRing::GpuRing(const Terms& terms, Reader& reader, PinnedBlock memory, std::byte* in_kernels)
     : terms_(terms), places_(terms), reader_(reader), memory_(std::move(memory)), in_kernels_(in_kernels),
-      threads_(terms.threads), answered_(terms.slots) {
+      threads_(terms.threads), answered_(terms.slots / gpu::kSlotsOfLine + 1) {
   for (unsigned i = 0; i < gpu::kControls; ++i) new (&control(i)) gpu::Control{gpu::Error::none, 1};
   for (unsigned i = 0; i < terms_.slots; ++i) {
     new (&slot(i)) gpu::Slot{};
-    wanted(i) = 0;
+    new (&request(i)) gpu::Request{};
   }
 }
 
@@ -135,41 +134,42 @@ void GpuRing::sleep(std::chrono::nanoseconds time) {
 }
 
 // Answers those of the thread's own slots that ask; false if none did.
-bool GpuRing::look(unsigned number) {
+bool GpuRing::look(unsigned thread) {
   bool was_asked = false;
-  for (unsigned line = number * gpu::kSlotsOfLine; line < terms_.slots; line += terms_.threads * gpu::kSlotsOfLine) {
+  for (unsigned line = thread * gpu::kSlotsOfLine; line < terms_.slots; line += terms_.threads * gpu::kSlotsOfLine) {
     for (unsigned i = line; i < std::min(line + gpu::kSlotsOfLine, terms_.slots); ++i) {
-      const std::uint32_t asked = std::atomic_ref(wanted(i)).load(std::memory_order_acquire);
-      if (asked == answered_[i]) continue;
-      if (!was_asked) reader_.begin_look(number);
-      answer(number, i, asked);
+      const std::uint64_t what = std::atomic_ref(request(i).what).load(std::memory_order_acquire);
+      std::uint32_t& answered = answered_[i / gpu::kSlotsOfLine].numbers[i % gpu::kSlotsOfLine];
+      const auto number = static_cast<std::uint32_t>(what >> 32) & gpu::kNumberMask;
+      if (number == answered) continue;
+      const std::uint64_t place = std::atomic_ref(request(i).place).load(std::memory_order_relaxed);
+      if ((place ^ number) % 256 != 0) continue;  // Its other half has still to come.
+      if (!was_asked) reader_.begin_look(thread);
       was_asked = true;
+      answer(thread, i, number, place >> 8, static_cast<std::uint32_t>(what));
+      answered = number;
     }
   }
   return was_asked;
 }
 
-void GpuRing::answer(unsigned thread, unsigned index, std::uint32_t number) {
+// A kernel that has gone wrong may ask for anything.
+void GpuRing::answer(unsigned thread, unsigned index, std::uint32_t number, std::uint64_t offset, std::uint32_t size) {
   gpu::Slot& asked = slot(index);
-  // Once each: a kernel that has gone wrong may change them.
-  const std::uint64_t offset = std::atomic_ref(asked.offset).load(std::memory_order_relaxed);
-  const std::uint32_t size = std::atomic_ref(asked.bytes).load(std::memory_order_relaxed);
-  const bool is_sane = size > 0 && size <= terms_.slot_bytes && offset <= kOffsetMax - terms_.slot_bytes;
+  const bool is_sane = size > 0 && size <= terms_.slot_bytes;
   std::byte* const staging = memory_.data() + places_.staging + std::size_t{index} * terms_.slot_bytes;
   const Result<std::uint64_t> bytes =
       is_sane ? reader_.read(thread, offset, size, staging) : failure(Code::invalid_argument, "read for a kernel");
   const Status status = bytes.status();
-  store(asked.moved, bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u);
-  store(asked.error, error_of(status));
-  store(asked.detail, status.code);
-  store(asked.done, number, std::memory_order_release);
-  answered_[index] = number;
+  const auto moved = bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u;
+  if (!status.ok()) store(asked.detail, status.code);
+  store(asked.answer, gpu::answer(number, error_of(status), moved), std::memory_order_release);
 }
 
 void GpuRing::describe(gpu::Layout& layout) const {
   layout.controls = reinterpret_cast<const gpu::Control*>(in_kernels_);
-  layout.slots = reinterpret_cast<gpu::Slot*>(in_kernels_ + places_.slots);
-  layout.wanted = reinterpret_cast<gpu::Word*>(in_kernels_ + places_.wanted);
+  layout.slots = reinterpret_cast<const gpu::Slot*>(in_kernels_ + places_.slots);
+  layout.requests = reinterpret_cast<gpu::Request*>(in_kernels_ + places_.requests);
   layout.staging = reinterpret_cast<const unsigned char*>(in_kernels_ + places_.staging);
   layout.slot_count = terms_.slots;
   layout.slot_bytes = terms_.slot_bytes;

@@ -66,14 +66,19 @@ class GpuRing {
     unsigned number = 0;
     pthread_t handle = {};
   };
+  // The numbers of the requests of one line that were answered, for the thread that looks at it. No other thread
+  // writes to its cache line.
+  struct alignas(64) Answered {
+    std::uint32_t numbers[gpu::kSlotsOfLine] = {};
+  };
   // A thread that ends while the ring is served ends it for all: nobody else looks at its slots.
   class Attendance;
 
   GpuRing(const Terms& terms, Reader& reader, PinnedBlock memory, std::byte* in_kernels);
   bool start();
   void serve(unsigned number);
-  bool look(unsigned number);
-  void answer(unsigned thread, unsigned slot, std::uint32_t number);
+  bool look(unsigned thread);
+  void answer(unsigned thread, unsigned slot, std::uint32_t number, std::uint64_t offset, std::uint32_t bytes);
   void end(gpu::Error error);
   bool is_over() const;
   void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);
@@ -81,13 +86,13 @@ class GpuRing {
   // The places of the ring's parts in its memory, behind what says whether it is served.
   struct Places {
     explicit Places(const Terms& terms);
-    std::size_t slots, wanted, staging, size;
+    std::size_t slots, requests, staging, size;
   };
 
   gpu::Control& control(unsigned i) const { return reinterpret_cast<gpu::Control*>(memory_.data())[i]; }
   gpu::Slot& slot(unsigned i) const { return reinterpret_cast<gpu::Slot*>(memory_.data() + places_.slots)[i]; }
-  std::uint32_t& wanted(unsigned i) const {
-    return reinterpret_cast<std::uint32_t*>(memory_.data() + places_.wanted)[i];
+  gpu::Request& request(unsigned i) const {
+    return reinterpret_cast<gpu::Request*>(memory_.data() + places_.requests)[i];
   }
 
   const Terms terms_;
@@ -96,7 +101,7 @@ class GpuRing {
   PinnedBlock memory_;
   std::byte* const in_kernels_;
   std::vector<Thread> threads_;
-  std::vector<std::uint32_t> answered_;  // By slot, as `done`, for the thread that looks at it.
+  std::vector<Answered> answered_;
   Mutex mutex_;
   ConditionVariable stopping_;
 };

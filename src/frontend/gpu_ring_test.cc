@@ -227,16 +227,29 @@ TEST_F(GpuRingTest, NonsenseInASlotIsRefused) {
   const gpu::File file = open({.slots = 1, .slot_bytes = 512}, kForEver);
   gpu::Layout layout;
   std::memcpy(&layout, &file, sizeof layout);
-  const std::pair<std::uint64_t, std::uint32_t> requests[] = {{0, 513}, {0, UINT32_MAX}, {UINT64_MAX, 1}, {0, 0}};
   gpu::Word number = 0;
-  for (const auto& [offset, bytes] : requests) {
-    layout.slots[0].offset = offset;
-    layout.slots[0].bytes = bytes;
-    gpu::detail::release(layout.wanted, ++number);
-    ASSERT_TRUE(wait_until([&] { return gpu::detail::acquire(&layout.slots[0].done) == number; }));
-    EXPECT_EQ(layout.slots[0].error, Error::refused);
+  for (const std::uint32_t bytes : {513u, UINT32_MAX, 0u}) {
+    gpu::detail::post(layout.requests, gpu::request(gpu::kRead, ++number, 0, bytes));
+    ASSERT_TRUE(wait_until([&] { return gpu::number_of(gpu::detail::acquire(&layout.slots[0].answer)) == number; }));
+    EXPECT_EQ(gpu::error_of(layout.slots[0].answer), Error::refused);
   }
   EXPECT_EQ(reader_.asked, 0u);
+}
+
+// Stores of a GPU's arrive in any order.
+TEST_F(GpuRingTest, HalfARequestIsNotAnsweredBeforeTheOtherHalfHasCome) {
+  const gpu::File file = open({.slots = 1, .slot_bytes = 512}, kForEver);
+  gpu::Layout layout;
+  std::memcpy(&layout, &file, sizeof layout);
+  const gpu::Request request = gpu::request(gpu::kRead, 1, 99, 64);
+  std::atomic_ref(layout.requests->what).store(request.what);
+  give_time_to_go_wrong();
+  EXPECT_EQ(reader_.asked, 0u);
+
+  std::atomic_ref(layout.requests->place).store(request.place);
+
+  ASSERT_TRUE(wait_until([&] { return gpu::number_of(gpu::detail::acquire(&layout.slots[0].answer)) == 1; }));
+  EXPECT_EQ(std::memcmp(layout.staging, reader_.content.data() + 99, 64), 0);
 }
 
 // Ten thousand reads, of which some fail, some are late, and some find no slot: each ends, and what succeeds is right.
