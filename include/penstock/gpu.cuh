@@ -72,8 +72,23 @@ class File {
   // so that these get on, however many reads were begun.
   template <typename Group>
   PENSTOCK_GPU_INLINE Pending read_async(const Group& group, Long offset, Long bytes, void* destination) const {
-    const Word kept = shared_.slot_count < 4 ? 1 : shared_.slot_count / 4;
-    return begin(group, offset, bytes, destination, shared_.slot_count - kept);
+    return begin(group, offset, bytes, destination, slots_without_kept());
+  }
+
+  // Asks the library to bring the range into the page cache, and waits for nothing. A hint: what is resident, or finds
+  // no slot among those of read_async, is not asked for, and nobody hears of errors.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE void prefetch(const Group& group, Long offset, Long bytes) const {
+    if (offset >= shared_.size || group.thread_rank() != 0) return;
+    if (bytes > shared_.size - offset) bytes = shared_.size - offset;
+    const detail::Ring ring(shared_);
+    for (Long done = 0; done < bytes; done += kPrefetchBytes) {
+      const Long here = bytes - done < kPrefetchBytes ? bytes - done : kPrefetchBytes;
+      if (is_resident(offset + done, here)) continue;
+      detail::Ticket ticket;
+      if (!ring.post(kPrefetch, offset + done, static_cast<Word>(here), ticket, slots_without_kept())) return;
+      ring.abandon(ticket);
+    }
   }
 
   // Waits for the bytes, at most until the deadline that the file was opened with.
@@ -101,6 +116,9 @@ class File {
   }
 
  private:
+  PENSTOCK_GPU_INLINE Word slots_without_kept() const {
+    return shared_.slot_count - (shared_.slot_count < 4 ? 1 : shared_.slot_count / 4);
+  }
   PENSTOCK_GPU_INLINE Word piece_of(Long bytes) const {
     return bytes < shared_.slot_bytes ? static_cast<Word>(bytes) : shared_.slot_bytes;
   }
@@ -118,8 +136,8 @@ class File {
     const bool is_leader = group.thread_rank() == 0;
     Long found = 0;  // 1: resident. 2: posted, with slot and number above.
     detail::Ticket ticket;
-    if (is_leader && is_resident(pending)) found = 1;
-    else if (is_leader && detail::Ring(shared_).post(offset, piece_of(pending.bytes), ticket, slots)) {
+    if (is_leader && is_resident(offset, pending.bytes)) found = 1;
+    else if (is_leader && detail::Ring(shared_).post(kRead, offset, piece_of(pending.bytes), ticket, slots)) {
       found = 2 | Long{ticket.slot} << 2 | Long{ticket.number} << 32;
     }
     found = group.shfl(found, 0);
@@ -135,9 +153,8 @@ class File {
 
   // ---- Resident
 
-  PENSTOCK_GPU_INLINE bool is_resident(const Pending& pending) const {
-    const Long first = pending.offset >> shared_.extent_shift;
-    const Long last = (pending.offset + pending.bytes - 1) >> shared_.extent_shift;
+  PENSTOCK_GPU_INLINE bool is_resident(Long offset, Long bytes) const {
+    const Long first = offset >> shared_.extent_shift, last = (offset + bytes - 1) >> shared_.extent_shift;
     bool is_there = shared_.extents[first] != nullptr;  // Loaded beside the next word.
     is_there &= detail::look(shared_.is_stale) == 0;
     for (Long i = first; is_there && i < last; ++i) is_there = shared_.extents[i + 1] != nullptr;

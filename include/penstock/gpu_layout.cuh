@@ -47,7 +47,8 @@ struct alignas(16) Request {
 };
 constexpr Word kNumberMask = 0x3fffffffu;
 constexpr Long kOffsetEnd = Long{1} << 56;
-constexpr Word kRead = 0;
+constexpr Word kRead = 0, kPrefetch = 1;   // Kinds.
+constexpr Word kPrefetchBytes = 2u << 20;  // The most of one request.
 PENSTOCK_GPU_BOTH Request request(Word kind, Word number, Long offset, Word bytes) {
   return {offset << 8 | (number & 0xff), Long{kind} << 62 | Long{number} << 32 | bytes};
 }

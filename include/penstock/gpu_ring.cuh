@@ -31,7 +31,7 @@ class Ring {
 
   // Takes a free one of the first so many slots and writes the request into it; false if there is none among those that
   // it asked. `look`: how many looks were in vain before.
-  PENSTOCK_GPU_INLINE bool post(Long offset, Word bytes, Ticket& ticket, Word slots, Word look = 0) const {
+  PENSTOCK_GPU_INLINE bool post(Word kind, Long offset, Word bytes, Ticket& ticket, Word slots, Word look = 0) const {
     if (slots == 0) return false;
     const Word tries = slots < kTriesAtOnce ? slots : kTriesAtOnce;
     // Groups that begin together ask in different lines, and so different threads of the library.
@@ -41,7 +41,7 @@ class Ring {
     for (Word i = 0; i < tries; ++i) {
       ticket.slot = (first + i) % slots;
       if (!take(ticket)) continue;
-      detail::post(shared_.requests + ticket.slot, request(kRead, ticket.number, offset, bytes));
+      detail::post(shared_.requests + ticket.slot, request(kind, ticket.number, offset, bytes));
       return true;
     }
     return false;
@@ -49,7 +49,7 @@ class Ring {
 
   // It asks all slots in turn: those of its first look may be held by groups that wait for it.
   PENSTOCK_GPU_INLINE Error post_until(Long offset, Word bytes, Ticket& ticket, Long began) const {
-    for (Word looks = 1; !post(offset, bytes, ticket, shared_.slot_count, looks - 1); ++looks) {
+    for (Word looks = 1; !post(kRead, offset, bytes, ticket, shared_.slot_count, looks - 1); ++looks) {
       const bool is_late = now_ns() - began > shared_.timeout_ns;
       const Error over = is_late || looks % kLooksAtEnd == 0 ? is_over() : Error::none;
       if (over != Error::none) return over;
@@ -78,7 +78,7 @@ class Ring {
         return found;
       }
       if (over != Error::none || is_late) {
-        release_here(shared_.owners + ticket.slot, ticket.number << 2 | kAbandoned);
+        abandon(ticket);
         return answer(ticket.number, over != Error::none ? over : Error::timed_out, 0);
       }
       pause(looks < 64 ? 100 : 1000);
@@ -88,6 +88,10 @@ class Ring {
   // Behind loads of the slot's memory, which the next request lets the library overwrite.
   PENSTOCK_GPU_INLINE void leave(const Ticket& ticket) const {
     release(shared_.owners + ticket.slot, ticket.number << 2 | kFree);
+  }
+  // Nobody waits for the answer any more.
+  PENSTOCK_GPU_INLINE void abandon(const Ticket& ticket) const {
+    release_here(shared_.owners + ticket.slot, ticket.number << 2 | kAbandoned);
   }
 
  private:

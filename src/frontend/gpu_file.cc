@@ -206,6 +206,11 @@ Result<std::uint64_t> GpuFile::read(unsigned thread, std::uint64_t offset, std::
   return outcome.report.bytes;
 }
 
+void GpuFile::prefetch(unsigned thread, std::uint64_t offset, std::uint32_t bytes) {
+  const int fd = descriptors_[thread].fd;
+  if (fd >= 0) session_.storage().start_reading(fd, offset, bytes);
+}
+
 // ---- The lease, and facts ------------------------------------------------------------------------------------------
 
 std::chrono::nanoseconds GpuFile::look(bool is_asked_back) {

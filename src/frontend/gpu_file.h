@@ -62,6 +62,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   void open_descriptors();
   void begin_look(unsigned thread) override;
   Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;
+  void prefetch(unsigned thread, std::uint64_t offset, std::uint32_t bytes) override;
   std::optional<std::uint64_t> read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
                                               std::byte* memory);
   std::chrono::nanoseconds look(bool is_asked_back) override;

@@ -176,6 +176,44 @@ TEST_F(GpuFileTest, WithoutALeaseAFileThatGrowsMeanwhileIsReadNoFurtherThanItIsR
   EXPECT_EQ(facts().resident_bytes, value_.size());
 }
 
+// Notes what it is to start to read.
+class NotingStorage final : public PosixStorage {
+ public:
+  explicit NotingStorage(std::atomic<std::uint64_t>& bytes) : PosixStorage(true), bytes_(bytes) {}
+  void start_reading(int fd, std::uint64_t offset, std::uint64_t size) override {
+    PosixStorage::start_reading(fd, offset, size);
+    bytes_ += size;
+  }
+
+ private:
+  std::atomic<std::uint64_t>& bytes_;
+};
+
+TEST_F(GpuFileTest, APrefetchIsReadAheadUpToTheFilesEndAndTakesNoSlotForGood) {
+  std::atomic<std::uint64_t> bytes{0};
+  close_session();
+  open_session(std::make_unique<NotingStorage>(bytes));
+  open({.ring = {.slots = 2}, .resident_bytes_max = 0});
+  const auto is_asked_often = [&] {
+    value_.prefetch(gpu::Thread(), 4096, UINT64_MAX);
+    return bytes >= 8 * (kBytes - 4096);
+  };
+  EXPECT_TRUE(wait_until(is_asked_often));
+  value_.prefetch(gpu::Thread(), kBytes, 1);
+  EXPECT_EQ(version_of(7, 9), 0);
+  EXPECT_EQ(bytes % (kBytes - 4096), 0u);
+}
+
+TEST_F(GpuFileTest, WhatIsResidentIsNotPrefetched) {
+  std::atomic<std::uint64_t> bytes{0};
+  close_session();
+  open_session(std::make_unique<NotingStorage>(bytes));
+  open_resident();
+  value_.prefetch(gpu::Thread(), 0, kBytes);
+  files().close(number_);
+  EXPECT_EQ(bytes, 0u);
+}
+
 // Kernels that read until there is an error, and a call that closes what they read.
 class GpuFileClosing : public GpuFileTest {
  protected:

@@ -31,6 +31,8 @@ gpu::Error error_of(const Status& status) {
   return status.domain == Domain::os ? gpu::Error::os : gpu::Error::refused;
 }
 
+std::uint32_t number_of(std::uint64_t what) { return static_cast<std::uint32_t>(what >> 32) & gpu::kNumberMask; }
+
 }  // namespace
 
 class GpuRing::Attendance {
@@ -140,30 +142,40 @@ bool GpuRing::look(unsigned thread) {
     for (unsigned i = line; i < std::min(line + gpu::kSlotsOfLine, terms_.slots); ++i) {
       const std::uint64_t what = std::atomic_ref(request(i).what).load(std::memory_order_acquire);
       std::uint32_t& answered = answered_[i / gpu::kSlotsOfLine].numbers[i % gpu::kSlotsOfLine];
-      const auto number = static_cast<std::uint32_t>(what >> 32) & gpu::kNumberMask;
+      const std::uint32_t number = number_of(what);
       if (number == answered) continue;
       const std::uint64_t place = std::atomic_ref(request(i).place).load(std::memory_order_relaxed);
       if ((place ^ number) % 256 != 0) continue;  // Its other half has still to come.
       if (!was_asked) reader_.begin_look(thread);
       was_asked = true;
-      answer(thread, i, number, place >> 8, static_cast<std::uint32_t>(what));
+      answer(thread, i, what, place >> 8);
       answered = number;
     }
   }
   return was_asked;
 }
 
-// A kernel that has gone wrong may ask for anything.
-void GpuRing::answer(unsigned thread, unsigned index, std::uint32_t number, std::uint64_t offset, std::uint32_t size) {
+void GpuRing::answer(unsigned thread, unsigned index, std::uint64_t what, std::uint64_t offset) {
   gpu::Slot& asked = slot(index);
-  const bool is_sane = size > 0 && size <= terms_.slot_bytes;
-  std::byte* const staging = memory_.data() + places_.staging + std::size_t{index} * terms_.slot_bytes;
-  const Result<std::uint64_t> bytes =
-      is_sane ? reader_.read(thread, offset, size, staging) : failure(Code::invalid_argument, "read for a kernel");
+  const Result<std::uint64_t> bytes = move(thread, index, what, offset);
   const Status status = bytes.status();
-  const auto moved = bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u;
   if (!status.ok()) store(asked.detail, status.code);
-  store(asked.answer, gpu::answer(number, error_of(status), moved), std::memory_order_release);
+  const auto moved = bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u;
+  store(asked.answer, gpu::answer(number_of(what), error_of(status), moved), std::memory_order_release);
+}
+
+// A kernel that has gone wrong may ask for anything.
+Result<std::uint64_t> GpuRing::move(unsigned thread, unsigned index, std::uint64_t what, std::uint64_t offset) {
+  const auto size = static_cast<std::uint32_t>(what);
+  const std::uint64_t kind = what >> 62;
+  if (kind == gpu::kPrefetch && size <= gpu::kPrefetchBytes) {
+    reader_.prefetch(thread, offset, size);
+    return 0;
+  }
+  if (kind != gpu::kRead || size == 0 || size > terms_.slot_bytes) {
+    return failure(Code::invalid_argument, "read for a kernel");
+  }
+  return reader_.read(thread, offset, size, memory_.data() + places_.staging + std::size_t{index} * terms_.slot_bytes);
 }
 
 void GpuRing::describe(gpu::Layout& layout) const {

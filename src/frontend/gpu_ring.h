@@ -33,6 +33,8 @@ class GpuRing {
     // Fewer bytes at the file's end.
     virtual Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
                                        std::byte* memory) = 0;
+    // Starts to bring the range in, and does not wait for it.
+    virtual void prefetch(unsigned /*thread*/, std::uint64_t /*offset*/, std::uint32_t /*bytes*/) {}
 
    protected:
     ~Reader() = default;
@@ -78,7 +80,8 @@ class GpuRing {
   bool start();
   void serve(unsigned number);
   bool look(unsigned thread);
-  void answer(unsigned thread, unsigned slot, std::uint32_t number, std::uint64_t offset, std::uint32_t bytes);
+  void answer(unsigned thread, unsigned slot, std::uint64_t what, std::uint64_t offset);
+  Result<std::uint64_t> move(unsigned thread, unsigned slot, std::uint64_t what, std::uint64_t offset);
   void end(gpu::Error error);
   bool is_over() const;
   void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);

@@ -283,6 +283,10 @@ Status PosixStorage::flush(int fd, std::uint64_t offset, std::uint64_t size) {
   return flushed == 0 ? success() : os_failure(errno, "flush what was written through the page cache");
 }
 
+void PosixStorage::start_reading(int fd, std::uint64_t offset, std::uint64_t size) {
+  (void)::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
+}
+
 void PosixStorage::start_flush(int fd) { (void)::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); }
 
 Status PosixStorage::sync(int fd) { return ::fsync(fd) == 0 ? success() : os_failure(errno, "flush the file"); }

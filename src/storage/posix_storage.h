@@ -26,6 +26,7 @@ class PosixStorage : public Storage {
   Status flush(int fd, std::uint64_t offset, std::uint64_t size) override;
   Status sync(int fd) override;
   bool is_same_open_file(int first, int second) override;
+  void start_reading(int fd, std::uint64_t offset, std::uint64_t size) override;
   void start_flush(int fd) override;
   void mark_changed(int fd) override;
   bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) override;

@@ -75,6 +75,8 @@ class FileHints {
   // False if part of the range is a hole, or is allocated but unwritten: the kernel supplies zeros there. May move the
   // descriptor's position.
   virtual bool is_data(int fd, std::uint64_t offset, std::uint64_t size) = 0;
+  // Starts to read the range into the page cache.
+  virtual void start_reading(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) {}
   // Starts to write back the file's dirty pages.
   virtual void start_flush(int /*fd*/) {}
   // Sets the time of the file's last change to now, as a write would.
