@@ -6,8 +6,9 @@ include(CMakePackageConfigHelpers)
 
 install(FILES include/penstock/checksums.h include/penstock/cufile_session.h include/penstock/device_memory.h
               include/penstock/futures.hpp include/penstock/gpu.cuh include/penstock/gpu.h
-              include/penstock/gpu_groups.cuh include/penstock/gpu_layout.cuh include/penstock/gpu_ring.cuh
-              include/penstock/penstock.h include/penstock/penstock.hpp include/penstock/stripes.h
+              include/penstock/gpu_cache.cuh include/penstock/gpu_groups.cuh include/penstock/gpu_layout.cuh
+              include/penstock/gpu_ring.cuh include/penstock/penstock.h include/penstock/penstock.hpp
+              include/penstock/stripes.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock)
 if(TARGET penstock_tool)
   set(PENSTOCK_PROGRAMS penstock_tool)

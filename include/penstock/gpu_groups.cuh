@@ -13,8 +13,9 @@ namespace penstock::gpu {
 
 namespace detail {
 
-// Copies whole units, and returns their bytes. Several loads of each thread are under way at once.
-template <typename Unit, typename Group>
+// Copies whole units, and returns their bytes. Several loads of each thread are under way at once. `kIsShared`: others
+// may read meanwhile what is written.
+template <bool kIsShared, typename Unit, typename Group>
 PENSTOCK_GPU_INLINE Long copy_units(const Group& group, unsigned char* to, const unsigned char* from, Long bytes) {
   constexpr Word kAtOnce = 8;
   const Long count = bytes / sizeof(Unit);
@@ -31,23 +32,25 @@ PENSTOCK_GPU_INLINE Long copy_units(const Group& group, unsigned char* to, const
 #pragma unroll
 #endif
     for (Word i = 0; i < kAtOnce; ++i) {
-      if (at + Long{step} * i < count) reinterpret_cast<Unit*>(to)[at + Long{step} * i] = units[i];
+      if (at + Long{step} * i >= count) continue;
+      if (kIsShared) store(reinterpret_cast<Unit*>(to) + at + Long{step} * i, units[i]);
+      else reinterpret_cast<Unit*>(to)[at + Long{step} * i] = units[i];
     }
   }
   return count * sizeof(Unit);
 }
 
 // In units of 16 bytes or 4 as far as both places allow it.
-template <typename Group>
+template <bool kIsShared = false, typename Group>
 PENSTOCK_GPU_INLINE void copy(const Group& group, unsigned char* to, const unsigned char* from, Long bytes) {
   const Long apart = reinterpret_cast<Long>(to) ^ reinterpret_cast<Long>(from);
   const Long unit = apart % 16 == 0 ? 16 : apart % 4 == 0 ? 4 : 1;
   Long done = (0 - reinterpret_cast<Long>(from)) & (unit - 1);
   if (done > bytes) done = bytes;
-  copy_units<unsigned char>(group, to, from, done);
-  if (unit == 16) done += copy_units<Sixteen>(group, to + done, from + done, bytes - done);
-  if (unit == 4) done += copy_units<Word>(group, to + done, from + done, bytes - done);
-  copy_units<unsigned char>(group, to + done, from + done, bytes - done);
+  copy_units<kIsShared, unsigned char>(group, to, from, done);
+  if (unit == 16) done += copy_units<kIsShared, Sixteen>(group, to + done, from + done, bytes - done);
+  if (unit == 4) done += copy_units<kIsShared, Word>(group, to + done, from + done, bytes - done);
+  copy_units<kIsShared, unsigned char>(group, to + done, from + done, bytes - done);
 }
 
 }  // namespace detail

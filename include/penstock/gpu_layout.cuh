@@ -37,7 +37,7 @@ enum class Error : int {
 
 // ---- What kernels share with the library ----------------------------------------------------------------------------
 
-constexpr Word kLayout = 2;  // Another number is another layout, which gpu.h refuses.
+constexpr Word kLayout = 3;  // Another number is another layout, which gpu.h refuses.
 
 // What a kernel asks for, in pinned host memory that only kernels write: one store of it needs no fence, since each
 // half tells its number, and the library waits until they agree.
@@ -78,16 +78,31 @@ constexpr Word kControls = 2048;
 struct alignas(64) Counts {
   Long resident_reads, resident_bytes;
   Long ring_reads, ring_bytes;
-  Long repeated;  // Resident reads that saw the generation change, and went by the ring again.
+  Long repeated;  // Reads of either other way that saw the generation change, and went by the ring again.
   Long failed;
+  Long cached_reads, cached_bytes;
+  Long fetched;  // Blocks that were not in the cache.
 };
-constexpr Word kCountParts = 16;  // So that blocks seldom count in the same place.
+constexpr Word kCountParts = 64;  // So that blocks seldom count in the same place.
 
 // Slots whose requests share a cache line, which one thread of the library looks at.
 constexpr Word kSlotsOfLine = 4;
 
 // Owners of slots, in device memory: (number of the request << 2) + one of these.
 constexpr Word kFree = 0, kTaken = 1, kAbandoned = 2;
+
+// Frames of the cache, in device memory, each for a block of slot_bytes of the file. A block is kept in one set, which
+// its number tells. One line of the GPU's memory.
+constexpr Word kWays = 15;
+struct alignas(128) CacheSet {
+  Long frames[kWays];  // Block + 1 << 24, how often the frame was claimed << 2, and a phase.
+  Word used;           // A bit for each frame that was read since the clock's hand came by.
+  Word hand;
+};
+constexpr Long kEmpty = 0;
+constexpr Long kAsked = 1;    // Its block is wanted; nothing is written to it, so that others may claim it.
+constexpr Long kFilling = 2;  // One group writes to it, and waits for nobody meanwhile.
+constexpr Long kFull = 3;
 
 struct Layout {
   Word struct_size, layout;
@@ -104,7 +119,9 @@ struct Layout {
   Word generation;  // The one in which the extents are the file's; 0: it is not looked at.
   Word extent_shift;
   Word slot_count, slot_bytes;
-  Long unused[3];
+  CacheSet* sets;         // Null: there is no cache.
+  unsigned char* frames;  // slot_bytes for each frame of each set.
+  Long set_count;
 };
 static_assert(sizeof(Layout) == 128, "as large as penstock_gpu_value");
 
@@ -137,6 +154,32 @@ PENSTOCK_GPU_INLINE void post(Request* at, const Request& request) {
 PENSTOCK_GPU_INLINE void release_here(Word* at, Word value) {
   asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 }
+PENSTOCK_GPU_INLINE void release_here(Long* at, Long value) {
+  asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+PENSTOCK_GPU_INLINE bool exchange(Long* at, Long expected, Long wanted) {
+  Long found;
+  asm volatile("atom.acq_rel.gpu.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(found)
+               : "l"(at), "l"(expected), "l"(wanted)
+               : "memory");
+  return found == expected;
+}
+PENSTOCK_GPU_INLINE void set_bits(Word* at, Word bits) {
+  asm volatile("red.relaxed.gpu.or.b32 [%0], %1;" ::"l"(at), "r"(bits) : "memory");
+}
+PENSTOCK_GPU_INLINE void clear_bits(Word* at, Word bits) {
+  asm volatile("red.relaxed.gpu.and.b32 [%0], %1;" ::"l"(at), "r"(~bits) : "memory");
+}
+PENSTOCK_GPU_INLINE Long look(const Long* at) {
+  Long value;
+  asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
+// Of this GPU's threads: what each wrote before, or what each reads behind.
+PENSTOCK_GPU_INLINE void fence_here() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// Of two threads that each write, fence and look at what the other writes, one at least sees it.
+PENSTOCK_GPU_INLINE void fence_both() { asm volatile("fence.sc.gpu;" ::: "memory"); }
 PENSTOCK_GPU_INLINE bool exchange(Word* at, Word expected, Word wanted) {
   Word found;
   asm volatile("atom.acq_rel.gpu.cas.b32 %0, [%1], %2, %3;"
@@ -179,6 +222,17 @@ PENSTOCK_GPU_INLINE void load(unsigned char& to, const unsigned char* from) {
   asm volatile("ld.relaxed.sys.u8 %0, [%1];" : "=r"(value) : "l"(from));
   to = static_cast<unsigned char>(value);
 }
+// Stores that other groups may read meanwhile.
+PENSTOCK_GPU_INLINE void store(Sixteen* to, const Sixteen& from) {
+  asm volatile("st.relaxed.sys.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(from.words[0]), "r"(from.words[1]),
+               "r"(from.words[2]), "r"(from.words[3]));
+}
+PENSTOCK_GPU_INLINE void store(Word* to, Word from) {
+  asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(to), "r"(from));
+}
+PENSTOCK_GPU_INLINE void store(unsigned char* to, unsigned char from) {
+  asm volatile("st.relaxed.sys.u8 [%0], %1;" ::"l"(to), "r"(Word{from}));
+}
 #else
 // Where host memory stands in for a GPU: reads registered pages as that GPU would, and returns false for other memory.
 inline bool (*fetch_pages)(void* to, const void* from, unsigned long size) = nullptr;
@@ -190,6 +244,15 @@ inline void post(Request* at, const Request& request) {
   __atomic_store_n(&at->what, request.what, __ATOMIC_RELEASE);
 }
 inline void release_here(Word* at, Word value) { release(at, value); }
+inline void release_here(Long* at, Long value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+inline bool exchange(Long* at, Long expected, Long wanted) {
+  return __atomic_compare_exchange_n(at, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+inline void set_bits(Word* at, Word bits) { __atomic_fetch_or(at, bits, __ATOMIC_RELAXED); }
+inline void clear_bits(Word* at, Word bits) { __atomic_fetch_and(at, ~bits, __ATOMIC_RELAXED); }
+inline Long look(const Long* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+inline void fence_here() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+inline void fence_both() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline bool exchange(Word* at, Word expected, Word wanted) {
   return __atomic_compare_exchange_n(at, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
@@ -207,9 +270,19 @@ inline Word lane_number() {
   thread_local const Word own = __atomic_fetch_add(&last, 1u, __ATOMIC_RELAXED);
   return own;
 }
+inline void load_plain(unsigned char& to, const unsigned char* from) { to = __atomic_load_n(from, __ATOMIC_RELAXED); }
+inline void load_plain(Word& to, const Word* from) { to = look(from); }
+inline void load_plain(Sixteen& to, const Sixteen* from) {
+  for (Word i = 0; i < 4; ++i) to.words[i] = look(&from->words[i]);
+}
 template <typename Unit>
 void load(Unit& to, const Unit* from) {
-  if (fetch_pages == nullptr || !fetch_pages(&to, from, sizeof to)) memcpy(&to, from, sizeof to);
+  if (fetch_pages == nullptr || !fetch_pages(&to, from, sizeof to)) load_plain(to, from);
+}
+inline void store(unsigned char* to, unsigned char from) { __atomic_store_n(to, from, __ATOMIC_RELAXED); }
+inline void store(Word* to, Word from) { __atomic_store_n(to, from, __ATOMIC_RELAXED); }
+inline void store(Sixteen* to, const Sixteen& from) {
+  for (Word i = 0; i < 4; ++i) store(&to->words[i], from.words[i]);
 }
 #endif
 
