@@ -13,8 +13,9 @@
  * ends, as pread(2) does. Reads are quickest where file offset and destination lie alike within 16 bytes.
  *
  * Bytes come from the file's pages in the page cache where the range is registered with the GPU (resident), and else
- * from a thread of the library, which is asked through slots in pinned host memory (ring). A read allocates nothing,
- * takes no lock, and returns an error once its deadline has passed, whatever happened to the library's threads.
+ * from a thread of the library, which is asked through slots in pinned host memory (ring). If the file has a cache in
+ * device memory, blocks of either kind are kept there, and found again (cached). A read allocates nothing, takes no
+ * lock, and returns an error once its deadline has passed, whatever happened to the library's threads.
  *
  * Compiles with nvcc and NVRTC for sm_70 and later GPUs, and as ordinary C++17 for the host, where each Thread is a
  * lane.
@@ -26,6 +27,7 @@
 #ifndef PENSTOCK_GPU_CUH_
 #define PENSTOCK_GPU_CUH_
 
+#include "penstock/gpu_cache.cuh"
 #include "penstock/gpu_groups.cuh"
 #include "penstock/gpu_ring.cuh"
 
@@ -44,8 +46,10 @@ struct Pending {
   Long offset = 0;
   Long bytes = 0;
   unsigned char* destination = nullptr;
-  enum class Way : int { none, resident, posted, ring } way = Way::none;
+  enum class Way : int { none, resident, cached, ring } way = Way::none;
+  bool is_posted = false;  // The first piece was, by the ticket.
   detail::Ticket ticket;
+  detail::Frame frame;  // Of the cache, for the block that was posted.
 };
 
 class File {
@@ -64,7 +68,9 @@ class File {
   // Reads, and waits for the bytes, which all of the group then see.
   template <typename Group>
   PENSTOCK_GPU_INLINE Result read(const Group& group, Long offset, Long bytes, void* destination) const {
-    return wait(group, begin(group, offset, bytes, destination, shared_.slot_count));
+    Pending pending = begin(group, offset, bytes, destination);
+    if (pending.way == Pending::Way::ring) post(group, pending, shared_.slot_count);
+    return wait(group, pending);
   }
 
   // Begins a read and waits for nothing. wait() has to follow, by the same group: until then a slot may be taken, and
@@ -72,7 +78,11 @@ class File {
   // so that these get on, however many reads were begun.
   template <typename Group>
   PENSTOCK_GPU_INLINE Pending read_async(const Group& group, Long offset, Long bytes, void* destination) const {
-    return begin(group, offset, bytes, destination, slots_without_kept());
+    Pending pending = begin(group, offset, bytes, destination);
+    if (pending.way == Pending::Way::ring || pending.way == Pending::Way::cached) {
+      post(group, pending, slots_without_kept());
+    }
+    return pending;
   }
 
   // Asks the library to bring the range into the page cache, and waits for nothing. A hint: what is resident, or finds
@@ -95,27 +105,28 @@ class File {
   template <typename Group>
   PENSTOCK_GPU_INLINE Result wait(const Group& group, const Pending& pending) const {
     if (pending.way == Pending::Way::none) return {};
-    const bool is_leader = group.thread_rank() == 0;
     Counts& counts = own_counts();
-    if (pending.way == Pending::Way::resident) {
-      const bool is_good = is_current(group);
-      if (is_leader) {
-        detail::add(is_good ? &counts.resident_reads : &counts.repeated, 1);
-        if (is_good) detail::add(&counts.resident_bytes, pending.bytes);
-        else detail::release_here(shared_.is_stale, 1);
+    if (pending.way != Pending::Way::ring) {
+      bool is_good = true;
+      const bool is_cached = pending.way == Pending::Way::cached;
+      Result result{pending.bytes, Error::none, 0};
+      if (is_cached) result = read_cached(group, pending, is_good);
+      else is_good = is_current(group);
+      if (is_good && is_cached) return count(group, result, counts.cached_reads, counts.cached_bytes);
+      if (is_good) return count(group, result, counts.resident_reads, counts.resident_bytes);
+      if (group.thread_rank() == 0) {
+        detail::add(&counts.repeated, 1);
+        detail::release_here(shared_.is_stale, 1);
       }
-      if (is_good) return {pending.bytes, Error::none, 0};
     }
-    const Result result = read_by_ring(group, pending);
-    if (is_leader) {
-      detail::add(&counts.ring_reads, 1);
-      detail::add(&counts.ring_bytes, result.bytes);
-      if (result.error != Error::none) detail::add(&counts.failed, 1);
-    }
-    return result;
+    const bool is_posted = pending.way == Pending::Way::ring && pending.is_posted;
+    return count(group, read_by_ring(group, pending, is_posted), counts.ring_reads, counts.ring_bytes);
   }
 
  private:
+  static constexpr Word kTries = 4;      // Of a frame that others claim meanwhile.
+  static constexpr Word kPatience = 10;  // A 1024th of the deadline is waited for another group that fetches a block.
+
   PENSTOCK_GPU_INLINE Word slots_without_kept() const {
     return shared_.slot_count - (shared_.slot_count < 4 ? 1 : shared_.slot_count / 4);
   }
@@ -124,31 +135,55 @@ class File {
   }
   PENSTOCK_GPU_INLINE Counts& own_counts() const { return shared_.counts[detail::lane_number() / 32 % kCountParts]; }
 
-  // Posts the read in one of the first so many slots, if it is not resident.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Pending begin(const Group& group, Long offset, Long bytes, void* destination, Word slots) const {
+  PENSTOCK_GPU_INLINE Result count(const Group& group, const Result& result, Long& reads, Long& bytes) const {
+    if (group.thread_rank() != 0) return result;
+    detail::add(&reads, 1);
+    detail::add(&bytes, result.bytes);
+    if (result.error != Error::none) detail::add(&own_counts().failed, 1);
+    return result;
+  }
+
+  // Chooses the way, and loads what is resident.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Pending begin(const Group& group, Long offset, Long bytes, void* destination) const {
     Pending pending;
     if (offset >= shared_.size || bytes == 0) return pending;
     pending.offset = offset;
     pending.bytes = bytes < shared_.size - offset ? bytes : shared_.size - offset;
     pending.destination = static_cast<unsigned char*>(destination);
-    pending.way = Pending::Way::ring;
-    const bool is_leader = group.thread_rank() == 0;
-    Long found = 0;  // 1: resident. 2: posted, with slot and number above.
-    detail::Ticket ticket;
-    if (is_leader && is_resident(offset, pending.bytes)) found = 1;
-    else if (is_leader && detail::Ring(shared_).post(kRead, offset, piece_of(pending.bytes), ticket, slots)) {
-      found = 2 | Long{ticket.slot} << 2 | Long{ticket.number} << 32;
+    int way = static_cast<int>(Pending::Way::ring);
+    if (group.thread_rank() == 0) {
+      const bool has_cache = shared_.sets != nullptr && detail::look(shared_.is_stale) == 0;
+      if (has_cache) way = static_cast<int>(Pending::Way::cached);
+      else if (is_resident(offset, pending.bytes)) way = static_cast<int>(Pending::Way::resident);
     }
-    found = group.shfl(found, 0);
-    if (found == 1) {
-      copy_resident(group, pending);
-      pending.way = Pending::Way::resident;
-    } else if (found != 0) {
-      pending.way = Pending::Way::posted;
-      pending.ticket = {static_cast<Word>(found) >> 2, static_cast<Word>(found >> 32)};
-    }
+    pending.way = static_cast<Pending::Way>(group.shfl(way, 0));
+    if (pending.way == Pending::Way::resident) copy_resident(group, pending.destination, offset, pending.bytes);
     return pending;
+  }
+
+  // Posts the first piece in one of the first so many slots, if there is one: of a cached read its block, if no frame
+  // has it, and it is not resident.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE void post(const Group& group, Pending& pending, Word slots) const {
+    const detail::Cache cache(shared_);
+    const detail::Ring ring(shared_);
+    if (group.thread_rank() == 0) {
+      if (pending.way == Pending::Way::cached) {
+        const Span block = block_of(pending.offset);
+        if (!is_resident(block.offset, block.bytes) && cache.find(block.number).word == 0) {
+          pending.frame = cache.claim(block.number);
+        }
+        if (pending.frame.word != 0) {
+          pending.is_posted = ring.post(kRead, block.offset, block.bytes, pending.ticket, slots);
+          if (!pending.is_posted) cache.drop(pending.frame);
+        }
+      } else {
+        pending.is_posted = ring.post(kRead, pending.offset, piece_of(pending.bytes), pending.ticket, slots);
+      }
+    }
+    pending.is_posted = group.shfl(static_cast<int>(pending.is_posted), 0) != 0;
   }
 
   // ---- Resident
@@ -161,13 +196,13 @@ class File {
     return is_there;
   }
 
-  template <typename Group>
-  PENSTOCK_GPU_INLINE void copy_resident(const Group& group, const Pending& pending) const {
+  template <bool kIsShared = false, typename Group>
+  PENSTOCK_GPU_INLINE void copy_resident(const Group& group, unsigned char* to, Long offset, Long bytes) const {
     const Long extent = Long{1} << shared_.extent_shift;
-    for (Long done = 0; done < pending.bytes;) {
-      const Long at = pending.offset + done, inside = at & (extent - 1);
-      const Long rest = pending.bytes - done, here = rest < extent - inside ? rest : extent - inside;
-      detail::copy(group, pending.destination + done, shared_.extents[at >> shared_.extent_shift] + inside, here);
+    for (Long done = 0; done < bytes;) {
+      const Long at = offset + done, inside = at & (extent - 1);
+      const Long rest = bytes - done, here = rest < extent - inside ? rest : extent - inside;
+      detail::copy<kIsShared>(group, to + done, shared_.extents[at >> shared_.extent_shift] + inside, here);
       done += here;
     }
   }
@@ -179,54 +214,184 @@ class File {
   PENSTOCK_GPU_INLINE bool is_current(const Group& group) const {
     if (shared_.generation != 0) detail::fence();
     group.sync();
-    if (shared_.generation == 0) return true;
-    const Word found =
-        group.thread_rank() == 0 ? detail::look(&shared_.controls[detail::group_number() % kControls].generation) : 0;
-    return group.shfl(found, 0) == shared_.generation;
+    return shared_.generation == 0 || group.shfl(generation(group), 0) == shared_.generation;
+  }
+  // Of the leader.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Word generation(const Group& group) const {
+    const Control& control = shared_.controls[detail::group_number() % kControls];
+    return group.thread_rank() == 0 && shared_.generation != 0 ? detail::look(&control.generation) : 0;
   }
 
   // ---- Ring
 
-  // One piece, which is posted if it is not yet.
+  // An answer of the ring; all of the group may load its bytes.
+  struct Answer {
+    Result result;
+    detail::Ticket ticket;
+    const unsigned char* memory = nullptr;
+  };
+
+  // Posts the request if it is not yet, and waits. The leader leaves the slot if there is no error.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_piece(const Group& group, const Pending& piece, bool is_posted, Long began) const {
+  PENSTOCK_GPU_INLINE Answer ask(const Group& group, Long offset, Long bytes, bool is_posted, detail::Ticket ticket,
+                                 Long began) const {
     const detail::Ring ring(shared_);
-    const bool is_leader = group.thread_rank() == 0;
-    detail::Ticket ticket = piece.ticket;
     Long answer = 0;
     int cause = 0;
-    if (is_leader) {
+    if (group.thread_rank() == 0) {
       Error error = Error::none;
-      if (!is_posted) error = ring.post_until(piece.offset, static_cast<Word>(piece.bytes), ticket, began);
+      if (!is_posted) error = ring.post_until(offset, static_cast<Word>(bytes), ticket, began);
       answer = error == Error::none ? ring.await(ticket, began, cause) : gpu::answer(0, error, 0);
     }
     answer = group.shfl(answer, 0);
-    if (error_of(answer) != Error::none) return {0, error_of(answer), group.shfl(cause, 0)};
+    if (error_of(answer) != Error::none) return {{0, error_of(answer), group.shfl(cause, 0)}, {}, nullptr};
     const Long slot = group.shfl(ticket.slot, 0);
-    const Long moved = moved_of(answer);
-    detail::copy(group, piece.destination, shared_.staging + slot * shared_.slot_bytes, moved);
     group.sync();
-    if (is_leader) ring.leave(ticket);
-    return {moved, Error::none, 0};
+    return {{moved_of(answer), Error::none, 0}, ticket, shared_.staging + slot * shared_.slot_bytes};
   }
 
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_by_ring(const Group& group, const Pending& whole) const {
-    const Long began = detail::now_ns();
+  PENSTOCK_GPU_INLINE Result read_piece(const Group& group, const Pending& piece, bool is_posted, Long began) const {
+    const Answer answer = ask(group, piece.offset, piece.bytes, is_posted, piece.ticket, began);
+    if (answer.result.error != Error::none) return answer.result;
+    detail::copy(group, piece.destination, answer.memory, answer.result.bytes);
+    group.sync();
+    if (group.thread_rank() == 0) detail::Ring(shared_).leave(answer.ticket);
+    return answer.result;
+  }
+
+  // read(piece) for one piece after the other, of which each has so many bytes at most.
+  template <typename Read>
+  PENSTOCK_GPU_INLINE static Result in_pieces(const Pending& whole, bool are_blocks, Word bytes_max, Read read) {
     Result result;
-    bool is_posted = whole.way == Pending::Way::posted;
     while (result.bytes < whole.bytes) {
       Pending piece = whole;
       piece.offset += result.bytes;
       piece.destination += result.bytes;
-      piece.bytes = piece_of(whole.bytes - result.bytes);
-      const Result moved = read_piece(group, piece, is_posted, began);
-      is_posted = false;
-      result.bytes += moved.bytes;
-      result.error = moved.error;
-      result.detail = moved.detail;
+      const Long left = whole.bytes - result.bytes;
+      const Long room = bytes_max - (are_blocks ? piece.offset % bytes_max : 0);
+      piece.bytes = left < room ? left : room;
+      const Result moved = read(piece);
+      result = {result.bytes + moved.bytes, moved.error, moved.detail};
       if (moved.error != Error::none || moved.bytes < piece.bytes) break;
     }
+    return result;
+  }
+
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result read_by_ring(const Group& group, const Pending& whole, bool is_posted) const {
+    const Long began = detail::now_ns();
+    return in_pieces(whole, false, shared_.slot_bytes, [&](const Pending& piece) {
+      const bool was_posted = is_posted;
+      is_posted = false;
+      return read_piece(group, piece, was_posted, began);
+    });
+  }
+
+  // ---- Cached
+
+  struct Span {
+    Long number;
+    Long offset;
+    Word bytes;
+  };
+  PENSTOCK_GPU_INLINE Span block_of(Long offset) const {
+    const Long number = offset / shared_.slot_bytes, begin = number * shared_.slot_bytes;
+    return {number, begin, piece_of(shared_.size - begin)};
+  }
+  PENSTOCK_GPU_INLINE unsigned char* memory_of(const detail::Frame& frame) const {
+    return shared_.frames + frame.number * shared_.slot_bytes;
+  }
+
+  // `is_good` becomes false if the file may have changed meanwhile.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result read_cached(const Group& group, const Pending& whole, bool& is_good) const {
+    const Long began = detail::now_ns();
+    bool is_posted = whole.is_posted;
+    return in_pieces(whole, true, shared_.slot_bytes, [&](const Pending& piece) {
+      const bool was_posted = is_posted;
+      is_posted = false;
+      if (was_posted) return fetch(group, piece, piece.frame, true, began, is_good);
+      return read_block(group, piece, began, is_good);
+    });
+  }
+
+  // Of the leader: a frame that is full, or one to fetch the block into, or none after a while.
+  PENSTOCK_GPU_INLINE detail::Frame find_or_claim(Long block) const {
+    const detail::Cache cache(shared_);
+    for (const Long began = detail::now_ns();;) {
+      detail::Frame frame = cache.find(block);
+      if (detail::Cache::phase_of(frame.word) == kFull) return frame;
+      if (frame.word == 0) {
+        frame = cache.claim(block);
+        if (frame.word != 0) return frame;
+      }
+      if (detail::now_ns() - began > shared_.timeout_ns >> kPatience) return {};
+      detail::pause(200);
+    }
+  }
+
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result read_block(const Group& group, const Pending& piece, Long began, bool& is_good) const {
+    const Span block = block_of(piece.offset);
+    for (Word tries = 0; tries < kTries; ++tries) {
+      detail::Frame frame;
+      if (group.thread_rank() == 0) frame = find_or_claim(block.number);
+      frame = {group.shfl(frame.number, 0), group.shfl(frame.word, 0)};
+      if (frame.word == 0) break;
+      if (detail::Cache::phase_of(frame.word) != kFull) return fetch(group, piece, frame, false, began, is_good);
+      group.sync();
+      detail::copy(group, piece.destination, memory_of(frame) + (piece.offset - block.offset), piece.bytes);
+      if (shared_.generation != 0) detail::fence();
+      else detail::fence_here();
+      group.sync();
+      const Word found = generation(group);
+      int is_same = group.thread_rank() == 0 && detail::Cache(shared_).is_same(frame) ? 1 : 0;
+      if (shared_.generation != 0 && found != shared_.generation) is_same = 2;
+      is_same = group.shfl(is_same, 0);
+      if (is_same == 1) return {piece.bytes, Error::none, 0};
+      if (is_same == 2) is_good = false;
+      if (!is_good) return {};
+    }
+    return read_piece(group, piece, false, began);
+  }
+
+  // Brings the block into the frame, which the group has claimed, and reads the piece.
+  template <typename Group>
+  PENSTOCK_GPU_INLINE Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
+                                   Long began, bool& is_good) const {
+    const detail::Cache cache(shared_);
+    const bool is_leader = group.thread_rank() == 0;
+    const Span block = block_of(piece.offset);
+    if (is_leader) detail::add(&own_counts().fetched, 1);
+    const bool from_pages = group.shfl(is_leader && !is_posted && is_resident(block.offset, block.bytes) ? 1 : 0, 0);
+    Answer answer;
+    if (!from_pages) answer = ask(group, block.offset, block.bytes, is_posted, piece.ticket, began);
+    const bool is_whole = from_pages || answer.result.bytes == block.bytes;
+    const bool is_ours = group.shfl(is_leader && is_whole && cache.begin_filling(frame) ? 1 : 0, 0);
+    group.sync();
+    if (is_leader && !is_whole) cache.drop(frame);
+    if (answer.result.error != Error::none) return answer.result;
+    const Long inside = piece.offset - block.offset;
+    Result result = {piece.bytes, Error::none, 0};
+    if (from_pages) {
+      if (is_ours) copy_resident<true>(group, memory_of(frame), block.offset, block.bytes);
+      else copy_resident(group, piece.destination, piece.offset, piece.bytes);
+      if (!is_current(group)) is_good = false;
+    } else {
+      if (is_ours) detail::copy<true>(group, memory_of(frame), answer.memory, block.bytes);
+      const Long there = answer.result.bytes > inside ? answer.result.bytes - inside : 0;
+      if (there < piece.bytes) result.bytes = there;
+      if (!is_ours) detail::copy(group, piece.destination, answer.memory + inside, result.bytes);
+      group.sync();
+      if (is_leader) detail::Ring(shared_).leave(answer.ticket);
+    }
+    if (!is_ours) return result;
+    detail::copy(group, piece.destination, memory_of(frame) + inside, result.bytes);
+    group.sync();
+    if (is_leader && is_good) cache.end_filling(frame);
+    else if (is_leader) cache.drop(frame);
     return result;
   }
 

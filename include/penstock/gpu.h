@@ -2,6 +2,7 @@
  *
  * A range whose pages are in the page cache when the file is opened for the GPU is registered with it, and kernels load
  * it without any CPU (resident). Everything else is asked of threads of the library, through pinned host memory (ring).
+ * With cache_bytes, blocks of both are kept in device memory (cached).
  * Resident ranges are the file's own bytes only while nobody changes the file, so the library takes a read lease on it
  * (F_SETLEASE): whoever opens the file for writing, or truncates it, waits until kernels know that they must not use
  * the pages any more. From then on all reads go by the ring, until the file is opened anew. Where no lease can be had
@@ -34,6 +35,9 @@ typedef struct penstock_gpu_options {
   uint64_t resident_bytes; /* the most bytes to register; 0: as much as PENSTOCK_REGISTRATION_CACHE_MIB allows */
   uint32_t may_be_stale;   /* 1: where there is no lease, resident ranges may give bytes from before a change */
   uint32_t ring_only;      /* 1: nothing is registered */
+  /* Of device memory, for a cache of blocks of slot_bytes, under a lease as resident ranges are; 0: none. Choose
+   * slot_bytes as large as most reads. */
+  uint64_t cache_bytes;
 } penstock_gpu_options;
 
 /* What kernels take as an argument: penstock::gpu::File(value) of penstock/gpu.cuh, or these bytes as they are. */
@@ -54,8 +58,12 @@ typedef struct penstock_gpu_info {
   uint64_t resident_read_bytes;
   uint64_t ring_reads;
   uint64_t ring_read_bytes;
-  uint64_t repeated_reads; /* by the ring, since the file may have changed during a resident read */
+  uint64_t repeated_reads; /* by the ring, since the file may have changed during a resident or cached read */
   uint64_t failed_reads;
+  uint64_t cache_bytes;  /* of device memory, and in use by kernels */
+  uint64_t cached_reads; /* through the cache, and their bytes */
+  uint64_t cached_read_bytes;
+  uint64_t fetched_blocks; /* that these reads did not find in it */
 } penstock_gpu_info;
 
 typedef struct penstock_gpu_file penstock_gpu_file;

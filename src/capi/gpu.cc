@@ -37,6 +37,7 @@ Result<GpuFile::Terms> terms_of(const penstock_gpu_options& said) {
   if (said.resident_bytes != 0) terms.resident_bytes_max = said.resident_bytes;
   if (said.ring_only != 0) terms.resident_bytes_max = 0;
   terms.may_be_stale = said.may_be_stale != 0;
+  terms.cache_bytes = said.cache_bytes;
   const std::uint32_t bytes = terms.ring.slot_bytes;
   const bool is_sane = terms.ring.threads <= kThreadsMax && terms.ring.slots <= kSlotsMax && bytes >= kSlotBytesMin &&
                        bytes <= kSlotBytesMax && bytes % 16 == 0 && said.may_be_stale <= 1 && said.ring_only <= 1;
@@ -117,7 +118,11 @@ penstock_status penstock_gpu_get(penstock_gpu_file* gpu_file, penstock_gpu_info*
                               .ring_reads = facts.counts.ring_reads,
                               .ring_read_bytes = facts.counts.ring_bytes,
                               .repeated_reads = facts.counts.repeated,
-                              .failed_reads = facts.counts.failed});
+                              .failed_reads = facts.counts.failed,
+                              .cache_bytes = facts.cache_bytes,
+                              .cached_reads = facts.counts.cached_reads,
+                              .cached_read_bytes = facts.counts.cached_bytes,
+                              .fetched_blocks = facts.counts.fetched});
     return success();
   });
 }

@@ -18,11 +18,13 @@ constexpr const char* kStep = "open the file for kernels";
 
 // The places of the table of extents, and of the words that kernels write, in device memory.
 struct DevicePlaces {
-  explicit DevicePlaces(std::size_t slots, std::size_t extents)
-      : owners(counts + gpu::kCountParts * sizeof(gpu::Counts)),
-        table(owners + (slots * sizeof(gpu::Word) + 63) / 64 * 64), size(table + extents * sizeof(void*)) {}
+  explicit DevicePlaces(std::size_t sets, std::size_t slots, std::size_t extents)
+      : counts(sets * sizeof(gpu::CacheSet)), stale(counts + gpu::kCountParts * sizeof(gpu::Counts)),
+        owners(stale + 64), table(owners + (slots * sizeof(gpu::Word) + 63) / 64 * 64),
+        size(table + extents * sizeof(void*)) {}
 
-  static constexpr std::size_t counts = 64;  // Behind the word that says that the pages are stale.
+  std::size_t counts;
+  std::size_t stale;  // The word that says that the pages are.
   std::size_t owners;
   std::size_t table;
   std::size_t size;
@@ -37,6 +39,9 @@ void add(gpu::Counts& sum, const gpu::Counts& part) {
   sum.ring_bytes += part.ring_bytes;
   sum.repeated += part.repeated;
   sum.failed += part.failed;
+  sum.cached_reads += part.cached_reads;
+  sum.cached_bytes += part.cached_bytes;
+  sum.fetched += part.fetched;
 }
 
 }  // namespace
@@ -67,13 +72,17 @@ Status GpuFile::prepare() {
   if (!opened.ok()) return opened.status();
   ring_ = std::move(*opened);
   Path* const path = find_path();
+  const bool may_keep = (path != nullptr || terms_.cache_bytes > 0) && may_keep_bytes();
   // Under the lease, if there is one. Once: without a lease, a second look might find more than what is registered.
   const Result<std::uint64_t> size = file_->size();
   if (!size.ok()) return size.status();
-  if (path != nullptr) keep_pages(*path, *size);
+  if (*size >= gpu::kOffsetEnd) return failure(Code::unsupported, kStep);
+  if (may_keep && path != nullptr) keep_pages(*path, *size);
   value_ = {.struct_size = sizeof value_, .layout = gpu::kLayout, .size = *size, .timeout_ns = terms_.timeout_ns};
   value_.generation = was_leased_ ? ring_->generation() : 0;
   ring_->describe(value_);
+  const std::uint64_t set_bytes = gpu::kWays * std::uint64_t{value_.slot_bytes};
+  if (may_keep && terms_.cache_bytes > 0) value_.set_count = std::max<std::uint64_t>(terms_.cache_bytes / set_bytes, 1);
   if (const Status status = fill_device_memory(); !status.ok()) return status;
   is_ready_.store(true);
   // The keeper may have looked before, or the kernel have taken the lease away.
@@ -81,7 +90,7 @@ Status GpuFile::prepare() {
   return success();
 }
 
-// Takes the lease, too. Null if nothing can be registered; `reason_` says why.
+// Null if nothing can be registered; `reason_` says why.
 Path* GpuFile::find_path() {
   reason_ = resident_reason::not_wanted;
   if (terms_.resident_bytes_max == 0) return nullptr;
@@ -95,8 +104,15 @@ Path* GpuFile::find_path() {
     detail_ = verdict.detail;
     return nullptr;
   }
-  reason_ = take_lease();
-  return reason_ == Reason::none || terms_.may_be_stale ? path : nullptr;
+  reason_ = Reason::none;
+  return path;
+}
+
+// Takes the lease under which kernels may use what was read before.
+bool GpuFile::may_keep_bytes() {
+  const Reason reason = take_lease();
+  if (reason != Reason::none) reason_ = reason;
+  return reason == Reason::none || terms_.may_be_stale;
 }
 
 void GpuFile::keep_pages(Path& path, std::uint64_t size) {
@@ -118,7 +134,7 @@ Reason GpuFile::take_lease() {
 Status GpuFile::fill_device_memory() {
   const std::span<std::byte* const> addresses = pages_.addresses();
   const std::uint64_t extents = (value_.size + Extent::kBytes - 1) / Extent::kBytes;
-  const DevicePlaces places(value_.slot_count, extents);
+  const DevicePlaces places(value_.set_count, value_.slot_count, extents);
   std::vector<std::byte> image(places.size);
   for (std::size_t i = 0; i < std::min<std::size_t>(addresses.size(), extents); ++i) {
     if (addresses[i] == nullptr) continue;
@@ -133,11 +149,18 @@ Status GpuFile::fill_device_memory() {
   const Result<void*> memory = device_.memory().allocate(places.size);
   if (!memory.ok()) return memory.status();
   memory_ = static_cast<std::byte*>(*memory);
-  value_.is_stale = reinterpret_cast<gpu::Word*>(memory_);
+  value_.is_stale = reinterpret_cast<gpu::Word*>(memory_ + places.stale);
   value_.counts = reinterpret_cast<gpu::Counts*>(memory_ + places.counts);
   value_.owners = reinterpret_cast<gpu::Word*>(memory_ + places.owners);
   value_.extents = reinterpret_cast<const unsigned char* const*>(memory_ + places.table);
   value_.extent_shift = std::countr_zero(Extent::kBytes);
+  if (value_.set_count > 0) {
+    const Result<void*> frames = device_.memory().allocate(value_.set_count * gpu::kWays * value_.slot_bytes);
+    if (!frames.ok()) return frames.status();
+    frames_ = static_cast<std::byte*>(*frames);
+    value_.sets = reinterpret_cast<gpu::CacheSet*>(memory_);
+    value_.frames = reinterpret_cast<unsigned char*>(frames_);
+  }
   return wait_for_copies(*copies_, copies_->copy_to_device(memory_, image.data(), image.size()));
 }
 
@@ -156,6 +179,7 @@ GpuFile::~GpuFile() {
   const MutexLock lock(mutex_);
   if (waited.ok() && memory_ != nullptr) count();
   copies_.reset();
+  if (frames_ != nullptr) device_.memory().release(frames_);
   if (memory_ != nullptr) device_.memory().release(memory_);
   pages_.release();
 }
@@ -230,9 +254,11 @@ void GpuFile::end_lease() {
 GpuFile::Facts GpuFile::facts() {
   Facts facts{.reason = reason_, .detail = detail_, .is_leased = is_leased_.load(), .size = value_.size};
   facts.resident_bytes = pages_.bytes();
+  facts.cache_bytes = value_.set_count * gpu::kWays * value_.slot_bytes;
   if (was_leased_ && !facts.is_leased) {
     facts.reason = resident_reason::lease_ended;
     facts.resident_bytes = 0;
+    facts.cache_bytes = 0;
   }
   const MutexLock lock(mutex_);
   count();

@@ -33,6 +33,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
     std::uint64_t timeout_ns = 10'000'000'000;
     std::uint64_t resident_bytes_max = UINT64_MAX;  // 0: nothing is registered.
     bool may_be_stale = false;
+    std::uint64_t cache_bytes = 0;  // This much of device memory; 0: no cache.
   };
   struct Facts {
     Reason reason = Reason::none;  // Why not all reads are resident, under a lease.
@@ -40,6 +41,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
     bool is_leased = false;
     std::uint64_t size = 0;
     std::uint64_t resident_bytes = 0;
+    std::uint64_t cache_bytes = 0;
     gpu::Counts counts = {};
   };
 
@@ -56,6 +58,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   GpuFile(Session& session, std::uint64_t file, Device& device, const Terms& terms);
   Status prepare();
   Path* find_path();
+  bool may_keep_bytes();
   void keep_pages(Path& path, std::uint64_t size);
   Reason take_lease();
   Status fill_device_memory();
@@ -100,6 +103,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   Mutex mutex_;
   std::unique_ptr<CopyQueue> copies_ PT_GUARDED_BY(mutex_);
   std::byte* memory_ = nullptr;                  // It is memory of the device.
+  std::byte* frames_ = nullptr;                  // The cache has them in memory of the device.
   gpu::Counts counted_ GUARDED_BY(mutex_) = {};  // In the session's counters already.
 };
 
