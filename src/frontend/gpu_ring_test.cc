@@ -3,99 +3,15 @@
 // Kernels, on the host, that ask a ring whose reads fail in every way.
 #include "frontend/gpu_ring.h"
 
-#include <gtest/gtest.h>
-#include <pthread.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <random>
-#include <vector>
 
-#include "device/host/host_device.h"
-#include "fakes/host_kernels.h"
-#include "fakes/noise.h"
-#include "fakes/waiting.h"
+#include "fakes/gpu_ring_fixture.h"
 
 namespace penstock::core {
 namespace {
 
 using gpu::Error;
-
-constexpr std::uint64_t kSize = 300'000;
-constexpr std::uint64_t kForEver = UINT64_MAX;
-constexpr std::uint64_t kAMoment = 2'000'000;
-constexpr std::uint64_t kTooLong = 30'000'000'000;  // Only a read that stands still takes that long.
-
-// Reads a string as if it were a file.
-class ScriptedReader final : public GpuRing::Reader {
- public:
-  Result<std::uint64_t> read(unsigned, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override {
-    ++asked;
-    while (stands_still && !is_over) std::this_thread::yield();
-    if (ends_thread) ::pthread_exit(nullptr);
-    if (error != 0) return os_failure(error, "read");
-    if (chances != 0) {
-      const unsigned chance = random_chance();
-      if (chance == 0) return os_failure(EIO, "read");
-      if (chance == 1) return failure(Code::out_of_memory, "read");
-      if (chance == 2) be_slow(std::chrono::microseconds(400));
-    }
-    const std::uint64_t there = offset < content.size() ? std::min<std::uint64_t>(bytes, content.size() - offset) : 0;
-    std::memcpy(memory, content.data() + offset, there);
-    return there;
-  }
-
-  const std::string content = noise(kSize, 7);
-  std::atomic<unsigned> asked{0};
-  std::atomic<bool> stands_still{false}, is_over{false}, ends_thread{false};
-  std::atomic<int> error{0};
-  std::atomic<unsigned> chances{0};  // One read in so many has each fault.
-
- private:
-  unsigned random_chance() {
-    static thread_local std::minstd_rand random(1);
-    return static_cast<unsigned>(random() % chances);
-  }
-};
-
-class GpuRingTest : public testing::Test {
- protected:
-  void TearDown() override {
-    reader_.is_over = true;
-    if (ring_ != nullptr) ring_->stop();
-    kernels_.wait();
-  }
-  gpu::File open(const GpuRing::Terms& terms, std::uint64_t timeout_ns) {
-    ring_ = std::move(*GpuRing::open(device_, terms, reader_));
-    owners_.assign(terms.slots, 0);
-    gpu::Layout layout{.size = kSize, .timeout_ns = timeout_ns};
-    ring_->describe(layout);
-    layout.extents = &no_extent_;
-    layout.extent_shift = 30;
-    layout.owners = owners_.data();
-    layout.counts = counts_;
-    layout.is_stale = &is_stale_;
-    return gpu::File(layout);
-  }
-  bool is_right(std::uint64_t offset, const std::string& got, std::uint64_t bytes) const {
-    return std::memcmp(got.data(), reader_.content.data() + offset, bytes) == 0;
-  }
-  unsigned owned(gpu::Word state) const {
-    unsigned count = 0;
-    for (const gpu::Word& owner : owners_) count += gpu::detail::look(&owner) % 4 == state;
-    return count;
-  }
-
-  HostDevice device_{0, "host"};
-  HostKernels kernels_;
-  ScriptedReader reader_;
-  std::unique_ptr<GpuRing> ring_;
-  std::vector<gpu::Word> owners_;
-  gpu::Counts counts_[gpu::kCountParts] = {};
-  gpu::Word is_stale_ = 0;
-  const unsigned char* no_extent_ = nullptr;
-};
+using GpuRingTest = GpuRingFixture;
 
 TEST_F(GpuRingTest, ReadsOfEverySizeAndPlaceGiveTheBytesAndNoOthers) {
   const gpu::File file = open({.threads = 2, .slots = 4, .slot_bytes = 512}, kForEver);
