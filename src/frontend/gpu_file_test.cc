@@ -93,6 +93,47 @@ TEST_F(GpuFileTest, WithoutALeasePagesAreReadOnlyIfTheyMayBeStaleAndThenTheyAre)
   EXPECT_EQ(counted(PathId::pagecache, resident_reason::written).operations, 1u);
 }
 
+TEST_F(GpuFileTest, TheCacheIsUsedUnderTheLeaseAndNoLonger) {
+  for (const std::uint64_t resident : {std::uint64_t{0}, UINT64_MAX}) {
+    write_anew(0);
+    open({.resident_bytes_max = resident, .cache_bytes = 1 << 20});
+    if (!facts().is_leased) GTEST_SKIP() << reason_name(facts().reason);
+    EXPECT_GT(facts().cache_bytes, (1u << 20) - 15 * 4096);
+    EXPECT_EQ(version_of(7, 9), 0);
+    EXPECT_EQ(version_of(kWords - 30, 30), 0);
+    EXPECT_EQ(version_of(8, 9), 0);
+    EXPECT_EQ(facts().counts.cached_reads, 3u);
+    EXPECT_EQ(facts().counts.fetched, 2u);
+    EXPECT_EQ(facts().counts.ring_reads + facts().counts.resident_reads, 0u);
+
+    write_anew(1);
+
+    EXPECT_EQ(version_of(7, 9), 1);
+    EXPECT_EQ(version_of(kWords - 30, 30), 1);
+    EXPECT_EQ(facts().counts.repeated, 1u) << "later reads do not try the cache any more";
+    EXPECT_EQ(facts().counts.ring_reads, 2u);
+    EXPECT_EQ(facts().cache_bytes, 0u);
+    files().close(number_);
+  }
+}
+
+TEST_F(GpuFileTest, WithoutALeaseTheCacheIsUsedOnlyIfItMayBeStaleAndThenItIs) {
+  const UniqueFd writer = open_as(O_WRONLY);
+  open({.resident_bytes_max = 0, .cache_bytes = 1 << 20});
+  EXPECT_EQ(facts().reason, resident_reason::written);
+  EXPECT_EQ(facts().cache_bytes, 0u);
+  EXPECT_EQ(version_of(7, 9), 0);
+  EXPECT_EQ(facts().counts.ring_reads, 1u);
+  files().close(number_);
+
+  open({.resident_bytes_max = 0, .may_be_stale = true, .cache_bytes = 1 << 20});
+  EXPECT_EQ(version_of(7, 9), 0);
+  write_anew(1);
+
+  EXPECT_EQ(version_of(7, 9), 0);
+  EXPECT_EQ(facts().counts.cached_reads, 2u);
+}
+
 TEST_F(GpuFileTest, PagesThatWereRegisteredBeforeAChangeAreRegisteredAnew) {
   open_resident();
   files().close(number_);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels, on the host, read a file out of registered pages while somebody cuts, punches, replaces and rewrites it.
-// Every word tells the version of the file. Under the lease no read gives a word of another version than those that the
-// file had meanwhile. Without it reads go wrong, which shows that the test would see it.
+// Kernels, on the host, read a file out of registered pages, every second time through a cache, while somebody cuts,
+// punches, replaces and rewrites it. Every word tells the version of the file. Under the lease no read gives a word of
+// another version than those that the file had meanwhile. Without it reads go wrong, which shows that the test would
+// see it.
 //
 // PENSTOCK_RACES says how many changes there are.
 #include <atomic>
@@ -68,7 +69,7 @@ class GpuRaces : public GpuFileFixture, public testing::WithParamInterface<bool>
       ++reads_;
     }
   }
-  void reopen() {
+  void reopen(bool has_cache) {
     files().close(number_);
     if (is_replaced_) {
       EXPECT_TRUE(session_->deregister_file(file_).ok());
@@ -77,7 +78,7 @@ class GpuRaces : public GpuFileFixture, public testing::WithParamInterface<bool>
       is_replaced_ = false;
       oldest_ = newest_.load();
     }
-    open({.may_be_stale = !GetParam()});
+    open({.may_be_stale = !GetParam(), .cache_bytes = has_cache ? 1u << 16 : 0});
   }
 
   std::atomic<unsigned> oldest_{0}, newest_{0};  // Versions that reads may see: oldest_ was written as a whole.
@@ -92,7 +93,7 @@ TEST_P(GpuRaces, AreNeverSeenUnderTheLease) {
   unsigned version = 0, resident_turns = 0;
   for (unsigned turn = 0; turn < wanted(); ++turn) {
     const UniqueFd blocker = GetParam() ? UniqueFd() : open_as(O_WRONLY);
-    reopen();
+    reopen(turn % 2 == 1);
     if (turn == 0 && facts().resident_bytes == 0 && GetParam()) GTEST_SKIP() << reason_name(facts().reason);
     resident_turns += facts().resident_bytes > 0;
     is_over_ = false;
