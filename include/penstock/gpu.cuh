@@ -166,7 +166,7 @@ class File {
   // Posts the first piece in one of the first so many slots, if there is one: of a cached read its block, if no frame
   // has it, and it is not resident.
   template <typename Group>
-  PENSTOCK_GPU_INLINE void post(const Group& group, Pending& pending, Word slots) const {
+  PENSTOCK_GPU_APART void post(const Group& group, Pending& pending, Word slots) const {
     const detail::Cache cache(shared_);
     const detail::Ring ring(shared_);
     if (group.thread_rank() == 0) {
@@ -234,8 +234,8 @@ class File {
 
   // Posts the request if it is not yet, and waits. The leader leaves the slot if there is no error.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Answer ask(const Group& group, Long offset, Long bytes, bool is_posted, detail::Ticket ticket,
-                                 Long began) const {
+  PENSTOCK_GPU_APART Answer ask(const Group& group, Long offset, Long bytes, bool is_posted, detail::Ticket ticket,
+                                Long began) const {
     const detail::Ring ring(shared_);
     Long answer = 0;
     int cause = 0;
@@ -252,7 +252,7 @@ class File {
   }
 
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_piece(const Group& group, const Pending& piece, bool is_posted, Long began) const {
+  PENSTOCK_GPU_APART Result read_piece(const Group& group, const Pending& piece, bool is_posted, Long began) const {
     const Answer answer = ask(group, piece.offset, piece.bytes, is_posted, piece.ticket, began);
     if (answer.result.error != Error::none) return answer.result;
     detail::copy(group, piece.destination, answer.memory, answer.result.bytes);
@@ -359,8 +359,8 @@ class File {
 
   // Brings the block into the frame, which the group has claimed, and reads the piece.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
-                                   Long began, bool& is_good) const {
+  PENSTOCK_GPU_APART Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
+                                  Long began, bool& is_good) const {
     const detail::Cache cache(shared_);
     const bool is_leader = group.thread_rank() == 0;
     const Span block = block_of(piece.offset);
