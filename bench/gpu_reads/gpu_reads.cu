@@ -3,7 +3,7 @@
 // How fast kernels read a file by themselves, by penstock/gpu.cuh: resident, beside plain loads of the same pages, and
 // by the ring. Every byte of each first round is compared.
 //
-//   gpu_reads [--self-check] FOLDER [MIB]
+//   gpu_reads [--self-check | --rows] FOLDER [MIB]
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -271,16 +271,18 @@ int main(int argc, char** argv) {
     write_file(argv[2], std::strtoull(argv[3], nullptr, 10), 1);
     return 0;
   }
-  const bool checks = argc > 1 && std::strcmp(argv[1], "--self-check") == 0;
-  const int first = checks ? 2 : 1;
+  const std::string task = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
+  const int first = task.empty() ? 1 : 2;
   if (argc <= first) {
-    std::printf("usage: gpu_reads [--self-check] FOLDER [MIB]\n");
+    std::printf("usage: gpu_reads [--self-check | --rows] FOLDER [MIB]\n");
     return 2;
   }
   const std::string path = std::string(argv[first]) + "/gpu_reads." + std::to_string(::getpid());
-  const std::uint64_t mib = argc > first + 1 ? std::strtoull(argv[first + 1], nullptr, 10) : 2048;
+  const std::uint64_t size = (argc > first + 1 ? std::strtoull(argv[first + 1], nullptr, 10) : 2048) << 20;
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "choose how to wait");  // Without a CPU that spins.
-  const bool is_right = checks ? check_reads(path) : run(path, mib << 20);
+  const bool is_right = task == "--self-check" ? check_reads(path)
+                        : task == "--rows"     ? run_rows(path, size)
+                                               : run(path, size);
   ::unlink(path.c_str());
   return is_right ? 0 : 1;
 }

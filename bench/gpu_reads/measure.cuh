@@ -93,3 +93,6 @@ inline void print(const char* what, unsigned bytes, unsigned warps, const Rate& 
               warps, rate.best / 1e6, rate.least / 1e6, rate.best * bytes / 1e9, rate.cpus, rate.wrong);
   std::fflush(stdout);
 }
+
+// The benchmark of rows; false if bytes were wrong.
+bool run_rows(const std::string& path, std::uint64_t size);
