@@ -3,7 +3,7 @@
 // How fast kernels read a file by themselves, by penstock/gpu.cuh: resident, beside plain loads of the same pages, and
 // by the ring. Every byte of each first round is compared.
 //
-//   gpu_reads [--self-check | --rows] FOLDER [MIB]
+//   gpu_reads [--self-check | --rows | --bfs] FOLDER [MIB]
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -274,7 +274,7 @@ int main(int argc, char** argv) {
   const std::string task = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
   const int first = task.empty() ? 1 : 2;
   if (argc <= first) {
-    std::printf("usage: gpu_reads [--self-check | --rows] FOLDER [MIB]\n");
+    std::printf("usage: gpu_reads [--self-check | --rows | --bfs] FOLDER [MIB]\n");
     return 2;
   }
   const std::string path = std::string(argv[first]) + "/gpu_reads." + std::to_string(::getpid());
@@ -282,6 +282,7 @@ int main(int argc, char** argv) {
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "choose how to wait");  // Without a CPU that spins.
   const bool is_right = task == "--self-check" ? check_reads(path)
                         : task == "--rows"     ? run_rows(path, size)
+                        : task == "--bfs"      ? run_bfs(path, size)
                                                : run(path, size);
   ::unlink(path.c_str());
   return is_right ? 0 : 1;

@@ -94,5 +94,6 @@ inline void print(const char* what, unsigned bytes, unsigned warps, const Rate& 
   std::fflush(stdout);
 }
 
-// The benchmark of rows; false if bytes were wrong.
+// The benchmarks; false if bytes were wrong.
 bool run_rows(const std::string& path, std::uint64_t size);
+bool run_bfs(const std::string& path, std::uint64_t size);
