@@ -43,6 +43,7 @@ __device__ unsigned long long read_anywhere(const gpu::File& file, const Group& 
     std::uint64_t place = mix(chance) % (file.size() + 5000);
     if (i % 4 == 0) place &= ~15ull;
     if (i % 16 == 1) place = (std::uint64_t{32} << 20) - bytes / 2;  // Across two extents.
+    if (i % 16 == 2) file.prefetch(group, place, bytes);
     unsigned char* const to = out + (i % 3 == 0 ? 0 : mix(chance + 1) % 16);
     const gpu::Result result = file.read(group, place, bytes, to);
     const std::uint64_t left = place < file.size() ? file.size() - place : 0;
@@ -85,12 +86,17 @@ void check_bytes(Opened& opened, const char* what, const penstock_gpu_options& o
   by_threads<<<16, 128>>>(file, reads, out.get(), wrong.get() + 2);
   check(cudaDeviceSynchronize(), "threads");
   const penstock_gpu_info info = opened.info();
-  char text[200];
-  std::snprintf(text, sizeof text, "wrong %llu, %llu, %llu; %llu resident, %llu by ring, %llu failed; reason %s (%d)",
+  char text[300];
+  std::snprintf(text, sizeof text,
+                "wrong %llu, %llu, %llu; %llu resident, %llu by ring, %llu cached (%llu blocks fetched), %llu failed; "
+                "reason %s (%d)",
                 wrong[0], wrong[1], wrong[2], (unsigned long long)info.resident_reads,
-                (unsigned long long)info.ring_reads, (unsigned long long)info.failed_reads,
+                (unsigned long long)info.ring_reads, (unsigned long long)info.cached_reads,
+                (unsigned long long)info.fetched_blocks, (unsigned long long)info.failed_reads,
                 penstock_reason_name(info.reason), info.detail);
-  const bool went_so = (options.ring_only != 0 ? info.ring_reads : info.resident_reads) > 0;
+  const bool went_so = (options.cache_bytes != 0 ? info.cached_reads
+                        : options.ring_only != 0 ? info.ring_reads
+                                                 : info.resident_reads) > 0;
   tell(what, wrong[0] + wrong[1] + wrong[2] + info.failed_reads == 0 && went_so, text);
 }
 
@@ -232,7 +238,7 @@ double rewrite_by_another(const std::string& path) {
 }
 
 // Without a lease it must go wrong, or the check shows nothing.
-void check_change(const std::string& path, bool has_lease) {
+void check_change(const std::string& path, bool has_lease, std::uint64_t cache_bytes = 0) {
   constexpr unsigned kWarps = 256;
   write_file(path, kSize);
   Opened opened(path);
@@ -240,7 +246,7 @@ void check_change(const std::string& path, bool has_lease) {
   Memory<unsigned char> out(kWarps * 4096, true);
   Memory<int> phase(1, false);
   Memory<unsigned long long> counts(3, false);
-  const gpu::File file = opened.open({.threads = 2, .may_be_stale = 1});
+  const gpu::File file = opened.open({.threads = 2, .may_be_stale = 1, .cache_bytes = cache_bytes});
   watch<<<kWarps / 4, 128>>>(file, phase.get(), out.get(), counts.get());
   ::usleep(100'000);
   __atomic_store_n(phase.get(), 1, __ATOMIC_SEQ_CST);
@@ -257,8 +263,10 @@ void check_change(const std::string& path, bool has_lease) {
                 counts[0], counts[1], counts[2], took * 1e3, (unsigned long long)info.repeated_reads,
                 penstock_reason_name(info.reason));
   if (has_lease) {
-    tell("another process truncates and writes the file, under the lease",
-         counts[0] == 0 && counts[2] > 0 && took >= 0 && info.is_leased == 0 && info.resident_reads > 0, text);
+    const bool is_good = counts[0] == 0 && counts[2] > 0 && took >= 0 && info.is_leased == 0;
+    tell(cache_bytes > 0 ? "the same through the cache"
+                         : "another process truncates and writes the file, under the lease",
+         is_good && (cache_bytes > 0 ? info.cached_reads : info.resident_reads) > 0, text);
   } else {
     tell("the same without a lease goes wrong, as it must", counts[0] > 0 && took >= 0, text);
   }
@@ -274,10 +282,14 @@ bool check_reads(const std::string& path) {
     check_bytes(opened, "ring", {.threads = 4, .ring_only = 1});
     check_bytes(opened, "ring of 4 slots", {.threads = 2, .slots = 4, .slot_bytes = 512, .ring_only = 1}, 6);
     check_bytes(opened, "one extent resident, the others by ring", {.resident_bytes = std::uint64_t{33} << 20});
+    check_bytes(opened, "cached, of pages", {.cache_bytes = std::uint64_t{16} << 20});
+    check_bytes(opened, "cached, by ring, and too small",
+                {.threads = 4, .slot_bytes = 1024, .ring_only = 1, .cache_bytes = 1u << 20});
     check_close(opened);
     check_stopped_thread(opened);
   }
   check_change(path, true);
+  check_change(path, true, std::uint64_t{32} << 20);
   check_change(path, false);
   std::printf(failures == 0 ? "all checks passed\n" : "%d CHECKS FAILED\n", failures);
   return failures == 0;
