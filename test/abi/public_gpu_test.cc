@@ -77,9 +77,10 @@ class PublicGpuTest : public testing::Test {
 };
 
 TEST_F(PublicGpuTest, AKernelReadsWhatTheFileHasAndTheSessionCountsIt) {
-  for (const std::uint32_t ring_only : {0u, 1u}) {
+  for (const unsigned way : {0u, 1u, 2u}) {
     penstock_gpu_options chosen = options();
-    chosen.ring_only = ring_only;
+    chosen.ring_only = way > 0;
+    chosen.cache_bytes = way == 2 ? 1u << 20 : 0;
     ASSERT_EQ(open(chosen).code, 0);
     penstock_gpu_value value{};
     value.struct_size = sizeof value;
@@ -96,8 +97,10 @@ TEST_F(PublicGpuTest, AKernelReadsWhatTheFileHasAndTheSessionCountsIt) {
     EXPECT_EQ(std::memcmp(memory.data(), content_.data() + 3, result.bytes), 0);
     penstock_gpu_info info{};
     ASSERT_EQ(get(info).code, 0);
-    EXPECT_EQ(info.resident_reads + info.ring_reads, 1u);
-    EXPECT_EQ(info.resident_read_bytes + info.ring_read_bytes, content_.size() - 3);
+    EXPECT_EQ(info.resident_reads + info.ring_reads + info.cached_reads, 1u);
+    EXPECT_EQ(info.resident_read_bytes + info.ring_read_bytes + info.cached_read_bytes, content_.size() - 3);
+    EXPECT_EQ(info.cached_reads == 1, info.cache_bytes > 0);
+    EXPECT_EQ(info.fetched_blocks, info.cached_reads * 25);
     EXPECT_EQ(info.resident_reads == 1, info.resident_bytes == content_.size()) << penstock_reason_name(info.reason);
     EXPECT_EQ(info.reason == PENSTOCK_REASON_NONE, info.is_leased == 1 && info.resident_reads == 1);
     EXPECT_GT(counted(PENSTOCK_PATH_PAGECACHE) + counted(PENSTOCK_PATH_HOST), before);
