@@ -42,7 +42,7 @@ std::uint64_t write_graph(const std::string& path, std::uint64_t size) {
   return nodes;
 }
 
-__global__ void __launch_bounds__(kInBlock, 8) visit_by_file(Graph graph, Search search, unsigned long long* failed) {
+__global__ void __launch_bounds__(kInBlock, 4) visit_by_file(Graph graph, Search search, unsigned long long* failed) {
   __shared__ Scratch scratch[kWarpsInBlock];
   const unsigned bad =
       visit(gpu::Warp(), graph, search, warp_number(), gridDim.x * kWarpsInBlock, scratch[threadIdx.x / 32]);
@@ -59,7 +59,7 @@ __global__ void visit_by_loads(const gpu::Long* begins, const unsigned* targets,
 struct Bfs {
   std::uint64_t nodes;
   Memory<unsigned> levels{nodes, true}, frontiers{2 * nodes, true};
-  Memory<unsigned> found{1, false};
+  Memory<unsigned> found{1, true};
 
   // Returns the levels that there are.
   template <typename Visit>
@@ -70,11 +70,10 @@ struct Bfs {
     check(cudaMemcpy(levels.get(), &zero, 4, cudaMemcpyHostToDevice), "begin");
     unsigned count = 1, level = 0;
     for (unsigned side = 0; count > 0; side ^= 1) {
-      found[0] = 0;
+      check(cudaMemset(found.get(), 0, 4), "clear");
       visit(Search{levels.get(), frontiers.get() + side * nodes, count, frontiers.get() + (side ^ 1) * nodes,
                    found.get(), ++level});
-      check(cudaDeviceSynchronize(), "a level");
-      count = found[0];
+      check(cudaMemcpy(&count, found.get(), 4, cudaMemcpyDeviceToHost), "a level");
     }
     return level;
   }

@@ -17,8 +17,8 @@ using penstock::examples::gather_rows;
 
 constexpr unsigned kRow = 512, kBatch = 1u << 18, kBatches = 16;
 
-// Bounds, since a read has several ways, of which the slow ones may spill.
-__global__ void __launch_bounds__(256, 4)
+// A read with all its ways takes 128 registers.
+__global__ void __launch_bounds__(256, 2)
     gather(gpu::File table, const unsigned* rows, unsigned char* out, unsigned long long* wrong) {
   const unsigned warps = gridDim.x * blockDim.x / 32;
   const unsigned failed = gather_rows(gpu::Warp(), table, kRow, rows, kBatch, warp_number(), warps, out);
@@ -118,7 +118,7 @@ struct Rows {
   }
 };
 
-__global__ void __launch_bounds__(kInBlock, 8)
+__global__ void __launch_bounds__(kInBlock, 4)
     read_through(gpu::File file, Task task, uint4* out, unsigned long long* wrong) {
   const gpu::Warp warp;
   read_each(task, out, wrong, [&](unsigned, unsigned, std::uint64_t place, uint4* own) {

@@ -41,15 +41,15 @@ struct Result {
 
 // ---- The file -------------------------------------------------------------------------------------------------------
 
-// A read that was begun, for wait(). All threads of the group have the same.
+// A read that was begun, for wait() of the same threads.
 struct Pending {
   Long offset = 0;
   Long bytes = 0;
   unsigned char* destination = nullptr;
   enum class Way : int { none, resident, cached, ring } way = Way::none;
   bool is_posted = false;  // The first piece was, by the ticket.
-  detail::Ticket ticket;
-  detail::Frame frame;  // Of the cache, for the block that was posted.
+  detail::Ticket ticket;   // The leader's alone.
+  detail::Frame frame;     // Of the cache, for the block that was posted.
 };
 
 class File {
@@ -68,9 +68,7 @@ class File {
   // Reads, and waits for the bytes, which all of the group then see.
   template <typename Group>
   PENSTOCK_GPU_INLINE Result read(const Group& group, Long offset, Long bytes, void* destination) const {
-    Pending pending = begin(group, offset, bytes, destination);
-    if (pending.way == Pending::Way::ring) post(group, pending, shared_.slot_count);
-    return wait(group, pending);
+    return wait(group, begin(group, offset, bytes, destination));
   }
 
   // Begins a read and waits for nothing. wait() has to follow, by the same group: until then a slot may be taken, and
@@ -120,7 +118,8 @@ class File {
       }
     }
     const bool is_posted = pending.way == Pending::Way::ring && pending.is_posted;
-    return count(group, read_by_ring(group, pending, is_posted), counts.ring_reads, counts.ring_bytes);
+    const Result result = read_by_ring(group, pending, is_posted, detail::now_ns());
+    return count(group, result, counts.ring_reads, counts.ring_bytes);
   }
 
  private:
@@ -166,7 +165,7 @@ class File {
   // Posts the first piece in one of the first so many slots, if there is one: of a cached read its block, if no frame
   // has it, and it is not resident.
   template <typename Group>
-  PENSTOCK_GPU_APART void post(const Group& group, Pending& pending, Word slots) const {
+  PENSTOCK_GPU_INLINE void post(const Group& group, Pending& pending, Word slots) const {
     const detail::Cache cache(shared_);
     const detail::Ring ring(shared_);
     if (group.thread_rank() == 0) {
@@ -196,13 +195,17 @@ class File {
     return is_there;
   }
 
-  template <bool kIsShared = false, typename Group>
+  PENSTOCK_GPU_INLINE const unsigned char* pages_at(Long offset) const {
+    const Long inside = offset & ((Long{1} << shared_.extent_shift) - 1);
+    return shared_.extents[offset >> shared_.extent_shift] + inside;
+  }
+
+  template <typename Group>
   PENSTOCK_GPU_INLINE void copy_resident(const Group& group, unsigned char* to, Long offset, Long bytes) const {
     const Long extent = Long{1} << shared_.extent_shift;
     for (Long done = 0; done < bytes;) {
-      const Long at = offset + done, inside = at & (extent - 1);
-      const Long rest = bytes - done, here = rest < extent - inside ? rest : extent - inside;
-      detail::copy<kIsShared>(group, to + done, shared_.extents[at >> shared_.extent_shift] + inside, here);
+      const Long left = bytes - done, room = extent - (offset + done) % extent, here = left < room ? left : room;
+      detail::copy(group, to + done, pages_at(offset + done), here);
       done += here;
     }
   }
@@ -234,8 +237,8 @@ class File {
 
   // Posts the request if it is not yet, and waits. The leader leaves the slot if there is no error.
   template <typename Group>
-  PENSTOCK_GPU_APART Answer ask(const Group& group, Long offset, Long bytes, bool is_posted, detail::Ticket ticket,
-                                Long began) const {
+  PENSTOCK_GPU_INLINE Answer ask(const Group& group, Long offset, Long bytes, bool is_posted, detail::Ticket ticket,
+                                 Long began) const {
     const detail::Ring ring(shared_);
     Long answer = 0;
     int cause = 0;
@@ -252,7 +255,7 @@ class File {
   }
 
   template <typename Group>
-  PENSTOCK_GPU_APART Result read_piece(const Group& group, const Pending& piece, bool is_posted, Long began) const {
+  PENSTOCK_GPU_INLINE Result read_piece(const Group& group, const Pending& piece, bool is_posted, Long began) const {
     const Answer answer = ask(group, piece.offset, piece.bytes, is_posted, piece.ticket, began);
     if (answer.result.error != Error::none) return answer.result;
     detail::copy(group, piece.destination, answer.memory, answer.result.bytes);
@@ -280,8 +283,7 @@ class File {
   }
 
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_by_ring(const Group& group, const Pending& whole, bool is_posted) const {
-    const Long began = detail::now_ns();
+  PENSTOCK_GPU_INLINE Result read_by_ring(const Group& group, const Pending& whole, bool is_posted, Long began) const {
     return in_pieces(whole, false, shared_.slot_bytes, [&](const Pending& piece) {
       const bool was_posted = is_posted;
       is_posted = false;
@@ -354,43 +356,42 @@ class File {
       if (is_same == 2) is_good = false;
       if (!is_good) return {};
     }
-    return read_piece(group, piece, false, began);
+    return read_by_ring(group, piece, false, began);
   }
 
   // Brings the block into the frame, which the group has claimed, and reads the piece.
   template <typename Group>
-  PENSTOCK_GPU_APART Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
-                                  Long began, bool& is_good) const {
+  PENSTOCK_GPU_INLINE Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
+                                   Long began, bool& is_good) const {
     const detail::Cache cache(shared_);
     const bool is_leader = group.thread_rank() == 0;
     const Span block = block_of(piece.offset);
     if (is_leader) detail::add(&own_counts().fetched, 1);
-    const bool from_pages = group.shfl(is_leader && !is_posted && is_resident(block.offset, block.bytes) ? 1 : 0, 0);
-    Answer answer;
-    if (!from_pages) answer = ask(group, block.offset, block.bytes, is_posted, piece.ticket, began);
-    const bool is_whole = from_pages || answer.result.bytes == block.bytes;
+    // A block that lies in two extents goes by the ring.
+    const bool is_in_one = (block.offset ^ (block.offset + block.bytes - 1)) >> shared_.extent_shift == 0;
+    const bool is_there = is_leader && is_in_one && !is_posted && is_resident(block.offset, block.bytes);
+    const bool from_pages = group.shfl(is_there ? 1 : 0, 0);
+    Answer answer{{block.bytes, Error::none, 0}, {}, nullptr};
+    if (from_pages) answer.memory = pages_at(block.offset);
+    else answer = ask(group, block.offset, block.bytes, is_posted, piece.ticket, began);
+    // Where the file has become shorter, or another group has claimed the frame, the bytes are not kept.
+    const bool is_whole = answer.result.bytes == block.bytes;
     const bool is_ours = group.shfl(is_leader && is_whole && cache.begin_filling(frame) ? 1 : 0, 0);
-    group.sync();
-    if (is_leader && !is_whole) cache.drop(frame);
-    if (answer.result.error != Error::none) return answer.result;
-    const Long inside = piece.offset - block.offset;
-    Result result = {piece.bytes, Error::none, 0};
-    if (from_pages) {
-      if (is_ours) copy_resident<true>(group, memory_of(frame), block.offset, block.bytes);
-      else copy_resident(group, piece.destination, piece.offset, piece.bytes);
-      if (!is_current(group)) is_good = false;
-    } else {
-      if (is_ours) detail::copy<true>(group, memory_of(frame), answer.memory, block.bytes);
-      const Long there = answer.result.bytes > inside ? answer.result.bytes - inside : 0;
-      if (there < piece.bytes) result.bytes = there;
-      if (!is_ours) detail::copy(group, piece.destination, answer.memory + inside, result.bytes);
+    Result result = answer.result;
+    if (result.error == Error::none) {
+      const Long inside = piece.offset - block.offset;
+      result.bytes = result.bytes > inside ? result.bytes - inside : 0;
+      if (result.bytes > piece.bytes) result.bytes = piece.bytes;
       group.sync();
-      if (is_leader) detail::Ring(shared_).leave(answer.ticket);
+      if (is_ours) detail::copy<true>(group, memory_of(frame), answer.memory, block.bytes);
+      group.sync();
+      const unsigned char* const from = is_ours ? memory_of(frame) : answer.memory;
+      detail::copy(group, piece.destination, from + inside, result.bytes);
+      if (from_pages && !is_current(group)) is_good = false;
+      group.sync();
+      if (is_leader && !from_pages) detail::Ring(shared_).leave(answer.ticket);
     }
-    if (!is_ours) return result;
-    detail::copy(group, piece.destination, memory_of(frame) + inside, result.bytes);
-    group.sync();
-    if (is_leader && is_good) cache.end_filling(frame);
+    if (is_leader && is_ours && is_good) cache.end_filling(frame);
     else if (is_leader) cache.drop(frame);
     return result;
   }

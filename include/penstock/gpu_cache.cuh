@@ -50,7 +50,7 @@ class Cache {
 
   // Claims a frame for the block, and returns it as asked for. None if all of the set are being filled, or if another
   // group was at it, too: look again.
-  PENSTOCK_GPU_APART Frame claim(Long block) const {
+  PENSTOCK_GPU_INLINE Frame claim(Long block) const {
     const Long set = set_of(block);
     CacheSet& there = shared_.sets[set];
     const Word used = look(&there.used), hand = look(&there.hand) % kWays;

@@ -17,7 +17,7 @@ namespace detail {
 // may read meanwhile what is written.
 template <bool kIsShared, typename Unit, typename Group>
 PENSTOCK_GPU_INLINE Long copy_units(const Group& group, unsigned char* to, const unsigned char* from, Long bytes) {
-  constexpr Word kAtOnce = 8;
+  constexpr Word kAtOnce = sizeof(Unit) == 16 ? 8 : sizeof(Unit) == 4 ? 4 : 1;
   const Long count = bytes / sizeof(Unit);
   const Word step = static_cast<Word>(group.size());
   for (Long at = group.thread_rank(); at < count; at += Long{step} * kAtOnce) {

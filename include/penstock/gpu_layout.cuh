@@ -10,11 +10,9 @@
 
 #if defined(__CUDACC__)
 #define PENSTOCK_GPU_INLINE __device__ inline
-#define PENSTOCK_GPU_APART __device__ __noinline__ /* what waits anyway: so that kernels stay small */
 #define PENSTOCK_GPU_BOTH __host__ __device__ inline
 #else
 #define PENSTOCK_GPU_INLINE inline
-#define PENSTOCK_GPU_APART inline
 #define PENSTOCK_GPU_BOTH inline
 #include <sched.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 
 namespace penstock::gpu::detail {
 
-// A request in a slot. All threads of the group that posted it have the same.
+// A request in a slot.
 struct Ticket {
   Word slot = 0;
   Word number = 0;
