@@ -183,6 +183,9 @@ class File {
       }
     }
     pending.is_posted = group.shfl(static_cast<int>(pending.is_posted), 0) != 0;
+    if (pending.way == Pending::Way::cached) {
+      pending.frame = {group.shfl(pending.frame.number, 0), group.shfl(pending.frame.word, 0)};
+    }
   }
 
   // ---- Resident

@@ -115,6 +115,24 @@ TEST_F(GpuCacheTest, WhoHasAskedForABlockAndDoesNotWaitKeepsNobodyFromReadingIt)
   EXPECT_EQ(reader_.asked, asked) << "the wait has filled the frame";
 }
 
+TEST_F(GpuCacheTest, AGroupsLanesFillTheFrameThatItsLeaderHasClaimed) {
+  const gpu::File file = open({.slots = 16, .slot_bytes = kBlock}, kForEver, 1);
+  constexpr unsigned kReads = 5;
+  std::string memory[kReads];
+  for (std::string& each : memory) each.assign(kBlock, 'x');
+  kernels_.launch(3, [&](const Lane& lane) {
+    gpu::Pending pending[kReads];
+    for (unsigned i = 0; i < kReads; ++i) pending[i] = file.read_async(lane, i * kBlock, kBlock, memory[i].data());
+    for (const gpu::Pending& each : pending) (void)file.wait(lane, each);
+  });
+  kernels_.wait();
+  for (unsigned i = 0; i < kReads; ++i) {
+    EXPECT_TRUE(is_right(i * kBlock, memory[i], kBlock)) << i;
+    EXPECT_TRUE(reads_right(file, i * kBlock, kBlock)) << i << ", out of its frame";
+  }
+  EXPECT_EQ(reader_.asked, kReads);
+}
+
 TEST_F(GpuCacheTest, FramesThatWereOnlyAskedForGoToOthers) {
   const gpu::File file = open({.slots = 64, .slot_bytes = kBlock}, kTooLong, 1);
   char memory[kFrames][64];
