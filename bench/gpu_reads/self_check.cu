@@ -45,7 +45,8 @@ __device__ unsigned long long read_anywhere(const gpu::File& file, const Group& 
     if (i % 16 == 1) place = (std::uint64_t{32} << 20) - bytes / 2;  // Across two extents.
     if (i % 16 == 2) file.prefetch(group, place, bytes);
     unsigned char* const to = out + (i % 3 == 0 ? 0 : mix(chance + 1) % 16);
-    const gpu::Result result = file.read(group, place, bytes, to);
+    const gpu::Result result =
+        i % 8 == 3 ? file.wait(group, file.read_async(group, place, bytes, to)) : file.read(group, place, bytes, to);
     const std::uint64_t left = place < file.size() ? file.size() - place : 0;
     const std::uint64_t expected = bytes < left ? bytes : left;
     if (result.error == gpu::Error::none && result.bytes != expected) ++wrong;
