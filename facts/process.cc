@@ -124,7 +124,7 @@ std::span<const PathSwitch> path_switches() {
   static constexpr PathSwitch kSwitches[] = {{"p2pdma", "PENSTOCK_NVIDIA_EXPORT", "on"},
                                              {"nvfs", "PENSTOCK_NVFS", "on"},
                                              {"dmabuf", "PENSTOCK_DMABUF", "on"},
-                                             {"dmabuf", "PENSTOCK_DMABUF_FILES", "on"}};
+                                             {"dmabuf", "PENSTOCK_DMABUF_FILES", "on", true}};
   return kSwitches;
 }
 

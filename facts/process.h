@@ -46,6 +46,7 @@ struct PathSwitch {
   const char* path;
   const char* variable;
   const char* value;
+  bool is_for_files = false;  // Raw drives do without it.
 };
 std::span<const PathSwitch> path_switches();
 // False for the library's words of off, and for "", which it takes for unset. Other words, such as auto, switch it on.

@@ -94,12 +94,24 @@ void check_required_kernel(const std::vector<std::string>& kernels, const Pod& p
                {core::printable(fmt::format("{} is required, and {}", required->text, stop->sentence)), stop->remedy});
 }
 
+// True if the container has a volume as a block device, or its arguments name a device.
+bool has_raw_drive(const Value& container) {
+  if (!container["volumeDevices"].members.empty()) return true;
+  for (const char* list : {"command", "args"}) {
+    for (const Member& word : container[list].members) {
+      if (word.value->text.starts_with("/dev/")) return true;
+    }
+  }
+  return false;
+}
+
 // A map of a ConfigMap's or Secret's variables may have the switch.
 void check_required_switch(const Pod& pod, const Value& container, Findings& findings) {
   const Value* const required = required_path(container);
   if (required == nullptr || !container["envFrom"].members.empty()) return;
   for (const facts::PathSwitch& one : facts::path_switches()) {
     if (required->text != one.path || !is_off(variable_in(container, one.variable))) continue;
+    if (one.is_for_files && has_raw_drive(container)) continue;
     findings.add("required_path_off", *pod.object, required->place,
                  {fmt::format("{} is required, and is off without {}={}", one.path, one.variable, one.value),
                   fmt::format("Set {}={} in env, or require another path.", one.variable, one.value)});

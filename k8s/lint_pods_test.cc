@@ -76,6 +76,12 @@ TEST_F(LintPodsTest, ARequiredPathThatIsOffIsAnErrorUntilItsSwitchIsThere) {
   EXPECT_FALSE(is_told("args: [bench, --require, nvfs], env: [{name: PENSTOCK_NVFS, value: auto}]"));
   EXPECT_FALSE(is_told("args: [bench, --require, p2pdma], envFrom: [{configMapRef: {name: a}}]"));
   EXPECT_FALSE(is_told("args: [bench, --require, bounce]"));
+  const std::string on = "env: [{name: PENSTOCK_DMABUF, value: 'on'}]";
+  EXPECT_TRUE(is_told("args: [bench, /data/file, --require, dmabuf], " + on));
+  EXPECT_FALSE(is_told("args: [bench, /dev/data, --require, dmabuf], " + on));
+  const std::string volume = ", volumeDevices: [{name: data, devicePath: /dev/data}]";
+  EXPECT_FALSE(is_told("args: [bench, --require, dmabuf], " + on + volume));
+  EXPECT_TRUE(is_told("args: [bench, --require, dmabuf]" + volume));
 }
 
 TEST_F(LintPodsTest, ARequiredPathThatNoNodesKernelHasIsAnError) {
