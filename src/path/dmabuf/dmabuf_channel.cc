@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/align.h"
 #include "base/invariant.h"
 #include "path/dmabuf/canary.h"
 #include "path/dmabuf/dmabuf_errors.h"
@@ -85,6 +86,7 @@ void DmabufChannel::begin(std::uint32_t index) {
   PENSTOCK_INVARIANT(move.chunk.io_size <= stride_ && move.chunk.size > 0);
   move.ineligible = hold(move);
   if (move.ineligible != Reason::none) return mark_done(index, failure(Code::path_refused, kStep));
+  if (move.held == 0) return finish(index, success());
   const std::chrono::nanoseconds now = path_.clock().now();
   if (!may_try(drive_of(move), now)) return finish(index, failure(Code::path_refused, kStep));
   take_place(move);
@@ -104,9 +106,20 @@ Reason DmabufChannel::hold(Move& move) {
   const Chunk& chunk = move.chunk;
   DmabufFile& file = file_of(move);
   if (const Reason reason = file.hold(); reason != Reason::none) return reason;
-  const Reason reason = file.find(chunk.io_offset, chunk.io_size, move.pieces, move.piece_count);
+  move.held = bytes_in_file(move);
+  if (move.held == 0) return Reason::none;
+  const Reason reason = file.find(chunk.io_offset, move.held, move.pieces, move.piece_count);
   if (reason != Reason::none) file.let_go();
   return reason;
+}
+
+// A read may go over the file's end, where the drive has other bytes.
+std::uint64_t DmabufChannel::bytes_in_file(const Move& move) {
+  const Chunk& chunk = move.chunk;
+  const std::uint64_t end = file_of(move).end();
+  if (move.request->op == Op::write || end == UINT64_MAX) return chunk.io_size;
+  const std::uint64_t last = align_up(end, drive_of(move).facts.direct_offset_align);
+  return std::min(chunk.io_size, last - std::min(last, chunk.io_offset));
 }
 
 // Gives the next part of the chunk to the drive.
@@ -168,7 +181,7 @@ void DmabufChannel::after_storage(std::uint32_t index) {
   const std::uint64_t offset = move.chunk.io_offset, end = file.end();
   move.moved = std::min(move.moved, end - std::min(end, offset));
   if (move.moved == 0) return finish(index, success());
-  if (!file.is_intact(offset, move.chunk.io_size)) return finish(index, os_failure(ESTALE, kStep));
+  if (!file.is_intact(offset, move.held)) return finish(index, os_failure(ESTALE, kStep));
   if (move.request->op == Op::write || payload_moved(move.chunk, move.moved) == 0) return finish(index, success());
   // Later work on the device must see the bytes that the drive wrote.
   const Status status = device_.settle_peer_writes();

@@ -92,6 +92,7 @@ class DmabufChannel final : public Channel,
                std::uint64_t its_place) {
       take(its_request, its_chunk, its_cookie);
       piece = 0;
+      held = 0;
       moved = 0;
       region = {};
       place = its_place;
@@ -103,6 +104,7 @@ class DmabufChannel final : public Channel,
     DrivePiece pieces[kPiecesMax];  // The places of the chunk's I/O range on the drive, each without what has moved.
     unsigned piece_count = 0;
     unsigned piece = 0;       // The first that is not done.
+    std::uint64_t held = 0;   // Bytes of the chunk's I/O range that the file has, to the end of its last sector.
     std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that the drive has moved.
     std::uint32_t asked = 0;  // Bytes of the operation under way.
     Region region;            // The memory in which it is, held for it.
@@ -156,6 +158,7 @@ class DmabufChannel final : public Channel,
 
   void begin(std::uint32_t index);
   Reason hold(Move& move);
+  static std::uint64_t bytes_in_file(const Move& move);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
   void on_error(std::uint32_t index, int error);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/align.h"
 #include "fakes/dmabuf_fixture.h"
 #include "path/dmabuf/dmabuf_reasons.h"
 #include "path/pipeline/pipeline_reasons.h"
@@ -39,6 +40,7 @@ class FakeOnDrive final : public DmabufFile {
   }
   void let_go() override { --script.held; }
   Reason find(std::uint64_t offset, std::uint64_t size, std::span<DrivePiece> pieces, unsigned& count) const override {
+    if (script.end != UINT64_MAX && offset + size > align_up(script.end, 512)) return dmabuf_reason::extents;
     for (count = 0; size > 0; ++count) {
       if (offset >= kBytes) return reason_of(Obstacle::holes);
       const std::uint64_t here = std::min(size, kExtentBytes - offset % kExtentBytes);
@@ -107,8 +109,17 @@ TEST_F(DmabufFileTest, EndsWhereItEndsAndNotWithItsLastSector) {
     EXPECT_TRUE(whole.status.ok());
     EXPECT_EQ(whole.bytes, end);
     EXPECT_EQ(memory_[end], 0x5a) << "nothing from behind the end";
+    std::memset(memory_, 0x5a, 6000);
+    const Completion over = channel->move_and_wait(request(Op::read), plan(Op::read, 512, 16'000).chunk(0));
+    EXPECT_EQ(over.bounced, Reason::none);
+    EXPECT_EQ(over.bytes, end - 512);
+    EXPECT_EQ(memory_[end - 512], 0x5a) << "nothing from behind the end";
     const Completion behind = channel->move_and_wait(request(Op::read), plan(Op::read, 5120 - 1, 1).chunk(0));
     EXPECT_EQ(behind.bytes, end == 5120 ? 1u : 0u);
+    const Completion far = channel->move_and_wait(request(Op::read), plan(Op::read, 16'384, 4096).chunk(0));
+    EXPECT_EQ(far.bounced, Reason::none);
+    EXPECT_EQ(far.bytes, 0u);
+    EXPECT_EQ(FakeOnDrive::script.held, 0u);
   }
 }
 
