@@ -101,6 +101,45 @@ def tools(memory):
     yield Tool("left", "no_dmabufs")
 
 
+WITH_CLIENTS = ("dmabuf", "dmabuf-bar")  # The machines that run them.
+REPORT = "/tmp/report.json"
+KVIKIO = "KVIKIO_COMPAT_MODE=OFF KVIKIO_GDS_THRESHOLD=1 CUFILE_ENV_PATH_JSON=/tmp/cufile.json"
+
+
+def reported(name, command, direct=(), **more):
+    """A program that somebody else made, and the library's report of it: `direct` are all ways that bytes went, as
+    ("read", BYTES)."""
+    facts = {f"ways.{at}.{key}": value for at, (op, size) in enumerate(direct)
+             for key, value in {"path": "dmabuf", "reason": "none", "op": op, "bytes": size}.items()}
+    more.setdefault("facts", {**facts, f"ways.{len(direct)}": None})
+    return Tool(name, f"rm -f {REPORT}; ring PENSTOCK_REPORT={REPORT} {command} && cat {REPORT}", dma=None, **more)
+
+
+def fio(name, target, words, variables="", engine="libcufile --cuda_io=cufile --gpu_dev_ids=0"):
+    """Its own checksums are the proof that the bytes are right."""
+    return (f"{variables} fio --name={name} --thread --filename={target} --direct=1 --size=2m --bs=64k "
+            f"--verify=crc32c --verify_fatal=1 --verify_state_save=0 --ioengine={engine} {words}")
+
+
+def clients(memory, present, dma_min=0):
+    """Programs that were built for NVIDIA's library, of those that are here; `dma_min` for two mebibytes."""
+    only, file = f"{memory} PENSTOCK_REQUIRE=dmabuf", "/mnt/ext4/fio"
+    if "fio" in present:
+        yield reported("fio-raw", fio("raw", f"{PARTED}2", "--rw=randwrite", f"{only} {SCRATCH}"),
+                       (("read", 2 * MIB), ("write", 2 * MIB)), dma_min=2 * dma_min)
+        yield reported("fio-file", fio("file", file, "--rw=randread", only), (("read", 2 * MIB),), file=file,
+                       dma_min=dma_min, prepare=fio("file", file, "--rw=write", engine="psync"))
+    if "kvikio" in present:
+        # What it writes goes by the file system. A batch that it cancels has moved a part of its bytes. One read is of
+        # a file that it has open for writing.
+        bounced = {"dmabuf_reads_only": 4296213, "dmabuf_written": 1000001}
+        yield reported("kvikio", f"{memory} {KVIKIO} kvikio_smoke /usr/lib/libcufile.so.0 /mnt/ext4/kvikio",
+                       facts={**{f"reasons.{at}.{key}": value for at, (reason, size) in enumerate(bounced.items())
+                                 for key, value in {"reason": reason, "bytes": size}.items()}, "reasons.2": None},
+                       says=("batch read: these bytes and no others", "OK kvikio"), dma_min=dma_min,
+                       prepare="echo {} >/tmp/cufile.json")
+
+
 def hostile(memory, kinds, target="/drives/raw", **more):
     """Exporters that are wrong from their first map: their dma-bufs are real, and reach other memory."""
     for kind in kinds:
@@ -123,7 +162,7 @@ UNKIND = {"again": "7:-11", "busy": "5:-16", "no-memory": "3:-12", "interrupted"
 UDMABUF = Tool("udmabuf", "echo 4096 >/sys/module/udmabuf/parameters/size_limit_mb")
 
 
-def host_memory_machine(count, rehearsed):
+def host_memory_machine(count, rehearsed, present):
     cases = [
         UDMABUF,
         Tool("probe", f"ring {IN_HOST_MEMORY} penstock check --all", says=("io_uring takes dma-bufs as buffers",)),
@@ -139,6 +178,7 @@ def host_memory_machine(count, rehearsed):
                 memory=f"PENSTOCK_DEVICE=p2pmem {SWITCHES}"),
         *hostile(IN_HOST_MEMORY, ("other", "shifted", "first")),
         *tools(IN_HOST_MEMORY),
+        *clients(IN_HOST_MEMORY, present),
         *store(),
     ]
     if rehearsed:
@@ -162,7 +202,7 @@ IN_BAR = f"{DEVICE} PENSTOCK_FAKE_CUDA_MEMORY=$BAR {AT_PEER}"
 SEEN = Drive("seen", place="far", holds="salted")  # Nothing else reads it.
 
 
-def bar_machine(count):
+def bar_machine(count, present):
     """vfio-pci wants an IOMMU, and the route is between root ports."""
     def by_dma(size, **more):
         return {"memory": IN_BAR, "dma": None, "dma_min": size, **more}
@@ -181,6 +221,7 @@ def bar_machine(count):
                    **by_dma(8 * MIB)),
             *hostile(IN_BAR, ("other", "shifted"), dma=None),
             *tools(IN_BAR),
+            *clients(IN_BAR, present, dma_min=2 * MIB),
             client("seen", "/drives/seen", "reads read:2M:1M", {"read.dmabuf.none": MIB}, **by_dma(MIB)),
         ),
         outside=(Written("write-scratch", "parted", 17 * MIB, 3 * MIB, 3), InBar("seen", "seen", 2 * MIB, MIB)))
@@ -233,6 +274,7 @@ def lying_machine():
                    memory=f"{IN_HOST_MEMORY} {SCRATCH}")))
 
 
-def machines(count, rehearsed):
-    real = (host_memory_machine(count, rehearsed), bar_machine(count), translating_machine(count))
+def machines(count, rehearsed, present=()):
+    """`present` names those clients that were built: "fio", "kvikio"."""
+    real = (host_memory_machine(count, rehearsed, present), bar_machine(count, present), translating_machine(count))
     return (*real, losing_machine(), lying_machine()) if rehearsed else real

@@ -22,6 +22,8 @@ import run
 
 FEW, BOOT_SECONDS = 300, 600
 RING = "/lib/ring"  # In the machine. Empty, it does not rehearse.
+# Programs that were built for NVIDIA's library: {place in the machine: (name, variable that names one)}.
+CLIENTS = {"/bin/fio": ("fio", "FIO"), "/bin/kvikio_smoke": ("kvikio", "PENSTOCK_KVIKIO_SMOKE")}
 
 
 def parse(arguments):
@@ -43,11 +45,27 @@ def kernel_of(options):
     return fetch_kernel.fetch(fetch_kernel.default_cache())
 
 
+def clients_here():
+    """{place: program}, of those that were built."""
+    return {place: os.environ[variable] for place, (_, variable) in CLIENTS.items() if os.environ.get(variable)}
+
+
+def tell_missing(here):
+    for place, (name, variable) in CLIENTS.items():
+        if place not in here:
+            print(f"skipped: {name} on the path dmabuf: {variable} names none; integrations/{name}/README.md tells how "
+                  "to build one.")
+
+
 def programs_of(options, kernel):
     guest = options.build / "test/guest"
     programs = {"/bin/penstock": options.build / "tools/penstock", "/bin/peer_probe": guest / "peer_probe",
                 "/bin/cufile_client": guest / "cufile_client", "/bin/ring_probe": guest / "ring_probe",
                 "/lib/cuda/libcuda.so.1": options.build / "test/fakes/libcuda.so.1"}
+    # Clients come with CUDA and our library as we have built them.
+    places = [str(options.build.resolve() / folder) for folder in ("test/fakes", "lib")]
+    os.environ["LD_LIBRARY_PATH"] = ":".join([*places, os.environ.get("LD_LIBRARY_PATH", "")])
+    programs |= clients_here()
     if options.rehearse:
         programs |= {f"{RING}/ring_standin.so": guest / "ring_standin.so", f"{RING}/peer_memory.ko": run.build_module(
             kernel, "peer_memory", guest / "peer_memory")}
@@ -63,7 +81,8 @@ def lying(machine, nth):
 
 def main(arguments):
     options = parse(arguments)
-    known = dmabuf_cases.machines(options.requests, options.rehearse)
+    here = clients_here()
+    known = dmabuf_cases.machines(options.requests, options.rehearse, [CLIENTS[place][0] for place in here])
     unknown = set(options.machine or ()) - {one.name for one in known}
     if unknown:
         print(f"there is no machine {', '.join(sorted(unknown))}: expected of {[one.name for one in known]}")
@@ -81,6 +100,8 @@ def main(arguments):
     except fetch_kernel.Missing as why:
         print(f"skipped: {why}")
         return 77
+    if any(one.name in dmabuf_cases.WITH_CLIENTS for one in chosen):
+        tell_missing(here)
     print(f"     {'rehearsed on' if options.rehearse else 'on'} {kernel}")
     seconds = BOOT_SECONDS + options.requests // 10
     work = options.build / "test/guest/machines"

@@ -170,7 +170,7 @@ class Machines(unittest.TestCase):
             self.assertRegex(listed, rf"(foreach\(machine IN ITEMS|set\(long).* {machine.name}\b.*\)")
 
     def test_scripts_are_shell(self):
-        everyone = [*MACHINES.values(), *dmabuf_cases.machines(10, rehearsed=True)]
+        everyone = [*MACHINES.values(), *dmabuf_cases.machines(10, True, ("fio", "kvikio"))]
         scripts = [(HERE / "init").read_text()] + [run.scenario_of(machine) for machine in everyone]
         for script in scripts:
             done = subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True, check=False)
@@ -187,6 +187,13 @@ class Machines(unittest.TestCase):
             self.assertEqual(real.cases, rehearsed.cases[:len(real.cases)])
             names = [case.name for case in rehearsed.cases]
             self.assertEqual(len(names), len(set(names)))
+
+    def test_clients_that_were_built_are_cases_of_some_machines(self):
+        all_clients = dmabuf_cases.machines(10, True, ("fio", "kvikio"))
+        for without, machine in zip(dmabuf_cases.machines(10, True), all_clients):
+            names = {case.name for case in machine.cases} - {case.name for case in without.cases}
+            self.assertEqual(names, {"fio-raw", "fio-file", "kvikio"} if machine.name in dmabuf_cases.WITH_CLIENTS
+                             else set())
 
     def test_a_raid0_is_read_chunk_by_chunk(self):
         self.assertEqual(machines.interleave([b"aabb", b"1122"], 2), b"aa11bb22")
