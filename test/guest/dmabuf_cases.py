@@ -159,6 +159,14 @@ UNKIND = {"again": "7:-11", "busy": "5:-16", "no-memory": "3:-12", "interrupted"
           "not-supported": "8:-95", "always-again": "1+:-11", "always-empty": "1+:0"}
 
 
+def stopped(file):
+    """Others get a file of a program that is stopped when the kernel has taken its lease away, and no byte that they
+    moved meanwhile is delivered."""
+    words = f"{IN_HOST_MEMORY} PENSTOCK_RING_STOPS=3 cufile_client {file} reads read:0:1M read:1M:1M"
+    return Tool("stopped", f"stopped_reading {file} ring {words}", says=("refused_late",), total={"read": 2 * MIB},
+                dma=None)
+
+
 UDMABUF = Tool("udmabuf", "echo 4096 >/sys/module/udmabuf/parameters/size_limit_mb")
 
 
@@ -186,6 +194,7 @@ def host_memory_machine(count, rehearsed, present):
         # A mapping that turns wrong is noticed by the next canary.
         cases.append(client("unkind-turned", "/drives/raw", f"reads turn:100:{SMALL}", {}, strict=False,
                             variables="PENSTOCK_RING_TURNS=100", says=("reads were wrong", "dmabuf_untrusted")))
+        cases.append(stopped("/mnt/ext4/data"))
         cases.append(refused("unkind-stuck", "dmabuf_stuck", variables="PENSTOCK_RING_STUCK=1"))
     return Machine(name="dmabuf", about="dma-bufs of the host's memory, raw drives, files on ext4 and XFS",
                    drives=(PEER, NEAR, Drive("raw"), Drive("parted", holds="parted"), Drive("ext4", holds="ext4"),

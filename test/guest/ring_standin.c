@@ -10,6 +10,7 @@
  *                                 with RESULT: a negative errno, or bytes; N+ is every one from the Nth on
  * PENSTOCK_RING_LIE=N             the Nth request larger than two pages leaves its last 512 bytes out, and reports
  *                                 success: what the tests have to notice
+ * PENSTOCK_RING_STOPS=N           the program stops (SIGSTOP) before that request is moved
  *
  * Not simulated: the time that a map takes, maps that move, registered files, a ring that is closed (its memory stays
  * until its number is used again), programs that start others. */
@@ -78,7 +79,7 @@ typedef struct {
 
 static Ring* rings[kRingsMax];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static unsigned long large_requests, answers_nth, lie_nth, turns_nth;
+static unsigned long large_requests, answers_nth, lie_nth, stops_nth, turns_nth;
 static int answers_from, answers_result, never = -1;
 static char dummy[kPage] __attribute__((aligned(kPage)));
 
@@ -269,6 +270,7 @@ static int answer(Slot* slot, const struct io_uring_sqe* entry) {
   if (is_lost) return (int)entry->len;
   if (entry->len <= 2 * kPage) return move(slot, entry, entry->len);
   const unsigned long number = ++large_requests;
+  if (number == stops_nth) kill(getpid(), SIGSTOP);
   if (answers_nth != 0 && (answers_from ? number >= answers_nth : number % answers_nth == 0)) return answers_result;
   if (number != lie_nth) return move(slot, entry, entry->len);
   const int moved = move(slot, entry, entry->len - 512);
@@ -374,11 +376,13 @@ int pthread_sigmask(int how, const sigset_t* wanted, sigset_t* before) {
 __attribute__((constructor)) static void begin(void) {
   const char* answers = getenv("PENSTOCK_RING_ANSWERS");
   const char* lie = getenv("PENSTOCK_RING_LIE");
+  const char* stops = getenv("PENSTOCK_RING_STOPS");
   const char* turns = getenv("PENSTOCK_RING_TURNS");
   char* end = NULL;
   if (answers != NULL) answers_nth = strtoul(answers, &end, 10);
   if (answers != NULL) answers_from = *end == '+', answers_result = atoi(end + answers_from + 1);
   if (lie != NULL) lie_nth = strtoul(lie, NULL, 10);
+  if (stops != NULL) stops_nth = strtoul(stops, NULL, 10);
   if (turns != NULL) turns_nth = strtoul(turns, NULL, 10);
   if (getenv("PENSTOCK_RING_STUCK") != NULL) never = eventfd(0, EFD_CLOEXEC);
   const uint64_t from = (uintptr_t)ring_standin_called;
