@@ -51,7 +51,7 @@ class HeldExtents final : private Lease::Owner {
     std::chrono::nanoseconds linger = std::chrono::milliseconds(100);
     // How long hold() goes on to refuse before it tries again.
     std::chrono::nanoseconds refuses_for = std::chrono::milliseconds(100);
-    // The program writes the file's blocks on the drive: see below.
+    // The program writes the file's blocks on the drive: see above.
     bool is_written = false;
   };
   struct Opened;
@@ -79,9 +79,6 @@ class HeldExtents final : private Lease::Owner {
   std::uint64_t file_size() const { return map_.file_size(); }
   bool is_exclusive() const { return lease_.is_exclusive(); }
 
-  // The drive's sectors, in bytes: offsets and sizes are multiples of it.
-  std::uint32_t sector() const { return sector_; }
-
  private:
   HeldExtents(UniqueFd file, std::uint32_t sector, bool has_deduplication, const Terms& terms);
   std::chrono::nanoseconds look(bool is_asked_back) override EXCLUDES(mutex_);
@@ -103,7 +100,7 @@ class HeldExtents final : private Lease::Owner {
   static constexpr std::uint64_t kEnds = std::uint64_t{1} << 33;  // Nobody else is let in; the last one gives it back.
 
   const GuardedFd file_;
-  const std::uint32_t sector_;
+  const std::uint32_t sector_;    // The drive's, in bytes.
   const bool has_deduplication_;  // The file system moves blocks without a descriptor to write to.
   const Terms terms_;
   const std::uint32_t forks_ = fork_count();
