@@ -8,6 +8,7 @@ ring's calls. Cases that only a stand-in can set up are added there.
 
 from dataclasses import replace
 
+from cases import proof
 from expect import Answers, InBar, Tool, Written
 from machine import NEAR, PEER, Drive, Machine
 from pattern import MIB
@@ -125,7 +126,7 @@ def clients(memory, present, dma_min=0):
     """Programs that were built for NVIDIA's library, of those that are here; `dma_min` for two mebibytes."""
     only, file = f"{memory} PENSTOCK_REQUIRE=dmabuf", "/mnt/ext4/fio"
     if "fio" in present:
-        yield reported("fio-raw", fio("raw", f"{PARTED}2", "--rw=randwrite", f"{only} {SCRATCH}"),
+        yield reported("fio-raw", fio("raw", f"{PARTED}2", "--rw=randwrite --offset=10m", f"{only} {SCRATCH}"),
                        (("read", 2 * MIB), ("write", 2 * MIB)), dma_min=2 * dma_min)
         yield reported("fio-file", fio("file", file, "--rw=randread", only), (("read", 2 * MIB),), file=file,
                        dma_min=dma_min, prepare=fio("file", file, "--rw=write", engine="psync"))
@@ -157,6 +158,18 @@ def unkind(name, answers, target="/drives/raw"):
 UNKIND = {"again": "7:-11", "busy": "5:-16", "no-memory": "3:-12", "interrupted": "4:-4", "io": "9:-5",
           "short": "6:512", "empty": "6:0", "revoked": "20+:-19", "detached": "11:-2", "invalid": "8:-22",
           "not-supported": "8:-95", "always-again": "1+:-11", "always-empty": "1+:0"}
+
+
+def proving():
+    """scripts/prove-direct, whose every penstock has the stand-in: nothing counts what that does."""
+    words = ("env LD_LIBRARY_PATH=/lib/cuda PENSTOCK_DEVICE=cuda PENSTOCK_FAKE_CUDA_MEMORY=udmabuf "
+             "LD_PRELOAD=/lib/ring/ring_standin.so penstock")
+    made = f'echo "#!/bin/sh" >/tmp/ringed && echo "exec {words} \\"\\$@\\"" >>/tmp/ringed && chmod +x /tmp/ringed'
+    read = {"verdict": "unwitnessed", "contents": "yes", "page_cache_untouched": "yes"}
+    return proof("proof", "--dir /mnt/ext4 --path dmabuf --penstock /tmp/ringed",
+                 {"failed": 0, "trials.0.reason": "dmabuf_reads_only", "trials.0.verdict": "unavailable",
+                  **{f"trials.{trial}.{key}": value for trial in (1, 2) for key, value in read.items()},
+                  "trials.1.bytes_by_path": MIB, "trials.2.bytes_by_path": MIB}, status=77, prepare=made)
 
 
 def stopped(file):
@@ -194,7 +207,7 @@ def host_memory_machine(count, rehearsed, present):
         # A mapping that turns wrong is noticed by the next canary.
         cases.append(client("unkind-turned", "/drives/raw", f"reads turn:100:{SMALL}", {}, strict=False,
                             variables="PENSTOCK_RING_TURNS=100", says=("reads were wrong", "dmabuf_untrusted")))
-        cases.append(stopped("/mnt/ext4/data"))
+        cases += [proving(), stopped("/mnt/ext4/data")]
         cases.append(refused("unkind-stuck", "dmabuf_stuck", variables="PENSTOCK_RING_STUCK=1"))
     return Machine(name="dmabuf", about="dma-bufs of the host's memory, raw drives, files on ext4 and XFS",
                    drives=(PEER, NEAR, Drive("raw"), Drive("parted", holds="parted"), Drive("ext4", holds="ext4"),

@@ -95,7 +95,7 @@ class ProvingDirect(unittest.TestCase):
             self.assertNotIn("penstock_proof", events.read_text())
 
     def test_wrong_words_are_named(self):
-        for words, says in ((["--size", "0"], "from 1 to 65536"), (["--path", "bounce"], "p2pdma, nvfs or vendor"),
+        for words, says in ((["--size", "0"], "from 1 to 65536"), (["--path", "bounce"], "dmabuf, nvfs or vendor"),
                             (["--gpu", "x"], "expected a number"), (["--what"], "no option --what"),
                             (["--dir"], "needs a value"), (["--device", "tape"], "PENSTOCK_DEVICE=tape"),
                             (["--dir", "/nowhere"], "expected a folder"),
@@ -156,6 +156,18 @@ class ProvingDirect(unittest.TestCase):
         self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
         verdicts = [(trial["what"], trial["verdict"]) for trial in self.results()["trials"] if trial["path"] == "nvfs"]
         self.assertEqual(verdicts, [("write", "unwitnessed"), ("read", "unwitnessed"), ("copy", "unwitnessed")])
+
+    def test_dma_bufs_are_tried_only_if_they_are_named(self):
+        tool = self.fake(f'echo "${{PENSTOCK_DMABUF:-off}}" >>{self.at}/switch\n')
+        self.run_script("--yes", tool=tool)
+        self.assertEqual(set((self.at / "switch").read_text().split()), {"off"})
+        self.assertNotIn("dmabuf", {trial["path"] for trial in self.results()["trials"]})
+        self.out.unlink()
+        done = self.run_script("--yes", "--path", "dmabuf", tool=tool)
+        self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
+        verdicts = [trial["verdict"] for trial in self.results()["trials"] if trial["path"] == "dmabuf"]
+        self.assertEqual(verdicts, ["unwitnessed"] * 3)
+        self.assertIn("on", (self.at / "switch").read_text().split())
 
     def test_a_copy_with_wrong_bytes_fails_whatever_penstock_says(self):
         done = self.run_script("--yes", "--path", "nvfs", tool=self.fake('[ "$1" != cp ] || echo more >>"$to"\n'))
