@@ -103,21 +103,24 @@ void DmabufChannel::begin(std::uint32_t index) {
 
 // Finds the chunk's places, where the file is held until finish().
 Reason DmabufChannel::hold(Move& move) {
-  const Chunk& chunk = move.chunk;
   DmabufFile& file = file_of(move);
   if (const Reason reason = file.hold(); reason != Reason::none) return reason;
-  move.held = bytes_in_file(move);
-  if (move.held == 0) return Reason::none;
-  const Reason reason = file.find(chunk.io_offset, move.held, move.pieces, move.piece_count);
+  Reason reason = find(move, move.chunk.io_size);
+  if (reason != Reason::none && move.request->op == Op::read) reason = find(move, bytes_in_file(move));
   if (reason != Reason::none) file.let_go();
   return reason;
+}
+
+Reason DmabufChannel::find(Move& move, std::uint64_t bytes) {
+  move.held = bytes;
+  return bytes == 0 ? Reason::none : file_of(move).find(move.chunk.io_offset, bytes, move.pieces, move.piece_count);
 }
 
 // A read may go over the file's end, where the drive has other bytes.
 std::uint64_t DmabufChannel::bytes_in_file(const Move& move) {
   const Chunk& chunk = move.chunk;
   const std::uint64_t end = file_of(move).end();
-  if (move.request->op == Op::write || end == UINT64_MAX) return chunk.io_size;
+  if (end == UINT64_MAX) return chunk.io_size;
   const std::uint64_t last = align_up(end, drive_of(move).facts.direct_offset_align);
   return std::min(chunk.io_size, last - std::min(last, chunk.io_offset));
 }

@@ -92,7 +92,6 @@ class DmabufChannel final : public Channel,
                std::uint64_t its_place) {
       take(its_request, its_chunk, its_cookie);
       piece = 0;
-      held = 0;
       moved = 0;
       region = {};
       place = its_place;
@@ -158,6 +157,7 @@ class DmabufChannel final : public Channel,
 
   void begin(std::uint32_t index);
   Reason hold(Move& move);
+  static Reason find(Move& move, std::uint64_t bytes);
   static std::uint64_t bytes_in_file(const Move& move);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
