@@ -105,24 +105,21 @@ void DmabufChannel::begin(std::uint32_t index) {
 Reason DmabufChannel::hold(Move& move) {
   DmabufFile& file = file_of(move);
   if (const Reason reason = file.hold(); reason != Reason::none) return reason;
-  Reason reason = find(move, move.chunk.io_size);
-  if (reason != Reason::none && move.request->op == Op::read) reason = find(move, bytes_in_file(move));
+  move.held = move.chunk.io_size;
+  Reason reason = file.find(move.chunk.io_offset, move.held, move.pieces, move.piece_count);
+  if (reason != Reason::none && move.request->op == Op::read) reason = find_in_file(move, reason);
   if (reason != Reason::none) file.let_go();
   return reason;
 }
 
-Reason DmabufChannel::find(Move& move, std::uint64_t bytes) {
-  move.held = bytes;
-  return bytes == 0 ? Reason::none : file_of(move).find(move.chunk.io_offset, bytes, move.pieces, move.piece_count);
-}
-
 // A read may go over the file's end, where the drive has other bytes.
-std::uint64_t DmabufChannel::bytes_in_file(const Move& move) {
+Reason DmabufChannel::find_in_file(Move& move, Reason reason) {
   const Chunk& chunk = move.chunk;
-  const std::uint64_t end = file_of(move).end();
-  if (end == UINT64_MAX) return chunk.io_size;
-  const std::uint64_t last = align_up(end, drive_of(move).facts.direct_offset_align);
-  return std::min(chunk.io_size, last - std::min(last, chunk.io_offset));
+  const DmabufFile& file = file_of(move);
+  if (file.end() == UINT64_MAX) return reason;
+  const std::uint64_t last = align_up(file.end(), file.drive().facts.direct_offset_align);
+  move.held = std::min(chunk.io_size, last - std::min(last, chunk.io_offset));
+  return move.held == 0 ? Reason::none : file.find(chunk.io_offset, move.held, move.pieces, move.piece_count);
 }
 
 // Gives the next part of the chunk to the drive.

@@ -157,8 +157,7 @@ class DmabufChannel final : public Channel,
 
   void begin(std::uint32_t index);
   Reason hold(Move& move);
-  static Reason find(Move& move, std::uint64_t bytes);
-  static std::uint64_t bytes_in_file(const Move& move);
+  static Reason find_in_file(Move& move, Reason reason);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
   void on_error(std::uint32_t index, int error);
