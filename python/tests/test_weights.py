@@ -267,6 +267,33 @@ def test_what_a_plan_takes_on_the_device_counts_copies(tmp_path):
     assert half >= 8_000_000 + 4_000_000
 
 
+def test_what_a_rank_keeps_of_a_file_does_not_keep_the_rest(tmp_path):
+    whole = {"a": torch.rand(64, 1024), "norm": torch.rand(16)}
+    weights.save_file(whole, tmp_path / "model")
+    plan = weights.Weights(tmp_path / "model").plan(parts={"a": weights.Part(1, 0, 16)})
+    loaded = plan.load()
+    assert same(loaded, {"a": whole["a"][:, :16], "norm": whole["norm"]})
+    assert all(tensor.untyped_storage().nbytes() == tensor.nbytes for tensor in loaded.values())
+    under_way = plan.bytes_on_device - sum(tensor.nbytes for tensor in loaded.values())
+    assert 4 * (1 << 18) <= under_way <= 4 * ((1 << 18) + 3 * 4096)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+@pytest.mark.parametrize("part", [None, (0, 3, 50), (0, 20, 20), (1, 5, 90), (-2, 0, 7)])
+def test_a_tensor_that_is_copied_is_read_in_windows(tmp_path, device, part, dtype):
+    whole = {"a": torch.rand(100, 250), "b": torch.rand(3)}
+    weights.save_file(whole, tmp_path / "model")
+    found = weights.Weights(tmp_path / "model")
+    parts = {} if part is None else {"a": weights.Part(*part)}
+    plan = found.plan(parts=parts, dtype=dtype, device=device, budget=64_000)
+    assert plan.names == ["b", "a"] or plan.names == ["a", "b"]
+    is_view = dtype is None and (part is None or part[0] == 0)
+    assert is_view or all(run.end - run.begin <= 16_000 for run in plan.runs)
+    expected = {"a": whole["a"] if part is None else whole["a"].narrow(part[0], part[1], part[2] - part[1]),
+                "b": whole["b"]}
+    assert same(plan.load(), {name: tensor.to(dtype or tensor.dtype) for name, tensor in expected.items()})
+
+
 def test_what_will_not_fit_is_refused_before_the_first_byte(model, monkeypatch):
     with penstock.Session(device="host") as session:
         plan = weights.Weights(model[0]).plan(session=session)

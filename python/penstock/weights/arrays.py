@@ -246,9 +246,7 @@ class TorchArrays:
         return array.narrow(dim, start, stop - start)
 
     def copy(self, array: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        return array.clone(memory_format=torch.contiguous_format)
+        return array.clone()
 
     def convert(self, array: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return array.to(dtype)
@@ -345,7 +343,7 @@ class NumpyArrays:
         return array[(slice(None),) * dim + (slice(start, stop),)]
 
     def copy(self, array: Any) -> Any:
-        return array.copy()
+        return array.copy(order="K")
 
     def convert(self, array: Any, dtype: Any) -> Any:
         return array.astype(dtype)

@@ -17,7 +17,7 @@ from penstock.weights.arrays import Arrays, arrays_of
 from penstock.weights.exchange import Exchange
 from penstock.weights.files import Held
 from penstock.weights.runs import (
-    AHEAD, PAGE, RUN_BYTES, Item, Run, in_units, items_of, memory_of, runs_of, share_of_run,
+    AHEAD, PAGE, RUN_BYTES, Item, Run, in_units, in_windows, items_of, memory_of, runs_of, share_of_run,
 )
 from penstock.weights.stream import Stream
 from penstock.weights.tensors import Part, Tensor, collecting_paused, named
@@ -71,8 +71,13 @@ class Plan:
                 with named(f"{tensor.file}: tensor {tensor.name!r} of shape {list(tensor.shape)}"):
                     self.arrays.nothing(dtype, in_units(tensor.dtype, tensor.shape))
             shared = self.exchange is not None and (part is None or _is_strided(tensor, part))
+            is_copied = self.arrays.is_converted(dtype, self.dtype) or (part is not None and _is_strided(tensor, part))
+            if is_copied and self.check is None:  # A checksum is of all of a tensor.
+                tensor = in_windows(tensor, run_bytes)
             (together if shared else alone).extend(items_of(tensor, part))
         runs = runs_of(alone, run_bytes, False) + runs_of(together, run_bytes, True)
+        for run in runs:
+            run.is_kept = not any(self._is_made_anew(item) for item in run.items)
         return sorted(runs, key=_place_of)
 
     def _bytes_read(self, run: Run) -> int:
@@ -89,15 +94,12 @@ class Plan:
         """What is kept, and what requests under way take besides."""
         copied, whole, kept = 0, {}, 0
         for run in self.runs:
-            views = run.pieces is not None
             for item in run.items:
                 if item.whole is not None:
                     whole[item.whole.tensor.name] = self._bytes_copied(item.tensor, item.whole.shape)
-                elif self.is_copied(item):
+                elif not run.is_kept:
                     copied += self._bytes_copied(item.tensor, self.shape_of(item))
-                else:
-                    views = True
-            if views:
+            if run.is_kept:
                 kept += memory_of(run, self.exchange)[1] + PAGE
         under_way = max((memory_of(run, self.exchange)[1] + PAGE for run in self.runs), default=0) * (AHEAD + 1)
         return copied + sum(whole.values()) + kept + (under_way if copied or whole else 0)
@@ -115,9 +117,9 @@ class Plan:
             return self.arrays.item_bytes(dtype)
         return int(self.dtype.itemsize)
 
-    def is_copied(self, item: Item) -> bool:
-        """Whether the tensor gets memory of its own: where it is cut or converted."""
-        return item.part is not None or (
+    def _is_made_anew(self, item: Item) -> bool:
+        """Whether the tensor cannot be a view of what is read: where it is cut, converted or put together."""
+        return item.part is not None or item.whole is not None or (
             self.dtype is not None and self.arrays.is_converted(self.arrays.dtype_of(item.tensor), self.dtype))
 
     @staticmethod

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock import _native
-from penstock.weights.tensors import Part, Tensor, WeightsError
+from penstock.weights.tensors import Chunk, Part, Tensor, WeightsError
 
 if TYPE_CHECKING:
     from penstock.weights.exchange import Exchange
@@ -46,6 +46,21 @@ def items_of(tensor: Tensor, part: Part | None) -> list[Item]:
     """Raises WeightsError for a part that the tensor does not have."""
     share = None if part is None else _checked(tensor, part)
     return _pieces_of(tensor, share) if tensor.chunks else [_item_of(tensor, share)]
+
+
+def in_windows(tensor: Tensor, nbytes: int) -> Tensor:
+    """The tensor as pieces of some rows and of that many bytes at most, if one row is no larger, so that a copy of it
+    needs little memory besides."""
+    if tensor.nbytes <= nbytes or tensor.chunks or tensor.strides is not None or tensor.nbytes % tensor.shape[0] != 0:
+        return tensor
+    row = tensor.nbytes // tensor.shape[0]
+    count = max(nbytes // row, 1)
+    chunks = []
+    for first in range(0, tensor.shape[0], count):
+        shape = (min(count, tensor.shape[0] - first), *tensor.shape[1:])
+        piece = Tensor(tensor.name, tensor.file, tensor.dtype, shape, tensor.offset + first * row, shape[0] * row)
+        chunks.append(Chunk((first,) + (0,) * (len(shape) - 1), piece))
+    return tensor._replace(chunks=tuple(chunks))
 
 
 def in_units(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -110,6 +125,7 @@ class Run:
     is_together: bool = False  # The ranks of a group read a share each, and exchange them.
     pieces: _native.Pieces | None = None
     number: int = 0            # The run of the pieces.
+    is_kept: bool = True       # Its tensors are views of its memory; else each has memory of its own.
 
 
 def runs_of(items: Iterable[Item], run_bytes: int, is_together: bool) -> list[Run]:

@@ -189,7 +189,7 @@ class _Reader:
             array = self._part(item, array)
         if arrays.is_converted(dtype, plan.dtype):
             array = arrays.convert(array, plan.dtype)
-        elif item.part is not None:
+        elif not reading.run.is_kept:
             array = arrays.copy(array)  # So that the memory of what nobody wants can go.
         return tensor.name, array
 
