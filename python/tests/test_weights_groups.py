@@ -3,6 +3,7 @@
 """Ranks that load a model together: what each gets, what they read, and what the others see when one fails."""
 
 import multiprocessing
+import subprocess
 import traceback
 
 import pytest
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import penstock
 from penstock import weights
 from penstock.weights import plan as plans
+from penstock.weights import processes
 
 SECONDS_MAX = 60
 
@@ -136,6 +138,19 @@ def test_ranks_that_want_different_tensors_are_told(model):
 
     said = run_ranks(2, folder, load)
     assert all(isinstance(each, weights.WeightsError) and "different tensors" in str(each) for each in said)
+
+
+def test_a_process_that_ends_is_seen_where_nothing_else_tells(monkeypatch):
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0)
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        others = processes.Processes()
+        others.watch({3: (others.own[0], child.pid), 4: ("another host", 1)})
+        answers = iter([False, False, True])
+        others.wait(lambda: next(answers))
+        child.kill()
+        others.wait(lambda: True)
+        with pytest.raises(weights.WeightsError, match="rank 3 of the group ended"):
+            others.wait(lambda: False)
 
 
 def test_ranks_with_other_files_are_told(model):
