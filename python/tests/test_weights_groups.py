@@ -3,6 +3,8 @@
 """Ranks that load a model together: what each gets, what they read, and what the others see when one fails."""
 
 import multiprocessing
+import os
+import signal
 import subprocess
 import traceback
 
@@ -27,8 +29,12 @@ def run_ranks(world, folder, function):
     for child in children:
         child.start()
     said = []
-    for receiver, _ in pipes:
-        said.append(receiver.recv() if receiver.poll(SECONDS_MAX) else TimeoutError("the rank said nothing"))
+    for receiver, sender in pipes:
+        sender.close()
+        try:
+            said.append(receiver.recv() if receiver.poll(SECONDS_MAX) else TimeoutError("the rank said nothing"))
+        except EOFError as error:  # It was killed.
+            said.append(error)
     for child in children:
         child.join(5)
         if child.is_alive():
@@ -63,7 +69,7 @@ def parts_of(rank, world):
             "f.cube": weights.Part.of_rank(12, -2, rank, world)}
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("world", [1, 2, 4])
 def test_each_rank_gets_its_parts_and_everything_is_read_once(model, world):
     folder, tensors = model
 
@@ -129,15 +135,96 @@ def test_a_rank_without_memory_makes_all_of_them_fail_before_the_first_byte(mode
     assert isinstance(said[0], weights.WeightsError) and "rank 1 of the group cannot load" in str(said[0])
 
 
-def test_ranks_that_want_different_tensors_are_told(model):
+def wanted_by(rank, world):
+    """The names and parts of a rank: its own expert, rows that two ranks share, columns, and what others leave out."""
+    half = rank * 2 // world
+    names = ["a.column", "b.row", "f.cube", "g.odd", "[cde].*"][:5 - rank % 2]
+    parts = {"a.column": weights.Part.of_rank(24, 0, half, 2), "b.row": weights.Part.of_rank(96, 1, rank, world),
+             "f.cube": weights.Part(rank % 3, 1, 1 + rank)}
+    if rank == 1:
+        del parts["b.row"]
+    return [*names, f"x.{rank}"], {**parts, "g.odd": weights.Part(0, rank, rank + 1)}
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+@pytest.mark.parametrize("world", [2, 4])
+def test_each_rank_gets_what_it_wants_and_no_byte_is_read_twice(model, world, dtype):
+    folder, tensors = model
+    tensors = {**tensors, **{f"x.{rank}": torch.randn(50, 96) for rank in range(world)}}
+    weights.save_file(tensors, folder / "model")
+
+    def load(rank):
+        names, parts = wanted_by(rank, world)
+        plan = weights.Weights(folder / "model").plan(names, parts=parts, dtype=dtype,
+                                                      group=torch.distributed.group.WORLD)
+        assert all(run.end - run.begin <= plans.RUN_BYTES for run in plan.runs if run.items and not run.is_kept)
+        loaded = plan.load()
+        kept = sum(tensor.nbytes for tensor in loaded.values())
+        assert plan.bytes_on_device <= kept + (4 + len(plan.runs)) * (plans.RUN_BYTES + 3 * 4096)
+        return {name: tensor.tolist() for name, tensor in loaded.items()}, plan.progress.bytes_done
+
+    said = run_ranks(world, folder, load)
+    for rank, (loaded, _) in enumerate(said):
+        names, parts = wanted_by(rank, world)
+        expected = weights.Weights(folder / "model").plan(names, parts=parts, dtype=dtype).names
+        assert sorted(loaded) == sorted(expected)
+        for name in loaded:
+            part, tensor = parts.get(name), tensors[name]
+            tensor = tensor if part is None else tensor.narrow(part.dim, part.start, part.stop - part.start)
+            assert loaded[name] == tensor.to(dtype or tensor.dtype).tolist(), (rank, name)
+    assert sum(read for _, read in said) <= 1.05 * weights.Weights(folder / "model").nbytes
+
+
+def test_what_other_ranks_want_is_not_kept(model, monkeypatch):
+    folder, tensors = model
+    monkeypatch.setattr(plans, "RUN_BYTES", 1 << 20)
+
+    def load(rank):
+        names = ["a.*", "c.*", "b.*"][:2 if rank == 0 else 3]
+        loaded = weights.Weights(folder / "model").plan(names, group=torch.distributed.group.WORLD).load()
+        return {name: (tensor.tolist(), tensor.untyped_storage().nbytes()) for name, tensor in loaded.items()}
+
+    said = run_ranks(3, folder, load)
+    assert said[0] == {name: (tensors[name].tolist(), tensors[name].nbytes) for name in ("a.column", "c.norm")}
+    assert said[1] == said[2] and {name: values for name, (values, _) in said[1].items()} == {
+        name: tensors[name].tolist() for name in ("a.column", "c.norm", "b.row")}
+
+
+def test_a_rank_that_cannot_plan_is_told_to_the_others(model):
     folder, _ = model
 
     def load(rank):
-        names = ["[bc].*", f"{'fg'[rank]}.*"]
-        weights.Weights(folder / "model").plan(names, group=torch.distributed.group.WORLD).load()
+        names = ["a.*", "nobody"][:1 + rank]
+        weights.Weights(folder / "model").plan(names, group=torch.distributed.group.WORLD)
 
     said = run_ranks(2, folder, load)
-    assert all(isinstance(each, weights.WeightsError) and "different tensors" in str(each) for each in said)
+    assert all(isinstance(each, weights.WeightsError) and "no tensor is called 'nobody'" in str(each) for each in said)
+    assert "rank 1 of the group cannot plan" in str(said[0])
+
+
+def test_ranks_with_other_budgets_are_told(model, monkeypatch):
+    folder, _ = model
+    monkeypatch.setattr(plans, "RUN_BYTES", 1 << 20)
+
+    def load(rank):
+        found = weights.Weights(folder / "model")
+        found.plan(group=torch.distributed.group.WORLD, budget=1 << 14 + 8 * rank).load()
+
+    said = run_ranks(2, folder, load)
+    assert all(isinstance(each, weights.WeightsError) and "do not read alike" in str(each) for each in said)
+
+
+def test_a_rank_that_is_killed_keeps_nobody_waiting(model):
+    folder, _ = model
+
+    def load(rank):
+        for number, _ in enumerate(weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD)):
+            if rank == 1 and number == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    said = run_ranks(4, folder, load)
+    assert isinstance(said.pop(1), EOFError)
+    assert all(isinstance(each, weights.WeightsError) for each in said)
 
 
 def test_a_process_that_ends_is_seen_where_nothing_else_tells(monkeypatch):

@@ -2,9 +2,10 @@
 
 """Ranks that load a model together: each reads a share of the tensors that several need, and they exchange the shares.
 
-Every rank makes the same plan, except for its parts, and iterates over it to the end. A rank that fails or leaves
-announces it before the next exchange: then all of them raise, and none waits for ever. A rank that is killed, or never
-starts loading, is detected by the group's own time limit.
+All make their plans at the same time, and iterate to the end. A rank that fails or leaves announces it before the next
+exchange: then all of them raise, and none waits for ever. That a rank of this host was killed while they load, the
+others see by its process; a rank elsewhere, or one that never starts loading, is detected by the group's own time
+limit.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.weights.tensors import WeightsError
+from penstock.weights.processes import Processes
+from penstock.weights.runs import Share, is_shared, share_alone
+from penstock.weights.tensors import Part, Tensor, WeightsError, named
 
 if TYPE_CHECKING:
     from penstock.weights.plan import Plan
@@ -37,27 +40,83 @@ class Exchange:
         self.group, self.device = group, torch.device(device)
         self.rank = torch.distributed.get_rank(group)
         self.world = torch.distributed.get_world_size(group)
+        self._is_asked = False
+        self._others = Processes()
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """What fails before this rank has told what it wants fails on every rank."""
+        try:
+            yield
+        except Exception as error:
+            if not self._is_asked:
+                self._ask(None, f"{type(error).__name__}: {error}")
+            raise
+
+    def shares(self, own: list[tuple[Tensor, Part | None]], tensors: Mapping[str, Tensor]) -> Iterator[Share]:
+        """What this rank does, if it wants its `own` of all the tensors, and each other rank what it says."""
+        mine = {tensor.name: part for tensor, part in own}
+        wanted: dict[str, list[Part | None]] = {}
+        for theirs in self._ask(mine, None):
+            for name, part in theirs.items():
+                wanted.setdefault(name, []).append(part)
+        for name, tensor in tensors.items():
+            parts = wanted.get(name, [])
+            if is_shared(tensor, parts):
+                is_cut = len(parts) < self.world or any(part is not None for part in parts)
+                yield Share(tensor, mine.get(name), is_cut, True, name in mine)
+            elif name in mine:
+                yield share_alone(tensor, mine[name])
+
+    def _ask(self, mine: Mapping[str, Part | None] | None, problem: str | None) -> list[Mapping[str, Part | None]]:
+        """What each rank wants, by name. Raises on every rank if one has a problem."""
+        self._is_asked = True
+        names, parts = list(mine or ()), list((mine or {}).values())
+        said = self._all((hashlib.sha256("\0".join(names).encode()).digest(), parts, problem, self._others.own))
+        _raise_problem(self.rank, [theirs for _, _, theirs, _ in said], "cannot plan")
+        if problem is not None:
+            return []
+        self._others.watch({rank: process for rank, (*_, process) in enumerate(said) if rank != self.rank})
+        # Most often all ranks want the same tensors.
+        is_alike = len({digest for digest, *_ in said}) == 1
+        named = [names] * self.world if is_alike else self._all(names)
+        return [dict(zip(each, parts, strict=True)) for each, (_, parts, *_) in zip(named, said, strict=True)]
+
+    def _all(self, own: Any) -> list[Any]:
+        """What each rank says."""
+        import torch.distributed
+
+        said: list[Any] = [None] * self.world
+        with named("the ranks that load together"):
+            torch.distributed.all_gather_object(said, own, self.group)
+        return said
+
+    def wait(self, work: Any) -> None:
+        """Waits for what all ranks do. Raises WeightsError if that fails, or one has ended."""
+        try:
+            with named("the ranks that load together"):
+                self._others.wait(work.is_completed)
+                work.wait()
+        except BaseException:
+            # NCCL's kernels would wait for ever, and whoever waits for the stream for them.
+            with suppress(Exception):
+                self.group.abort()
+            raise
 
     def agree(self, plan: Plan, problem: str | None) -> Turn:
         """Raises on every rank if one has a problem, or if their exchanges would not match."""
-        import torch
-        import torch.distributed
-
         together = [run for run in plan.runs if run.is_together]
-        said: list[Any] = [None] * self.world
         turn = None
         try:
             turn = Turn(self, len(together))
         except Exception as error:  # For instance an error of the device: the others must not wait for this rank.
             problem = problem or f"{type(error).__name__}: {error}"
         own = (_digest(plan, together), platform.node(), _identities(together, plan.identities), problem)
-        torch.distributed.all_gather_object(said, own, self.group)
-        for rank, (_, _, _, theirs) in enumerate(said):
-            if theirs is not None and (rank != self.rank or turn is None):
-                raise WeightsError(f"rank {rank} of the group cannot load: {theirs}")
+        said = self._all(own)
+        _raise_problem(-1 if turn is None else self.rank, [problem for *_, problem in said], "cannot load")
         if any(digest != own[0] for digest, _, _, _ in said):
-            raise WeightsError("the ranks of the group want different tensors: each must plan the same names, files, "
-                               "dtype, device and budget, and parts of the same dimensions")
+            raise WeightsError("the ranks of the group do not read alike: each must plan with the same files, device "
+                               "and budget")
         for rank, (_, host, identities, _) in enumerate(said):
             # Other hosts have their own copies, of which only sizes and layout can be compared.
             if host == own[1] and identities != own[2]:
@@ -97,7 +156,11 @@ class Turn:
         """Gathers equal shares of the memory from all ranks; this rank's share is there already."""
         share = memory.numel() // self._exchange.world
         own = memory[self._exchange.rank * share:(self._exchange.rank + 1) * share]
-        _all_gather(memory, own, self._exchange.group)
+        work = _all_gather(memory, own, self._exchange.group)
+        if self._exchange.device.type == "cpu":
+            self._exchange.wait(work)
+        else:
+            work.wait()  # The stream does, and not the host.
 
     def leave(self) -> None:
         """Tells the others that this rank leaves. Does nothing at the end of the iteration, or in a forked child, to
@@ -108,28 +171,32 @@ class Turn:
 
     def _tell(self, status: int) -> list[int]:
         try:
-            _all_gather(self._said, self._own[status], self._exchange.group)
+            self._exchange.wait(_all_gather(self._said, self._own[status], self._exchange.group))
         except BaseException:
             self.left = 0  # The group is broken: there is nobody to notify.
             raise
         return [int(each) for each in self._said.tolist()]
 
 
-def _all_gather(all_ranks: Any, own: Any, group: Any) -> None:
+def _raise_problem(own_rank: int, problems: Iterable[str | None], what: str) -> None:
+    """Of other ranks; this one raises its own."""
+    for rank, problem in enumerate(problems):
+        if problem is not None and rank != own_rank:
+            raise WeightsError(f"rank {rank} of the group {what}: {problem}")
+
+
+def _all_gather(all_ranks: Any, own: Any, group: Any) -> Any:
     from torch import distributed
 
     # The first name is from torch 2.13 on.
     gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
-    gather(all_ranks, own, group)
+    return gather(all_ranks, own, group, async_op=True)
 
 
 def _digest(plan: Plan, runs: Iterable[Run]) -> str:
-    digest = hashlib.sha256(f"{plan.device.type} {plan.dtype}\n".encode())
+    digest = hashlib.sha256(plan.device.type.encode())
     for run in runs:
         digest.update(f"{run.file.name!r} {plan.identities[run.file][2]} {run.begin} {run.end}\n".encode())
-        for item in run.items:
-            tensor = item.tensor
-            digest.update(f"{tensor.name!r} {tensor.dtype} {tensor.shape} {item.begin} {item.end}\n".encode())
     return digest.hexdigest()
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,31 +179,37 @@ class Weights:
         dtype: a dtype to which floating-point tensors are converted on the device, None for no conversion. framework:
         "pt" for torch tensors, "np" for numpy arrays.
 
-        group: ranks of torch.distributed that load together, ideally on one host. Tensors that several need are read
-        once: each reads a share, and they exchange the shares. All plan the same names, and parts of the same
-        dimensions, and iterate to the end; if one fails the others raise WeightsError.
+        group: ranks of torch.distributed that load together, ideally on one host. Each names the tensors and parts that
+        it wants, all make their plan at the same time, and iterate to the end. What only one wants it reads; of what
+        several want each reads a share, and they exchange the shares. If one fails or ends the others raise
+        WeightsError.
 
         budget: the most bytes of device memory used besides the tensors that the caller keeps, if no single tensor is
         larger than a quarter of it. The default is 1 GiB.
         """
-        chosen = self.names() if names is None else self._named([names] if isinstance(names, str) else names)
+        wanted = [names] if isinstance(names, str) else names
         if not parts and dtype is None and group is None:
-            return self._plan_of(dict.fromkeys(chosen), device, session, framework, budget)
+            return self._plan_of(dict.fromkeys(self._named(wanted)), device, session, framework, budget)
         if group is not None and framework not in ("pt", "torch", "pytorch"):
             raise WeightsError(f"framework {framework!r}: ranks that load together exchange tensors of torch, 'pt'")
-        shares: dict[str, Part] = {}
-        by_name = {name: self.tensors[name] for name in chosen}
-        for pattern, part in (parts or {}).items():
+        exchange = None if group is None else Exchange(group, device)
+        with nullcontext() if exchange is None else exchange.planning():
+            return Plan(self._pairs(wanted, parts or {}), device, dtype, session, self.identities, framework=framework,
+                        exchange=exchange, budget=budget, check=self.check, held=self.held, tensors=self.tensors)
+
+    def _pairs(self, names: Iterable[str] | None, parts: Mapping[str, Part]) -> list[tuple[Tensor, Part | None]]:
+        by_name, shares = {name: self.tensors[name] for name in self._named(names)}, dict[str, Part]()
+        for pattern, part in parts.items():
             matching = _matching(by_name, pattern)
             if not matching:
                 raise WeightsError(f"parts: none of the tensors that are read of {self.shown()} is called {pattern!r}")
             shares.update(dict.fromkeys(matching, part))
-        pairs = [(tensor, shares.get(name)) for name, tensor in by_name.items()]
-        exchange = None if group is None else Exchange(group, device)
-        return Plan(pairs, device, dtype, session, self.identities, framework=framework, exchange=exchange,
-                    budget=budget, check=self.check, held=self.held)
+        return [(tensor, shares.get(name)) for name, tensor in by_name.items()]
 
-    def _named(self, patterns: Iterable[str]) -> list[str]:
+    def _named(self, patterns: Iterable[str] | None) -> list[str]:
+        """None for all."""
+        if patterns is None:
+            return self.names()
         names, found = dict.fromkeys(self.names()), dict[str, None]()
         for pattern in patterns:
             matching = _matching(names, pattern)

@@ -20,7 +20,7 @@ from penstock.weights.files import Held
 from penstock.weights.headers import Weights
 from penstock.weights.neighbours import Neighbours
 from penstock.weights.plan import Plan
-from penstock.weights.runs import Item, items_of
+from penstock.weights.runs import Item, items_of, part_of, share_alone
 from penstock.weights.stream import Stream
 from penstock.weights.tensors import Part, Tensor, WeightsError, collecting_paused, named
 
@@ -133,7 +133,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
         return self._read(tensor, None, held) if found is None else found
 
     def _read(self, tensor: Tensor, part: Part | None, held: Held | None) -> Any:
-        items = items_of(tensor, part)
+        items = items_of(share_alone(tensor, None if part is None else part_of(tensor, part)))
         if len(items) == 1 and self._is_small(items[0]) and (file := self._opened_file()) is not None:
             return self._read_small(items[0], file)
         plan = Plan([(tensor, part)], self._device, None, self._session, self._weights.identities,

@@ -17,7 +17,8 @@ from penstock.weights.arrays import Arrays, arrays_of
 from penstock.weights.exchange import Exchange
 from penstock.weights.files import Held
 from penstock.weights.runs import (
-    AHEAD, PAGE, RUN_BYTES, Item, Run, in_units, in_windows, items_of, memory_of, runs_of, share_of_run,
+    AHEAD, PAGE, RUN_BYTES, Item, Run, Share, in_units, in_windows, items_of, memory_of, part_of, runs_of, share_alone,
+    share_of_run,
 )
 from penstock.weights.stream import Stream
 from penstock.weights.tensors import Part, Tensor, collecting_paused, named
@@ -34,8 +35,10 @@ class Plan:
                  identities: Mapping[Path, tuple[int, int, int, int]], *, framework: str = "pt",
                  exchange: Exchange | None = None, budget: int | None = None,
                  check: Callable[[Tensor, Any], None] | None = None, plain: Iterable[Plain] = (),
-                 held: Held | None = None) -> None:
-        """plain: the same as `wanted`, for which no tensor need be described. held: the file, if it is one."""
+                 held: Held | None = None,
+                 tensors: Mapping[str, Tensor] | None = None) -> None:
+        """plain: the same as `wanted`, for which no tensor need be described. held: the file, if it is one. tensors:
+        all that there are, of which other ranks may want some."""
         here = arrays_of(framework, device).here()  # Threads differ in which device is the current one.
         self.arrays: Arrays = arrays_of(framework, here)
         self.device, self.dtype = self.arrays.device, self.arrays.dtype_named(dtype)
@@ -43,7 +46,12 @@ class Plan:
         self.held = held
         with collecting_paused():
             run_bytes = RUN_BYTES if budget is None else max(min(RUN_BYTES, budget // (AHEAD + 1)), PAGE)
-            self.runs = self._plain_runs(plain, run_bytes) or self._plan_runs(wanted, run_bytes)
+            self.runs = self._plain_runs(plain, run_bytes)
+            if not self.runs:
+                own = [(tensor, self._checked(tensor, part)) for tensor, part in wanted]
+                alone = (share_alone(tensor, part) for tensor, part in own)
+                shares = alone if exchange is None else exchange.shares(own, tensors or {})
+                self.runs = self._plan_runs(shares, run_bytes)
         self.bytes_from_storage = sum(self._bytes_read(run) for run in self.runs)
         self.progress = Progress(self.bytes_from_storage)
 
@@ -62,22 +70,24 @@ class Plan:
                         for number, (begin, end, _) in enumerate(pieces.runs()))
         return sorted(runs, key=_place_of)
 
-    def _plan_runs(self, wanted: Iterable[tuple[Tensor, Part | None]], run_bytes: int) -> list[Run]:
+    def _checked(self, tensor: Tensor, part: Part | None) -> Part | None:
+        dtype = self.arrays.dtype_of(tensor)
+        if tensor.nbytes == 0:  # Of any shape, which frameworks may not have; the others are as large as files.
+            with named(f"{tensor.file}: tensor {tensor.name!r} of shape {list(tensor.shape)}"):
+                self.arrays.nothing(dtype, in_units(tensor.dtype, tensor.shape))
+        return None if part is None else part_of(tensor, part)
+
+    def _plan_runs(self, shares: Iterable[Share], run_bytes: int) -> list[Run]:
         alone: list[Item] = []
         together: list[Item] = []
-        for tensor, part in wanted:
-            dtype = self.arrays.dtype_of(tensor)
-            if tensor.nbytes == 0:  # Of any shape, which frameworks may not have; the others are as large as files.
-                with named(f"{tensor.file}: tensor {tensor.name!r} of shape {list(tensor.shape)}"):
-                    self.arrays.nothing(dtype, in_units(tensor.dtype, tensor.shape))
-            shared = self.exchange is not None and (part is None or _is_strided(tensor, part))
-            is_copied = self.arrays.is_converted(dtype, self.dtype) or (part is not None and _is_strided(tensor, part))
-            if is_copied and self.check is None:  # A checksum is of all of a tensor.
-                tensor = in_windows(tensor, run_bytes)
-            (together if shared else alone).extend(items_of(tensor, part))
+        for share in shares:
+            is_copied = share.is_cut or self.arrays.is_converted(self.arrays.dtype_of(share.tensor), self.dtype)
+            # A checksum is of all of a tensor.
+            tensor = in_windows(share.tensor, run_bytes) if is_copied and self.check is None else share.tensor
+            (together if share.is_together else alone).extend(items_of(share._replace(tensor=tensor)))
         runs = runs_of(alone, run_bytes, False) + runs_of(together, run_bytes, True)
         for run in runs:
-            run.is_kept = not any(self._is_made_anew(item) for item in run.items)
+            run.is_kept = run.is_kept and not any(self._is_made_anew(item) for item in run.items)
         return sorted(runs, key=_place_of)
 
     def _bytes_read(self, run: Run) -> int:
@@ -160,11 +170,6 @@ Plain = tuple[Path, _native.Header, Sequence[tuple[int, int, int]] | None]  # As
 
 def _place_of(run: Run) -> tuple[str, int]:
     return str(run.file), run.begin
-
-
-def _is_strided(tensor: Tensor, part: Part) -> bool:
-    """Whether parts along this dimension lie between each other in the file. The same on all ranks."""
-    return not tensor.chunks and (part.dim % max(len(tensor.shape), 1) != 0 or tensor.strides is not None)
 
 
 def _names_of(runs: Iterable[Run], left: dict[str, int]) -> Iterator[str]:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,12 +41,24 @@ class Item(NamedTuple):
     rows: tuple[int, ...]       # The shape of what lies between the two, in elements of the dtype.
     whole: Whole | None = None  # Of a piece: what it belongs to, and where its first element is in that.
     at: tuple[int, ...] = ()
+    is_wanted: bool = True      # Else it is read for other ranks.
 
 
-def items_of(tensor: Tensor, part: Part | None) -> list[Item]:
-    """Raises WeightsError for a part that the tensor does not have."""
-    share = None if part is None else _checked(tensor, part)
-    return _pieces_of(tensor, share) if tensor.chunks else [_item_of(tensor, share)]
+class Share(NamedTuple):
+    """What a rank does for a tensor."""
+
+    tensor: Tensor
+    part: Part | None          # What it keeps; None for all.
+    is_cut: bool               # Some rank that reads it keeps less than is read.
+    is_together: bool = False  # The ranks read it together.
+    is_wanted: bool = True     # Else it is read for other ranks.
+
+
+def items_of(share: Share) -> list[Item]:
+    """The part is one of part_of()."""
+    tensor, part, is_together = share.tensor, share.part, share.is_together
+    items = _pieces_of(tensor, part, is_together) if tensor.chunks else [_item_of(tensor, part, is_together)]
+    return items if share.is_wanted else [item._replace(is_wanted=False) for item in items]
 
 
 def in_windows(tensor: Tensor, nbytes: int) -> Tensor:
@@ -68,8 +81,8 @@ def in_units(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
     return (*extents[:-1], extents[-1] // 2) if dtype == "F4" and extents else extents
 
 
-def _checked(tensor: Tensor, part: Part) -> Part:
-    """The part, with a dimension from 0 on and in units."""
+def part_of(tensor: Tensor, part: Part) -> Part:
+    """The part, with a dimension from 0 on and in units. Raises WeightsError if the tensor does not have it."""
     if not -len(tensor.shape) <= part.dim < len(tensor.shape):
         raise WeightsError(f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no dimension {part.dim}")
     dim = part.dim % len(tensor.shape)
@@ -83,20 +96,22 @@ def _checked(tensor: Tensor, part: Part) -> Part:
     return Part(dim, part.start // 2, part.stop // 2)
 
 
-def _item_of(tensor: Tensor, part: Part | None) -> Item:
+def _item_of(tensor: Tensor, part: Part | None, is_together: bool) -> Item:
     begin, end, shape = tensor.offset, tensor.offset + tensor.nbytes, in_units(tensor.dtype, tensor.shape)
     if part is None:
         return Item(tensor, None, begin, end, shape)
-    if part.dim > 0 or tensor.strides is not None or shape[0] == 0 or tensor.nbytes % shape[0] != 0:
-        return Item(tensor, part, begin, end, shape)  # Strided: all is read, and cut on the device.
+    is_strided = part.dim > 0 or tensor.strides is not None or shape[0] == 0 or tensor.nbytes % shape[0] != 0
+    if is_together or is_strided:
+        return Item(tensor, part, begin, end, shape)  # All is read, and cut on the device.
     row = tensor.nbytes // shape[0]
     return Item(tensor, None, begin + part.start * row, begin + part.stop * row,
                 (part.stop - part.start, *shape[1:]))
 
 
-def _pieces_of(tensor: Tensor, part: Part | None) -> list[Item]:
-    """The pieces that the part meets; where it is empty, an empty one."""
-    shape, found = list(in_units(tensor.dtype, tensor.shape)), []
+def _pieces_of(tensor: Tensor, part: Part | None, is_together: bool) -> list[Item]:
+    """The pieces that the part meets, where it is empty an empty one; and for other ranks the rest."""
+    shape = list(in_units(tensor.dtype, tensor.shape))
+    found: list[Item] = []
     if part is not None:
         shape[part.dim] = part.stop - part.start
     for chunk in tensor.chunks:
@@ -104,14 +119,35 @@ def _pieces_of(tensor: Tensor, part: Part | None) -> list[Item]:
         if part is not None:
             extent = in_units(tensor.dtype, chunk.piece.shape)[part.dim]
             share = Part(part.dim, max(part.start - at[part.dim], 0), min(part.stop - at[part.dim], extent))
-            if share.start >= share.stop:
-                continue
             at[part.dim] = max(at[part.dim] - part.start, 0)
-        found.append((_item_of(chunk.piece, share), tuple(at)))
-    if not found:
-        found = [(_item_of(tensor.chunks[0].piece, Part(0, 0, 0)), (0,) * len(shape))]
-    whole = Whole(tensor, tuple(shape), len(found))
-    return [item._replace(whole=whole, at=at) for item, at in found]
+        is_met = share is None or share.start < share.stop
+        if is_met or is_together:
+            found.append(_item_of(chunk.piece, share if is_met else None, is_together)._replace(at=tuple(at),
+                                                                                               is_wanted=is_met))
+    if not any(item.is_wanted for item in found):
+        found[:1] = [_item_of(tensor.chunks[0].piece, Part(0, 0, 0), is_together)._replace(at=(0,) * len(shape))]
+    whole = Whole(tensor, tuple(shape), sum(item.is_wanted for item in found))
+    return [item._replace(whole=whole) for item in found]
+
+
+def is_strided(tensor: Tensor, part: Part) -> bool:
+    """Whether parts along this dimension lie between each other in the file."""
+    return not tensor.chunks and (part.dim > 0 or tensor.strides is not None)
+
+
+def share_alone(tensor: Tensor, part: Part | None) -> Share:
+    return Share(tensor, part, part is not None and is_strided(tensor, part))
+
+
+def is_shared(tensor: Tensor, parts: Sequence[Part | None]) -> bool:
+    """Whether ranks that want these parts of a tensor, None for all of it, would read a byte twice, each by itself."""
+    cut = [part for part in parts if part is not None]
+    if len(parts) < 2 or (tensor.chunks and cut):  # The pieces of a tensor are each read by whom they serve.
+        return False
+    if len(cut) < len(parts) or any(is_strided(tensor, part) for part in cut):
+        return True
+    rows = sorted((part.start, part.stop) for part in cut if part.start < part.stop)
+    return any(stop > start for (_, stop), (start, _) in pairwise(rows))
 
 
 @dataclass
@@ -142,7 +178,9 @@ def runs_of(items: Iterable[Item], run_bytes: int, is_together: bool) -> list[Ru
 def _runs_in(file: Path, items: list[Item], run_bytes: int, is_together: bool) -> Iterator[Run]:
     items, first = sorted(items, key=attrgetter("begin")), 0
     for begin, end, count in _native.neighbours([(item.begin, item.end) for item in items], run_bytes, PAGE):
-        yield Run(file, begin, end, items[first:first + count], is_together)
+        here = items[first:first + count]
+        wanted = [item for item in here if item.is_wanted]
+        yield Run(file, begin, end, wanted, is_together, is_kept=len(wanted) == count)
         first += count
 
 
