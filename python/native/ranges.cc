@@ -28,6 +28,15 @@ Ranges::Identity identity_of(const struct stat& facts) {
           facts.st_mtim.tv_sec * kSecond + facts.st_mtim.tv_nsec};
 }
 
+// The kernel reads ahead: into the page cache, what is to be read around it, and reads would wait for that. Call this
+// for a descriptor of our own.
+void stop_reading_ahead(const Engine& engine, penstock_file* file, int fd) {
+  penstock_file_info info{};
+  info.struct_size = sizeof info;
+  const bool is_known = engine.file_get(file, &info).code == 0;
+  if (is_known && info.direct_memory_align > 0) (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
 bool is_as_it_was(int fd, const Ranges::Identity& identity) {
   struct stat facts {};
   return ::fstat(fd, &facts) == 0 && identity_of(facts) == identity;
@@ -165,7 +174,10 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
     opened->fd = held >= 0 ? ::fcntl(held, F_DUPFD_CLOEXEC, 0) : core::open_without_waiting(AT_FDCWD, path, O_RDONLY);
     if (opened->fd < 0) error = errno;
     if (opened->fd >= 0) status = session.engine().file_register(session.raw(), opened->fd, &raw);
-    if (raw != nullptr) opened->file = std::make_unique<FileHandle>(state_->session, raw);
+    if (raw != nullptr) {
+      opened->file = std::make_unique<FileHandle>(state_->session, raw);
+      stop_reading_ahead(session.engine(), raw, opened->fd);
+    }
   }
   if (error != 0) {
     errno = error;

@@ -2,7 +2,10 @@
 
 """penstock.weights, bit for bit what safetensors gives, on the CPU; on a GPU as well where this machine has one."""
 
+import ctypes
 import json
+import mmap
+import os
 import struct
 
 import pytest
@@ -257,6 +260,39 @@ def test_a_budget_bounds_what_one_request_reads(tmp_path):
     assert len(found.plan().runs) == 1
     assert all(run.end - run.begin <= 1_000_000 for run in found.plan(budget=4_000_000).runs)
     assert len(found.plan(budget=4_000_000).load()) == 20
+
+
+def cached_bytes(path):
+    """How much of a file is in the page cache."""
+    size, page = path.stat().st_size, mmap.PAGESIZE
+    present = (ctypes.c_ubyte * -(-size // page))()
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as mapped:
+        address = ctypes.addressof(begin := ctypes.c_char.from_buffer(mapped))
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), present) == 0
+        del begin
+    return page * sum(each & 1 for each in present)
+
+
+def test_what_is_not_in_the_page_cache_is_read_around_it(tmp_path):
+    path, piece = tmp_path / "model", 4 << 20
+    weights.save_file({f"{i}": random_tensor(torch.uint8, piece) for i in range(12)}, path)
+    with penstock.open(path) as file:
+        if file.info()["direct_memory_align"] == 0:
+            pytest.skip(f"{tmp_path} is on a file system without direct I/O")
+    read = path.read_bytes()
+    with open(path, "rb") as file:
+        for i in range(1, 12, 2):
+            os.posix_fadvise(file.fileno(), i * piece, piece, os.POSIX_FADV_DONTNEED)
+    cached = cached_bytes(path)
+    if cached > 0.6 * len(read):
+        pytest.skip(f"{tmp_path} keeps what it was told to drop")
+    with penstock.Session(device="host") as session:
+        plan = weights.Weights(path).plan(session=session)
+        loaded = plan.load()
+    page = 1 << 16
+    assert abs(plan.progress.bytes_direct - (len(read) - cached)) <= 12 * page, "each part by its better way"
+    assert cached_bytes(path) <= cached + 12 * page
+    assert b"".join(raw(tensor) for tensor in loaded.values()) == read[-12 * piece:]
 
 
 def test_what_a_plan_takes_on_the_device_counts_copies(tmp_path):
