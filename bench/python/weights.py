@@ -5,18 +5,23 @@
 
     weights.py FOLDER [--device cuda] [--gib 8] [--files 4] [--tensors N] [--pairs 5] [--cold] [--json FILE]
     weights.py FOLDER --models large,experts,small
+    weights.py FOLDER --first
 
 Makes the files in FOLDER by safetensors' own writer, as models are, where they are not there yet, and takes them away
 again with --remove. The sides take turns, so that all meet the same machine; the first turn of each does not count.
 Every side gives new tensors each time and drops them after. Loaders that are not installed are named and left out. A
 figure is 10^9 bytes a second, the median of the turns with the lowest and highest behind it; what counts is the ratio
 in one run. --models measures several models one after the other, each in a folder of its own: few large tensors, a
-mixture of experts with 18,868, and 200,000 small ones.
+mixture of experts with 18,868, and 200,000 small ones. With --first each turn is a process: the rate is from its exec
+to the last tensor, with imports, the device's context and pinned memory; behind it are the seconds of the load alone.
+With --cold the files are dropped from the page cache before each turn, and fio reads them too, where it is installed.
 """
 
 import argparse
 import json
+import shutil
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -145,6 +150,28 @@ def touch(tensors):
             each.flatten().view(torch.uint8)[::4096].max()
 
 
+def by_fio(paths):
+    """What the storage gives: O_DIRECT, 1 MiB, 32 in flight."""
+    names = ":".join(str(path.resolve()).replace(":", "\\:") for path in paths)
+    said = subprocess.run(
+        ["fio", "--name=read", f"--filename={names}", "--rw=read", "--bs=1M", "--direct=1", "--ioengine=io_uring",
+         "--iodepth=32", "--file_service_type=sequential", "--readonly", "--output-format=json"],
+        capture_output=True, check=True, text=True).stdout
+    return json.loads(said)["jobs"][0]["read"]["bw_bytes"] / 1e9
+
+
+def first_turn(side, paths, device):
+    """In a process of its own: seconds from its exec, and those of the load alone."""
+    began = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-B", __file__, "--turn", side, "--device", str(device), *map(str, paths)],
+                          stdout=subprocess.PIPE, text=True) as child:
+        line = child.stdout.readline()
+        seconds = time.perf_counter() - began
+    if child.returncode != 0 or not line:
+        raise RuntimeError(f"it ended with {child.returncode}")
+    return seconds, float(line)
+
+
 def turn(side, paths, device, cold):
     if cold:
         drop(paths)
@@ -159,19 +186,26 @@ def turn(side, paths, device, cold):
     return seconds
 
 
-def compare(paths, device, pairs, cold, sides):
+def compare(paths, device, said):
     total = sum(path.stat().st_size for path in paths)
-    rates, left_out = {}, {}
-    for side in sides:
+    rates, loads, left_out = {}, {}, {}
+    for side in said.only.split(","):
         try:
-            turn(side, paths, device, cold)
-            rates[side] = []
+            first_turn(side, paths, device) if said.first else turn(side, paths, device, said.cold)
+            rates[side], loads[side] = [], []
         except Exception as error:  # noqa: BLE001, another loader's own.
             left_out[side] = f"{type(error).__name__}: {error}"
-    for number, side in there_and_back(rates, pairs):
-        print(f"turn {number + 1} of {pairs}: {side}", file=sys.stderr)
-        rates[side].append(total / 1e9 / turn(side, paths, device, cold))
-    return total, rates, left_out
+    for number, side in there_and_back(rates, said.pairs):
+        print(f"turn {number + 1} of {said.pairs}: {side}", file=sys.stderr)
+        if said.first:
+            if said.cold:
+                drop(paths)
+            seconds, load = first_turn(side, paths, device)
+            loads[side].append(load)
+        else:
+            seconds = turn(side, paths, device, said.cold)
+        rates[side].append(total / 1e9 / seconds)
+    return total, rates, loads, left_out
 
 
 def measure(said, device, folder, gib, tensors):
@@ -180,20 +214,23 @@ def measure(said, device, folder, gib, tensors):
     paths = make_files(folder, int(gib * 2**30), said.files, tensors)
     for path in paths:
         path.read_bytes()
-    total, rates, left_out = compare(paths, device, said.pairs, said.cold, said.only.split(","))
+    total, rates, loads, left_out = compare(paths, device, said)
     plan = weights.Weights(paths).plan(device=device)
     plan.load()
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
     print(f"{machine(gpu)}: {total / 1e9:.2f} GB in {len(paths)} files, {len(plan)} tensors, "
-          f"{'cold' if said.cold else 'page cache'}, to {device}")
+          f"{'cold' if said.cold else 'page cache'}, to {device}{', from exec' if said.first else ''}")
     first = statistics.median(next(iter(rates.values())))
     for side, samples in rates.items():
         each = total / 1e3 / statistics.median(samples) / len(plan)
         print(f"{side:22} {figure(samples, ' GB/s', width=7)}, first / this {first / statistics.median(samples):.2f}, "
-              f"{each:.2f} us a tensor")
+              f"{each:.2f} us a tensor{', the load alone ' + figure(loads[side], ' s') if said.first else ''}")
     for side, why in left_out.items():
         print(f"{side:22} left out: {why.splitlines()[0] if why else ''}")
-    print(f"paths of the first: {plan.progress.bytes_by_path}", flush=True)
+    print(f"paths of the first: {plan.progress.bytes_by_path}, {plan.progress.bytes_direct} directly", flush=True)
+    if said.cold and shutil.which("fio"):
+        drop(paths)
+        print(f"fio {figure([by_fio(paths) for _ in range(said.pairs)], ' GB/s', width=7)}")
     if said.remove:
         for path in paths:
             path.unlink()
@@ -203,7 +240,7 @@ def measure(said, device, folder, gib, tensors):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="+", help="one; with --turn the files")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--gib", type=float, default=8)
     parser.add_argument("--files", type=int, default=4)
@@ -213,19 +250,25 @@ def main():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--only", default=",".join(SIDES))
     parser.add_argument("--cold", action="store_true", help="drop the files from the page cache before each turn")
+    parser.add_argument("--first", action="store_true", help="a process for each turn")
+    parser.add_argument("--turn", help=argparse.SUPPRESS)
     parser.add_argument("--remove", action="store_true", help="take the files away at the end")
     parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     device = torch.device(said.device)
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())  # Some loaders want it so.
+    if said.turn is not None:
+        print(turn(said.turn, said.folder, device, False), flush=True)
+        return
+    [folder] = said.folder
     if said.models is None:
-        found = measure(said, device, said.folder, said.gib, said.tensors)
+        found = measure(said, device, folder, said.gib, said.tensors)
     else:
         found = {}
         for name in said.models.split(","):
             gib, tensors = MODELS[name]
-            found[name] = measure(said, device, said.folder / name, gib * said.scale, round(tensors * said.scale))
+            found[name] = measure(said, device, folder / name, gib * said.scale, round(tensors * said.scale))
     if said.json:
         said.json.write_text(json.dumps(found, indent=1))
 
