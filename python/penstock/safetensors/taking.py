@@ -92,7 +92,10 @@ class Taken:
                     self.files_read += 1
                 return opened
         self._hand_over(why)
-        return self.original.safe_open(filename, framework, device, **options)
+        try:
+            return self.original.safe_open(filename, framework, device, **options)
+        except self.original.SafetensorError as error:  # "header too large", of a page of HTML.
+            raise type(error)(f"{error}: {why}") from None
 
     def _serialize_file(self, tensor_dict: Mapping[str, Any], filename: str | os.PathLike[str],
                         metadata: Mapping[str, str] | None = None) -> None:
