@@ -330,6 +330,14 @@ def test_a_tensor_that_is_copied_is_read_in_windows(tmp_path, device, part, dtyp
     assert same(plan.load(), {name: tensor.to(dtype or tensor.dtype) for name, tensor in expected.items()})
 
 
+def test_a_window_takes_no_more_memory_than_a_run_may(tmp_path, monkeypatch):
+    monkeypatch.setattr(plans, "RUN_BYTES", 1 << 20)
+    weights.save_file({"a": torch.zeros(4096, 256)}, tmp_path / "model")
+    plan = weights.Weights(tmp_path / "model").plan(parts={"a": weights.Part(1, 0, 16)})
+    assert len(plan.runs) == 5 and all(runs.memory_of(run, None)[1] + runs.PAGE <= 1 << 20 for run in plan.runs)
+    assert plan.bytes_on_device <= 4096 * 16 * 4 + (4 << 20)
+
+
 def test_what_will_not_fit_is_refused_before_the_first_byte(model, monkeypatch):
     with penstock.Session(device="host") as session:
         plan = weights.Weights(model[0]).plan(session=session)

@@ -97,7 +97,6 @@ def test_a_rank_whose_file_was_cut_makes_all_of_them_fail(model):
 
     def load(rank):
         plan = weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD)
-        torch.distributed.barrier()
         tensors = plan.stream()
         if rank == 1:
             plan.identities = {file: (0, 0, 0, 0) for file in plan.identities}

@@ -78,12 +78,14 @@ class Plan:
         return None if part is None else part_of(tensor, part)
 
     def _plan_runs(self, shares: Iterable[Share], run_bytes: int) -> list[Run]:
+        # With the pages at both ends and those that even shares add, it is no more than run_bytes.
+        window = max(run_bytes - 16 * PAGE, run_bytes // 2)
         alone: list[Item] = []
         together: list[Item] = []
         for share in shares:
             is_copied = share.is_cut or self.arrays.is_converted(self.arrays.dtype_of(share.tensor), self.dtype)
             # A checksum is of all of a tensor.
-            tensor = in_windows(share.tensor, run_bytes) if is_copied and self.check is None else share.tensor
+            tensor = in_windows(share.tensor, window) if is_copied and self.check is None else share.tensor
             (together if share.is_together else alone).extend(items_of(share._replace(tensor=tensor)))
         runs = runs_of(alone, run_bytes, False) + runs_of(together, run_bytes, True)
         for run in runs:
