@@ -104,11 +104,13 @@ class File {
   PENSTOCK_GPU_INLINE Result wait(const Group& group, const Pending& pending) const {
     if (pending.way == Pending::Way::none) return {};
     Counts& counts = own_counts();
+    const bool is_resident = pending.way == Pending::Way::resident;
+    Long began = is_resident ? 0 : detail::now_ns();
     if (pending.way != Pending::Way::ring) {
       bool is_good = true;
-      const bool is_cached = pending.way == Pending::Way::cached;
+      const bool is_cached = !is_resident;
       Result result{pending.bytes, Error::none, 0};
-      if (is_cached) result = read_cached(group, pending, is_good);
+      if (is_cached) result = read_cached(group, pending, began, is_good);
       else is_good = is_current(group);
       if (is_good && is_cached) return count(group, result, counts.cached_reads, counts.cached_bytes);
       if (is_good) return count(group, result, counts.resident_reads, counts.resident_bytes);
@@ -117,8 +119,9 @@ class File {
         detail::release_here(shared_.is_stale, 1);
       }
     }
+    if (is_resident) began = detail::now_ns();  // Nothing was waited for yet.
     const bool is_posted = pending.way == Pending::Way::ring && pending.is_posted;
-    const Result result = read_by_ring(group, pending, is_posted, detail::now_ns());
+    const Result result = read_by_ring(group, pending, is_posted, began);
     return count(group, result, counts.ring_reads, counts.ring_bytes);
   }
 
@@ -311,8 +314,7 @@ class File {
 
   // `is_good` becomes false if the file may have changed meanwhile.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_cached(const Group& group, const Pending& whole, bool& is_good) const {
-    const Long began = detail::now_ns();
+  PENSTOCK_GPU_INLINE Result read_cached(const Group& group, const Pending& whole, Long began, bool& is_good) const {
     bool is_posted = whole.is_posted;
     return in_pieces(whole, true, shared_.slot_bytes, [&](const Pending& piece) {
       const bool was_posted = is_posted;
@@ -333,7 +335,7 @@ class File {
         if (frame.word != 0) return frame;
       }
       if (detail::now_ns() - began > shared_.timeout_ns >> kPatience) return {};
-      detail::pause(200);
+      detail::pause(200 + detail::group_number() % 8 * 100);  // Groups that saw each other do not meet again.
     }
   }
 
@@ -380,6 +382,7 @@ class File {
     // Where the file has become shorter, or another group has claimed the frame, the bytes are not kept.
     const bool is_whole = answer.result.bytes == block.bytes;
     const bool is_ours = group.shfl(is_leader && is_whole && cache.begin_filling(frame) ? 1 : 0, 0);
+    if (is_ours) detail::fence_here();  // Each lane's stores come behind the leader's word, too.
     Result result = answer.result;
     if (result.error == Error::none) {
       const Long inside = piece.offset - block.offset;
@@ -396,6 +399,7 @@ class File {
     }
     if (is_leader && is_ours && is_good) cache.end_filling(frame);
     else if (is_leader) cache.drop(frame);
+    if (!is_good) return {};
     return result;
   }
 

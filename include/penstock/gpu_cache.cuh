@@ -102,13 +102,13 @@ class Cache {
   PENSTOCK_GPU_INLINE Long* word_of(const Frame& frame) const {
     return &shared_.sets[frame.number / kWays].frames[frame.number % kWays];
   }
-  // Of groups that claim frames for one block at the same time, all but one see the others.
+  // Of groups that claim frames for one block at the same time, all but one see the others, or all do.
   PENSTOCK_GPU_INLINE bool is_alone(Long block, const Frame& own) const {
     fence_both();
     const Long set = own.number / kWays;
     for (Word way = 0; way < kWays; ++way) {
       const Long word = look(&shared_.sets[set].frames[way]);
-      if (word != own.word && is_of(word, block)) return false;
+      if (way != own.number % kWays && is_of(word, block)) return false;
     }
     return true;
   }

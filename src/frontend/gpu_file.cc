@@ -82,7 +82,11 @@ Status GpuFile::prepare() {
   value_.generation = was_leased_ ? ring_->generation() : 0;
   ring_->describe(value_);
   const std::uint64_t set_bytes = gpu::kWays * std::uint64_t{value_.slot_bytes};
-  if (may_keep && terms_.cache_bytes > 0) value_.set_count = std::max<std::uint64_t>(terms_.cache_bytes / set_bytes, 1);
+  // A frame's word has 40 bits for the number of its block.
+  const bool has_numbers = *size / value_.slot_bytes < (std::uint64_t{1} << 40) - 1;
+  if (may_keep && has_numbers && terms_.cache_bytes > 0) {
+    value_.set_count = std::max<std::uint64_t>(terms_.cache_bytes / set_bytes, 1);
+  }
   if (const Status status = fill_device_memory(); !status.ok()) return status;
   is_ready_.store(true);
   // The keeper may have looked before, or the kernel have taken the lease away.
@@ -110,8 +114,12 @@ Path* GpuFile::find_path() {
 
 // Takes the lease under which kernels may use what was read before.
 bool GpuFile::may_keep_bytes() {
-  const Reason reason = take_lease();
-  if (reason != Reason::none) reason_ = reason;
+  int error = 0;
+  const Reason reason = take_lease(error);
+  if (reason != Reason::none) {
+    reason_ = reason;
+    detail_ = error;
+  }
   return reason == Reason::none || terms_.may_be_stale;
 }
 
@@ -120,15 +128,15 @@ void GpuFile::keep_pages(Path& path, std::uint64_t size) {
   if (reason_ == Reason::none && pages_.bytes() != size) reason_ = pagecache_reason::extent_not_registered;
 }
 
-Reason GpuFile::take_lease() {
+Reason GpuFile::take_lease(int& error) {
   Result<UniqueFd> own = Lease::reopen(file_->own_descriptor());
-  detail_ = own.status().code;
+  error = own.status().code;
   if (!own.ok()) return resident_reason::no_lease;
   leased_ = GuardedFd(std::move(*own));
-  detail_ = lease_.take(leased_.get(), Lease::Wanted::shared);
-  was_leased_ = detail_ == 0;
+  error = lease_.take(leased_.get(), Lease::Wanted::shared);
+  was_leased_ = error == 0;
   is_leased_.store(was_leased_);
-  return was_leased_ ? Reason::none : reason_of_lease(detail_);
+  return was_leased_ ? Reason::none : reason_of_lease(error);
 }
 
 Status GpuFile::fill_device_memory() {

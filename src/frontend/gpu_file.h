@@ -60,7 +60,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   Path* find_path();
   bool may_keep_bytes();
   void keep_pages(Path& path, std::uint64_t size);
-  Reason take_lease();
+  Reason take_lease(int& error);
   Status fill_device_memory();
   void open_descriptors();
   void begin_look(unsigned thread) override;

@@ -168,7 +168,7 @@ void GpuRing::answer(unsigned thread, unsigned index, std::uint64_t what, std::u
 Result<std::uint64_t> GpuRing::move(unsigned thread, unsigned index, std::uint64_t what, std::uint64_t offset) {
   const auto size = static_cast<std::uint32_t>(what);
   const std::uint64_t kind = what >> 62;
-  if (kind == gpu::kPrefetch && size <= gpu::kPrefetchBytes) {
+  if (kind == gpu::kPrefetch && size > 0 && size <= gpu::kPrefetchBytes) {  // 0 bytes would be all of the file.
     reader_.prefetch(thread, offset, size);
     return 0;
   }

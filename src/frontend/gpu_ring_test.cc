@@ -144,8 +144,15 @@ TEST_F(GpuRingTest, NonsenseInASlotIsRefused) {
   gpu::Layout layout;
   std::memcpy(&layout, &file, sizeof layout);
   gpu::Word number = 0;
-  for (const std::uint32_t bytes : {513u, UINT32_MAX, 0u}) {
-    gpu::detail::post(layout.requests, gpu::request(gpu::kRead, ++number, 0, bytes));
+  constexpr std::pair<gpu::Word, std::uint32_t> kWrong[] = {{gpu::kRead, 513u},
+                                                            {gpu::kRead, UINT32_MAX},
+                                                            {gpu::kRead, 0u},
+                                                            {gpu::kPrefetch, 0u},
+                                                            {gpu::kPrefetch, gpu::kPrefetchBytes + 1},
+                                                            {2u, 64u},
+                                                            {3u, 64u}};
+  for (const auto& [kind, bytes] : kWrong) {
+    gpu::detail::post(layout.requests, gpu::request(kind, ++number, 0, bytes));
     ASSERT_TRUE(wait_until([&] { return gpu::number_of(gpu::detail::acquire(&layout.slots[0].answer)) == number; }));
     EXPECT_EQ(gpu::error_of(layout.slots[0].answer), Error::refused);
   }
