@@ -97,7 +97,7 @@ class Exchange:
             with named("the ranks that load together"):
                 self._others.wait(work.is_completed)
                 work.wait()
-        except BaseException:
+        except Exception:  # And not Ctrl-C, which says nothing of the group.
             # NCCL's kernels would wait for ever, and whoever waits for the stream for them.
             with suppress(Exception):
                 self.group.abort()
@@ -157,10 +157,16 @@ class Turn:
         share = memory.numel() // self._exchange.world
         own = memory[self._exchange.rank * share:(self._exchange.rank + 1) * share]
         work = _all_gather(memory, own, self._exchange.group)
-        if self._exchange.device.type == "cpu":
-            self._exchange.wait(work)
-        else:
-            work.wait()  # The stream does, and not the host.
+        try:
+            # The stream waits, and not the host. Behind the last one nothing follows by which the host would see that
+            # a rank has ended.
+            if self._exchange.device.type == "cpu" or self.left == 0:
+                self._exchange.wait(work)
+            else:
+                work.wait()
+        except BaseException:
+            self.left = 0  # The group is broken: there is nobody to notify.
+            raise
 
     def leave(self) -> None:
         """Tells the others that this rank leaves. Does nothing at the end of the iteration, or in a forked child, to

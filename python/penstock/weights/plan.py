@@ -114,7 +114,7 @@ class Plan:
             if run.is_kept:
                 kept += memory_of(run, self.exchange)[1] + PAGE
         under_way = max((memory_of(run, self.exchange)[1] + PAGE for run in self.runs), default=0) * (AHEAD + 1)
-        return copied + sum(whole.values()) + kept + (under_way if copied or whole else 0)
+        return copied + sum(whole.values()) + kept + (under_way if any(not run.is_kept for run in self.runs) else 0)
 
     def _bytes_copied(self, tensor: Tensor, shape: tuple[int, ...]) -> int:
         dtype = self.arrays.dtype_of(tensor)

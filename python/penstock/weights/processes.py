@@ -34,7 +34,7 @@ class Processes:
         """processes: what ranks gave as their own."""
         for rank, (where, pid) in processes.items():
             if where == self.own[0] != "":
-                with suppress(OSError):
+                with suppress(OSError, AttributeError):  # A Python that was built for old kernels has no pidfd_open.
                     descriptor = os.pidfd_open(pid)
                     self._ranks[descriptor] = rank
                     self._ended.register(descriptor, select.POLLIN)
