@@ -99,7 +99,9 @@ bool has_raw_drive(const Value& container) {
   if (!container["volumeDevices"].members.empty()) return true;
   for (const char* list : {"command", "args"}) {
     for (const Member& word : container[list].members) {
-      if (word.value->text.starts_with("/dev/")) return true;
+      const std::string_view text = word.value->text;
+      const bool is_for_words = text.starts_with("/dev/std") || text.starts_with("/dev/fd") || text == "/dev/null";
+      if (text.starts_with("/dev/") && !is_for_words && !text.starts_with("/dev/shm")) return true;
     }
   }
   return false;

@@ -99,7 +99,7 @@ void refuse_unknown(const Facts& given) {
   const auto refuse = [](const char* option, const std::string& value, const char* expected) {
     throw Failure(fmt::format("{} {}: expected {}", option, value, expected), kUsage);
   };
-  if (!given.os.empty() && !is_system(given.os)) {
+  if (!given.os.empty() && is_other_system(given.os)) {
     refuse("--os", given.os, "a Linux with its version, such as ubuntu24.04, rocky9 or rhcos4.18");
   }
   if (!given.runtime.empty() && !facts::allows_io_uring(given.runtime)) {

@@ -119,11 +119,10 @@ TEST_F(LintPodsTest, ARequiredPathThatNoNodesKernelHasIsAnError) {
 }
 
 TEST_F(LintPodsTest, ARequiredDirectPathWithoutVolumeIsAnErrorAndWithoutGpuAWarning) {
-  const auto severities = [&](const std::string& path) {
+  const auto severities = [&](const std::string& path, const std::string& more = "") {
     write("pod.yaml",
-          "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a, env: "
-          "[{name: PENSTOCK_NVIDIA_EXPORT, value: 'on'}, {name: PENSTOCK_REQUIRE, value: " +
-              path + "}]}]\n");
+          "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a, " + more +
+              "env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'on'}, {name: PENSTOCK_REQUIRE, value: " + path + "}]}]\n");
     std::string found;
     const json report = json::parse(lint({"pod.yaml", "--json"}).out);
     for (const json& one : report["findings"]) {
@@ -134,6 +133,7 @@ TEST_F(LintPodsTest, ARequiredDirectPathWithoutVolumeIsAnErrorAndWithoutGpuAWarn
   };
   EXPECT_EQ(severities("p2pdma"), "no_gpu_asked warning no_volume error ");
   EXPECT_EQ(severities("bounce"), "no_gpu_asked note no_volume note ");
+  EXPECT_EQ(severities("p2pdma", "args: [check], "), "no_gpu_asked note no_volume note ") << "it reads no file";
 }
 
 TEST_F(LintPodsTest, AnImageThatMayHaveNoPenstockIsNamedWhereItsVariablesAreSet) {

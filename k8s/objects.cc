@@ -168,13 +168,11 @@ std::string os_of_image(std::string_view image) {
   return os;
 }
 
-bool is_system(std::string_view os) {
-  static constexpr std::string_view kNames[] = {
-      "almalinux", "amzn",    "azurelinux", "bottlerocket", "centos",   "cos",    "debian",
-      "fedora",    "flatcar", "ol",         "openshift",    "opensuse", "oracle", "photon",
-      "rhcos",     "rhel",    "rocky",      "scos",         "sles",     "talos",  "ubuntu"};
-  const std::string_view name = os.substr(0, os.find_first_of("0123456789"));
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+bool is_other_system(std::string_view os) {
+  static constexpr std::string_view kNames[] = {"darwin", "freebsd", "macos", "windows"};
+  const bool has_name = !os.empty() && os.front() >= 'a' && os.front() <= 'z';
+  return !has_name ||
+         std::any_of(std::begin(kNames), std::end(kNames), [&](auto name) { return os.starts_with(name); });
 }
 
 std::string runtime_of(std::string text) {

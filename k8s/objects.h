@@ -105,8 +105,8 @@ void look_at_objects(Cluster& cluster);  // The same for existing objects, whose
 // "containerd://2.1.4" to containerd-2.1.4.
 std::string os_of_image(std::string_view image);
 std::string runtime_of(std::string text);
-// True for the name of a Linux that nodes are known to run, alone or with a version ("rocky9", "rhcos").
-bool is_system(std::string_view os);
+// True if the text names another system than Linux, or none.
+bool is_other_system(std::string_view os);
 
 // Visits each text in a value, and in the members of lists and maps.
 template <typename Visit>

@@ -40,10 +40,21 @@ bool expects_gpu(const Pod& pod) {
 }
 
 // True if a container of the pod fails where its bytes do not go around host memory.
+// `penstock check --require PATH` asks about a machine, and reads no file.
+bool only_checks(const Value& container) {
+  for (const char* list : {"command", "args"}) {
+    for (const Member& word : container[list].members) {
+      if (word.value->text == "check") return true;
+    }
+  }
+  return false;
+}
+
 bool requires_direct_path(const Pod& pod) {
   const auto containers = pod.containers();
-  return std::any_of(containers.begin(), containers.end(),
-                     [](const Value* one) { return facts::is_direct_path(path_required_by(*one)); });
+  return std::any_of(containers.begin(), containers.end(), [](const Value* one) {
+    return facts::is_direct_path(path_required_by(*one)) && !only_checks(*one);
+  });
 }
 
 // A node may also give a GPU to a container that asks for none, by NVIDIA_VISIBLE_DEVICES.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -33,7 +34,7 @@ double bytes_named(const std::pair<const char*, double> (&table)[count], const s
 std::optional<std::pair<double, std::string_view>> number_with_unit(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{}) return std::nullopt;
+  if (error != std::errc{} || !std::isfinite(value)) return std::nullopt;
   return std::pair(value, text.substr(static_cast<std::size_t>(end - text.data())));
 }
 
