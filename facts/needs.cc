@@ -112,16 +112,25 @@ Finding need_device(const Machine& machine) {
   return need("device", State::pass, "no NVIDIA GPU: host memory stands in for one", "");
 }
 
+Finding need_kernel_for_nvidia_fs(const Machine& machine) {
+  constexpr const char* kCode = "nvidia_fs_kernel";
+  const std::string& kernel = machine.platform.kernel_release;
+  const std::string newest = core::text_of(core::kNewestKnownNvidiaFs);
+  if (core::stops_machine(core::kNewestKnownNvidiaFs, kernel) != core::Tristate::yes) {
+    return need(kCode, State::pass, fmt::format("nvidia-fs {} is not known to crash Linux {}", newest, kernel), "");
+  }
+  return need(kCode, State::fail, fmt::format("nvidia-fs up to {} crashes a machine with Linux {}", newest, kernel),
+              fmt::format("Do not load nvidia-fs up to {}: it crashes a machine with Linux {}. Load a later one "
+                          "(modprobe nvidia-fs) only if NVIDIA says that it goes with this kernel.",
+                          newest, kernel));
+}
+
 Finding need_nvidia_fs(const Machine& machine) {
   if (machine.nvidia_fs.is_loaded) return need("nvidia_fs", State::pass, "nvidia-fs " + machine.nvidia_fs.version, "");
-  const std::string& kernel = machine.platform.kernel_release;
-  const bool would_stop = core::stops_machine(core::kNewestKnownNvidiaFs, kernel) == core::Tristate::yes;
-  return need("nvidia_fs", State::fail, "the nvidia-fs kernel module is not loaded",
-              would_stop
-                  ? fmt::format("Do not load nvidia-fs up to {}: it crashes a machine with Linux {}. Load a later one "
-                                "(modprobe nvidia-fs) only if NVIDIA says that it goes with this kernel.",
-                                core::text_of(core::kNewestKnownNvidiaFs), kernel)
-                  : "Install the nvidia-fs package and load it: modprobe nvidia-fs.");
+  const Finding kernel = need_kernel_for_nvidia_fs(machine);
+  return need(
+      "nvidia_fs", State::fail, "the nvidia-fs kernel module is not loaded",
+      kernel.state == State::fail ? kernel.remedy : "Install the nvidia-fs package and load it: modprobe nvidia-fs.");
 }
 
 namespace {

@@ -25,6 +25,8 @@ Finding need_io_uring(const Machine& machine);
 Finding need_locked_memory(const Machine& machine);
 // Judges whether io_uring takes dma-bufs as buffers: on this machine by asking, elsewhere by the kernel's version.
 Finding need_dmabuf_kernel(const Machine& machine);
+// Judges whether nvidia-fs, in the newest version that is known, may be loaded on this kernel.
+Finding need_kernel_for_nvidia_fs(const Machine& machine);
 Finding need_nvidia_fs(const Machine& machine);
 // Judges whether a storage driver has registered with nvidia-fs, by its name there. Unknown if the driver has the hooks
 // but nothing has opened nvidia-fs yet, and if the kernel hides its symbols.

@@ -21,6 +21,8 @@ std::optional<facts::Finding> kernel_stop(int path, const std::string& release) 
   if (path == PENSTOCK_PATH_P2PDMA) {
     for (const core::Finding& one : core::kernel_findings(node)) needs.push_back(facts::need_of(one));
   }
+  const bool is_by_nvidia_fs = path == PENSTOCK_PATH_NVFS || path == PENSTOCK_PATH_VENDOR;
+  if (is_by_nvidia_fs) needs.push_back(facts::need_kernel_for_nvidia_fs(node));
   for (const facts::Finding& need : needs) {
     if (need.state == facts::State::fail) return need;
   }

@@ -92,6 +92,9 @@ TEST_F(LintPodsTest, ARequiredPathThatNoNodesKernelHasIsAnError) {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - {name: a, image: a, env: "
         "[{name: PENSTOCK_DMABUF, value: 'on'}, {name: PENSTOCK_DMABUF_FILES, value: 'on'}], "
         "args: [bench, --require, dmabuf]}\n");
+  write("nvfs.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - {name: a, image: a, env: "
+        "[{name: PENSTOCK_NVFS, value: 'on'}], args: [bench, --require, nvfs]}\n");
   const auto told = [&](Names arguments) {
     arguments.push_back("--json");
     std::string sentence;
@@ -105,6 +108,9 @@ TEST_F(LintPodsTest, ARequiredPathThatNoNodesKernelHasIsAnError) {
             "p2pdma is required, and Linux 5.15.0: before Linux 6.2 no process can have device pages");
   EXPECT_NE(told({"pod.yaml", "--kernel", "6.16.3"}).find("Linux 6.16 fails transfers"), std::string::npos);
   EXPECT_NE(told({"dmabuf.yaml", "--kernel", "6.8.0"}), "");
+  EXPECT_EQ(told({"nvfs.yaml", "--kernel", "7.2.12-1-amd64"}),
+            "nvfs is required, and nvidia-fs up to 2.28.4 crashes a machine with Linux 7.2.12-1-amd64");
+  EXPECT_EQ(told({"nvfs.yaml", "--kernel", "5.15.0"}), "");
   EXPECT_EQ(told({"pod.yaml", "--kernel", "6.8.0-51-generic"}), "");
   EXPECT_EQ(told({"pod.yaml"}), "");
 
