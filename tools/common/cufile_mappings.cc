@@ -106,8 +106,8 @@ Maker maker_of(pid_t process, const MappedFile& file) {
   const core::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts {};
   if (!fd.valid() || fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return Maker::unknown;
-  if (facts.st_size > kLibraryBytesMax) return Maker::other;
-  return holds_our_call(fd.get(), facts.st_size) ? Maker::penstock : Maker::other;
+  if (holds_our_call(fd.get(), std::min(facts.st_size, kLibraryBytesMax))) return Maker::penstock;
+  return facts.st_size > kLibraryBytesMax ? Maker::unknown : Maker::other;  // The rest was not looked at.
 }
 
 bool is_cufile(const MappedFile& file) { return core::last_component(file.path).starts_with(kLibrary); }

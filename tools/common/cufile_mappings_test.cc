@@ -8,6 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 namespace penstock::tools {
 namespace {
 
@@ -52,6 +56,20 @@ TEST(CuFileMappingsTest, ALibraryThatIsGoneIsNobodysAndAProcessThatIsGoneHasNone
   EXPECT_EQ(maker_of(getpid(), {"/nowhere/libcufile.so.0", true, false}), Maker::unknown);
   EXPECT_EQ(maker_of(getpid(), {"/dev/null", true, false}), Maker::unknown);
   EXPECT_FALSE(cufile_libraries_of(0x7fffffff).has_value());
+}
+
+TEST(CuFileMappingsTest, OfALibraryTooLargeToBeReadNothingIsSaidUnlessItsBeginningTells) {
+  const std::string name = testing::TempDir() + "penstock-maker-" + std::to_string(getpid());
+  const auto maker_of_file = [&](const char* text, std::uintmax_t size) {
+    std::ofstream(name) << text;
+    std::filesystem::resize_file(name, size);
+    return maker_of(getpid(), {name, true, false});
+  };
+
+  EXPECT_EQ(maker_of_file("cuFileRead", 1 << 20), Maker::other);
+  EXPECT_EQ(maker_of_file("cuFileRead", 65 << 20), Maker::unknown);
+  EXPECT_EQ(maker_of_file("penstock_cufile_session", 65 << 20), Maker::penstock);
+  std::filesystem::remove(name);
 }
 
 TEST(CuFileMappingsTest, AProcessWithoutALibraryHasNone) {
