@@ -59,7 +59,8 @@ TEST_F(BenchCompare, OfWritesCountsTheirFsync) {
   const Finished done =
       run({"bench", "data", "--rw", "write", "--overwrite", "--compare", "bs=64k", "bs=4k", "--pairs", "2", "--json"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
-  for (const Json& side : Json::parse(done.out)["sides"]) {
+  const Json report = Json::parse(done.out);
+  for (const Json& side : report["sides"]) {
     EXPECT_EQ(side["result"]["bytes"], 2 * 300'000);
     EXPECT_EQ(side["result"]["passes"], 2);
     EXPECT_TRUE(side["result"]["with_fsync"].is_object());

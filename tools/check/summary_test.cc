@@ -103,8 +103,8 @@ TEST_F(Validate, WhereBytesGoAsTheMachineIsSetComesFirst) {
     EXPECT_EQ(text.find("\nHow bytes of GPU memory go"), 0u) << text;
     EXPECT_NE(text.find(words), std::string::npos) << text;
   }
-  for (const json& row : machine_report(PENSTOCK_MACHINES "firecracker-vm")["rows"])
-    EXPECT_TRUE(row["direct"].is_null()) << row;
+  const json report = machine_report(PENSTOCK_MACHINES "firecracker-vm");
+  for (const json& row : report["rows"]) EXPECT_TRUE(row["direct"].is_null()) << row;
 }
 
 TEST_F(Validate, AnOutageIsToldFirstAndTheNetworksSettingsLast) {

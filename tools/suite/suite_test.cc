@@ -61,7 +61,8 @@ TEST_F(Suite, ComparesWithAnotherLibrary) {
   const Finished done = suite({"--only", "save-sharded", "--only", "load-671b", "--versus", PENSTOCK_CUFILE, "--json"});
   if (is_absent(done)) GTEST_SKIP() << "a build without benchmarks: " << done.err;
   ASSERT_EQ(done.exit_code, 0) << done.err;
-  for (const Json& row : Json::parse(done.out)["workloads"]) {
+  const Json report = Json::parse(done.out);
+  for (const Json& row : report["workloads"]) {
     ASSERT_EQ(row["ways"].size(), 3u);
     EXPECT_GT(row["ways"][2]["gain"]["times"].get<double>(), 0);
   }
