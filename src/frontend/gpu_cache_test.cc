@@ -26,16 +26,13 @@ class GpuCacheTest : public GpuRingFixture {
     const gpu::Result result = file.read(gpu::Thread(), offset, bytes, memory.data());
     return result.error == Error::none && result.bytes == bytes && is_right(offset, memory, bytes);
   }
-  gpu::Long fetched() const {
-    gpu::Long sum = 0;
-    for (const gpu::Counts& each : counts_) sum += each.fetched;
-    return sum;
+  gpu::Long sum(gpu::Long gpu::Counts::*what) const {
+    gpu::Long all = 0;
+    for (const gpu::Counts& each : counts_) all += each.*what;
+    return all;
   }
-  gpu::Long cached_reads() const {
-    gpu::Long sum = 0;
-    for (const gpu::Counts& each : counts_) sum += each.cached_reads;
-    return sum;
-  }
+  gpu::Long fetched() const { return sum(&gpu::Counts::fetched); }
+  gpu::Long cached_reads() const { return sum(&gpu::Counts::cached_reads); }
   // Frames that neither have a block nor are empty.
   unsigned unfinished() const {
     unsigned count = 0;
@@ -57,28 +54,11 @@ TEST_F(GpuCacheTest, ABlockIsAskedForOnceAndThenFound) {
 
 TEST_F(GpuCacheTest, ReadsOfEverySizeAndPlaceGiveTheBytesAndNoOthers) {
   const gpu::File file = open({.threads = 2, .slots = 4, .slot_bytes = kBlock}, kForEver, 3);
-  for (const unsigned lanes : {1u, 5u}) {
-    std::string memory(6000, 'x');
-    std::atomic<unsigned> wrong{0};
-    kernels_.launch(lanes, [&](const Lane& lane) {
-      std::minstd_rand random(lanes);
-      for (unsigned i = 0; i < 100; ++i) {
-        const std::uint64_t from = i % 2 == 0 ? kSize - 9000 : 0;  // The last block is not whole.
-        const std::uint64_t offset = from + random() % 9000, bytes = random() % 3000, shift = random() % 16;
-        const gpu::Result result = file.read(lane, offset, bytes, memory.data() + shift);
-        lane.sync();
-        const std::uint64_t expected = std::min(bytes, kSize - offset);
-        const bool is_good = result.error == Error::none && result.bytes == expected &&
-                             is_right(offset, memory.substr(shift), expected) && memory[shift + expected] == 'x';
-        if (lane.thread_rank() == 0) wrong += !is_good;
-        lane.sync();
-        if (lane.thread_rank() == 0) std::fill(memory.begin(), memory.end(), 'x');
-        lane.sync();
-      }
-    });
-    kernels_.wait();
-    EXPECT_EQ(wrong, 0u) << lanes << " lanes";
-  }
+  expect_right_reads(file, 100, [](auto& random, unsigned i) {
+    const std::uint64_t from = i % 2 == 0 ? kSize - 9000 : 0;  // The last block is not whole.
+    const std::uint64_t offset = from + random() % 9000;
+    return Range{offset, random() % 3000};
+  });
   EXPECT_LT(reader_.asked, 300u) << "nothing was found";
   EXPECT_EQ(owned(gpu::kFree), 4u);
 }

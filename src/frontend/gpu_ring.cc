@@ -31,7 +31,7 @@ gpu::Error error_of(const Status& status) {
   return status.domain == Domain::os ? gpu::Error::os : gpu::Error::refused;
 }
 
-std::uint32_t number_of(std::uint64_t what) { return static_cast<std::uint32_t>(what >> 32) & gpu::kNumberMask; }
+std::uint32_t request_number(std::uint64_t what) { return static_cast<std::uint32_t>(what >> 32) & gpu::kNumberMask; }
 
 }  // namespace
 
@@ -142,7 +142,7 @@ bool GpuRing::look(unsigned thread) {
     for (unsigned i = line; i < std::min(line + gpu::kSlotsOfLine, terms_.slots); ++i) {
       const std::uint64_t what = std::atomic_ref(request(i).what).load(std::memory_order_acquire);
       std::uint32_t& answered = answered_[i / gpu::kSlotsOfLine].numbers[i % gpu::kSlotsOfLine];
-      const std::uint32_t number = number_of(what);
+      const std::uint32_t number = request_number(what);
       if (number == answered) continue;
       const std::uint64_t place = std::atomic_ref(request(i).place).load(std::memory_order_relaxed);
       if ((place ^ number) % 256 != 0) continue;  // Its other half has still to come.
@@ -161,7 +161,7 @@ void GpuRing::answer(unsigned thread, unsigned index, std::uint64_t what, std::u
   const Status status = bytes.status();
   if (!status.ok()) store(asked.detail, status.code);
   const auto moved = bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u;
-  store(asked.answer, gpu::answer(number_of(what), error_of(status), moved), std::memory_order_release);
+  store(asked.answer, gpu::answer(request_number(what), error_of(status), moved), std::memory_order_release);
 }
 
 // A kernel that has gone wrong may ask for anything.

@@ -15,27 +15,10 @@ using GpuRingTest = GpuRingFixture;
 
 TEST_F(GpuRingTest, ReadsOfEverySizeAndPlaceGiveTheBytesAndNoOthers) {
   const gpu::File file = open({.threads = 2, .slots = 4, .slot_bytes = 512}, kForEver);
-  for (const unsigned lanes : {1u, 5u}) {
-    std::string memory(6000, 'x');
-    std::atomic<unsigned> wrong{0};
-    kernels_.launch(lanes, [&](const Lane& lane) {
-      std::minstd_rand random(lanes);
-      for (unsigned i = 0; i < 150; ++i) {
-        const std::uint64_t offset = random() % kSize, bytes = random() % 5000, shift = random() % 16;
-        const gpu::Result result = file.read(lane, offset, bytes, memory.data() + shift);
-        lane.sync();
-        const std::uint64_t expected = std::min(bytes, kSize - offset);
-        const bool is_good = result.error == Error::none && result.bytes == expected &&
-                             is_right(offset, memory.substr(shift), expected) && memory[shift + expected] == 'x';
-        if (lane.thread_rank() == 0) wrong += !is_good;
-        lane.sync();
-        if (lane.thread_rank() == 0) std::fill(memory.begin(), memory.end(), 'x');
-        lane.sync();
-      }
-    });
-    kernels_.wait();
-    EXPECT_EQ(wrong, 0u) << lanes << " lanes";
-  }
+  expect_right_reads(file, 150, [](auto& random, unsigned) {
+    const std::uint64_t offset = random() % kSize;
+    return Range{offset, random() % 5000};
+  });
   EXPECT_EQ(owned(gpu::kFree), 4u);
 }
 

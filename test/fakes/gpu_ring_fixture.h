@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -59,6 +60,11 @@ class ScriptedReader final : public GpuRing::Reader {
   }
 };
 
+// A range of the file.
+struct Range {
+  std::uint64_t offset, bytes;
+};
+
 class GpuRingFixture : public testing::Test {
  protected:
   void TearDown() override {
@@ -86,6 +92,33 @@ class GpuRingFixture : public testing::Test {
   }
   bool is_right(std::uint64_t offset, const std::string& got, std::uint64_t bytes) const {
     return std::memcmp(got.data(), reader_.content.data() + offset, bytes) == 0;
+  }
+  // Groups of 1 and of 5 lanes read ranges that `draw(random, i)` gives, each to another place within 16 bytes: they
+  // get the bytes that the file has there, and no others.
+  template <typename Draw>
+  void expect_right_reads(const gpu::File& file, unsigned count, Draw draw) {
+    for (const unsigned lanes : {1u, 5u}) {
+      std::string memory(6000, 'x');
+      std::atomic<unsigned> wrong{0};
+      kernels_.launch(lanes, [&](const Lane& lane) {
+        std::minstd_rand random(lanes);
+        for (unsigned i = 0; i < count; ++i) {
+          const auto [offset, bytes] = draw(random, i);
+          const std::uint64_t shift = random() % 16;
+          const gpu::Result result = file.read(lane, offset, bytes, memory.data() + shift);
+          lane.sync();
+          const std::uint64_t expected = std::min(bytes, kSize - offset);
+          const bool is_good = result.error == gpu::Error::none && result.bytes == expected &&
+                               is_right(offset, memory.substr(shift), expected) && memory[shift + expected] == 'x';
+          if (lane.thread_rank() == 0) wrong += !is_good;
+          lane.sync();
+          if (lane.thread_rank() == 0) std::fill(memory.begin(), memory.end(), 'x');
+          lane.sync();
+        }
+      });
+      kernels_.wait();
+      EXPECT_EQ(wrong, 0u) << lanes << " lanes";
+    }
   }
   unsigned owned(gpu::Word state) const {
     unsigned count = 0;
