@@ -13,7 +13,7 @@ namespace penstock::facts {
 namespace {
 
 constexpr unsigned kStepsMax = 8;
-constexpr std::string_view kOnTheHost = "Outside the container: ";
+constexpr std::string_view kOutside = "Outside the container: ";
 
 const Finding* failed_row(const Findings& rows, const FindingName& name, const Finding& but) {
   const auto is_it = [&](const Finding& row) {
@@ -105,8 +105,8 @@ void say_where(Findings& findings, bool in_container) {
                                              "driver_too_old_for_kernel"};
   for (Finding& one : findings) {
     const bool is_hosts = std::find(std::begin(kOfTheHost), std::end(kOfTheHost), one.code) != std::end(kOfTheHost);
-    if (in_container && is_hosts && !one.remedy.empty() && !one.remedy.starts_with(kOnTheHost)) {
-      one.remedy = std::string(kOnTheHost) + one.remedy;
+    if (in_container && is_hosts && !one.remedy.empty() && !one.remedy.starts_with(kOutside)) {
+      one.remedy = std::string(kOutside) + one.remedy;
     }
   }
 }

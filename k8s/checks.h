@@ -21,6 +21,7 @@ std::string storage_of(const Object& object);  // "nfs", "nfs-rdma", or the file
 void check_pods(const Cluster& cluster, Findings& findings);  // Workloads: privileges, devices, memory.
 // A container's setting, which overrides its pod's.
 const Value& setting_of(const Pod& pod, const Value& container, const std::string& key);
+std::vector<const Value*> words_of(const Value& container);      // Its command and arguments, as one list.
 const Value* required_path(const Value& container);              // By its arguments or its environment; null for none.
 int path_required_by(const Value& container);                    // Its number (penstock_path); -1 for none.
 bool asks_for_io_uring(const Pod& pod, const Value& container);  // True if it is to fail, or to measure, without it.

@@ -96,15 +96,12 @@ void check_required_kernel(const std::vector<std::string>& kernels, const Pod& p
 
 // True if the container has a volume as a block device, or its arguments name a device.
 bool has_raw_drive(const Value& container) {
-  if (!container["volumeDevices"].members.empty()) return true;
-  for (const char* list : {"command", "args"}) {
-    for (const Member& word : container[list].members) {
-      const std::string_view text = word.value->text;
-      const bool is_for_words = text.starts_with("/dev/std") || text.starts_with("/dev/fd") || text == "/dev/null";
-      if (text.starts_with("/dev/") && !is_for_words && !text.starts_with("/dev/shm")) return true;
-    }
-  }
-  return false;
+  const std::vector<const Value*> words = words_of(container);
+  return !container["volumeDevices"].members.empty() || std::any_of(words.begin(), words.end(), [](const Value* word) {
+    const std::string_view text = word->text;
+    const bool is_for_words = text.starts_with("/dev/std") || text.starts_with("/dev/fd") || text == "/dev/null";
+    return text.starts_with("/dev/") && !is_for_words && !text.starts_with("/dev/shm");
+  });
 }
 
 // A map of a ConfigMap's or Secret's variables may have the switch.
@@ -122,12 +119,18 @@ void check_required_switch(const Pod& pod, const Value& container, Findings& fin
 
 }  // namespace
 
-const Value* required_path(const Value& container) {
+std::vector<const Value*> words_of(const Value& container) {
+  std::vector<const Value*> words;
   for (const char* list : {"command", "args"}) {
-    const auto& words = container[list].members;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (words[i - 1].value->text == "--require") return words[i].value;
-    }
+    for (const Member& word : container[list].members) words.push_back(word.value);
+  }
+  return words;
+}
+
+const Value* required_path(const Value& container) {
+  const std::vector<const Value*> words = words_of(container);
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i - 1]->text == "--require") return words[i];
   }
   const Value* const variable = variable_in(container, "PENSTOCK_REQUIRE");
   return variable == nullptr ? nullptr : &(*variable)["value"];

@@ -23,8 +23,7 @@ constexpr const char* kExplainLogExamples =
     "  kubectl get events -A | penstock-k8s explain-log\n"
     "  penstock-k8s explain-log cufile.log\n"
     "It knows the causes that others have met and reported, the reasons of Penstock's by their names, and the lines "
-    "that "
-    "Penstock has written into a cufile.log; it explains no others.\n"
+    "that Penstock has written into a cufile.log; it explains no others.\n"
     "Exit code: 0 a cause was found, 1 none was, 2 wrong usage or what cannot be read.";
 
 struct LogSettings {
@@ -38,9 +37,10 @@ void print_unknown(const UnknownLines& unknown) {
     page.wrap("",
               fmt::format("{} is no text: it has zero bytes, and its lines that are not known are not counted", file));
   }
-  if (unknown.count > 0)
+  if (unknown.count > 0) {
     page.wrap("", fmt::format("{} line{} not known: {}{}", unknown.count, unknown.count == 1 ? "" : "s",
                               fmt::join(unknown.first, ", "), unknown.count > unknown.first.size() ? ", ..." : ""));
+  }
   print("{}", Text(page.text()));
 }
 

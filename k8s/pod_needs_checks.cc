@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "facts/operator_versions.h"
 #include "facts/outlook.h"
@@ -39,17 +40,13 @@ bool expects_gpu(const Pod& pod) {
                      [](const Value* one) { return has_variable(*one, "PENSTOCK_"); });
 }
 
-// True if a container of the pod fails where its bytes do not go around host memory.
 // `penstock check --require PATH` asks about a machine, and reads no file.
 bool only_checks(const Value& container) {
-  for (const char* list : {"command", "args"}) {
-    for (const Member& word : container[list].members) {
-      if (word.value->text == "check") return true;
-    }
-  }
-  return false;
+  const std::vector<const Value*> words = words_of(container);
+  return std::any_of(words.begin(), words.end(), [](const Value* word) { return word->text == "check"; });
 }
 
+// True if a container of the pod fails where its bytes do not go around host memory.
 bool requires_direct_path(const Pod& pod) {
   const auto containers = pod.containers();
   return std::any_of(containers.begin(), containers.end(), [](const Value* one) {
