@@ -12,8 +12,6 @@
 namespace penstock::facts {
 namespace {
 
-constexpr const char* kFileVariable = "CUFILE_ENV_PATH_JSON";
-
 // The settings' loader asks a plain function, which has no state: the variables it is to see stand here.
 thread_local const Variables* asked_for = nullptr;
 
@@ -23,7 +21,7 @@ const char* value_of(const char* name) {
 }
 // Hides the variable that names cuFile's configuration: the file that it names is on the other machine.
 const char* value_but_for_the_file(const char* name) {
-  return std::string_view(name) == kFileVariable ? nullptr : value_of(name);
+  return std::string_view(name) == core::kSettingsFileVariable ? nullptr : value_of(name);
 }
 
 class Environment {
@@ -45,7 +43,7 @@ class Environment {
 };
 
 core::LoadedSettings file_of(const core::Root& root) {
-  const char* const named = value_of(kFileVariable);
+  const char* const named = value_of(core::kSettingsFileVariable);
   const std::string name = named == nullptr || *named == '\0' ? core::kDefaultSettingsFile : named;
   const bool is_named = name == (named == nullptr ? "" : named);
   if (const auto text = root.read(name, core::kSettingsFileBytesMax)) {

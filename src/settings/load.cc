@@ -20,7 +20,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr const char* kFileVariable = "CUFILE_ENV_PATH_JSON";
 constexpr std::size_t kVariableBytesMax = 4096;
 
 bool is_name_letter(char letter) {
@@ -88,13 +87,14 @@ FileText read_file(const std::string& name) {
 LoadedSettings unreadable(const std::string& name, const std::string& fault, bool named_by_user) {
   LoadedSettings loaded;
   loaded.must_refuse = true;
-  const std::string remedy = named_by_user ? std::string("; correct or unset ") + kFileVariable : "; correct it";
+  const std::string remedy =
+      named_by_user ? std::string("; correct or unset ") + kSettingsFileVariable : "; correct it";
   loaded.notes.push_back({Severity::error, name, 0, "", fault + remedy});
   return loaded;
 }
 
 LoadedSettings load_file(Environment environment, const char* default_file) {
-  const char* named = said(environment, kFileVariable);
+  const char* named = said(environment, kSettingsFileVariable);
   if (named == nullptr) {
     const FileText file = read_file(default_file);
     if (file.is_missing) return {};
@@ -166,14 +166,14 @@ void apply_machine(Settings& settings, Environment environment) {
 }
 
 bool is_known_variable(std::string_view name) {
-  return name == kFileVariable ||
+  return name == kSettingsFileVariable ||
          std::any_of(std::begin(kSettingRows), std::end(kSettingRows),
                      [&](auto& row) { return name == row.variable; }) ||
          !idle_reason(name).empty();
 }
 
 bool names_file(std::string_view name) {
-  constexpr std::string_view kPrefix = "CUFILE_", kFile = kFileVariable;
+  constexpr std::string_view kPrefix = "CUFILE_", kFile = kSettingsFileVariable;
   return name.starts_with(kPrefix) && is_near(name.substr(kPrefix.size()), kFile.substr(kPrefix.size()));
 }
 
@@ -185,7 +185,7 @@ void report_variable(LoadedSettings& loaded, std::string_view name, const char* 
   if (!is_cufiles && !near) return;  // The variable may belong to the build, not to the library.
   std::string sentence = is_cufiles ? "is not a variable of cuFile" : "is not a variable of Penstock";
   if (near) sentence += std::string("; did you mean ") + near->row().variable + "?";
-  else if (names_file(name)) sentence += std::string("; did you mean ") + kFileVariable + "?";
+  else if (names_file(name)) sentence += std::string("; did you mean ") + kSettingsFileVariable + "?";
   const bool forbids = names_file(name) || (near && near->row().forbids && value_of_text(near->row(), value));
   loaded.must_refuse |= forbids;
   if (loaded.notes.size() >= kNotesMax) return;

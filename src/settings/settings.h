@@ -135,6 +135,7 @@ LoadedSettings parse_settings(std::string_view text, std::string_view file_name,
 std::string log_path(const Settings& settings);
 
 constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
+constexpr const char* kSettingsFileVariable = "CUFILE_ENV_PATH_JSON";  // It names another file.
 constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 
 // Loads file, environment and calls together. `variables` is the whole environment, as "NAME=VALUE" with a null at the

@@ -73,7 +73,8 @@ void add_few_blocks(const BenchSettings& settings, const Evidence& evidence, std
 double change_of_rate(double drift) {
   constexpr double kFirstMin = 0.01;  // The first half may have moved next to nothing.
   const double first = std::max(1 - drift / 2, kFirstMin);
-  return std::min(std::abs(drift), drift < 0 ? first : std::abs(drift)) / first;
+  const double change = std::abs(drift) / first;
+  return drift < 0 ? std::min(change, 1.0) : change;
 }
 
 void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {

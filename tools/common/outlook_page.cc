@@ -139,11 +139,12 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
     const std::vector<std::string> steps = path.remedies();
     if (steps.empty() || !told.insert(steps.front()).second) continue;
     const std::string title = fmt::format("  for {}: ", penstock_path_name(path.path));
-    if (steps.size() > 1) page.line(title, "all of these");
-    else page.wrap(title, steps.front());
-    for (std::size_t i = 0; steps.size() > 1 && i < steps.size(); ++i) {
-      page.wrap(fmt::format("    {}. ", i + 1), steps[i]);
+    if (steps.size() == 1) {
+      page.wrap(title, steps.front());
+      continue;
     }
+    page.line(title, "all of these");
+    for (std::size_t i = 0; i < steps.size(); ++i) page.wrap(fmt::format("    {}. ", i + 1), steps[i]);
   }
   if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
 }

@@ -27,8 +27,6 @@ namespace {
 
 using core::Setting;
 
-constexpr const char* kFileVariable = "CUFILE_ENV_PATH_JSON";
-
 std::string value_of(const core::Settings& settings, Setting setting) {
   const std::string text = settings.text_of(setting);
   return text.empty() ? "none" : text;
@@ -80,7 +78,8 @@ Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting
     text += Text::of("file: {}, which only programs that use cuFile read; for all others environment and calls count\n",
                      loaded.file);
   } else {
-    text += Text::of("file: none: {} names none, and there is no {}\n", kFileVariable, core::kDefaultSettingsFile);
+    text += Text::of("file: none: {} names none, and there is no {}\n", core::kSettingsFileVariable,
+                     core::kDefaultSettingsFile);
   }
   for (const core::Note& note : loaded.notes) {
     // A key without effect is among the settings of --all, a variable without a key is nowhere else.
@@ -225,7 +224,7 @@ int tell_idle(const SettingsSettings& settings, std::string_view reason) {
 // Takes a cufile.json that is named in place of words. The settings of a program with it are then told.
 void take_file(SettingsSettings& settings) {
   if (settings.words.size() != 1 || !settings.words.front().ends_with(".json")) return;
-  setenv(kFileVariable, settings.words.front().c_str(), 1);
+  setenv(core::kSettingsFileVariable, settings.words.front().c_str(), 1);
   settings.words.clear();
   settings.changed = true;
 }
