@@ -139,11 +139,8 @@ void by_file(const char* what, Opened& opened, penstock_gpu_options options, std
     });
     tell(what, bfs, round == 0 ? opening : 0, now() - began, levels, size);
   }
-  const penstock_gpu_info info = opened.info();
-  std::printf("  reads: %llu cached (%llu blocks fetched), %llu resident, %llu by ring, %llu failed\n",
-              (unsigned long long)info.cached_reads, (unsigned long long)info.fetched_blocks,
-              (unsigned long long)info.resident_reads, (unsigned long long)info.ring_reads,
-              (unsigned long long)info.failed_reads);
+  std::printf("  ");
+  opened.print_ways();
   all_right &= failed[0] == 0;
   opened.close();
 }

@@ -129,6 +129,14 @@ class Opened {
     check(penstock_gpu_get(gpu_file_, &info));
     return info;
   }
+  // By which ways the reads went, to the end of a line.
+  void print_ways() const {
+    const penstock_gpu_info told = info();
+    std::printf("reads: %llu cached (%llu blocks fetched), %llu resident, %llu by ring, %llu failed\n",
+                (unsigned long long)told.cached_reads, (unsigned long long)told.fetched_blocks,
+                (unsigned long long)told.resident_reads, (unsigned long long)told.ring_reads,
+                (unsigned long long)told.failed_reads);
+  }
   penstock_session* session() const { return session_; }
 
  private:

@@ -91,11 +91,8 @@ struct Rows {
     const gpu::File table = opened.open(options);
     row(what,
         [&](unsigned batch) { gather<<<blocks, 256>>>(table, rows.get() + batch * kBatch, out.get(), wrong.get()); });
-    const penstock_gpu_info info = opened.info();
-    std::printf("  %.2f GB cache; reads: %llu cached (%llu blocks fetched), %llu resident, %llu by ring, %llu failed\n",
-                info.cache_bytes / 1e9, (unsigned long long)info.cached_reads, (unsigned long long)info.fetched_blocks,
-                (unsigned long long)info.resident_reads, (unsigned long long)info.ring_reads,
-                (unsigned long long)info.failed_reads);
+    std::printf("  %.2f GB cache; ", opened.info().cache_bytes / 1e9);
+    opened.print_ways();
     opened.close();
   }
   void by_cpus() {
