@@ -106,7 +106,7 @@ def interrupt_again_and_again(folder, tries, chance, say):
              "kill -9": lambda way, root, tally: by_process(way, root, chance, share, tally, signal.SIGKILL),
              "EIO": lambda way, root, tally: errors_of_the_drive(way, root, share, tally),
              "lines": lambda way, root, tally: at_each_point(way, root, lambda at: Points(at, SystemExit), tally,
-                                                             every=max(1, POINTS // share))}
+                                                             tries=share)}
     if "fail_calls" not in os.environ.get("LD_PRELOAD", ""):
         say("fail_calls is not preloaded: without errors of the drive")
         del kinds["EIO"]
@@ -121,9 +121,6 @@ def interrupt_again_and_again(folder, tries, chance, say):
         say(f"{kind}: {tries} saves interrupted, {len(lost_by)} left neither the old checkpoint nor the new one")
         lost += lost_by
     return lost
-
-
-POINTS = 1500  # About so many lines has a save.
 
 
 def errors_of_the_drive(way, root, tries, tally):
