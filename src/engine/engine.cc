@@ -3,9 +3,9 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/align.h"
+#include "engine/transfer_time.h"
 
 namespace penstock::core {
 namespace {
@@ -25,20 +25,6 @@ bool is_one_writer_at_a_time(const Flight& flight) {
   return flight.request.op == Op::write && flight.plan().middle_io_mode() == IoMode::buffered &&
          !traits_of(flight.report.path).direct;
 }
-
-// Counts one active transfer as long as it lives.
-class ActiveTransfer {
- public:
-  explicit ActiveTransfer(std::atomic<unsigned>& count) : count_(count) {
-    count_.fetch_add(1, std::memory_order_relaxed);
-  }
-  ~ActiveTransfer() { count_.fetch_sub(1, std::memory_order_relaxed); }
-  ActiveTransfer(const ActiveTransfer&) = delete;
-  ActiveTransfer& operator=(const ActiveTransfer&) = delete;
-
- private:
-  std::atomic<unsigned>& count_;
-};
 
 }  // namespace
 
@@ -202,15 +188,15 @@ void Engine::move_large(Flight& flight, ChannelPool& pool) {
 }
 
 void Engine::move_untuned(Flight& flight, ChannelPool& pool) {
-  const auto start = std::chrono::steady_clock::now();
+  const TransferTime time(active_transfers_);
   SharedFlight shared(flight, pool);
   workers_.run(shared, threads_for(flight, 0) - 1, flight.request.facts.device);
-  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  const std::uint64_t share_ns = time.share_of(time.wall_ns());
   const std::uint64_t bytes = flight.progress().bytes();
   const bool is_read = flight.request.op == Op::read;
   if (flight.request.shape.learns && is_read && bytes > 0 && flight.progress().bounced_bytes() == 0) {
-    flight.path->hooks()->learn({bytes, flight.request.size, static_cast<std::uint64_t>(took.count()), shared.cpu_ns(),
-                                 false, flight.request.shape.first_time});
+    flight.path->hooks()->learn(
+        {bytes, flight.request.size, share_ns, shared.cpu_ns(), false, flight.request.shape.first_time});
   }
 }
 
@@ -230,21 +216,21 @@ void Engine::move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool&
     // With many chunks, all threads finish at nearly the same time.
     const std::uint64_t chunk = cached_chunk > 0 ? cached_chunk : chunk_for(part);
     part.cut_into_chunks(choice.trial ? std::min(chunk, kShareMin) : chunk);
-    const auto start = std::chrono::steady_clock::now();
+    const TransferTime time(active_transfers_);
     SharedFlight shared(part, pool);
     workers_.run(shared, std::min(choice.threads, threads_max) - 1, part.request.facts.device);
-    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+    const std::uint64_t wall_ns = time.wall_ns();
     const Progress& done = part.progress();
     progress.merge(done);
     if (!progress.goes_on()) break;
-    const auto wall_ns = static_cast<std::uint64_t>(took.count());
     const std::uint64_t cpu_ns = shared.cpu_ns();
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, cpu_ns});
     // Trials are slower than later requests, and bytes that came from storage say nothing about the page cache.
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (flight.request.shape.learns && !choice.trial && is_cached) {
       // Shared cached reads take more CPU time than others do, and say nothing about theirs.
-      flight.path->hooks()->learn({choice.bytes, size, wall_ns, cached_chunk > 0 ? 0 : cpu_ns, true, false});
+      flight.path->hooks()->learn(
+          {choice.bytes, size, time.share_of(wall_ns), cached_chunk > 0 ? 0 : cpu_ns, true, false});
     }
     part.request.memory.skip(choice.bytes);
     part.request.file_offset += choice.bytes;

@@ -153,10 +153,10 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
 struct Timing {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;  // The size of the whole request.
-  std::uint64_t wall_ns = 0;
-  std::uint64_t cpu_ns = 0;  // The CPU time of all threads that worked on it; 0: unknown.
-  bool bounced = false;      // All of it was bounced out of the page cache; otherwise nothing of it was.
-  bool first_time = false;   // The same as in Shape.
+  std::uint64_t wall_ns = 0;  // Its share of the time, if other requests ran beside it.
+  std::uint64_t cpu_ns = 0;   // The CPU time of all threads that worked on it; 0: unknown.
+  bool bounced = false;       // All of it was bounced out of the page cache; otherwise nothing of it was.
+  bool first_time = false;    // The same as in Shape.
 };
 
 // Further functions of a few paths: the page cache's, which weighs what registering pages saves, and paths that map
