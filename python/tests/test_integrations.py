@@ -180,6 +180,21 @@ def test_vllms_filters_and_prefixes_hold(vllm, mixtral):
     assert same(names("penstock", **elsewhere), names("safetensors", **elsewhere))
 
 
+@pytest.fixture
+def taken():
+    taken = weights.take_over()
+    yield taken
+    taken.give_back()
+
+
+def test_vllms_own_loader_is_served_where_safetensors_is_taken_over(vllm, mixtral, taken):
+    folder, tensors = mixtral
+    loader = vllm_loader("safetensors")
+    assert same(dict(loader._get_weights_iterator(loader.Source(str(folder), None))), tensors)
+    assert taken.files_read >= 2 and not taken.handed_over
+    assert taken.bytes_by_path == {"host": sum(tensor.nbytes for tensor in tensors.values())}
+
+
 def test_vllms_further_sources_are_read(vllm, mixtral):
     folder, tensors = mixtral
     loader, model = vllm_loader("penstock"), torch.nn.Module()
@@ -316,6 +331,14 @@ def test_sglang_has_the_load_format_by_its_plugins(serving):
     assert type(sglang_loader()) is PenstockModelLoader and isinstance(sglang_loader(), DefaultModelLoader)
     assert type(sglang_loader(PenstockModelLoader)) is PenstockModelLoader
     assert type(sglang_loader("safetensors")) is DefaultModelLoader
+
+
+def test_sglangs_own_loader_is_served_where_safetensors_is_taken_over(serving, mixtral, taken):
+    folder, tensors = mixtral
+    loader = sglang_loader("safetensors")
+    assert same(dict(loader._get_weights_iterator(loader.Source(str(folder), None))), tensors)
+    assert taken.files_read >= 2 and not taken.handed_over
+    assert taken.bytes_by_path == {"host": sum(tensor.nbytes for tensor in tensors.values())}
 
 
 def test_sglangs_own_llama_is_loaded_as_by_sglang(serving, installed, caplog):
