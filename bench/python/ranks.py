@@ -24,6 +24,7 @@ import torch.distributed as dist
 import penstock
 from penstock import weights
 from turns import figure, machine, there_and_back
+from weights import packed
 
 KINDS = ("rows", "columns", "experts", "whole")
 
@@ -80,8 +81,22 @@ def safetensors_prefetch(ranks, kind):
     return tensors
 
 
+def flashpack(ranks, kind):
+    """FlashPack's own files: each rank reads a share of all, past the page cache, and every rank gets all."""
+    from flashpack.deserialization import iterate_from_flash_tensor, read_flashpack_file_distributed
+
+    if kind != "whole":
+        raise ValueError("it gives every rank all of the tensors")
+    files = [packed(path) for path in ranks.found.files] if ranks.rank == 0 else []
+    tensors = {}
+    for file in ranks.all(files)[0]:
+        storage, metadata = read_flashpack_file_distributed(file, ranks.device, sharded=True)
+        tensors.update(iterate_from_flash_tensor(storage, metadata))
+    return tensors
+
+
 WAYS = {"together": together, "pinned copies": pinned_copies, "alone": loaded, "together, registered": registered,
-        "safetensors prefetch": safetensors_prefetch}
+        "safetensors prefetch": safetensors_prefetch, "FlashPack": flashpack}
 
 
 class Ranks:
