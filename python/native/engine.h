@@ -11,6 +11,7 @@
 #include "penstock/checksums.h"
 #include "penstock/cufile_session.h"
 #include "penstock/device_memory.h"
+#include "penstock/gpu.h"
 #include "penstock/stripes.h"
 
 namespace penstock::python {
@@ -32,7 +33,8 @@ namespace penstock::python {
                       CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_submit) CALL(explain) CALL(path_outlook)      \
                           CALL(counters) CALL(crc32c) CALL(crc32c_vector) CALL(crc32c_begin)                           \
                               CALL(fingerprints_begin) CALL(fingerprints_end) CALL(file_advise) CALL(stripe_open)      \
-                              CALL(stripe_create) CALL(stripe_get) CALL(stripe_member) CALL(count_save)
+                              CALL(stripe_create) CALL(stripe_get) CALL(stripe_member) CALL(count_save)  \
+                                  CALL(gpu_open) CALL(gpu_close) CALL(gpu_get_value) CALL(gpu_get)
 
 struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;

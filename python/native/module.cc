@@ -7,6 +7,7 @@
 #include "python/native/blocks.h"
 #include "python/native/engine.h"
 #include "python/native/file.h"
+#include "python/native/gpu_file.h"
 #include "python/native/kv.h"
 #include "python/native/memory.h"
 #include "python/native/no_gil.h"
@@ -46,6 +47,7 @@ NB_MODULE(_native, module) {
   bind_ranges(module);
   bind_distance(module);
   bind_blocks(module);
+  bind_gpu_file(module);
   bind_kv(module);
   bind_records(module);
   bind_torch_pool(module);

@@ -8,7 +8,8 @@ release may add keys.
 
 from typing import NotRequired, TypedDict
 
-__all__ = ["Check", "Counter", "Device", "Engine", "FileInfo", "SessionInfo", "Setting", "StripeInfo", "Verdict"]
+__all__ = ["Check", "Counter", "Device", "Engine", "FileInfo", "GpuInfo", "SessionInfo", "Setting", "StripeInfo",
+           "Verdict"]
 
 
 class Engine(TypedDict):
@@ -88,6 +89,24 @@ class FileInfo(TypedDict):
     direct_memory_align: int
     direct_offset_align: int
     alignment_source: str
+
+
+class GpuInfo(TypedDict):
+    """What kernels read of a file by themselves. reason: why not all of it is resident under a lease, or None. detail:
+    an errno for the reason, or 0. repeated_reads: those that saw the file change."""
+
+    size: int
+    is_leased: bool
+    reason: str | None
+    detail: int
+    resident_bytes: int
+    cache_bytes: int
+    resident_reads: int
+    ring_reads: int
+    cached_reads: int
+    fetched_blocks: int
+    repeated_reads: int
+    failed_reads: int
 
 
 class StripeInfo(TypedDict):

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A file that a GPU's kernels read by themselves, as penstock/gpu.py holds it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "python/native/file.h"
+
+namespace penstock::python {
+
+class GpuFile {
+ public:
+  GpuFile(const File& file, penstock_gpu_options options);
+  ~GpuFile() { close(); }
+  GpuFile(const GpuFile&) = delete;
+  GpuFile& operator=(const GpuFile&) = delete;
+
+  // Waits for the device's kernels. Further calls do nothing.
+  void close();
+  bool is_closed() const { return handle_ == nullptr; }
+  nanobind::bytes value() const;
+  nanobind::dict info() const;
+
+ private:
+  struct Handle {
+    ~Handle();
+    const std::shared_ptr<FileHandle> file;
+    penstock_gpu_file* raw = nullptr;
+  };
+  std::shared_ptr<Handle> use() const;
+
+  std::shared_ptr<Handle> handle_;  // Guarded by the GIL.
+};
+
+void bind_gpu_file(nanobind::module_& module);
+
+}  // namespace penstock::python
