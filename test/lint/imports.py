@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "files": "futures records",
     "sessions": "errors files futures records regular",
     "pools": "errors sessions",
+    "gpu": "errors files",
     "kvikio": "futures sessions",
     "weights": "files formats progress regular sessions threads",
     "safetensors": "sessions terminal weights",
