@@ -54,23 +54,6 @@ __global__ void __launch_bounds__(kInBlock, 4)
   if (bad != 0) atomicAdd(wrong, bad);
 }
 
-// As read_blocks, where a fence of the leader's block alone stands between the bytes and the look at the generation:
-// enough on the hardware that is known, and not in PTX's model.
-__global__ void read_blocks_lightly(gpu::File file, gpu::Layout shared, Task task, uint4* out,
-                                    unsigned long long* wrong) {
-  const gpu::Warp warp;
-  read_each(task, out, wrong, [&](unsigned number, unsigned, std::uint64_t place, uint4* own) {
-    const gpu::Result result = file.read(warp, place, task.bytes, own);  // It looks at no generation.
-    __syncwarp();
-    gpu::Word found = 0;
-    if (warp.thread_rank() == 0) {
-      __threadfence_block();
-      found = gpu::detail::look(&shared.controls[number % gpu::kControls].generation);
-    }
-    return warp.shfl(found, 0) == shared.generation && result.bytes == task.bytes;
-  });
-}
-
 // Plain loads of registered pages, for comparison: nothing is checked, nothing is counted.
 __global__ void load_blocks(const uint4* file, Task task, uint4* out, unsigned long long* wrong) {
   read_each(task, out, wrong, [&](unsigned, unsigned, std::uint64_t place, uint4* own) {
@@ -90,7 +73,7 @@ __global__ void load_blocks(const uint4* file, Task task, uint4* out, unsigned l
 }
 
 // What a read does besides loading bytes: a look at host memory, of which warps share a line or have their own, and a
-// fence. `fence`: 0 none, 1 of the block, 2 of the GPU, 3 of the system.
+// fence. `fence`: 0 none, 1 of the block, 2 of the GPU, 3 of the system; 4: a look at the clock.
 __global__ void look_around(const unsigned* lines, unsigned line_count, int fence, unsigned looks, unsigned* sum) {
   const unsigned number = warp_number();
   if (threadIdx.x % 32 != 0) return;
@@ -99,6 +82,7 @@ __global__ void look_around(const unsigned* lines, unsigned line_count, int fenc
     if (fence == 1) __threadfence_block();
     if (fence == 2) __threadfence();
     if (fence == 3) __threadfence_system();
+    if (fence == 4) found += static_cast<unsigned>(gpu::detail::now_ns());
     if (line_count > 0) found += gpu::detail::look(lines + number % line_count * 16);
     sum[number * 16] = found;
   }
@@ -123,20 +107,6 @@ struct Bench {
       for (const unsigned warps : {64u, 512u, 2112u}) {
         row(what, bytes, warps, measure(task(bytes), warps, wrong, [&](const Task& each) {
               read_blocks<<<warps * 32 / kInBlock, kInBlock>>>(file, each, out.get(), wrong.get(), nullptr);
-            }));
-      }
-    }
-  }
-  void resident_lightly(const gpu::File& file) {
-    gpu::Layout shared;
-    std::memcpy(&shared, &file, sizeof shared);
-    gpu::Layout unchecked = shared;
-    unchecked.generation = 0;
-    for (const unsigned bytes : {512u, 4096u, 65536u}) {
-      for (const unsigned warps : {64u, 512u, 2112u}) {
-        row("resident, by a block's fence", bytes, warps, measure(task(bytes), warps, wrong, [&](const Task& each) {
-              read_blocks_lightly<<<warps * 32 / kInBlock, kInBlock>>>(gpu::File(unchecked), shared, each, out.get(),
-                                                                       wrong.get());
             }));
       }
     }
@@ -184,6 +154,7 @@ struct Bench {
     row_of("a block's fence", 0, 1);
     row_of("a GPU's fence", 0, 2);
     row_of("a system's fence", 0, 3);
+    row_of("a look at the clock", 0, 4);
   }
   void ring(unsigned threads) {
     const gpu::File file = opened.open({.threads = threads, .slots = 1024, .slot_bytes = 4096, .ring_only = 1});
@@ -237,7 +208,6 @@ bool run(const std::string& path, std::uint64_t size) {
   bench.tell("opened");
   if (bench.opened.info().resident_bytes == size) {
     bench.resident("resident, under the lease", leased);
-    bench.resident_lightly(leased);
     bench.resident_ahead(leased);
     bench.latency("resident, under the lease", leased, 4096);
     bench.tell("under the lease");

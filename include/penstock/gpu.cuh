@@ -48,6 +48,7 @@ struct Pending {
   unsigned char* destination = nullptr;
   enum class Way : int { none, resident, cached, ring } way = Way::none;
   bool is_posted = false;  // The first piece was, by the ticket.
+  Word generation = 0;     // In which it began; the leader's alone.
   detail::Ticket ticket;   // The leader's alone.
   detail::Frame frame;     // Of the cache, for the block that was posted.
 };
@@ -92,7 +93,7 @@ class File {
     const detail::Ring ring(shared_);
     for (Long done = 0; done < bytes; done += kPrefetchBytes) {
       const Long here = bytes - done < kPrefetchBytes ? bytes - done : kPrefetchBytes;
-      if (is_resident(offset + done, here)) continue;
+      if (detail::look(&shared_.standing->generation) != 0 && is_resident(offset + done, here)) continue;
       detail::Ticket ticket;
       if (!ring.post(kPrefetch, offset + done, static_cast<Word>(here), ticket, slots_without_kept())) return;
       ring.abandon(ticket);
@@ -104,22 +105,21 @@ class File {
   PENSTOCK_GPU_INLINE Result wait(const Group& group, const Pending& pending) const {
     if (pending.way == Pending::Way::none) return {};
     Counts& counts = own_counts();
-    const bool is_resident = pending.way == Pending::Way::resident;
-    Long began = is_resident ? 0 : detail::now_ns();
+    Long began = 0;  // Of the first time that it waits.
     if (pending.way != Pending::Way::ring) {
       bool is_good = true;
-      const bool is_cached = !is_resident;
+      const bool is_cached = pending.way == Pending::Way::cached;
       Result result{pending.bytes, Error::none, 0};
       if (is_cached) result = read_cached(group, pending, began, is_good);
-      else is_good = is_current(group);
+      else is_good = is_current(group, pending.generation);
       if (is_good && is_cached) return count(group, result, counts.cached_reads, counts.cached_bytes);
       if (is_good) return count(group, result, counts.resident_reads, counts.resident_bytes);
       if (group.thread_rank() == 0) {
         detail::add(&counts.repeated, 1);
-        detail::release_here(shared_.is_stale, 1);
+        (void)detail::exchange(&shared_.standing->generation, pending.generation, 0);
       }
     }
-    if (is_resident) began = detail::now_ns();  // Nothing was waited for yet.
+    if (began == 0) began = detail::now_ns();
     const bool is_posted = pending.way == Pending::Way::ring && pending.is_posted;
     const Result result = read_by_ring(group, pending, is_posted, began);
     return count(group, result, counts.ring_reads, counts.ring_bytes);
@@ -156,9 +156,11 @@ class File {
     pending.destination = static_cast<unsigned char*>(destination);
     int way = static_cast<int>(Pending::Way::ring);
     if (group.thread_rank() == 0) {
-      const bool has_cache = shared_.sets != nullptr && detail::look(shared_.is_stale) == 0;
-      if (has_cache) way = static_cast<int>(Pending::Way::cached);
-      else if (is_resident(offset, pending.bytes)) way = static_cast<int>(Pending::Way::resident);
+      pending.generation = detail::acquire_here(&shared_.standing->generation);
+      if (pending.generation != 0) {
+        if (shared_.sets != nullptr) way = static_cast<int>(Pending::Way::cached);
+        else if (is_resident(offset, pending.bytes)) way = static_cast<int>(Pending::Way::resident);
+      }
     }
     pending.way = static_cast<Pending::Way>(group.shfl(way, 0));
     if (pending.way == Pending::Way::resident) copy_resident(group, pending.destination, offset, pending.bytes);
@@ -195,8 +197,7 @@ class File {
 
   PENSTOCK_GPU_INLINE bool is_resident(Long offset, Long bytes) const {
     const Long first = offset >> shared_.extent_shift, last = (offset + bytes - 1) >> shared_.extent_shift;
-    bool is_there = shared_.extents[first] != nullptr;  // Loaded beside the next word.
-    is_there &= detail::look(shared_.is_stale) == 0;
+    bool is_there = shared_.extents[first] != nullptr;
     for (Long i = first; is_there && i < last; ++i) is_there = shared_.extents[i + 1] != nullptr;
     return is_there;
   }
@@ -216,21 +217,36 @@ class File {
     }
   }
 
-  // True if the bytes that were loaded before are the file's: nobody was let in to change it until now. Each lane's
-  // loads are acquired by its fence, the group meets, and the leader looks: if any lane saw a change of the file, which
-  // comes after the generation was raised, the look sees that, too.
+  // True if the bytes that were loaded before are the file's: nobody was let in to change it until now. A look of any
+  // group at the generation tells so for a while, since the library waits longer before it lets somebody in. Else the
+  // leader looks: each lane's loads are acquired by its fence, and if any lane saw a change of the file, which comes
+  // after the generation was raised, the look sees that, too.
   template <typename Group>
-  PENSTOCK_GPU_INLINE bool is_current(const Group& group) const {
-    if (shared_.generation != 0) detail::fence();
+  PENSTOCK_GPU_INLINE bool is_current(const Group& group, Word generation) const {
+    if (shared_.looks == 0) {
+      group.sync();
+      return true;
+    }
+    detail::fence_here();
     group.sync();
-    return shared_.generation == 0 || group.shfl(generation(group), 0) == shared_.generation;
+    const bool is_leader = group.thread_rank() == 0;
+    Long* const seen = &shared_.standing->seen[detail::group_number() % kSeen].what;
+    if (group.shfl(is_leader && holds_still(detail::look(seen), generation) ? 1 : 0, 0) != 0) return true;
+    detail::fence();
+    group.sync();
+    const Long began = detail::now_ns() >> 10;
+    int is_same = 0;
+    if (is_leader && detail::look(&control().generation) == generation) {
+      is_same = 1;
+      detail::release_here(seen, began << 16 | (generation & 0xffff));
+    }
+    return group.shfl(is_same, 0) != 0;
   }
-  // Of the leader.
-  template <typename Group>
-  PENSTOCK_GPU_INLINE Word generation(const Group& group) const {
-    const Control& control = shared_.controls[detail::group_number() % kControls];
-    return group.thread_rank() == 0 && shared_.generation != 0 ? detail::look(&control.generation) : 0;
+  static PENSTOCK_GPU_INLINE bool holds_still(Long seen, Word generation) {
+    const Long age = ((detail::now_ns() >> 10) - (seen >> 16)) << 16 >> 16;
+    return ((seen ^ generation) & 0xffff) == 0 && age < kLookHoldsNs / 1024;
   }
+  PENSTOCK_GPU_INLINE const Control& control() const { return shared_.controls[detail::group_number() % kControls]; }
 
   // ---- Ring
 
@@ -314,7 +330,7 @@ class File {
 
   // `is_good` becomes false if the file may have changed meanwhile.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_cached(const Group& group, const Pending& whole, Long began, bool& is_good) const {
+  PENSTOCK_GPU_INLINE Result read_cached(const Group& group, const Pending& whole, Long& began, bool& is_good) const {
     bool is_posted = whole.is_posted;
     return in_pieces(whole, true, shared_.slot_bytes, [&](const Pending& piece) {
       const bool was_posted = is_posted;
@@ -325,41 +341,38 @@ class File {
   }
 
   // Of the leader: a frame that is full, or one to fetch the block into, or none after a while.
-  PENSTOCK_GPU_INLINE detail::Frame find_or_claim(Long block) const {
+  PENSTOCK_GPU_INLINE detail::Frame find_or_claim(Long block, Long& began) const {
     const detail::Cache cache(shared_);
-    for (const Long began = detail::now_ns();;) {
+    for (Long since = 0;;) {
       detail::Frame frame = cache.find(block);
       if (detail::Cache::phase_of(frame.word) == kFull) return frame;
+      if (since == 0) since = detail::now_ns();
+      if (began == 0) began = since;
       if (frame.word == 0) {
         frame = cache.claim(block);
         if (frame.word != 0) return frame;
       }
-      if (detail::now_ns() - began > shared_.timeout_ns >> kPatience) return {};
+      if (detail::now_ns() - since > shared_.timeout_ns >> kPatience) return {};
       detail::pause(200 + detail::group_number() % 8 * 100);  // Groups that saw each other do not meet again.
     }
   }
 
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result read_block(const Group& group, const Pending& piece, Long began, bool& is_good) const {
+  PENSTOCK_GPU_INLINE Result read_block(const Group& group, const Pending& piece, Long& began, bool& is_good) const {
     const Span block = block_of(piece.offset);
     for (Word tries = 0; tries < kTries; ++tries) {
       detail::Frame frame;
-      if (group.thread_rank() == 0) frame = find_or_claim(block.number);
+      if (group.thread_rank() == 0) frame = find_or_claim(block.number, began);
       frame = {group.shfl(frame.number, 0), group.shfl(frame.word, 0)};
       if (frame.word == 0) break;
       if (detail::Cache::phase_of(frame.word) != kFull) return fetch(group, piece, frame, false, began, is_good);
       group.sync();
       detail::copy(group, piece.destination, memory_of(frame) + (piece.offset - block.offset), piece.bytes);
-      if (shared_.generation != 0) detail::fence();
-      else detail::fence_here();
-      group.sync();
-      const Word found = generation(group);
-      int is_same = group.thread_rank() == 0 && detail::Cache(shared_).is_same(frame) ? 1 : 0;
-      if (shared_.generation != 0 && found != shared_.generation) is_same = 2;
-      is_same = group.shfl(is_same, 0);
-      if (is_same == 1) return {piece.bytes, Error::none, 0};
-      if (is_same == 2) is_good = false;
+      if (shared_.looks == 0) detail::fence_here();
+      is_good = is_current(group, piece.generation);
       if (!is_good) return {};
+      const bool is_same = group.thread_rank() == 0 && detail::Cache(shared_).is_same(frame);
+      if (group.shfl(is_same ? 1 : 0, 0) != 0) return {piece.bytes, Error::none, 0};
     }
     return read_by_ring(group, piece, false, began);
   }
@@ -367,8 +380,9 @@ class File {
   // Brings the block into the frame, which the group has claimed, and reads the piece.
   template <typename Group>
   PENSTOCK_GPU_INLINE Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
-                                   Long began, bool& is_good) const {
+                                   Long& began, bool& is_good) const {
     const detail::Cache cache(shared_);
+    if (began == 0) began = detail::now_ns();
     const bool is_leader = group.thread_rank() == 0;
     const Span block = block_of(piece.offset);
     if (is_leader) detail::add(&own_counts().fetched, 1);
@@ -393,7 +407,7 @@ class File {
       group.sync();
       const unsigned char* const from = is_ours ? memory_of(frame) : answer.memory;
       detail::copy(group, piece.destination, from + inside, result.bytes);
-      if (from_pages && !is_current(group)) is_good = false;
+      if (from_pages && !is_current(group, piece.generation)) is_good = false;
       group.sync();
       if (is_leader && !from_pages) detail::Ring(shared_).leave(answer.ticket);
     }

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define PENSTOCK_GPU_LAYOUT 3 /* of penstock_gpu_value, as penstock/gpu.cuh of this version knows it */
+#define PENSTOCK_GPU_LAYOUT 4 /* of penstock_gpu_value, as penstock/gpu.cuh of this version knows it */
 
 typedef struct penstock_gpu_options {
   uint32_t struct_size;

@@ -37,7 +37,7 @@ enum class Error : int {
 
 // ---- What kernels share with the library ----------------------------------------------------------------------------
 
-constexpr Word kLayout = 3;  // Another number is another layout, which gpu.h refuses.
+constexpr Word kLayout = 4;  // Another number is another layout, which gpu.h refuses.
 
 // What a kernel asks for, in pinned host memory that only kernels write: one store of it needs no fence, since each
 // half tells its number, and the library waits until they agree.
@@ -73,6 +73,19 @@ struct alignas(64) Control {
   Word generation;  // Raised before the file may change.
 };
 constexpr Word kControls = 2048;
+
+// In device memory.
+struct alignas(64) Seen {
+  Long what;  // When a group looked at the generation, in 1024 ns of the GPU's clock << 16, and what it found.
+};
+constexpr Word kSeen = 256;  // Groups look at different ones.
+struct alignas(64) Standing {
+  Word generation;  // The one in which pages and cached blocks are the file's; 0: a kernel has seen another.
+  Seen seen[kSeen];
+};
+// A look holds that long for other groups, too. The library waits longer, from the generation's change until it lets
+// the file be changed.
+constexpr Long kLookHoldsNs = 500'000, kChangeWaitsNs = 4'000'000;
 
 // In device memory, written by kernels.
 struct alignas(64) Counts {
@@ -114,9 +127,9 @@ struct Layout {
   const unsigned char* staging;  // slot_bytes for each slot.
   Word* owners;
   Counts* counts;
-  Word* is_stale;  // In device memory: a kernel has seen the generation change.
+  Standing* standing;
   Long timeout_ns;
-  Word generation;  // The one in which the extents are the file's; 0: it is not looked at.
+  Word looks;  // 1: pages and cached blocks are the file's only while the generation stays what it is.
   Word extent_shift;
   Word slot_count, slot_bytes;
   CacheSet* sets;         // Null: there is no cache.
@@ -156,6 +169,11 @@ PENSTOCK_GPU_INLINE void release_here(Word* at, Word value) {
 }
 PENSTOCK_GPU_INLINE void release_here(Long* at, Long value) {
   asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+PENSTOCK_GPU_INLINE Word acquire_here(const Word* at) {
+  Word value;
+  asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
 }
 PENSTOCK_GPU_INLINE bool exchange(Long* at, Long expected, Long wanted) {
   Long found;
@@ -243,6 +261,7 @@ inline void post(Request* at, const Request& request) {
   __atomic_store_n(&at->place, request.place, __ATOMIC_RELAXED);
   __atomic_store_n(&at->what, request.what, __ATOMIC_RELEASE);
 }
+inline Word acquire_here(const Word* at) { return acquire(at); }
 inline void release_here(Word* at, Word value) { release(at, value); }
 inline void release_here(Long* at, Long value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 inline bool exchange(Long* at, Long expected, Long wanted) {

@@ -19,16 +19,26 @@ constexpr const char* kStep = "open the file for kernels";
 // The places of the table of extents, and of the words that kernels write, in device memory.
 struct DevicePlaces {
   explicit DevicePlaces(std::size_t sets, std::size_t slots, std::size_t extents)
-      : counts(sets * sizeof(gpu::CacheSet)), stale(counts + gpu::kCountParts * sizeof(gpu::Counts)),
-        owners(stale + 64), table(owners + (slots * sizeof(gpu::Word) + 63) / 64 * 64),
-        size(table + extents * sizeof(void*)) {}
+      : standing(sets * sizeof(gpu::CacheSet)), counts(standing + sizeof(gpu::Standing)),
+        owners(counts + gpu::kCountParts * sizeof(gpu::Counts)),
+        table(owners + (slots * sizeof(gpu::Word) + 63) / 64 * 64), size(table + extents * sizeof(void*)) {}
 
+  std::size_t standing;  // Behind the cache's sets, which are all zeros.
   std::size_t counts;
-  std::size_t stale;  // The word that says that the pages are.
   std::size_t owners;
   std::size_t table;
   std::size_t size;
 };
+
+Status fill_with_zeros(CopyQueue& copies, std::byte* memory, std::size_t size) {
+  const std::vector<std::byte> zeros(std::min<std::size_t>(size, 1u << 20));
+  Status status = success();
+  for (std::size_t done = 0; done < size && status.ok(); done += zeros.size()) {
+    const std::size_t here = std::min(zeros.size(), size - done);
+    status = wait_for_copies(copies, copies.copy_to_device(memory + done, zeros.data(), here));
+  }
+  return status;
+}
 
 Reason reason_of_lease(int error) { return error == EAGAIN ? resident_reason::written : resident_reason::no_lease; }
 
@@ -79,7 +89,7 @@ Status GpuFile::prepare() {
   if (*size >= gpu::kOffsetEnd) return failure(Code::unsupported, kStep);
   if (may_keep && path != nullptr) keep_pages(*path, *size);
   value_ = {.struct_size = sizeof value_, .layout = gpu::kLayout, .size = *size, .timeout_ns = terms_.timeout_ns};
-  value_.generation = was_leased_ ? ring_->generation() : 0;
+  value_.looks = was_leased_ ? 1 : 0;
   ring_->describe(value_);
   const std::uint64_t set_bytes = gpu::kWays * std::uint64_t{value_.slot_bytes};
   // A frame's word has 40 bits for the number of its block.
@@ -90,7 +100,10 @@ Status GpuFile::prepare() {
   if (const Status status = fill_device_memory(); !status.ok()) return status;
   is_ready_.store(true);
   // The keeper may have looked before, or the kernel have taken the lease away.
-  if (was_leased_ && !lease_.is_held()) end_lease();
+  if (was_leased_ && !lease_.is_held()) {
+    ring_->raise_generation();
+    is_leased_.store(false);
+  }
   return success();
 }
 
@@ -143,12 +156,14 @@ Status GpuFile::fill_device_memory() {
   const std::span<std::byte* const> addresses = pages_.addresses();
   const std::uint64_t extents = (value_.size + Extent::kBytes - 1) / Extent::kBytes;
   const DevicePlaces places(value_.set_count, value_.slot_count, extents);
-  std::vector<std::byte> image(places.size);
+  std::vector<std::byte> image(places.size - places.standing);  // It begins behind the sets.
+  const gpu::Word generation = ring_->generation();
+  std::memcpy(image.data(), &generation, sizeof generation);
   for (std::size_t i = 0; i < std::min<std::size_t>(addresses.size(), extents); ++i) {
     if (addresses[i] == nullptr) continue;
     const Result<void*> address = device_.pages()->address_in_kernels(addresses[i]);
     if (!address.ok()) return address.status();
-    std::memcpy(&image[places.table + i * sizeof(void*)], &*address, sizeof(void*));
+    std::memcpy(&image[places.table - places.standing + i * sizeof(void*)], &*address, sizeof(void*));
   }
   const MutexLock lock(mutex_);
   Result<std::unique_ptr<CopyQueue>> copies = device_.open_copy_queue(1);
@@ -157,7 +172,7 @@ Status GpuFile::fill_device_memory() {
   const Result<void*> memory = device_.memory().allocate(places.size);
   if (!memory.ok()) return memory.status();
   memory_ = static_cast<std::byte*>(*memory);
-  value_.is_stale = reinterpret_cast<gpu::Word*>(memory_ + places.stale);
+  value_.standing = reinterpret_cast<gpu::Standing*>(memory_ + places.standing);
   value_.counts = reinterpret_cast<gpu::Counts*>(memory_ + places.counts);
   value_.owners = reinterpret_cast<gpu::Word*>(memory_ + places.owners);
   value_.extents = reinterpret_cast<const unsigned char* const*>(memory_ + places.table);
@@ -169,7 +184,8 @@ Status GpuFile::fill_device_memory() {
     value_.sets = reinterpret_cast<gpu::CacheSet*>(memory_);
     value_.frames = reinterpret_cast<unsigned char*>(frames_);
   }
-  return wait_for_copies(*copies_, copies_->copy_to_device(memory_, image.data(), image.size()));
+  if (const Status status = fill_with_zeros(*copies_, memory_, places.standing); !status.ok()) return status;
+  return wait_for_copies(*copies_, copies_->copy_to_device(memory_ + places.standing, image.data(), image.size()));
 }
 
 Status GpuFile::end() {
@@ -248,15 +264,20 @@ void GpuFile::prefetch(unsigned thread, std::uint64_t offset, std::uint32_t byte
 std::chrono::nanoseconds GpuFile::look(bool is_asked_back) {
   if (!is_asked_back) return std::chrono::hours(1);
   if (!is_ready_.load()) return std::chrono::milliseconds(1);
-  end_lease();
-  return std::chrono::hours(1);
+  return end_lease();
 }
 
-// In this order: nobody changes the file before kernels are told.
-void GpuFile::end_lease() {
-  ring_->raise_generation();
-  is_leased_.store(false);
+// Nobody changes the file before kernels are told, nor before all looks from before that are too old.
+std::chrono::nanoseconds GpuFile::end_lease() {
+  if (is_leased_.exchange(false)) {
+    ring_->raise_generation();
+    told_at_ = std::chrono::steady_clock::now();
+  }
+  constexpr std::chrono::nanoseconds kWait(gpu::kChangeWaitsNs);
+  const auto waited = std::chrono::steady_clock::now() - told_at_;
+  if (waited < kWait) return kWait - waited;
   lease_.give_back(leased_.is_ours());
+  return std::chrono::hours(1);
 }
 
 GpuFile::Facts GpuFile::facts() {

@@ -5,9 +5,10 @@
 // GpuFiles; each is found by its number, and closes with its file or session. Thread-safe.
 //
 // While the lease is held, nobody changes the file, so what kernels load of its pages is right. A kernel looks at the
-// generation behind its loads. When the lease is asked back, the thread of the leases raises the generation and gives
-// the lease back at once: a read that looked before has its bytes from before the change, and a read that looks later
-// repeats itself by the ring. So nobody waits for kernels, which may run for hours or have trapped, and no kernel
+// generation behind its loads, or finds that some group has done so a moment ago. When the lease is asked back, the
+// thread of the leases raises the generation, and gives the lease back when all looks from before are older than such a
+// moment: a read that looked before has its bytes from before the change, and a read that looks later repeats itself by
+// the ring. So nobody waits for kernels, which may run for hours or have trapped, and no kernel
 // counts itself in and out. The pages stay registered until the file is closed, because a kernel may be loading from
 // them.
 #pragma once
@@ -69,7 +70,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   std::optional<std::uint64_t> read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
                                               std::byte* memory);
   std::chrono::nanoseconds look(bool is_asked_back) override;
-  void end_lease();
+  std::chrono::nanoseconds end_lease();
   void count() REQUIRES(mutex_);
 
   // By which a thread of the ring reads the page cache. It has an open file of its own, since threads that share one
@@ -91,6 +92,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   GuardedFd leased_;
   std::atomic<bool> is_ready_{false};  // The lease may end from now on.
   std::atomic<bool> is_leased_{false};
+  std::chrono::steady_clock::time_point told_at_;  // Kernels were, that it ends. The keeper's.
   bool was_leased_ = false;
   Lease lease_{*this};
   ResidentPages pages_;

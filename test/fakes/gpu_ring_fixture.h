@@ -82,7 +82,7 @@ class GpuRingFixture : public testing::Test {
     layout.extent_shift = 30;
     layout.owners = owners_.data();
     layout.counts = counts_;
-    layout.is_stale = &is_stale_;
+    layout.standing = &standing_;
     sets_.assign(sets, {});
     frames_.assign(sets * gpu::kWays * terms.slot_bytes / sizeof(gpu::detail::Sixteen), {});
     if (sets > 0) layout.sets = sets_.data();
@@ -132,7 +132,7 @@ class GpuRingFixture : public testing::Test {
   std::unique_ptr<GpuRing> ring_;
   std::vector<gpu::Word> owners_;
   gpu::Counts counts_[gpu::kCountParts] = {};
-  gpu::Word is_stale_ = 0;
+  gpu::Standing standing_ = {.generation = 1, .seen = {}};
   const unsigned char* no_extent_ = nullptr;
   std::vector<gpu::CacheSet> sets_;
   std::vector<gpu::detail::Sixteen> frames_;
