@@ -176,9 +176,8 @@ class File {
     if (group.thread_rank() == 0) {
       if (pending.way == Pending::Way::cached) {
         const Span block = block_of(pending.offset);
-        if (!is_resident(block.offset, block.bytes) && cache.find(block.number).word == 0) {
-          pending.frame = cache.claim(block.number);
-        }
+        const Long key = key_of(block, pending.generation);
+        if (!is_resident(block.offset, block.bytes) && cache.find(key).word == 0) pending.frame = cache.claim(key);
         if (pending.frame.word != 0) {
           pending.is_posted = ring.post(kRead, block.offset, block.bytes, pending.ticket, slots);
           if (!pending.is_posted) cache.drop(pending.frame);
@@ -324,6 +323,9 @@ class File {
     const Long number = offset / shared_.slot_bytes, begin = number * shared_.slot_bytes;
     return {number, begin, piece_of(shared_.size - begin)};
   }
+  static PENSTOCK_GPU_INLINE Long key_of(const Span& block, Word generation) {
+    return Long{generation} << kBlockBits | block.number;
+  }
   PENSTOCK_GPU_INLINE unsigned char* memory_of(const detail::Frame& frame) const {
     return shared_.frames + frame.number * shared_.slot_bytes;
   }
@@ -362,7 +364,7 @@ class File {
     const Span block = block_of(piece.offset);
     for (Word tries = 0; tries < kTries; ++tries) {
       detail::Frame frame;
-      if (group.thread_rank() == 0) frame = find_or_claim(block.number, began);
+      if (group.thread_rank() == 0) frame = find_or_claim(key_of(block, piece.generation), began);
       frame = {group.shfl(frame.number, 0), group.shfl(frame.word, 0)};
       if (frame.word == 0) break;
       if (detail::Cache::phase_of(frame.word) != kFull) return fetch(group, piece, frame, false, began, is_good);

@@ -5,7 +5,8 @@
  * With cache_bytes, blocks of both are kept in device memory (cached).
  * Resident ranges are the file's own bytes only while nobody changes the file, so the library takes a read lease on it
  * (F_SETLEASE): whoever opens the file for writing, or truncates it, waits until kernels know that they must not use
- * the pages any more. From then on all reads go by the ring, until the file is opened anew. Where no lease can be had
+ * the pages any more. All reads go by the ring then, until nobody has the file open for writing and the lease is taken
+ * again, by itself; pages that were cut away meanwhile stay with the ring. Where no lease can be had
  * (the file is another user's, or somebody has it open for writing) all reads go by the ring from the start, unless
  * may_be_stale is set.
  *

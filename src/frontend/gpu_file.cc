@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "frontend/transfer.h"
 #include "path/pagecache/pagecache_reasons.h"
 
@@ -29,6 +30,8 @@ struct DevicePlaces {
   std::size_t table;
   std::size_t size;
 };
+
+std::uint64_t extent_count(std::uint64_t size) { return (size + Extent::kBytes - 1) / Extent::kBytes; }
 
 Status fill_with_zeros(CopyQueue& copies, std::byte* memory, std::size_t size) {
   const std::vector<std::byte> zeros(std::min<std::size_t>(size, 1u << 20));
@@ -87,16 +90,15 @@ Status GpuFile::prepare() {
   const Result<std::uint64_t> size = file_->size();
   if (!size.ok()) return size.status();
   if (*size >= gpu::kOffsetEnd) return failure(Code::unsupported, kStep);
-  if (may_keep && path != nullptr) keep_pages(*path, *size);
+  if (may_keep) path_ = path;
+  keep_pages(*size);
   value_ = {.struct_size = sizeof value_, .layout = gpu::kLayout, .size = *size, .timeout_ns = terms_.timeout_ns};
   value_.looks = was_leased_ ? 1 : 0;
   ring_->describe(value_);
   const std::uint64_t set_bytes = gpu::kWays * std::uint64_t{value_.slot_bytes};
-  // A frame's word has 40 bits for the number of its block.
-  const bool has_numbers = *size / value_.slot_bytes < (std::uint64_t{1} << 40) - 1;
-  if (may_keep && has_numbers && terms_.cache_bytes > 0) {
-    value_.set_count = std::max<std::uint64_t>(terms_.cache_bytes / set_bytes, 1);
-  }
+  const bool has_numbers = *size / value_.slot_bytes < (std::uint64_t{1} << gpu::kBlockBits) - 1;
+  const bool has_cache = may_keep && has_numbers && terms_.cache_bytes > 0;
+  value_.set_count = has_cache ? std::max<std::uint64_t>(terms_.cache_bytes / set_bytes, 1) : 0;
   if (const Status status = fill_device_memory(); !status.ok()) return status;
   is_ready_.store(true);
   // The keeper may have looked before, or the kernel have taken the lease away.
@@ -129,16 +131,15 @@ Path* GpuFile::find_path() {
 bool GpuFile::may_keep_bytes() {
   int error = 0;
   const Reason reason = take_lease(error);
-  if (reason != Reason::none) {
-    reason_ = reason;
-    detail_ = error;
-  }
+  if (reason != Reason::none) std::tie(reason_, detail_) = std::tuple(reason, error);
   return reason == Reason::none || terms_.may_be_stale;
 }
 
-void GpuFile::keep_pages(Path& path, std::uint64_t size) {
-  path.hooks()->keep(*file_, device_, {.size = size, .bytes_max = terms_.resident_bytes_max}, pages_);
-  if (reason_ == Reason::none && pages_.bytes() != size) reason_ = pagecache_reason::extent_not_registered;
+void GpuFile::keep_pages(std::uint64_t size) {
+  ResidentPages& pages = pages_.emplace_back();
+  const PathHooks::Kept kept{.size = size, .bytes_max = terms_.resident_bytes_max};
+  if (path_ != nullptr) path_->hooks()->keep(*file_, device_, kept, pages);
+  resident_bytes_.store(pages.bytes());
 }
 
 Reason GpuFile::take_lease(int& error) {
@@ -153,18 +154,7 @@ Reason GpuFile::take_lease(int& error) {
 }
 
 Status GpuFile::fill_device_memory() {
-  const std::span<std::byte* const> addresses = pages_.addresses();
-  const std::uint64_t extents = (value_.size + Extent::kBytes - 1) / Extent::kBytes;
-  const DevicePlaces places(value_.set_count, value_.slot_count, extents);
-  std::vector<std::byte> image(places.size - places.standing);  // It begins behind the sets.
-  const gpu::Word generation = ring_->generation();
-  std::memcpy(image.data(), &generation, sizeof generation);
-  for (std::size_t i = 0; i < std::min<std::size_t>(addresses.size(), extents); ++i) {
-    if (addresses[i] == nullptr) continue;
-    const Result<void*> address = device_.pages()->address_in_kernels(addresses[i]);
-    if (!address.ok()) return address.status();
-    std::memcpy(&image[places.table - places.standing + i * sizeof(void*)], &*address, sizeof(void*));
-  }
+  const DevicePlaces places(value_.set_count, value_.slot_count, extent_count(value_.size));
   const MutexLock lock(mutex_);
   Result<std::unique_ptr<CopyQueue>> copies = device_.open_copy_queue(1);
   if (!copies.ok()) return copies.status();
@@ -184,8 +174,28 @@ Status GpuFile::fill_device_memory() {
     value_.sets = reinterpret_cast<gpu::CacheSet*>(memory_);
     value_.frames = reinterpret_cast<unsigned char*>(frames_);
   }
-  if (const Status status = fill_with_zeros(*copies_, memory_, places.standing); !status.ok()) return status;
-  return wait_for_copies(*copies_, copies_->copy_to_device(memory_ + places.standing, image.data(), image.size()));
+  const Status status = fill_with_zeros(*copies_, memory_, places.table);
+  return status.ok() ? publish(pages_.back(), ring_->generation()) : status;
+}
+
+Status GpuFile::upload(const void* place, const void* from, std::size_t size) {
+  std::byte* const to = static_cast<std::byte*>(const_cast<void*>(place));
+  return wait_for_copies(*copies_, copies_->copy_to_device(to, static_cast<const std::byte*>(from), size));
+}
+
+// Kernels that find the generation find the table, too.
+Status GpuFile::publish(const ResidentPages& pages, gpu::Word generation) {
+  std::vector<void*> table(extent_count(value_.size));
+  const std::span<std::byte* const> addresses = pages.addresses();
+  for (std::size_t i = 0; i < std::min(addresses.size(), table.size()); ++i) {
+    if (addresses[i] == nullptr) continue;
+    const Result<void*> address = device_.pages()->address_in_kernels(addresses[i]);
+    if (!address.ok()) return address.status();
+    table[i] = *address;
+  }
+  Status status = success();
+  if (!table.empty()) status = upload(value_.extents, table.data(), table.size() * sizeof(void*));
+  return status.ok() ? upload(&value_.standing->generation, &generation, sizeof generation) : status;
 }
 
 Status GpuFile::end() {
@@ -193,6 +203,7 @@ Status GpuFile::end() {
   if (ended_) return *ended_;
   // First of all, since kernels may wait for answers.
   if (ring_ != nullptr) ring_->stop();
+  if (taker_) ::pthread_join(*std::exchange(taker_, std::nullopt), nullptr);
   ended_ = memory_ != nullptr ? device_.pages()->wait_for_kernels() : success();
   return *ended_;
 }
@@ -205,7 +216,7 @@ GpuFile::~GpuFile() {
   copies_.reset();
   if (frames_ != nullptr) device_.memory().release(frames_);
   if (memory_ != nullptr) device_.memory().release(memory_);
-  pages_.release();
+  pages_.clear();
 }
 
 // ---- Reads by the ring ---------------------------------------------------------------------------------------------
@@ -226,6 +237,7 @@ void GpuFile::begin_look(unsigned thread) {
   Descriptor& descriptor = descriptors_[thread];
   const int fd = descriptor.own.get();
   descriptor.fd = fd >= 0 && session_.storage().is_descriptor_of(fd, file_->facts(), nullptr) ? fd : -1;
+  if (thread == 0 && is_given_back_.load(std::memory_order_relaxed)) take_again_soon();
 }
 
 // Nothing if storage has to be waited for.
@@ -277,17 +289,55 @@ std::chrono::nanoseconds GpuFile::end_lease() {
   const auto waited = std::chrono::steady_clock::now() - told_at_;
   if (waited < kWait) return kWait - waited;
   lease_.give_back(leased_.is_ours());
+  is_given_back_.store(true);
   return std::chrono::hours(1);
+}
+
+// On a thread of its own, which may wait for the device while this one answers kernels.
+void GpuFile::take_again_soon() {
+  const auto now = std::chrono::steady_clock::now();
+  if (again_at_ == again_at_.min()) again_at_ = now + terms_.again_after;
+  if (now < again_at_) return;
+  again_at_ = again_at_.min();
+  if (taker_) ::pthread_join(*std::exchange(taker_, std::nullopt), nullptr);
+  is_given_back_.store(false);
+  pthread_t thread;
+  const auto body = [](void* file) { static_cast<GpuFile*>(file)->take_again(); };
+  if (start_thread(thread, "penstock-again", body, this)) taker_ = thread;
+  else is_given_back_.store(true);
+}
+
+// The keeper may end the lease at any moment behind take(): it raises the generation once more then.
+void GpuFile::take_again() {
+  const std::uint32_t generation = ring_->generation();
+  resident_bytes_.store(0);
+  is_leased_.store(true);
+  const bool is_taken =
+      generation < gpu::kGenerations && leased_.is_ours() && lease_.take(leased_.get(), Lease::Wanted::shared) == 0;
+  if (is_taken && stand_again(generation)) return;
+  is_leased_.store(false);
+  if (is_taken) lease_.give_back(leased_.is_ours());
+  is_given_back_.store(generation < gpu::kGenerations);
+}
+
+// Where the file has become shorter, its end is found by the ring alone.
+bool GpuFile::stand_again(std::uint32_t generation) {
+  const Result<std::uint64_t> size = file_->size();
+  if (!size.ok() || *size < value_.size) return false;
+  keep_pages(value_.size);
+  const MutexLock lock(mutex_);
+  return publish(pages_.back(), generation).ok();
 }
 
 GpuFile::Facts GpuFile::facts() {
   Facts facts{.reason = reason_, .detail = detail_, .is_leased = is_leased_.load(), .size = value_.size};
-  facts.resident_bytes = pages_.bytes();
+  facts.resident_bytes = resident_bytes_.load();
   facts.cache_bytes = value_.set_count * gpu::kWays * value_.slot_bytes;
+  const bool is_all = facts.resident_bytes == facts.size;
+  if (facts.reason == Reason::none && !is_all) facts.reason = pagecache_reason::extent_not_registered;
   if (was_leased_ && !facts.is_leased) {
     facts.reason = resident_reason::lease_ended;
-    facts.resident_bytes = 0;
-    facts.cache_bytes = 0;
+    facts.resident_bytes = facts.cache_bytes = 0;
   }
   const MutexLock lock(mutex_);
   count();

@@ -11,9 +11,16 @@
 // the ring. So nobody waits for kernels, which may run for hours or have trapped, and no kernel
 // counts itself in and out. The pages stay registered until the file is closed, because a kernel may be loading from
 // them.
+//
+// While kernels read by the ring, a lease that ended is taken again. Pages that are the file's still, and blocks that
+// are cached from then on, count under the new generation, which kernels find in device memory.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
+#include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,7 +41,8 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
     std::uint64_t timeout_ns = 10'000'000'000;
     std::uint64_t resident_bytes_max = UINT64_MAX;  // 0: nothing is registered.
     bool may_be_stale = false;
-    std::uint64_t cache_bytes = 0;  // This much of device memory; 0: no cache.
+    std::uint64_t cache_bytes = 0;                                          // This much of device memory; 0: no cache.
+    std::chrono::nanoseconds again_after = std::chrono::milliseconds(100);  // A lease that ended is taken again.
   };
   struct Facts {
     Reason reason = Reason::none;  // Why not all reads are resident, under a lease.
@@ -60,9 +68,14 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   Status prepare();
   Path* find_path();
   bool may_keep_bytes();
-  void keep_pages(Path& path, std::uint64_t size);
+  void keep_pages(std::uint64_t size);
   Reason take_lease(int& error);
   Status fill_device_memory();
+  Status upload(const void* place, const void* from, std::size_t size) REQUIRES(mutex_);
+  Status publish(const ResidentPages& pages, gpu::Word generation) REQUIRES(mutex_);
+  void take_again_soon();
+  void take_again();
+  bool stand_again(std::uint32_t generation);
   void open_descriptors();
   void begin_look(unsigned thread) override;
   Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;
@@ -95,7 +108,13 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   std::chrono::steady_clock::time_point told_at_;  // Kernels were, that it ends. The keeper's.
   bool was_leased_ = false;
   Lease lease_{*this};
-  ResidentPages pages_;
+  Path* path_ = nullptr;             // Its pages are kept; null: none are.
+  std::deque<ResidentPages> pages_;  // One for each lease: kernels may be loading from the pages of all.
+  std::atomic<std::uint64_t> resident_bytes_{0};
+
+  std::atomic<bool> is_given_back_{false};                            // The lease was, and may be taken again.
+  std::chrono::steady_clock::time_point again_at_ = again_at_.min();  // These are of the ring's first thread.
+  std::optional<pthread_t> taker_;
   std::vector<Descriptor> descriptors_;
   std::unique_ptr<GpuRing> ring_;
 

@@ -117,6 +117,58 @@ TEST_F(GpuFileTest, TheCacheIsUsedUnderTheLeaseAndNoLonger) {
   }
 }
 
+// Kernels read by the ring until it is.
+TEST_F(GpuFileTest, ALeaseThatEndedIsTakenAgainOnceNobodyWrites) {
+  again_after_ = std::chrono::nanoseconds(0);
+  open_resident();
+  for (unsigned version = 1; version < 4; ++version) {
+    ASSERT_EQ(version_of(7, 9), version - 1);
+    const std::uint64_t before = facts().counts.resident_reads;
+    {
+      const UniqueFd writer = open_as(O_WRONLY);
+      write(writer.get(), version);
+      for (unsigned i = 0; i < 20; ++i) ASSERT_EQ(version_of(7, 9), version);
+      EXPECT_EQ(facts().counts.resident_reads, before) << "somebody has it open for writing";
+    }
+    ASSERT_TRUE(wait_until([&] { return version_of(7, 9) == version && facts().counts.resident_reads > before; }));
+    EXPECT_TRUE(facts().is_leased);
+    EXPECT_EQ(facts().reason, Reason::none);
+    EXPECT_EQ(facts().resident_bytes, kBytes);
+  }
+}
+
+TEST_F(GpuFileTest, ThenPagesThatWereCutAwayAreLeftAndTheCacheBeginsAnew) {
+  again_after_ = std::chrono::nanoseconds(0);
+  for (const std::uint64_t cache : {0, 1 << 20}) {
+    open({.cache_bytes = cache});
+    if (!facts().is_leased) GTEST_SKIP() << reason_name(facts().reason);
+    ASSERT_EQ(version_of(7, 9), 0);
+    write_anew(1);
+    const auto has_lease = [&] { return version_of(7, 9) == 1 && facts().is_leased; };
+    ASSERT_TRUE(wait_until(has_lease));
+    const auto reads = [&] { return facts().counts.resident_reads + facts().counts.cached_reads; };
+    const std::uint64_t before = reads();
+    if (cache > 0) EXPECT_TRUE(wait_until([&] { return version_of(7, 9) == 1 && reads() > before; }));
+    else EXPECT_EQ(facts().resident_bytes, 0u);
+    for (unsigned i = 0; i < 20; ++i) EXPECT_EQ(version_of(i * 200, 9), 1);
+    files().close(number_);
+    write_anew(0);
+  }
+}
+
+TEST_F(GpuFileTest, AFileThatHasBecomeShorterIsReadByTheRing) {
+  again_after_ = std::chrono::nanoseconds(0);
+  open_resident();
+  ASSERT_EQ(version_of(7, 9), 0);
+  ASSERT_EQ(::ftruncate(open_as(O_WRONLY).get(), 4096), 0);
+  for (unsigned i = 0; i < 50; ++i) {
+    gpu::Result result;
+    EXPECT_EQ(version_of(510, 9, &result), -1);
+    EXPECT_EQ(result.bytes, 16u);
+  }
+  EXPECT_EQ(facts().counts.resident_reads, 1u);
+}
+
 TEST_F(GpuFileTest, WithoutALeaseTheCacheIsUsedOnlyIfItMayBeStaleAndThenItIs) {
   const UniqueFd writer = open_as(O_WRONLY);
   open({.resident_bytes_max = 0, .cache_bytes = 1 << 20});

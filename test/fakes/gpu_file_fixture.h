@@ -60,7 +60,8 @@ class GpuFileFixture : public testing::Test {
   }
   GpuFiles& files() { return frontends_->gpu_files(); }
   // Skips the test where the file's pages cannot be resident at all.
-  void open(const GpuFile::Terms& terms = {}) {
+  void open(GpuFile::Terms terms = {}) {
+    terms.again_after = again_after_;
     const Result<std::uint64_t> opened = files().open(file_, terms);
     ASSERT_TRUE(opened.ok()) << describe(opened.status());
     number_ = *opened;
@@ -93,6 +94,7 @@ class GpuFileFixture : public testing::Test {
   HostKernels kernels_;
   UniqueFd reader_;
   std::uint64_t file_ = 0, number_ = 0;
+  std::chrono::nanoseconds again_after_ = std::chrono::hours(1);
   gpu::File value_;
 };
 
