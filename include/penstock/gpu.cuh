@@ -241,9 +241,11 @@ class File {
     }
     return group.shfl(is_same, 0) != 0;
   }
+  // The clock is read once what was seen has come, and so behind all loads before the fence.
   static PENSTOCK_GPU_INLINE bool holds_still(Long seen, Word generation) {
+    if (((seen ^ generation) & 0xffff) != 0) return false;
     const Long age = ((detail::now_ns() >> 10) - (seen >> 16)) << 16 >> 16;
-    return ((seen ^ generation) & 0xffff) == 0 && age < kLookHoldsNs / 1024;
+    return age < kLookHoldsNs / 1024;
   }
   PENSTOCK_GPU_INLINE const Control& control() const { return shared_.controls[detail::group_number() % kControls]; }
 

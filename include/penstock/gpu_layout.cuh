@@ -84,8 +84,8 @@ struct alignas(64) Standing {
   Seen seen[kSeen];
 };
 // A look holds that long for other groups, too. The library waits longer, from the generation's change until it lets
-// the file be changed.
-constexpr Long kLookHoldsNs = 500'000, kChangeWaitsNs = 4'000'000;
+// the file be changed, so that a clock of the GPU's that goes on by whole milliseconds does no harm.
+constexpr Long kLookHoldsNs = 500'000, kChangeWaitsNs = 10'000'000;
 
 // In device memory, written by kernels.
 struct alignas(64) Counts {
@@ -255,36 +255,63 @@ PENSTOCK_GPU_INLINE void store(unsigned char* to, unsigned char from) {
 #else
 // Where host memory stands in for a GPU: reads registered pages as that GPU would, and returns false for other memory.
 inline bool (*fetch_pages)(void* to, const void* from, unsigned long size) = nullptr;
-inline Word acquire(const Word* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-inline Long acquire(const Long* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-inline void release(Word* at, Word value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+// Where a test's scheduler lets one thread run at a time: gives way to another, and tells the time.
+inline void (*give_way)() = nullptr;
+inline Long (*scheduled_time)() = nullptr;
+inline void step() {
+  if (give_way != nullptr) give_way();
+}
+inline Word acquire(const Word* at) {
+  step();
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+inline Long acquire(const Long* at) {
+  step();
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+inline void release(Word* at, Word value) {
+  step();
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
 inline void post(Request* at, const Request& request) {
   __atomic_store_n(&at->place, request.place, __ATOMIC_RELAXED);
   __atomic_store_n(&at->what, request.what, __ATOMIC_RELEASE);
 }
 inline Word acquire_here(const Word* at) { return acquire(at); }
 inline void release_here(Word* at, Word value) { release(at, value); }
-inline void release_here(Long* at, Long value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+inline void release_here(Long* at, Long value) {
+  step();
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
 inline bool exchange(Long* at, Long expected, Long wanted) {
+  step();
   return __atomic_compare_exchange_n(at, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 inline void set_bits(Word* at, Word bits) { __atomic_fetch_or(at, bits, __ATOMIC_RELAXED); }
 inline void clear_bits(Word* at, Word bits) { __atomic_fetch_and(at, ~bits, __ATOMIC_RELAXED); }
-inline Long look(const Long* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+inline Long look(const Long* at) {
+  step();
+  return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
 inline void fence_here() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void fence_both() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline bool exchange(Word* at, Word expected, Word wanted) {
+  step();
   return __atomic_compare_exchange_n(at, &expected, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 inline void add(Long* at, Long value) { __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
-inline Word look(const Word* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+inline Word look(const Word* at) {
+  step();
+  return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
 inline void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline Long now_ns() {
+  if (scheduled_time != nullptr) return scheduled_time();
   timespec now;
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<Long>(now.tv_sec) * 1000000000u + static_cast<Long>(now.tv_nsec);
 }
-inline void pause(Word) { ::sched_yield(); }
+inline void pause(Word) { give_way != nullptr ? give_way() : void(::sched_yield()); }
 inline Word lane_number() {
   static Word last = 0;
   thread_local const Word own = __atomic_fetch_add(&last, 1u, __ATOMIC_RELAXED);
