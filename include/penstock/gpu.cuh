@@ -196,14 +196,20 @@ class File {
 
   PENSTOCK_GPU_INLINE bool is_resident(Long offset, Long bytes) const {
     const Long first = offset >> shared_.extent_shift, last = (offset + bytes - 1) >> shared_.extent_shift;
-    bool is_there = shared_.extents[first] != nullptr;
-    for (Long i = first; is_there && i < last; ++i) is_there = shared_.extents[i + 1] != nullptr;
+    bool is_there = is_registered(first);
+    for (Long i = first; is_there && i < last; ++i) is_there = is_registered(i + 1);
     return is_there;
   }
 
   PENSTOCK_GPU_INLINE const unsigned char* pages_at(Long offset) const {
     const Long inside = offset & ((Long{1} << shared_.extent_shift) - 1);
-    return shared_.extents[offset >> shared_.extent_shift] + inside;
+    const Long place = detail::look(shared_.extents + (offset >> shared_.extent_shift)) & ~Long{1};
+    return reinterpret_cast<const unsigned char*>(place) + inside;
+  }
+  // An extent that was found may be gone when its pages are loaded. They stay what they were, and the generation tells.
+  PENSTOCK_GPU_INLINE bool is_registered(Long extent) const {
+    const Long place = detail::look(shared_.extents + extent);
+    return place != 0 && place % 2 == 0;
   }
 
   template <typename Group>

@@ -121,7 +121,7 @@ constexpr Long kFull = 3;
 struct Layout {
   Word struct_size, layout;
   Long size;
-  const unsigned char* const* extents;  // In device memory: where each extent of the file is registered, or null.
+  const Long* extents;      // In device memory: where each extent of the file is registered, or 0; odd: it is gone.
   const Control* controls;              // kControls of them.
   const Slot* slots;
   Request* requests;             // Of each slot.

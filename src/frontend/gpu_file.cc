@@ -43,8 +43,6 @@ Status fill_with_zeros(CopyQueue& copies, std::byte* memory, std::size_t size) {
   return status;
 }
 
-Reason reason_of_lease(int error) { return error == EAGAIN ? resident_reason::written : resident_reason::no_lease; }
-
 void add(gpu::Counts& sum, const gpu::Counts& part) {
   sum.resident_reads += part.resident_reads;
   sum.resident_bytes += part.resident_bytes;
@@ -142,17 +140,6 @@ void GpuFile::keep_pages(std::uint64_t size) {
   resident_bytes_.store(pages.bytes());
 }
 
-Reason GpuFile::take_lease(int& error) {
-  Result<UniqueFd> own = Lease::reopen(file_->own_descriptor());
-  error = own.status().code;
-  if (!own.ok()) return resident_reason::no_lease;
-  leased_ = GuardedFd(std::move(*own));
-  error = lease_.take(leased_.get(), Lease::Wanted::shared);
-  was_leased_ = error == 0;
-  is_leased_.store(was_leased_);
-  return was_leased_ ? Reason::none : reason_of_lease(error);
-}
-
 Status GpuFile::fill_device_memory() {
   const DevicePlaces places(value_.set_count, value_.slot_count, extent_count(value_.size));
   const MutexLock lock(mutex_);
@@ -165,7 +152,7 @@ Status GpuFile::fill_device_memory() {
   value_.standing = reinterpret_cast<gpu::Standing*>(memory_ + places.standing);
   value_.counts = reinterpret_cast<gpu::Counts*>(memory_ + places.counts);
   value_.owners = reinterpret_cast<gpu::Word*>(memory_ + places.owners);
-  value_.extents = reinterpret_cast<const unsigned char* const*>(memory_ + places.table);
+  value_.extents = reinterpret_cast<const gpu::Long*>(memory_ + places.table);
   value_.extent_shift = std::countr_zero(Extent::kBytes);
   if (value_.set_count > 0) {
     const Result<void*> frames = device_.memory().allocate(value_.set_count * gpu::kWays * value_.slot_bytes);
@@ -181,21 +168,6 @@ Status GpuFile::fill_device_memory() {
 Status GpuFile::upload(const void* place, const void* from, std::size_t size) {
   std::byte* const to = static_cast<std::byte*>(const_cast<void*>(place));
   return wait_for_copies(*copies_, copies_->copy_to_device(to, static_cast<const std::byte*>(from), size));
-}
-
-// Kernels that find the generation find the table, too.
-Status GpuFile::publish(const ResidentPages& pages, gpu::Word generation) {
-  std::vector<void*> table(extent_count(value_.size));
-  const std::span<std::byte* const> addresses = pages.addresses();
-  for (std::size_t i = 0; i < std::min(addresses.size(), table.size()); ++i) {
-    if (addresses[i] == nullptr) continue;
-    const Result<void*> address = device_.pages()->address_in_kernels(addresses[i]);
-    if (!address.ok()) return address.status();
-    table[i] = *address;
-  }
-  Status status = success();
-  if (!table.empty()) status = upload(value_.extents, table.data(), table.size() * sizeof(void*));
-  return status.ok() ? upload(&value_.standing->generation, &generation, sizeof generation) : status;
 }
 
 Status GpuFile::end() {
@@ -237,7 +209,7 @@ void GpuFile::begin_look(unsigned thread) {
   Descriptor& descriptor = descriptors_[thread];
   const int fd = descriptor.own.get();
   descriptor.fd = fd >= 0 && session_.storage().is_descriptor_of(fd, file_->facts(), nullptr) ? fd : -1;
-  if (thread == 0 && is_given_back_.load(std::memory_order_relaxed)) take_again_soon();
+  if (thread == 0 && is_given_back_.load(std::memory_order_acquire)) take_again_soon();
 }
 
 // Nothing if storage has to be waited for.
@@ -271,63 +243,7 @@ void GpuFile::prefetch(unsigned thread, std::uint64_t offset, std::uint32_t byte
   if (fd >= 0) session_.storage().start_reading(fd, offset, bytes);
 }
 
-// ---- The lease, and facts ------------------------------------------------------------------------------------------
-
-std::chrono::nanoseconds GpuFile::look(bool is_asked_back) {
-  if (!is_asked_back) return std::chrono::hours(1);
-  if (!is_ready_.load()) return std::chrono::milliseconds(1);
-  return end_lease();
-}
-
-// Nobody changes the file before kernels are told, nor before all looks from before that are too old.
-std::chrono::nanoseconds GpuFile::end_lease() {
-  if (is_leased_.exchange(false)) {
-    ring_->raise_generation();
-    told_at_ = std::chrono::steady_clock::now();
-  }
-  constexpr std::chrono::nanoseconds kWait(gpu::kChangeWaitsNs);
-  const auto waited = std::chrono::steady_clock::now() - told_at_;
-  if (waited < kWait) return kWait - waited;
-  lease_.give_back(leased_.is_ours());
-  is_given_back_.store(true);
-  return std::chrono::hours(1);
-}
-
-// On a thread of its own, which may wait for the device while this one answers kernels.
-void GpuFile::take_again_soon() {
-  const auto now = std::chrono::steady_clock::now();
-  if (again_at_ == again_at_.min()) again_at_ = now + terms_.again_after;
-  if (now < again_at_) return;
-  again_at_ = again_at_.min();
-  if (taker_) ::pthread_join(*std::exchange(taker_, std::nullopt), nullptr);
-  is_given_back_.store(false);
-  pthread_t thread;
-  const auto body = [](void* file) { static_cast<GpuFile*>(file)->take_again(); };
-  if (start_thread(thread, "penstock-again", body, this)) taker_ = thread;
-  else is_given_back_.store(true);
-}
-
-// The keeper may end the lease at any moment behind take(): it raises the generation once more then.
-void GpuFile::take_again() {
-  const std::uint32_t generation = ring_->generation();
-  resident_bytes_.store(0);
-  is_leased_.store(true);
-  const bool is_taken =
-      generation < gpu::kGenerations && leased_.is_ours() && lease_.take(leased_.get(), Lease::Wanted::shared) == 0;
-  if (is_taken && stand_again(generation)) return;
-  is_leased_.store(false);
-  if (is_taken) lease_.give_back(leased_.is_ours());
-  is_given_back_.store(generation < gpu::kGenerations);
-}
-
-// Where the file has become shorter, its end is found by the ring alone.
-bool GpuFile::stand_again(std::uint32_t generation) {
-  const Result<std::uint64_t> size = file_->size();
-  if (!size.ok() || *size < value_.size) return false;
-  keep_pages(value_.size);
-  const MutexLock lock(mutex_);
-  return publish(pages_.back(), generation).ok();
-}
+// ---- Facts --------------------------------------------------------------------------------------------------------
 
 GpuFile::Facts GpuFile::facts() {
   Facts facts{.reason = reason_, .detail = detail_, .is_leased = is_leased_.load(), .size = value_.size};

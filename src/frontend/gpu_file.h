@@ -123,9 +123,10 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
 
   Mutex mutex_;
   std::unique_ptr<CopyQueue> copies_ PT_GUARDED_BY(mutex_);
-  std::byte* memory_ = nullptr;                  // It is memory of the device.
-  std::byte* frames_ = nullptr;                  // The cache has them in memory of the device.
-  gpu::Counts counted_ GUARDED_BY(mutex_) = {};  // In the session's counters already.
+  std::byte* memory_ = nullptr;                      // It is memory of the device.
+  std::vector<gpu::Long> table_ GUARDED_BY(mutex_);  // The extents, as they lie in the device's memory.
+  std::byte* frames_ = nullptr;                      // The cache has them in memory of the device.
+  gpu::Counts counted_ GUARDED_BY(mutex_) = {};      // In the session's counters already.
 };
 
 class GpuFiles final : public Client {

@@ -107,7 +107,7 @@ struct World {
     for (Word i = 0; i < gpu::kControls; ++i) controls[i] = {gpu::Error::none, 1};
     // Every second extent of two blocks is registered.
     for (Long i = 0; i < kBlocks / 2; ++i) {
-      extents.push_back(i % 2 == 0 ? reinterpret_cast<const unsigned char*>(&pages[i * 2 * kBlock / 8]) : nullptr);
+      extents.push_back(i % 2 == 0 ? reinterpret_cast<Long>(&pages[i * 2 * kBlock / 8]) : 0);
     }
   }
   gpu::File file() {
@@ -189,7 +189,7 @@ struct World {
   Word oldest = 0, newest = 0;
   unsigned readers_left = 3, wrong = 0;
   std::vector<Long> content = std::vector<Long>(kWords), pages = content;  // Pages stay what they were, as cut ones do.
-  std::vector<const unsigned char*> extents;
+  std::vector<Long> extents;
   gpu::Standing standing = {};
   std::vector<gpu::Control> controls = std::vector<gpu::Control>(gpu::kControls);
   std::vector<gpu::Counts> counts = std::vector<gpu::Counts>(gpu::kCountParts);

@@ -133,7 +133,7 @@ class GpuRingFixture : public testing::Test {
   std::vector<gpu::Word> owners_;
   gpu::Counts counts_[gpu::kCountParts] = {};
   gpu::Standing standing_ = {.generation = 1, .seen = {}};
-  const unsigned char* no_extent_ = nullptr;
+  gpu::Long no_extent_ = 0;
   std::vector<gpu::CacheSet> sets_;
   std::vector<gpu::detail::Sixteen> frames_;
 };

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -62,9 +63,20 @@ class HostCopyQueue final : public CopyQueue {
     const PendingCopy copy = pending_.front();
     pending_.pop_front();
     if (!pages_.fetch(copy.to, copy.from, copy.size) && !pages_.put(copy.to, copy.from, copy.size)) {
-      std::memcpy(copy.to, copy.from, copy.size);
+      if (!store_word<std::uint64_t>(copy) && !store_word<std::uint32_t>(copy)) {
+        std::memcpy(copy.to, copy.from, copy.size);
+      }
     }
     ++landed_;
+  }
+  // A word is stored as one, as a GPU does: kernels may look at it meanwhile.
+  template <typename Word>
+  static bool store_word(const PendingCopy& copy) {
+    Word word;
+    if (copy.size != sizeof word || reinterpret_cast<std::uintptr_t>(copy.to) % sizeof word != 0) return false;
+    std::memcpy(&word, copy.from, sizeof word);
+    std::atomic_ref(*reinterpret_cast<Word*>(copy.to)).store(word, std::memory_order_release);
+    return true;
   }
 
   PinnedPages& pages_;
