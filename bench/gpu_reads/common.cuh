@@ -146,5 +146,7 @@ class Opened {
   penstock_gpu_file* gpu_file_ = nullptr;
 };
 
-// Runs the checks; false if one failed.
-bool check_reads(const std::string& path);
+// Runs the checks, if wanted with few and small reads, for compute-sanitizer; false if one failed.
+bool check_reads(const std::string& path, bool is_small);
+// Changes files under kernels that read them, so many times; false if a read was wrong that a lease protects.
+bool run_races(const std::string& path, unsigned wanted);

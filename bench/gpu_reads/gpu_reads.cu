@@ -3,11 +3,13 @@
 // How fast kernels read a file by themselves, by penstock/gpu.cuh: resident, beside plain loads of the same pages, and
 // by the ring. Every byte of each first round is compared.
 //
-//   gpu_reads [--self-check | --rows | --bfs] FOLDER [MIB]
+//   gpu_reads [--self-check | --small-check | --rows | --bfs | --cold | --races] FOLDER [MIB or changes]
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "measure.cuh"
 
@@ -156,11 +158,28 @@ struct Bench {
     row_of("a system's fence", 0, 3);
     row_of("a look at the clock", 0, 4);
   }
-  void ring(unsigned threads) {
+  void by_direct_preads(int fd, unsigned threads) {
+    std::atomic<std::uint64_t> reads{0};
+    const double began = now();
+    std::vector<std::thread> all;
+    for (unsigned i = 0; i < threads; ++i) {
+      all.emplace_back([&, i] {
+        alignas(4096) static thread_local char memory[4096];
+        for (std::uint64_t n = 0; now() - began < 1; ++n) {
+          const auto place = static_cast<off_t>(mix(n << 8 | i) % (size / 4096) * 4096);
+          if (::pread(fd, memory, 4096, place) == 4096) ++reads;
+        }
+      });
+    }
+    for (std::thread& each : all) each.join();
+    std::printf("cold, O_DIRECT and pread by %u threads: %.4f M reads/s\n", threads,
+                static_cast<double>(reads) / (now() - began) / 1e6);
+  }
+  void ring(unsigned threads, const char* more = "") {
     const gpu::File file = opened.open({.threads = threads, .slots = 1024, .slot_bytes = 4096, .ring_only = 1});
     for (const unsigned warps : {32u, 256u, 1024u}) {
       char what[64];
-      std::snprintf(what, sizeof what, "ring, %u threads", threads);
+      std::snprintf(what, sizeof what, "ring, %u threads %s", threads, more);
       row(what, 4096, warps, measure(task(4096), warps, wrong, [&](const Task& one) {
             read_blocks<<<warps * 32 / kInBlock, kInBlock>>>(file, one, out.get(), wrong.get(), nullptr);
           }));
@@ -198,6 +217,25 @@ struct Bench {
     }
   }
 };
+
+// Reads of the drive at random, past the page cache: by the ring, and by as many threads as it has with pread.
+bool run_cold(const std::string& path, std::uint64_t size) {
+  write_file(path, size);
+  Bench bench{path, size};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd < 0) fail("open with O_DIRECT", path.c_str());
+  const auto drop = [&] { (void)(::fsync(fd) != 0 || ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0); };
+  for (const unsigned threads : {8u, 32u, 64u}) {
+    for (int turn = 0; turn < 2; ++turn) {
+      drop();
+      bench.by_direct_preads(fd, threads);
+      drop();
+      bench.ring(threads, "cold");
+    }
+  }
+  ::close(fd);
+  return bench.all_wrong == 0;
+}
 
 bool run(const std::string& path, std::uint64_t size) {
   write_file(path, size);
@@ -244,16 +282,21 @@ int main(int argc, char** argv) {
   const std::string task = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
   const int first = task.empty() ? 1 : 2;
   if (argc <= first) {
-    std::printf("usage: gpu_reads [--self-check | --rows | --bfs] FOLDER [MIB]\n");
+    std::printf("usage: gpu_reads [--self-check | --small-check | --rows | --bfs | --cold] FOLDER [MIB]\n"
+                "       gpu_reads --races FOLDER CHANGES\n");
     return 2;
   }
   const std::string path = std::string(argv[first]) + "/gpu_reads." + std::to_string(::getpid());
-  const std::uint64_t size = (argc > first + 1 ? std::strtoull(argv[first + 1], nullptr, 10) : 2048) << 20;
+  const std::uint64_t number = argc > first + 1 ? std::strtoull(argv[first + 1], nullptr, 10) : 2048;
+  const std::uint64_t size = number << 20;
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "choose how to wait");  // Without a CPU that spins.
-  const bool is_right = task == "--self-check" ? check_reads(path)
-                        : task == "--rows"     ? run_rows(path, size)
-                        : task == "--bfs"      ? run_bfs(path, size)
-                                               : run(path, size);
+  const bool is_right = task == "--self-check"    ? check_reads(path, false)
+                        : task == "--small-check" ? check_reads(path, true)
+                        : task == "--races"       ? run_races(path, static_cast<unsigned>(number))
+                        : task == "--rows"        ? run_rows(path, size)
+                        : task == "--bfs"         ? run_bfs(path, size)
+                        : task == "--cold"        ? run_cold(path, size)
+                                                  : run(path, size);
   ::unlink(path.c_str());
   return is_right ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 
 // Random rows of 512 B of a table in the page cache, most of them of few rows (Zipf, 0.99), by the ways of
 // penstock/gpu.cuh, beside a gather by all CPUs into pinned memory and one copy; and what hits of the cache cost.
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cmath>
@@ -129,8 +130,10 @@ __global__ void load_here(const uint4* memory, Task task, uint4* out, unsigned l
   });
 }
 
-// The first 256 MiB, all of them in the cache, and the same bytes in plain device memory.
-void run_hits(Rows& bench) {
+// The first 256 MiB, all of them in the cache, and the same bytes in plain device memory. Without a lease nobody looks
+// whether the file has changed.
+void run_hits(Rows& bench, bool has_lease) {
+  const int writer = has_lease ? -1 : ::open(bench.path.c_str(), O_WRONLY | O_CLOEXEC);
   const std::uint64_t size = std::min<std::uint64_t>(bench.size, 256u << 20);
   Memory<uint4> out(std::size_t{8448} * 4096 / 16, true), plain(size / 16, true);
   std::vector<std::uint64_t> words(size / 8);
@@ -140,6 +143,7 @@ void run_hits(Rows& bench) {
     penstock_gpu_options options{};
     options.slot_bytes = bytes;
     options.cache_bytes = 2 * size;
+    options.may_be_stale = 1;
     const gpu::File file = bench.opened.open(options);
     for (const unsigned warps : {512u, 2112u, 8448u}) {
       const auto row = [&](const char* what, auto launch) {
@@ -150,7 +154,7 @@ void run_hits(Rows& bench) {
         print(what, bytes, warps, rate);
         bench.all_wrong += rate.wrong;
       };
-      row("cached, hits", [&](const Task& task) {
+      row(has_lease ? "cached, hits" : "cached, hits, no lease", [&](const Task& task) {
         read_through<<<warps * 32 / kInBlock, kInBlock>>>(file, task, out.get(), bench.wrong.get());
       });
       row("plain loads of device memory", [&](const Task& task) {
@@ -162,6 +166,7 @@ void run_hits(Rows& bench) {
                 (unsigned long long)info.fetched_blocks, (unsigned long long)(size / bytes));
     bench.opened.close();
   }
+  ::close(writer);
 }
 
 }  // namespace
@@ -186,7 +191,7 @@ bool run_rows(const std::string& path, std::uint64_t size) {
   bench.by_kernels("cached, a quarter; pages registered", options(size / 4, false), 528);
   bench.by_kernels("ring, 8 threads", options(0, true), 264);
   bench.by_kernels("cached, a quarter; ring, 8 threads", options(size / 4, true), 264);
-  run_hits(bench);
+  for (const bool has_lease : {true, false}) run_hits(bench, has_lease);
   std::printf(bench.all_wrong == 0 ? "all bytes right\n" : "WRONG BYTES\n");
   return bench.all_wrong == 0;
 }

@@ -9,6 +9,7 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -21,6 +22,7 @@ namespace {
 constexpr std::uint64_t kSize = (std::uint64_t{70} << 20) + 12345;  // Three extents.
 
 int failures = 0;
+unsigned part = 1;  // One warp, block or read in so many is run.
 
 void tell(const char* what, bool is_right, const std::string& more = "") {
   std::printf("%-4s %s%s%s\n", is_right ? "ok" : "BAD", what, more.empty() ? "" : ": ", more.c_str());
@@ -80,11 +82,12 @@ void check_bytes(Opened& opened, const char* what, const penstock_gpu_options& o
   Memory<unsigned char> out(std::size_t{2048} * kRoom, true);
   Memory<unsigned long long> wrong(3, false);
   const gpu::File file = opened.open(options);
-  by_warps<<<256, 128>>>(file, reads, out.get(), wrong.get());
+  reads = std::max(4u, reads / part);
+  by_warps<<<256 / part, 128>>>(file, reads, out.get(), wrong.get());
   check(cudaDeviceSynchronize(), "warps");
-  by_blocks<<<256, 256>>>(file, reads, out.get(), wrong.get() + 1);
+  by_blocks<<<256 / part, 256>>>(file, reads, out.get(), wrong.get() + 1);
   check(cudaDeviceSynchronize(), "blocks");
-  by_threads<<<16, 128>>>(file, reads, out.get(), wrong.get() + 2);
+  by_threads<<<std::max(1u, 16 / part), 128>>>(file, reads, out.get(), wrong.get() + 2);
   check(cudaDeviceSynchronize(), "threads");
   const penstock_gpu_info info = opened.info();
   char text[300];
@@ -124,7 +127,7 @@ bool all_are(const Memory<int>& errors, unsigned count, gpu::Error expected) {
 }
 
 void check_close(Opened& opened) {
-  constexpr unsigned kWarps = 1024;
+  const unsigned kWarps = 1024 / part;
   Memory<unsigned char> out(kWarps * 4096, true);
   Memory<int> errors(kWarps, false);
   Memory<unsigned long long> reads(1, false);
@@ -240,7 +243,7 @@ double rewrite_by_another(const std::string& path) {
 
 // Without a lease it must go wrong, or the check shows nothing.
 void check_change(const std::string& path, bool has_lease, std::uint64_t cache_bytes = 0) {
-  constexpr unsigned kWarps = 256;
+  const unsigned kWarps = 256 / part;
   write_file(path, kSize);
   Opened opened(path);
   const int writer = has_lease ? -1 : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -275,7 +278,8 @@ void check_change(const std::string& path, bool has_lease, std::uint64_t cache_b
 
 }  // namespace
 
-bool check_reads(const std::string& path) {
+bool check_reads(const std::string& path, bool is_small) {
+  part = is_small ? 64 : 1;
   write_file(path, kSize);
   {
     Opened opened(path);
@@ -287,7 +291,7 @@ bool check_reads(const std::string& path) {
     check_bytes(opened, "cached, by ring, and too small",
                 {.threads = 4, .slot_bytes = 1024, .ring_only = 1, .cache_bytes = 1u << 20});
     check_close(opened);
-    check_stopped_thread(opened);
+    if (!is_small) check_stopped_thread(opened);
   }
   check_change(path, true);
   check_change(path, true, std::uint64_t{32} << 20);

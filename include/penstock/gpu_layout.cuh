@@ -109,7 +109,7 @@ constexpr Word kFree = 0, kTaken = 1, kAbandoned = 2;
 constexpr Word kWays = 15;
 constexpr Word kBlockBits = 34, kGenerations = 64;  // A block of another generation is another block.
 struct alignas(128) CacheSet {
-  Long frames[kWays];  // (Generation << kBlockBits) + block + 1 << 24, how often the frame was claimed << 2, and a phase.
+  Long frames[kWays];  // (Generation << kBlockBits) + block + 1 << 24, how often it was claimed << 2, and a phase.
   Word used;           // A bit for each frame that was read since the clock's hand came by.
   Word hand;
 };
