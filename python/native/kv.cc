@@ -25,12 +25,24 @@ namespace {
 constexpr const char* kOutcomeNames[kv::kOutcomes] = {"done", "present", "miss",   "damaged", "unlike",
                                                       "full", "large",   "failed", "late"};
 
-std::vector<kv::Name> names_in(const nb::bytes& keys) {
+void check_names(const nb::bytes& keys) {
   if (keys.size() % sizeof(kv::Name) != 0) raise_value_error("keys: expected 16 bytes for each");
+}
+
+std::vector<kv::Name> names_in(const nb::bytes& keys) {
+  check_names(keys);
   std::vector<kv::Name> names(keys.size() / sizeof(kv::Name));
   std::memcpy(names.data(), keys.c_str(), keys.size());
   return names;
 }
+
+// New bytes, which are the caller's alone until it returns them.
+nb::bytes new_bytes(std::size_t count) {
+  PyObject* const made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count));
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal<nb::bytes>(made);
+}
+char* data_of(const nb::bytes& bytes) { return PyBytes_AS_STRING(bytes.ptr()); }
 
 kv::Name name_in(const nb::bytes& key) {
   const std::vector<kv::Name> names = names_in(key);
@@ -40,9 +52,14 @@ kv::Name name_in(const nb::bytes& key) {
 
 template <typename Ask>
 nb::bytes answers(const nb::bytes& keys, const Ask& ask) {
-  std::string flags;
-  for (const kv::Name& key : names_in(keys)) flags += ask(key) ? '\1' : '\0';
-  return nb::bytes(flags.data(), flags.size());
+  check_names(keys);
+  const nb::bytes flags = new_bytes(keys.size() / sizeof(kv::Name));
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    kv::Name key;
+    std::memcpy(key.data(), keys.c_str() + i * sizeof key, sizeof key);
+    data_of(flags)[i] = ask(key) ? '\1' : '\0';
+  }
+  return flags;
 }
 
 template <std::size_t count>
@@ -120,7 +137,7 @@ core::Status KvStore::open_writer(const kv::StoreSettings& settings, std::uint64
 }
 
 KvStore::~KvStore() {
-  if (!is_ending() && ::getpid() == process_) {
+  if (!is_ending() && core::fork_count() == forks_) {
     const NoGil no_gil;
     timed_->wait();
     return;
@@ -136,7 +153,7 @@ KvStore::~KvStore() {
 }
 
 void KvStore::check_is_own() const {
-  if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "use a store of the parent's")));
+  if (core::fork_count() != forks_) raise(exception_of(own_status(PENSTOCK_CLOSED, "use a store of the parent's")));
   if (is_closed_) raise(exception_of(own_status(PENSTOCK_CLOSED, "use the store")));
 }
 
@@ -249,7 +266,7 @@ void KvStore::refresh() {
 }
 
 void KvStore::close() {
-  if (::getpid() != process_ || is_closed_.exchange(true)) return;
+  if (core::fork_count() != forks_ || is_closed_.exchange(true)) return;
   core::Status status;
   {
     const NoGil no_gil;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process.h"
 #include "kv/follower.h"
 #include "kv/session_volume.h"
 #include "kv/store.h"
@@ -68,7 +68,7 @@ class KvStore {
   penstock_status carry_out(const Work& work) const;
   void check_is_writer() const;
   core::Status open_writer(const kv::StoreSettings& settings, std::uint64_t host_bytes);
-  const pid_t process_ = ::getpid();
+  const std::uint32_t forks_ = core::fork_count();  // It differs in a forked child.
   std::atomic<bool> is_closed_{false};
   mutable std::shared_mutex in_use_;  // Guards the members below, for threads without the GIL.
   std::shared_ptr<SessionHandle> session_;

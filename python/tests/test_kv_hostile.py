@@ -14,6 +14,7 @@ import pytest
 
 import penstock
 from penstock import kv
+from penstock.kv import names
 from penstock.kv.limits import Budget
 from penstock.kv.store import _commit_repeatedly
 
@@ -129,3 +130,24 @@ def test_what_a_commit_of_the_thread_fails_with_is_kept(make, monkeypatch):
     monkeypatch.setattr(store._drives[0], "commit", lambda: (_ for _ in ()).throw(failure))
     _commit_repeatedly(weakref.ref(store), ended, 0.01)
     assert store.failure is failure
+
+
+def test_a_key_is_its_bytes_and_what_has_none_is_refused(tmp_path):
+    with kv.Store(tmp_path, model="m", capacity_bytes=1 << 20, extent_bytes=1 << 20) as store:
+        assert store.put(["kéy"], [b"1"]) == [kv.Outcome.DONE]
+        for key in ("kéy".encode(), bytearray("kéy".encode()), memoryview("kéy".encode())):
+            assert store.lookup(each for each in ("another", key)) == [False, True]
+        for wrong in ("key", b"key", [None], ["\ud800"], None):
+            with pytest.raises((TypeError, UnicodeEncodeError)):
+                store.lookup(wrong)
+
+
+def test_names_that_are_remembered_are_those_that_were_made(monkeypatch):
+    monkeypatch.setattr(names, "_REMEMBERED_MOST", 10)
+    namer = names.Namer("m", "", "", b"salt")
+    keys = [b"%d" % i for i in range(15)] + ["3", b"", bytearray(b"3")]
+    first = [namer.chunks([key]) for key in keys]
+    assert len(set(first)) == 16 and first[3] == first[15] == first[17]
+    assert namer.chunks(keys) == namer.chunks(tuple(keys)) == b"".join(first)
+    assert 0 < len(namer._names) <= 10
+    assert names.Namer("m", "", "", b"other").chunks(keys) != b"".join(first)

@@ -96,18 +96,18 @@ class Drive:
         load = (self.bytes_under_way + planned) * (2 if self.distance == _FARTHEST else 1)
         return self.health.is_slow, self.is_full, load, 0 if self.is_full else self.distance
 
-    def put(self, names: list[bytes], pieces: list[list[Any]], costs: list[float],
+    def put(self, names: bytes, pieces: list[list[Any]], costs: list[float],
             stream: Any) -> tuple[bytes, Exception | None]:
         if self.own is None or self.budget is None:
             raise ValueError("the store was opened with read_only=True: it cannot put")
         nbytes = sum(nbytes_of(piece) for each in pieces for piece in each)
         if not self.budget.take(nbytes):
-            self.refused["worn"] += len(names)
-            return bytes([Outcome.WRITE_BUDGET_EXCEEDED]) * len(names), None
+            self.refused["worn"] += len(pieces)
+            return bytes([Outcome.WRITE_BUDGET_EXCEEDED]) * len(pieces), None
         self.bytes_under_way += nbytes
         began = time.perf_counter()
         try:
-            outcomes, failure = self.own.put(b"".join(names), pieces, costs, stream)
+            outcomes, failure = self.own.put(names, pieces, costs, stream)
         finally:
             self.bytes_under_way -= nbytes
         if not self._has_host and all(outcome == Outcome.DONE for outcome in outcomes):

@@ -18,6 +18,7 @@ _SLOWER = 10.0  # A request this many times slower than usual for its size is sl
 _LONG_S = 1.0  # Faster requests never count as slow: a full page cache makes writes ten times as long, too.
 _IN_A_ROW = 4
 _PAUSE_S = 30.0
+_DAY_S = 86_400
 _NEWEST = 0.05  # The weight of the newest request in the average.
 
 
@@ -64,18 +65,19 @@ class Budget:
         self._day, self.written = self._today(), 0
         try:
             day, written = read_regular(self._file, 100, follow=False).decode().split()
-            if day == self._day:
+            if day == _date(self._day):
                 self.written = max(int(written), 0)
         except (OSError, ValueError):  # The file is missing or not ours: the count starts at 0.
             pass
 
-    def _today(self) -> str:
-        return time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
+    def _today(self) -> int:
+        return int(self._clock() // _DAY_S)
 
     def take(self, nbytes: int) -> bool:
         """Returns False, without counting, if the day's rest is smaller."""
-        if self._today() != self._day:
-            self._day, self.written = self._today(), 0
+        today = self._today()
+        if today != self._day:
+            self._day, self.written = today, 0
         if self._most is not None and self.written + nbytes > self._most:
             return False
         self.written += nbytes
@@ -87,7 +89,11 @@ class Budget:
         temporary = self._file.with_name(f".written-{secrets.token_hex(8)}")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            os.write(fd, f"{self._day} {self.written}\n".encode())
+            os.write(fd, f"{_date(self._day)} {self.written}\n".encode())
         finally:
             os.close(fd)
         os.replace(temporary, self._file)
+
+
+def _date(day: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(day * _DAY_S))

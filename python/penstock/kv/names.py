@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 __all__ = ["Namer"]
 
+_REMEMBERED_MOST = 1 << 15
+
 Key = bytes | str
 
 
@@ -21,7 +23,7 @@ def _bytes(value: Key) -> bytes:
 
 
 class Namer:
-    """Makes the names of one tenant's chunks of one model."""
+    """Makes the names of one tenant's chunks of one model, and remembers those of keys that were named lately."""
 
     def __init__(self, model: str, dtype: str, layout: str, salt: Key) -> None:
         secret = hashlib.blake2b(_bytes(salt), person=b"penstock.kv", digest_size=32).digest()
@@ -30,13 +32,25 @@ class Namer:
         # Depends on the store's name, too: the same key of another model has another name.
         self._chunks = hashlib.blake2b(key=secret, person=b"chunk", digest_size=16)
         self._chunks.update(self.store)
+        self._names: dict[Key, bytes] = {}
 
-    def chunks(self, keys: Sequence[Key]) -> list[bytes]:
+    def chunks(self, keys: Sequence[Key]) -> bytes:
+        """The names of these keys' chunks, concatenated."""
         if isinstance(keys, (bytes, str)):
             raise TypeError("keys: expected a list of keys, not one")
-        names, copy = [], self._chunks.copy
-        for key in keys:
-            name = copy()
-            name.update(key if isinstance(key, bytes) else _bytes(key))
-            names.append(name.digest())
-        return names
+        keys = keys if isinstance(keys, (list, tuple)) else list(keys)  # It may be read twice.
+        known, name_of = self._names.get, self._name_of
+        try:
+            return b"".join([known(key) or name_of(key) for key in keys])
+        except TypeError:  # One that is neither bytes nor text may have no hash.
+            return b"".join(map(name_of, keys))
+
+    def _name_of(self, key: Key) -> bytes:
+        made = self._chunks.copy()
+        made.update(key if isinstance(key, bytes) else _bytes(key))
+        name = made.digest()
+        if type(key) is bytes or type(key) is str:
+            if len(self._names) >= _REMEMBERED_MOST:
+                self._names = {}
+            self._names[key] = name
+        return name

@@ -29,6 +29,8 @@ Memories = Sequence[Any]  # For each key a buffer, tensor or block, or a list of
 
 _EVICTIONS = {"lru": False, "cost": True}
 _EXTENT_BYTES = 64 << 20
+_NAME_BYTES = 16
+_OUTCOMES = list(Outcome)
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
@@ -109,17 +111,17 @@ class Store:
         """
         names = self._namer.chunks(keys)
         pieces = [_pieces(memory) for memory in memories]
-        seconds = [] if costs is None else costs_of(costs, len(names))
+        outcomes = [Outcome.PRESENT] * (len(names) // _NAME_BYTES)
+        seconds = [] if costs is None else costs_of(costs, len(outcomes))
         stream = _stream_of(pieces, stream)
-        outcomes = [Outcome.PRESENT] * len(names)
         there = {i for which in self._by_store(names).values() for i in which}
         groups: dict[int, list[int]] = {}
         planned = [0] * len(self._drives)
-        for i, name in enumerate(names):
+        for i in range(len(outcomes)):
             if i not in there:
-                number = self._drive_for(name, planned)
+                number = self._drive_for(names[_NAME_BYTES * i], planned)
                 groups.setdefault(number, []).append(i)
-                planned[number] += sum(map(nbytes_of, pieces[i]))
+                planned[number] += sum(map(nbytes_of, pieces[i])) if len(planned) > 1 else 0
 
         def put_some(number: int, which: list[int]) -> None:
             drive = self._drives[number]
@@ -127,8 +129,8 @@ class Store:
                 drive.refused["slow"] += len(which)
                 result, failure = bytes([Outcome.SLOW]) * len(which), None
             else:
-                result, failure = drive.put([names[i] for i in which], [pieces[i] for i in which],
-                                          [seconds[i] for i in which] if seconds else [], stream)
+                result, failure = drive.put(_some(names, which), [pieces[i] for i in which],
+                                            [seconds[i] for i in which] if seconds else [], stream)
             self._take(outcomes, which, result, failure)
 
         self._at_once(put_some, groups)
@@ -147,12 +149,12 @@ class Store:
         pieces = [_pieces(memory) for memory in memories]
         stream = _stream_of(pieces, stream)
         seconds = timeout_of(timeout)
-        outcomes = [Outcome.MISS] * len(names)
+        outcomes = [Outcome.MISS] * (len(names) // _NAME_BYTES)
         groups = self._by_store(names)
-        self._missed += len(names) - sum(map(len, groups.values()))
+        self._missed += len(outcomes) - sum(map(len, groups.values()))
 
         def get_some(store: _native.KvStore, which: list[int]) -> None:
-            result, failure = store.get(b"".join(names[i] for i in which), [pieces[i] for i in which], stream, seconds)
+            result, failure = store.get(_some(names, which), [pieces[i] for i in which], stream, seconds)
             self._take(outcomes, which, result, failure)
 
         self._at_once(get_some, groups)
@@ -175,11 +177,13 @@ class Store:
         names = self._namer.chunks(keys)
         first = self._drives[0]
         if first.own is not None:  # The common case: it has all of them, or is the only one.
-            present = first.own.lookup(b"".join(names))
-            if b"\0" not in present or (len(self._drives) == 1 and not first.others):
+            present = first.own.lookup(names)
+            if 0 not in present:
+                return [True] * len(present)
+            if len(self._drives) == 1 and not first.others:
                 return [each == 1 for each in present]
         there = {i for which in self._by_store(names).values() for i in which}
-        return [i in there for i in range(len(names))]
+        return [i in there for i in range(len(names) // _NAME_BYTES)]
 
     def prefix(self, keys: Sequence[Key]) -> int:
         """How many leading keys are all in the store: the part of a prompt that need not be computed."""
@@ -205,9 +209,9 @@ class Store:
         """Predicts the time of a get of these chunks from recent gets from the same place: host memory, or each chunk's
         drive. None until one was measured there; missing chunks take no time.
         """
-        names = list(dict.fromkeys(self._namer.chunks(keys)))
-        each = [store.seconds_to_get(b"".join(names[i] for i in which))
-                for store, which in self._by_store(names).items()]
+        all_names = self._namer.chunks(keys)
+        names = b"".join(dict.fromkeys(all_names[at:at + _NAME_BYTES] for at in range(0, len(all_names), _NAME_BYTES)))
+        each = [store.seconds_to_get(_some(names, which)) for store, which in self._by_store(names).items()]
         known = [seconds for seconds in each if seconds is not None]
         return sum(known) if len(known) == len(each) else None
 
@@ -285,7 +289,7 @@ class Store:
     def _take(self, outcomes: list[Outcome], which: list[int], result: bytes, failure: Exception | None) -> None:
         self._keep(failure)
         for i, outcome in zip(which, result, strict=True):
-            outcomes[i] = Outcome(outcome)
+            outcomes[i] = _OUTCOMES[outcome]
 
     def _executor(self) -> Pool:
         with self._lock:
@@ -310,21 +314,23 @@ class Store:
         for future in futures:
             future.result()
 
-    def _drive_for(self, name: bytes, planned: list[int]) -> int:
-        """The best drive by `Drive.worth`; ties are decided by the name."""
+    def _drive_for(self, first: int, planned: list[int]) -> int:
+        """The best drive by `Drive.worth`; ties are decided by the name's first byte."""
         count = len(self._drives)
-        return min(((name[0] + i) % count for i in range(count)),
+        if count == 1:
+            return 0
+        return min(((first + i) % count for i in range(count)),
                    key=lambda number: self._drives[number].worth(planned[number]))
 
-    def _by_store(self, names: list[bytes]) -> dict[_native.KvStore, list[int]]:
+    def _by_store(self, names: bytes) -> dict[_native.KvStore, list[int]]:
         """The indexes in `names` of the chunks that each store has. Omits chunks that none has."""
         groups: dict[_native.KvStore, list[int]] = {}
-        missing = list(range(len(names)))
+        missing = list(range(len(names) // _NAME_BYTES))
         for drive in self._drives:
             for store in drive.all():
                 if not missing:
                     return groups
-                present = store.lookup(b"".join([names[i] for i in missing]))
+                present = store.lookup(_some(names, missing))
                 if 1 in present:
                     groups[store] = [i for i, there in zip(missing, present, strict=True) if there]
                 missing = [i for i, there in zip(missing, present, strict=True) if not there]
@@ -332,13 +338,20 @@ class Store:
 
     def _of_own(self, call: str, keys: Sequence[Key]) -> list[bool]:
         names = self._namer.chunks(keys)
-        results = [False] * len(names)
+        results = [False] * (len(names) // _NAME_BYTES)
         for drive in self._drives:
             if drive.own is None:
                 raise ValueError(f"the store was opened with read_only=True: it cannot {call}")
-            answers = getattr(drive.own, call)(b"".join(names))
+            answers = getattr(drive.own, call)(names)
             results = [before or bool(now) for before, now in zip(results, answers, strict=True)]
         return results
+
+
+def _some(names: bytes, which: list[int]) -> bytes:
+    """The names at these indexes, in ascending order."""
+    if len(which) * _NAME_BYTES == len(names):
+        return names
+    return b"".join([names[_NAME_BYTES * i:_NAME_BYTES * (i + 1)] for i in which])
 
 
 def _pieces(memory: Any) -> list[Any]:
