@@ -32,6 +32,7 @@ class FakeVolume final : public Volume {
   FakeVolume(std::uint64_t slab_bytes, std::uint64_t seed) : slab_(slab_bytes), random_(seed) {}
 
   Faults faults;
+  bool is_copied = false;  // It is as the volume of a tier in host memory: copies meet no faults.
   struct Done {
     std::uint64_t read_bytes = 0, written_bytes = 0, summed_bytes = 0;
   } done;
@@ -39,7 +40,7 @@ class FakeVolume final : public Volume {
   // Called once, before the next read: simulates another thread while this one waits for the volume.
   std::function<void()> before_read;
 
-  std::vector<Moved> transfer(std::span<penstock_request> requests) override {
+  void transfer_each(std::span<penstock_request> requests, const Ended& ended) override {
     const auto is_write = [](const penstock_request& one) { return one.op == PENSTOCK_WRITE; };
     if (before_read && !requests.empty() && !is_write(requests[0])) std::exchange(before_read, nullptr)();
     if (before_write && !requests.empty() && is_write(requests[0])) std::exchange(before_write, nullptr)();
@@ -49,13 +50,13 @@ class FakeVolume final : public Volume {
     std::vector<std::size_t> order(requests.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
-    std::vector<Moved> moved(requests.size());
     for (const std::size_t i : order) {
+      Moved moved;
       const auto pieces = pieces_of(requests[i]);
       const auto offset = static_cast<std::uint64_t>(requests[i].file_offset);
-      is_write(requests[i]) ? write(offset, pieces, moved[i]) : read(offset, pieces, moved[i]);
+      is_write(requests[i]) ? write(offset, pieces, moved) : read(offset, pieces, moved);
+      ended(i, moved);
     }
-    return moved;
   }
   core::Status sync() override {
     const bool fails = happens(faults.sync);
@@ -74,6 +75,7 @@ class FakeVolume final : public Volume {
     return core::success();
   }
   std::span<const std::byte> in_memory() const override { return slab_; }
+  std::span<std::byte> for_copies() override { return is_copied ? std::span(slab_) : std::span<std::byte>(); }
   core::Result<Journal> read_journal(std::uint64_t offset) override {
     const std::size_t from = std::min<std::size_t>(offset, journal_.size());
     return Journal{identity_, {journal_.begin() + static_cast<std::ptrdiff_t>(from), journal_.end()}};

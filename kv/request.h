@@ -36,6 +36,8 @@ struct Request {
   float cost = 0;                 // put: the seconds to compute the chunk again; an invalid number counts as 0.
   Outcome outcome = Outcome::miss;
   core::Status status{};
+  // The pieces are host memory, of which the caller knows that it is there: it is copied and checked without a look.
+  bool is_host = false;
   bool is_pinned = false;  // put: the chunk is pinned once stored, until unpin().
   // put: the payload's checksum, if known. A payload with another checksum counts as damaged, and is not written.
   std::optional<std::uint32_t> crc{};

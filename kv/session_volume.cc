@@ -62,9 +62,9 @@ Status SessionVolume::open_memory(std::uint64_t slab_bytes) {
   const core::UniqueFd slab(memfd_create("penstock-kv", MFD_CLOEXEC));
   if (!slab.valid() || ftruncate(slab.get(), static_cast<off_t>(slab_bytes)) != 0)
     return core::os_failure(errno, "have a slab in host memory");
-  void* const mapped = mmap(nullptr, slab_bytes, PROT_READ, MAP_SHARED, slab.get(), 0);
+  void* const mapped = mmap(nullptr, slab_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab.get(), 0);
   if (mapped == MAP_FAILED) return core::os_failure(errno, "map a slab in host memory");
-  in_memory_ = {static_cast<const std::byte*>(mapped), slab_bytes};
+  in_memory_ = {static_cast<std::byte*>(mapped), slab_bytes};
   (void)madvise(mapped, slab_bytes, MADV_DONTDUMP);  // Core dumps must not contain prompts either.
   return status_of(library_.file_register(session_, slab.get(), &slab_));
 }
@@ -99,7 +99,7 @@ Status SessionVolume::open_files(Role role, std::uint64_t slab_bytes, bool is_di
 
 SessionVolume::~SessionVolume() {
   library_.file_close(slab_);
-  if (!in_memory_.empty()) munmap(const_cast<std::byte*>(in_memory_.data()), in_memory_.size());
+  if (!in_memory_.empty()) munmap(in_memory_.data(), in_memory_.size());
 }
 
 std::vector<std::uint64_t> SessionVolume::bytes_by_path() const {
@@ -107,21 +107,21 @@ std::vector<std::uint64_t> SessionVolume::bytes_by_path() const {
   return bytes_by_path_;
 }
 
-std::vector<Moved> SessionVolume::transfer(std::span<penstock_request> requests) {
-  std::vector<Moved> moved(requests.size());
+void SessionVolume::transfer_each(std::span<penstock_request> requests, const Ended& ended) {
   for (penstock_request& one : requests) one.file = slab_;
-  const auto ended = [&](std::size_t i, const penstock_status& status, const penstock_report& report) {
-    moved[i] = {status_of(status), report.bytes};
-    const core::MutexLock lock(mutex_);
-    for (std::size_t path = 0; path < bytes_by_path_.size(); ++path)
-      bytes_by_path_[path] += library_.report_bytes(&report, static_cast<std::int32_t>(path));
+  const auto count_and_tell = [&](std::size_t i, const penstock_status& status, const penstock_report& report) {
+    {
+      const core::MutexLock lock(mutex_);
+      for (std::size_t path = 0; path < bytes_by_path_.size(); ++path)
+        bytes_by_path_[path] += library_.report_bytes(&report, static_cast<std::int32_t>(path));
+    }
+    ended(i, {status_of(status), report.bytes});
   };
   // Copying a chunk or two takes less time than waking another thread.
   const std::size_t caller_max = role_ == Role::memory ? kByCallerMost : 0;
-  const Status status = queues_.transfer_all(requests, ended, caller_max);
-  if (status.ok()) return moved;
-  for (Moved& one : moved) one.status = status;
-  return moved;
+  const Status status = queues_.transfer_all(requests, count_and_tell, caller_max);
+  if (status.ok()) return;
+  for (std::size_t i = 0; i < requests.size(); ++i) ended(i, {status, 0});
 }
 
 Status SessionVolume::sync() {

@@ -32,10 +32,11 @@ class SessionVolume final : public Volume {
   SessionVolume(const SessionVolume&) = delete;
   SessionVolume& operator=(const SessionVolume&) = delete;
 
-  std::vector<Moved> transfer(std::span<penstock_request> requests) override;
+  void transfer_each(std::span<penstock_request> requests, const Ended& ended) override;
   core::Status sync() override;
   core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) override;
   std::span<const std::byte> in_memory() const override { return in_memory_; }
+  std::span<std::byte> for_copies() override { return in_memory_; }
   core::Result<Journal> read_journal(std::uint64_t offset) override;
   core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override;
   core::Status replace_journal(std::span<const std::byte> bytes) override;
@@ -61,7 +62,7 @@ class SessionVolume final : public Volume {
   const Role role_;
   core::UniqueFd lease_, journal_;
   penstock_file* slab_ = nullptr;
-  std::span<const std::byte> in_memory_;  // The mapped slab of Role::memory.
+  std::span<std::byte> in_memory_;  // The mapped slab of Role::memory.
   QueuePool queues_;
 
   mutable core::Mutex mutex_;

@@ -77,7 +77,8 @@ class Simulation {
     Known& known = known_[key];
     const std::uint64_t version = ++last_version_;
     const bool was_there = store_->contains(name_of(key));
-    const Outcome outcome = put(*store_, key, content_of(key, version, bytes_of_key(key)), static_cast<float>(key % 9));
+    const Outcome outcome =
+        put(*store_, key, content_of(key, version, bytes_of_key(key)), static_cast<float>(key % 9), random_() % 2 == 0);
     EXPECT_EQ(outcome == Outcome::present, was_there);
     if (outcome != Outcome::done) return;
     known.version = version;
@@ -92,7 +93,7 @@ class Simulation {
       EXPECT_TRUE(was_there) << "a pin was lost";
     }
     std::vector<std::byte> memory(bytes_of_key(key));
-    const Outcome outcome = get(*store_, key, memory);
+    const Outcome outcome = get(*store_, key, memory, random_() % 2 == 0);
     if (outcome == Outcome::done) {
       ++hits;
       if (known.version != 0) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -111,12 +112,14 @@ bool Store::reserve(Request& request) {
 
 // Writes headers and payloads in any order: no reader uses them before publish(), or, after a crash, before a commit.
 void Store::write(std::span<Request* const> puts) {
-  const Pages pages(puts.size());
-  std::vector<iovec> headers(puts.size());
+  const std::span<std::byte> memory = volume_.for_copies();
+  const auto is_copied = [&](const Request& put) { return put.is_host && !memory.empty(); };
+  const auto others = std::count_if(puts.begin(), puts.end(), [&](const Request* put) { return !is_copied(*put); });
+  const Pages pages(static_cast<std::size_t>(others));
+  std::vector<iovec> headers;
+  headers.reserve(puts.size());  // Transfers refer to them.
   std::vector<penstock_request> transfers;
-  std::vector<std::span<const iovec>> payloads;
-  for (const Request* put : puts) payloads.push_back(put->pieces);
-  const Result<std::vector<std::uint32_t>> crcs = checksums(volume_, payloads);
+  const Result<std::vector<std::uint32_t>> crcs = checksums(volume_, puts);
   for (std::size_t i = 0; i < puts.size(); ++i) {
     Request& request = *puts[i];
     Chunk& chunk = request.chunk;
@@ -128,14 +131,19 @@ void Store::write(std::span<Request* const> puts) {
       request.outcome = Outcome::damaged;
       continue;
     }
-    encode_header(chunk, name_, pages[i]);
-    headers[i] = {pages[i].data(), kHeaderBytes};
-    add_transfers(PENSTOCK_WRITE, chunk, headers[i], request.pieces, transfers);
+    if (is_copied(request)) {
+      copy_in(request, memory.subspan(chunk.slot_offset, kHeaderBytes + chunk.bytes));
+      continue;
+    }
+    const std::span<std::byte> page = pages[headers.size()];
+    encode_header(chunk, name_, page);
+    add_transfers(PENSTOCK_WRITE, chunk, headers.emplace_back(iovec{page.data(), kHeaderBytes}), request.pieces,
+                  transfers);
   }
   const std::vector<Moved> moved = volume_.transfer(transfers);
   auto next = moved.begin();
   for (Request* const put : puts) {
-    if (put->outcome != Outcome::done) continue;  // This put was not written.
+    if (put->outcome != Outcome::done || is_copied(*put)) continue;  // This put was not written by a request.
     for (const std::uint64_t bytes : {std::uint64_t{kHeaderBytes}, put->chunk.bytes}) {
       if (bytes == 0) continue;
       const Moved one = *next++;
@@ -143,6 +151,15 @@ void Store::write(std::span<Request* const> puts) {
       put->outcome = Outcome::failed;
       put->status = one.status.ok() ? core::os_failure(EIO, "write the chunk") : one.status;
     }
+  }
+}
+
+void Store::copy_in(const Request& put, std::span<std::byte> slot) const {
+  encode_header(put.chunk, name_, slot.first(kHeaderBytes));
+  std::byte* into = slot.data() + kHeaderBytes;
+  for (const iovec& piece : put.pieces) {
+    std::memcpy(into, piece.iov_base, piece.iov_len);
+    into += piece.iov_len;
   }
 }
 

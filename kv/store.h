@@ -98,6 +98,7 @@ class Store final : public StoreView, public Writer {
   void end_get(Request& request) override REQUIRES(mutex_);
   bool reserve(Request& request) REQUIRES(mutex_);
   void write(std::span<Request* const> puts) EXCLUDES(mutex_);
+  void copy_in(const Request& put, std::span<std::byte> slot) const;
   void publish(const Request& put) REQUIRES(mutex_);
   // Ends a use of the chunk. Returns its entry, or null if it was erased meanwhile.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);

@@ -331,5 +331,27 @@ TEST_F(StoreTest, SettingsThatMakeNoStoreAreRefused) {
   }
 }
 
+// The tier in host memory has such a volume.
+TEST(StoreInHostMemory, HostMemoryIsCopiedWithoutARequestAndChecked) {
+  FakeVolume volume(kExtent, 1);
+  volume.is_copied = true;
+  volume.faults = {1, 1, 0, 0, 0};
+  const auto store = std::move(Store::open(volume, {name_of(0), kExtent, kExtent}).value());
+  std::vector<std::byte> content = content_of(1, 1, 10'000), memory(content.size());
+  const iovec into[] = {{memory.data(), 1}, {memory.data() + 1, 0}, {memory.data() + 1, memory.size() - 1}};
+  Request request{.key = name_of(1), .pieces = into, .is_host = true};
+  EXPECT_EQ(put(*store, 1, content, 0, true), Outcome::done);
+  store->get(each_of({&request, 1}));
+  EXPECT_EQ(request.outcome, Outcome::done);
+  EXPECT_EQ(memory, content);
+  EXPECT_EQ(volume.done.summed_bytes + volume.done.read_bytes + volume.done.written_bytes, 0u);
+  volume.slab()[kHeaderBytes + 5000] ^= std::byte{1};
+  EXPECT_EQ(get(*store, 1, memory, true), Outcome::damaged);
+  EXPECT_EQ(put(*store, 1, content, 0, true), Outcome::done);
+  volume.slab()[30] ^= std::byte{1};  // In the header.
+  EXPECT_EQ(get(*store, 1, memory, true), Outcome::damaged);
+  EXPECT_FALSE(store->contains(name_of(1)));
+}
+
 }  // namespace
 }  // namespace penstock::kv

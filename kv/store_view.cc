@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -11,28 +12,84 @@ namespace penstock::kv {
 namespace {
 
 // The outcome of reading a chunk, before its checksum is compared: done if that is right.
-Outcome arrival(const Name& store, const Request& one, std::span<const std::byte> page, const Moved& header,
-                const Moved& payload) {
+Outcome arrival_of(const Name& store, const Request& one, std::span<const std::byte> page, const Moved& header,
+                   const Moved& payload) {
   if (!one.status.ok()) return Outcome::failed;
   const bool is_whole = header.bytes == kHeaderBytes && payload.bytes == one.chunk.bytes;
   return is_whole && is_header_of(one.chunk, store, page) ? Outcome::done : Outcome::damaged;
 }
 
 void check_sums(Volume& volume, std::span<Request* const> requests) {
-  std::vector<Request*> arrived;
-  std::vector<std::span<const iovec>> chunks;
-  for (Request* const one : requests) {
-    if (one->outcome != Outcome::done) continue;
-    arrived.push_back(one);
-    chunks.push_back(one->pieces);
-  }
-  const core::Result<std::vector<std::uint32_t>> crcs = checksums(volume, chunks);
-  for (std::size_t i = 0; i < arrived.size(); ++i) {
-    arrived[i]->status = crcs.status();
-    if (!crcs.ok()) arrived[i]->outcome = Outcome::failed;
-    else if ((*crcs)[i] != arrived[i]->chunk.crc) arrived[i]->outcome = Outcome::damaged;
+  const core::Result<std::vector<std::uint32_t>> crcs = checksums(volume, requests);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i]->status = crcs.status();
+    if (!crcs.ok()) requests[i]->outcome = Outcome::failed;
+    else if ((*crcs)[i] != requests[i]->chunk.crc) requests[i]->outcome = Outcome::damaged;
   }
 }
+
+// Copies a chunk out of a slab in host memory.
+void copy_out(Request& one, const Name& store, std::span<const std::byte> slot) {
+  one.outcome = is_header_of(one.chunk, store, slot) ? Outcome::done : Outcome::damaged;
+  if (one.outcome != Outcome::done) return;
+  const std::byte* from = slot.data() + kHeaderBytes;
+  for (const iovec& piece : one.pieces) {
+    std::memcpy(piece.iov_base, from, piece.iov_len);
+    from += piece.iov_len;
+  }
+}
+
+// Reads of chunks, of which each has a header and, unless it is empty, a payload.
+class Reads {
+ public:
+  Reads(Volume& volume, const Name& store, std::span<Request* const> requests)
+      : volume_(volume), store_(store), requests_(requests), pages_(requests.size()), arrivals_(requests.size()) {
+    headers_.reserve(requests.size());  // Transfers refer to them.
+    transfers_.reserve(2 * requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const std::size_t before = transfers_.size();
+      add_transfers(PENSTOCK_READ, requests[i]->chunk, headers_.emplace_back(iovec{pages_[i].data(), kHeaderBytes}),
+                    requests[i]->pieces, transfers_);
+      arrivals_[i].missing = transfers_.size() - before;
+      of_.insert(of_.end(), arrivals_[i].missing, i);
+    }
+  }
+
+  // Chunks in host memory are checked while others arrive, those of devices together at the end.
+  void run() {
+    std::vector<Request*> unchecked;
+    volume_.transfer_each(transfers_, [&](std::size_t transfer, const Moved& moved) {
+      const std::size_t i = of_[transfer];
+      Arrival& arrival = arrivals_[i];
+      const bool is_header = transfer == 0 || of_[transfer - 1] != i;
+      (is_header ? arrival.header : arrival.payload) = moved;
+      if (--arrival.missing > 0) return;
+      Request& one = *requests_[i];
+      one.status = arrival.header.status.ok() ? arrival.payload.status : arrival.header.status;
+      one.outcome = arrival_of(store_, one, pages_[i], arrival.header, arrival.payload);
+      if (one.outcome != Outcome::done) return;
+      Request* const own = &one;
+      if (one.is_host) check_sums(volume_, {&own, 1});
+      else unchecked.push_back(own);
+    });
+    check_sums(volume_, unchecked);
+  }
+
+ private:
+  struct Arrival {
+    Moved header, payload;
+    std::size_t missing = 0;  // Transfers.
+  };
+
+  Volume& volume_;
+  const Name& store_;
+  const std::span<Request* const> requests_;
+  const Pages pages_;
+  std::vector<Arrival> arrivals_;
+  std::vector<iovec> headers_;
+  std::vector<penstock_request> transfers_;
+  std::vector<std::size_t> of_;  // The request of each transfer.
+};
 
 }  // namespace
 
@@ -49,23 +106,18 @@ void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std:
 }
 
 void read_chunks(Volume& volume, const Name& store, std::span<Request* const> requests) {
-  const Pages pages(requests.size());
-  std::vector<iovec> headers(requests.size());
-  std::vector<penstock_request> transfers;
-  transfers.reserve(2 * requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    headers[i] = {pages[i].data(), kHeaderBytes};
-    add_transfers(PENSTOCK_READ, requests[i]->chunk, headers[i], requests[i]->pieces, transfers);
+  const std::span<const std::byte> memory = volume.for_copies();
+  std::vector<Request*> copied, others;
+  for (Request* const one : requests) {
+    if (!one->is_host || memory.empty()) {
+      others.push_back(one);
+      continue;
+    }
+    copy_out(*one, store, memory.subspan(one->chunk.slot_offset, kHeaderBytes + one->chunk.bytes));
+    if (one->outcome == Outcome::done) copied.push_back(one);
   }
-  const std::vector<Moved> moved = volume.transfer(transfers);
-  auto next = moved.begin();
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    Request& one = *requests[i];
-    const Moved header = *next++, payload = one.chunk.bytes > 0 ? *next++ : Moved{};
-    one.status = header.status.ok() ? payload.status : header.status;
-    one.outcome = arrival(store, one, pages[i], header, payload);
-  }
-  check_sums(volume, requests);
+  check_sums(volume, copied);
+  if (!others.empty()) Reads(volume, store, others).run();
 }
 
 void StoreView::get(std::span<Request* const> requests) {

@@ -33,19 +33,19 @@ inline std::vector<std::byte> content_of(std::uint64_t key, std::uint64_t versio
 
 // Makes one put or get of one piece of memory.
 template <typename Store, typename Call>
-Outcome ask(Store& store, Call call, std::uint64_t key, std::vector<std::byte>& memory, float cost = 0) {
+Outcome ask(Store& store, Call call, std::uint64_t key, std::vector<std::byte>& memory, float cost, bool is_host) {
   const iovec piece{memory.data(), memory.size()};
-  Request request{name_of(key), {&piece, 1}, cost};
+  Request request{.key = name_of(key), .pieces = {&piece, 1}, .cost = cost, .is_host = is_host};
   (store.*call)(each_of({&request, 1}));
   return request.outcome;
 }
 template <typename Store>
-Outcome put(Store& store, std::uint64_t key, std::vector<std::byte> content, float cost = 0) {
-  return ask(store, &Store::put, key, content, cost);
+Outcome put(Store& store, std::uint64_t key, std::vector<std::byte> content, float cost = 0, bool is_host = false) {
+  return ask(store, &Store::put, key, content, cost, is_host);
 }
 template <typename Store>
-Outcome get(Store& store, std::uint64_t key, std::vector<std::byte>& memory) {
-  return ask(store, &Store::get, key, memory);
+Outcome get(Store& store, std::uint64_t key, std::vector<std::byte>& memory, bool is_host = false) {
+  return ask(store, &Store::get, key, memory, 0, is_host);
 }
 
 }  // namespace penstock::kv

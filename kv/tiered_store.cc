@@ -172,7 +172,7 @@ void TieredStore::promote(std::span<Request* const> got, std::span<const Name> k
   for (const Request* const one : got) {
     if (one->outcome != Outcome::done) continue;
     const bool is_promoted = std::find(keys.begin(), keys.end(), one->key) != keys.end();
-    if (is_promoted) into_memory.push_back({one->key, one->pieces});
+    if (is_promoted) into_memory.emplace_back(Request{.key = one->key, .pieces = one->pieces, .is_host = one->is_host});
   }
   memory_.put(each_of(into_memory));
   const MutexLock lock(mutex_);
@@ -281,6 +281,7 @@ void TieredStore::write_to_drive(Batch& batch) {
     batch.pieces[i] = {const_cast<std::byte*>(payload.data()), payload.size()};
     request.pieces = {&batch.pieces[i], 1};
     request.crc = mapping->crc();
+    request.is_host = true;
     onto_drive.push_back(&request);
     mappings.push_back(std::move(*mapping));
   }

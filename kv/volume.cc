@@ -27,17 +27,29 @@ std::uint64_t bytes_of(std::span<const iovec> pieces) {
   return bytes;
 }
 
-core::Result<std::vector<std::uint32_t>> checksums(Volume& volume, std::span<const std::span<const iovec>> chunks) {
+std::vector<Moved> Volume::transfer(std::span<penstock_request> requests) {
+  std::vector<Moved> all(requests.size());
+  transfer_each(requests, [&](std::size_t i, const Moved& moved) { all[i] = moved; });
+  return all;
+}
+
+core::Result<std::vector<std::uint32_t>> checksums(Volume& volume, std::span<Request* const> requests) {
   std::vector<iovec> pieces;
-  for (const std::span<const iovec> chunk : chunks) pieces.insert(pieces.end(), chunk.begin(), chunk.end());
+  for (const Request* const one : requests) {
+    if (!one->is_host) pieces.insert(pieces.end(), one->pieces.begin(), one->pieces.end());
+  }
   std::vector<std::uint32_t> sums(pieces.size());
-  const core::Status status = volume.crc32c(pieces, sums);
+  const core::Status status = pieces.empty() ? core::success() : volume.crc32c(pieces, sums);
   if (!status.ok()) return status;
-  std::vector<std::uint32_t> all(chunks.size());
+  std::vector<std::uint32_t> all(requests.size());
   core::Crc32cCombiner combine;
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    for (const iovec& piece : chunks[i]) all[i] = combine(all[i], sums[at++], piece.iov_len);
+  auto next = sums.begin();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    for (const iovec& piece : requests[i]->pieces) {
+      all[i] = requests[i]->is_host
+                   ? core::crc32c({static_cast<const std::byte*>(piece.iov_base), piece.iov_len}, all[i])
+                   : combine(all[i], *next++, piece.iov_len);
+    }
   }
   return all;
 }

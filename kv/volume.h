@@ -9,10 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
+#include "kv/request.h"
 #include "penstock/penstock.h"
 
 namespace penstock::kv {
@@ -38,9 +40,14 @@ class Volume {
 
   virtual ~Volume() = default;
 
-  // Executes requests for ranges of the slab, none of them empty, in any order and many at once. Returns when all have
-  // ended, with the outcome of each. Sets their files and cookies. Any thread.
-  virtual std::vector<Moved> transfer(std::span<penstock_request> requests) = 0;
+  using Ended = std::function<void(std::size_t request, const Moved& moved)>;
+
+  // Executes requests for ranges of the slab, none of them empty, in any order and many at once. Calls `ended` on this
+  // thread for each that has ended, while others go on, and returns when all have. Sets their files and cookies. Any
+  // thread.
+  virtual void transfer_each(std::span<penstock_request> requests, const Ended& ended) = 0;
+  // Returns the outcome of each.
+  std::vector<Moved> transfer(std::span<penstock_request> requests);
   // Returns when all earlier writes to the slab are durable.
   virtual core::Status sync() = 0;
   // Makes the checksum of each piece; `sums` has one for each.
@@ -48,6 +55,8 @@ class Volume {
 
   // The slab's bytes if it is in host memory, valid while the volume lives; else an empty span.
   virtual std::span<const std::byte> in_memory() const { return {}; }
+  // The same, where host memory may be copied from and to it without a request.
+  virtual std::span<std::byte> for_copies() { return {}; }
 
   // Reads the records of the journal from `offset` on; an empty result if there is no journal yet.
   virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
@@ -57,7 +66,8 @@ class Volume {
   virtual core::Status replace_journal(std::span<const std::byte> bytes) = 0;
 };
 
-// Returns the checksum of each chunk over its pieces in order. One call of the volume processes all of them.
-core::Result<std::vector<std::uint32_t>> checksums(Volume& volume, std::span<const std::span<const iovec>> chunks);
+// Returns the checksum of each request over its pieces in order. One call of the volume processes all of those that
+// may be device memory.
+core::Result<std::vector<std::uint32_t>> checksums(Volume& volume, std::span<Request* const> requests);
 
 }  // namespace penstock::kv

@@ -37,6 +37,8 @@ class KvRequests {
       requests_[i].key = keys[i];
       requests_[i].pieces = pieces_of(nanobind::cast<nanobind::list>(memories[i]));
       if (!costs.empty()) requests_[i].cost = costs[i];
+      requests_[i].is_host = is_host_;
+      is_host_ = true;
     }
   }
 
@@ -45,6 +47,8 @@ class KvRequests {
   std::span<const Memory* const> memories() const { return memories_; }
 
   void wait_for_orders() const {
+    const auto is_ordered = [](const Memory& memory) { return memory.order().is_given; };
+    if (paged_.empty() && std::none_of(held_.begin(), held_.end(), is_ordered)) return;
     const NoGil no_gil;
     for (const Memory& memory : held_) wait_for_order(memory);
     for (const Blocks* blocks : paged_) wait_for_order(order_, blocks->layers().front().memory.data());
@@ -73,12 +77,14 @@ class KvRequests {
   }
   void add(const Memory& memory, std::vector<iovec>& own) {
     own.push_back({memory.data(), memory.size()});
+    is_host_ = is_host_ && !memory.is_device();
     memories_.push_back(&memory);
   }
   void add(const Block& block, std::vector<iovec>& own) {
     for (const Blocks::Layer& layer : block.of->layers()) {
       own.push_back({layer.memory.data() + block.number * layer.bytes, layer.bytes});
       memories_.push_back(&layer.memory);
+      is_host_ = is_host_ && !layer.memory.is_device();
     }
     const Blocks* const blocks = block.of.get();
     if (!blocks->is_device() || stream_.is_none()) return;
@@ -88,6 +94,7 @@ class KvRequests {
   }
 
   const Memory::Access access_;
+  bool is_host_ = true;  // The pieces so far of the request that is being made are.
   const nanobind::handle stream_;
   std::vector<kv::Request> requests_;
   std::deque<Memory> held_;

@@ -25,7 +25,7 @@ std::shared_ptr<Arrived> aside(std::span<const kv::Request> requests) {
   for (const kv::Request& one : requests) {
     const std::uint64_t bytes = kv::bytes_of(one.pieces);
     const iovec& piece = arriving->pieces.emplace_back(iovec{(*arriving->pages)[pages].data(), bytes});
-    arriving->requests.push_back({one.key, {&piece, 1}});
+    arriving->requests.push_back({.key = one.key, .pieces = {&piece, 1}, .is_host = true});
     pages += pages_for(bytes);
   }
   return arriving;
