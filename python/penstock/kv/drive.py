@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import _native
+from penstock.errors import PenstockError
 from penstock.folders import make_folder
 from penstock.kv.limits import Budget, Health
 from penstock.kv.names import Namer
@@ -22,6 +23,7 @@ from penstock.sessions import Session
 __all__ = ["Drive", "Outcome", "nbytes_of"]
 
 _SUB_STORES_MOST = 64
+_READ_AGAIN_S = 0.001  # A look at another's journal takes ten microseconds.
 _FULL = 0.95  # A sub-store this full is close to evicting chunks.
 _FARTHEST = len(_native.distance_names()) - 1
 
@@ -60,6 +62,7 @@ class Drive:
         self.is_full = False  # State at the last commit.
         self.refused = {"worn": 0, "slow": 0}  # Keys of puts, by names of state(), which programs read.
         self._has_host = False
+        self._read_at = 0.0
         self._judged = 0, 0.0  # Bytes written by the host tier, and the seconds for them.
         self.health = Health()
         self.budget: Budget | None = None
@@ -145,6 +148,16 @@ class Drive:
                     self.others[number] = self._open(number, 0, 0, False, 0)
         for other in list(self.others.values()):
             other.refresh()
+
+    def read_commits(self) -> Iterator[_native.KvStore]:
+        """The sub-stores of others, each after its new commits were read; none where they were read just now."""
+        now = time.monotonic()
+        if now - self._read_at >= _READ_AGAIN_S:
+            self._read_at = now
+            for other in list(self.others.values()):
+                with contextlib.suppress(PenstockError, OSError):  # The store's thread tells of it.
+                    other.refresh()
+                yield other
 
     def all(self) -> Iterator[_native.KvStore]:
         if self.own is not None:

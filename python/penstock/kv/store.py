@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -233,7 +233,8 @@ class Store:
                 self._keep(drive.own.failure())
 
     def refresh(self) -> None:
-        """Reads other processes' new commits; a thread of the store does that every `commit_s`."""
+        """Reads other processes' new commits, and finds their new sub-stores, as a thread of the store does every
+        `commit_s`. The commits are also read, once in a millisecond, before a key counts as missing."""
         for drive in self._drives:
             drive.refresh()
 
@@ -325,15 +326,10 @@ class Store:
     def _by_store(self, names: bytes) -> dict[_native.KvStore, list[int]]:
         """The indexes in `names` of the chunks that each store has. Omits chunks that none has."""
         groups: dict[_native.KvStore, list[int]] = {}
-        missing = list(range(len(names) // _NAME_BYTES))
-        for drive in self._drives:
-            for store in drive.all():
-                if not missing:
-                    return groups
-                present = store.lookup(_some(names, missing))
-                if 1 in present:
-                    groups[store] = [i for i, there in zip(missing, present, strict=True) if there]
-                missing = [i for i, there in zip(missing, present, strict=True) if not there]
+        missing = _sort(names, list(range(len(names) // _NAME_BYTES)),
+                        (store for drive in self._drives for store in drive.all()), groups)
+        if missing:
+            _sort(names, missing, (store for drive in self._drives for store in drive.read_commits()), groups)
         return groups
 
     def _of_own(self, call: str, keys: Sequence[Key]) -> list[bool]:
@@ -352,6 +348,20 @@ def _some(names: bytes, which: list[int]) -> bytes:
     if len(which) * _NAME_BYTES == len(names):
         return names
     return b"".join([names[_NAME_BYTES * i:_NAME_BYTES * (i + 1)] for i in which])
+
+
+def _sort(names: bytes, missing: list[int], stores: Iterable[_native.KvStore],
+          groups: dict[_native.KvStore, list[int]]) -> list[int]:
+    """Adds what each store has to its group, and returns what none has."""
+    for store in stores:
+        if not missing:
+            break
+        present = store.lookup(_some(names, missing))
+        if 1 in present:
+            found = [i for i, there in zip(missing, present, strict=True) if there]
+            groups[store] = sorted(groups.get(store, []) + found)
+            missing = [i for i, there in zip(missing, present, strict=True) if not there]
+    return missing
 
 
 def _pieces(memory: Any) -> list[Any]:
