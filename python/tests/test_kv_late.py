@@ -167,6 +167,7 @@ def test_what_a_get_will_take_is_known_after_the_first_by_where_chunks_are(make,
         assert look(store, key) == [DONE]
     on_drive = store.seconds_to_get(["10"])
     assert on_drive > 0 and store.worth_loading(["10"], 1e6) and not store.worth_loading(["10"], on_drive / 2)
+    assert store.state()["decisions"] == {"get_is_faster": 1, "get_is_slower": 1, "not_measured": 1}
     assert store.seconds_to_get(["1"]) is None, "that is in memory now, of which nothing was measured"
     assert look(store, 1) == [DONE]
     both = store.seconds_to_get(["1", "10"])

@@ -81,6 +81,7 @@ class Store:
         self._drives = [Drive(Path(path) / self._namer.store.hex(), self._session, self._namer, direct, near)
                         for path in paths]
         self._missed = 0  # Requested keys that no sub-store has, which no sub-store counts.
+        self._decisions = dict.fromkeys(("get_is_faster", "get_is_slower", "not_measured"), 0)
         self._pool: Pool | None = None
         self._helpers: Pool | None = None
         self._ended = threading.Event()
@@ -216,9 +217,13 @@ class Store:
         return sum(known) if len(known) == len(each) else None
 
     def worth_loading(self, keys: Sequence[Key], recompute_s: float) -> bool:
-        """Whether getting these chunks takes less time than computing them. True until a get was measured."""
+        """Whether getting these chunks takes less time than computing them. True until a get was measured, since only
+        a get can tell. `state()["decisions"]` counts the answers by their reason.
+        """
         seconds = self.seconds_to_get(keys)
-        return seconds is None or seconds < recompute_s
+        reason = "not_measured" if seconds is None else "get_is_faster" if seconds < recompute_s else "get_is_slower"
+        self._decisions[reason] += 1
+        return reason != "get_is_slower"
 
     # ---- The store ----
 
@@ -252,7 +257,8 @@ class Store:
                   for drive in self._drives for store in drive.all()]
         total = _sum_of(drives)
         total.setdefault("gets", {})["miss"] = total.get("gets", {}).get("miss", 0) + self._missed
-        return {**total, "failure": None if self.failure is None else str(self.failure), "drives": drives}
+        return {**total, "decisions": dict(self._decisions),
+                "failure": None if self.failure is None else str(self.failure), "drives": drives}
 
     def metrics(self) -> str:
         """The same in Prometheus's text format, by folder."""
