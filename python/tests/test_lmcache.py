@@ -192,7 +192,9 @@ def test_a_restart_finds_full_chunks(host):
 @pytest.mark.parametrize("other", [{"model_name": "qwen"}, {"kv_dtype": torch.float16},
                                    {"kv_shape": (2 * LAYERS, 2, TOKENS, HEADS, DIM)}])
 def test_another_model_dtype_or_shape_finds_nothing(host, other):
-    host().put(1)
+    first = host()
+    first.put(1)
+    first.plugin.close()  # So that its chunk is on the drive, and whoever opens this store sees it.
     assert not host(**other).plugin.contains(key(1))
 
 

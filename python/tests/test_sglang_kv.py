@@ -162,6 +162,7 @@ def test_another_model_layout_or_page_size_finds_nothing(host, other):
     it = host()
     it.fill()
     it.back_up(["a"], 0)
+    it.storage.close()  # So that its chunk is on the drive, and whoever opens this store sees it.
     assert host(**other).storage.batch_exists(["a"]) == 0
 
 

@@ -30,14 +30,16 @@ CHUNKS, BYTES = 64, 128 * 1024
 REQUEST = ReqContext("request")
 
 
-def configuration(name="llama", tp=1, rank=0, engine="engine", **extra):
+def configuration(name="llama", tp=1, rank=0, engine="engine", is_agnostic=False, canonical=False, layout="LBNHC",
+                  **extra):
     return OffloadingConfig((), BYTES, False, extra, engine, OffloadingModelConfig(name, "bfloat16"),
                             OffloadingCacheConfig(16, 1),
-                            OffloadingParallelConfig(rank, tp, tp, 1, 1, 1, 0, 1, None, False))
+                            OffloadingParallelConfig(rank, tp, tp, 1, 1, 1, 0, 1, None, is_agnostic),
+                            canonical_layout=canonical, kv_cache_layout=layout)
 
 
-def spec(name="llama", tp=1, rank=0):
-    return SimpleNamespace(config=configuration(name, tp, rank), blocks_per_chunk=1,
+def spec(*given, **more):
+    return SimpleNamespace(config=configuration(*given, **more), blocks_per_chunk=1,
                            kv_events_config=SimpleNamespace(enable_kv_cache_events=False))
 
 
@@ -123,9 +125,30 @@ def test_of_a_load_that_fails_in_part_the_rest_is_told(host, tmp_path):
     assert it.tier.lookup(key(3 - number), REQUEST) == LookupResult.MISS
 
 
+def leave_a_chunk(host, *given):
+    """On the drive, so that whoever opens this store sees it."""
+    it = host(*given)
+    it.store(1)
+    it.tier.shutdown()
+
+
 @pytest.mark.parametrize("other", [spec("qwen"), spec(tp=2), spec(tp=2, rank=1)])
 def test_another_model_or_layout_finds_nothing(host, other):
-    host().store(1)
+    leave_a_chunk(host)
+    assert host(other).tier.lookup(key(1), REQUEST) == LookupResult.MISS
+
+
+def test_bytes_in_another_order_are_not_found_though_vllm_names_their_files_alike(host):
+    """vllm#55191: other ranks; vllm#55904: another layout of the KV cache."""
+    leave_a_chunk(host, spec(is_agnostic=True))
+    for other in (spec(is_agnostic=True, tp=2), spec(is_agnostic=True, layout="LBHNC"), spec()):
+        assert host(other).tier.lookup(key(1), REQUEST) == LookupResult.MISS
+
+
+def test_chunks_in_vllms_canonical_layout_are_shared_by_any_number_of_ranks(host):
+    leave_a_chunk(host, spec(is_agnostic=True, canonical=True))
+    assert host(spec(is_agnostic=True, canonical=True, tp=2)).tier.lookup(key(1), REQUEST) == LookupResult.HIT
+    other = spec(is_agnostic=True, canonical=True, layout="LBHNC")
     assert host(other).tier.lookup(key(1), REQUEST) == LookupResult.MISS
 
 

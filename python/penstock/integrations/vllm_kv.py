@@ -52,11 +52,10 @@ class PenstockTier(_Base):  # type: ignore[misc]
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = None if locality is None else _base.Locality(locality)
         self._bytes = primary_kv_view.cast("B")
-        mapper = _files.FileMapper.from_offloading_spec("", offloading_spec, offloading_spec.blocks_per_chunk, True)
-        what = json.dumps([mapper.get_run_config(), mapper.rank, self.block_size_bytes], sort_keys=True, default=str)
         options = {"folders": folders, "capacity_bytes": capacity_bytes, **more}
         self._store = kv_store(options, self.block_size_bytes, model=offloading_spec.config.model.name,
-                               dtype=str(offloading_spec.config.model.dtype), layout=what)
+                               dtype=str(offloading_spec.config.model.dtype),
+                               layout=_layout(offloading_spec, self.block_size_bytes))
         self._pool = Pool(threads)
         self._under_way: set[Any] = set()
         self._finished: deque[Any] = deque()
@@ -115,6 +114,20 @@ class PenstockTier(_Base):  # type: ignore[misc]
         self._finished.append(_tiering.JobResult(
             job_id=job.job_id, success=len(there) == len(keys), successful_keys=tuple(there) if is_load else None,
             transfer_time=time.perf_counter() - began, transfer_bytes=size * len(there)))
+
+
+def _layout(offloading_spec: Any, chunk_bytes: int) -> str:
+    """All that the order of a chunk's bytes depends on.
+
+    vLLM's names of files leave out the ranks and the layout of the KV cache also where the bytes depend on them
+    (vllm#55191, vllm#55904): they do not only for its canonical layout, and where all ranks have the same bytes.
+    """
+    config = offloading_spec.config
+    mapper = _files.FileMapper.from_offloading_spec("", offloading_spec, offloading_spec.blocks_per_chunk,
+                                                    config.canonical_layout or config.replicated_layout)
+    return json.dumps([mapper.get_run_config(), mapper.rank, config.parallel.is_parallelism_agnostic,
+                       None if config.canonical_layout else config.kv_cache_layout, chunk_bytes],
+                      sort_keys=True, default=str)
 
 
 def check_fits() -> None:
