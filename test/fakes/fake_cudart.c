@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls of CUDA's runtime that fio's engine libcufile makes, over the program's libcuda.so.1. NVIDIA's own runtime
-// asks its driver for tables that the driver without a GPU has not.
+// The calls of CUDA's runtime that fio's engine libcufile and NIXL's plugins make, over the program's libcuda.so.1.
+// NVIDIA's own runtime asks its driver for tables that the driver without a GPU has not.
 #include <stddef.h>
 
 typedef int Result;  // 0, or the driver's error; the runtime's numbers are others.
@@ -44,3 +44,5 @@ const char* cudaGetErrorName(Result error) {
   const char* name = NULL;
   return cuGetErrorName(error, &name) == 0 ? name : "unknown";
 }
+
+const char* cudaGetErrorString(Result error) { return cudaGetErrorName(error); }
