@@ -23,7 +23,8 @@ done
 library=$(realpath "$library")
 
 if [ ${#names[@]} -eq 0 ]; then
-  names=(torch cuda_bindings kvikio kvikio/batch.sh fastsafetensors cufile_python nixl nixl/kv.py cucim fio deepspeed)
+  names=(torch cuda_bindings kvikio kvikio/batch.sh fastsafetensors cufile_python lmcache nixl nixl/kv.py cucim fio
+    deepspeed)
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
