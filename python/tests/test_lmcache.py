@@ -229,12 +229,12 @@ def test_pinned_chunks_stay_until_they_are_unpinned(host):
     assert it.plugin.remove(key(1)) and not it.plugin.remove(key(1))
 
 
-def test_the_configuration_of_the_guide_makes_the_plug_in(tmp_path, loop):
+def test_the_command_line_of_the_guide_makes_the_plug_in(tmp_path, loop, monkeypatch):
     """By LMCache's own parser and launcher, but for the folder and for sizes, which are small here."""
     guide = (Path(__file__).resolve().parents[2] / "docs/guide/kv-cache.md").read_text()
-    messages, = re.findall(r"```\w+\n(chunk_size.*?)```", guide, re.DOTALL)
-    (tmp_path / "lmcache.yaml").write_text(messages)
-    config = LMCacheEngineConfig.from_file(str(tmp_path / "lmcache.yaml"))
+    for name, quoted, word in re.findall(r"(LMCACHE_[A-Z_]+)=(?:'(.*?)'|(\w+))", guide, re.DOTALL):
+        monkeypatch.setenv(name, quoted or word)
+    config = LMCacheEngineConfig.from_env()
     assert config.extra_config["penstock.capacity_bytes"] == 200 << 30 and config.max_local_cpu_size == 8
     config.max_local_cpu_size = 0.02
     config.extra_config.update({"penstock.folders": str(tmp_path / "kv"), "penstock.capacity_bytes": 128 << 20,
