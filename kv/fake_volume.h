@@ -24,7 +24,8 @@ namespace penstock::kv {
 // Probabilities of faults, 0 to 1.
 struct Faults {
   double read = 0, write = 0, sync = 0, journal = 0;  // The call fails; a failed write has written a part.
-  double rot = 0;                                     // One bit of the read bytes is flipped.
+  double folder = 0;  // The flush of the folder fails in which a new journal has replaced the old one.
+  double rot = 0;     // One bit of the read bytes is flipped.
 };
 
 class FakeVolume final : public Volume {
@@ -88,11 +89,12 @@ class FakeVolume final : public Volume {
     std::copy_n(bytes.begin(), count, journal_.begin() + static_cast<std::ptrdiff_t>(offset));
     return fails ? core::os_failure(ENOSPC, "write the journal") : core::success();
   }
-  core::Status replace_journal(std::span<const std::byte> bytes) override {
-    if (happens(faults.journal)) return core::os_failure(ENOSPC, "write the journal");
+  core::Status replace_journal(std::span<const std::byte> bytes, bool& is_replaced) override {
+    is_replaced = !happens(faults.journal);
+    if (!is_replaced) return core::os_failure(ENOSPC, "write the journal");
     journal_.assign(bytes.begin(), bytes.end());
     ++identity_;
-    return core::success();
+    return happens(faults.folder) ? core::os_failure(EIO, "flush the folder") : core::success();
   }
 
   // The machine loses power: some unflushed bytes are there, some are not.

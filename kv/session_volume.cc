@@ -146,15 +146,17 @@ Status SessionVolume::write_journal(std::uint64_t offset, std::span<const std::b
   return status;
 }
 
-Status SessionVolume::replace_journal(std::span<const std::byte> bytes) {
-  if (role_ == Role::memory) return core::success();
+Status SessionVolume::replace_journal(std::span<const std::byte> bytes, bool& is_replaced) {
+  is_replaced = role_ == Role::memory;
+  if (is_replaced) return core::success();
   core::NewFile::Options options;
   options.mode = kPrivate;
   Result<std::unique_ptr<core::NewFile>> file = core::NewFile::create(path("journal"), options);
   if (!file.ok()) return file.status();
   Status status = core::write_all((*file)->fd(), bytes, 0, kWriteStep);
   if (status.ok()) status = (*file)->publish(true);
-  if (!status.ok() && !(*file)->is_published()) return status;
+  is_replaced = (*file)->is_published();
+  if (!is_replaced) return status;
   journal_ = core::UniqueFd(fcntl((*file)->fd(), F_DUPFD_CLOEXEC, 0));
   if (!journal_.valid()) return core::os_failure(errno, "keep the store's journal open");
   return status;

@@ -39,7 +39,7 @@ class SessionVolume final : public Volume {
   std::span<std::byte> for_copies() override { return in_memory_; }
   core::Result<Journal> read_journal(std::uint64_t offset) override;
   core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override;
-  core::Status replace_journal(std::span<const std::byte> bytes) override;
+  core::Status replace_journal(std::span<const std::byte> bytes, bool& is_replaced) override;
 
   // Call it in a forked child: its copy of the descriptor would keep the lock as long as the child lives.
   void leave_lease() { lease_.reset(); }

@@ -288,7 +288,7 @@ Status Store::commit() {
     const MutexLock lock(mutex_);
     records.swap(records_);
   }
-  if (records.empty()) return core::success();
+  if (records.empty() && is_journal_durable_) return core::success();
   Status status = volume_.sync();
   const std::vector<std::byte> bytes = encode(records);
   if (status.ok()) status = volume_.write_journal(journal_bytes_, bytes);
@@ -301,7 +301,7 @@ Status Store::commit() {
   }
   if (!status.ok()) return status;
   journal_bytes_ += bytes.size();
-  if (journal_bytes_ <= journal_bytes_most(chunks)) return status;
+  if (journal_bytes_ <= journal_bytes_most(chunks) && is_journal_durable_) return status;
   return rewrite_journal(false);
 }
 
@@ -328,8 +328,12 @@ Status Store::rewrite_journal(bool is_closed) {
   }
   if (is_closed) records.push_back({RecordKind::closed, {name_}});
   const std::vector<std::byte> bytes = encode(records);
-  const Status status = volume_.replace_journal(bytes);
-  if (status.ok()) journal_bytes_ = bytes.size();
+  bool is_replaced = false;
+  const Status status = volume_.replace_journal(bytes, is_replaced);
+  if (is_replaced) {
+    journal_bytes_ = bytes.size();
+    is_journal_durable_ = status.ok();
+  }
   return status;
 }
 

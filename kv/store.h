@@ -115,6 +115,7 @@ class Store final : public StoreView, public Writer {
 
   core::Mutex commit_mutex_;
   std::uint64_t journal_bytes_ GUARDED_BY(commit_mutex_) = 0;
+  bool is_journal_durable_ GUARDED_BY(commit_mutex_) = true;  // If not, the next commit replaces it again.
 };
 
 }  // namespace penstock::kv

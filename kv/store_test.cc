@@ -300,6 +300,27 @@ TEST_F(StoreTest, TheJournalIsWrittenAnewBeforeItIsLong) {
   EXPECT_LE(volume.journal().size(), journal_bytes_most(1) + 200 * kRecordBytes);
 }
 
+TEST_F(StoreTest, WhatIsCommittedAfterTheFlushOfANewJournalFailedIsThere) {
+  auto store = open();
+  volume.faults.folder = 1;
+  bool has_failed = false;
+  for (int i = 0; !has_failed; ++i) {
+    ASSERT_LT(i, 40'000);
+    put_whole(*store, 1, 1);
+    store->erase(name_of(1));
+    has_failed = i % 100 == 0 && !store->commit().ok();
+  }
+  EXPECT_FALSE(store->commit().ok()) << "the folder was not flushed since";
+  put_whole(*store, 2);
+  EXPECT_FALSE(store->commit().ok());
+  volume.faults.folder = 0;
+  EXPECT_TRUE(store->commit().ok());
+  std::vector<std::byte> memory(kChunk);
+  Follower follower(volume, name_of(0));
+  ASSERT_TRUE(follower.refresh().ok());
+  EXPECT_EQ(get(follower, 2, memory), Outcome::done);
+}
+
 TEST_F(StoreTest, AFollowerSeesWhatTheWriterCommittedAndNoMore) {
   const auto store = open();
   Follower follower(volume, name_of(0));

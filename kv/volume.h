@@ -62,8 +62,9 @@ class Volume {
   virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
   // Writes at `offset`, durably. One thread at a time, also for replace_journal().
   virtual core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
-  // Replaces the journal in one step, durably: a reader finds the old journal or the new one.
-  virtual core::Status replace_journal(std::span<const std::byte> bytes) = 0;
+  // Replaces the journal in one step, durably: a reader finds the old journal or the new one. If it fails with
+  // `is_replaced` set, readers find the new one, but after a loss of power perhaps the old one.
+  virtual core::Status replace_journal(std::span<const std::byte> bytes, bool& is_replaced) = 0;
 };
 
 // Returns the checksum of each request over its pieces in order. One call of the volume processes all of those that
