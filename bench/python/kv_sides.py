@@ -54,6 +54,7 @@ class Penstock(Side):
 
     THEIRS = None
     can_remove = can_forget = True
+    host_bytes = 0  # Of host memory before the drive.
 
     def __init__(self, folder, chunk, count, is_ours, world=World(), capacity=8 << 20):
         import penstock
@@ -65,7 +66,7 @@ class Penstock(Side):
         extent = max(256 << 10, 2 * chunk)
         self._session = penstock.Session(device="host")
         self._store = kv.Store(folder, **self._about, capacity_bytes=capacity // extent * extent, extent_bytes=extent,
-                               session=self._session)
+                               host_bytes=self.host_bytes, session=self._session)
 
     def keys(self, numbers):
         return [hash_of(number, None, is_salted=False) for number in numbers]
@@ -84,7 +85,12 @@ class Penstock(Side):
         return [outcome <= self._kv.Outcome.PRESENT for outcome in future.result()], found
 
     def remove(self, key):
-        return self._store.delete([key])[0] and not self._store.lookup([key])[0]
+        """Whether it was there, and is in no other process's part of the store, which `delete` leaves as it is."""
+        if not self._store.delete([key])[0]:
+            return False
+        self._store.commit()
+        with self._kv.Store(self._folder, **self._about, read_only=True, session=self._session) as view:
+            return not view.lookup([key])[0]
 
     def forget(self):
         self.close()

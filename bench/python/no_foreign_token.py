@@ -114,10 +114,12 @@ class Life:
         if number % 6 == me:
             self._hostile(30)  # Also while it opens.
         other = NAMES[1 + (number + me * self._rng.randrange(6)) % (len(NAMES) - 1)]
-        self._sides = {NAMES.index(name): make(WORLDS[name]) for name in ("", other)}
-        # What was removed here and is not yet known to others; and the oldest generations that may come here.
-        self._removed = {world: set() for world in self._sides}
-        self._oldest = {world: truth.oldest[world].copy() for world in self._sides}
+        worlds = {NAMES.index(name): WORLDS[name] for name in ("", other)}
+        # What was removed here and is not yet known to others; and the oldest generations that may come here, which are
+        # those of before the store is opened.
+        self._removed = {world: set() for world in worlds}
+        self._oldest = {world: truth.oldest[world].copy() for world in worlds}
+        self._sides = {world: make(about) for world, about in worlds.items()}
 
     def add(self, name, count=1):
         self._truth.counts[self._me, COUNTS.index(name)] += count
@@ -277,6 +279,7 @@ class Run:
     def _live(self, me, number, operations):
         # Only what does not go by io_uring can be made to fail.
         os.environ["PENSTOCK_IO_URING"] = "off" if number % 2 == me else "auto"
+        KINDS["penstock"].host_bytes = (0, 2 << 20)[number // 2 % 2]
         return self._fork(lambda log: Life(self._make, self._truth, me, number, self._options, self._folder,
                                            log).run(operations))
 

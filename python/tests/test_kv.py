@@ -125,12 +125,6 @@ def test_blocks_that_are_none_are_refused(make):
         kv.Blocks([np.zeros((2, 4))])[2]
 
 
-@pytest.mark.parametrize("other", [{"model": "qwen"}, {"dtype": "fp8"}, {"layout": "tp2"}, {"salt": b"tenant"}])
-def test_chunks_of_another_model_dtype_layout_or_tenant_are_misses(make, other):
-    put(make(), 1)
-    assert look(make(**other), 1) == [MISS]
-
-
 def test_a_store_that_was_closed_has_all_of_it_again(make):
     with make() as store:
         put(store, *range(20))
