@@ -48,6 +48,9 @@ class Side:
     def evicted(self):
         return None
 
+    def disown(self, keys):
+        """Removes what another process put, where this one has taken its part of the store over."""
+
 
 class Penstock(Side):
     """The store by itself. Its capacity is for each process."""
@@ -91,6 +94,9 @@ class Penstock(Side):
         self._store.commit()
         with self._kv.Store(self._folder, **self._about, read_only=True, session=self._session) as view:
             return not view.lookup([key])[0]
+
+    def disown(self, keys):
+        self._store.delete(keys)
 
     def forget(self):
         self.close()

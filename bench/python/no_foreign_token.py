@@ -120,6 +120,8 @@ class Life:
         self._removed = {world: set() for world in worlds}
         self._oldest = {world: truth.oldest[world].copy() for world in worlds}
         self._sides = {world: make(about) for world, about in worlds.items()}
+        for side in self._sides.values():  # Their owner cannot remove what this process has of them.
+            side.disown(side.keys(number for number in range(KEYS) if not self._owns(number)))
 
     def add(self, name, count=1):
         self._truth.counts[self._me, COUNTS.index(name)] += count
