@@ -227,15 +227,13 @@ const char* place_of(const LoadedSettings& loaded, Setting setting) {
   return "default";
 }
 
-// Reports only values that ask for something else than the default: the others get what they ask for. The file's were
-// reported with their lines when it was read.
+// The file's were reported with their lines when it was read.
 void report_idle(LoadedSettings& loaded) {
-  const Settings defaults;
   for (std::size_t i = 0; i < kSettingCount; ++i) {
     const Setting setting = Setting::at(i);
     const Origin origin = loaded.settings.origin(setting);
-    if (setting.is_served() || origin == Origin::file || origin == Origin::installed) continue;
-    if (loaded.settings.value(setting) == defaults.value(setting)) continue;
+    if (origin == Origin::file || origin == Origin::installed) continue;
+    if (!asks_in_vain(setting, loaded.settings.value(setting))) continue;
     report(loaded, Severity::idle, place_of(loaded, setting), setting, std::string(setting.row().idle));
   }
 }

@@ -138,6 +138,11 @@ Severity fault_severity(Setting setting) {
   return matters ? Severity::error : Severity::note;
 }
 
+bool asks_in_vain(Setting setting, const Value& value) {
+  static const Settings defaults;
+  return !setting.is_served() && value != defaults.value(setting);
+}
+
 std::string range_fault(const SettingRow& row, const Value& value) {
   const std::int64_t* number = std::get_if<std::int64_t>(&value);
   if (number == nullptr || (*number == 0 && row.or_zero)) return "";

@@ -95,6 +95,9 @@ std::optional<Value> value_of_text(const SettingRow& row, std::string_view text)
 // The severity of a value that is not understood: a note if the setting is not supported, or concerns only the log
 // or the statistics.
 Severity fault_severity(Setting setting);
+// True for a value that asks for something that has no effect here: not the default, of a setting that is not
+// supported.
+bool asks_in_vain(Setting setting, const Value& value);
 // Describes what is wrong with a value; "" if nothing is.
 std::string range_fault(const SettingRow& row, const Value& value);
 // "must be true or false"

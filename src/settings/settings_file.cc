@@ -233,13 +233,11 @@ class Taker {
     // In another section the same name may belong to something else.
     const Severity severity = named.standing == Standing::misplaced ? Severity::note : fault_severity(named.setting);
     if (!fault.empty()) return report(severity, std::move(fault), key);
-    const bool asks = *value != defaults_.value(named.setting);  // The others get what they ask for.
-    if (!named.setting.is_served() && asks) report(Severity::idle, std::string(row.idle), key);
+    if (asks_in_vain(named.setting, *value)) report(Severity::idle, std::string(row.idle), key);
     loaded_.settings.set(named.setting, std::move(*value), named_by_user_ ? Origin::file : Origin::installed);
   }
 
   LoadedSettings& loaded_;
-  const Settings defaults_;
   const std::string file_name_;
   const bool named_by_user_;
   const int& reader_line_;
