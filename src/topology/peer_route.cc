@@ -115,9 +115,10 @@ Findings md_findings(const PeerMachine& machine, const BlockDevice& device) {
 
 // ---- The way between
 
+// The drives below a stack, also below layers that refuse device pages: data that is moved to one of them needs its
+// way.
 void collect_legs(const BlockDevice& device, std::vector<const BlockDevice*>& legs) {
   if (device.kind == BlockKind::nvme) legs.push_back(&device);
-  if (device.kind != BlockKind::md) return;
   for (const BlockDevice& slave : device.slaves) collect_legs(slave, legs);
 }
 
@@ -216,24 +217,26 @@ bool is_translated(const Iommu& iommu, const PciDevice& drive) {
   return !std::binary_search(identity.begin(), identity.end(), drive.iommu_group);
 }
 
+Findings way_findings(const PeerMachine& machine, const PciDevice& peer, const PciDevice& drive,
+                      const std::string& disk) {
+  const std::size_t shared = shared_bridges(peer, drive);
+  const Redirect redirect = shared == 0 ? Redirect{} : redirect_between(machine, peer, drive, shared);
+  if (shared != 0 && redirect.state == Tristate::no) return {};
+  const Tristate routes = processor_routes(machine, peer, drive);
+  // If the processor routes peer traffic, a redirect only delays it, and is told only if it is certain.
+  if (routes == Tristate::yes && redirect.state != Tristate::yes) return {};
+  const bool is_certain = routes == Tristate::no && redirect.state != Tristate::unknown;
+  const Certainty certainty = is_certain ? Certainty::certain : Certainty::possible;
+  if (shared == 0) return {{Obstacle::root_ports_apart, certainty, disk + " at " + drive.address}};
+  return {{Obstacle::acs_redirect, certainty, redirect.bridge}};
+}
+
 Findings leg_findings(const PeerMachine& machine, const PciDevice& peer, const BlockDevice& leg) {
   if (leg.transport != NvmeTransport::pcie && leg.transport != NvmeTransport::rdma) return {};
   const PciDevice* drive = machine.device(leg.pci_address);
   if (drive == nullptr) return {possible(Obstacle::route_unseen, leg.name)};
   if (drive == &peer) return {};
-  Findings findings;
-  const std::size_t shared = shared_bridges(peer, *drive);
-  const Redirect redirect = shared == 0 ? Redirect{} : redirect_between(machine, peer, *drive, shared);
-  if (shared == 0 || redirect.state != Tristate::no) {
-    const Tristate routes = processor_routes(machine, peer, *drive);
-    // If the processor routes peer traffic, a redirect only delays it, and is told only if it is certain.
-    const bool is_told = routes != Tristate::yes || redirect.state == Tristate::yes;
-    const bool is_certain = routes == Tristate::no && redirect.state != Tristate::unknown;
-    const Certainty certainty = is_certain ? Certainty::certain : Certainty::possible;
-    const std::string place = leg.disk + " at " + drive->address;
-    if (is_told && shared == 0) findings.push_back({Obstacle::root_ports_apart, certainty, place});
-    if (is_told && shared != 0) findings.push_back({Obstacle::acs_redirect, certainty, redirect.bridge});
-  }
+  Findings findings = way_findings(machine, peer, *drive, leg.disk);
   if (is_translated(machine.iommu, *drive)) findings.push_back(possible(Obstacle::iommu_translating, leg.disk));
   return findings;
 }
@@ -324,6 +327,19 @@ Findings bus_findings(const PeerMachine& machine, std::string_view peer, const B
   for (const BlockDevice* leg : legs) append(findings, leg_findings(machine, *device, *leg));
   if (machine.platform.is_virtual_machine) findings.push_back(possible(Obstacle::virtual_machine));
   return findings;
+}
+
+bool has_no_way_to_drives(const PeerMachine& machine, std::string_view peer) {
+  const PciDevice* const device = machine.device(peer);
+  if (device == nullptr) return false;
+  std::size_t drives = 0;
+  for (const PciDevice& one : machine.pci) {
+    if (!one.is_nvme() || &one == device) continue;
+    ++drives;
+    const Findings way = way_findings(machine, *device, one, "");
+    if (way.empty() || way[0].obstacle != Obstacle::root_ports_apart || !way[0].stops()) return false;
+  }
+  return drives > 0;
 }
 
 PeerRoute peer_route(const Root& root, const PeerMachine& machine, std::string_view peer, DeviceNumber storage) {

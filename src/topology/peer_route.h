@@ -48,6 +48,9 @@ Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage
 // Judges the route over the bus, for each leg.
 Findings bus_findings(const PeerMachine& machine, std::string_view peer, const BlockDevice& storage);
 
+// True if the machine has drives on its PCI bus, and not one of them has a way to the peer.
+bool has_no_way_to_drives(const PeerMachine& machine, std::string_view peer);
+
 struct PeerRoute {
   std::string peer;                  // PCI address.
   std::optional<BlockDevice> stack;  // Nothing if /sys does not know the storage.

@@ -117,18 +117,30 @@ void read_virtual_machine(const Root& root, Platform& platform) {
   platform.virtual_machine = product.starts_with(vendor) ? product : std::string(trim(vendor + " " + product));
 }
 
+struct GpuRecord {
+  std::string model;
+  std::optional<unsigned> minor;
+};
+
+std::vector<GpuRecord> read_gpu_records(const Root& root) {
+  std::vector<GpuRecord> records;
+  for (const std::string& gpu : root.list("/proc/driver/nvidia/gpus")) {
+    const std::string text = root.read("/proc/driver/nvidia/gpus/" + gpu + "/information").value_or(std::string());
+    records.push_back(
+        {std::string(value_of(text, "Model", ':')), parse_number<unsigned>(value_of(text, "Device Minor", ':'))});
+  }
+  return records;
+}
+
 // Without a /dev, as in a container that has only the host's /proc and /sys, the driver shows the numbers of its GPUs.
-std::vector<std::string> nvidia_nodes(const Root& root) {
+std::vector<std::string> nvidia_nodes(const Root& root, const std::vector<GpuRecord>& gpus) {
   std::vector<std::string> nodes;
   for (const std::string& node : root.list("/dev")) {
     if (node.starts_with("nvidia")) nodes.push_back(node);
   }
   if (root.exists("/dev")) return nodes;
-  for (const std::string& gpu : root.list("/proc/driver/nvidia/gpus")) {
-    const std::string text = root.read("/proc/driver/nvidia/gpus/" + gpu + "/information").value_or(std::string());
-    if (const auto number = parse_number<unsigned>(value_of(text, "Device Minor", ':'))) {
-      nodes.push_back("nvidia" + std::to_string(*number));
-    }
+  for (const GpuRecord& gpu : gpus) {
+    if (gpu.minor) nodes.push_back("nvidia" + std::to_string(*gpu.minor));
   }
   std::sort(nodes.begin(), nodes.end());
   return nodes;
@@ -261,7 +273,11 @@ NvidiaDriver read_nvidia_driver(const Root& root) {
     if (key == "rmforcedisableiomapwc") driver.write_combining_off = number;
   }
   driver.has_uvm = root.exists("/sys/module/nvidia_uvm");
-  driver.device_nodes = nvidia_nodes(root);
+  const std::vector<GpuRecord> gpus = read_gpu_records(root);
+  driver.device_nodes = nvidia_nodes(root, gpus);
+  for (const GpuRecord& gpu : gpus) {
+    if (!gpu.model.empty()) driver.models.push_back(gpu.model);
+  }
   return driver;
 }
 

@@ -84,6 +84,7 @@ struct NvidiaDriver {
   std::optional<int> write_combining_off;  // RmForceDisableIomapWC
   bool has_uvm = false;                    // nvidia-uvm is loaded.
   std::vector<std::string> device_nodes;   // "nvidia0", "nvidiactl", "nvidia-uvm", ...
+  std::vector<std::string> models;         // The model of each GPU that the driver names: "NVIDIA H100".
 };
 NvidiaDriver read_nvidia_driver(const Root& root);
 

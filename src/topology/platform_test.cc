@@ -114,6 +114,7 @@ TEST(PlatformTest, WhereThereIsNoDevTheDriverTellsItsGpus) {
       .put("/proc/driver/nvidia/gpus/0000:02:00.0/information", "Device Minor: none\n");
 
   EXPECT_EQ(read_nvidia_driver(tree.root()).device_nodes, (std::vector<std::string>{"nvidia0", "nvidia1"}));
+  EXPECT_EQ(read_nvidia_driver(tree.root()).models, std::vector<std::string>{"NVIDIA H100"});
 
   tree.put("/dev/null", "");
   EXPECT_EQ(read_nvidia_driver(tree.root()).device_nodes, std::vector<std::string>{});
