@@ -53,6 +53,21 @@ void judge_gpus(const Machine& machine, Findings& rows) {
   }
 }
 
+// nvidia-fs gets no pages of a GeForce from the driver (nvidia_p2p_get_pages: EINVAL). No document says whether the
+// driver exports them in another way.
+void judge_gpu_product(const Machine& machine, Findings& rows) {
+  const auto& models = machine.nvidia.models;
+  const auto is_geforce = [](const std::string& model) { return model.find("GeForce") != std::string::npos; };
+  if (models.empty() || !std::all_of(models.begin(), models.end(), is_geforce)) return;
+  Judgement row(rows, "gpu_product");
+  row.by("NVIDIA GPUDirect RDMA, overview; issues NVIDIA/MagnumIO#5, NVIDIA/gds-nvidia-fs#14");
+  row.closes(kByNvidiaFs);
+  row.doubts(path_bit(PENSTOCK_PATH_P2PDMA) | path_bit(PENSTOCK_PATH_DMABUF));
+  row.needs_other_hardware();
+  row.fail(models.front() + ": NVIDIA supports GPUDirect on data centre and professional GPUs, and on no GeForce",
+           "Use a data centre or professional GPU for direct paths; the others serve this one.");
+}
+
 void judge_driver(const Machine& machine, Findings& rows) {
   Judgement row(rows, "nvidia_driver");
   if (!machine.has_gpu()) return row.not_applicable("there is no NVIDIA GPU to drive");
@@ -200,6 +215,7 @@ std::optional<Version> driver_of(const Machine& machine) {
 
 void judge_drivers(const Machine& machine, Findings& rows) {
   judge_gpus(machine, rows);
+  judge_gpu_product(machine, rows);
   judge_driver(machine, rows);
   judge_modules(machine, rows);
   judge_cuda(machine, rows);

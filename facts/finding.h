@@ -51,13 +51,14 @@ struct Finding {
   std::string subject;    // The thing that it was found on: "mlx5_0 port 1", "/data"; may be empty.
   std::string where;      // The storage under a folder, or the folders on a drive: "ext4 on nvme0n1"; may be empty.
   State state = State::unknown;
-  std::string sentence;       // Begins in lower case, and has no full stop.
-  std::string remedy;         // Begins with a capital and has a full stop; "" for a pass.
-  std::string source;         // The document that says so; "" if this machine itself shows it.
-  bool is_switch = false;     // A setting is all that is in the way.
-  bool stops_writes = false;  // It warns of a path that reads take, and that no write may take.
-  PathSet closes = 0;         // The paths that must not be taken while it fails.
-  PathSet doubts = 0;         // The paths that may or may not work while it fails: only a try shows it.
+  std::string sentence;         // Begins in lower case, and has no full stop.
+  std::string remedy;           // Begins with a capital and has a full stop; "" for a pass.
+  std::string source;           // The document that says so; "" if this machine itself shows it.
+  bool is_switch = false;       // A setting is all that is in the way.
+  bool is_of_hardware = false;  // Only other hardware meets it, so no other step helps.
+  bool stops_writes = false;    // It warns of a path that reads take, and that no write may take.
+  PathSet closes = 0;           // The paths that must not be taken while it fails.
+  PathSet doubts = 0;           // The paths that may or may not work while it fails: only a try shows it.
   Reach reach = Reach::none;
   std::vector<FindingName> may_follow_from;  // Findings that would explain this one, the likeliest first.
   std::optional<FindingName> follows_from;   // The one of these that fails: its repair repairs this one, too.

@@ -31,6 +31,7 @@ class Judgement {
   // The paths that must not be taken if this fails, and those that are then in doubt.
   void closes(PathSet paths) { row_.closes = paths; }
   void doubts(PathSet paths) { row_.doubts = paths; }
+  void needs_other_hardware() { row_.is_of_hardware = true; }
 
   void pass(std::string sentence) { add(State::pass, std::move(sentence), ""); }
   void warn(std::string sentence, std::string remedy) { add(State::warn, std::move(sentence), std::move(remedy)); }

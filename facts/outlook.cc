@@ -83,6 +83,7 @@ void add_known(const Findings& known, int path, Findings& needs) {
     if (one.state != State::fail || ((one.closes | one.doubts) & path_bit(path)) == 0) continue;
     const bool is_closed = (one.closes & path_bit(path)) != 0;
     needs.push_back(need(one.code, is_closed ? State::fail : State::unknown, one.sentence, one.remedy));
+    needs.back().is_of_hardware = one.is_of_hardware;
   }
 }
 
@@ -119,7 +120,11 @@ void add_p2pdma(const Machine& machine, std::span<const PeerPair> pairs, const c
   if (best == nullptr && machine.peers().empty()) return add_p2pdma_without_peer(machine, place, needs);
   if (best == nullptr) return needs.push_back(need("storage", State::fail, "no file system can be seen", "Mount one."));
   needs.push_back(need("pair", State::pass, "the most likely pair: " + pair_text(*best)));
-  for (const core::Finding& finding : best->findings) needs.push_back(need_of(finding));
+  const bool has_no_way = core::has_no_way_to_drives(machine, best->peer->address);
+  for (const core::Finding& finding : best->findings) {
+    needs.push_back(need_of(finding));
+    needs.back().is_of_hardware = has_no_way && finding.obstacle == core::Obstacle::root_ports_apart;
+  }
   for (const core::Finding& finding : best->write_findings) {
     needs.push_back(need_of(finding));
     needs.back().state = State::warn;
@@ -286,6 +291,24 @@ Outlook outlook_of_file(Outlook place, const core::Findings& of_file, bool is_wr
   return place;
 }
 
+namespace {
+
+// The mount points of all places where the path stands as in the best one; none if it does so wherever data lie.
+std::vector<std::string> alike(const PathOutlook& best, const std::vector<Outlook>& places) {
+  std::vector<std::string> points;
+  bool is_everywhere = true;
+  for (const Outlook& one : places) {
+    if (!holds_data(*one.place)) continue;
+    const PathOutlook& here = one.of(best.path);
+    const bool is_alike = here.standing() == best.standing() && here.remedies() == best.remedies();
+    if (is_alike) points.push_back(one.place->mount.mount_point);
+    is_everywhere = is_everywhere && is_alike;
+  }
+  return is_everywhere ? std::vector<std::string>() : points;
+}
+
+}  // namespace
+
 Outlook best_of(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
                 const std::vector<Outlook>& places) {
   Outlook whole;
@@ -298,6 +321,7 @@ Outlook best_of(const Machine& machine, const Findings& known, std::span<const P
     const auto best = std::min_element(places.begin(), places.end(), is_better);
     whole.paths.push_back(best != places.end() ? best->of(static_cast<int>(row.id))
                                                : path_outlook(machine, known, {}, row, nullptr));
+    whole.paths.back().only_on = alike(whole.paths.back(), places);
   }
   return whole;
 }

@@ -28,20 +28,25 @@ const char* standing_name(Standing standing);  // "usable", "off", "unknown", "c
 struct PathOutlook {
   int path = 0;    // penstock_path
   Findings needs;  // All needs of the path, in the order in which they are judged.
+  // The mount points that this is true of, where it tells of a machine as a whole, and not of all that hold data.
+  std::vector<std::string> only_on;
 
   Standing standing() const;
   std::ptrdiff_t count(Standing standing) const;  // The needs that would give it this standing.
   bool is_usable() const { return standing() == Standing::usable; }
   // True if only a setting is in the way, and nothing else is in doubt.
   bool is_once_set() const;
+  // True if nothing that could be set or installed on this machine opens the path.
+  bool is_beyond_repair() const;
   // The first need that gives the path its standing. For a usable path, the need that makes it slower, or null.
   const Finding* reason() const;
   // The first thing that stays in doubt once a path that is off is switched on; null if there is none.
   const Finding* doubt() const;
-  // All that has to be done before bytes take the path, in that order: needs that fail, or else those in doubt, and
-  // then every setting. Without a GPU, and with settings that make no sense, nothing else helps.
+  // All that has to be done before bytes take the path, in that order: needs that fail, those in doubt, and every
+  // setting. Without a GPU, with settings that make no sense, or where only other hardware helps, that alone.
   std::vector<const Finding*> steps() const;
-  // The sentence of reason(), for a path that is off those of all settings and of doubt(); or "".
+  // The sentence of reason(), and of the hardware that no step mends; for a path that is off those of all settings and
+  // of doubt(); or "".
   std::string sentence() const;
   // The remedies of all steps(), each once; none where nothing is to be done, or one step cannot be taken. For a usable
   // path, the one that makes it quicker.
@@ -60,6 +65,8 @@ struct Outlook {
   bool may_use(int path) const { return of(path).is_usable(); }
   // The first path that moves bytes of device memory with the process's settings; null if there is none.
   const PathOutlook* first_usable() const;
+  // True if nothing that could be set or installed on this machine opens any direct path.
+  bool is_beyond_repair() const;
   // The direct path with the best standing, of equal ones the first; null if all are `closed`.
   const PathOutlook* best_direct() const;
   // The better of the two paths by nvidia-fs: Penstock's own, or NVIDIA's library.
@@ -74,7 +81,7 @@ constexpr PathSet kByNvidiaFs = path_bit(PENSTOCK_PATH_NVFS) | path_bit(PENSTOCK
 
 // The finding of each other path, where the setting PENSTOCK_REQUIRE names the one path `required`.
 Finding left_out_by(const std::string& required);
-// True for a need without which nothing else helps: a GPU, and settings that make sense.
+// True for a need without which nothing else helps: a GPU, settings that make sense, the right hardware.
 bool is_before_all(const Finding& need);
 // True if a path's bytes go around host memory.
 bool is_direct_path(int path);

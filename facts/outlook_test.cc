@@ -130,6 +130,42 @@ TEST(OutlookTest, AllThatKeepsAPathAwayIsToldAtOnceInTheOrderOfDoing) {
   EXPECT_EQ(path.remedy(), "Take a machine with one.") << "nothing else helps";
 }
 
+TEST(OutlookTest, WhereOnlyOtherHardwareHelpsNoOtherStepIsPromised) {
+  const PathOutlook p2pdma = at(examined("laptop"), "/", PENSTOCK_PATH_P2PDMA);
+  EXPECT_EQ(p2pdma.reason_name(), "bar_write_combined");
+  EXPECT_NE(p2pdma.sentence().find("; besides, no setting helps: nvme0n1 at 0000:04:00.0: the only way"),
+            std::string::npos)
+      << p2pdma.sentence();
+  EXPECT_EQ(p2pdma.remedies().size(), 1u) << p2pdma.remedy();
+  EXPECT_TRUE(p2pdma.remedy().starts_with("Put both under one PCIe switch")) << p2pdma.remedy();
+  const PathOutlook nvfs = at(examined("laptop"), "/", PENSTOCK_PATH_NVFS);
+  EXPECT_NE(nvfs.sentence().find("NVIDIA GeForce RTX 4070 Laptop GPU: NVIDIA supports GPUDirect on data centre"),
+            std::string::npos)
+      << nvfs.sentence();
+  EXPECT_TRUE(nvfs.is_beyond_repair());
+  for (const Finding& row : examined("laptop").findings) {
+    const bool is_promise = row.remedy.starts_with("Put the data") || row.remedy.starts_with("Install the nvidia-fs");
+    EXPECT_FALSE(is_promise) << row.code << ": " << row.remedy;
+  }
+  // Another drive of that machine lies beside the GPU: data can be moved there.
+  EXPECT_FALSE(at(examined("md-far-leg"), "/scratch", PENSTOCK_PATH_P2PDMA).is_beyond_repair());
+}
+
+TEST(OutlookTest, WhatIsTrueOfSomeStorageAloneIsToldOfThat) {
+  const Examination machine = examined("md-raid5");
+  EXPECT_EQ(machine.whole.of(PENSTOCK_PATH_P2PDMA).only_on, std::vector<std::string>{"/"});
+  EXPECT_TRUE(at(machine, "/scratch", PENSTOCK_PATH_P2PDMA).only_on.empty());
+  EXPECT_TRUE(examined("dgx-ready").whole.of(PENSTOCK_PATH_P2PDMA).only_on.empty());
+}
+
+TEST(OutlookTest, ADoubtIsAmongTheStepsOfAClosedPath) {
+  PathOutlook path{PENSTOCK_PATH_P2PDMA,
+                   {need("static_bar1_off", State::unknown, "it may be off", "Set the key."),
+                    need("virtio", State::fail, "a virtio disk", "Give it a drive."),
+                    switched_off("nvidia_export", "it is off", "Set it.")}};
+  EXPECT_EQ(path.remedy(), "First: Give it a drive. Then: Set the key. Then: Set it.");
+}
+
 TEST(OutlookTest, ADenylistIsToldBesideTheSwitchAndAVariableByItsOwnName) {
   const PathOutlook listed = at(examined("cufile-denylist"), "/data/0", PENSTOCK_PATH_P2PDMA);
   EXPECT_NE(listed.remedy().find("PENSTOCK_NVIDIA_EXPORT=on"), std::string::npos) << listed.remedy();

@@ -29,7 +29,7 @@ bool is_of(const Finding& need, Standing standing) {
 
 bool is_before_all(const Finding& need) {
   const std::string_view code = need.code;
-  return need.state == State::fail && (code == "gpu" || code == "settings");
+  return need.state == State::fail && (need.is_of_hardware || code == "gpu" || code == "settings");
 }
 
 bool is_direct_path(int path) {
@@ -55,6 +55,12 @@ Standing PathOutlook::standing() const {
 
 bool PathOutlook::is_once_set() const { return standing() == Standing::off && doubt() == nullptr; }
 
+bool PathOutlook::is_beyond_repair() const {
+  return std::any_of(needs.begin(), needs.end(), [](auto& need) {
+    return need.state == State::fail && (need.is_of_hardware || need.remedy.empty());
+  });
+}
+
 const Finding* PathOutlook::reason() const {
   const Standing now = standing();
   const auto found = std::find_if(needs.begin(), needs.end(), [&](auto& one) { return is_of(one, now); });
@@ -72,8 +78,7 @@ std::vector<const Finding*> PathOutlook::steps() const {
   if (first != needs.end()) return {&*first};
   const Standing now = standing();
   if (now == Standing::usable) return steps;
-  const Standing before = now == Standing::closed ? now : Standing::unknown;
-  for (const Standing kind : {before, Standing::off}) {
+  for (const Standing kind : {Standing::closed, Standing::unknown, Standing::off}) {
     for (const Finding& one : needs) {
       if (is_of(one, kind)) steps.push_back(&one);
     }
@@ -83,6 +88,12 @@ std::vector<const Finding*> PathOutlook::steps() const {
 
 std::string PathOutlook::sentence() const {
   if (reason() == nullptr) return "";
+  if (standing() == Standing::closed) {
+    const Finding* const least = steps().front();
+    const bool is_told = least == reason() || !least->is_of_hardware;
+    return is_told ? reason()->sentence
+                   : fmt::format("{}; besides, no setting helps: {}", reason()->sentence, least->sentence);
+  }
   if (standing() != Standing::off) return reason()->sentence;
   std::string text;
   for (const Finding& one : needs) {
@@ -127,6 +138,11 @@ const PathOutlook* Outlook::first_usable() const {
   const auto moves = [](const PathOutlook& one) { return one.path != PENSTOCK_PATH_HOST && one.is_usable(); };
   const auto found = std::find_if(paths.begin(), paths.end(), moves);
   return found == paths.end() ? nullptr : &*found;
+}
+
+bool Outlook::is_beyond_repair() const {
+  return std::all_of(paths.begin(), paths.end(),
+                     [](auto& one) { return !is_direct_path(one.path) || one.is_beyond_repair(); });
 }
 
 const PathOutlook* Outlook::best_direct() const {

@@ -50,7 +50,8 @@ void judge_closed_path(const Examination& examined, const PathOutlook& path, Jud
     return row.not_applicable(sentence + (is_off ? "" : instead));
   }
   if (!is_its_way(examined, path.path)) {
-    return row.not_applicable("another way to a direct path, " + sentence, path.reason()->remedy);
+    return row.not_applicable("another way to a direct path, " + sentence,
+                              path.is_beyond_repair() ? "" : path.reason()->remedy);
   }
   row.fail(sentence, path.remedy());
 }
@@ -103,7 +104,7 @@ void judge_unserved(const Examination& examined, const Outlook& place, Judgement
     const std::string remedy = as_sentence(stop->remedy());
     if (remedies.find(remedy) == std::string::npos) remedies += (remedies.empty() ? "" : " ") + remedy;
   }
-  row.not_applicable("no direct path serves it: " + sentences, remedies);
+  row.not_applicable("no direct path serves it: " + sentences, place.is_beyond_repair() ? "" : remedies);
 }
 
 Reach reach_of(const Outlook& place) {

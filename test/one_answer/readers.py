@@ -73,7 +73,8 @@ def read_check_json(answers: Answers, out: str) -> None:
     told, mouth = json.loads(out), "check --json"
     read_outlook_json(answers, mouth, "", told["paths"])
     for path in told["paths"]:
-        first = [need["code"] for need in path["needs"] if need["text"] == path["sentence"]]
+        reason = path["sentence"].partition("; besides, ")[0]
+        first = [need["code"] for need in path["needs"] if need["text"] == reason]
         for words in [] if path["usable"] else [path["sentence"], *first[:1]]:
             answers.reason_names[path["path"], words] = path["reason"]
         if any("corrupt" in need["text"] and need["state"] != "ok" for need in path["needs"]):

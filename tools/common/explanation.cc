@@ -270,7 +270,8 @@ void print_captured_in_short(const std::string& file, const std::string& root, c
   }
   for (const core::Finding& one : outlook.place != nullptr ? outlook.place->findings : core::Findings{}) {
     if (!is_of_storage(one) || one.code() == outlook.of(PENSTOCK_PATH_P2PDMA).reason_name()) continue;
-    print_refusal(page, "also against p2pdma", one.sentence(), one.code(), one.remedy());
+    print_refusal(page, "also against p2pdma", one.sentence(), one.code(),
+                  outlook.is_beyond_repair() ? "" : one.remedy());
   }
   if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
   for (const facts::Finding* const slow :

@@ -65,13 +65,28 @@ const char* mover_of(int path) {
   }
 }
 
+namespace {
+
+// ", on /data and 2 more" where it is not true of all storage; else "".
+std::string where_of(const PathOutlook& path) {
+  if (path.only_on.empty()) return "";
+  const std::size_t more = path.only_on.size() - 1;
+  return fmt::format(", on {}{}", path.only_on.front(), more == 0 ? " alone" : fmt::format(" and {} more", more));
+}
+
+}  // namespace
+
 std::string first_counsel(const facts::Outlook& outlook) {
   const PathOutlook *const now = outlook.first_usable(), *const nearest = outlook.best_direct();
   if (now != nullptr && facts::is_direct_path(now->path)) return "";
   const auto& of_gpu = outlook.of(PENSTOCK_PATH_PAGECACHE).needs;
   if (std::any_of(of_gpu.begin(), of_gpu.end(), facts::is_before_all)) return "";  // The reader was told of it.
-  if (nearest == nullptr) return "no direct path serves here yet: do all that one of them needs, as said for it";
-  const char* const name = penstock_path_name(nearest->path);
+  if (nearest == nullptr) {
+    return outlook.is_beyond_repair()
+               ? "no direct path can serve here: nothing that is set or installed on this machine leads to one"
+               : "no direct path serves here yet: do all that one of them needs, as said for it";
+  }
+  const std::string name = penstock_path_name(nearest->path) + where_of(*nearest);
   if (nearest->is_once_set()) {
     const auto settings = nearest->steps().size();
     return fmt::format("the nearest direct path is {}: only {} in its way", name,
@@ -138,7 +153,7 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
     if (&path == best) break;
     const std::vector<std::string> steps = path.remedies();
     if (steps.empty() || !told.insert(steps.front()).second) continue;
-    const std::string title = fmt::format("  for {}: ", penstock_path_name(path.path));
+    const std::string title = fmt::format("  for {}{}: ", penstock_path_name(path.path), where_of(path));
     if (steps.size() == 1) {
       page.wrap(title, steps.front());
       continue;
