@@ -38,8 +38,10 @@ constexpr const char* kExamples =
     "  penstock check --env PENSTOCK_NVIDIA_EXPORT=on    a program that switches the path p2pdma on\n"
     "A finding is 'pass', 'warn' (off, or slower than it could be), 'fail', 'unknown' (nothing here tells) or 'n/a'. "
     "What is wrong comes first: each cause with its remedy, and below it what follows from it ('so').\n"
-    "Exit code: 0 if the bounce path is usable, 1 if it is not, --require is not met, a transfer of --try failed or a "
-    "setting (of the environment, of cufile.json) makes no sense, 2 wrong usage, 77 nothing to draw for --topology.";
+    "Exit code: 0 if bytes can move, by the bounce path at least, also where findings fail that keep a direct path "
+    "away or make it slower (--require PATH asks for that path); 1 if they cannot, --require is not met, a transfer of "
+    "--try failed or a setting (of the environment, of cufile.json) makes no sense, 2 wrong usage, 77 nothing to draw "
+    "for --topology.";
 
 struct CheckSettings {
   std::vector<std::string> folders;  // The folders to try.
@@ -100,7 +102,7 @@ int run_check(const CheckSettings& settings) {
   const Tries tries = try_folders(settings);
   if (settings.json) print_json(check_json(examined, required, usable, tries));
   else print("{}", check_text(examined, required, tries, settings.all));
-  return usable && required.is_met && tries.are_right() ? kSuccess : kFailed;
+  return passes(examined, required, tries) ? kSuccess : kFailed;
 }
 
 }  // namespace
@@ -126,8 +128,9 @@ void add_check(CommandLine& command) {
       .one_value_each();
   command.flag("--all", settings->all, "Also print every row: devices, file systems, pairs, needs of paths, checks");
   command.flag("--json", settings->json, "Print JSON");
-  command.group("");  // Not in the help.
-  command.option("--deepspeed", settings->deepspeed, "Now python -m penstock check --deepspeed FILE").excludes(root);
+  command.option("--deepspeed", settings->deepspeed, "Now python -m penstock check --deepspeed FILE")
+      .excludes(root)
+      .hidden();
   command.footer(kExamples);
   command.runs([settings] { return run_check(*settings); });
 }

@@ -432,6 +432,24 @@ TEST(CheckTest, ItBeginsWithAVerdictAndWhatToChangeFirst) {
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
 
+TEST(CheckTest, TheLastSentenceAgreesWithTheExitCode) {
+  for (const char* more : {"", " --all"}) {
+    const Answer passed = check(root_of("laptop") + more), failed = check(root_of("cufile-broken") + more);
+    EXPECT_EQ(passed.exit_code, 0);
+    EXPECT_NE(passed.text.find("the check passes, since bytes can move: "), std::string::npos) << passed.text;
+    EXPECT_EQ(failed.exit_code, 1);
+    EXPECT_NE(failed.text.find("the check fails: "), std::string::npos) << failed.text;
+  }
+}
+
+TEST(CheckTest, AMachineThatCannotHaveADirectPathIsPromisedNone) {
+  const std::string text = check(root_of("laptop")).text;
+  EXPECT_NE(text.find("  no direct path can serve here: nothing that is set or installed"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  gpu_product              NVIDIA GeForce RTX"), std::string::npos);
+  EXPECT_NE(check(root_of("md-raid5")).text.find("p2pdma, on / alone: only a setting is in its way\n"),
+            std::string::npos);
+}
+
 TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {
   const std::string root = root_of("dgx-h100");
   EXPECT_EQ(check(root + " --require pagecache").exit_code, 0);

@@ -72,10 +72,10 @@ std::size_t causes_of(const Findings& rows) {
       rows.begin(), rows.end(), [](const Finding& row) { return row.state == State::fail && !row.follows_from; }));
 }
 
-void add_result(Page& page, const Findings& rows) {
+void add_result(Page& page, const Findings& rows, const std::string& verdict) {
   page.section("Result of the checks");
   const std::size_t failed = count_of(rows, State::fail), causes = causes_of(rows);
-  const std::string text = result_text(rows);
+  const std::string text = result_text(rows, verdict);
   page.wrap("  ", text);
   page.paint(failed > 0                        ? Color::red
              : count_of(rows, State::pass) > 0 ? Color::green
@@ -95,15 +95,15 @@ void add_result(Page& page, const Findings& rows) {
 
 }  // namespace
 
-std::string result_text(const Findings& rows) {
+std::string result_text(const Findings& rows, const std::string& verdict) {
   const std::size_t failed = count_of(rows, State::fail), passed = count_of(rows, State::pass);
   const std::size_t warned = count_of(rows, State::warn);
-  const char* const verdict = failed > 0   ? "something is wrong"
+  const char* const of_rows = failed > 0   ? "something is wrong"
                               : passed > 0 ? "nothing failed"
                                            : "nothing could be judged";
-  return fmt::format("{}: {} passed, {}{} failed, {} unknown, {} not applicable", verdict, passed,
-                     warned == 0 ? "" : fmt::format("{} warned, ", warned), failed, count_of(rows, State::unknown),
-                     count_of(rows, State::not_applicable));
+  return fmt::format("{}: {} passed, {}{} failed, {} unknown, {} not applicable", verdict.empty() ? of_rows : verdict,
+                     passed, warned == 0 ? "" : fmt::format("{} warned, ", warned), failed,
+                     count_of(rows, State::unknown), count_of(rows, State::not_applicable));
 }
 
 void add_layer(Page& page, const Findings& rows, Layer layer) {
@@ -111,9 +111,9 @@ void add_layer(Page& page, const Findings& rows, Layer layer) {
   add_rows(page, rows, layer);
 }
 
-void add_layers(Page& page, const Findings& rows, const std::vector<Layer>& layers) {
+void add_layers(Page& page, const Findings& rows, const std::vector<Layer>& layers, const std::string& verdict) {
   for (const Layer layer : layers) add_layer(page, rows, layer);
-  add_result(page, rows);
+  add_result(page, rows, verdict);
 }
 
 Text report_text(const Findings& rows, const std::vector<Layer>& layers, const std::string& root) {

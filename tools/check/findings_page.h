@@ -30,11 +30,13 @@
 
 namespace penstock::tools::validate {
 
-// "nothing failed: 12 passed, 0 failed, 1 unknown, 3 not applicable".
-std::string result_text(const facts::Findings& rows);
+// "nothing failed: 12 passed, 0 failed, 1 unknown, 3 not applicable"; begins with the verdict, if there is one, of a
+// command whose exit code does not follow from the rows.
+std::string result_text(const facts::Findings& rows, const std::string& verdict = "");
 void add_layer(Page& page, const facts::Findings& rows, facts::Layer layer);
 // Adds the findings layer by layer, and then the result.
-void add_layers(Page& page, const facts::Findings& rows, const std::vector<facts::Layer>& layers);
+void add_layers(Page& page, const facts::Findings& rows, const std::vector<facts::Layer>& layers,
+                const std::string& verdict = "");
 
 Text report_text(const facts::Findings& rows, const std::vector<facts::Layer>& layers, const std::string& root);
 Json report_json(const facts::Findings& rows, const Details& details, const std::vector<facts::Layer>& layers,

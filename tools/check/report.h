@@ -76,6 +76,8 @@ struct Tries {
   bool are_right() const;
 };
 
+// True if the command exits with 0: bytes can move, and what was asked for holds. Findings may fail all the same.
+bool passes(const facts::Examination& examined, const Requirement& required, const Tries& tries);
 // True if CUDA can use a GPU; if the machine is captured, true if it has one.
 bool can_use_gpu(const facts::Machine& machine);
 

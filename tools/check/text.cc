@@ -167,7 +167,8 @@ void print_cufile(Page& page, const core::LoadedSettings& cufile) {
 }
 
 // The long form tells everything that was found.
-void print_rows(Page& page, const facts::Examination& examined, const facts::Findings& findings, bool has_tried) {
+void print_rows(Page& page, const facts::Examination& examined, const facts::Findings& findings, bool has_tried,
+                const std::string& verdict) {
   const facts::Machine& machine = examined.machine;
   print_platform(page, machine);
   print_gpus(page, machine);
@@ -181,16 +182,17 @@ void print_rows(Page& page, const facts::Examination& examined, const facts::Fin
   for (const facts::PathOutlook& path : examined.whole.paths) print_path(page, path);
   std::vector<facts::Layer> layers = {facts::Layer::drivers, facts::Layer::fabric};
   if (has_tried) layers.push_back(facts::Layer::transfer);
-  validate::add_layers(page, findings, layers);
+  validate::add_layers(page, findings, layers, verdict);
 }
 
 // The short form tells what was tried, how each path stands, and where the rest is.
-void print_brief(Page& page, const facts::Examination& examined, const facts::Findings& findings, bool has_tried) {
+void print_brief(Page& page, const facts::Examination& examined, const facts::Findings& findings, bool has_tried,
+                 const std::string& verdict) {
   if (has_tried) validate::add_layer(page, findings, facts::Layer::transfer);
   page.section("Paths, best first");
   const facts::PathOutlook* before = nullptr;  // A sentence about several in turn is told once.
   for (const facts::PathOutlook& path : examined.whole.paths) print_headline(page, path, std::exchange(before, &path));
-  page.section(validate::result_text(findings) + "; --all shows every row");
+  page.section(validate::result_text(findings, verdict) + "; --all shows every row");
 }
 
 // The paths of users who change nothing, and the changes that they might make first.
@@ -216,6 +218,10 @@ bool Tries::are_right() const {
   return facts::exit_code_of(findings) != 1 && std::all_of(odirect.begin(), odirect.end(), is_right);
 }
 
+bool passes(const facts::Examination& examined, const Requirement& required, const Tries& tries) {
+  return examined.whole.may_use(PENSTOCK_PATH_BOUNCE) && required.is_met && tries.are_right();
+}
+
 bool can_use_gpu(const facts::Machine& machine) {
   return machine.probe ? machine.probe->cuda_devices() > 0 : !machine.nvidia_gpus().empty();
 }
@@ -233,7 +239,9 @@ Text check_text(const facts::Examination& examined, const Requirement& required,
   if (!all) validate::add_unknown(page, findings);
   print_environment(page, machine.process);
   print_cufile(page, machine.process.cufile);
-  (all ? print_rows : print_brief)(page, examined, findings, !tries.findings.empty());
+  const char* const verdict =
+      passes(examined, required, tries) ? "the check passes, since bytes can move" : "the check fails";
+  (all ? print_rows : print_brief)(page, examined, findings, !tries.findings.empty(), verdict);
   Text text = page.shown();
   for (const OdirectTry& one : tries.odirect) {
     text += Text("\n");

@@ -171,6 +171,11 @@ Option Option::needs(Option other) {
   return *this;
 }
 
+Option Option::hidden() {
+  option_->group(kHidden);
+  return *this;
+}
+
 Option Option::one_value_each() {
   option_->allow_extra_args(false);
   return *this;

@@ -32,6 +32,7 @@ class Option {
   Option takes(int count);                        // Requires exactly so many values in the list.
   Option excludes(Option other);
   Option needs(Option other);
+  Option hidden();          // Leaves the option out of the help: an old name that is still answered.
   Option one_value_each();  // Makes the option stand before each value of a list.
   bool was_given() const;
 
