@@ -39,11 +39,13 @@ Finding row_of(const Machine& machine, std::string_view code) {
 TEST(WhyStandIn, WithoutAGpuNobodyIsSentForADriver) {
   const std::string no_driver = std::string(core::cuda::kDriverNotLoaded) + " (...); install NVIDIA's driver";
   Machine machine;
-  EXPECT_EQ(why_stand_in(machine, no_driver), "no NVIDIA GPU on the PCI bus");
-  EXPECT_EQ(why_stand_in(machine, "the configuration asks for it"), "the configuration asks for it");
-  EXPECT_EQ(why_stand_in(machine, ""), "");
+  EXPECT_EQ(why_stand_in(machine, no_driver).sentence, "no NVIDIA GPU on the PCI bus");
+  EXPECT_TRUE(why_stand_in(machine, no_driver).remedy.starts_with("Run on a machine with an NVIDIA GPU"));
+  const Finding asked = why_stand_in(machine, "the configuration asks for it");
+  EXPECT_EQ(asked.sentence + asked.remedy, "the configuration asks for it");
+  EXPECT_EQ(why_stand_in(machine, "").sentence, "");
   machine.nvidia.is_loaded = true;
-  EXPECT_EQ(why_stand_in(machine, no_driver), no_driver);
+  EXPECT_EQ(why_stand_in(machine, no_driver).sentence, no_driver);
 }
 
 TEST(ValidateDriversTest, AGpuNeedsADriverThatKnowsIt) {

@@ -32,18 +32,21 @@ Finding need_gpu(const Machine& machine) {
               "Run on a machine with an NVIDIA GPU; GPUs of other makers are not supported yet.");
 }
 
-std::string why_stand_in(const Machine& machine, const std::string& reason) {
-  if (!reason.starts_with(core::cuda::kDriverNotLoaded) || machine.nvidia.is_loaded) return reason;
-  const Finding gpu = need_gpu(machine);
-  return gpu.state == State::fail ? gpu.sentence : reason;
+Finding why_stand_in(const Machine& machine, const std::string& reason) {
+  const Finding told = need("device", State::fail, reason);
+  if (!reason.starts_with(core::cuda::kDriverNotLoaded)) return told;
+  Finding gpu = need_gpu(machine), driver = need_driver(machine);
+  if (gpu.state == State::fail && !machine.nvidia.is_loaded) return gpu;
+  driver.sentence = reason;
+  return driver;
 }
 
-std::string why_stand_in_here(const std::string& reason) {
-  const auto root = core::Root::open("");
-  if (!root.ok()) return reason;
+Finding why_stand_in_here(const std::string& reason) {
   Machine machine;
-  machine.pci = core::read_pci_devices(*root);
-  machine.nvidia = core::read_nvidia_driver(*root);
+  if (const auto root = core::Root::open(""); root.ok()) {
+    machine.pci = core::read_pci_devices(*root);
+    machine.nvidia = core::read_nvidia_driver(*root);
+  }
   return why_stand_in(machine, reason);
 }
 

@@ -14,9 +14,9 @@ namespace penstock::facts {
 
 Finding need_gpu(const Machine& machine);
 // Says why host memory stands in for a GPU: the library's own reason, unless it asks for the driver of a GPU that is
-// not there.
-std::string why_stand_in(const Machine& machine, const std::string& reason);
-std::string why_stand_in_here(const std::string& reason);  // The same for this machine, whose bus it reads.
+// not there. The remedy is "" where it was asked for.
+Finding why_stand_in(const Machine& machine, const std::string& reason);
+Finding why_stand_in_here(const std::string& reason);  // The same for this machine, whose bus it reads.
 Finding need_driver(const Machine& machine);
 Finding need_of(const core::Finding& finding);  // Makes a need of an obstacle.
 // Judges the device memory: a GPU's, or on a machine without GPUs the host memory in its place.

@@ -54,7 +54,7 @@ Probe probe_machine(Process& process, const std::vector<core::RdmaDevice>& rdma)
     return probe;
   }
   probe.device_kind = info->device_kinds;
-  probe.device_reason = why_stand_in_here(info->device_reason);
+  probe.device_reason = why_stand_in_here(info->device_reason).sentence;
   for (unsigned ordinal = 0; ordinal < info->device_count; ++ordinal) {
     if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
   }

@@ -22,11 +22,6 @@ SessionInfo info_of(penstock_session* session) {
   return info;
 }
 
-std::string stand_in_reason(penstock_session* session) {
-  const std::string reason = facts::why_stand_in_here(info_of(session).device_reason);
-  return reason.empty() ? "asked for" : reason;
-}
-
 DeviceInfo device_of(penstock_session* session, unsigned gpu) {
   DeviceInfo device;
   require(penstock_device_get(session, gpu, &device), fmt::format("GPU {}", gpu));
@@ -64,10 +59,16 @@ void check_gpu(penstock_session* session, unsigned gpu) {
                 kNotApplicable);
 }
 
+facts::Finding why_stand_in(penstock_session* session) {
+  facts::Finding told = facts::why_stand_in_here(info_of(session).device_reason);
+  if (told.sentence.empty()) told.sentence = "asked for";
+  return told;
+}
+
 std::string device_line(penstock_session* session, unsigned gpu) {
   const DeviceInfo device = device_of(session, gpu);
   if (device.stand_in != 0) {
-    return fmt::format("device: host memory standing in for a GPU (reason: {})", stand_in_reason(session));
+    return fmt::format("device: host memory standing in for a GPU (reason: {})", why_stand_in(session).sentence);
   }
   const std::string name = fmt::format("device: GPU {}, {}", gpu, device.name);
   return *device.pci_address == '\0' ? name : fmt::format("{} ({})", name, device.pci_address);
@@ -77,7 +78,7 @@ Json device_json(penstock_session* session, unsigned gpu) {
   const DeviceInfo device = device_of(session, gpu);
   Json json = {
       {"gpu", gpu}, {"name", device.name}, {"pci_address", device.pci_address}, {"stand_in", device.stand_in != 0}};
-  if (device.stand_in != 0) json["stand_in_reason"] = stand_in_reason(session);
+  if (device.stand_in != 0) json["stand_in_reason"] = why_stand_in(session).sentence;
   return json;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "facts/finding.h"
 #include "penstock/penstock.hpp"
 
 namespace penstock::tools {
@@ -36,6 +37,8 @@ std::string other_for_cufile();
 // Fails with exit code 77 if there is no such GPU.
 void check_gpu(penstock_session* session, unsigned gpu);
 
+// Why host memory stands in for a GPU: "asked for", or what is missing, with a remedy.
+facts::Finding why_stand_in(penstock_session* session);
 // "device: GPU 0, NVIDIA H200 (0000:17:00.0)" or "device: host memory standing in for a GPU (reason: ...)".
 std::string device_line(penstock_session* session, unsigned gpu);
 Json device_json(penstock_session* session, unsigned gpu);

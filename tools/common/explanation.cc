@@ -324,7 +324,13 @@ bool Explanation::may_serve(const Verdict& verdict) const {
 }
 
 Refusal Explanation::refusal_of(const Verdict& verdict) const {
-  if (may_serve(verdict) || verdict.usable == 0) return {verdict.reason_name(), verdict.sentence(), verdict.remedy()};
+  if (may_serve(verdict) || verdict.usable == 0) {
+    Refusal told{verdict.reason_name(), verdict.sentence(), verdict.remedy()};
+    if (verdict.reason != PENSTOCK_REASON_STAND_IN || !stand_in) return told;
+    told.sentence += ": " + stand_in->sentence;
+    told.remedy = stand_in->remedy;
+    return told;
+  }
   const facts::Finding finding = facts::left_out_by(required);
   return {finding.code, finding.sentence, finding.remedy};
 }
@@ -360,7 +366,9 @@ Explanation look_at(const ExplainSettings& settings, const Session& session) {
   if (!settings.is_write) check_range(settings, told.info);
   told.cached = cached_bytes(opened.fd.get());
   DeviceInfo device;
-  told.stands_in = penstock_device_get(session.raw(), settings.gpu, &device).code == 0 && device.stand_in != 0;
+  if (penstock_device_get(session.raw(), settings.gpu, &device).code == 0 && device.stand_in != 0) {
+    told.stand_in = why_stand_in(session.raw());
+  }
   told.verdicts = require(file.explain(run), settings.file);
   told.required = require(session.setting("require"), "session");
   const std::uint64_t size = sample_size(settings, told.info);
@@ -387,15 +395,6 @@ int explain_captured(const ExplainSettings& settings, const std::vector<std::str
   if (in_full && !settings.json) print("{}", Text(nvidia_fs_text(examined.machine.nvidia_fs_stats)));
   if (settings.json) print_json(files.size() == 1 ? documents[0] : Json{{"files", documents}});
   return exit_code;
-}
-
-int explain(const ExplainSettings& settings) {
-  const Session session = open_session({});
-  if (settings.memory == "device") check_gpu(session.raw(), settings.gpu);
-  const Explanation told = look_at(settings, session);
-  if (settings.json) print_json(explanation_json(settings, session, told));
-  else print_in_full(settings, session, told);
-  return told.chosen() != nullptr ? kSuccess : kFailed;
 }
 
 }  // namespace penstock::tools

@@ -47,7 +47,7 @@ struct Explanation {
   std::string required;           // The one path that may serve (PENSTOCK_REQUIRE), or "".
   DirectAnswer direct;
   RequestPlan plan;
-  bool stands_in = false;  // Host memory takes a GPU's place.
+  std::optional<facts::Finding> stand_in;  // Why host memory takes a GPU's place, if it does.
 
   bool may_serve(const Verdict& verdict) const;
   Refusal refusal_of(const Verdict& verdict) const;  // For a path that may serve, why it is slower than it could be.
@@ -67,8 +67,6 @@ const char* why(const Choice& choice);
 void print_in_full(const ExplainSettings& settings, const Session& session, const Explanation& told);
 Json explanation_json(const ExplainSettings& settings, const Session& session, const Explanation& told);
 
-// Prints the explanation of one file. Returns the exit code: 1 if no path is usable.
-int explain(const ExplainSettings& settings);
 // Prints the explanations of files of the captured machine in settings.root, which are named by their absolute paths
 // there.
 int explain_captured(const ExplainSettings& settings, const std::vector<std::string>& files, bool in_full);

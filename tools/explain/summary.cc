@@ -150,9 +150,9 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   const Explanation& told = answer.told;
   Page page;
   const Verdict* const best = told.chosen();
-  page.wrap("",
-            fmt::format("{}: {} {} goes by {}{}", answer.file, verb(settings), memory_text(settings, told.stands_in),
-                        path_text(told), best != nullptr ? mover_of(best->path) : ""));
+  page.wrap("", fmt::format("{}: {} {} goes by {}{}", answer.file, verb(settings),
+                            memory_text(settings, told.stand_in.has_value()), path_text(told),
+                            best != nullptr ? mover_of(best->path) : ""));
   page.paint(best != nullptr ? Color::bold : Color::red, fmt::format("goes by {}", path_text(told)));
   std::vector<Obstruction> list;
   add_obstructions(told, list);
@@ -179,7 +179,7 @@ Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& 
   for (const FileAnswer& each : answers) {
     if (!each.failure.empty()) continue;
     ++files;
-    stands_in = each.told.stands_in;
+    stands_in = each.told.stand_in.has_value();
     const auto& known = each.told.cached;
     table.add({each.file, format_size(each.told.info.size), known ? format_size(*known) : "?", path_text(each.told)});
     add_obstructions(each.told, list);

@@ -19,6 +19,16 @@
 namespace penstock::tools {
 namespace {
 
+// Prints the explanation of one file. Returns the exit code: 1 if no path is usable.
+int explain(const ExplainSettings& settings) {
+  const Session session = open_session({});
+  if (settings.memory == "device") check_gpu(session.raw(), settings.gpu);
+  const Explanation told = look_at(settings, session);
+  if (settings.json) print_json(explanation_json(settings, session, told));
+  else print_in_full(settings, session, told);
+  return told.chosen() != nullptr ? kSuccess : kFailed;
+}
+
 constexpr const char* kGdscheckExamples =
     "Examples:\n"
     "  gdscheck -p                    what this platform offers, and the configuration in force\n"
