@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "k8s/log_causes.h"
-#include "k8s/log_findings.h"
 #include "k8s/rules.h"
 #include "settings/words.h"
+#include "tools/common/log_causes.h"
+#include "tools/common/log_findings.h"
 
 namespace penstock::tools::k8s {
 namespace {

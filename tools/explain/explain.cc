@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tools/common/explanation.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/common/log_page.h"
 #include "tools/common/machine_root.h"
 #include "tools/common/page.h"
 #include "tools/common/striped.h"
@@ -28,8 +30,10 @@ constexpr const char* kExplainExamples =
     "  penstock explain weights.safetensors --write    the same for a write\n"
     "  penstock explain /dev/nvme0n1 --gpu 1 --json    for a program\n"
     "  penstock explain /data/file --root captured/    on a captured machine, as far as it tells\n"
+    "  penstock explain cufile.log                     what a log means: causes and remedies of the lines that are "
+    "known\n"
     "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage, 77 if there is no "
-    "such GPU.";
+    "such GPU; of a log, 0 if a cause was found, 1 if none was.";
 
 struct Options : ExplainSettings {
   std::vector<std::string> files;
@@ -121,6 +125,9 @@ int explain_many(const Options& options, const std::vector<std::string>& files) 
 }
 
 int explain_all(const Options& options) {
+  if (std::all_of(options.files.begin(), options.files.end(), is_log)) {
+    return explain_logs(options.files, options.json);
+  }
   if (!options.root.empty()) return explain_captured(options, options.files, options.verbose);
   set_variables(variables_of(options.variables));
   return explain_many(options, files_of(options.files));
@@ -130,7 +137,7 @@ int explain_all(const Options& options) {
 
 void add_explain(CommandLine& command) {
   auto options = std::make_shared<Options>();
-  command.option("FILE", options->files, "Files, block devices, folders with all below them, or striped objects")
+  command.option("FILE", options->files, "Files, block devices, folders with all below them, striped objects, or logs")
       .required();
   command.flag("-v,--verbose", options->verbose,
                "Also print every path, the plan, and all that stands in p2pdma's way");

@@ -57,6 +57,33 @@ TEST_F(ExplainTool, ACapturedFileIsJudgedByItsDirectionAndItsDrivesLinkIsTold) {
   EXPECT_NE(read.out.find("slower on any path: drive 0000:19:00.0: x1 at"), std::string::npos) << read.out;
 }
 
+TEST_F(ExplainTool, WhyHostMemoryStandsInForAGpuIsToldAtOnce) {
+  make("data", 5000);
+  const std::string text = run({"explain", "data"}, [] { unsetenv("PENSTOCK_DEVICE"); }).out;
+  if (text.find("[stand_in]") == std::string::npos) GTEST_SKIP() << "there is a GPU here";
+  EXPECT_EQ(text.find("penstock check"), std::string::npos) << "nobody is sent elsewhere\n" << text;
+  EXPECT_NE(text.find("standing in for a GPU: "), std::string::npos) << text;
+  EXPECT_NE(text.find("    -> "), std::string::npos) << text;
+}
+
+TEST_F(ExplainTool, ALogIsKnownByItsNameOrItsLinesAndExplained) {
+  const std::string line =
+      "07-11-2023 16:58:54:420 [pid=4 tid=4] ERROR  cufio-fs:199 NVMe Driver not registered with "
+      "nvidia-fs!!!\n";
+  std::ofstream(path("cufile.log")) << line;
+  std::ofstream(path("saved")) << line;
+  std::ofstream(path("quiet.log")) << "all is well\n";
+  make("data", 5000);
+
+  const Finished log = run({"explain", "cufile.log"});
+  EXPECT_EQ(log.exit_code, 0) << log.err;
+  EXPECT_EQ(log.out.find("cufile.log:1: 07-11-2023"), 0u) << log.out;
+  EXPECT_NE(log.out.find("  remedy  "), std::string::npos) << log.out;
+  EXPECT_EQ(json::parse(run({"explain", "saved", "--json"}).out)["findings"].size(), 1u);
+  EXPECT_EQ(run({"explain", "quiet.log"}).exit_code, 1) << "none of its lines is known";
+  EXPECT_NE(run({"explain", "data", "cufile.log"}).out.find("2 files"), std::string::npos) << "among other files";
+}
+
 TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
   make("data", 5000);
 

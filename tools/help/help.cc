@@ -277,8 +277,8 @@ Topics other_topics() {
   throw Failure(
       fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}{}", word, meant,
                   !meant.empty() ? ""
-                  : is_line ? "; if it is a log's, 'penstock-k8s explain-log FILE' knows the causes of many such lines"
-                            : "; if lint said it, 'penstock-k8s lint --rules' tells what it means"),
+                  : is_line      ? "; if it is a log's, 'penstock explain FILE.log' knows the causes of many such lines"
+                                 : "; if lint said it, 'penstock-k8s lint --rules' tells what it means"),
       kUsage);
 }
 

@@ -190,7 +190,7 @@ TEST_F(HelpTest, WordsWithASlipAreAnsweredWithTheNearestOne) {
   EXPECT_EQ(run({"help", "unknown"}).exit_code, 2) << "what a number without a meaning is called";
   EXPECT_NE(run({"help", "p2p"}).err.find("did you mean 'p2pdma'"), std::string::npos);
   EXPECT_NE(run({"help", "scraper"}).err.find("; it is a matter of 'metrics'\n"), std::string::npos);
-  EXPECT_NE(run({"help", "cufio:297", "file", "checks", "failed"}).err.find("'penstock-k8s explain-log FILE'"),
+  EXPECT_NE(run({"help", "cufio:297", "file", "checks", "failed"}).err.find("'penstock explain FILE.log'"),
             std::string::npos);
   EXPECT_EQ(told("Young/Daly").find("Young/Daly: the classic interval"), 0u);
   const std::string near = run({"help", "PENSTOCK_POLCY"}).err;

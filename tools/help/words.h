@@ -155,7 +155,7 @@ constexpr Word kWords[] = {
     {"recovering", "of a run, from a failure until training goes on: the restart and the load of the checkpoint"},
     {"cufile.log",
      "cuFile's log, in the working directory or where logging.dir of cufile.json says; CUFILE_LOGFILE_PATH names "
-     "another file. 'penstock-k8s explain-log FILE' says what the lines mean that are known, and counts the others"},
+     "another file. 'penstock explain cufile.log' says what the lines mean that are known, and counts the others"},
 };
 
 // The most likely cause of an error of cuFile's, and its remedy. The sentence of each is NVIDIA's, and names neither.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The meaning of log lines: of the GPU operator's containers, cuFile, nvidia-fs and Kubernetes itself. For
+// The meaning of lines that the GPU operator's containers, cuFile, nvidia-fs and Kubernetes itself write into logs. For
 // log_findings.cc and the code that prints them. A row matches a line that contains all of its words, in any case; the
 // first row that does so counts.
 #pragma once
 
 #include <array>
 
-namespace penstock::tools::k8s {
+namespace penstock::tools {
 
 struct LogCause {
   const char* id;
@@ -155,4 +155,4 @@ constexpr LogCause kLogCauses[] = {
     // clang-format on
 };
 
-}  // namespace penstock::tools::k8s
+}  // namespace penstock::tools

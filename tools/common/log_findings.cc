@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "k8s/log_findings.h"
+#include "tools/common/log_findings.h"
 
 #include <fmt/format.h>
 
@@ -18,11 +18,11 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "facts/finding.h"
-#include "k8s/log_causes.h"
 #include "penstock/penstock.h"
 #include "tools/common/failure.h"
+#include "tools/common/log_causes.h"
 
-namespace penstock::tools::k8s {
+namespace penstock::tools {
 namespace {
 
 constexpr std::size_t kLineMost = std::size_t{64} << 10;  // A longer line is searched in pieces.
@@ -171,4 +171,4 @@ void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& 
   reader.end();
 }
 
-}  // namespace penstock::tools::k8s
+}  // namespace penstock::tools

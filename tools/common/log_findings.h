@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds known causes in a log: of the table, of Penstock's reasons by their names, and of the lines that Penstock
-// itself has written, which say their cause. Throws a Failure if it cannot be read; the log's text is untrusted.
+// Finds known causes in a log: the table has some, Penstock's reasons are known by their names, and lines that Penstock
+// itself has written say their cause. Throws a Failure if it cannot be read; the log's text is untrusted.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::tools::k8s {
+namespace penstock::tools {
 
 struct LogCause;
 
@@ -37,4 +37,4 @@ struct UnknownLines {
 // Adds the log's causes in the order of its lines, one row for each cause, and the lines that have none.
 void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings, UnknownLines& unknown);
 
-}  // namespace penstock::tools::k8s
+}  // namespace penstock::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "k8s/log_findings.h"
+#include "tools/common/log_findings.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "facts/finding.h"
-#include "k8s/log_causes.h"
 #include "penstock/penstock.h"
+#include "tools/common/log_causes.h"
 
-namespace penstock::tools::k8s {
+namespace penstock::tools {
 namespace {
 
 std::vector<LogFinding> findings_in(std::string text, UnknownLines* unknown = nullptr) {
@@ -162,4 +162,4 @@ TEST(LogFindingsTest, EveryRowIsWhole) {
 }
 
 }  // namespace
-}  // namespace penstock::tools::k8s
+}  // namespace penstock::tools

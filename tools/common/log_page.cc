@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/log_page.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/log_findings.h"
+#include "tools/common/page.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+void print_unknown(const UnknownLines& unknown) {
+  Page page;
+  for (const std::string& file : unknown.no_text) {
+    page.wrap("",
+              fmt::format("{} is no text: it has zero bytes, and its lines that are not known are not counted", file));
+  }
+  if (unknown.count > 0) {
+    page.wrap("", fmt::format("{} line{} not known: {}{}", unknown.count, unknown.count == 1 ? "" : "s",
+                              fmt::join(unknown.first, ", "), unknown.count > unknown.first.size() ? ", ..." : ""));
+  }
+  print("{}", Text(page.text()));
+}
+
+void print_for_people(const std::vector<LogFinding>& findings, const UnknownLines& unknown) {
+  if (findings.empty()) print("none of the causes that are known here\n");
+  for (const LogFinding& each : findings) {
+    Page page;
+    page.wrap("", fmt::format("{}:{}: {}", each.file, each.line, each.text));
+    page.wrap("  means   ", fmt::format("{} [{}]", each.meaning, each.cause));
+    if (!each.remedy.empty()) page.wrap("  remedy  ", each.remedy);
+    page.wrap("  source  ",
+              fmt::format("{}{}", each.source, each.count > 1 ? fmt::format("; in {} lines", each.count) : ""));
+    print("{}\n", Text(page.text()));
+  }
+  print_unknown(unknown);
+}
+
+void print_for_programs(const std::vector<LogFinding>& findings, const UnknownLines& unknown) {
+  Json rows = Json::array();
+  for (const LogFinding& each : findings) {
+    rows.push_back({{"cause", each.cause},
+                    {"file", each.file},
+                    {"line", each.line},
+                    {"lines", each.count},
+                    {"text", printable(each.text)},
+                    {"meaning", each.meaning},
+                    {"remedy", each.remedy},
+                    {"source", each.source}});
+  }
+  print_json({{"schema", 1},
+              {"findings", rows},
+              {"lines_not_known", {{"count", unknown.count}, {"first", unknown.first}}},
+              {"no_text", unknown.no_text}});
+}
+
+using OpenLog = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+OpenLog open_log(const std::string& file) { return {std::fopen(file.c_str(), "re"), &std::fclose}; }
+
+}  // namespace
+
+bool is_log(const std::string& file) {
+  struct stat facts = {};
+  if (stat(file.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) return false;
+  const OpenLog log = open_log(file);
+  std::string head(4096, ' ');
+  head.resize(log == nullptr ? 0 : std::fread(head.data(), 1, head.size(), log.get()));
+  if (head.empty() || head.find('\0') != std::string::npos) return false;
+  return file.ends_with(".log") || head.find("[pid=") != std::string::npos;
+}
+
+int explain_logs(const std::vector<std::string>& files, bool is_json) {
+  std::vector<LogFinding> findings;
+  UnknownLines unknown;
+  for (const std::string& file : files) {
+    if (file == "-") {
+      read_log(stdin, "standard input", findings, unknown);
+      continue;
+    }
+    const OpenLog log = open_log(file);
+    if (log == nullptr) throw Failure(fmt::format("{}: it cannot be opened: {}", file, std::strerror(errno)), kUsage);
+    read_log(log.get(), file, findings, unknown);
+  }
+  if (is_json) print_for_programs(findings, unknown);
+  else print_for_people(findings, unknown);
+  return findings.empty() ? kFailed : kSuccess;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Explains logs, for `penstock explain` and `penstock-k8s explain-log`: causes and remedies, as text or JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace penstock::tools {
+
+// True for a file of text that is a log: by its name, or by lines as cuFile's libraries write them.
+bool is_log(const std::string& file);
+// Prints what is known of the logs; "-" is standard input. Returns the exit code: 0 a cause was found, 1 none was.
+// Throws a Failure with exit code 2 for what cannot be read.
+int explain_logs(const std::vector<std::string>& files, bool is_json);
+
+}  // namespace penstock::tools
