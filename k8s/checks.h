@@ -4,6 +4,9 @@
 // manifests lack come from the given facts; if they are unknown, a note says what the result depends on.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "k8s/findings.h"
 #include "k8s/objects.h"
 
@@ -21,11 +24,16 @@ std::string storage_of(const Object& object);  // "nfs", "nfs-rdma", or the file
 void check_pods(const Cluster& cluster, Findings& findings);  // Workloads: privileges, devices, memory.
 // A container's setting, which overrides its pod's.
 const Value& setting_of(const Pod& pod, const Value& container, const std::string& key);
-std::vector<const Value*> words_of(const Value& container);      // Its command and arguments, as one list.
-const Value* required_path(const Value& container);              // By its arguments or its environment; null for none.
-int path_required_by(const Value& container);                    // Its number (penstock_path); -1 for none.
-bool asks_for_io_uring(const Pod& pod, const Value& container);  // True if it is to fail, or to measure, without it.
-void check_pod_needs(const Cluster& cluster, Findings& findings);    // What those that read files need.
+std::vector<const Value*> words_of(const Value& container);  // Its command and arguments, as one list.
+struct RequiredPath {
+  std::string name;
+  Place place;
+};
+// By the container's arguments or its environment.
+std::optional<RequiredPath> required_path(const Value& container);
+int path_required_by(const Value& container);                      // Its number (penstock_path); -1 for none.
+bool asks_for_io_uring(const Pod& pod, const Value& container);    // True if it is to fail, or to measure, without it.
+void check_pod_needs(const Cluster& cluster, Findings& findings);  // What those that read files need.
 void check_environment(const Cluster& cluster, Findings& findings);  // Penstock's variables in the env of containers.
 void check_pod_security(const Cluster& cluster, Findings& findings);
 void check_quantities(const Cluster& cluster, Findings& findings);    // Amounts, by Kubernetes' grammar and bounds.

@@ -83,15 +83,15 @@ std::vector<std::string> kernels_for_gpus(const Cluster& cluster) {
 // A path is impossible only where no node has a kernel for it.
 void check_required_kernel(const std::vector<std::string>& kernels, const Pod& pod, const Value& container,
                            Findings& findings) {
-  const Value* const required = required_path(container);
-  if (required == nullptr) return;
+  const std::optional<RequiredPath> required = required_path(container);
+  if (!required) return;
   std::optional<facts::Finding> stop;
   for (const std::string& kernel : kernels) {
     stop = kernel_stop(path_required_by(container), kernel);
     if (!stop) return;
   }
   findings.add("required_path_needs", *pod.object, required->place,
-               {core::printable(fmt::format("{} is required, and {}", required->text, stop->sentence)), stop->remedy});
+               {core::printable(fmt::format("{} is required, and {}", required->name, stop->sentence)), stop->remedy});
 }
 
 // True if the container has a volume as a block device, or its arguments name a device.
@@ -106,10 +106,10 @@ bool has_raw_drive(const Value& container) {
 
 // A map of a ConfigMap's or Secret's variables may have the switch.
 void check_required_switch(const Pod& pod, const Value& container, Findings& findings) {
-  const Value* const required = required_path(container);
-  if (required == nullptr || !container["envFrom"].members.empty()) return;
+  const std::optional<RequiredPath> required = required_path(container);
+  if (!required || !container["envFrom"].members.empty()) return;
   for (const facts::PathSwitch& one : facts::path_switches()) {
-    if (required->text != one.path || !is_off(variable_in(container, one.variable))) continue;
+    if (required->name != one.path || !is_off(variable_in(container, one.variable))) continue;
     if (one.is_for_files && has_raw_drive(container)) continue;
     findings.add("required_path_off", *pod.object, required->place,
                  {fmt::format("{} is required, and is off without {}={}", one.path, one.variable, one.value),
@@ -127,19 +127,30 @@ std::vector<const Value*> words_of(const Value& container) {
   return words;
 }
 
-const Value* required_path(const Value& container) {
-  const std::vector<const Value*> words = words_of(container);
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    if (words[i - 1]->text == "--require") return words[i];
+// A word may be a shell's line: "penstock bench --require p2pdma FILE".
+std::optional<RequiredPath> required_path(const Value& container) {
+  constexpr std::string_view kOption = "--require";
+  bool is_next = false;
+  std::string name;
+  for (const Value* const word : words_of(container)) {
+    core::any_word(word->text, [&](std::string_view part) {
+      if (is_next) name = part;
+      is_next = part == kOption;
+      if (part.starts_with("--require=")) name = part.substr(kOption.size() + 1);
+      return !name.empty();
+    });
+    if (!name.empty()) return RequiredPath{name, word->place};
   }
   const Value* const variable = variable_in(container, "PENSTOCK_REQUIRE");
-  return variable == nullptr ? nullptr : &(*variable)["value"];
+  if (variable == nullptr) return std::nullopt;
+  const Value& value = (*variable)["value"];
+  return RequiredPath{value.text, value.place};
 }
 
 int path_required_by(const Value& container) {
-  const Value* const required = required_path(container);
+  const std::optional<RequiredPath> required = required_path(container);
   std::int32_t path = -1;
-  if (required != nullptr) penstock_path_by_name(required->text.c_str(), &path);
+  if (required) penstock_path_by_name(required->name.c_str(), &path);
   return path;
 }
 

@@ -69,6 +69,10 @@ TEST_F(LintPodsTest, ARequiredPathThatIsOffIsAnErrorUntilItsSwitchIsThere) {
     return rules_of(json::parse(lint({"pod.yaml", "--json"}).out), true).contains("required_path_off");
   };
   EXPECT_TRUE(is_told("args: [bench, --require, p2pdma]"));
+  EXPECT_TRUE(is_told("command: [penstock, bench, --require=p2pdma]"));
+  EXPECT_TRUE(is_told("command: [sh, -c, 'penstock bench --require=p2pdma /data/f']"));
+  EXPECT_TRUE(is_told("command: [sh, -c, 'penstock bench --require p2pdma /data/f']"));
+  EXPECT_FALSE(is_told("command: [penstock, bench, --require=bounce]"));
   EXPECT_TRUE(is_told("env: [{name: PENSTOCK_REQUIRE, value: nvfs}]"));
   EXPECT_TRUE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'off'}]"));
   EXPECT_TRUE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'OFF'}]"));
