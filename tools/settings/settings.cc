@@ -14,12 +14,17 @@
 #include <vector>
 
 #include "facts/environment.h"
+#include "facts/examination.h"
+#include "facts/storage_kind.h"
 #include "settings/names.h"
 #include "settings/words.h"
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/nearest.h"
+#include "tools/common/outlook_page.h"
+#include "tools/common/page.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {
@@ -89,7 +94,7 @@ Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting
   return text;
 }
 
-Json settings_json(const core::LoadedSettings& loaded, const std::vector<Setting>& chosen) {
+Json settings_json(const core::LoadedSettings& loaded, const std::vector<Setting>& chosen, const Json& changes) {
   Json list = Json::array(), notes = Json::array();
   for (const Setting setting : chosen) list.push_back(setting_json(loaded.settings, setting));
   for (const core::Note& note : loaded.notes) {
@@ -100,7 +105,8 @@ Json settings_json(const core::LoadedSettings& loaded, const std::vector<Setting
           {"file", or_null(loaded.file)},
           {"refused", loaded.must_refuse},
           {"settings", list},
-          {"notes", notes}};
+          {"notes", notes},
+          {"paths_here", changes}};
 }
 
 std::string code(std::string_view text) { return text.empty() ? "" : fmt::format("`{}`", text); }
@@ -166,13 +172,15 @@ constexpr const char* kSettingsExamples =
     "  penstock settings properties.allow_compat_mode     one of cuFile's keys\n"
     "  penstock settings compat                           those that say something of it\n"
     "  penstock settings --changed                        those that are not at their defaults\n"
-    "  penstock settings ./cufile.json                    those that this file would change\n"
+    "  penstock settings ./cufile.json                    those that this file would change, and the paths here with "
+    "it\n"
     "  penstock settings --all --json                     also keys without effect; for programs\n"
     "Exit code: 0 if a session would open with these settings, 1 if something in environment or cufile.json makes no "
-    "sense, or no setting has the words, 2 wrong usage.";
+    "sense, 2 wrong usage, also words that no setting has.";
 
 struct SettingsSettings {
   std::vector<std::string> words;  // A name, words that settings say, or a cufile.json; none for all.
+  std::string file;                // That cufile.json.
   bool all = false;
   bool changed = false;
   bool json = false;
@@ -209,7 +217,8 @@ std::vector<Setting> chosen(const SettingsSettings& settings) {
   if (!list.empty()) return list;
   const std::string near = proposal_or_variable(settings.words.front(), facts::setting_names());
   throw Failure(fmt::format("no setting has '{}' in its name or sentence{}", fmt::join(settings.words, "' and '"),
-                            near.empty() ? "; 'penstock settings --all' lists them" : near));
+                            near.empty() ? "; 'penstock settings --all' lists them" : near),
+                kUsage);
 }
 
 // Tells of a variable that is no setting, since NVIDIA's library alone knows it.
@@ -221,12 +230,49 @@ int tell_idle(const SettingsSettings& settings, std::string_view reason) {
   return kSuccess;
 }
 
-// Takes a cufile.json that is named in place of words. The settings of a program with it are then told.
+// Takes a cufile.json that is named in place of words. The settings of a program with it are then told, also those that
+// have no effect.
 void take_file(SettingsSettings& settings) {
   if (settings.words.size() != 1 || !settings.words.front().ends_with(".json")) return;
-  setenv(core::kSettingsFileVariable, settings.words.front().c_str(), 1);
-  settings.words.clear();
-  settings.changed = true;
+  settings.file = std::exchange(settings.words, {}).front();
+  setenv(core::kSettingsFileVariable, settings.file.c_str(), 1);
+  settings.changed = settings.all = true;
+}
+
+facts::Examination examined_with(const std::string& file) {
+  set_variables({{core::kSettingsFileVariable, file}});
+  return facts::examine(facts::read_machine(open_machine_root(""), ""));
+}
+
+// The path of a place's files, and why it is another than without the file.
+std::string change_at(const facts::Outlook& with, const facts::Outlook& without) {
+  const auto name_of = [](const facts::PathOutlook* path) {
+    return path == nullptr ? std::string("no path") : fmt::format("by {}", penstock_path_name(path->path));
+  };
+  const facts::PathOutlook *const now = with.first_usable(), *const before = without.first_usable();
+  const std::string way = name_of(now) + (now == nullptr ? "" : mover_of(now->path));
+  if (name_of(now) == name_of(before)) return way + ", as without this file";
+  const std::string reason = before == nullptr ? "" : with.of(before->path).sentence();
+  return fmt::format("{}; without this file {}{}{}", way, name_of(before), reason.empty() ? "" : ": ", reason);
+}
+
+// How bytes go on this machine in a program of cuFile with the file: for each place that holds data.
+Json changes_by(const std::string& file) {
+  const facts::Examination without = examined_with(""), with = examined_with(file);
+  Json changes = Json::object();
+  for (std::size_t i = 0; i < std::min(with.places.size(), without.places.size()); ++i) {
+    const core::FileSystem& place = *with.places[i].place;
+    if (facts::holds_data(place)) changes[place.mount.mount_point] = change_at(with.places[i], without.places[i]);
+  }
+  if (changes.empty()) changes["any file"] = change_at(with.whole, without.whole);
+  return changes;
+}
+
+Text changes_text(const Json& changes) {
+  Page page;
+  page.section("How bytes of GPU memory go on this machine, in a program of cuFile with this file");
+  for (const auto& [place, way] : changes.items()) page.wrap(fmt::format("  {}: ", place), way.get<std::string>());
+  return page.shown();
 }
 
 int run_settings(SettingsSettings& settings) {
@@ -243,8 +289,14 @@ int run_settings(SettingsSettings& settings) {
   if (settings.changed) {
     std::erase_if(list, [&](Setting one) { return loaded.settings.origin(one) == core::Origin::built_in; });
   }
-  if (settings.json) print_json(settings_json(loaded, list));
-  else print("{}", settings_text(loaded, list));
+  Json changes;
+  if (!settings.file.empty()) {
+    changes = changes_by(settings.file);
+    std::erase_if(
+        list, [&](Setting one) { return !one.is_served() && !core::asks_in_vain(one, loaded.settings.value(one)); });
+  }
+  if (settings.json) print_json(settings_json(loaded, list, changes));
+  else print("{}{}", settings_text(loaded, list), changes.is_null() ? Text() : changes_text(changes));
   return loaded.must_refuse ? kFailed : kSuccess;
 }
 

@@ -87,11 +87,11 @@ TEST_F(SettingsCommandTest, WordsFindTheSettingsWhoseNameOrSentenceHasThemAll) {
 TEST_F(SettingsCommandTest, WordsThatNoneHasAreRefusedAndTheNearNameIsProposed) {
   const Finished near = settings({"bounce_mb"});
 
-  EXPECT_EQ(near.exit_code, 1);
+  EXPECT_EQ(near.exit_code, 2);
   EXPECT_NE(near.err.find("no setting has 'bounce_mb' in its name or sentence; did you mean 'bounce_mib'?"),
             std::string::npos)
       << near.err;
-  for (const char* far : {"frobnicate", "foo", "nosuch"}) EXPECT_EQ(settings({far}).exit_code, 1) << far;
+  for (const char* far : {"frobnicate", "foo", "nosuch"}) EXPECT_EQ(settings({far}).exit_code, 2) << far;
 }
 
 TEST_F(SettingsCommandTest, AFileIsNamedWhereItSaysSomething) {
@@ -120,6 +120,26 @@ TEST_F(SettingsCommandTest, WhatAFileWouldChangeIsToldByItsName) {
   EXPECT_EQ(done.out.find("bounce_mib"), std::string::npos) << "it is at its default";
   EXPECT_NE(done.out.find("file: " + file), std::string::npos) << done.out;
   EXPECT_EQ(settings({path("nowhere.json").string()}).exit_code, 1);
+}
+
+TEST_F(SettingsCommandTest, WhatFollowsFromAFileOnThisMachineIsTold) {
+  const std::string file = path("other.json");
+  const auto here = [&](const char* text) {
+    std::ofstream(file) << text;
+    return settings({file}).out;
+  };
+  const char* const heading = "\nHow bytes of GPU memory go on this machine, in a program of cuFile with this file\n  ";
+
+  const std::string plain = here(R"({"profile": {"nvtx": true}, "properties": {"use_poll_mode": false}})");
+  EXPECT_NE(plain.find("profile.nvtx = true (file)\n    has no effect: "), std::string::npos) << plain;
+  EXPECT_EQ(plain.find("use_poll_mode"), std::string::npos) << "it asks for the default";
+  EXPECT_NE(plain.find(heading), std::string::npos) << plain;
+  EXPECT_NE(plain.find(", as without this file"), std::string::npos) << plain;
+
+  const std::string forbids = here(R"({"properties": {"allow_compat_mode": false}})");
+  EXPECT_NE(forbids.find(": no path; without this file by "), std::string::npos) << forbids;
+  EXPECT_NE(forbids.find(": properties.allow_compat_mode is false in"), std::string::npos) << forbids;
+  EXPECT_EQ(settings({}).out.find(heading), std::string::npos);
 }
 
 TEST_F(SettingsCommandTest, WhatAFileHasWrongIsToldFirstAndBesideItsKey) {
