@@ -29,10 +29,10 @@ double moved_bytes(const Job& job, const Fleet& fleet) {
 
 double ceiling(const Fleet& fleet) { return fleet.drives * fleet.drive_bytes_per_s; }
 
-// A save goes at what the drives write, if that was said; else real use reaches a share of the ceiling.
+// A save goes at what the drives write, if that was said.
 double drives_rate(const Job& job, const Fleet& fleet, const Constants& constants) {
   const bool is_said = !job.is_load && fleet.drive_write_bytes_per_s > 0;
-  return is_said ? fleet.drives * fleet.drive_write_bytes_per_s : ceiling(fleet) * constants[Constant::kDriveShare];
+  return fleet.drives * (is_said ? fleet.drive_write_bytes_per_s : drive_in_use(fleet, constants));
 }
 
 // The drives' cache absorbs its part at the full rate; the rest moves at the rate of real use.
@@ -54,6 +54,10 @@ Stage by_each(std::string_view name, const Job& job, const Fleet& fleet, double 
 }
 
 }  // namespace
+
+double drive_in_use(const Fleet& fleet, const Constants& constants) {
+  return fleet.drive_bytes_per_s * (fleet.drive_share > 0 ? fleet.drive_share : constants[Constant::kDriveShare]);
+}
 
 std::string_view path_model_name(PathModel kind) {
   switch (kind) {
@@ -105,8 +109,9 @@ void check(const Training& run) {
   require_not_negative("the price of a GPU-hour", run.gpu_hour_price, 1e6);
 }
 
-void check_room(double saves, double hours, double save_s) {
-  const double run_s = hours * 3600;
+void check_room(double saves, double hours, const std::vector<double>& saves_s) {
+  if (saves_s.empty()) return;
+  const double run_s = hours * 3600, save_s = *std::min_element(saves_s.begin(), saves_s.end());
   if (saves * save_s <= run_s) return;
   throw InvalidInput(fmt::format(
       "{} checkpoints in {} h are one every {}, and one takes {} at least: no more than {} fit into the run",

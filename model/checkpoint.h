@@ -29,8 +29,9 @@ struct Fleet {
   double ranks = 8;  // GPUs of all nodes together.
   double nodes = 1;
   double drives = 4;                   // Drives per node.
-  double drive_bytes_per_s = 14e9;     // Read rate of one drive, of which real use reaches a share.
-  double drive_write_bytes_per_s = 0;  // What one drive writes in use; 0: the share of its read rate.
+  double drive_bytes_per_s = 14e9;     // The ceiling of one drive, of which real use reaches a share.
+  double drive_share = 0;              // That share; 0: the constant drive.share. 1: the rate is one in use.
+  double drive_write_bytes_per_s = 0;  // What one drive writes in use; 0: the same share.
   double drive_cache_bytes = 0;        // Cache of all drives of a node, which a save fills at the full rate.
   double fabric_bytes_per_s = 0;       // Rate of storage shared by all nodes, instead of local drives; 0: none.
   double measured_bytes_per_s = 0;     // Calibrated rate of a node; 0: not measured.
@@ -44,7 +45,8 @@ struct Job {
   double files = 0;            // Number of files, opened sequentially, each with a latency; 0: negligible.
 };
 
-void check(const Fleet& fleet);  // Both throw InvalidInput.
+double drive_in_use(const Fleet& fleet, const Constants& constants);  // B/s that one drive reaches in use.
+void check(const Fleet& fleet);                                       // Both throw InvalidInput.
 void check(const Job& job);
 
 struct Stage {
@@ -91,7 +93,7 @@ struct Training {
 void check(const Training& run);
 
 // Refuses more saves than the run has room for, when each takes save_s at least. Throws InvalidInput.
-void check_room(double saves, double hours, double save_s);
+void check_room(double saves, double hours, const std::vector<double>& saves_s);
 
 double failure_s(double ranks, const Constants& constants);
 double young_daly_s(double save_s, double failure_s);  // Work between two checkpoints.

@@ -36,15 +36,6 @@ std::vector<PathModel> paths_of(const CheckpointInput& input) {
   return paths;
 }
 
-// Refuses a run in which not even the quickest path has room for the checkpoints.
-void check_room(const CheckpointInput& input, const Constants& constants) {
-  double quickest_s = std::numeric_limits<double>::infinity();
-  for (const PathModel path : paths_of(input)) {
-    quickest_s = std::min(quickest_s, duration(path, input.job, input.fleet, constants).seconds);
-  }
-  model::check_room(input.checkpoints, input.run_hours, quickest_s);
-}
-
 // Names the paths that have no room for the checkpoints, and how many they do.
 void add_room_notes(const CheckpointInput& input, const Constants& constants, std::vector<std::string>& notes) {
   const double run_s = input.run_hours * 3600;
@@ -138,15 +129,20 @@ Sheet run_sheet(const CheckpointInput& input, const Constants& constants) {
 }
 
 Sheet month_sheet(const CheckpointInput& input, const Constants& constants) {
-  Sheet sheet{"month",
-              fmt::format("Lost in a month ({} h) of such a run, of {} GPU-hours", kMonthHours,
-                          count_in_words(kMonthHours * input.fleet.ranks)),
-              {{"path", "path"},
-               {"mode", "training"},
-               {"checkpoints", "checkpoints"},
-               {"gpu_hours_in_all", "GPU-hours"},
-               {"money", "$"}},
-              {}};
+  Sheet sheet{
+      "month",
+      fmt::format("Lost in a month ({} h) of such a run, of {} GPU-hours", kMonthHours,
+                  count_in_words(kMonthHours * input.fleet.ranks)),
+      {{"path", "path"},
+       {"mode", "training"},
+       {"checkpoints", "checkpoints"},
+       {"gpu_hours_in_all", "GPU-hours"},
+       {"money", "$"}},
+      {},
+      false,
+      "A row is a path, and what training does during a save: it 'waits' for the end, or 'goes on' once the state "
+      "is copied out of its way. In these GPU-hours nothing new is trained: GPUs stand still for saves, do again "
+      "what a failure undid, or load."};
   for (const PathModel path : paths_of(input)) {
     for (const bool is_overlapped : {false, true}) {
       const Losses lost = losses(run_of(path, is_overlapped, input, constants));
@@ -157,6 +153,20 @@ Sheet month_sheet(const CheckpointInput& input, const Constants& constants) {
     }
   }
   return sheet;
+}
+
+// What to do: the row of the month that loses least, beside what the others lose.
+std::string answer_of(const CheckpointInput& input, const Constants& constants) {
+  const auto lost = [&](PathModel path, bool is_overlapped) {
+    return kMonthHours / input.run_hours * losses(run_of(path, is_overlapped, input, constants)).money;
+  };
+  const Training run = run_of(PathModel::kDirect, true, input, constants);
+  const double used_s = losses(run).period_s, best_s = best_period_s(run);
+  return fmt::format(
+      "Let training go on while it saves, every {}{}: that loses {:.2f} $ a month ({} h); where it waits for each save "
+      "of such a run, {:.2f} $ by the direct path, and {:.2f} $ by a poor host path.",
+      time_in_words(used_s), used_s == best_s ? "" : fmt::format(" (best: every {})", time_in_words(best_s)),
+      lost(PathModel::kDirect, true), kMonthHours, lost(PathModel::kDirect, false), lost(PathModel::kPoor, false));
 }
 
 Sheet window_sheet(const CheckpointInput& input, const Constants& constants) {
@@ -243,16 +253,14 @@ std::string you_are_here(const CheckpointInput& input, const Constants& constant
 }
 
 std::string drives_note(const CheckpointInput& input, const Constants& constants) {
-  const double ceiling = input.fleet.drive_bytes_per_s, share = constants[Constant::kDriveShare];
   const ConstantFacts& known = facts_of(Constant::kDriveShare);
-  const bool is_said = !input.job.is_load && input.fleet.drive_write_bytes_per_s > 0;
+  const double share = constants[Constant::kDriveShare];
+  const std::string used = rate_in_words(drive_in_use(input.fleet, constants));
+  if (input.fleet.drive_share > 0) return fmt::format("Each drive moves {} in use, as --drive-gb-per-s says.", used);
   return fmt::format(
-      "{} drive of {} is taken to reach {} in use, {} of it (drive.share; {} to {} are published{}); --set "
-      "drive.share=1 takes the rate as it is, as one that was measured.",
-      is_said ? fmt::format("A save goes at the {} that a drive writes, of which no share is taken. To load, a",
-                            rate_in_words(input.fleet.drive_write_bytes_per_s))
-              : "A",
-      rate_in_words(ceiling), rate_in_words(ceiling * share), share, known.low, known.high,
+      "A drive whose data sheet says {} is taken to reach {} in use, {} of it (drive.share; {} to {} are published{}); "
+      "--drive-gb-per-s is for what one was measured to move.",
+      rate_in_words(input.fleet.drive_bytes_per_s), used, share, known.low, known.high,
       share == known.high ? ", and this is their favourable end" : "");
 }
 
@@ -365,8 +373,13 @@ Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet) {
 Report checkpoint_report(const CheckpointInput& given, const Constants& constants, bool with_published) {
   const CheckpointInput input = settled(given);
   (void)run_of(PathModel::kDirect, false, input, constants);  // It checks the run.
-  check_room(input, constants);
+  std::vector<double> saves_s;
+  for (const PathModel path : paths_of(input)) {
+    saves_s.push_back(duration(path, input.job, input.fleet, constants).seconds);
+  }
+  check_room(input.checkpoints, input.run_hours, saves_s);
   Report report{"checkpoint", "Checkpoints: how long, how often, at what price"};
+  report.answer = answer_of(input, constants);
   report.inputs = inputs_json(input.job, input.model, input.fleet);
   report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
   report.inputs["run_hours"] = input.run_hours;

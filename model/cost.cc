@@ -43,13 +43,6 @@ CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const Cos
   return row;
 }
 
-// Refuses a run in which not even the quickest of the rows has room for the saves.
-void check_room(const std::vector<CostRow>& rows, const CostInput& input) {
-  const auto quickest = std::min_element(rows.begin(), rows.end(),
-                                         [](const CostRow& a, const CostRow& b) { return a.save_s < b.save_s; });
-  if (quickest != rows.end()) model::check_room(input.saves, input.hours, quickest->save_s);
-}
-
 void add_room_notes(const std::vector<CostRow>& rows, const CostInput& input, std::vector<std::string>& notes) {
   for (const CostRow& row : rows) {
     if (row.waiting_hours <= input.hours || row.is_spot) continue;
@@ -106,17 +99,21 @@ Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
 
 Sheet month_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
   const double months = kMonthHours / input.hours;
-  Sheet sheet{"month",
-              fmt::format("A month ({} h) of such a run, with {} saves", kMonthHours,
-                          count_in_words(std::round(input.saves * months))),
-              {{"platform", "platform"},
-               {"market", "market"},
-               {"path", "path"},
-               {"gpu_hours_in_all", "GPU-hours"},
-               {"compute_money", "the month, $"},
-               {"waiting_gpu_hours_in_all", "waiting, GPU-hours"},
-               {"waiting_money", "waiting, $"}},
-              {}};
+  Sheet sheet{
+      "month",
+      fmt::format("A month ({} h) of such a run, with {} saves", kMonthHours,
+                  count_in_words(std::round(input.saves * months))),
+      {{"platform", "platform"},
+       {"market", "market"},
+       {"path", "path"},
+       {"gpu_hours_in_all", "GPU-hours"},
+       {"compute_money", "the month, $"},
+       {"waiting_gpu_hours_in_all", "waiting, GPU-hours"},
+       {"waiting_money", "waiting, $"}},
+      {},
+      false,
+      "waiting: training waits for a save. Those GPU-hours and $ are among the month's, which are all that is paid "
+      "for."};
   for (const CostRow& row : rows) {
     const double gpus = row.platform->gpus * input.fleet.nodes;
     sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", path_model_name(row.path),
@@ -124,6 +121,32 @@ Sheet month_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
                           gpus * row.waiting_hours * months, row.waiting * months});
   }
   return sheet;
+}
+
+// What to do: the cheapest platform, and whether the direct path is worth its set-up there.
+std::string answer_of(const std::vector<CostRow>& rows, const CostInput& input) {
+  const auto cheapest =
+      std::min_element(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.compute < b.compute; });
+  if (cheapest == rows.end()) return "";
+  const auto waiting = [&](PathModel path) {
+    const auto is_it = [&](const CostRow& one) {
+      return one.platform == cheapest->platform && one.is_spot == cheapest->is_spot && one.path == path;
+    };
+    const auto row = std::find_if(rows.begin(), rows.end(), is_it);
+    return row == rows.end() ? std::numeric_limits<double>::quiet_NaN() : row->waiting * kMonthHours / input.hours;
+  };
+  const double direct = waiting(PathModel::kDirect), good = waiting(PathModel::kBounce),
+               poor = waiting(PathModel::kPoor);
+  std::string text = fmt::format(
+      "The cheapest is {} {}, {:.2f} $ a month ({} h). Waiting for saves costs {:.2f} $ of it by a good host path, "
+      "{:.2f} $ by a poor one",
+      cheapest->platform->name, cheapest->is_spot ? "at spot prices" : "on demand",
+      kMonthHours * cheapest->node_hour * input.fleet.nodes, kMonthHours, good, poor);
+  if (std::isnan(direct)) return text + "; it has no direct path.";
+  text += fmt::format(", {:.2f} $ by the direct path. ", direct);
+  constexpr double kMuch = 0.01;  // Of the good host path's.
+  if (good - direct > kMuch * good) return text + "Set the direct path up: it is quicker than any host path.";
+  return text + "Set the direct path up only where the host path is poor: a good one costs no more.";
 }
 
 double setup_price(const CostRow& direct, const CostInput& input) {
@@ -156,7 +179,8 @@ Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
   return sheet;
 }
 
-std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const CostInput& input) {
+std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const CostInput& input,
+                                  const Constants& constants) {
   std::vector<std::string> notes;
   std::string unknown;
   for (const Platform& one : platforms) {
@@ -175,13 +199,12 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
     notes.push_back(fmt::format("{}: no direct path, since it has {}.", one.name,
                                 one.drives.value_or(1) == 0 ? "no drives of its own" : "no GPUDirect Storage"));
   }
-  const double written = input.fleet.drive_write_bytes_per_s;
-  notes.push_back(fmt::format(
-      "All platforms are taken to save with {} through {} drive{} of {}{} in each node; they differ in their "
-      "GPUs' number and price.",
-      input.job.is_sharded ? "every GPU" : "one GPU of each node", count_in_words(input.fleet.drives),
-      input.fleet.drives == 1 ? "" : "s", rate_in_words(input.fleet.drive_bytes_per_s),
-      written > 0 ? fmt::format(" that write {}", rate_in_words(written)) : ""));
+  notes.push_back(
+      fmt::format("All platforms are taken to save with {} through {} drive{} in each node, each at {} in use; they "
+                  "differ in their "
+                  "GPUs' number and price.",
+                  input.job.is_sharded ? "every GPU" : "one GPU of each node", count_in_words(input.fleet.drives),
+                  input.fleet.drives == 1 ? "" : "s", rate_in_words(drive_in_use(input.fleet, constants))));
   notes.emplace_back(
       "'poor host' is as slow as the published host path. A good one costs no more than the direct path as long as the "
       "drives bind: see 'penstock-model checkpoint'.");
@@ -221,8 +244,11 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
   input.job = sized(input.job, input.model);
   check(input);
   const std::vector<CostRow> rows = cost_rows(platforms, input, constants);
-  check_room(rows, input);
+  std::vector<double> saves_s;
+  for (const CostRow& row : rows) saves_s.push_back(row.save_s);
+  check_room(input.saves, input.hours, saves_s);
   Report report{"cost", "What a run costs, and what waiting for its checkpoints does"};
+  report.answer = answer_of(rows, input);
   report.inputs = inputs_json(input.job, input.model, input.fleet);
   report.inputs.erase("ranks");
   report.inputs["checkpoints"] = input.saves;
@@ -231,7 +257,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
   report.inputs["setup_money"] = input.setup_money;
   report.sheets = {platforms_sheet(platforms), cost_sheet(rows, input), setup_sheet(rows, input)};
   report.csv_sheet = "cost";
-  report.notes = notes_of(platforms, input);
+  report.notes = notes_of(platforms, input, constants);
   add_room_notes(rows, input, report.notes);
   if (input.file_system) {
     std::ranges::move(storage_sheets(platforms, input, constants), std::back_inserter(report.sheets));

@@ -65,6 +65,10 @@ Json to_json(const Report& report) {
   json["sensitivity"] = Json::array();
   for (const Sensitivity& one : report.sensitivities) json["sensitivity"].push_back(sensitivity_json(one));
   json["notes"] = report.notes;
+  if (!report.answer.empty()) json["answer"] = report.answer;
+  for (const Sheet& sheet : report.sheets) {
+    if (!sheet.words.empty()) json["words"][sheet.name] = sheet.words;
+  }
   return json;
 }
 

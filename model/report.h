@@ -26,6 +26,7 @@ struct Sheet {
   std::vector<Column> columns;
   std::vector<std::vector<Json>> rows;  // Numbers, texts, or null for no number (never, not applicable).
   bool is_bulk = false;                 // Data of a picture, too long to print as text.
+  std::string words;                    // What rows and columns mean; "" if their names say it.
 };
 
 // z over x and y; the sheet's rows list all y for each x.
@@ -46,6 +47,7 @@ struct Plot {
 struct Report {
   std::string model;
   std::string title;
+  std::string answer;  // What to do, in a sentence; "" if the model answers no such question.
   Json inputs = Json::object();
   std::vector<Sheet> sheets;
   std::string csv_sheet;  // The sheet for CSV; "": the first.

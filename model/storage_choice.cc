@@ -41,8 +41,7 @@ double seconds_on(StorageWay way, bool is_load, const Platform& platform, const 
 
 // Time to drain the drives: the slowest of the drives' reads, the ports and the file system.
 double drain_s(const CostInput& input, const Constants& constants) {
-  const double drives =
-      input.fleet.nodes * input.fleet.drives * input.fleet.drive_bytes_per_s * constants[Constant::kDriveShare];
+  const double drives = input.fleet.nodes * input.fleet.drives * drive_in_use(input.fleet, constants);
   return input.job.bytes / std::min(drives, shared_rate(input, constants));
 }
 

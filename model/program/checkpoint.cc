@@ -39,13 +39,13 @@ constexpr const char* kSaveExamples =
     "  penstock-model checkpoint --size-gb 80 --every 30m                   what a run and a month lose by it\n"
     "  penstock-model checkpoint --size-gb 140 --html checkpoint.html       with goodput over the interval\n"
     "  penstock-model checkpoint --example week                             a published case; 'list' names them\n"
-    "  penstock-model checkpoint --drives 1 --drive-gb-per-s 7 --window 30  what fits into a preemption's 30 s\n"
+    "  penstock-model checkpoint --drives 1 --drive-gb-per-s 4.2 --window 30 what fits into a preemption's 30 s\n"
     "  penstock-model checkpoint --example published                        all published figures beside the model\n"
     "  penstock-model checkpoint --calibrate bench.json                     with the path that bench measured here\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
 constexpr const char* kLoadExamples =
     "Examples:\n"
-    "  penstock-model load --parameters 109 --precision fp8 --drives 1 --drive-gb-per-s 7 --one-rank\n"
+    "  penstock-model load --parameters 109 --precision fp8 --drives 1 --drive-gb-per-s 4.2 --one-rank\n"
     "  penstock-model load --size-gb 140 --ranks 8 --replicated       every rank loads all of it\n"
     "  penstock-model load --example 671b                             a published case; 'list' names them\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";

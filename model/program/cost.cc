@@ -33,7 +33,7 @@ struct CostSettings {
 constexpr const char* kCostExamples =
     "Examples:\n"
     "  penstock-model cost --size-gb 1600 --nodes 16            1,000 saves of 1.6 TB in a week\n"
-    "  penstock-model cost --one-rank --drives 1 --drive-gb-per-s 7   the published case: one GPU and drive save 140 "
+    "  penstock-model cost --one-rank --drives 1 --drive-gb-per-s 4.2   the published case: one GPU and drive save 140 "
     "GB\n"
     "  penstock-model cost --size-gb 80 --every 30m             what waiting for them costs, also in a month\n"
     "  penstock-model cost --size-gb 980 --platform aws-p5.48xlarge\n"

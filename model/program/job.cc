@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/common/failure.h"
+#include "tools/common/program.h"
 
 namespace penstock::tools {
 namespace {
@@ -67,11 +68,10 @@ void add_job_options(CommandLine& command, JobSettings& settings) {
   command.option("--nodes", settings.nodes, "Nodes, all alike").default_shown();
   command.option("--drives", settings.drives, "Drives in each node").default_shown();
   command
-      .option(
-          "--drive-gb-per-s", settings.drive_gb_per_s,
-          "The ceiling of one drive, about 7 (PCIe Gen4) or 14 (Gen5); in use it reaches the share drive.share of it")
-      .value_name("GB/S")
-      .default_shown();
+      .option("--drive-gb-per-s", settings.drive_gb_per_s,
+              "What one drive moves in use, as it was measured; of a data sheet's rate about 0.6 [8.4, of a PCIe Gen5 "
+              "drive of 14]")
+      .value_name("GB/S");
   command.flag("--one-rank", settings.one_rank,
                "One rank of each node moves everything; otherwise each moves its part");
 }
@@ -85,13 +85,7 @@ void add_save_options(CommandLine& command, JobSettings& settings) {
               "How much a node's drives take into a cache, at their full rate")
       .value_name("GB")
       .default_shown();
-  command
-      .option(
-          "--write-gb-per-s", settings.drive_write_gb_per_s,
-          "What one drive writes in use: saves go at that, and no share of it is taken; 0: at the share drive.share of "
-          "--drive-gb-per-s. Data sheets name about 5 (Gen4) or 10 (Gen5)")
-      .value_name("GB/S")
-      .default_shown();
+  command.option("--write-gb-per-s", settings.write_gb_per_s, "Now --drive-gb-per-s").value_name("GB/S").hidden();
 }
 
 double gigabytes(const char* option, const std::string& text) {
@@ -125,12 +119,17 @@ model::Job job_of(const JobSettings& settings) {
 }
 
 model::Fleet fleet_of(const JobSettings& settings) {
-  return {.ranks = kGpusOfNode * settings.nodes,
-          .nodes = settings.nodes,
-          .drives = settings.drives,
-          .drive_bytes_per_s = gigabytes("--drive-gb-per-s", settings.drive_gb_per_s),
-          .drive_write_bytes_per_s = gigabytes("--write-gb-per-s", settings.drive_write_gb_per_s),
-          .drive_cache_bytes = gigabytes("--drive-cache-gb", settings.drive_cache_gb)};
+  model::Fleet fleet = {.ranks = kGpusOfNode * settings.nodes,
+                        .nodes = settings.nodes,
+                        .drives = settings.drives,
+                        .drive_cache_bytes = gigabytes("--drive-cache-gb", settings.drive_cache_gb)};
+  const bool is_old = !settings.write_gb_per_s.empty();
+  if (is_old) report_new_name("penstock-model", "--write-gb-per-s", "--drive-gb-per-s");
+  const std::string& given = is_old ? settings.write_gb_per_s : settings.drive_gb_per_s;
+  if (given.empty()) return fleet;
+  fleet.drive_bytes_per_s = gigabytes(is_old ? "--write-gb-per-s" : "--drive-gb-per-s", given);
+  fleet.drive_share = 1;
+  return fleet;
 }
 
 }  // namespace penstock::tools

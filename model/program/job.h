@@ -19,7 +19,7 @@ struct JobSettings {
   std::string precision = "bf16";
   std::string optimizer = "adam";
   double nodes = 1, drives = 4;
-  std::string drive_gb_per_s = "14", drive_write_gb_per_s = "0", drive_cache_gb = "0";
+  std::string drive_gb_per_s, write_gb_per_s, drive_cache_gb = "0";  // "" for a rate: none was given.
   bool one_rank = false;
 };
 

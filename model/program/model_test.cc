@@ -157,7 +157,7 @@ TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
 
 TEST_F(Tool, CostsArePrintedByPlatformAsThePublishedTableHasThem) {
   const Finished done =
-      run({"cost", "--platform", "spheron-h100", "--one-rank", "--drives", "1", "--drive-gb-per-s", "7"});
+      run({"cost", "--platform", "spheron-h100", "--one-rank", "--drives", "1", "--drive-gb-per-s", "4.2"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   for (const char* figures : {"on demand  poor host          4.06          32.48     5456.64", "2177.78",
                               "9.26      300.74", "spot       poor host          1.43          11.44", "never", "35"}) {
@@ -187,7 +187,7 @@ TEST_F(Tool, DrivesAreSetAgainstASharedFileSystem) {
          "month_money: 10000, source: our own}\n";
   const Names asked = {"cost", "--platforms",      "mine.yaml", "--file-system", "ours", "--file-system-tb",
                        "80",   "--nodes",          "16",        "--size-gb",     "5376", "--drives",
-                       "8",    "--drive-gb-per-s", "7",         "--checkpoints", "100",  "--hours",
+                       "8",    "--drive-gb-per-s", "4.2",       "--checkpoints", "100",  "--hours",
                        "73"};
   const Finished done = run(asked);
   ASSERT_EQ(done.exit_code, 0) << done.err;
@@ -249,6 +249,22 @@ TEST_F(Tool, CheckpointsByTheClockAreTheSameAsByTheirNumberAndAMonthIsReckoned) 
   EXPECT_NEAR(cost[6].get<double>() / cost[5].get<double>(), cost[4].get<double>() / cost[3].get<double>(), 1e-9);
 }
 
+TEST_F(Tool, AReportBeginsWithWhatToDo) {
+  const auto begins = [&](const Names& words) { return run(words).out.substr(0, 420); };
+  const std::string saves = begins({"checkpoint", "--size-gb", "80", "--every", "30m"});
+  EXPECT_NE(saves.find("\nLet training go on while it saves, every 30 min 0 s (best: every "), std::string::npos)
+      << saves;
+  EXPECT_NE(saves.find("a month (730 h); where it waits for each save "), std::string::npos) << saves;
+  EXPECT_EQ(begins({"checkpoint"}).find("(best: every"), std::string::npos) << "it is at the best interval";
+  const Names cost = {"cost", "--size-gb", "80", "--every", "30m"};
+  EXPECT_NE(begins(cost).find("\nThe cheapest is spheron-h100 at spot prices, 8351.20 $ a month (730 h)."),
+            std::string::npos)
+      << begins(cost);
+  EXPECT_NE(begins(cost).find("Set the direct path up only where the host path is poor"), std::string::npos);
+  EXPECT_NE(run(cost).out.find("\nA month (730 h) of such a run, with 1460 saves\nwaiting: training waits for a save"),
+            std::string::npos);
+}
+
 TEST_F(Tool, SizesAndTimesTakeTheirUnitsAndARefusalSaysWhichOnes) {
   const auto seconds = [&](const Names& words) {
     return json::parse(run(words).out)["sheets"][0]["rows"][0][1].get<double>();
@@ -271,28 +287,31 @@ TEST_F(Tool, SizesAndTimesTakeTheirUnitsAndARefusalSaysWhichOnes) {
 }
 
 TEST_F(Tool, WhichRateOfADriveIsTakenIsSaid) {
-  const auto out = [&](Names more) {
-    Names words = {"checkpoint", "--drives", "1", "--drive-gb-per-s", "7"};
+  const auto asked = [&](Names more) {
+    Names words = {"checkpoint", "--drives", "1"};
     words.insert(words.end(), more.begin(), more.end());
-    return run(words).out;
+    return run(words);
   };
   EXPECT_NE(
-      out({}).find(
-          "A drive of 7 GB/s is taken to reach 4.2 GB/s in use, 0.6 of it (drive.share; 0.4 to 0.6 are published, and "
-          "this is their favourable end); --set drive.share=1 takes the rate as it is, as one that was measured."),
+      asked({}).out.find(
+          "A drive whose data sheet says 14 GB/s is taken to reach 8.4 GB/s in use, 0.6 of it (drive.share; 0.4 to "
+          "0.6 are published, and this is their favourable end); --drive-gb-per-s is for what one was measured "
+          "to move."),
       std::string::npos);
-  EXPECT_EQ(out({"--set", "drive.share=0.5"}).find("favourable"), std::string::npos);
-  const std::string limited = out({"--write-gb-per-s", "5"});
-  EXPECT_NE(
-      limited.find("A save goes at the 5 GB/s that a drive writes, of which no share is taken. To load, a drive of "
-                   "7 GB/s is taken to reach 4.2 GB/s"),
-      std::string::npos)
-      << limited;
-  EXPECT_EQ(out({"--fabric-gb-per-s", "50"}).find("drive.share"), std::string::npos);
+  EXPECT_EQ(asked({"--set", "drive.share=0.5"}).out.find("favourable"), std::string::npos);
+  const Finished given = asked({"--drive-gb-per-s", "5"});
+  EXPECT_NE(given.out.find("Each drive moves 5 GB/s in use, as --drive-gb-per-s says."), std::string::npos)
+      << given.out;
+  EXPECT_TRUE(has_row(given.out, {"save, direct", "28.00 s", "28.00 s", "28.00 s"})) << given.out;
+  const Finished old = asked({"--write-gb-per-s", "5"});
+  EXPECT_EQ(old.out, given.out) << "one rate with two names";
+  EXPECT_NE(old.err.find("'penstock-model --write-gb-per-s' is now '--drive-gb-per-s'"), std::string::npos) << old.err;
+  EXPECT_EQ(run({"checkpoint", "--help"}).out.find("--write-gb-per-s"), std::string::npos);
+  EXPECT_EQ(asked({"--fabric-gb-per-s", "50"}).out.find("drive.share"), std::string::npos);
 }
 
 TEST_F(Tool, EachResultIsToldWithTheRangeThatItsConstantsHave) {
-  const Names words = {"load", "--size-gb", "140", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank"};
+  const Names words = {"load", "--size-gb", "140", "--drives", "1", "--one-rank"};
   const auto with = [&](const Names& more) {
     Names all = words;
     all.insert(all.end(), more.begin(), more.end());
@@ -302,20 +321,20 @@ TEST_F(Tool, EachResultIsToldWithTheRangeThatItsConstantsHave) {
   EXPECT_NE(usual.find("\nWith all constants at the ends of their ranges (--sensitivity: which matter)\n"),
             std::string::npos)
       << usual;
-  EXPECT_TRUE(has_row(usual, {"load, direct", "33.33 s", "33.33 s", "50.00 s"})) << usual;
+  EXPECT_TRUE(has_row(usual, {"load, direct", "16.67 s", "16.67 s", "25.00 s"})) << usual;
   EXPECT_TRUE(
-      has_row(usual, {"all GPUs during a load, direct, at 4.06 to 6.88 $ a GPU-hour, $", "0.30", "0.30", "0.76"}))
+      has_row(usual, {"all GPUs during a load, direct, at 4.06 to 6.88 $ a GPU-hour, $", "0.15", "0.15", "0.38"}))
       << usual;
   EXPECT_TRUE(has_row(with({"--price", "5"}),
-                      {"all GPUs during a load, direct, at 5 $ a GPU-hour, $", "0.37", "0.37", "0.56"}));
+                      {"all GPUs during a load, direct, at 5 $ a GPU-hour, $", "0.19", "0.19", "0.28"}));
   const std::string given = with({"--set", "drive.share=0.5"});
-  EXPECT_TRUE(has_row(given, {"load, direct", "40.00 s", "40.00 s", "40.00 s"})) << given;
+  EXPECT_TRUE(has_row(given, {"load, direct", "20.00 s", "20.00 s", "20.00 s"})) << given;
   EXPECT_EQ(with({"--sensitivity"}).find("--sensitivity"), std::string::npos);
 }
 
 TEST_F(Tool, ACheckpointTakesAsLongByCostAsByCheckpoint) {
   for (const Names& more : {Names{}, Names{"--size-gb", "1600", "--nodes", "16"}, Names{"--drives", "2", "--one-rank"},
-                            Names{"--parameters", "70", "--write-gb-per-s", "5"}}) {
+                            Names{"--parameters", "70", "--drive-gb-per-s", "5"}}) {
     const auto sheet_of = [&](Names words, std::size_t sheet) {
       words.insert(words.end(), more.begin(), more.end());
       const Finished done = run(words);
@@ -362,7 +381,7 @@ TEST_F(Tool, RanksThatTheNodesCannotShareAreRefused) {
 }
 
 TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
-  const Finished done = run({"checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
+  const Finished done = run({"checkpoint", "--drives", "1", "--drive-gb-per-s", "4.2", "--one-rank", "--window", "30"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(
       done.out.find("Direct, 140 GB take 33.33 s with 1 drive a node: outside of the window of 30 s. Up to 126 GB "

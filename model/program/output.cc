@@ -38,7 +38,9 @@ void print_sheet(const model::Sheet& sheet) {
     for (std::size_t i = 0; i < row.size(); ++i) cells.push_back(worded(row[i], sheet.columns[i].name));
     table.add(std::move(cells));
   }
-  print("\n{}\n{}", sheet.title, table.text());
+  print("\n{}\n", sheet.title);
+  if (!sheet.words.empty()) print("{}\n", sheet.words);
+  print("{}", table.text());
 }
 
 // Named as columns are: "save, direct, s".
@@ -101,6 +103,7 @@ void print_inputs(const model::Report& report, const ModelOutput& output, const 
 
 void print_text(const model::Report& report, const ModelOutput& output, const std::string& example) {
   print("{}\n", report.title);
+  if (!report.answer.empty()) print("{}\n", report.answer);
   print_inputs(report, output, example);
   for (const std::string& constant : output.settings) print("  constant {} (given)\n", constant);
   print("  constants as 'penstock-model constants' lists them\n");

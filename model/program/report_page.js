@@ -292,11 +292,12 @@ function inputs() {
 
 document.title = 'Penstock: ' + report.title;
 add(page, 'h1', report.title);
+if (report.answer) add(page, 'p', report.answer);
 inputs();
 surfaces();
 report.plots.forEach(plot);
 for (const sheet of report.sheets) {
-  if (!sheet.bulk) { add(page, 'h2', sheet.title); sheetTable(page, sheet); }
+  if (!sheet.bulk) { add(page, 'h2', sheet.title); if (report.words?.[sheet.name]) add(page, 'p', report.words[sheet.name]); sheetTable(page, sheet); }
 }
 report.sensitivity.forEach(sensitivity);
 if (report.notes.length) add(page, 'h2', 'Notes');
