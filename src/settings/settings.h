@@ -138,6 +138,10 @@ LoadedSettings parse_settings(std::string_view text, std::string_view file_name,
 std::string log_path(const Settings& settings);
 
 constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
+constexpr const char* kReportVariable = "PENSTOCK_REPORT";
+// `penstock run` makes a folder for reports whose name begins so; libcufile leaves a file PID.loaded there.
+constexpr const char* kRunFolder = "penstock-run-";
+constexpr const char* kLoadedMark = ".loaded";
 constexpr const char* kSettingsFileVariable = "CUFILE_ENV_PATH_JSON";  // It names another file.
 constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 

@@ -121,13 +121,17 @@ bool had(const Account& account, Maker maker) {
   });
 }
 
-bool is_in_place(const Account& account) { return !account.reports.empty() || had(account, Maker::penstock); }
-
 // A process that was seen after it had loaded its libraries.
 const ProcessSeen* loaded_process(const Account& account) {
   const auto found = std::find_if(account.processes.begin(), account.processes.end(),
                                   [](const ProcessSeen& process) { return process.has_loaded; });
   return found == account.processes.end() ? nullptr : &*found;
+}
+
+// A process that loaded the library may have started another without it, so one that was seen without counts more.
+bool is_in_place(const Account& account) {
+  const bool was_seen_without = had(account, Maker::other) || loaded_process(account) != nullptr;
+  return !account.reports.empty() || had(account, Maker::penstock) || (!account.loaded.empty() && !was_seen_without);
 }
 
 // The reason why no process had Penstock's library; unknown if no process was seen with its libraries.
@@ -244,6 +248,10 @@ std::map<std::string, LibrarySeen> libraries_of(const Account& account) {
     seen[path].maker = Maker::penstock;
     processes[path].insert(pid);
   }
+  for (const auto& [pid, path] : account.loaded) {
+    seen[path].maker = Maker::penstock;
+    processes[path].insert(pid);
+  }
   for (auto& [path, library] : seen) library.processes = processes[path].size();
   return seen;
 }
@@ -252,6 +260,7 @@ std::size_t processes_of(const Account& account) {
   std::set<pid_t> all;
   for (const ProcessSeen& process : account.processes) all.insert(process.pid);
   for (const auto& [pid, report] : account.reports) all.insert(pid);
+  for (const auto& [pid, path] : account.loaded) all.insert(pid);
   return all.size();
 }
 

@@ -23,6 +23,7 @@ struct Account {
   std::string out_of_reach;  // The reason why the program could not load it, or "".
   std::vector<ProcessSeen> processes;
   std::map<pid_t, std::string> reports;  // Text or JSON, by process.
+  std::map<pid_t, std::string> loaded;   // The path of Penstock's library, as each process that loaded it said.
   core::NvidiaFsStats nvidia_fs;         // Its counters' growth meanwhile, of all programs.
 };
 

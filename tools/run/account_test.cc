@@ -124,6 +124,22 @@ TEST(AccountTest, OfWhatNoLookFoundNothingIsSaidThatCannotBeKnown) {
   EXPECT_TRUE(account_json(account)["in_place"].is_null());
 }
 
+TEST(AccountTest, ALibraryThatSaysItWasLoadedWasInPlaceThoughNoLookFoundIt) {
+  Account account = unseen_account();
+  account.loaded = {{7, "/opt/penstock/lib/libcufile.so.0.1.0"}};
+
+  EXPECT_EQ(which_text(account),
+            "penstock run: 1 of 1 process had /opt/penstock/lib/libcufile.so.0.1.0 mapped, which is Penstock's\n"
+            "penstock run: cuFile's calls go to Penstock's library, which comes first\n");
+  EXPECT_TRUE(
+      has(account_text(account), "  why       Penstock's libcufile was in place, and the program did not call it"))
+      << account_text(account);
+  EXPECT_EQ(account_json(account)["in_place"], true);
+  EXPECT_EQ(account_json(account)["used_cufile"], false);
+  account.processes = {{.pid = 8, .command = "load", .has_loaded = true}};
+  EXPECT_TRUE(has(which_text(account), "LD_PRELOAD was dropped: process 8 (load)")) << which_text(account);
+}
+
 TEST(AccountTest, AProcessThatHadItsLibrariesAndNotOursHadLostLdPreload) {
   Account account = unseen_account();
   account.processes = {{.pid = 7, .command = "load"}};

@@ -24,6 +24,7 @@
 #include "base/environment.h"
 #include "base/new_file.h"
 #include "base/unique_fd.h"
+#include "facts/process.h"
 #include "tools/common/command_line.h"
 #include "tools/common/cufile_mappings.h"
 #include "tools/common/failure.h"
@@ -72,7 +73,7 @@ class ReportFolder {
  public:
   explicit ReportFolder(bool json) : suffix_(json ? ".json" : ".txt") {
     std::error_code error;
-    std::string name = (fs::temp_directory_path(error) / "penstock-run-XXXXXX").string();
+    std::string name = (fs::temp_directory_path(error) / (std::string(core::kRunFolder) + "XXXXXX")).string();
     if (error || mkdtemp(name.data()) == nullptr) fail_errno(name, "make a folder for reports");
     folder_ = name;
   }
@@ -85,13 +86,22 @@ class ReportFolder {
 
   std::string setting() const { return (folder_ / ("%p" + suffix_)).string(); }
 
-  std::map<pid_t, std::string> reports() const {
+  std::map<pid_t, std::string> reports() const { return files(suffix_); }
+  // The path of Penstock's library in each process that loaded it.
+  std::map<pid_t, std::string> marks() const {
+    std::map<pid_t, std::string> all = files(core::kLoadedMark);
+    std::error_code ignored;
+    for (auto& [pid, path] : all) path = fs::weakly_canonical(path, ignored).string();
+    return all;
+  }
+
+ private:
+  std::map<pid_t, std::string> files(const std::string& suffix) const {
     std::map<pid_t, std::string> all;
     std::error_code error;
     for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
-      const std::string name = entry->path().stem().string();
-      const auto pid = core::parse_number<pid_t>(name);
-      if (!pid) continue;
+      const auto pid = core::parse_number<pid_t>(entry->path().stem().string());
+      if (!pid || entry->path().extension() != suffix) continue;
       try {
         all[*pid] = read_bounded(entry->path(), kReportBytesMax);
       } catch (const Failure& failure) {
@@ -101,14 +111,11 @@ class ReportFolder {
     return all;
   }
 
- private:
   fs::path folder_;
   const std::string suffix_;
 };
 
 // ---- The program, watched
-
-constexpr const char* kReport = "PENSTOCK_REPORT";
 
 // Returns when the child has become the program, or has said why it could not: before that its mappings are those of
 // this process and say nothing about the program.
@@ -129,7 +136,7 @@ pid_t start(const RunOptions& settings, const fs::path& library, const std::stri
   sigprocmask(SIG_SETMASK, &before, nullptr);
   try {
     put_in_front(library);
-    if (!report.empty()) setenv(kReport, report.c_str(), 1);
+    if (!report.empty()) setenv(core::kReportVariable, report.c_str(), 1);
     become(settings.words);
   } catch (const Failure& failure) {
     print_error("penstock run: {}\n", failure.what());
@@ -218,6 +225,7 @@ int run_and_report(const RunOptions& settings, const fs::path& library, const st
   Account account = watch_program(settings, library, folder.setting());
   account.out_of_reach = out_of_reach;
   account.reports = folder.reports();
+  account.loaded = folder.marks();
   tell(asks_for_json(settings)
            ? account_json(account).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
            : account_text(account),
@@ -228,12 +236,13 @@ int run_and_report(const RunOptions& settings, const fs::path& library, const st
 // Says which library was used. If cuFile was used, the library's own report shows it, which no look can miss, unless
 // the user sends that report elsewhere.
 int run_and_say_which(const RunOptions& settings, const fs::path& library, const std::string& out_of_reach) {
-  const char* const taken = core::process_environment(kReport);
+  const char* const taken = core::process_environment(core::kReportVariable);
   const bool is_taken = taken != nullptr && *taken != '\0';
   const ReportFolder folder(true);
   Account account = watch_program(settings, library, is_taken ? "" : folder.setting());
   account.out_of_reach = out_of_reach;
   account.reports = folder.reports();
+  account.loaded = folder.marks();
   print_error("{}", Text(which_text(account)));
   return account.exit_code;
 }

@@ -102,6 +102,15 @@ TEST_F(RunReport, ThePreloadedLibraryGoesBeforeOneThatIsOpenedByItsPath) {
   EXPECT_EQ(told()["reports"][0]["all"]["read_bytes"], 32 << 20);
 }
 
+TEST_F(RunReport, OfAProgramThatEndsBeforeAnyLookTheLibraryItselfSaysThatItWasLoaded) {
+  for (int i = 0; i < 5; ++i) {
+    const Finished done = under({"true"});
+    EXPECT_TRUE(has(done.err, "Penstock's libcufile was in place, and the program did not call it")) << done.err;
+  }
+  const Finished which = run({"run", "--library", PENSTOCK_CUFILE, "--which", "--", "true"});
+  EXPECT_TRUE(has(which.err, "1 of 1 process had ")) << which.err;
+}
+
 TEST_F(RunReport, PlainReadsMappingsAndDirectReadsAreToldWithTheirFilesAndARemedy) {
   const pid_t child = start(
       words({PENSTOCK_CLIENT, "map:weights", "direct:weights", "plain:weights", "fork", "touch:ready", "await:go"}));
