@@ -14,7 +14,9 @@ constexpr const char* kPlainDrive = "put the data on ext4 or XFS directly on a P
 
 constexpr ObstacleText kTexts[] = {
     {Obstacle::kernel_no_p2pdma, "kernel_no_p2pdma", "the kernel was built without CONFIG_PCI_P2PDMA",
-     "boot a kernel built with CONFIG_PCI_P2PDMA=y (Debian's has it from 6.13.7 on)", refused},
+     "boot a kernel built with CONFIG_PCI_P2PDMA=y, of 6.2 or later and not 6.16: 'grep P2PDMA /boot/config-*' shows "
+     "which of those installed is; Debian's are from 6.13.7 on (trixie-backports), Ubuntu's 6.14 is; else build one",
+     refused},
     {Obstacle::kernel_too_old, "kernel_too_old", "before Linux 6.2 no process can have device pages",
      "boot Linux 6.2 or later", refused},
     {Obstacle::kernel_6_16, "kernel_6_16", "Linux 6.16 fails transfers of device pages above 4 KiB",
