@@ -139,7 +139,7 @@ Severity fault_severity(Setting setting) {
 }
 
 bool asks_in_vain(Setting setting, const Value& value) {
-  static const Settings defaults;
+  static const Settings& defaults = *new Settings;  // It is not destroyed at exit, as nothing of the library is.
   return !setting.is_served() && value != defaults.value(setting);
 }
 
