@@ -169,6 +169,7 @@ std::uint64_t Engine::cached_read_chunk_for(const Flight& flight) const {
 // other threads, if they are available and worth it.
 void Engine::move_by_size(Flight& flight, Pools& pools) {
   const ActiveTransfer counted(active_transfers_);
+  const ActiveTransfer counted_there(active_on_[place_of(flight.request.device())]);
   const std::uint64_t cached_chunk = cached_read_chunk_for(flight);
   if (cached_chunk > 0) {
     flight.cut_into_chunks(cached_chunk);
@@ -188,7 +189,7 @@ void Engine::move_large(Flight& flight, ChannelPool& pool) {
 }
 
 void Engine::move_untuned(Flight& flight, ChannelPool& pool) {
-  const TransferTime time(active_transfers_);
+  const TransferTime time(active_on_[place_of(flight.request.device())]);
   SharedFlight shared(flight, pool);
   workers_.run(shared, threads_for(flight, 0) - 1, flight.request.facts.device);
   const std::uint64_t share_ns = time.share_of(time.wall_ns());
@@ -216,7 +217,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool&
     // With many chunks, all threads finish at nearly the same time.
     const std::uint64_t chunk = cached_chunk > 0 ? cached_chunk : chunk_for(part);
     part.cut_into_chunks(choice.trial ? std::min(chunk, kShareMin) : chunk);
-    const TransferTime time(active_transfers_);
+    const TransferTime time(active_on_[place_of(flight.request.device())]);
     SharedFlight shared(part, pool);
     workers_.run(shared, std::min(choice.threads, threads_max) - 1, part.request.facts.device);
     const std::uint64_t wall_ns = time.wall_ns();
@@ -258,11 +259,6 @@ unsigned Engine::threads_for(const Flight& flight, std::uint64_t cached_chunk) c
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------
-
-BounceBudget& Engine::budget_of(const Device* device) {
-  const int ordinal = device == nullptr ? 0 : device->facts().ordinal;
-  return *budgets_[static_cast<unsigned>(ordinal) % kDevicesMax];
-}
 
 void Engine::leave_budgets(ChannelHolder* holder) {
   for (const auto& budget : budgets_) budget->remove(holder);

@@ -68,7 +68,7 @@ class Engine {
   void remove_buffer(std::uint64_t base) { router_.remove_buffer(base); }
 
   // The pinned host memory of a device's channels.
-  BounceBudget& budget_of(const Device* device);
+  BounceBudget& budget_of(const Device* device) { return *budgets_[place_of(device)]; }
   void leave_budgets(ChannelHolder* holder);
   std::uint64_t bounce_bytes() const;
   const Counters& counters() const { return counters_; }
@@ -85,6 +85,9 @@ class Engine {
   static constexpr unsigned kPoolsMax = 256;
   static constexpr unsigned kDevicesMax = 64;
 
+  static unsigned place_of(const Device* device) {
+    return device == nullptr ? 0 : static_cast<unsigned>(device->facts().ordinal) % kDevicesMax;
+  }
   bool fits_small_channel(const Flight& flight) const { return flight.request.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Flight& flight) const;
   static void move_alone(Flight& flight, ChannelPool& pool);
@@ -112,6 +115,7 @@ class Engine {
   Mutex pools_mutex_;                                   // Held while pools_ grows; reading it needs no lock.
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
   std::atomic<unsigned> active_transfers_{0};  // The requests under way that are worth several threads.
+  std::array<std::atomic<unsigned>, kDevicesMax> active_on_{};  // The same by device ordinal.
   Tuner tuner_;
   Workers workers_;
 };

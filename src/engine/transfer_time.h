@@ -27,20 +27,23 @@ class ActiveTransfer {
   std::atomic<unsigned>& count_;
 };
 
-// Takes the time of one of the active transfers.
+// Takes the time of one of the active transfers of a device.
 class TransferTime {
  public:
-  explicit TransferTime(const std::atomic<unsigned>& active) : active_(active), most_(active.load()) {}
+  explicit TransferTime(const std::atomic<unsigned>& active) : active_(active), at_first_(active.load()) {}
   std::uint64_t wall_ns() const {
     return static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count());
   }
-  // The transfer's share of a wall time, which it would take alone.
-  std::uint64_t share_of(std::uint64_t wall_ns) const { return wall_ns / std::max({active_.load(), most_, 1u}); }
+  // The transfer's share of a wall time, which it would take alone. How many there were is the mean of the first and
+  // the last moment.
+  std::uint64_t share_of(std::uint64_t wall_ns) const {
+    return wall_ns / std::max((at_first_ + active_.load() + 1) / 2, 1u);
+  }
 
  private:
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const std::atomic<unsigned>& active_;
-  const unsigned most_;  // The number of transfers at its beginning.
+  const unsigned at_first_;  // The number of transfers at its beginning.
 };
 
 }  // namespace penstock::core
