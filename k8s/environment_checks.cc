@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -139,6 +140,9 @@ std::optional<RequiredPath> required_path(const Value& container) {
       if (part.starts_with("--require=")) name = part.substr(kOption.size() + 1);
       return !name.empty();
     });
+    const auto is_end = [](unsigned char c) { return std::isalnum(c) == 0 && c != '_'; };  // Such as ; or a quote.
+    name.erase(name.begin(), std::find_if_not(name.begin(), name.end(), is_end));
+    name.erase(std::find_if(name.begin(), name.end(), is_end), name.end());
     if (!name.empty()) return RequiredPath{name, word->place};
   }
   const Value* const variable = variable_in(container, "PENSTOCK_REQUIRE");

@@ -72,6 +72,8 @@ TEST_F(LintPodsTest, ARequiredPathThatIsOffIsAnErrorUntilItsSwitchIsThere) {
   EXPECT_TRUE(is_told("command: [penstock, bench, --require=p2pdma]"));
   EXPECT_TRUE(is_told("command: [sh, -c, 'penstock bench --require=p2pdma /data/f']"));
   EXPECT_TRUE(is_told("command: [sh, -c, 'penstock bench --require p2pdma /data/f']"));
+  EXPECT_TRUE(is_told("command: [sh, -c, 'penstock bench /data/f --require p2pdma; sleep inf']"));
+  EXPECT_TRUE(is_told("command: [sh, -c, 'penstock bench /data/f --require=\"p2pdma\"']"));
   EXPECT_FALSE(is_told("command: [penstock, bench, --require=bounce]"));
   EXPECT_TRUE(is_told("env: [{name: PENSTOCK_REQUIRE, value: nvfs}]"));
   EXPECT_TRUE(is_told("args: [bench, --require, p2pdma], env: [{name: PENSTOCK_NVIDIA_EXPORT, value: 'off'}]"));

@@ -124,6 +124,8 @@ model::Fleet fleet_of(const JobSettings& settings) {
                         .drives = settings.drives,
                         .drive_cache_bytes = gigabytes("--drive-cache-gb", settings.drive_cache_gb)};
   const bool is_old = !settings.write_gb_per_s.empty();
+  if (is_old && !settings.drive_gb_per_s.empty())
+    throw Failure("--drive-gb-per-s and --write-gb-per-s are one option: give --drive-gb-per-s alone", kUsage);
   if (is_old) report_new_name("penstock-model", "--write-gb-per-s", "--drive-gb-per-s");
   const std::string& given = is_old ? settings.write_gb_per_s : settings.drive_gb_per_s;
   if (given.empty()) return fleet;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,12 +18,12 @@
 namespace penstock::core {
 namespace {
 
-[[gnu::constructor]] void show_that_it_is_loaded() {
+void leave_mark() {
   const char* const report = process_environment(kReportVariable);
   const char* const end = report == nullptr ? nullptr : ::strrchr(report, '/');
   if (end == nullptr) return;
   const std::string_view folder(report, static_cast<std::size_t>(end - report));
-  if (folder.find(kRunFolder) == std::string_view::npos) return;
+  if (!folder.substr(folder.rfind('/') + 1).starts_with(kRunFolder)) return;
   char name[256];
   const int length =
       std::snprintf(name, sizeof(name), "%.*s/%d%s", static_cast<int>(folder.size()), report, ::getpid(), kLoadedMark);
@@ -30,10 +31,16 @@ namespace {
   const int mark = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (mark < 0) return;
   Dl_info facts{};
-  if (::dladdr(reinterpret_cast<const void*>(&show_that_it_is_loaded), &facts) != 0 && facts.dli_fname != nullptr) {
+  if (::dladdr(reinterpret_cast<const void*>(&leave_mark), &facts) != 0 && facts.dli_fname != nullptr) {
     [[maybe_unused]] const ssize_t written = ::write(mark, facts.dli_fname, ::strlen(facts.dli_fname));
   }
   ::close(mark);
+}
+
+[[gnu::constructor]] void show_that_it_is_loaded() {
+  const int error = errno;
+  leave_mark();
+  errno = error;
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ int explain_many(const Options& options, const std::vector<std::string>& files) 
 }
 
 int explain_all(const Options& options) {
-  if (std::all_of(options.files.begin(), options.files.end(), is_log)) {
+  if (options.root.empty() && std::all_of(options.files.begin(), options.files.end(), is_log)) {
     return explain_logs(options.files, options.json);
   }
   if (!options.root.empty()) return explain_captured(options, options.files, options.verbose);

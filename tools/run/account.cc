@@ -147,8 +147,14 @@ std::string why_not_in_place(const Account& account) {
 }
 
 std::string why_not(const Account& account) {
-  return is_in_place(account) ? "Penstock's libcufile was in place, and the program did not call it"
-                              : why_not_in_place(account);
+  if (!is_in_place(account)) return why_not_in_place(account);
+  if (account.reports.empty() && !had(account, Maker::penstock)) {
+    return fmt::format(
+        "process {} had loaded Penstock's libcufile, and did not call it; whether a program that it "
+        "started or became had it cannot be known, since all ended before a look",
+        account.loaded.begin()->first);
+  }
+  return "Penstock's libcufile was in place, and the program did not call it";
 }
 
 std::string nothing_text(const Account& account) {

@@ -90,6 +90,7 @@ class ReportFolder {
   // The path of Penstock's library in each process that loaded it.
   std::map<pid_t, std::string> marks() const {
     std::map<pid_t, std::string> all = files(core::kLoadedMark);
+    std::erase_if(all, [](const auto& mark) { return mark.second.empty(); });  // Its process was killed, or no room.
     std::error_code ignored;
     for (auto& [pid, path] : all) path = fs::weakly_canonical(path, ignored).string();
     return all;
