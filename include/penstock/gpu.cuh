@@ -384,6 +384,7 @@ class File {
       const bool is_same = group.thread_rank() == 0 && detail::Cache(shared_).is_same(frame);
       if (group.shfl(is_same ? 1 : 0, 0) != 0) return {piece.bytes, Error::none, 0};
     }
+    if (began == 0) began = detail::now_ns();  // It found the block each time, and has not waited.
     return read_by_ring(group, piece, false, began);
   }
 

@@ -52,6 +52,30 @@ TEST_F(GpuCacheTest, ABlockIsAskedForOnceAndThenFound) {
   EXPECT_EQ(cached_reads(), 4u);
 }
 
+// Whenever its lanes meet, others have claimed and filled the frames anew.
+class Unlucky : public gpu::Thread {
+ public:
+  explicit Unlucky(std::vector<gpu::CacheSet>& sets) : sets_(sets) {}
+  void sync() const {
+    for (gpu::CacheSet& set : sets_) {
+      for (gpu::Long& word : set.frames) word += word % 4 == gpu::kFull ? 4 : 0;
+    }
+  }
+
+ private:
+  std::vector<gpu::CacheSet>& sets_;
+};
+
+TEST_F(GpuCacheTest, ABlockWhoseFrameIsClaimedEachTimeIsReadByTheRingWithAllOfTheTime) {
+  const gpu::File file = open({.slots = 4, .slot_bytes = kBlock}, kTooLong, 1);
+  ASSERT_TRUE(reads_right(file, 0, 100));
+  std::string memory(100, 'x');
+  const gpu::Result result = file.read(Unlucky(sets_), 0, memory.size(), memory.data());
+  EXPECT_EQ(result.error, Error::none);
+  EXPECT_TRUE(is_right(0, memory, memory.size()));
+  EXPECT_EQ(reader_.asked, 2u);
+}
+
 TEST_F(GpuCacheTest, ReadsOfEverySizeAndPlaceGiveTheBytesAndNoOthers) {
   const gpu::File file = open({.threads = 2, .slots = 4, .slot_bytes = kBlock}, kForEver, 3);
   expect_right_reads(file, 100, [](auto& random, unsigned i) {

@@ -113,7 +113,7 @@ struct World {
   gpu::File file() {
     gpu::Layout layout = {};
     layout.size = kWords * 8;
-    layout.timeout_ns = ~Long{0};
+    layout.timeout_ns = 10'000'000'000;
     layout.extents = extents.data();
     layout.controls = controls.data();
     layout.slots = slots;
