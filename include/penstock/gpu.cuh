@@ -222,28 +222,31 @@ class File {
     }
   }
 
-  // True if the bytes that were loaded before are the file's: nobody was let in to change it until now. A look of any
-  // group at the generation tells so for a while, since the library waits longer before it lets somebody in. Else the
-  // leader looks: each lane's loads are acquired by its fence, and if any lane saw a change of the file, which comes
-  // after the generation was raised, the look sees that, too.
+  // True if the bytes that were loaded before are the file's: nobody was let in to change it until now. Each lane's
+  // loads are acquired by its fence, the group meets, and the leader looks: if any lane saw a change of the file, which
+  // comes after the generation was raised, the look sees that, too. Where looks are shared, one of any group tells so for
+  // a while, since the library waits longer before it lets somebody in.
   template <typename Group>
   PENSTOCK_GPU_INLINE bool is_current(const Group& group, Word generation) const {
     if (shared_.looks == 0) {
       group.sync();
       return true;
     }
-    detail::fence_here();
-    group.sync();
     const bool is_leader = group.thread_rank() == 0;
     Long* const seen = &shared_.standing->seen[detail::group_number() % kSeen].what;
-    if (group.shfl(is_leader && holds_still(detail::look(seen), generation) ? 1 : 0, 0) != 0) return true;
+    if (detail::shares_looks) {
+      detail::fence_here();
+      group.sync();
+      if (group.shfl(is_leader && holds_still(detail::look(seen), generation) ? 1 : 0, 0) != 0) return true;
+    }
     detail::fence();
     group.sync();
-    const Long began = detail::now_ns() >> 10;
     int is_same = 0;
-    if (is_leader && detail::look(&control().generation) == generation) {
-      is_same = 1;
-      detail::release_here(seen, began << 16 | (generation & 0xffff));
+    if (is_leader) {
+      const Long began = detail::shares_looks ? detail::now_ns() : 0;
+      // The clock's highest bit is never set: the place is the same, but no GPU looks there before it has the time.
+      is_same = detail::look(&control().generation + (began >> 63)) == generation ? 1 : 0;
+      if (detail::shares_looks && is_same != 0) detail::release_here(seen, began >> 10 << 16 | (generation & 0xffff));
     }
     return group.shfl(is_same, 0) != 0;
   }

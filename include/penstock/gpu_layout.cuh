@@ -83,8 +83,9 @@ struct alignas(64) Standing {
   Word generation;  // The one in which pages and cached blocks are the file's; 0: a kernel has seen another.
   Seen seen[kSeen];
 };
-// A look holds that long for other groups, too. The library waits longer, from the generation's change until it lets
-// the file be changed, so that a clock of the GPU's that goes on by whole milliseconds does no harm.
+// Where looks are shared (detail::shares_looks), one holds that long for other groups, too. The library waits longer,
+// from the generation's change until it lets the file be changed, so that a clock of the GPU's that goes on by whole
+// milliseconds does no harm.
 constexpr Long kLookHoldsNs = 500'000, kChangeWaitsNs = 10'000'000;
 
 // In device memory, written by kernels.
@@ -142,6 +143,17 @@ static_assert(sizeof(Layout) == 128, "as large as penstock_gpu_value");
 // ---- Memory and time, of the GPU and of the host --------------------------------------------------------------------
 
 namespace detail {
+
+// With PENSTOCK_GPU_SHARED_LOOKS, groups rely on one another's looks for kLookHoldsNs by the GPU's clock. Experimental,
+// and has run on no GPU: where that clock stands still, as some virtual GPU's might, kernels would read bytes from
+// before a change for ever.
+#if !defined(__CUDACC__)
+inline bool shares_looks = false;  // A test's choice.
+#elif defined(PENSTOCK_GPU_SHARED_LOOKS)
+constexpr bool shares_looks = true;
+#else
+constexpr bool shares_looks = false;
+#endif
 
 struct alignas(16) Sixteen {
   Word words[4];

@@ -5,12 +5,11 @@
 // GpuFiles; each is found by its number, and closes with its file or session. Thread-safe.
 //
 // While the lease is held, nobody changes the file, so what kernels load of its pages is right. A kernel looks at the
-// generation behind its loads, or finds that some group has done so a moment ago. When the lease is asked back, the
-// thread of the leases raises the generation, and gives the lease back when all looks from before are older than such a
-// moment: a read that looked before has its bytes from before the change, and a read that looks later repeats itself by
-// the ring. So nobody waits for kernels, which may run for hours or have trapped, and no kernel
-// counts itself in and out. The pages stay registered until the file is closed, because a kernel may be loading from
-// them.
+// generation behind its loads. When the lease is asked back, the thread of the leases raises the generation, and gives
+// the lease back a moment later (gpu_layout.cuh: for kernels that share their looks): a read that looked before has its
+// bytes from before the change, and a read that looks later repeats itself by the ring. So nobody waits for kernels,
+// which may run for hours or have trapped, and no kernel counts itself in and out. The pages stay registered until the
+// file is closed, because a kernel may be loading from them.
 //
 // While kernels read by the ring, a lease that ended is taken again. Pages that are the file's still, and blocks that
 // are cached from then on, count under the new generation, which kernels find in device memory.
