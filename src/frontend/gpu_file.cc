@@ -102,7 +102,7 @@ Status GpuFile::prepare() {
   // The keeper may have looked before, or the kernel have taken the lease away.
   if (was_leased_ && !lease_.is_held()) {
     ring_->raise_generation();
-    is_leased_.store(false);
+    may_be_held_.store(false);
   }
   return success();
 }
@@ -134,7 +134,7 @@ bool GpuFile::may_keep_bytes() {
 }
 
 void GpuFile::keep_pages(std::uint64_t size) {
-  ResidentPages& pages = pages_.emplace_back();
+  ResidentPages& pages = pages_.emplace_back([this] { return !ring_->is_over(); });
   const PathHooks::Kept kept{.size = size, .bytes_max = terms_.resident_bytes_max};
   if (path_ != nullptr) path_->hooks()->keep(*file_, device_, kept, pages);
   resident_bytes_.store(pages.bytes());
@@ -175,7 +175,7 @@ Status GpuFile::end() {
   if (ended_) return *ended_;
   // First of all, since kernels may wait for answers.
   if (ring_ != nullptr) ring_->stop();
-  if (taker_) ::pthread_join(*std::exchange(taker_, std::nullopt), nullptr);
+  join_taker();
   ended_ = memory_ != nullptr ? device_.pages()->wait_for_kernels() : success();
   return *ended_;
 }
@@ -209,7 +209,7 @@ void GpuFile::begin_look(unsigned thread) {
   Descriptor& descriptor = descriptors_[thread];
   const int fd = descriptor.own.get();
   descriptor.fd = fd >= 0 && session_.storage().is_descriptor_of(fd, file_->facts(), nullptr) ? fd : -1;
-  if (thread == 0 && is_given_back_.load(std::memory_order_acquire)) take_again_soon();
+  if (is_given_back_.load(std::memory_order_acquire)) take_again_soon();
 }
 
 // Nothing if storage has to be waited for.
@@ -246,7 +246,9 @@ void GpuFile::prefetch(unsigned thread, std::uint64_t offset, std::uint32_t byte
 // ---- Facts --------------------------------------------------------------------------------------------------------
 
 GpuFile::Facts GpuFile::facts() {
-  Facts facts{.reason = reason_, .detail = detail_, .is_leased = is_leased_.load(), .size = value_.size};
+  const MutexLock lock(mutex_);
+  Facts facts{.reason = reason_, .detail = detail_, .size = value_.size};
+  facts.is_leased = is_standing_ && may_be_held_.load();
   facts.resident_bytes = resident_bytes_.load();
   facts.cache_bytes = value_.set_count * gpu::kWays * value_.slot_bytes;
   const bool is_all = facts.resident_bytes == facts.size;
@@ -255,7 +257,6 @@ GpuFile::Facts GpuFile::facts() {
     facts.reason = resident_reason::lease_ended;
     facts.resident_bytes = facts.cache_bytes = 0;
   }
-  const MutexLock lock(mutex_);
   count();
   facts.counts = counted_;
   return facts;

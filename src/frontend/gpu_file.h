@@ -72,9 +72,12 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   Status fill_device_memory();
   Status upload(const void* place, const void* from, std::size_t size) REQUIRES(mutex_);
   Status publish(const ResidentPages& pages, gpu::Word generation) REQUIRES(mutex_);
-  void take_again_soon();
+  Status upload_place(std::size_t extent, gpu::Long place) REQUIRES(mutex_);
+  void take_again_soon() EXCLUDES(again_mutex_);
+  void join_taker() EXCLUDES(again_mutex_);
   void take_again();
   bool stand_again(std::uint32_t generation);
+  bool has_its_size();
   void open_descriptors();
   void begin_look(unsigned thread) override;
   Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;
@@ -102,8 +105,10 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   int detail_ = 0;
 
   GuardedFd leased_;
-  std::atomic<bool> is_ready_{false};  // The lease may end from now on.
-  std::atomic<bool> is_leased_{false};
+  std::atomic<bool> is_ready_{false};              // The lease may end from now on.
+  std::atomic<bool> may_be_held_{false};           // The lease, until the keeper begins to end it.
+  std::atomic<bool> is_unwanted_{false};           // The keeper ends it at its next look.
+  std::atomic<bool> may_stand_again_{true};        // False once it is not known what the device's memory has.
   std::chrono::steady_clock::time_point told_at_;  // Kernels were, that it ends. The keeper's.
   bool was_leased_ = false;
   Lease lease_{*this};
@@ -111,9 +116,12 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   std::deque<ResidentPages> pages_;  // One for each lease: kernels may be loading from the pages of all.
   std::atomic<std::uint64_t> resident_bytes_{0};
 
-  std::atomic<bool> is_given_back_{false};                            // The lease was, and may be taken again.
-  std::chrono::steady_clock::time_point again_at_ = again_at_.min();  // These are of the ring's first thread.
-  std::optional<pthread_t> taker_;
+  std::atomic<bool> is_given_back_{false};  // The lease was, and may be taken again.
+  std::atomic<bool> is_taking_{false};      // The taker clears it when it ends.
+  Mutex again_mutex_;
+  using Moment = std::chrono::steady_clock::time_point;
+  Moment again_at_ GUARDED_BY(again_mutex_) = Moment::min();
+  std::optional<pthread_t> taker_ GUARDED_BY(again_mutex_);
   std::vector<Descriptor> descriptors_;
   std::unique_ptr<GpuRing> ring_;
 
@@ -124,6 +132,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   std::unique_ptr<CopyQueue> copies_ PT_GUARDED_BY(mutex_);
   std::byte* memory_ = nullptr;                      // It is memory of the device.
   std::vector<gpu::Long> table_ GUARDED_BY(mutex_);  // The extents, as they lie in the device's memory.
+  bool is_standing_ GUARDED_BY(mutex_) = true;       // The device has what is kept under the lease.
   std::byte* frames_ = nullptr;                      // The cache has them in memory of the device.
   gpu::Counts counted_ GUARDED_BY(mutex_) = {};      // In the session's counters already.
 };

@@ -55,6 +55,8 @@ class GpuRing {
 
   // Kernels that wait, and those that ask later, get Error::closed. Waits for reads that have begun.
   void stop();
+  // No request is answered any more: it was stopped, or a thread has ended.
+  bool is_over() const;
   // Kernels see from now on that the file may change; nobody waits for them.
   void raise_generation();
   std::uint32_t generation() const { return std::atomic_ref(control(0).generation).load(); }
@@ -83,7 +85,6 @@ class GpuRing {
   void answer(unsigned thread, unsigned slot, std::uint64_t what, std::uint64_t offset);
   Result<std::uint64_t> move(unsigned thread, unsigned slot, std::uint64_t what, std::uint64_t offset);
   void end(gpu::Error error);
-  bool is_over() const;
   void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);
 
   // The places of the ring's parts in its memory, behind what says whether it is served.

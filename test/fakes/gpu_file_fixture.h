@@ -45,10 +45,11 @@ class GpuFileFixture : public testing::Test {
     for (std::uint64_t i = 0; i < kWords; ++i) words[i] = word(i, version);
     ASSERT_EQ(::pwrite(fd, words.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
   }
-  void open_session(std::unique_ptr<Storage> storage = std::make_unique<PosixStorage>(true)) {
+  void open_session(std::unique_ptr<Storage> storage = std::make_unique<PosixStorage>(true),
+                    std::unique_ptr<DeviceSet> devices = std::make_unique<HostDeviceSet>()) {
     Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce,host"}});
     config.registration_cache_bytes = 64u << 20;
-    session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
+    session_ = std::make_unique<Session>(config, std::move(storage), std::move(devices));
     frontends_ = std::make_unique<Frontends>(*session_);
     reader_ = open_as(O_RDONLY);
     file_ = *session_->register_file(reader_.get());

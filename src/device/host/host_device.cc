@@ -63,7 +63,9 @@ class HostCopyQueue final : public CopyQueue {
     const PendingCopy copy = pending_.front();
     pending_.pop_front();
     if (!pages_.fetch(copy.to, copy.from, copy.size) && !pages_.put(copy.to, copy.from, copy.size)) {
-      if (!store_word<std::uint64_t>(copy) && !store_word<std::uint32_t>(copy)) {
+      const bool is_word =
+          store_word<std::uint64_t>(copy) || store_word<std::uint32_t>(copy) || store_word<std::uint8_t>(copy);
+      if (!is_word) {
         std::memcpy(copy.to, copy.from, copy.size);
       }
     }

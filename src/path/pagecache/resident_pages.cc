@@ -5,6 +5,7 @@
 namespace penstock::core {
 
 bool ResidentPages::add(RegistrationCache& cache, CachedFile& file, std::uint64_t begin, std::uint64_t bytes) {
+  if (!goes_on_()) return true;
   const std::uint64_t index = begin / Extent::kBytes;
   // First, since it may fail for lack of memory.
   held_.reserve(held_.size() + 1);

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "path/pagecache/registration_cache.h"
@@ -15,7 +17,8 @@ namespace penstock::core {
 
 class ResidentPages {
  public:
-  ResidentPages() = default;
+  // Registers no further extent once that is false.
+  explicit ResidentPages(std::function<bool()> goes_on) : goes_on_(std::move(goes_on)) {}
   ResidentPages(const ResidentPages&) = delete;
   ResidentPages& operator=(const ResidentPages&) = delete;
   ~ResidentPages() { release(); }
@@ -31,6 +34,7 @@ class ResidentPages {
   bool add(RegistrationCache& cache, CachedFile& file, std::uint64_t begin, std::uint64_t bytes);
 
  private:
+  const std::function<bool()> goes_on_;
   std::vector<Extent*> held_;
   std::vector<std::byte*> addresses_;  // By the extent's index.
   std::uint64_t bytes_ = 0;
