@@ -95,6 +95,7 @@ void bind_gpu_file(nb::module_& module) {
              new (made) GpuFile(file, options);
            })
       .def("close", &GpuFile::close)
+      .def("_hold", &GpuFile::hold, nb::rv_policy::take_ownership)
       .def_prop_ro("closed", &GpuFile::is_closed)
       .def("value", &GpuFile::value)
       .def("info", &GpuFile::info);

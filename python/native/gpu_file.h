@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <utility>
 
 #include "python/native/file.h"
 
@@ -20,6 +21,8 @@ class GpuFile {
 
   // Waits for the device's kernels. Further calls do nothing.
   void close();
+  // The same open file once more: nothing of it is freed before that is closed, too.
+  GpuFile* hold() const { return new GpuFile(use()); }
   bool is_closed() const { return handle_ == nullptr; }
   nanobind::bytes value() const;
   nanobind::dict info() const;
@@ -30,6 +33,7 @@ class GpuFile {
     const std::shared_ptr<FileHandle> file;
     penstock_gpu_file* raw = nullptr;
   };
+  explicit GpuFile(std::shared_ptr<Handle> handle) : handle_(std::move(handle)) {}
   std::shared_ptr<Handle> use() const;
 
   std::shared_ptr<Handle> handle_;  // Guarded by the GIL.

@@ -12,9 +12,11 @@ Kernels of CuPy include <penstock/gpu.cuh> from `include()`, and take `value()` 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -34,8 +36,11 @@ class GpuFile(_native.GpuFile):
 
     `value()`: the bytes that a kernel takes as an argument of type penstock::gpu::File. `info()`: what is resident, by
     which ways the kernels' reads went, and why not all are resident. `close()` ends reads that wait, and waits for the
-    GPU's kernels; none may use the value afterwards.
+    GPU's kernels; none may use the value afterwards. It leaves both to a `rows()` that another thread is in. `device`:
+    the GPU's number.
     """
+
+    device: int
 
     def __enter__(self) -> GpuFile:
         return self
@@ -52,8 +57,12 @@ def open(file: File, *, device: int = 0, threads: int = 1, slots: int = 1024, sl
 
     resident_bytes: the most that is registered with the GPU; None: all that is in the page cache; 0: nothing.
     """
-    return GpuFile(file, device, threads, slots, slot_bytes, int(timeout * 1e9), resident_bytes or 0, may_be_stale,
-                   resident_bytes == 0, cache_bytes)
+    if not timeout > 0:
+        raise ValueError("expected a timeout above 0 seconds")
+    opened = GpuFile(file, device, threads, slots, slot_bytes, max(1, int(timeout * 1e9)), resident_bytes or 0,
+                     may_be_stale, resident_bytes == 0, cache_bytes)
+    opened.device = device
+    return opened
 
 
 def include() -> str:
@@ -76,24 +85,41 @@ def rows(file: GpuFile, index: torch.Tensor, row_bytes: int) -> torch.Tensor:
     """The rows of a table in the file, by their numbers in `index`: a tensor of uint8 with a row each, on its GPU.
 
     A kernel reads them; it is compiled at the first call, and queued on torch's current stream, which is then waited
-    for. Raises IndexError if a row is not in the file, and DeviceError if one could not be read.
+    for. Raises IndexError if a row is not in the file, and DeviceError if one could not be read. The session must stay
+    open meanwhile.
     """
     import torch
 
     if not index.is_cuda or index.dtype != torch.int64 or index.dim() != 1 or row_bytes <= 0:
         raise ValueError("expected a row of int64 in GPU memory, and rows of at least a byte")
-    found: torch.Tensor
-    found, failed = _rows_operator()(torch.frombuffer(bytearray(file.value()), dtype=torch.uint8), index, row_bytes)
-    if failed.item():
-        if index.min() < 0 or (int(index.max()) + 1) * row_bytes > file.info()["size"]:
-            raise IndexError("a row is not in the file")
-        raise DeviceError(f"could not read {failed.item()} rows of {index.numel()}")
-    return found
+    if index.device.index != file.device:
+        raise ValueError(f"expected an index on GPU {file.device}, for which the file was opened")
+    operator = _rows_operator()
+    torch.zeros(1, device=index.device)  # The device's context is this thread's from here on.
+    with torch.cuda.device(index.device):
+        _rows_kernel(file.device)  # Before anybody who closes the file has to wait for it.
+    with contextlib.closing(file._hold()) as held:
+        value = torch.frombuffer(bytearray(held.value()), dtype=torch.uint8)
+        found: torch.Tensor
+        found, failed = operator(value, index, row_bytes)
+        if failed.item():
+            if index.min() < 0 or (int(index.max()) + 1) * row_bytes > held.info()["size"]:
+                raise IndexError("a row is not in the file")
+            raise DeviceError(f"could not read {failed.item()} rows of {index.numel()}")
+        return found
+
+
+_registering = threading.Lock()
+
+
+def _rows_operator() -> Any:
+    with _registering:
+        return _registered_operator()
 
 
 @functools.cache
-def _rows_operator() -> Any:
-    """torch.ops.penstock.gpu_rows: what torch.compile and torch.export see of `rows()`."""
+def _registered_operator() -> Any:
+    """What torch.compile sees of `rows()`. Its value is of this process and this open file, and means nothing later."""
     import torch
 
     def gather(value: torch.Tensor, index: torch.Tensor, row_bytes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -135,10 +161,13 @@ def _rows_kernel(device: int) -> Any:
     driver = importlib.import_module("cuda.bindings.driver")
     capability = "{}{}".format(*torch.cuda.get_device_capability(device))
     # The driver keeps what it compiles of PTX for other processes, but knows none that is newer than itself.
-    error, module = driver.cuModuleLoadData(_compiled("PTX", f"compute_{capability}"))
+    error, module = driver.cuModuleLoadData(_compiled("PTX", f"compute_{capability}", _ROWS))
     if error:
-        module = _checked(driver.cuModuleLoadData(_compiled("CUBIN", f"sm_{capability}")))
+        module = _checked(driver.cuModuleLoadData(_compiled("CUBIN", f"sm_{capability}", _ROWS)))
     return _checked(driver.cuModuleGetFunction(module, b"penstock_gpu_rows"))
+
+
+_ROWS = "-DPENSTOCK_GPU_ROWS"  # The kernel of rows() in place of the device function.
 
 
 @functools.cache
@@ -152,7 +181,11 @@ def _compiled(form: str, architecture: str, *more: str) -> bytes:
     options = [each.encode() for each in (f"-arch={architecture}", "-std=c++17", f"-I{include()}", *more)]
     program = _checked(nvrtc.nvrtcCreateProgram(source, b"gpu_reads.cu", 0, [], []))
     try:
-        _checked(nvrtc.nvrtcCompileProgram(program, len(options), options))
+        compiled = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        if compiled[0]:
+            log = bytes(_checked(nvrtc.nvrtcGetProgramLogSize(program)))
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise DeviceError(f"compile a kernel: {compiled[0].name}: {log.rstrip(bytes(1)).decode(errors='replace')}")
         code = bytes(_checked(getattr(nvrtc, f"nvrtcGet{form}Size")(program)))
         _checked(getattr(nvrtc, f"nvrtcGet{form}")(program, code))
     finally:

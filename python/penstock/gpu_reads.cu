@@ -5,6 +5,8 @@
 
 using namespace penstock::gpu;
 
+#ifndef PENSTOCK_GPU_ROWS
+
 // A read by a whole warp, all of whose threads call it with the same arguments. `moved`: the bytes that were read, or
 // an Error as a number below 0. In the form in which Numba calls functions: what a call gives comes first, and what it
 // returns is 0.
@@ -14,6 +16,8 @@ extern "C" __device__ int penstock_gpu_read(long long* moved, const File* file, 
   *moved = result.error == Error::none ? static_cast<long long>(result.bytes) : -static_cast<long long>(result.error);
   return 0;
 }
+
+#else
 
 // Gathers rows, one after the other in each warp. `failed`: how many could not be read as a whole.
 extern "C" __global__ void __launch_bounds__(256, 2)
@@ -29,3 +33,5 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     if (result.bytes != row_bytes && warp.thread_rank() == 0) atomicAdd(failed, 1ull);
   }
 }
+
+#endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -47,6 +48,42 @@ def test_a_closed_file_is_not_opened(session, path):
         penstock.gpu.open(file)
 
 
+def test_a_timeout_is_above_0(session, path):
+    with session.open(path) as file:
+        for timeout in (0, -1, float("nan")):
+            with pytest.raises(ValueError, match="timeout"):
+                penstock.gpu.open(file, timeout=timeout)
+
+
+def test_who_holds_it_keeps_its_memory_though_another_closes_it(session, path):
+    with session.open(path) as file, penstock.gpu.open(file) as opened:
+        held, value = opened._hold(), opened.value()
+        opened.close()
+        assert held.value() == value and held.info()["size"] == SIZE
+        held.close()
+        with pytest.raises(penstock.ClosedError):
+            held.value()
+        with pytest.raises(penstock.ClosedError):
+            opened._hold()
+
+
+def test_rows_of_another_gpu_than_the_files_are_refused(session, path):
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with session.open(path) as file, penstock.gpu.open(file) as opened, FakeTensorMode():
+        index = torch.empty(7, dtype=torch.int64, device="cuda:1")
+        with pytest.raises(ValueError, match="expected an index on GPU 0"):
+            penstock.gpu.rows(opened, index, 512)
+
+
+def test_the_operator_is_registered_once_though_many_want_it_at_once():
+    pytest.importorskip("torch")
+    with ThreadPoolExecutor(8) as threads:
+        operators = list(threads.map(lambda _: penstock.gpu._rows_operator(), range(8)))
+    assert all(each is operators[0] for each in operators)
+
+
 def test_rows_are_asked_for_by_numbers_in_gpu_memory(session, path):
     torch = pytest.importorskip("torch")
     with session.open(path) as file, penstock.gpu.open(file) as opened:
@@ -66,9 +103,19 @@ def test_the_compiler_of_torch_sees_the_shapes_of_rows():
     assert failed.shape == (1,)
 
 
-def test_nvrtc_makes_one_device_function_of_the_headers():
+def test_nvrtc_makes_one_device_function_of_the_headers_and_the_kernel_apart_from_it():
     try:
         assert len(penstock.gpu.ltoir((9, 0))) > 10_000
     except penstock.UnsupportedError as error:
         pytest.skip(str(error))
-    assert b".entry penstock_gpu_rows" in penstock.gpu._compiled("PTX", "compute_90")
+    assert b".entry" not in penstock.gpu._compiled("PTX", "compute_90")
+    assert b".entry penstock_gpu_rows" in penstock.gpu._compiled("PTX", "compute_90", penstock.gpu._ROWS)
+
+
+def test_what_the_compiler_says_is_in_the_error():
+    try:
+        penstock.gpu.ltoir((9, 0))
+    except penstock.UnsupportedError as error:
+        pytest.skip(str(error))
+    with pytest.raises(penstock.DeviceError, match=r"gpu_layout\.cuh\(\d+\): error"):
+        penstock.gpu._compiled("PTX", "compute_90", "-DPENSTOCK_GPU_ROWS", "-Dnamespace=unlikely_name")
