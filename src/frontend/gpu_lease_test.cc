@@ -45,7 +45,8 @@ class ScriptedQueue final : public CopyQueue {
  private:
   void copy_bytes(const Copy& copy) {
     for (std::size_t i = copy.size; i-- > 0;) {
-      static_cast<std::byte*>(copy.device_address)[i] = static_cast<const std::byte*>(copy.host)[i];
+      std::atomic_ref(static_cast<std::byte*>(copy.device_address)[i])
+          .store(static_cast<const std::byte*>(copy.host)[i]);
       script_.between_bytes();
     }
   }
