@@ -171,8 +171,10 @@ void TieredStore::promote(std::span<Request* const> got, std::span<const Name> k
   std::vector<Request> into_memory;
   for (const Request* const one : got) {
     if (one->outcome != Outcome::done) continue;
-    const bool is_promoted = std::find(keys.begin(), keys.end(), one->key) != keys.end();
-    if (is_promoted) into_memory.emplace_back(Request{.key = one->key, .pieces = one->pieces, .is_host = one->is_host});
+    if (std::find(keys.begin(), keys.end(), one->key) == keys.end()) continue;
+    // By its checksum the chunk is refused if other bytes are in the caller's memory by now, as another get's.
+    into_memory.emplace_back(
+        Request{.key = one->key, .pieces = one->pieces, .is_host = one->is_host, .crc = one->chunk.crc});
   }
   memory_.put(each_of(into_memory));
   const MutexLock lock(mutex_);

@@ -107,6 +107,22 @@ TEST_F(TieredStoreTest, AChunkOfTheDriveIsInMemoryWhenItWasGot) {
   EXPECT_EQ(tier->state().got_from_memory, 1u);
 }
 
+// The chunk that arrived first has been overwritten when both are brought into memory.
+TEST_F(TieredStoreTest, ChunksThatWereGotIntoOneBufferAreNotMixedUpInMemory) {
+  for (std::uint64_t key = 0; key < 16; ++key) put_whole(key);
+  ASSERT_TRUE(tier->commit().ok());
+  open();
+  std::vector<std::byte> bytes(kChunk);
+  const iovec piece{bytes.data(), bytes.size()};
+  for (std::uint64_t key = 0; key < 16; key += 2) {
+    Request both[] = {{.key = name_of(key), .pieces = {&piece, 1}, .is_host = true},
+                      {.key = name_of(key + 1), .pieces = {&piece, 1}, .is_host = true}};
+    tier->get(each_of(both));
+  }
+  EXPECT_GT(tier->state().got_from_drive, 8u) << "in no pair one arrived whole before the other";
+  for (std::uint64_t key = 0; key < 16; ++key) look(key);
+}
+
 TEST_F(TieredStoreTest, AChunksSizeAndTheTimeOfAGetAreToldOfWhereItIs) {
   for (const std::uint64_t key : {1, 2}) put_and_flush(key);
   ASSERT_TRUE(tier->commit().ok());
