@@ -53,6 +53,22 @@ TEST_F(StoreTest, WhatIsPutComesBackAndOtherKeysAreMisses) {
   EXPECT_EQ(look(*store, 1), Outcome::miss);
 }
 
+TEST_F(StoreTest, ChunksThatAreCopiedIntoOneBufferAreNotTakenForDamaged) {
+  volume.is_copied = true;
+  const auto store = open();
+  put_whole(*store, 1);
+  put_whole(*store, 2);
+  std::vector<std::byte> bytes(kChunk);
+  const iovec piece{bytes.data(), bytes.size()};
+  Request both[] = {{.key = name_of(1), .pieces = {&piece, 1}, .is_host = true},
+                    {.key = name_of(2), .pieces = {&piece, 1}, .is_host = true}};
+  store->get(each_of(both));
+  EXPECT_EQ(both[0].outcome, Outcome::done);
+  EXPECT_EQ(both[1].outcome, Outcome::done);
+  EXPECT_EQ(look(*store, 1), Outcome::done);
+  EXPECT_EQ(bytes, content_of(2, 0, kChunk));
+}
+
 // A chunk with an invalid cost can be evicted like any other: nothing is pinned here, so no put is refused.
 TEST_F(StoreTest, CostsThatAreNoNumbersDoNotBreakTheOrderOfChunks) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),

@@ -107,16 +107,15 @@ void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std:
 
 void read_chunks(Volume& volume, const Name& store, std::span<Request* const> requests) {
   const std::span<const std::byte> memory = volume.for_copies();
-  std::vector<Request*> copied, others;
+  std::vector<Request*> others;
   for (Request* const one : requests) {
     if (!one->is_host || memory.empty()) {
       others.push_back(one);
       continue;
     }
     copy_out(*one, store, memory.subspan(one->chunk.slot_offset, kHeaderBytes + one->chunk.bytes));
-    if (one->outcome == Outcome::done) copied.push_back(one);
+    if (one->outcome == Outcome::done) check_sums(volume, {&one, 1});  // The next one may be for the same memory.
   }
-  check_sums(volume, copied);
   if (!others.empty()) Reads(volume, store, others).run();
 }
 
