@@ -154,11 +154,13 @@ Status SessionVolume::replace_journal(std::span<const std::byte> bytes, bool& is
   Result<std::unique_ptr<core::NewFile>> file = core::NewFile::create(path("journal"), options);
   if (!file.ok()) return file.status();
   Status status = core::write_all((*file)->fd(), bytes, 0, kWriteStep);
-  if (status.ok()) status = (*file)->publish(true);
+  if (!status.ok()) return status;
+  // Before the new journal is there: without a descriptor of it nothing could be committed any more.
+  core::UniqueFd kept(fcntl((*file)->fd(), F_DUPFD_CLOEXEC, 0));
+  if (!kept.valid()) return core::os_failure(errno, "keep the store's journal open");
+  status = (*file)->publish(true);
   is_replaced = (*file)->is_published();
-  if (!is_replaced) return status;
-  journal_ = core::UniqueFd(fcntl((*file)->fd(), F_DUPFD_CLOEXEC, 0));
-  if (!journal_.valid()) return core::os_failure(errno, "keep the store's journal open");
+  if (is_replaced) journal_ = std::move(kept);
   return status;
 }
 

@@ -3,7 +3,9 @@
 // Stores on a real file system, with bytes moved by a real session.
 #include "kv/session_volume.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,6 +126,26 @@ TEST_F(SessionVolumeTest, AHoleBehindTheRecordsOfAJournalIsNotRead) {
   EXPECT_LE(journal->bytes.size(), bytes + (1 << 20));
   fs::resize_file(folder() + "/journal", std::uint64_t{5} << 30);
   EXPECT_TRUE(writer->read_journal(0).status().is_errno(EFBIG));
+}
+
+TEST_F(SessionVolumeTest, AJournalThatNoDescriptorIsLeftForIsNotReplaced) {
+  const auto writer = std::move(volume(Role::writer).value());
+  const auto kept = store(*writer);
+  const std::vector<std::byte> records = writer->read_journal(0)->bytes;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  int failures = 0;
+  core::Status status = core::failure(core::Code::limit, "not tried yet");
+  for (rlimit few{0, before.rlim_max}; !status.ok(); ++few.rlim_cur, ++failures) {
+    ASSERT_LT(few.rlim_cur, before.rlim_cur);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    bool is_replaced = false;
+    status = writer->replace_journal(records, is_replaced);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(is_replaced, status.ok()) << core::describe(status);
+    EXPECT_TRUE(writer->write_journal(0, records).ok()) << "with " << few.rlim_cur << " descriptors";
+  }
+  EXPECT_GT(failures, 3) << "not each of its descriptors was missing once";
 }
 
 TEST_F(SessionVolumeTest, DeviceMemoryInPiecesComesBack) {
