@@ -40,6 +40,7 @@ class FakeVolume final : public Volume {
   std::function<void()> before_write;  // Called once, before the next write.
   // Called once, before the next read: simulates another thread while this one waits for the volume.
   std::function<void()> before_read;
+  std::function<void()> in_read_journal;  // Called in each read of the journal.
 
   void transfer_each(std::span<penstock_request> requests, const Ended& ended) override {
     const auto is_write = [](const penstock_request& one) { return one.op == PENSTOCK_WRITE; };
@@ -78,6 +79,7 @@ class FakeVolume final : public Volume {
   std::span<const std::byte> in_memory() const override { return slab_; }
   std::span<std::byte> for_copies() override { return is_copied ? std::span(slab_) : std::span<std::byte>(); }
   core::Result<Journal> read_journal(std::uint64_t offset) override {
+    if (in_read_journal) in_read_journal();
     const std::size_t from = std::min<std::size_t>(offset, journal_.size());
     return Journal{identity_, {journal_.begin() + static_cast<std::ptrdiff_t>(from), journal_.end()}};
   }

@@ -2,21 +2,33 @@
 
 #include "kv/follower.h"
 
+#include <utility>
+
 namespace penstock::kv {
 
 using core::MutexLock;
 
 core::Status Follower::refresh() {
-  const MutexLock lock(mutex_);
-  core::Result<Volume::Journal> more = volume_.read_journal(replay_.offset());
-  if (!more.ok()) return more.status();
-  if (more->identity != identity_) {  // The journal was rewritten: other records are at that offset now.
-    more = volume_.read_journal(0);
-    if (!more.ok()) return more.status();
-    replay_ = Replay(name_);
-    identity_ = more->identity;
+  const MutexLock refreshing(refresh_mutex_);
+  std::uint64_t offset = 0;
+  {
+    const MutexLock lock(mutex_);
+    offset = replay_.offset();
   }
-  replay_.add(more->bytes);
+  core::Result<Volume::Journal> more = volume_.read_journal(offset);
+  if (!more.ok()) return more.status();
+  if (more->identity == identity_) {
+    const MutexLock lock(mutex_);
+    replay_.add(more->bytes);
+    return core::success();
+  }
+  more = volume_.read_journal(0);  // The journal was rewritten: other records are at that offset now.
+  if (!more.ok()) return more.status();
+  Replay rewritten(name_);
+  rewritten.add(more->bytes);
+  identity_ = more->identity;
+  const MutexLock lock(mutex_);
+  std::swap(replay_, rewritten);
   return core::success();
 }
 

@@ -15,16 +15,17 @@ class Follower final : public StoreView {
   // The volume must outlive it.
   Follower(Volume& volume, const Name& name) : StoreView(volume, name), replay_(name) {}
 
-  // Reads the journal's new records.
-  core::Status refresh() EXCLUDES(mutex_);
+  // Reads the journal's new records. Other calls do not wait for that.
+  core::Status refresh() EXCLUDES(refresh_mutex_, mutex_);
   State state() const EXCLUDES(mutex_);
 
  private:
   const Chunk* find(const Name& key) const override REQUIRES(mutex_) { return replay_.find(key); }
   void end_get(Request& request) override REQUIRES(mutex_);
 
+  core::Mutex refresh_mutex_;  // Locked before mutex_, and while the journal is read.
   Replay replay_ GUARDED_BY(mutex_);
-  std::uint64_t identity_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t identity_ GUARDED_BY(refresh_mutex_) = 0;
 };
 
 }  // namespace penstock::kv

@@ -337,6 +337,22 @@ TEST_F(StoreTest, WhatIsCommittedAfterTheFlushOfANewJournalFailedIsThere) {
   EXPECT_EQ(get(follower, 2, memory), Outcome::done);
 }
 
+// A hang here is the fault that this test looks for.
+TEST_F(StoreTest, NobodyWaitsForAFollowerThatReadsTheJournal) {
+  const auto store = open();
+  put_whole(*store, 1);
+  ASSERT_TRUE(store->commit().ok());
+  Follower follower(volume, name_of(0));
+  int reads = 0;
+  volume.in_read_journal = [&] {
+    EXPECT_FALSE(follower.contains(name_of(1)));
+    ++reads;
+  };
+  ASSERT_TRUE(follower.refresh().ok());
+  EXPECT_EQ(reads, 2) << "of its end, and of the whole";
+  EXPECT_TRUE(follower.contains(name_of(1)));
+}
+
 TEST_F(StoreTest, AFollowerSeesWhatTheWriterCommittedAndNoMore) {
   const auto store = open();
   Follower follower(volume, name_of(0));
