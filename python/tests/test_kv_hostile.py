@@ -5,6 +5,8 @@ close in the midst of a commit."""
 
 import os
 import re
+import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -149,5 +151,20 @@ def test_names_that_are_remembered_are_those_that_were_made(monkeypatch):
     first = [namer.chunks([key]) for key in keys]
     assert len(set(first)) == 16 and first[3] == first[15] == first[17]
     assert namer.chunks(keys) == namer.chunks(tuple(keys)) == b"".join(first)
-    assert 0 < len(namer._names) <= 10
+    assert all(0 < len(known) <= 10 for known in namer._names.values())
     assert names.Namer("m", "", "", b"other").chunks(keys) != b"".join(first)
+
+
+def test_a_key_that_can_be_written_to_is_no_key_of_a_dictionary_and_a_long_one_is_not_kept():
+    namer = names.Namer("m", "", "", b"salt")
+    first = namer.chunks([b"k"])
+    for key in (memoryview(bytearray(b"k")), bytearray(b"k"), memoryview(b"k"), "k"):
+        assert namer.chunks([key]) == first and namer.chunks([b"k", key, "k"]) == 3 * first
+    assert namer.chunks([256 * b"k"]) != namer.chunks([257 * b"k"]) == namer.chunks([257 * "k"])
+    assert [sorted(map(len, known)) for known in namer._names.values()] == [[1, 256], [1]]
+
+
+def test_bytes_are_not_compared_with_text():
+    code = ('from penstock.kv.names import Namer; namer = Namer("m", "", "", b"");'
+            'assert namer.chunks([b"a"]) == namer.chunks(["a"]); namer.chunks([b"a", "a"])')
+    subprocess.run([sys.executable, "-bb", "-c", code], check=True)

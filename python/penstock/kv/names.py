@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["Namer"]
 
-_REMEMBERED_MOST = 1 << 15
+_REMEMBERED_MOST = 1 << 15  # Of each kind of keys.
+_REMEMBERED_LENGTH_MOST = 256
 
 Key = bytes | str
 
@@ -32,25 +34,28 @@ class Namer:
         # Depends on the store's name, too: the same key of another model has another name.
         self._chunks = hashlib.blake2b(key=secret, person=b"chunk", digest_size=16)
         self._chunks.update(self.store)
-        self._names: dict[Key, bytes] = {}
+        # Bytes and text apart: they are never equal, and comparing them may raise.
+        self._names: dict[type, dict[Any, bytes]] = {bytes: {}, str: {}}
 
     def chunks(self, keys: Sequence[Key]) -> bytes:
         """The names of these keys' chunks, concatenated."""
         if isinstance(keys, (bytes, str)):
             raise TypeError("keys: expected a list of keys, not one")
         keys = keys if isinstance(keys, (list, tuple)) else list(keys)  # It may be read twice.
-        known, name_of = self._names.get, self._name_of
-        try:
-            return b"".join([known(key) or name_of(key) for key in keys])
-        except TypeError:  # One that is neither bytes nor text may have no hash.
-            return b"".join(map(name_of, keys))
+        kinds = set(map(type, keys))
+        known = self._names.get(kinds.pop()) if len(kinds) == 1 else None
+        if known is None:  # Keys of several kinds, or of one that may have no hash.
+            return b"".join(map(self._name_of, keys))
+        name_of = self._name_of
+        return b"".join([known.get(key) or name_of(key) for key in keys])
 
     def _name_of(self, key: Key) -> bytes:
         made = self._chunks.copy()
         made.update(key if isinstance(key, bytes) else _bytes(key))
         name = made.digest()
-        if type(key) is bytes or type(key) is str:
-            if len(self._names) >= _REMEMBERED_MOST:
-                self._names = {}
-            self._names[key] = name
+        known = self._names.get(type(key))
+        if known is not None and len(key) <= _REMEMBERED_LENGTH_MOST:
+            if len(known) >= _REMEMBERED_MOST:
+                known.clear()
+            known[key] = name
         return name
