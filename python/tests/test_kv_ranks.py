@@ -9,6 +9,8 @@ import random
 import signal
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,20 +84,59 @@ def test_a_block_is_there_with_all_ranks_shards_or_with_none(tmp_path, readers):
     assert whole > 0, "no block was ever whole: the test tried nothing"
 
 
+DONE = kv.Outcome.DONE
+SETTINGS = {"model": "m", "capacity_bytes": MIB, "extent_bytes": MIB, "commit_s": 3600}
+
+
+def commit(writer, *keys):
+    assert writer.put(keys, [np.full(CHUNK, ord(key), np.uint8) for key in keys]) == [DONE] * len(keys)
+    writer.commit()
+
+
 def test_what_another_process_has_committed_is_no_miss(tmp_path):
-    settings = {"model": "m", "capacity_bytes": MIB, "extent_bytes": MIB, "commit_s": 3600}
-    with kv.Store(tmp_path, **settings) as writer, kv.Store(tmp_path, **settings) as reader:
-
-        def put(*keys):
-            writer.put(keys, [np.full(CHUNK, ord(key), np.uint8) for key in keys])
-            assert reader.lookup(keys) == [False] * len(keys)
-            writer.commit()
-            reader._drives[0]._read_at = 0  # A millisecond is over.
-
-        put("2")
-        assert reader.lookup(["2", "0"]) == [True, False]
-        put("0", "1")
+    with kv.Store(tmp_path, **SETTINGS) as writer, kv.Store(tmp_path, **SETTINGS) as reader:
+        commit(writer, "2")
         into = [np.zeros(CHUNK, np.uint8) for _ in range(3)]
+        assert reader.put(["2"], into[:1]) == [kv.Outcome.PRESENT]
+        reader._drives[0]._read_at.clear()  # A millisecond is over.
+        commit(writer, "0", "1")
         # The last was known before the look at the journal, and the others were not.
-        assert reader.get(["0", "1", "2"], into) == [kv.Outcome.DONE] * 3
+        assert reader.get(["0", "1", "2"], into) == [DONE] * 3
         assert [memory[0] for memory in into] == [ord(key) for key in "012"]
+
+
+def test_a_sub_store_counts_as_read_when_its_own_journal_was(tmp_path, monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=time.perf_counter)
+    monkeypatch.setattr("penstock.kv.drive.time", clock)
+    with contextlib.ExitStack() as stack:
+        *writers, reader = [stack.enter_context(kv.Store(tmp_path, **SETTINGS)) for _ in range(4)]
+        in_order = [writers[int(number)] for number in reader._drives[0].others]
+        for key, writer in zip("012", in_order, strict=True):
+            commit(writer, key)
+        assert reader.get(["0"], [bytearray(CHUNK)]) == [DONE], "the first has it: the last is not looked at"
+        assert reader.get(["2"], [bytearray(CHUNK)]) == [DONE]
+
+
+class AskedMeanwhile:
+    """A sub-store during whose refresh another thread gets a chunk."""
+
+    def __init__(self, native, ask):
+        self._native, self._ask = native, ask
+
+    def __getattr__(self, name):
+        return getattr(self._native, name)
+
+    def refresh(self):
+        ask, self._ask = self._ask, lambda: None
+        ask()
+        self._native.refresh()
+
+
+def test_a_sub_store_counts_as_read_only_when_its_journal_has_been(tmp_path):
+    with kv.Store(tmp_path, **SETTINGS) as writer, kv.Store(tmp_path, **SETTINGS) as reader:
+        outcomes = []
+        others = reader._drives[0].others
+        others["0"] = AskedMeanwhile(others["0"], lambda: outcomes.extend(reader.get(["1"], [bytearray(CHUNK)])))
+        commit(writer, "1")
+        assert reader.get(["1"], [bytearray(CHUNK)]) == [DONE]
+        assert outcomes == [DONE]

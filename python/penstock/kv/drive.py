@@ -62,7 +62,7 @@ class Drive:
         self.is_full = False  # State at the last commit.
         self.refused = {"worn": 0, "slow": 0}  # Keys of puts, by names of state(), which programs read.
         self._has_host = False
-        self._read_at = 0.0
+        self._read_at: dict[str, float] = {}  # When each other sub-store's journal had been read.
         self._judged = 0, 0.0  # Bytes written by the host tier, and the seconds for them.
         self.health = Health()
         self.budget: Budget | None = None
@@ -150,14 +150,14 @@ class Drive:
             other.refresh()
 
     def read_commits(self) -> Iterator[_native.KvStore]:
-        """The sub-stores of others, each after its new commits were read; none where they were read just now."""
-        now = time.monotonic()
-        if now - self._read_at >= _READ_AGAIN_S:
-            self._read_at = now
-            for other in list(self.others.values()):
+        """The sub-stores of others, each after its new commits were read, unless they were just now. It may wait for a
+        drive."""
+        for number, other in list(self.others.items()):
+            if time.monotonic() - self._read_at.get(number, 0.0) >= _READ_AGAIN_S:
                 with contextlib.suppress(PenstockError, OSError):  # The store's thread tells of it.
                     other.refresh()
-                yield other
+                self._read_at[number] = time.monotonic()  # Not before: other threads would look too early.
+            yield other
 
     def all(self) -> Iterator[_native.KvStore]:
         if self.own is not None:
