@@ -105,6 +105,16 @@ def test_what_another_process_has_committed_is_no_miss(tmp_path):
         assert [memory[0] for memory in into] == [ord(key) for key in "012"]
 
 
+def test_what_must_not_wait_for_a_drive_reads_no_journal(tmp_path):
+    with kv.Store(tmp_path, **SETTINGS) as writer, kv.Store(tmp_path, **SETTINGS) as reader:
+        commit(writer, "1")
+        assert reader.lookup(["1"]) == [False] and reader.prefix(["1"]) == 0
+        assert reader.seconds_to_get(["1"]) == 0, "a missing chunk takes no time"
+        assert reader.get(["1"], [bytearray(CHUNK)], timeout=60) == [kv.Outcome.MISS]
+        assert reader.get(["1"], [bytearray(CHUNK)]) == [DONE]
+        assert reader.lookup(["1"]) == [True]
+
+
 def test_a_sub_store_counts_as_read_when_its_own_journal_was(tmp_path, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=time.perf_counter)
     monkeypatch.setattr("penstock.kv.drive.time", clock)

@@ -9,7 +9,8 @@ vLLM imports it by its name, from --kv-transfer-config:
       "secondary_tiers": [{"type": "PenstockTier", "module_path": "penstock.integrations.vllm_kv",
                            "folders": "/mnt/nvme0/kv", "capacity_bytes": 214748364800}]}}
 
-The tier's calls never wait for a drive: they run in vLLM's scheduler, under its lock. Written for vLLM 0.33.
+vLLM's scheduler calls the tier under its lock, so only `drain_jobs` and `shutdown` wait for a drive: `lookup` tells of
+what other processes committed by the last `commit_s`. Written for vLLM 0.33.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Store:
         outcomes = [Outcome.PRESENT] * (len(names) // _NAME_BYTES)
         seconds = [] if costs is None else costs_of(costs, len(outcomes))
         stream = _stream_of(pieces, stream)
-        there = {i for which in self._by_store(names).values() for i in which}
+        there = {i for which in self._by_store(names, reads_commits=True).values() for i in which}
         groups: dict[int, list[int]] = {}
         planned = [0] * len(self._drives)
         for i in range(len(outcomes)):
@@ -151,7 +151,7 @@ class Store:
         stream = _stream_of(pieces, stream)
         seconds = timeout_of(timeout)
         outcomes = [Outcome.MISS] * (len(names) // _NAME_BYTES)
-        groups = self._by_store(names)
+        groups = self._by_store(names, reads_commits=seconds < 0)  # With a time limit it must not wait for a drive.
         self._missed += len(outcomes) - sum(map(len, groups.values()))
 
         def get_some(store: _native.KvStore, which: list[int]) -> None:
@@ -174,7 +174,9 @@ class Store:
         return self._executor().submit(self.get, keys, memories, stream=stream, timeout=timeout)
 
     def lookup(self, keys: Sequence[Key]) -> list[bool]:
-        """Whether each is in the store, from the index in memory, without I/O. Only `get` detects damage."""
+        """Whether each is in the store, from the indexes in memory, without I/O: what another process has committed is
+        known after the next `refresh`, `get` or `put`. Only `get` detects damage.
+        """
         names = self._namer.chunks(keys)
         first = self._drives[0]
         if first.own is not None:  # The common case: it has all of them, or is the only one.
@@ -239,7 +241,9 @@ class Store:
 
     def refresh(self) -> None:
         """Reads other processes' new commits, and finds their new sub-stores, as a thread of the store does every
-        `commit_s`. The commits are also read, once in a millisecond, before a key counts as missing."""
+        `commit_s`. For a `put`, and a `get` without a timeout, they are also read, once in a millisecond, before a key
+        counts as missing.
+        """
         for drive in self._drives:
             drive.refresh()
 
@@ -329,12 +333,14 @@ class Store:
         return min(((first + i) % count for i in range(count)),
                    key=lambda number: self._drives[number].worth(planned[number]))
 
-    def _by_store(self, names: bytes) -> dict[_native.KvStore, list[int]]:
-        """The indexes in `names` of the chunks that each store has. Omits chunks that none has."""
+    def _by_store(self, names: bytes, reads_commits: bool = False) -> dict[_native.KvStore, list[int]]:
+        """The indexes in `names` of the chunks that each store has. Omits chunks that none has. It does no I/O, unless
+        others' new commits are to be read for what is missing.
+        """
         groups: dict[_native.KvStore, list[int]] = {}
         missing = _sort(names, list(range(len(names) // _NAME_BYTES)),
                         (store for drive in self._drives for store in drive.all()), groups)
-        if missing:
+        if missing and reads_commits:
             _sort(names, missing, (store for drive in self._drives for store in drive.read_commits()), groups)
         return groups
 
