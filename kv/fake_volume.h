@@ -77,7 +77,9 @@ class FakeVolume final : public Volume {
     return core::success();
   }
   std::span<const std::byte> in_memory() const override { return slab_; }
-  std::span<std::byte> for_copies() override { return is_copied ? std::span(slab_) : std::span<std::byte>(); }
+  std::span<std::byte> for_copies(std::uint64_t offset, std::uint64_t bytes) override {
+    return is_copied ? std::span(slab_).subspan(offset, bytes) : std::span<std::byte>();
+  }
   core::Result<Journal> read_journal(std::uint64_t offset) override {
     if (in_read_journal) in_read_journal();
     const std::size_t from = std::min<std::size_t>(offset, journal_.size());

@@ -25,6 +25,7 @@ using core::Status;
 
 constexpr mode_t kPrivate = 0600;         // Private, because a KV cache reveals prompts.
 constexpr std::size_t kByCallerMost = 4;  // Number of requests; a chunk has two, for header and payload.
+constexpr std::uint64_t kGivenBytes = std::uint64_t{2} << 20;
 constexpr const char* kWriteStep = "write the store's journal";
 
 Result<core::RegularFile> open_private(const std::string& path, int flags, const char* step) {
@@ -59,14 +60,31 @@ Result<std::unique_ptr<SessionVolume>> SessionVolume::open(const Library& librar
 Status SessionVolume::open_memory(std::uint64_t slab_bytes) {
   const auto machine = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(getpagesize());
   if (slab_bytes > machine) return core::os_failure(ENOMEM, "have a slab in host memory");
-  const core::UniqueFd slab(memfd_create("penstock-kv", MFD_CLOEXEC));
-  if (!slab.valid() || ftruncate(slab.get(), static_cast<off_t>(slab_bytes)) != 0)
+  memory_ = core::UniqueFd(memfd_create("penstock-kv", MFD_CLOEXEC));
+  if (!memory_.valid() || ftruncate(memory_.get(), static_cast<off_t>(slab_bytes)) != 0)
     return core::os_failure(errno, "have a slab in host memory");
-  void* const mapped = mmap(nullptr, slab_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab.get(), 0);
+  void* const mapped = mmap(nullptr, slab_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
   if (mapped == MAP_FAILED) return core::os_failure(errno, "map a slab in host memory");
   in_memory_ = {static_cast<std::byte*>(mapped), slab_bytes};
+  is_given_ = std::vector<std::atomic<bool>>((slab_bytes + kGivenBytes - 1) / kGivenBytes);
   (void)madvise(mapped, slab_bytes, MADV_DONTDUMP);  // Core dumps must not contain prompts either.
-  return status_of(library_.file_register(session_, slab.get(), &slab_));
+  return status_of(library_.file_register(session_, memory_.get(), &slab_));
+}
+
+// A copy into a page that the kernel has no memory for would end the process by SIGBUS. So it is asked for the pages
+// before, for many chunks at once. Where it has none, the chunk is moved by a request, which can fail.
+std::span<std::byte> SessionVolume::for_copies(std::uint64_t offset, std::uint64_t bytes) {
+  if (in_memory_.empty()) return {};
+  for (std::uint64_t part = offset / kGivenBytes; part * kGivenBytes < offset + bytes; ++part) {
+    if (is_given_[part]) continue;
+    const auto from = static_cast<off_t>(part * kGivenBytes);
+    const auto size = std::min(static_cast<off_t>(kGivenBytes), static_cast<off_t>(in_memory_.size()) - from);
+    while (fallocate(memory_.get(), 0, from, size) != 0) {
+      if (errno != EINTR) return {};
+    }
+    is_given_[part] = true;
+  }
+  return in_memory_.subspan(offset, bytes);
 }
 
 Status SessionVolume::open_files(Role role, std::uint64_t slab_bytes, bool is_direct) {

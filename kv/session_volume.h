@@ -5,6 +5,7 @@
 // releases when the process dies, so that another writer can follow.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +37,7 @@ class SessionVolume final : public Volume {
   core::Status sync() override;
   core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) override;
   std::span<const std::byte> in_memory() const override { return in_memory_; }
-  std::span<std::byte> for_copies() override { return in_memory_; }
+  std::span<std::byte> for_copies(std::uint64_t offset, std::uint64_t bytes) override;
   core::Result<Journal> read_journal(std::uint64_t offset) override;
   core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override;
   core::Status replace_journal(std::span<const std::byte> bytes, bool& is_replaced) override;
@@ -62,7 +63,9 @@ class SessionVolume final : public Volume {
   const Role role_;
   core::UniqueFd lease_, journal_;
   penstock_file* slab_ = nullptr;
-  std::span<std::byte> in_memory_;  // The mapped slab of Role::memory.
+  core::UniqueFd memory_;
+  std::span<std::byte> in_memory_;           // The mapped slab of Role::memory.
+  std::vector<std::atomic<bool>> is_given_;  // It is true where the kernel has given its pages.
   QueuePool queues_;
 
   mutable core::Mutex mutex_;

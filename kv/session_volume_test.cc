@@ -7,10 +7,14 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
+#include <numeric>
 #include <thread>
 
 #include "kv/follower.h"
@@ -18,6 +22,14 @@
 #include "kv/test_chunks.h"
 #include "kv/tiered_store.h"
 #include "penstock/device_memory.h"
+
+static std::atomic<bool> is_without_memory = false;
+// Stands in place of the C library's.
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
+  if (!is_without_memory) return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, bytes));
+  errno = ENOSPC;
+  return -1;
+}
 
 namespace penstock::kv {
 namespace {
@@ -229,6 +241,28 @@ TEST_F(SessionVolumeTest, MemoryIsNoFolderAndHasABound) {
   EXPECT_EQ(get(*kept, 0, bytes), Outcome::miss);
   EXPECT_TRUE(kept->close().ok());
   EXPECT_TRUE(fs::is_empty(base_));
+}
+
+// A copy into it would end the process.
+TEST_F(SessionVolumeTest, IntoMemoryThatTheKernelDoesNotGiveNothingIsCopied) {
+  const auto memory = std::move(SessionVolume::open(kLibrary, session_, "", Role::memory, kSlab).value());
+  const auto kept = store(*memory);
+  const auto by_requests = [&] {
+    const std::vector<std::uint64_t> bytes = memory->bytes_by_path();
+    return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+  };
+  EXPECT_EQ(put(*kept, 1, content_of(1, 0, kChunk), 0, true), Outcome::done);
+  EXPECT_EQ(by_requests(), 0u);
+  is_without_memory = true;
+  EXPECT_EQ(put(*kept, 2, content_of(2, 0, kChunk), 0, true), Outcome::done) << "its pages came with those before";
+  EXPECT_EQ(by_requests(), 0u);
+  const std::size_t large = kExtent - kHeaderBytes;  // It needs an extent of its own.
+  EXPECT_EQ(put(*kept, 3, content_of(3, 0, large), 0, true), Outcome::done);
+  EXPECT_EQ(by_requests(), kHeaderBytes + large) << "a request fails where a copy ends the process";
+  is_without_memory = false;
+  std::vector<std::byte> bytes(large);
+  EXPECT_EQ(get(*kept, 3, bytes, true), Outcome::done);
+  EXPECT_EQ(bytes, content_of(3, 0, large));
 }
 
 TEST_F(SessionVolumeTest, MoreMemoryThanThereIsIsRefused) {

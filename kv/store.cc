@@ -112,9 +112,10 @@ bool Store::reserve(Request& request) {
 
 // Writes headers and payloads in any order: no reader uses them before publish(), or, after a crash, before a commit.
 void Store::write(std::span<Request* const> puts) {
-  const std::span<std::byte> memory = volume_.for_copies();
-  const auto is_copied = [&](const Request& put) { return put.is_host && !memory.empty(); };
-  const auto others = std::count_if(puts.begin(), puts.end(), [&](const Request* put) { return !is_copied(*put); });
+  std::vector<std::span<std::byte>> slots;
+  slots.reserve(puts.size());
+  for (const Request* const put : puts) slots.push_back(slot_for_copies(volume_, *put));
+  const auto others = std::count_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.empty(); });
   const Pages pages(static_cast<std::size_t>(others));
   std::vector<iovec> headers;
   headers.reserve(puts.size());  // Transfers refer to them.
@@ -131,8 +132,8 @@ void Store::write(std::span<Request* const> puts) {
       request.outcome = Outcome::damaged;
       continue;
     }
-    if (is_copied(request)) {
-      copy_in(request, memory.subspan(chunk.slot_offset, kHeaderBytes + chunk.bytes));
+    if (!slots[i].empty()) {
+      copy_in(request, slots[i]);
       continue;
     }
     const std::span<std::byte> page = pages[headers.size()];
@@ -142,8 +143,9 @@ void Store::write(std::span<Request* const> puts) {
   }
   const std::vector<Moved> moved = volume_.transfer(transfers);
   auto next = moved.begin();
-  for (Request* const put : puts) {
-    if (put->outcome != Outcome::done || is_copied(*put)) continue;  // This put was not written by a request.
+  for (std::size_t i = 0; i < puts.size(); ++i) {
+    Request* const put = puts[i];
+    if (put->outcome != Outcome::done || !slots[i].empty()) continue;  // This put was not written by a request.
     for (const std::uint64_t bytes : {std::uint64_t{kHeaderBytes}, put->chunk.bytes}) {
       if (bytes == 0) continue;
       const Moved one = *next++;

@@ -105,15 +105,20 @@ void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std:
   if (chunk.bytes > 0) transfers.push_back(slab_request(op, chunk.slot_offset + kHeaderBytes, payload));
 }
 
+std::span<std::byte> slot_for_copies(Volume& volume, const Request& request) {
+  if (!request.is_host) return {};
+  return volume.for_copies(request.chunk.slot_offset, kHeaderBytes + request.chunk.bytes);
+}
+
 void read_chunks(Volume& volume, const Name& store, std::span<Request* const> requests) {
-  const std::span<const std::byte> memory = volume.for_copies();
   std::vector<Request*> others;
   for (Request* const one : requests) {
-    if (!one->is_host || memory.empty()) {
+    const std::span<const std::byte> slot = slot_for_copies(volume, *one);
+    if (slot.empty()) {
       others.push_back(one);
       continue;
     }
-    copy_out(*one, store, memory.subspan(one->chunk.slot_offset, kHeaderBytes + one->chunk.bytes));
+    copy_out(*one, store, slot);
     if (one->outcome == Outcome::done) check_sums(volume, {&one, 1});  // The next one may be for the same memory.
   }
   if (!others.empty()) Reads(volume, store, others).run();

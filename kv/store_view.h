@@ -36,6 +36,9 @@ class Pages {
 void add_transfers(penstock_op op, const Chunk& chunk, const iovec& header, std::span<const iovec> payload,
                    std::vector<penstock_request>& transfers);
 
+// The request's slot, if its chunk may be copied from and to it; else an empty span.
+std::span<std::byte> slot_for_copies(Volume& volume, const Request& request);
+
 // Reads the requests' chunks, all at once, each with its own size. The outcome is done, damaged or failed; in the last
 // two cases the memory's contents are undefined.
 void read_chunks(Volume& volume, const Name& store, std::span<Request* const> requests);

@@ -55,8 +55,8 @@ class Volume {
 
   // The slab's bytes if it is in host memory, valid while the volume lives; else an empty span.
   virtual std::span<const std::byte> in_memory() const { return {}; }
-  // The same, where host memory may be copied from and to it without a request.
-  virtual std::span<std::byte> for_copies() { return {}; }
+  // A range of them, if host memory may be copied from and to it without a request; else an empty span.
+  virtual std::span<std::byte> for_copies(std::uint64_t, std::uint64_t) { return {}; }
 
   // Reads the records of the journal from `offset` on; an empty result if there is no journal yet.
   virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
