@@ -43,7 +43,7 @@ bool is_below_folder(int fd) {
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t length = readlink(link, name, sizeof name);
   return length > static_cast<ssize_t>(folder->size()) &&
-         std::memcmp(name, folder->data(), folder->size()) == 0;
+         std::memcmp(name, folder->data(), folder->size()) == 0 && name[folder->size()] == '/';
 }
 
 enum class Fate { good, bad_sector, no_space, in_part };
@@ -112,6 +112,12 @@ ssize_t many_pieces(int fd, bool is_write, const iovec* pieces, int count, Call 
       return next<ssize_t (*)(int, const iovec*, int, off_t, int)>(#name)(fd, some, few, offset, flags);  \
     });                                                                                                   \
   }
+#define PENSTOCK_FLUSH(name)                                                       \
+  int name(int fd) {                                                               \
+    if (fate_of(fd, true) == Fate::good) return next<int (*)(int)>(#name)(fd);     \
+    errno = EIO;                                                                   \
+    return -1;                                                                     \
+  }
 
 extern "C" {
 
@@ -145,11 +151,8 @@ std::size_t fwrite(const void* data, std::size_t size, std::size_t count, std::F
   errno = fate == Fate::no_space ? ENOSPC : EIO;
   return fate == Fate::in_part ? call(data, size, count / 2, file) : 0;
 }
-int fdatasync(int fd) {
-  if (fate_of(fd, true) == Fate::good) return next<int (*)(int)>("fdatasync")(fd);
-  errno = EIO;
-  return -1;
-}
+PENSTOCK_FLUSH(fsync)
+PENSTOCK_FLUSH(fdatasync)
 
 int clock_gettime(clockid_t clock, timespec* time) {
   const int result = next<int (*)(clockid_t, timespec*)>("clock_gettime")(clock, time);
