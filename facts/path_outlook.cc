@@ -103,11 +103,24 @@ std::string PathOutlook::sentence() const {
   return fmt::format("{}; whether it works once it is on is unknown: {}", text, doubt()->sentence);
 }
 
+namespace {
+
+// The remedy of a kernel without P2PDMA says which versions are right, too.
+bool is_in_another(const Finding& step, const std::vector<const Finding*>& steps) {
+  const std::string_view code = step.code;
+  if (code != "kernel_too_old" && code != "kernel_6_16") return false;
+  return std::ranges::any_of(steps, [](auto* one) { return std::string_view(one->code) == "kernel_no_p2pdma"; });
+}
+
+}  // namespace
+
 std::vector<std::string> PathOutlook::remedies() const {
   std::vector<std::string> told;
   if (is_usable() && reason() != nullptr && !reason()->remedy.empty()) told.push_back(reason()->remedy);
-  for (const Finding* const one : steps()) {
+  const std::vector<const Finding*> all = steps();
+  for (const Finding* const one : all) {
     if (one->state == State::fail && one->remedy.empty()) return {};  // Then all the rest would not help.
+    if (is_in_another(*one, all)) continue;
     const bool is_new = std::find(told.begin(), told.end(), one->remedy) == told.end();
     if (is_new && !one->remedy.empty()) told.push_back(one->remedy);
   }

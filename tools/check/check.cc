@@ -48,7 +48,7 @@ struct CheckSettings {
   bool tries = false;
   bool draws_topology = false;
   unsigned gpu = 0;
-  std::vector<std::string> roots;      // One captured machine; none for this one.
+  std::string root;                    // A captured machine; "" for this one.
   std::string deepspeed;               // A configuration to check instead, as in the last release; "" for none.
   std::string require;                 // A path, or "gpu"; "" for none.
   std::vector<std::string> variables;  // NAME=VALUE, for the process in question.
@@ -88,10 +88,7 @@ int run_check(const CheckSettings& settings) {
                                                settings.folders.front()),
                   kUsage);
   }
-  if (settings.roots.size() > 1) {
-    throw Failure("--root: one machine at a time; 'penstock-k8s verify --root A --root B' looks at several", kUsage);
-  }
-  const std::string directory = settings.roots.empty() ? "" : settings.roots.front();
+  const std::string& directory = settings.root;
   const core::Root root = open_machine_root(directory);
   if (settings.draws_topology) return draw_topology(root, settings.json);
   const facts::Variables variables = variables_of(settings.variables);
@@ -111,8 +108,11 @@ void add_check(CommandLine& command) {
   auto settings = std::make_shared<CheckSettings>();
   Option folders = command.option("FOLDER", settings->folders,
                                   "With --try: a folder in which bytes are moved; no file is left in it");
-  const Option root = command.option("--root", settings->roots, "Read the captured machine in DIR instead of this one");
-  Option(root).value_name("DIR").one_value_each();
+  const Option root = command
+                          .option("--root", settings->root,
+                                  "Read the captured machine in DIR instead of this one; 'penstock-k8s verify' takes "
+                                  "several")
+                          .value_name("DIR");
   folders.excludes(root);  // On a captured machine no bytes can be moved.
   command.flag("--try", settings->tries,
                "Move 8 MiB between each FOLDER and a GPU, and try there what may keep direct I/O from being direct");

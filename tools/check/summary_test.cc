@@ -28,6 +28,19 @@ TEST_F(Validate, WhatIsToldFirstIsAsItWasTold) {
   }
 }
 
+TEST_F(Validate, ARemedyNamesTheBridgeOrTheModuleThatItIsAbout) {
+  const auto told = [&](const char* machine) {
+    return run({"check", "--root", std::string(PENSTOCK_MACHINES) + machine}).out;
+  };
+  EXPECT_NE(told("acs-redirect").find("1. Boot with pci=disable_acs_redir=0000:02:00.0, which"), std::string::npos);
+  const std::string inside = told("container-overlay");
+  EXPECT_NE(inside.find("Outside the container: Load the module nvidia-uvm: "), std::string::npos) << inside;
+  EXPECT_NE(
+      inside.find("\n  pagecache  not usable (gpu_driver): the same\n  bounce     not usable (stand_in): driver "),
+      std::string::npos)
+      << inside;
+}
+
 TEST_F(Validate, WhatFollowsFromAFailureNamesItAndIsNoCauseItself) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"nvme-without-hooks", "path nvfs", "nvidia_fs_hooks nvme"},

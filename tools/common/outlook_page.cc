@@ -97,7 +97,9 @@ std::string first_counsel(const facts::Outlook& outlook) {
 
 void print_headline(Page& page, const PathOutlook& path, const PathOutlook* before) {
   std::string headline = headline_of(path);
-  if (before != nullptr && !path.is_usable() && before->sentence() == path.sentence()) {
+  const bool is_same_need = before != nullptr && before->reason() != nullptr && path.reason() != nullptr &&
+                            std::string_view(before->reason()->code) == path.reason()->code;
+  if (is_same_need && !path.is_usable() && before->sentence() == path.sentence()) {
     headline = headline.substr(0, headline.find(':')) + ": the same";
   }
   page.line(fmt::format("  {:<10} ", penstock_path_name(path.path)), headline);
@@ -145,7 +147,8 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
   } else {
     const char* const proviso =
         facts::is_direct_path(best->path) ? ", if its self-test passes" : ", not directly: through host memory";
-    page.wrap("  ", fmt::format("files reach device memory by {}{}", penstock_path_name(best->path), proviso));
+    const char* const what = best->path == PENSTOCK_PATH_VENDOR ? " (NVIDIA's libcufile, with nvidia-fs)" : "";
+    page.wrap("  ", fmt::format("files reach device memory by {}{}{}", penstock_path_name(best->path), what, proviso));
     page.paint(Color::bold, penstock_path_name(best->path));
   }
   std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
