@@ -36,7 +36,8 @@ constexpr const char* kExamples =
     "The library's settings (PENSTOCK_IO_URING=off, PENSTOCK_BOUNCE_MIB=512, ...) apply, and are printed.\n"
     "--versus measures whole reads, latencies and a write, by both libraries in turns. It only reads FILE; if FILE "
     "does not exist it creates one, and removes it again.\n"
-    "Exit code: 0 done, 1 failed or --require not met, 2 wrong usage, 77 if there is no such GPU.";
+    "Exit code: 0 done, 1 failed or --require not met, 2 wrong usage, 77 if there is no such GPU, or no "
+    "GPU and --require names a path that only one can prove.";
 
 int judge(const BenchOutcome& outcome) {
   const std::string& required = outcome.settings.require;

@@ -44,6 +44,19 @@ TEST_F(BenchTool, SaysWhichOtherPathsThereAreAndWhatMeasuresEach) {
   EXPECT_EQ(one.out.find("--every-path"), std::string::npos) << one.out;
 }
 
+TEST_F(BenchTool, WithoutAGpuARequiredPathToOneIsNotApplicable) {
+  make("data", 1 << 20);
+  for (const char* path : {"p2pdma", "vendor", "pagecache"}) {
+    const Finished done = run({"bench", "data", "--repeat", "1", "--require", path});
+    EXPECT_EQ(done.exit_code, 77) << done.err;
+    const std::string told = std::string("penstock: --require ") + path +
+                             ": nothing can be proven here, since host memory stands in for a GPU: ";
+    EXPECT_EQ(done.err.find(told), 0u) << done.err;
+  }
+  EXPECT_EQ(run({"bench", "data", "--repeat", "1", "--require", "bounce"}).exit_code, 0);
+  EXPECT_NE(run({"bench", "data", "--repeat", "1", "--require", "p2pdma", "--memory", "host"}).exit_code, 77);
+}
+
 TEST_F(BenchTool, RepeatsUntilItKnowsTheRateAndSaysHowWell) {
   make("data", 1 << 20);
   Json report;

@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "facts/environment.h"
+#include "facts/outlook.h"
 #include "tools/bench/verify.h"
 #include "tools/common/arena.h"
 #include "tools/common/failure.h"
@@ -45,6 +46,19 @@ Session session_for(const BenchSettings& settings) {
   for (const auto& [variable, value] : settings.library)
     choice.more.emplace_back(facts::library_setting(variable), value);
   return open_session(choice);
+}
+
+// Fails with exit code 77 if host memory stands in for the GPU, and only a real one can prove the required path.
+void check_provable(penstock_session* session, const BenchSettings& settings) {
+  const auto path = path_by_name(settings.require);
+  if (!path || !(facts::is_direct_path(*path) || *path == PENSTOCK_PATH_PAGECACHE)) return;
+  DeviceInfo device;
+  require(penstock_device_get(session, settings.gpu, &device), settings.require);
+  if (device.stand_in == 0) return;
+  const facts::Finding why = why_stand_in(session);
+  throw Failure(fmt::format("--require {}: nothing can be proven here, since host memory stands in for a GPU: {}{}",
+                            settings.require, why.sentence, why.remedy.empty() ? "" : ". " + why.remedy),
+                kNotApplicable);
 }
 
 Job job_of(const BenchSettings& settings) {
@@ -102,7 +116,10 @@ void Measured::add(const JobResult& run) {
 
 Bench::Bench(const BenchSettings& settings, TimeLog* log)
     : settings_(settings), session_(session_for(settings)), job_(job_of(settings)), log_(log), content_(settings.seed) {
-  if (settings.on_device()) check_gpu(session_.raw(), settings.gpu);
+  if (settings.on_device()) {
+    check_gpu(session_.raw(), settings.gpu);
+    check_provable(session_.raw(), settings);
+  }
   check_memory();
   target_ = open_target(settings);
   for (const OpenFile& file : target_.files) {
