@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -209,16 +210,27 @@ std::vector<Setting> those_that_say(const std::vector<std::string>& words, bool 
   return list;
 }
 
+[[noreturn]] void refuse_word(const std::string& word) {
+  const std::string near = proposal_or_variable(word, facts::setting_names());
+  throw Failure(fmt::format("no setting has '{}' in its name or sentence{}", word,
+                            near.empty() ? "; 'penstock settings --all' lists them" : near),
+                kUsage);
+}
+
+// The settings that have all words; where none has, those that have any of them.
 std::vector<Setting> chosen(const SettingsSettings& settings) {
   if (settings.words.size() == 1) {
     if (const std::optional<Setting> one = facts::setting_by_any_name(settings.words.front())) return {*one};
   }
   std::vector<Setting> list = those_that_say(settings.words, settings.all);
   if (!list.empty()) return list;
-  const std::string near = proposal_or_variable(settings.words.front(), facts::setting_names());
-  throw Failure(fmt::format("no setting has '{}' in its name or sentence{}", fmt::join(settings.words, "' and '"),
-                            near.empty() ? "; 'penstock settings --all' lists them" : near),
-                kUsage);
+  for (const std::string& word : settings.words) {  // No setting has all of them.
+    const std::vector<Setting> of_word = those_that_say({word}, settings.all);
+    if (of_word.empty()) refuse_word(word);
+    std::ranges::copy_if(of_word, std::back_inserter(list),
+                         [&](Setting one) { return std::ranges::find(list, one) == list.end(); });
+  }
+  return list;
 }
 
 // Tells of a variable that is no setting, since NVIDIA's library alone knows it.
