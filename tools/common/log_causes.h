@@ -55,6 +55,20 @@ constexpr LogCause kLogCauses[] = {
      "the file lies on no block device: on a container's overlay, or on a file system that NVIDIA's library does not "
      "know",
      "put it on ext4 or XFS on an NVMe drive; in a container, on a volume", "NVIDIA/gds-nvidia-fs#62"},
+    {"no_udev_record", {"volume attributes", "dev_no:"},
+     "NVIDIA's library cannot read the block device's attributes from udev's data base (/run/udev/data), as in a "
+     "container without it",
+     "run udevd, or mount the host's /run/udev into the container, read-only; Penstock's own paths need no udev",
+     "LMCache/LMCache#795"},
+    {"no_udev_record", {"udev property not found", "id_fs_usage"},
+     "NVIDIA's library cannot read the block device's attributes from udev's data base (/run/udev/data), as in a "
+     "container without it",
+     "run udevd, or mount the host's /run/udev into the container, read-only; Penstock's own paths need no udev",
+     "LMCache/LMCache#795"},
+    {"no_liburcu", {"unable to load", "liburcu-bp"},
+     "NVIDIA's library tries liburcu-bp by several names, and there is none by this one",
+     "install it if all of them failed: liburcu8 (Debian, Ubuntu), userspace-rcu (Red Hat); Penstock does not use it",
+     "rapidsai/kvikio#508"},
     {"block_device_not_supported", {"unsupported block device", "/dev/dm-"},
      "the file lies on LVM or another device mapper, which NVIDIA's library does not pass",
      "put the file system on the drive or a partition of it", "NVIDIA/gds-nvidia-fs#62"},

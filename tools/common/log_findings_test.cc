@@ -49,6 +49,12 @@ TEST(LogFindingsTest, LinesAsProgramsWriteThemAreKnown) {
             "pod_security");
   EXPECT_EQ(cause_of(R"(strict decoding error: unknown field "spec.mofed")"), "schema");
   EXPECT_EQ(cause_of("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."), "gpu_short");
+  EXPECT_EQ(cause_of("ERROR  cufio-fs:440 error getting volume attributes error for device: dev_no: 259:1"),
+            "no_udev_record");
+  EXPECT_EQ(cause_of("ERROR  cufio-fs:767 error getting volume attributes error for device: dev_no: 0:53"),
+            "no_block_device");
+  EXPECT_EQ(cause_of("ERROR  cufio-udev:67 udev property not found: ID_FS_USAGE dm-0"), "no_udev_record");
+  EXPECT_EQ(cause_of("ERROR  0:140 unable to load,  liburcu-bp.so.6"), "no_liburcu");
   EXPECT_EQ(cause_of("all is well"), "");
 }
 
