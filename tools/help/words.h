@@ -120,10 +120,19 @@ constexpr Word kWords[] = {
      "integrations/README.md tells of the programs that run on it unmodified. 'penstock run --report PROGRAM' says by "
      "which paths a program's bytes went"},
     {"container",
-     "it needs a volume of a real file system for the data, since its own overlay hides the drive, the GPU (--gpus "
-     "all), a seccomp profile that allows io_uring (--security-opt seccomp=penstock.json, of deploy/seccomp) and, "
-     "where "
-     "speed matters, --ulimit memlock=-1:-1; 'penstock check' inside names what is missing"},
+     "it needs no root, capability or udev, but a volume of a real file system for the data, since its own overlay "
+     "hides the drive, the GPU (--gpus all), a seccomp profile that allows io_uring (--security-opt "
+     "seccomp=penstock.json, of deploy/seccomp) and, where speed matters, --ulimit memlock=-1:-1; 'penstock check' "
+     "inside names what is missing"},
+    {"root",
+     "no root, capability or udev is needed: 'penstock check' says as the user who asks what is missing. Steps that it "
+     "puts outside a container, and modules and kernels, are an administrator's"},
+    {"monitor",
+     "'penstock stats --watch' shows the processes of this user as they run; 'penstock serve' gives a scraper those of "
+     "a node, and deploy/ has a dashboard and alerts for it"},
+    {"torch.save",
+     "'python -m penstock' and penstock.checkpoint save in its place, penstock.weights.load_torch reads its files; "
+     "'penstock explain --measure --save SIZE FOLDER' says what limits a save"},
     {"bottleneck",
      "the part of the way that sets the speed of the whole: 'penstock explain --measure FILE' measures each part and "
      "names it"},
@@ -204,6 +213,11 @@ constexpr OtherWord kOtherWords[] = {
     {"p2pdma", "p2pdma"},  // The kernel writes P2PDMA.
     {"cufile_env_path_json", "cufile.json"},
     {"torch", "pytorch"},
+    {"rootless", "root"},
+    {"sudo", "root"},
+    {"monitoring", "monitor"},
+    {"alert", "monitor"},
+    {"alerts", "monitor"},
     {"docker", "container"},
     {"price", "cost"},
     {"young-daly", "Young/Daly"},
