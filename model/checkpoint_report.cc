@@ -349,7 +349,7 @@ CheckpointInput example_named(const std::vector<Example>& examples, const std::s
   throw InvalidInput(fmt::format("there is no example '{}'; there are: {}", name, names));
 }
 
-Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet) {
+Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet, const Constants& constants) {
   Json json = {{"bytes", job.bytes}};
   if (model.parameters > 0) {
     json["parameters"] = model.parameters;
@@ -359,7 +359,7 @@ Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet) {
   json["nodes"] = fleet.nodes;
   json["ranks"] = fleet.ranks;
   json["drives_per_node"] = fleet.drives;
-  json["drive_bytes_per_s"] = fleet.drive_bytes_per_s;
+  json["drive_bytes_per_s"] = drive_in_use(fleet, constants);
   json["drive_write_bytes_per_s"] = fleet.drive_write_bytes_per_s;
   json["drive_cache_bytes"] = fleet.drive_cache_bytes;
   json["fabric_bytes_per_s"] = fleet.fabric_bytes_per_s;
@@ -380,7 +380,7 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   check_room(input.checkpoints, input.run_hours, saves_s);
   Report report{"checkpoint", "Checkpoints: how long, how often, at what price"};
   report.answer = answer_of(input, constants);
-  report.inputs = inputs_json(input.job, input.model, input.fleet);
+  report.inputs = inputs_json(input.job, input.model, input.fleet, constants);
   report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
   report.inputs["run_hours"] = input.run_hours;
   report.inputs["checkpoints"] = input.checkpoints;
@@ -414,7 +414,7 @@ Report load_report(const CheckpointInput& given, const Constants& constants, boo
   input.job.is_load = true;
   if (input.load_measured_bytes_per_s > 0) input.fleet.measured_bytes_per_s = input.load_measured_bytes_per_s;
   Report report{"load", "Loads: how long, and what binds"};
-  report.inputs = inputs_json(input.job, input.model, input.fleet);
+  report.inputs = inputs_json(input.job, input.model, input.fleet, constants);
   report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
   report.sheets = {times_sheet(input, constants)};
   if (with_published) report.sheets.push_back(published_sheet("load", constants));

@@ -35,7 +35,7 @@ std::vector<Example> load_examples(const Constants& constants);
 CheckpointInput example_named(const std::vector<Example>& examples, const std::string& name);
 
 // What is moved, from and to what: a report's inputs that all reports about checkpoints have.
-Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet);
+Json inputs_json(const Job& job, const ModelSize& model, const Fleet& fleet, const Constants& constants);
 
 Report checkpoint_report(const CheckpointInput& input, const Constants& constants, bool with_published);
 Report load_report(const CheckpointInput& input, const Constants& constants, bool with_published);

@@ -142,11 +142,14 @@ std::string answer_of(const std::vector<CostRow>& rows, const CostInput& input) 
       "{:.2f} $ by a poor one",
       cheapest->platform->name, cheapest->is_spot ? "at spot prices" : "on demand",
       kMonthHours * cheapest->node_hour * input.fleet.nodes, kMonthHours, good, poor);
-  if (std::isnan(direct)) return text + "; it has no direct path.";
+  const char* const more =
+      " Less by any path if training goes on during the save: see 'penstock-model checkpoint'. Which host path a "
+      "machine has, 'penstock explain --measure --save SIZE FOLDER' measures there.";
+  if (std::isnan(direct)) return text + "; it has no direct path." + more;
   text += fmt::format(", {:.2f} $ by the direct path. ", direct);
   constexpr double kMuch = 0.01;  // Of the good host path's.
-  if (good - direct > kMuch * good) return text + "Set the direct path up: it is quicker than any host path.";
-  return text + "Set the direct path up only where the host path is poor: a good one costs no more.";
+  if (good - direct > kMuch * good) return text + "Set the direct path up: it is quicker than any host path." + more;
+  return text + "Set the direct path up only where the host path is poor: a good one costs no more." + more;
 }
 
 double setup_price(const CostRow& direct, const CostInput& input) {
@@ -249,7 +252,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
   check_room(input.saves, input.hours, saves_s);
   Report report{"cost", "What a run costs, and what waiting for its checkpoints does"};
   report.answer = answer_of(rows, input);
-  report.inputs = inputs_json(input.job, input.model, input.fleet);
+  report.inputs = inputs_json(input.job, input.model, input.fleet, constants);
   report.inputs.erase("ranks");
   report.inputs["checkpoints"] = input.saves;
   report.inputs["run_hours"] = input.hours;

@@ -261,6 +261,9 @@ TEST_F(Tool, AReportBeginsWithWhatToDo) {
             std::string::npos)
       << begins(cost);
   EXPECT_NE(begins(cost).find("Set the direct path up only where the host path is poor"), std::string::npos);
+  for (const char* command : {"'penstock-model checkpoint'", "'penstock explain --measure --save SIZE FOLDER'"}) {
+    EXPECT_NE(begins(cost).find(command), std::string::npos) << begins(cost);
+  }
   EXPECT_NE(run(cost).out.find("\nA month (730 h) of such a run, with 1460 saves\nwaiting: training waits for a save"),
             std::string::npos);
 }
@@ -299,6 +302,8 @@ TEST_F(Tool, WhichRateOfADriveIsTakenIsSaid) {
           "to move."),
       std::string::npos);
   EXPECT_EQ(asked({"--set", "drive.share=0.5"}).out.find("favourable"), std::string::npos);
+  const char* const used = "\n  rate of a drive: 8.4 GB/s (assumed; --drive-gb-per-s)\n";
+  for (const char* command : {"checkpoint", "cost"}) EXPECT_NE(run({command}).out.find(used), std::string::npos);
   const Finished given = asked({"--drive-gb-per-s", "5"});
   EXPECT_NE(given.out.find("Each drive moves 5 GB/s in use, as --drive-gb-per-s says."), std::string::npos)
       << given.out;
