@@ -35,6 +35,7 @@ struct NodeEvidence {
   std::string name;     // The captured root, or the node's name in a cluster.
   std::string machine;  // "Amazon EC2 p5.48xlarge"; "" if unknown.
   std::vector<StorageEvidence> storages;
+  std::string counsel{};  // What all of it comes to, as check says it; "" where no machine was looked at.
 };
 
 // Evidence for file systems on drives and NFS; those in memory or in user space have no direct path.

@@ -15,6 +15,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/machine_root.h"
+#include "tools/common/outlook_page.h"
 #include "tools/common/page.h"
 #include "tools/common/terminal.h"
 
@@ -54,7 +55,7 @@ NodeEvidence look_at(const std::string& root) {
   const facts::Examination node = facts::examine(facts::read_machine(opened, root == "/" ? "" : root));
   const core::GdsEvidence& evidence = node.machine.evidence;
   const std::string product = evidence.product.empty() ? "" : " " + evidence.product;
-  return {root, evidence.vendor + product, evidence_of(node)};
+  return {root, evidence.vendor + product, evidence_of(node), first_counsel(node.whole)};
 }
 
 // Open includes paths that only a setting keeps off.
@@ -86,6 +87,10 @@ void print_for_people(const std::vector<NodeEvidence>& nodes, const char* withou
       }
       print("{}", Text(page.text()));
     }
+    if (node.counsel.empty()) continue;
+    Page page;
+    page.wrap("  ", node.counsel);
+    print("{}", Text(page.text()));
   }
 }
 

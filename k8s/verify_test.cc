@@ -47,6 +47,12 @@ TEST_F(K8sTool, VerifyOpensAPathThatAVariableSwitchesOnUnlessItMayCorruptBytes) 
   unsetenv("PENSTOCK_NVIDIA_EXPORT");
 }
 
+TEST_F(K8sTool, VerifySaysWhatAllOfItComesTo) {
+  const std::string text = run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "laptop"}).out;
+  EXPECT_NE(text.find("\n  no direct path can serve here: nothing that is set or installed"), std::string::npos)
+      << text;
+}
+
 TEST_F(K8sTool, VerifyExitsWithOneWhereNoPathIsOpen) {
   EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "cloud-vm"}).exit_code, 1);
   EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0) << "it is off";
