@@ -128,8 +128,8 @@ constexpr Word kWords[] = {
      "no root, capability or udev is needed: 'penstock check' says as the user who asks what is missing. Steps that it "
      "puts outside a container, and modules and kernels, are an administrator's"},
     {"monitor",
-     "'penstock stats --watch' shows the processes of this user as they run; 'penstock serve' gives a scraper those of "
-     "a node, and deploy/ has a dashboard and alerts for it"},
+     "'penstock stats --watch' shows the processes of this user as they run; 'penstock serve' gives Prometheus those "
+     "of a node, and deploy/ has a dashboard and alerts for it"},
     {"torch.save",
      "'python -m penstock' and penstock.checkpoint save in its place, penstock.weights.load_torch reads its files; "
      "'penstock explain --measure --save SIZE FOLDER' says what limits a save"},
