@@ -177,7 +177,7 @@ def test_a_store_that_is_closed_fails_the_job_and_keeps_nobody_waiting(host):
 def test_the_command_line_of_the_guide_makes_the_tier(tmp_path):
     """By vLLM's own configuration, connector and factories, but for the folder and for sizes, which are small here."""
     guide = (Path(__file__).resolve().parents[2] / "docs/guide/kv-cache.md").read_text()
-    option, = re.findall(r"--kv-transfer-config '(.*?)'", guide, re.DOTALL)
+    option, = re.findall(r"""--kv-transfer-config '({"kv_connector": "OffloadingConnector".*?)'""", guide, re.DOTALL)
     config = KVTransferConfig(**json.loads(option))
     assert config.is_kv_producer and config.is_kv_consumer
     assert KVConnectorFactory.get_connector_class(config).__name__ == "OffloadingConnector"
