@@ -428,8 +428,7 @@ TEST(CheckTest, ItBeginsWithAVerdictAndWhatToChangeFirst) {
   const std::string text = check(root_of("dgx-h100")).text;
   const std::size_t verdict = text.find(
       "\nVerdict\n  files reach device memory by vendor (NVIDIA's libcufile, with nvidia-fs), if its self-test "
-      "passes\n  for p2pdma, on /data/0 alone: all of these\n"
-      "    1. Install NVIDIA's");
+      "passes\n  for p2pdma, on /data/0 alone: all of these\n    1. Install NVIDIA's");
   EXPECT_NE(verdict, std::string::npos) << text;
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
