@@ -250,7 +250,7 @@ TEST_F(Tool, CheckpointsByTheClockAreTheSameAsByTheirNumberAndAMonthIsReckoned) 
 }
 
 TEST_F(Tool, AReportBeginsWithWhatToDo) {
-  const auto begins = [&](const Names& words) { return run(words).out.substr(0, 420); };
+  const auto begins = [&](const Names& words) { return run(words).out.substr(0, 560); };
   const std::string saves = begins({"checkpoint", "--size-gb", "80", "--every", "30m"});
   EXPECT_NE(saves.find("\nLet training go on while it saves, every 30 min 0 s (best: every "), std::string::npos)
       << saves;

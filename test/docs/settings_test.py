@@ -48,6 +48,9 @@ class Settings(unittest.TestCase):
         # Numbers of the interface are no variables.
         for header in (ROOT / "include" / "penstock").glob("*.h"):
             known |= set(re.findall(r"\b(PENSTOCK_\w+)(?: =| \d)", header.read_text(encoding="utf-8")))
+        # What a kernel's source defines before it includes a device header.
+        for header in (ROOT / "include" / "penstock").glob("*.cuh"):
+            known |= set(re.findall(r"\bdefined\((PENSTOCK_\w+)\)", header.read_text(encoding="utf-8")))
         # Names of 0.1 that are gone stand in the first column of the page for its programs.
         past = (REFERENCE / "from-0.1.md").read_text(encoding="utf-8")
         known |= set(re.findall(r"^\| `(PENSTOCK_\w+)`", past, re.MULTILINE))
