@@ -105,7 +105,7 @@ def host(tmp_path):
 def test_the_command_line_of_the_guide_makes_the_backend(tmp_path):
     """By SGLang's own parser and factory, but for the folder and for sizes, which are small here."""
     guide = (Path(__file__).resolve().parents[2] / "docs/guide/kv-cache.md").read_text()
-    option, = re.findall(r"--hicache-storage-backend-extra-config '(.*?)'", guide, re.DOTALL)
+    option = re.findall(r"--hicache-storage-backend-extra-config '(.*?)'", guide, re.DOTALL)[0]  # The first is ours.
     extra = HybridCacheController.parse_storage_backend_extra_config(option)[0]
     assert extra["capacity_bytes"] == 200 << 30 and extra["interface_v1"] == 1
     extra.update(folders=str(tmp_path / "kv"), capacity_bytes=128 << 20, device="host")
