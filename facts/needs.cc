@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include "base/size_text.h"
 #include "device/cuda/cuda_api.h"
@@ -82,22 +81,10 @@ Finding need_driver(const Machine& machine) {
               "Make libcuda.so.1 of the same version visible to the process.");
 }
 
-namespace {
-
-// The remedy names the bridge that it is about, where that is known.
-std::string remedy_of(const core::Finding& finding) {
-  constexpr std::string_view kBridge = "BRIDGE";
-  std::string text = finding.remedy();
-  const std::size_t at = text.find(kBridge);
-  return finding.subject.empty() || at == std::string::npos ? text : text.replace(at, kBridge.size(), finding.subject);
-}
-
-}  // namespace
-
 Finding need_of(const core::Finding& finding) {
   const bool is_slower_alone = finding.certainty == core::Certainty::certain && !finding.stops();
   const State state = finding.stops() ? State::fail : is_slower_alone ? State::warn : State::unknown;
-  return need(finding.code(), state, finding.sentence(), remedy_of(finding));
+  return need(finding.code(), state, finding.sentence(), finding.remedy());
 }
 
 Finding need_locked_memory(const Machine& machine) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 namespace penstock::core {
 namespace {
@@ -212,6 +213,13 @@ std::string Finding::sentence() const {
 
 bool Finding::has_cpu_move_bytes() const {
   return certainty == Certainty::certain && (effect() == Effect::copied || effect() == Effect::part_copied);
+}
+
+std::string Finding::remedy() const {
+  constexpr std::string_view kBridge = "BRIDGE";
+  std::string text = obstacle_text(obstacle).remedy;
+  const std::size_t at = text.find(kBridge);
+  return subject.empty() || at == std::string::npos ? text : text.replace(at, kBridge.size(), subject);
 }
 
 bool Finding::stops() const {
