@@ -187,12 +187,16 @@ def taken():
     taken.give_back()
 
 
-def test_vllms_own_loader_is_served_where_safetensors_is_taken_over(vllm, mixtral, taken):
+def expect_served(loader, mixtral, taken):
+    """The program's own loader has read all, and by nothing but Penstock."""
     folder, tensors = mixtral
-    loader = vllm_loader("safetensors")
     assert same(dict(loader._get_weights_iterator(loader.Source(str(folder), None))), tensors)
     assert taken.files_read >= 2 and not taken.handed_over
     assert taken.bytes_by_path == {"host": sum(tensor.nbytes for tensor in tensors.values())}
+
+
+def test_vllms_own_loader_is_served_where_safetensors_is_taken_over(vllm, mixtral, taken):
+    expect_served(vllm_loader("safetensors"), mixtral, taken)
 
 
 def test_vllms_further_sources_are_read(vllm, mixtral):
@@ -334,11 +338,7 @@ def test_sglang_has_the_load_format_by_its_plugins(serving):
 
 
 def test_sglangs_own_loader_is_served_where_safetensors_is_taken_over(serving, mixtral, taken):
-    folder, tensors = mixtral
-    loader = sglang_loader("safetensors")
-    assert same(dict(loader._get_weights_iterator(loader.Source(str(folder), None))), tensors)
-    assert taken.files_read >= 2 and not taken.handed_over
-    assert taken.bytes_by_path == {"host": sum(tensor.nbytes for tensor in tensors.values())}
+    expect_served(sglang_loader("safetensors"), mixtral, taken)
 
 
 def test_sglangs_own_llama_is_loaded_as_by_sglang(serving, installed, caplog):
