@@ -163,8 +163,8 @@ std::string answer_of(const CheckpointInput& input, const Constants& constants) 
   const Training run = run_of(PathModel::kDirect, true, input, constants);
   const double used_s = losses(run).period_s, best_s = best_period_s(run);
   return fmt::format(
-      "Let training go on while it saves, every {}{}: that loses {:.2f} $ a month ({} h); where it waits for each save "
-      "of such a run, {:.2f} $ by the direct path, and {:.2f} $ by a poor host path.",
+      "Let training go on while it saves, every {}{}: that loses {:.2f} $ a month ({} h); where training waits for "
+      "each save, it loses {:.2f} $ by the direct path, and {:.2f} $ by a poor host path.",
       time_in_words(used_s), used_s == best_s ? "" : fmt::format(" (best: every {})", time_in_words(best_s)),
       lost(PathModel::kDirect, true), kMonthHours, lost(PathModel::kDirect, false), lost(PathModel::kPoor, false));
 }

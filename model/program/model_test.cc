@@ -254,7 +254,7 @@ TEST_F(Tool, AReportBeginsWithWhatToDo) {
   const std::string saves = begins({"checkpoint", "--size-gb", "80", "--every", "30m"});
   EXPECT_NE(saves.find("\nLet training go on while it saves, every 30 min 0 s (best: every "), std::string::npos)
       << saves;
-  EXPECT_NE(saves.find("a month (730 h); where it waits for each save "), std::string::npos) << saves;
+  EXPECT_NE(saves.find("a month (730 h); where training waits for each save, it loses "), std::string::npos) << saves;
   EXPECT_EQ(begins({"checkpoint"}).find("(best: every"), std::string::npos) << "it is at the best interval";
   const Names cost = {"cost", "--size-gb", "80", "--every", "30m"};
   EXPECT_NE(begins(cost).find("\nThe cheapest is spheron-h100 at spot prices, 8351.20 $ a month (730 h)."),
