@@ -29,6 +29,7 @@ class GpuFile {
 
  private:
   struct Handle {
+    explicit Handle(std::shared_ptr<FileHandle> opened) : file(std::move(opened)) {}
     ~Handle();
     const std::shared_ptr<FileHandle> file;
     penstock_gpu_file* raw = nullptr;
