@@ -99,9 +99,10 @@ JSON_TREE_HOME = "src/base/json_text.cc"
 JSON_TREE = re.compile(r"\bnlohmann::(?:ordered_)?json\b(?!::(?:sax_parse|input_format_t))")
 LOCKS = re.compile(r"\bstd::(?:\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock|shared_lock)\b")
 SLEEPS = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b|(?<![\w.>])sleep\s*\(")
-# Who else may: how tests wait at all, what runs beside the library as a stranger's program, and what hangs on purpose.
+# Who else may: how tests wait at all, what runs beside the library as a stranger's program, what hangs on purpose, and
+# where no time passes.
 MAY_SLEEP = ("test/fakes/waiting.h", "test/fakes/fake_vendor/", "test/conformance/", "test/system/", "test/guest/",
-             "test/stress/stress_test.cc", "test/stress/watchdog.cc")
+             "test/simulation/", "test/stress/stress_test.cc", "test/stress/watchdog.cc")
 FUNCTION = re.compile(r"(?:  )?(?!namespace\b|class\b|struct\b|enum\b|union\b|extern\b|(?:static |inline )?const)"
                       r"[A-Za-z~][^=]*\)(?: const| override| noexcept)* \{$")
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
