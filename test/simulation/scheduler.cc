@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "simulation/scheduler.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace penstock::simulation {
+
+struct Scheduler::Task {
+  enum class State : std::uint8_t { ready, waiting, over };
+  enum Baton : std::uint32_t { kNone, kMine, kShow };
+
+  unsigned number = 0;
+  char name[16] = "main";
+  pthread_t thread{};
+  State state = State::ready;
+  Call call = Call::start;
+  const void* what = nullptr;
+  Nanoseconds deadline = kForever;
+  bool is_woken = false;
+  bool is_detached = false, is_joined = false;
+  void* (*body)(void*) = nullptr;
+  void* argument = nullptr;
+  void* result = nullptr;
+  int ends = 0;
+  std::atomic<std::uint32_t> baton{kNone};
+};
+
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr std::uint64_t kPointsMax = 50'000'000;
+constexpr Nanoseconds kBegin = 1'000'000'000'000;
+constexpr const char* kNames[] = {"start", "end",   "lock",  "unlock", "condition", "wake", "once",   "join",
+                                  "futex", "yield", "sleep", "clock",  "file",      "ring", "program"};
+
+thread_local unsigned current_task = 0;
+pthread_key_t last_key;
+
+// Found before there is a second thread.
+decltype(&::syscall) really_call = nullptr;
+decltype(&::pthread_create) really_create = nullptr;
+decltype(&::pthread_join) really_join = nullptr;
+
+long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value) {
+  return really_call(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
+}
+
+void show_stack() {
+  void* frames[48];
+  const int count = ::backtrace(frames, 48);
+  ::backtrace_symbols_fd(frames + 2, count - 2, STDERR_FILENO);
+}
+
+}  // namespace
+
+void* real_function(const char* name) {
+  void* const found = ::dlsym(RTLD_NEXT, name);
+  if (found == nullptr) std::abort();
+  return found;
+}
+
+Scheduler& scheduler() {
+  static auto* const only = new Scheduler;  // Threads may outlive the end of main().
+  return *only;
+}
+
+std::uint64_t Random::next() {  // SplitMix64, by its published constants.
+  std::uint64_t mixed = state_ += 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return mixed ^ (mixed >> 31);
+}
+
+void Scheduler::begin(std::uint64_t seed, bool is_traced) {
+  random_ = Random(seed * 2 + 1);
+  is_traced_ = is_traced;
+  now_ = kBegin;
+  constexpr std::uint64_t kStays[] = {0, 32, 56, 62};
+  stay_ = kStays[random_.below(4)];
+  pause_ = random_.one_in(2) ? 1u << random_.between(8, 14) : 0;
+  spurious_ = random_.one_in(4);
+  void* frame[1];
+  (void)::backtrace(frame, 1);  // It loads a library the first time.
+  really_call = REAL(syscall);
+  really_create = REAL(pthread_create);
+  really_join = REAL(pthread_join);
+  ::pthread_key_create(&last_key, end_thread);
+  tasks_.push_back(std::make_unique<Task>());
+  running_ = tasks_[0].get();
+  running_->thread = ::pthread_self();
+  is_on_ = true;
+}
+
+unsigned Scheduler::current() const { return current_task; }
+
+unsigned Scheduler::tasks_alive() const {
+  return static_cast<unsigned>(
+      std::count_if(tasks_.begin(), tasks_.end(), [](const auto& one) { return one->state != Task::State::over; }));
+}
+
+// ---- Who runs -------------------------------------------------------------------------------------------------------
+
+void Scheduler::note(Call call, std::uint64_t detail) {
+  if (is_traced_) {
+    std::fprintf(stderr, "%12llu %2u %-9s %llx\n", static_cast<unsigned long long>(now_ - kBegin), running_->number,
+                 kNames[static_cast<int>(call)], static_cast<unsigned long long>(detail));
+  }
+  trace_ = Random(trace_ ^ (detail << 16) ^ (std::uint64_t{running_->number} << 8) ^ static_cast<std::uint64_t>(call) ^
+                  now_ << 24)
+               .next();
+}
+
+void Scheduler::look_at_time() {
+  while (!events_.empty() && events_.begin()->first <= now_) {
+    const auto event = std::move(events_.begin()->second);
+    events_.erase(events_.begin());
+    event();
+  }
+}
+
+// Moves time to what comes next; false if nothing does.
+bool Scheduler::advance() {
+  Nanoseconds next = events_.empty() ? kForever : events_.begin()->first;
+  for (const auto& task : tasks_) {
+    if (task->state == Task::State::waiting) next = std::min(next, task->deadline);
+  }
+  if (next == kForever) return false;
+  now_ = std::max(now_, next);
+  look_at_time();
+  return true;
+}
+
+Scheduler::Task* Scheduler::choose(bool must_leave) {
+  while (true) {
+    ready_.clear();
+    for (const auto& task : tasks_) {
+      if (task->state == Task::State::waiting && task->deadline <= now_) task->state = Task::State::ready;
+      if (task->state == Task::State::ready) ready_.push_back(task.get());
+    }
+    if (must_leave && ready_.size() > 1 && !random_.one_in(8)) std::erase(ready_, running_);
+    if (!ready_.empty()) return pick(ready_);
+    if (!advance()) fail("deadlock: no thread can go on");
+  }
+}
+
+Scheduler::Task* Scheduler::pick(const std::vector<Task*>& ready) {
+  if (points_ >= starved_until_) {
+    starved_ = random_.one_in(4) ? ready[random_.below(ready.size())] : nullptr;
+    starved_until_ = points_ + random_.between(100, 2000);
+  }
+  Task* const picked = ready[random_.below(ready.size())];
+  if (picked != starved_ || random_.one_in(8)) return picked;
+  return running_->state == Task::State::ready ? running_ : ready[random_.below(ready.size())];
+}
+
+void Scheduler::point(Call call, std::uint64_t detail, bool must_leave) {
+  if (!is_on_) return;
+  if (++points_ > kPointsMax) fail("the run does not end");
+  const std::uint64_t drawn = random_.next();
+  now_ += 50 + (drawn & 127);
+  if (pause_ != 0 && (drawn >> 16) % pause_ == 0) now_ += random_.below(5 * kMillisecond);
+  note(call, detail);
+  look_at_time();
+  if (!must_leave && (drawn >> 8 & 63) < stay_) return;
+  running_->call = call;
+  Task* const next = choose(must_leave);
+  if (next != running_) hand_to(*next);
+}
+
+bool Scheduler::wait(Call call, const void* what, Nanoseconds deadline) {
+  if (!is_on_) return true;
+  note(call, 1);
+  Task& self = *running_;
+  self.state = Task::State::waiting;
+  self.call = call;
+  self.what = what;
+  self.deadline = deadline;
+  self.is_woken = false;
+  Task* const next = choose(false);
+  if (next != &self) hand_to(*next);
+  self.what = nullptr;
+  self.deadline = kForever;
+  return self.is_woken;
+}
+
+unsigned Scheduler::wake(const void* what, unsigned most) {
+  if (!is_on_) return 0;
+  unsigned count = 0;
+  while (count < most) {
+    ready_.clear();
+    for (const auto& task : tasks_) {
+      if (task->state == Task::State::waiting && task->what == what) ready_.push_back(task.get());
+    }
+    if (ready_.empty()) return count;
+    Task& woken = *ready_[most == ~0u ? 0 : random_.below(ready_.size())];
+    woken.state = Task::State::ready;
+    woken.is_woken = true;
+    woken.what = nullptr;
+    ++count;
+  }
+  return count;
+}
+
+void Scheduler::at(Nanoseconds time, std::function<void()> event) { events_.emplace(time, std::move(event)); }
+
+// ---- The baton ------------------------------------------------------------------------------------------------------
+
+void Scheduler::await_baton(Task& task) {
+  while (true) {
+    const std::uint32_t baton = task.baton.load();
+    if (baton == Task::kMine) break;
+    if (baton == Task::kNone) {
+      futex(&task.baton, FUTEX_WAIT, Task::kNone);
+      continue;
+    }
+    show_stack();
+    task.baton = Task::kNone;
+    futex(&task.baton, FUTEX_WAKE, INT_MAX);
+  }
+  task.baton = Task::kNone;
+  if (ended_ == nullptr) return;
+  really_join(ended_->thread, nullptr);
+  ended_ = nullptr;
+}
+
+void Scheduler::hand_to(Task& next) {
+  Task& self = *running_;
+  running_ = &next;
+  next.baton = Task::kMine;
+  futex(&next.baton, FUTEX_WAKE, 1);
+  await_baton(self);
+}
+
+void* Scheduler::run(void* argument) {
+  Task& task = *static_cast<Task*>(argument);
+  current_task = task.number;
+  scheduler().await_baton(task);
+  ::pthread_setspecific(last_key, &task);
+  task.result = task.body(task.argument);
+  return task.result;
+}
+
+// Called when the thread's own destructors have run, those of other keys included: in the last round.
+void Scheduler::end_thread(void* argument) {
+  Task& task = *static_cast<Task*>(argument);
+  if (++task.ends < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    ::pthread_setspecific(last_key, argument);
+    return;
+  }
+  Scheduler& all = scheduler();
+  all.note(Call::end, 0);
+  task.state = Task::State::over;
+  all.wake(&task);
+  Task& next = *all.choose(false);
+  all.ended_ = &task;
+  all.running_ = &next;
+  next.baton = Task::kMine;
+  futex(&next.baton, FUTEX_WAKE, 1);
+}
+
+// ---- Threads --------------------------------------------------------------------------------------------------------
+
+int Scheduler::create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) {
+  if (!is_on_) return REAL(pthread_create)(thread, attributes, body, argument);
+  auto task = std::make_unique<Task>();
+  task->number = static_cast<unsigned>(tasks_.size());
+  std::snprintf(task->name, sizeof task->name, "%s", "?");
+  task->body = body;
+  task->argument = argument;
+  const int error = really_create(&task->thread, attributes, run, task.get());
+  if (error != 0) return error;
+  *thread = task->thread;
+  tasks_.push_back(std::move(task));
+  point(Call::start, tasks_.back()->number);
+  return 0;
+}
+
+// The newest, since the numbers of threads that are gone are used again.
+Scheduler::Task* Scheduler::find(pthread_t thread) {
+  const auto found = std::find_if(tasks_.rbegin(), tasks_.rend(), [&](const auto& task) {
+    return ::pthread_equal(task->thread, thread) != 0 && !task->is_joined;
+  });
+  return found == tasks_.rend() ? nullptr : found->get();
+}
+
+int Scheduler::join(pthread_t thread, void** result) {
+  Task* const task = find(thread);
+  if (task == nullptr || task->is_detached) return ESRCH;
+  point(Call::join, task->number);
+  while (task->state != Task::State::over) wait(Call::join, task);
+  task->is_joined = true;
+  if (result != nullptr) *result = task->result;
+  return 0;
+}
+
+int Scheduler::detach(pthread_t thread) {
+  Task* const task = find(thread);
+  if (task == nullptr) return ESRCH;
+  task->is_detached = true;
+  return 0;
+}
+
+void Scheduler::name(pthread_t thread, const char* name) {
+  if (Task* const task = find(thread)) std::snprintf(task->name, sizeof task->name, "%s", name);
+}
+
+// ---- What went wrong ------------------------------------------------------------------------------------------------
+
+void Scheduler::describe(const Task& task) const {
+  std::fprintf(stderr, "thread %u (%s): ", task.number, task.name);
+  if (&task == running_) std::fprintf(stderr, "runs\n");
+  else if (task.state == Task::State::ready)
+    std::fprintf(stderr, "could go on at %s\n", kNames[static_cast<int>(task.call)]);
+  else std::fprintf(stderr, "waits at %s for %p\n", kNames[static_cast<int>(task.call)], task.what);
+}
+
+void Scheduler::fail(const char* what) {
+  is_on_ = false;  // Unwinding stacks takes locks.
+  std::fprintf(stderr, "%s\nafter %llu points, at %.6f s\n", what, static_cast<unsigned long long>(points_),
+               static_cast<double>(now_ - kBegin) / 1e9);
+  for (const auto& task : tasks_) {
+    if (task->state == Task::State::over) continue;
+    describe(*task);
+    if (task->number == current_task) {
+      show_stack();
+      continue;
+    }
+    task->baton = Task::kShow;
+    futex(&task->baton, FUTEX_WAKE, 1);
+    while (task->baton == Task::kShow) futex(&task->baton, FUTEX_WAIT, Task::kShow);
+  }
+  ::_exit(1);
+}
+
+}  // namespace penstock::simulation
