@@ -59,8 +59,8 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value)
 }
 
 void show_stack() {
-  void* frames[48];
-  const int count = ::backtrace(frames, 48);
+  void* frames[20];
+  const int count = ::backtrace(frames, 20);
   ::backtrace_symbols_fd(frames + 2, count - 2, STDERR_FILENO);
 }
 
@@ -329,8 +329,8 @@ void Scheduler::describe(const Task& task) const {
 
 void Scheduler::fail(const char* what) {
   is_on_ = false;  // Unwinding stacks takes locks.
-  std::fprintf(stderr, "%s\nafter %llu points, at %.6f s\n", what, static_cast<unsigned long long>(points_),
-               static_cast<double>(now_ - kBegin) / 1e9);
+  std::fprintf(stderr, "%s\n%s\nafter %llu points, at %.6f s\n", what, context_.c_str(),
+               static_cast<unsigned long long>(points_), static_cast<double>(now_ - kBegin) / 1e9);
   for (const auto& task : tasks_) {
     if (task->state == Task::State::over) continue;
     describe(*task);

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace penstock::simulation {
@@ -82,6 +83,8 @@ class Scheduler {
   int detach(pthread_t thread);
   void name(pthread_t thread, const char* name);
 
+  // What is being looked at, if the next failure comes before the next call of this.
+  void say_on_failure(const char* text) { context_ = text; }
   // Says what is wrong and where each thread stands, and ends the process.
   [[noreturn]] void fail(const char* what);
 
@@ -103,6 +106,7 @@ class Scheduler {
   Random random_;
   Nanoseconds now_ = 0;
   std::uint64_t trace_ = 0, points_ = 0;
+  std::string context_;
   std::uint64_t stay_ = 0;   // Of 64 points, at how many nobody else is asked.
   std::uint64_t pause_ = 0;  // One in so many points takes milliseconds.
   std::vector<std::unique_ptr<Task>> tasks_;
