@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The calls on descriptors of simulated files, in place of the C library's. Those on other descriptors are passed on.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "simulation/files.h"
+#include "simulation/scheduler.h"
+
+namespace {
+
+using namespace penstock::simulation;
+
+constexpr long kCachestat = 451;
+constexpr unsigned kStatxDirectAlign = 0x2000;
+
+void sleep_for(Nanoseconds time) { scheduler().wait(Call::file, nullptr, scheduler().now() + time); }
+
+// A transfer moves its bytes in two parts, and others run in between. `nowait`: it only reads what needs no waiting.
+ssize_t transfer(Disk::Open open, bool is_write, std::span<const iovec> memory, off_t offset, bool nowait) {
+  scheduler().point(Call::file, static_cast<std::uint64_t>(offset));
+  if (offset < 0) return errno = EINVAL, -1;
+  const auto at = static_cast<std::uint64_t>(offset);
+  if (nowait && scheduler().random().one_in(2)) return errno = EAGAIN, -1;
+  Fate fate = open.file->decide(is_write, open.is_direct, memory, at);
+  // A call that may wait is never put off.
+  if (fate.error == EAGAIN && !nowait) fate.error = EINTR;
+  const std::size_t half = fate.bytes / 2 / open.file->sector() * open.file->sector();
+  if (!nowait) sleep_for(fate.latency / 2);
+  std::size_t moved = open.file->move(is_write, memory, at, 0, half);
+  if (moved == half) {
+    if (!nowait) sleep_for(fate.latency / 2);
+    moved += open.file->move(is_write, memory, at, half, fate.bytes);
+  }
+  if (fate.error != 0) return errno = fate.error, -1;
+  return static_cast<ssize_t>(moved);
+}
+
+int flush(const Disk::Open& found) {
+  const Disk::Open open = found;  // The descriptor may be closed meanwhile.
+  sleep_for(scheduler().random().between(10'000, 1'000'000));
+  const int error = open.file->flush();
+  return error == 0 ? 0 : (errno = error, -1);
+}
+
+// The descriptor that a name of /proc means, or -1.
+int descriptor_of(const char* name) {
+  int fd = -1;
+  return std::sscanf(name, "/proc/self/fd/%d", &fd) == 1 ? fd : -1;
+}
+
+bool answer(long number, const long* arguments, long& result) {
+  const Disk::Open* const open = number == kCachestat ? disk().find(static_cast<int>(arguments[0])) : nullptr;
+  if (open == nullptr) return false;
+  struct Range {
+    std::uint64_t offset, length;
+  };
+  const auto* const range = reinterpret_cast<const Range*>(arguments[1]);
+  auto* const counts = reinterpret_cast<std::uint64_t*>(arguments[2]);
+  const std::uint64_t pages = (range->offset % 4096 + range->length + 4095) / 4096;
+  counts[0] = scheduler().random().one_in(2) ? pages : scheduler().random().below(pages + 1);
+  result = 0;
+  return true;
+}
+
+const bool answers = (answer_call = answer, true);
+
+template <typename Real, typename... More>
+int open_by(Real really, const char* name, int flags, mode_t mode, More... folder) {
+  const Disk::Open* const known = disk().find(descriptor_of(name));
+  if (known == nullptr) return really(folder..., name, flags, mode);
+  const Disk::Open kept = *known;
+  scheduler().point(Call::file);
+  const int fd = really(folder..., name, flags & ~O_DIRECT, mode);
+  disk().keep(fd, {kept.file, (flags & O_DIRECT) != 0});
+  return fd;
+}
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* name, int flags, ...) {
+  static const auto really = REAL(open);
+  va_list list;
+  va_start(list, flags);
+  const auto mode = static_cast<mode_t>(va_arg(list, int));
+  va_end(list);
+  return open_by(really, name, flags, mode);
+}
+int openat(int folder, const char* name, int flags, ...) {
+  static const auto really = REAL(openat);
+  va_list list;
+  va_start(list, flags);
+  const auto mode = static_cast<mode_t>(va_arg(list, int));
+  va_end(list);
+  return open_by(really, name, flags, mode, folder);
+}
+
+int close(int fd) {
+  static const auto really = REAL(close);
+  disk().drop(fd);
+  return really(fd);
+}
+
+int fcntl(int fd, int command, ...) {
+  static const auto really = REAL(fcntl);
+  va_list list;
+  va_start(list, command);
+  const long argument = va_arg(list, long);
+  va_end(list);
+  const int result = really(fd, command, argument);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr || result < 0) return result;
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) disk().keep(result, Disk::Open(*open));
+  if (command == F_GETFL && open->is_direct) return result | O_DIRECT;
+  return result;
+}
+
+int fstatfs(int fd, struct statfs* answered) noexcept {
+  static const auto really = REAL(fstatfs);
+  const int result = really(fd, answered);
+  const Disk::Open* const open = disk().find(fd);
+  if (open != nullptr && result == 0) answered->f_type = open->file->file_system();
+  return result;
+}
+
+int statx(int fd, const char* name, int flags, unsigned mask, struct statx* answered) noexcept {
+  static const auto really = REAL(statx);
+  const int result = really(fd, name, flags, mask, answered);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr || result != 0 || name[0] != '\0') return result;
+  answered->stx_mask |= kStatxDirectAlign;
+  answered->stx_dio_mem_align = answered->stx_dio_offset_align = open->file->sector();
+  return 0;
+}
+
+ssize_t pread(int fd, void* memory, std::size_t size, off_t offset) {
+  static const auto really = REAL(pread);
+  const Disk::Open* const open = disk().find(fd);
+  const iovec one{memory, size};
+  return open == nullptr ? really(fd, memory, size, offset) : transfer(*open, false, {&one, 1}, offset, false);
+}
+ssize_t pwrite(int fd, const void* memory, std::size_t size, off_t offset) {
+  static const auto really = REAL(pwrite);
+  const Disk::Open* const open = disk().find(fd);
+  const iovec one{const_cast<void*>(memory), size};
+  return open == nullptr ? really(fd, memory, size, offset) : transfer(*open, true, {&one, 1}, offset, false);
+}
+ssize_t preadv2(int fd, const iovec* memory, int count, off_t offset, int flags) {
+  static const auto really = REAL(preadv2);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr) return really(fd, memory, count, offset, flags);
+  return transfer(*open, false, {memory, static_cast<std::size_t>(count)}, offset, (flags & RWF_NOWAIT) != 0);
+}
+ssize_t pwritev2(int fd, const iovec* memory, int count, off_t offset, int flags) {
+  static const auto really = REAL(pwritev2);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr) return really(fd, memory, count, offset, flags);
+  return transfer(*open, true, {memory, static_cast<std::size_t>(count)}, offset, false);
+}
+
+int fsync(int fd) {
+  static const auto really = REAL(fsync);
+  const Disk::Open* const open = disk().find(fd);
+  return open == nullptr ? really(fd) : flush(*open);
+}
+int fdatasync(int fd) {
+  static const auto really = REAL(fdatasync);
+  const Disk::Open* const open = disk().find(fd);
+  return open == nullptr ? really(fd) : flush(*open);
+}
+int sync_file_range(int fd, off_t offset, off_t size, unsigned flags) {
+  static const auto really = REAL(sync_file_range);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr) return really(fd, offset, size, flags);
+  return (flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0 ? flush(*open) : 0;
+}
+
+// The library cuts a file where it ends anyway, for the blocks behind: nothing changes.
+int ftruncate(int fd, off_t size) noexcept {
+  static const auto really = REAL(ftruncate);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr) return really(fd, size);
+  if (static_cast<std::uint64_t>(size) != open->file->size()) scheduler().fail("the library changes a file's size");
+  return 0;
+}
+int fallocate(int fd, int mode, off_t offset, off_t size) {
+  static const auto really = REAL(fallocate);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr) return really(fd, mode, offset, size);
+  if ((mode & FALLOC_FL_KEEP_SIZE) == 0) scheduler().fail("the library changes a file's size");
+  scheduler().point(Call::file);
+  if (scheduler().random().one_in(4)) return errno = ENOSPC, -1;
+  return really(fd, mode, offset, size);
+}
+
+}  // extern "C"

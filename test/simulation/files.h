@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Files of a simulated disk: a seed decides how long each transfer takes, what is moved of it and which error it ends
+// with. Their bytes are in memory of the kernel's (memfd), so that mappings of them are real. The calls are in
+// file_calls.cc, those of io_uring in rings.cc.
+//
+// A file judges. Every byte that reaches it must belong to a write that the program has asked for and that is not over,
+// and every byte that a read returns must have been in the file while it ran.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "simulation/scheduler.h"
+
+namespace penstock::simulation {
+
+enum class Fault : std::uint8_t { interrupted, cut_short, broken, full, put_off, late };
+inline constexpr std::size_t kFaults = 6;
+inline constexpr const char* kFaultNames[kFaults] = {"EINTR", "short", "EIO", "ENOSPC", "EAGAIN", "late"};
+
+// One transfer in so many has the fault; 0: none has.
+using Weather = std::array<unsigned, kFaults>;
+
+// A transfer, as the disk has decided about it.
+struct Fate {
+  int error = 0;
+  std::size_t bytes = 0;  // Moved, also before an error.
+  Nanoseconds latency = 0;
+};
+
+class File {
+ public:
+  File(std::uint8_t number, std::uint64_t size);
+  ~File();
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  std::uint8_t number() const { return number_; }
+  int memory() const { return memory_; }
+  std::uint64_t size() const;
+  std::uint32_t sector() const { return sector_; }
+  long file_system() const { return file_system_; }
+  // How often a transfer of it has ended with this errno.
+  unsigned errors(int error) const { return errors_[static_cast<unsigned>(error) % errors_.size()]; }
+  unsigned all_errors() const;
+
+  // ---- For the calls
+  Fate decide(bool is_write, bool is_direct, std::span<const iovec> memory, std::uint64_t offset);
+  // Moves bytes `from` to `to` of the transfer; returns how many were moved.
+  std::size_t move(bool is_write, std::span<const iovec> memory, std::uint64_t offset, std::size_t from,
+                   std::size_t to);
+  int flush();  // Returns an errno.
+  void resize(std::uint64_t size);
+  void punch(std::uint64_t first, std::uint64_t end);
+
+  // ---- For the program
+  // A write of [first, end) begins. No other that is under way may overlap. Returns its number, by which its bytes are
+  // made (stress/history.h).
+  std::uint32_t begin_write(std::uint64_t first, std::uint64_t end);
+  // It is over, and has told of so many bytes. Returns what is wrong.
+  std::optional<std::string> end_write(std::uint32_t change, std::uint64_t bytes);
+  bool is_written(std::uint64_t first, std::uint64_t end) const;  // A write that is under way touches the range.
+
+  struct Look {
+    std::uint64_t first = 0, wanted = 0;
+    std::vector<std::byte> before;  // What was there, as far as the file reached.
+    std::size_t change = 0, size = 0;
+  };
+  Look begin_read(std::uint64_t first, std::uint64_t wanted);
+  // Returns what is wrong with what it got. `is_whole`: it succeeded.
+  std::optional<std::string> end_read(const Look& look, std::span<const std::byte> got, bool is_whole);
+
+ private:
+  struct Asked {
+    std::uint32_t change;
+    std::uint64_t first, end;
+    std::uint64_t disturbances;
+  };
+  struct Change {
+    std::uint64_t first;
+    std::vector<std::byte> bytes;
+  };
+
+  bool has(Fault fault);
+  std::vector<std::byte> content(std::uint64_t first, std::uint64_t size) const;
+  void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
+  void note_change(std::uint64_t first, std::vector<std::byte> bytes);
+  bool was_there(const Look& look, std::uint64_t at, std::byte byte) const;
+
+  const std::uint8_t number_;
+  const int memory_;
+  std::uint32_t sector_ = 512;
+  long file_system_ = 0;
+  Weather weather_{};
+  std::array<unsigned, 64> errors_{};
+  std::vector<Asked> asked_;
+  std::uint32_t changes_begun_ = 0;
+  std::uint64_t disturbances_ = 0;  // Times that it was cut, or a hole was made.
+  unsigned looks_ = 0;
+  std::vector<Change> changes_;       // Since the oldest look.
+  std::vector<std::uint64_t> sizes_;  // The same; the first is that at its beginning.
+};
+
+class Disk {
+ public:
+  Weather weather{};
+  std::array<std::uint64_t, kFaults> faults{};  // How many there were.
+  std::uint64_t transfers = 0;
+
+  std::shared_ptr<File> create(std::uint64_t size);
+  // A descriptor of the file.
+  int open(const std::shared_ptr<File>& file, bool is_direct);
+
+  struct Open {
+    std::shared_ptr<File> file;
+    bool is_direct = false;
+  };
+  // Null for a descriptor of something else.
+  const Open* find(int fd) const;
+  void keep(int fd, Open open);
+  void drop(int fd);
+
+ private:
+  std::vector<Open> open_;
+  std::uint8_t files_ = 0;
+};
+
+Disk& disk();
+
+}  // namespace penstock::simulation
