@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "simulation/files.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "stress/history.h"
+
+namespace penstock::simulation {
+namespace {
+
+using stress::stamp_range;
+
+constexpr Nanoseconds kMicrosecond = 1000;
+constexpr long kXfs = 0x58465342, kBtrfs = 0x9123683e;
+
+std::size_t bytes_of(std::span<const iovec> memory) {
+  std::size_t bytes = 0;
+  for (const iovec& one : memory) bytes += one.iov_len;
+  return bytes;
+}
+
+bool is_aligned(std::span<const iovec> memory, std::uint64_t offset, std::uint64_t sector) {
+  const auto fits = [&](const iovec& one) {
+    return (reinterpret_cast<std::uintptr_t>(one.iov_base) | one.iov_len) % sector == 0;
+  };
+  return offset % sector == 0 && std::all_of(memory.begin(), memory.end(), fits);
+}
+
+std::string text_of(const char* what, std::uint64_t first, std::uint64_t second, std::uint64_t third) {
+  char text[200];
+  std::snprintf(text, sizeof text, what, static_cast<unsigned long long>(first),
+                static_cast<unsigned long long>(second), static_cast<unsigned long long>(third));
+  return text;
+}
+
+}  // namespace
+
+File::File(std::uint8_t number, std::uint64_t size)
+    : number_(number), memory_(::memfd_create("simulated", MFD_CLOEXEC)), weather_(disk().weather) {
+  constexpr long kFileSystems[] = {EXT4_SUPER_MAGIC, kXfs, kBtrfs};
+  Random& random = scheduler().random();
+  sector_ = random.one_in(3) ? 4096 : 512;
+  file_system_ = kFileSystems[random.below(3)];
+  if (memory_ < 0 || ::ftruncate(memory_, static_cast<off_t>(size)) != 0) scheduler().fail("no file can be made");
+}
+
+File::~File() { ::close(memory_); }
+
+std::uint64_t File::size() const {
+  struct stat status {};
+  return ::fstat(memory_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+unsigned File::all_errors() const {
+  unsigned count = 0;
+  for (const unsigned one : errors_) count += one;
+  return count;
+}
+
+bool File::has(Fault fault) {
+  const unsigned one_in = weather_[static_cast<std::size_t>(fault)];
+  if (one_in == 0 || !scheduler().random().one_in(one_in)) return false;
+  ++disk().faults[static_cast<std::size_t>(fault)];
+  return true;
+}
+
+// ---- Transfers ------------------------------------------------------------------------------------------------------
+
+Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, std::uint64_t offset) {
+  Random& random = scheduler().random();
+  ++disk().transfers;
+  Fate fate;
+  const std::uint64_t unit = is_direct ? sector_ : 1;
+  if (is_direct && !is_aligned(memory, offset, sector_)) fate.error = EINVAL;
+  else if (has(Fault::interrupted)) fate.error = EINTR;
+  else if (has(Fault::put_off)) fate.error = EAGAIN;
+  else if (has(Fault::broken)) fate.error = EIO;
+  else if (is_write && has(Fault::full)) fate.error = ENOSPC;
+  const std::size_t all = bytes_of(memory);
+  fate.bytes = fate.error == 0 ? all : 0;
+  const bool is_partly = fate.error == EIO || (fate.error == 0 && all > unit && has(Fault::cut_short));
+  if (is_partly) fate.bytes = random.between(fate.error == 0 ? 1 : 0, (all - 1) / unit) * unit;
+  fate.latency = random.between(2, 80) * kMicrosecond;
+  if (has(Fault::late)) fate.latency = random.between(1, 400) * 100 * kMicrosecond;
+  if (fate.error != 0) ++errors_[static_cast<unsigned>(fate.error) % errors_.size()];
+  return fate;
+}
+
+std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64_t offset, std::size_t from,
+                       std::size_t to) {
+  static const auto really_read = REAL(pread);
+  static const auto really_write = REAL(pwrite);
+  std::size_t begin = 0, moved = 0;
+  for (const iovec& one : memory) {
+    const std::size_t first = std::max(from, begin), end = std::min(to, begin + one.iov_len);
+    begin += one.iov_len;
+    if (first >= end) continue;
+    auto* const bytes = static_cast<std::byte*>(one.iov_base) + (first + one.iov_len - begin);
+    const auto at = static_cast<off_t>(offset + first);
+    const std::uint64_t size_before = is_write ? size() : 0;
+    if (is_write) require_asked(offset + first, {bytes, end - first});
+    const ssize_t done =
+        is_write ? really_write(memory_, bytes, end - first, at) : really_read(memory_, bytes, end - first, at);
+    if (done <= 0) return moved;
+    if (is_write) note_change(offset + first, {bytes, bytes + done});
+    if (is_write && size() != size_before && looks_ > 0) sizes_.push_back(size());
+    moved += static_cast<std::size_t>(done);
+    if (static_cast<std::size_t>(done) < end - first) return moved;
+  }
+  return moved;
+}
+
+int File::flush() {
+  if (!has(Fault::broken)) return 0;
+  ++errors_[EIO];
+  return EIO;
+}
+
+void File::resize(std::uint64_t size) {
+  static const auto really = REAL(ftruncate);
+  const std::uint64_t before = this->size();
+  ++disturbances_;
+  if (looks_ > 0) sizes_.push_back(size);
+  (void)really(memory_, static_cast<off_t>(size));
+  if (size < before) note_change(size, std::vector<std::byte>(before - size));
+}
+
+void File::punch(std::uint64_t first, std::uint64_t end) {
+  static const auto really = REAL(fallocate);
+  ++disturbances_;
+  (void)really(memory_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
+               static_cast<off_t>(end - first));
+  note_change(first, std::vector<std::byte>(end - first));
+}
+
+// ---- Who asked for it -----------------------------------------------------------------------------------------------
+
+std::uint32_t File::begin_write(std::uint64_t first, std::uint64_t end) {
+  asked_.push_back({++changes_begun_, first, end, disturbances_});
+  return changes_begun_;
+}
+
+bool File::is_written(std::uint64_t first, std::uint64_t end) const {
+  return std::any_of(asked_.begin(), asked_.end(),
+                     [&](const Asked& one) { return one.first < end && first < one.end; });
+}
+
+std::optional<std::string> File::end_write(std::uint32_t change, std::uint64_t bytes) {
+  const auto found = std::find_if(asked_.begin(), asked_.end(), [&](const Asked& one) { return one.change == change; });
+  const Asked asked = *found;
+  asked_.erase(found);
+  if (asked.disturbances != disturbances_ || bytes == 0) return std::nullopt;
+  std::vector<std::byte> meant(bytes);
+  stamp_range(meant, number_, change, asked.first);
+  if (content(asked.first, bytes) == meant) return std::nullopt;
+  return text_of("a write of %llu bytes at %llu of file %llu told of bytes that are not there", bytes, asked.first,
+                 number_);
+}
+
+void File::require_asked(std::uint64_t first, std::span<const std::byte> bytes) {
+  for (const Asked& one : asked_) {
+    if (first < one.first || first + bytes.size() > one.end) continue;
+    std::vector<std::byte> meant(bytes.size());
+    stamp_range(meant, number_, one.change, first);
+    if (std::memcmp(meant.data(), bytes.data(), bytes.size()) == 0) return;
+    scheduler().fail(
+        text_of("wrong bytes are written: %llu at %llu of file %llu", bytes.size(), first, number_).c_str());
+  }
+  scheduler().fail(
+      text_of("nobody asked for a write of %llu bytes at %llu of file %llu", bytes.size(), first, number_).c_str());
+}
+
+// ---- What was there -------------------------------------------------------------------------------------------------
+
+std::vector<std::byte> File::content(std::uint64_t first, std::uint64_t size) const {
+  static const auto really = REAL(pread);
+  std::vector<std::byte> bytes(size);
+  const ssize_t got = really(memory_, bytes.data(), size, static_cast<off_t>(first));
+  bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  return bytes;
+}
+
+void File::note_change(std::uint64_t first, std::vector<std::byte> bytes) {
+  if (looks_ > 0) changes_.push_back({first, std::move(bytes)});
+}
+
+File::Look File::begin_read(std::uint64_t first, std::uint64_t wanted) {
+  if (looks_++ == 0) {
+    changes_.clear();
+    sizes_ = {size()};
+  }
+  return {first, wanted, content(first, wanted), changes_.size(), sizes_.size() - 1};
+}
+
+bool File::was_there(const Look& look, std::uint64_t at, std::byte byte) const {
+  if (at < look.before.size() && look.before[at] == byte) return true;
+  if (byte == std::byte{0} && look.first + at >= *std::min_element(sizes_.begin(), sizes_.end())) return true;
+  return std::any_of(changes_.begin() + static_cast<std::ptrdiff_t>(look.change), changes_.end(),
+                     [&](const Change& change) {
+                       const std::uint64_t place = look.first + at - change.first;
+                       return place < change.bytes.size() && change.bytes[place] == byte;
+                     });
+}
+
+std::optional<std::string> File::end_read(const Look& look, std::span<const std::byte> got, bool is_whole) {
+  --looks_;
+  const auto sizes = std::minmax_element(sizes_.begin() + static_cast<std::ptrdiff_t>(look.size), sizes_.end());
+  const auto reach = [&](std::uint64_t size) { return std::min(look.wanted, size - std::min(size, look.first)); };
+  if (got.size() > reach(*sizes.second))
+    return text_of("a read at %llu told of %llu bytes, where the file had %llu", look.first, got.size(),
+                   reach(*sizes.second));
+  if (is_whole && got.size() < reach(*sizes.first))
+    return text_of("a read at %llu succeeded with %llu bytes, where the file had %llu", look.first, got.size(),
+                   reach(*sizes.first));
+  const std::size_t same = std::min(look.before.size(), got.size());
+  if (same == got.size() && std::memcmp(look.before.data(), got.data(), same) == 0) return std::nullopt;
+  for (std::uint64_t at = 0; at < got.size(); ++at) {
+    if (was_there(look, at, got[at])) continue;
+    return text_of("byte %llu of a read at %llu got %02llx, which was never there", at, look.first,
+                   static_cast<std::uint64_t>(got[at]));
+  }
+  return std::nullopt;
+}
+
+// ---- The disk -------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<File> Disk::create(std::uint64_t size) {
+  if (++files_ == 0) ++files_;
+  return std::make_shared<File>(files_, size);
+}
+
+int Disk::open(const std::shared_ptr<File>& file, bool is_direct) {
+  static const auto really = REAL(open);
+  const std::string name = "/proc/self/fd/" + std::to_string(file->memory());
+  const int fd = really(name.c_str(), O_RDWR | O_CLOEXEC);
+  keep(fd, {file, is_direct});
+  return fd;
+}
+
+const Disk::Open* Disk::find(int fd) const {
+  if (fd < 0 || static_cast<std::size_t>(fd) >= open_.size()) return nullptr;
+  const Open& open = open_[static_cast<std::size_t>(fd)];
+  return open.file != nullptr ? &open : nullptr;
+}
+
+void Disk::keep(int fd, Open open) {
+  if (fd < 0) return;
+  if (static_cast<std::size_t>(fd) >= open_.size()) open_.resize(static_cast<std::size_t>(fd) + 32);
+  open_[static_cast<std::size_t>(fd)] = std::move(open);
+}
+
+void Disk::drop(int fd) {
+  if (find(fd) != nullptr) open_[static_cast<std::size_t>(fd)] = {};
+}
+
+Disk& disk() {
+  static auto* const only = new Disk;
+  return *only;
+}
+
+}  // namespace penstock::simulation
