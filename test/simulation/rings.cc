@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// io_uring, in place of liburing's functions: rings that the simulation fills, in an order and at times that the seed
+// decides. Memory that is registered must be, and nothing may be in flight when a ring goes.
+#include <fcntl.h>
+#include <liburing.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "simulation/files.h"
+#include "simulation/scheduler.h"
+
+namespace {
+
+using namespace penstock::simulation;
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr unsigned kOwnFeatures = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_NODROP;
+
+struct Ring {
+  unsigned submission_head = 0, submission_tail = 0, head = 0, tail = 0, flags = 0;
+  std::vector<io_uring_sqe> entries;
+  std::vector<io_uring_cqe> completions;
+  std::vector<iovec> regions;
+  std::vector<int> files;
+  unsigned in_flight = 0;
+  int fd = -1;
+
+  unsigned ready() const { return tail - head; }
+  void complete(std::uint64_t data, int result) {
+    completions[tail & (completions.size() - 1)] = {.user_data = data, .res = result, .flags = 0};
+    ++tail;
+    --in_flight;
+    scheduler().wake(this);
+  }
+};
+
+// What the kernel of this run knows.
+struct Kernel {
+  bool is_forbidden = scheduler().random().one_in(16);
+  bool has_flags = !scheduler().random().one_in(4);
+  bool has_tables = !scheduler().random().one_in(4);  // Of memory, that can be changed.
+  bool has_file_tables = !scheduler().random().one_in(4);
+  bool has_limits = !scheduler().random().one_in(4);  // Of the time of a wait.
+};
+
+const Kernel& kernel() {
+  static const Kernel only;
+  return only;
+}
+
+Ring& ring_of(io_uring* ring) { return *static_cast<Ring*>(ring->cq.ring_ptr); }
+
+// What the fixed memory and file of an entry mean; the errno if they mean nothing.
+int look_up(const Ring& ring, const io_uring_sqe& entry, int& fd) {
+  fd = entry.fd;
+  if ((entry.flags & IOSQE_FIXED_FILE) != 0) {
+    if (static_cast<std::size_t>(entry.fd) >= ring.files.size()) return EBADF;
+    fd = ring.files[static_cast<std::size_t>(entry.fd)];
+  }
+  if (fd < 0) return EBADF;
+  if (entry.opcode != IORING_OP_READ_FIXED && entry.opcode != IORING_OP_WRITE_FIXED) return 0;
+  if (entry.buf_index >= ring.regions.size()) return EFAULT;
+  const iovec& region = ring.regions[entry.buf_index];
+  const auto base = reinterpret_cast<std::uintptr_t>(region.iov_base);
+  return entry.addr >= base && entry.addr + entry.len <= base + region.iov_len ? 0 : EFAULT;
+}
+
+struct Operation {
+  std::shared_ptr<File> file;
+  bool is_write;
+  iovec memory;
+  std::uint64_t offset;
+  std::uint64_t data;
+  Fate fate;
+};
+
+// Half of the bytes move halfway.
+void perform(Ring& ring, const Operation& operation) {
+  const Nanoseconds now = scheduler().now();
+  const std::size_t half = operation.fate.bytes / 2 / 4096 * 4096;
+  const auto part = [operation](std::size_t from, std::size_t to) {
+    return operation.file->move(operation.is_write, {&operation.memory, 1}, operation.offset, from, to);
+  };
+  const auto moved = std::make_shared<std::size_t>(0);
+  scheduler().at(now + operation.fate.latency / 2, [=] { *moved = part(0, half); });
+  scheduler().at(now + operation.fate.latency, [=, &ring] {
+    if (*moved == half) *moved += part(half, operation.fate.bytes);
+    const int error = operation.fate.error;
+    ring.complete(operation.data, error != 0 ? -error : static_cast<int>(*moved));
+  });
+}
+
+void start(Ring& ring, const io_uring_sqe& entry) {
+  ++ring.in_flight;
+  int fd = -1;
+  const bool is_write = entry.opcode == IORING_OP_WRITE || entry.opcode == IORING_OP_WRITE_FIXED;
+  const iovec memory{reinterpret_cast<void*>(entry.addr), entry.len};
+  if (const int error = look_up(ring, entry, fd); error != 0) return ring.complete(entry.user_data, -error);
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr) {  // A file of the machine's own.
+    const ssize_t moved = is_write ? ::pwrite(fd, memory.iov_base, memory.iov_len, static_cast<off_t>(entry.off))
+                                   : ::pread(fd, memory.iov_base, memory.iov_len, static_cast<off_t>(entry.off));
+    return ring.complete(entry.user_data, moved < 0 ? -errno : static_cast<int>(moved));
+  }
+  Fate fate = open->file->decide(is_write, open->is_direct, {&memory, 1}, entry.off);
+  if (fate.error == EAGAIN && scheduler().random().one_in(2)) fate.error = ECANCELED;  // Its thread has ended.
+  perform(ring, {open->file, is_write, memory, entry.off, entry.user_data, fate});
+}
+
+// Returns how many it takes, or a negative errno.
+int submit(io_uring* ring) {
+  Ring& own = ring_of(ring);
+  unsigned count = ring->sq.sqe_tail - ring->sq.sqe_head;
+  if (count == 0) return 0;
+  Random& random = scheduler().random();
+  if (random.one_in(64)) return random.one_in(2) ? -EAGAIN : -EINTR;
+  if (random.one_in(64) && own.in_flight > 0) return -EBUSY;
+  if (random.one_in(16)) count = static_cast<unsigned>(random.between(1, count));
+  for (unsigned i = 0; i < count; ++i) start(own, ring->sq.sqes[ring->sq.sqe_head++ & ring->sq.ring_mask]);
+  own.submission_head = ring->sq.sqe_head;
+  return static_cast<int>(count);
+}
+
+// False at the deadline.
+bool wait_for(Ring& ring, unsigned least, Nanoseconds deadline) {
+  while (ring.ready() < least) {
+    if (!scheduler().wait(Call::ring, &ring, deadline) && scheduler().now() >= deadline) return false;
+  }
+  return true;
+}
+
+unsigned power_of_two(unsigned count) {
+  unsigned power = 1;
+  while (power < count) power *= 2;
+  return power;
+}
+
+}  // namespace
+
+extern "C" {
+
+int io_uring_queue_init_params(unsigned entries, struct io_uring* ring, struct io_uring_params* parameters) {
+  if (kernel().is_forbidden) return -EPERM;
+  if (!kernel().has_flags && (parameters->flags & ~IORING_SETUP_CLAMP) != 0) return -EINVAL;
+  auto* const own = new Ring;
+  own->entries.resize(power_of_two(entries));
+  own->completions.resize(2 * own->entries.size());
+  own->fd = ::eventfd(0, EFD_CLOEXEC);
+  *ring = {};
+  ring->sq.khead = &own->submission_head;
+  ring->sq.ktail = &own->submission_tail;
+  ring->sq.kflags = ring->cq.kflags = &own->flags;
+  ring->sq.sqes = own->entries.data();
+  ring->sq.ring_entries = static_cast<unsigned>(own->entries.size());
+  ring->sq.ring_mask = ring->sq.ring_entries - 1;
+  ring->cq.khead = &own->head;
+  ring->cq.ktail = &own->tail;
+  ring->cq.cqes = own->completions.data();
+  ring->cq.ring_entries = static_cast<unsigned>(own->completions.size());
+  ring->cq.ring_mask = ring->cq.ring_entries - 1;
+  ring->cq.ring_ptr = own;
+  ring->ring_fd = ring->enter_ring_fd = own->fd;
+  ring->features = kOwnFeatures | (kernel().has_limits ? IORING_FEAT_EXT_ARG : 0);
+  return 0;
+}
+
+void io_uring_queue_exit(struct io_uring* ring) {
+  Ring* const own = &ring_of(ring);
+  if (own->in_flight > 0) scheduler().fail("a ring goes away with operations in flight");
+  ::close(own->fd);
+  delete own;
+}
+
+int io_uring_ring_dontfork(struct io_uring*) { return 0; }
+
+int io_uring_submit_and_wait(struct io_uring* ring, unsigned least) {
+  scheduler().point(Call::ring);
+  const unsigned all = ring->sq.sqe_tail - ring->sq.sqe_head;
+  const int submitted = submit(ring);
+  if (submitted == static_cast<int>(all) && ring_of(ring).in_flight > 0) wait_for(ring_of(ring), least, kForever);
+  return submitted;
+}
+
+int __io_uring_get_cqe(struct io_uring* ring, struct io_uring_cqe** entry, unsigned, unsigned least, sigset_t*) {
+  scheduler().point(Call::ring);
+  Ring& own = ring_of(ring);
+  *entry = nullptr;
+  if (own.ready() == 0 && least == 0) return -EAGAIN;
+  if (scheduler().random().one_in(64)) return -EINTR;
+  wait_for(own, std::max(least, 1u), kForever);
+  *entry = &own.completions[own.head & ring->cq.ring_mask];
+  return 0;
+}
+
+int io_uring_wait_cqes(struct io_uring* ring, struct io_uring_cqe** entry, unsigned least,
+                       struct __kernel_timespec* limit, sigset_t*) {
+  scheduler().point(Call::ring);
+  Ring& own = ring_of(ring);
+  const Nanoseconds time = static_cast<Nanoseconds>(limit->tv_sec) * kSecond + static_cast<Nanoseconds>(limit->tv_nsec);
+  if (!wait_for(own, least, scheduler().now() + time)) return -ETIME;
+  *entry = &own.completions[own.head & ring->cq.ring_mask];
+  return 0;
+}
+
+// Asked for by dma-bufs alone, which are not simulated.
+int io_uring_wait_cqe_timeout(struct io_uring*, struct io_uring_cqe**, struct __kernel_timespec*) { return -EINVAL; }
+
+int io_uring_register_files_sparse(struct io_uring* ring, unsigned count) {
+  if (!kernel().has_file_tables) return -EINVAL;
+  ring_of(ring).files.assign(count, -1);
+  return 0;
+}
+int io_uring_register_files_update(struct io_uring* ring, unsigned first, const int* files, unsigned count) {
+  std::copy_n(files, count, ring_of(ring).files.begin() + first);
+  return static_cast<int>(count);
+}
+int io_uring_unregister_files(struct io_uring* ring) { return ring_of(ring).files.clear(), 0; }
+
+int io_uring_register_buffers_sparse(struct io_uring* ring, unsigned count) {
+  if (!kernel().has_tables) return -EINVAL;
+  ring_of(ring).regions.assign(count, {});
+  return 0;
+}
+int io_uring_register_buffers(struct io_uring* ring, const struct iovec* regions, unsigned count) {
+  if (!ring_of(ring).regions.empty()) return -EBUSY;
+  ring_of(ring).regions.assign(regions, regions + count);
+  return 0;
+}
+int io_uring_register_buffers_update_tag(struct io_uring* ring, unsigned first, const struct iovec* regions,
+                                         const __u64*, unsigned count) {
+  Ring& own = ring_of(ring);
+  if (first + count > own.regions.size()) return -EINVAL;
+  if (scheduler().random().one_in(16)) return -ENOMEM;
+  std::copy_n(regions, count, own.regions.begin() + first);
+  return static_cast<int>(count);
+}
+int io_uring_unregister_buffers(struct io_uring* ring) { return ring_of(ring).regions.clear(), 0; }
+
+}  // extern "C"
