@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "simulation/asked.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "penstock/device_memory.h"
+#include "stress/history.h"
+
+namespace penstock::simulation {
+namespace {
+
+constexpr auto kPoison = std::byte{0xa5}, kFence = std::byte{0x5a};
+constexpr std::uint64_t kShiftMax = 4096;
+
+unsigned long long number(std::uint64_t value) { return value; }
+
+bool are_all(const std::byte* bytes, std::size_t count, std::byte value) {
+  return std::all_of(bytes, bytes + count, [&](std::byte one) { return one == value; });
+}
+
+}  // namespace
+
+std::string text_of(const penstock_status& status) {
+  char text[400];
+  (void)penstock_status_message(status, text, sizeof text);
+  return text;
+}
+
+Place::Place(penstock_session* session, std::size_t room, bool on_device)
+    : session_(session), room_(room + kShiftMax + 2 * kGuard), on_device_(on_device) {
+  void* memory = nullptr;
+  if (!on_device) memory = std::aligned_alloc(4096, (room_ + 4095) / 4096 * 4096);
+  else if (penstock_device_alloc(session, 0, room_, &memory).code != 0) memory = nullptr;
+  base_ = static_cast<std::byte*>(memory);
+  if (base_ == nullptr) scheduler().fail("there is no memory");
+}
+
+Place::Place(Place&& other) noexcept
+    : session_(other.session_), room_(other.room_), on_device_(other.on_device_),
+      base_(std::exchange(other.base_, nullptr)) {}
+
+Place::~Place() {
+  if (base_ == nullptr) return;
+  if (on_device_) (void)penstock_device_free(session_, 0, base_);
+  else std::free(base_);
+}
+
+// ---- The request ----------------------------------------------------------------------------------------------------
+
+bool Asked::draw_range(Random& random, const Place& place, std::uint64_t size_max) {
+  const std::uint64_t end = handle_->file->size(),
+                      most = std::min<std::uint64_t>(size_max, place.room() - kShiftMax - 2 * Place::kGuard);
+  const bool is_aligned = random.one_in(2);
+  const std::uint64_t unit = is_aligned ? (random.one_in(2) ? 4096 : 512) : 1;
+  size_ = random.between(1, random.one_in(4) ? most : std::min<std::uint64_t>(most, 16 << 10));
+  first_ = random.one_in(4) ? 0 : random.below(end + end / 8 + 1);
+  size_ = std::max(size_ / unit * unit, unit);
+  first_ = first_ / unit * unit;
+  if (!random.one_in(4) && first_ < end && first_ + size_ > end && !is_aligned) size_ = end - first_;
+  memory_ = place.base() + (is_aligned ? 4096 : Place::kGuard + random.below(kShiftMax));
+  return size_ <= most;
+}
+
+bool Asked::begin(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t size_max,
+                  bool is_write) {
+  handle_ = std::move(handle);
+  is_write_ = is_write;
+  room_ = place.base();
+  room_bytes_ = place.room();
+  if (!draw_range(random, place, size_max)) return false;
+  if (is_write && handle_->file->is_written(first_, first_ + size_)) return false;
+  pieces_ = {{memory_, size_}};
+  request = {};
+  request.op = is_write ? PENSTOCK_WRITE : PENSTOCK_READ;
+  request.file = handle_->raw;
+  request.base = place.on_device() || random.one_in(2) ? place.base() : memory_;
+  request.buffer_offset = memory_ - static_cast<std::byte*>(request.base);
+  request.size = size_;
+  request.file_offset = static_cast<std::int64_t>(first_);
+  errors_before_ = handle_->file->all_errors();
+  if (is_write) change_ = handle_->file->begin_write(first_, first_ + size_);
+  else look_ = handle_->file->begin_read(first_, size_);
+  fill_memory();
+  return true;
+}
+
+void Asked::fill_memory() {
+  std::fill_n(room_, room_bytes_, kFence);
+  if (!is_write_) std::fill_n(memory_, size_, kPoison);
+  else stress::stamp_range({memory_, size_}, handle_->file->number(), change_, first_);
+}
+
+void Asked::cut_into_pieces(Random& random) {
+  pieces_.clear();
+  const std::uint64_t pieces = random.between(1, 6);
+  for (std::uint64_t done = 0; done < size_;) {
+    const std::uint64_t left = size_ - done;
+    const std::uint64_t part = pieces_.size() + 1 == pieces ? left : random.between(1, left);
+    pieces_.push_back({memory_ + done, part});
+    done += part;
+  }
+  request.base = nullptr;
+  request.size = 0;
+  request.buffer_offset = 0;
+  request.pieces = pieces_.data();
+  request.piece_count = static_cast<std::uint32_t>(pieces_.size());
+}
+
+void Asked::take_back() {
+  if (is_write_) (void)handle_->file->end_write(change_, 0);
+  else (void)handle_->file->end_read(look_, {}, false);
+}
+
+// ---- Judgement ------------------------------------------------------------------------------------------------------
+
+bool Asked::has_errors_since() const { return handle_->file->all_errors() != errors_before_; }
+
+void Asked::judge_status(const penstock_status& status, const penstock_report& report) const {
+  if (report.bytes > size_) scheduler().fail("more bytes are told than were asked for");
+  if (report.direct_bytes + report.cached_bytes != report.bytes) scheduler().fail("a report's bytes do not add up");
+  if (status.code == 0) {
+    if (is_write_ && report.bytes != size_) scheduler().fail("a write succeeded without all of its bytes");
+    return;
+  }
+  const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
+  const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && (status.code == EIO || status.code == ENOSPC);
+  if (is_fault && has_errors_since()) return;
+  if (is(PENSTOCK_NO_PROGRESS) && disk().weather[static_cast<std::size_t>(Fault::cut_short)] != 0) return;
+  if (is(PENSTOCK_CANCELED) && may_be_canceled && report.bytes == 0) return;
+  if (is(PENSTOCK_TIMED_OUT) && may_be_late && report.bytes == 0) return;
+  if (is(PENSTOCK_CLOSED) && may_be_closed) return;
+  scheduler().fail(("an error that nothing explains: " + text_of(status)).c_str());
+}
+
+void Asked::require_memory_untouched(std::size_t got, bool is_whole) const {
+  const std::size_t before = static_cast<std::size_t>(memory_ - room_);
+  const bool is_fenced =
+      are_all(room_, before, kFence) && are_all(memory_ + size_, room_bytes_ - before - size_, kFence);
+  if (!is_fenced) scheduler().fail("memory beside a request was changed");
+  // A transfer that breaks may leave bytes behind that it does not tell of.
+  if (!is_write_ && is_whole && !has_errors_since() && look_.size == 0 && got < size_ &&
+      !are_all(memory_ + got, size_ - got, kPoison)) {
+    scheduler().fail("memory behind the bytes that a read tells of was changed");
+  }
+}
+
+void Asked::end(const penstock_status& status, const penstock_report& report, Sums& sums) {
+  judge_status(status, report);
+  const bool is_whole = status.code == 0;
+  char text[300];
+  std::snprintf(text, sizeof text, "%s %llu bytes at %llu of a file with %llu%s%s: %llu moved by %s, %llu directly; %s",
+                is_write_ ? "write" : "read", number(size_), number(first_), number(handle_->file->size()),
+                request.piece_count > 0 ? " in pieces" : "", request.stream != nullptr ? " on a stream" : "",
+                number(report.bytes), penstock_path_name(report.path), number(report.direct_bytes),
+                is_whole ? "success" : text_of(status).c_str());
+  scheduler().say_on_failure(text);
+  (is_write_ ? sums.written_bytes : sums.read_bytes) += report.bytes;
+  if (request.piece_count > 1) (is_write_ ? sums.written_behind_gaps : sums.read_behind_gaps) += size_ - report.bytes;
+  require_memory_untouched(report.bytes, is_whole);
+  File& file = *handle_->file;
+  const std::optional<std::string> fault =
+      is_write_ ? file.end_write(change_, report.bytes) : file.end_read(look_, {memory_, report.bytes}, is_whole);
+  if (fault) scheduler().fail(fault->c_str());
+  handle_.reset();
+}
+
+}  // namespace penstock::simulation

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A request of the simulated program: its memory with guards around it, and the judgement of what became of it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "penstock/penstock.hpp"
+#include "simulation/files.h"
+
+namespace penstock::simulation {
+
+// A registered descriptor of a file. Whoever lets it go last closes it.
+struct Handle {
+  std::shared_ptr<File> file;
+  penstock_file* raw = nullptr;
+  ~Handle() { penstock_file_close(raw); }
+};
+
+std::string text_of(const penstock_status& status);
+
+// What is counted of all requests, for the comparison with the session's own counters.
+struct Sums {
+  std::uint64_t read_bytes = 0, written_bytes = 0;
+  // The most that pieces of memory got behind one that failed: a report tells of bytes without a gap.
+  std::uint64_t read_behind_gaps = 0, written_behind_gaps = 0;
+};
+
+// Of a thread: memory for one request at a time.
+class Place {
+ public:
+  static constexpr std::size_t kGuard = 64;
+
+  Place(penstock_session* session, std::size_t room, bool on_device);
+  ~Place();
+  Place(Place&& other) noexcept;
+  Place& operator=(Place&&) = delete;
+
+  std::byte* base() const { return base_; }
+  std::size_t room() const { return room_; }
+  bool on_device() const { return on_device_; }
+
+ private:
+  penstock_session* session_;
+  std::size_t room_;
+  bool on_device_;
+  std::byte* base_ = nullptr;
+};
+
+class Asked {
+ public:
+  // Draws a range and begins. False if a write that is under way is in its way.
+  bool begin(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t size_max, bool is_write);
+  // May be given pieces of memory in place of one.
+  void cut_into_pieces(Random& random);
+  // The session refused to take it.
+  void take_back();
+  // Fails the run where the answer is wrong.
+  void end(const penstock_status& status, const penstock_report& report, Sums& sums);
+
+  Request request;  // Of penstock.h; its cookie, deadline and stream are the caller's.
+  bool may_be_canceled = false, may_be_late = false, may_be_closed = false;
+
+ private:
+  bool draw_range(Random& random, const Place& place, std::uint64_t size_max);
+  void fill_memory();
+  void judge_status(const penstock_status& status, const penstock_report& report) const;
+  void require_memory_untouched(std::size_t got, bool is_whole) const;
+  bool has_errors_since() const;
+
+  std::shared_ptr<Handle> handle_;
+  bool is_write_ = false;
+  std::uint64_t first_ = 0, size_ = 0;
+  std::byte* memory_ = nullptr;  // Its first byte.
+  std::byte* room_ = nullptr;    // The place's first byte.
+  std::size_t room_bytes_ = 0;
+  std::vector<iovec> pieces_;
+  std::uint32_t change_ = 0;
+  File::Look look_;
+  unsigned errors_before_ = 0;
+};
+
+}  // namespace penstock::simulation
