@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "simulation/requests.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/host/host_streams.h"
+#include "simulation/asked.h"
+
+namespace penstock::simulation {
+namespace {
+
+constexpr unsigned kDepthMax = 6;
+constexpr Nanoseconds kMillisecond = 1'000'000;
+
+// One of the values, for a setting.
+const char* draw_of(Random& random, std::initializer_list<const char*> values) {
+  return values.begin()[random.below(values.size())];
+}
+
+class Program {
+ public:
+  Program();
+  Tally run();
+
+ private:
+  struct Slot {
+    std::shared_ptr<Handle> handles[2];  // The second has O_DIRECT.
+  };
+
+  // Of one thread.
+  struct Self {
+    Random random;
+    std::vector<Place> places;
+    std::array<penstock_queue*, 2> queues{};
+    std::uint64_t number;
+  };
+
+  void open_session(Random& random);
+  Slot new_slot(Random& random);
+  void act(std::uint64_t number, std::uint64_t seed);
+  void act_once(Self& self);
+  std::shared_ptr<Handle> pick(Random& random);
+  void call(Self& self);
+  void use_queue(Self& self, bool is_polled);
+  penstock_queue* queue_of(Self& self, bool is_polled);
+  void reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked, unsigned count);
+  void use_stream(Self& self);
+  void change_file(Random& random);
+  void ask_for_advice(Self& self);
+  void compare_counters();
+  void finish(Asked& asked, const penstock_status& status, const penstock_report& report);
+
+  penstock_session* session_ = nullptr;
+  std::vector<Slot> slots_;
+  std::uint64_t file_max_ = 0, size_max_ = 0;
+  unsigned rounds_ = 0;
+  Sums sums_;
+  Tally tally_;
+};
+
+void set(Config& config, const char* name, const char* value) { config.set(name, value); }
+
+void Program::open_session(Random& random) {
+  Config config;
+  set(config, "device", "host");
+  set(config, "paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
+  set(config, "policy", draw_of(random, {"throughput", "balanced", "cpu"}));
+  set(config, "workers", draw_of(random, {"1", "2", "4"}));
+  set(config, "chunk_kib", draw_of(random, {"64", "128", "4096"}));
+  set(config, "bounce_mib", draw_of(random, {"1", "2", "16"}));
+  set(config, "io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
+  set(config, "direct_io", draw_of(random, {"auto", "always", "never"}));
+  set(config, "registration_cache_mib", draw_of(random, {"0", "1", "64"}));
+  if (!config.status().ok()) scheduler().fail("a setting is not taken");
+  if (penstock_session_open(config.raw(), &session_).code != 0) scheduler().fail("no session opens");
+}
+
+Program::Program() {
+  Random& random = scheduler().random();
+  constexpr unsigned kRates[] = {0, 100, 30, 10};
+  const bool is_fair = random.one_in(6);  // Nothing goes wrong.
+  for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
+  file_max_ = std::uint64_t{1} << random.between(14, 20);
+  size_max_ = std::min<std::uint64_t>(file_max_, random.one_in(4) ? 1 << 20 : 64 << 10);
+  rounds_ = static_cast<unsigned>(random.between(10, 80));
+  open_session(random);
+  for (std::uint64_t i = random.between(1, 3); i > 0; --i) slots_.push_back(new_slot(random));
+}
+
+Program::Slot Program::new_slot(Random& random) {
+  const std::shared_ptr<File> file = disk().create(random.one_in(8) ? 0 : random.between(1, file_max_));
+  Slot slot;
+  for (const bool is_direct : {false, true}) {
+    slot.handles[is_direct] = std::make_shared<Handle>();
+    slot.handles[is_direct]->file = file;
+    const int fd = disk().open(file, is_direct);
+    const penstock_status status = penstock_file_register(session_, fd, &slot.handles[is_direct]->raw);
+    if (status.code != 0) scheduler().fail("a file is not taken");
+    ::close(fd);
+  }
+  return slot;
+}
+
+std::shared_ptr<Handle> Program::pick(Random& random) {
+  return slots_[random.below(slots_.size())].handles[random.below(2)];
+}
+
+// ---- What a thread does ---------------------------------------------------------------------------------------------
+
+void Program::finish(Asked& asked, const penstock_status& status, const penstock_report& report) {
+  ++tally_.requests;
+  if (status.code != 0) ++tally_.failed;
+  if (status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_CANCELED) ++tally_.canceled;
+  if (status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_TIMED_OUT) ++tally_.late;
+  asked.end(status, report, sums_);
+}
+
+void Program::call(Self& self) {
+  Asked asked;
+  const Place& place = self.places[self.random.below(2)];
+  if (!asked.begin(self.random, place, pick(self.random), size_max_, self.random.one_in(3))) return;
+  if (self.random.one_in(4)) asked.cut_into_pieces(self.random);
+  Report report;
+  const penstock_status status = penstock_transfer(&asked.request, &report);
+  finish(asked, status, report);
+}
+
+penstock_queue* Program::queue_of(Self& self, bool is_polled) {
+  penstock_queue*& queue = self.queues[is_polled];
+  if (queue != nullptr) return queue;
+  penstock_queue_options options{};
+  options.struct_size = sizeof options;
+  options.mode = is_polled ? PENSTOCK_QUEUE_POLLED : PENSTOCK_QUEUE_THREADED;
+  options.depth = kDepthMax;
+  options.request_bytes_max = is_polled ? size_max_ + 8192 : 0;
+  if (penstock_queue_open(session_, &options, &queue).code != 0) scheduler().fail("no queue opens");
+  return queue;
+}
+
+void Program::use_queue(Self& self, bool is_polled) {
+  penstock_queue* const queue = queue_of(self, is_polled);
+  const auto count = static_cast<unsigned>(self.random.between(1, kDepthMax));
+  std::vector<Asked> asked(count);
+  unsigned submitted = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    Asked& one = asked[submitted];
+    if (!one.begin(self.random, self.places[2 + submitted], pick(self.random), size_max_, self.random.one_in(3)))
+      continue;
+    if (!is_polled && self.random.one_in(4)) one.cut_into_pieces(self.random);
+    one.request.cookie = submitted;
+    one.may_be_late = self.random.one_in(4);
+    if (one.may_be_late) one.request.deadline_ns = scheduler().now() + self.random.below(2 * kMillisecond);
+    const penstock_status status = penstock_queue_submit(queue, &one.request, 1, nullptr);
+    const bool is_refusal = status.domain == PENSTOCK_DOMAIN_PENSTOCK;
+    const bool is_late = is_refusal && status.code == PENSTOCK_TIMED_OUT && one.may_be_late && is_polled;
+    // A small limit of pinned memory may be used by other threads.
+    if (status.code == 0) {
+      ++submitted;
+    } else if (is_late || (is_refusal && status.code == PENSTOCK_LIMIT)) {
+      one.take_back();
+    } else {
+      scheduler().fail(("a queue with room refuses a request: " + text_of(status)).c_str());
+    }
+  }
+  if (!is_polled && submitted > 0 && self.random.one_in(3)) {
+    Asked& one = asked[self.random.below(submitted)];
+    one.may_be_canceled = true;
+    (void)penstock_queue_cancel(queue, one.request.cookie, nullptr);
+  }
+  reap(self, queue, asked, submitted);
+  if (!self.random.one_in(8)) return;
+  penstock_queue_close(queue);
+  self.queues[is_polled] = nullptr;
+}
+
+void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked, unsigned count) {
+  Completion completions[kDepthMax];
+  std::vector<bool> seen(count);
+  for (unsigned left = count; left > 0;) {
+    std::uint32_t reaped = 0;
+    const std::int64_t limit = self.random.one_in(2) ? -1 : static_cast<std::int64_t>(self.random.below(kMillisecond));
+    const auto least = static_cast<unsigned>(self.random.between(limit < 0 ? 1 : 0, left));
+    const penstock_status status = penstock_queue_reap(queue, completions, kDepthMax, least, limit, &reaped);
+    if (status.code != 0) scheduler().fail("a reap fails");
+    if (reaped > left || (limit < 0 && reaped < least)) scheduler().fail("a reap returns another number than it must");
+    for (unsigned i = 0; i < reaped; ++i) {
+      const std::uint64_t cookie = completions[i].cookie;
+      if (cookie >= count || seen[cookie]) scheduler().fail("a request is reaped twice, or was never submitted");
+      seen[cookie] = true;
+      finish(asked[cookie], completions[i].status, completions[i].report);
+    }
+    left -= reaped;
+  }
+}
+
+void Program::use_stream(Self& self) {
+  Asked asked;
+  if (!asked.begin(self.random, self.places[1], pick(self.random), size_max_, self.random.one_in(3))) return;
+  asked.request.stream = reinterpret_cast<void*>(self.number * 16 + 16 * self.random.below(2));
+  penstock_stream_result result{};
+  result.struct_size = sizeof result;
+  result.report.struct_size = sizeof result.report;
+  const penstock_status status = penstock_stream_submit(&asked.request, &result);
+  if (status.code != 0) scheduler().fail(("a stream refuses a request: " + text_of(status)).c_str());
+  // The result may be there before the stream has copied.
+  if (!core::HostStreamHome::of_process().drain(asked.request.stream).ok() || result.done != 1)
+    scheduler().fail("a stream is through, and its request is not");
+  finish(asked, result.status, result.report);
+}
+
+void Program::change_file(Random& random) {
+  Slot& slot = slots_[random.below(slots_.size())];
+  File& file = *slot.handles[0]->file;
+  scheduler().point(Call::program);
+  const std::uint64_t size = file.size();
+  switch (random.below(6)) {
+    case 0: return file.resize(random.below(file_max_));
+    case 1: return file.resize(size - random.below(std::min<std::uint64_t>(size, 8192) + 1));
+    case 2: return file.resize(size + random.below(8192));
+    case 3: {
+      const std::uint64_t first = random.below(size + 1);
+      return first == size ? void() : file.punch(first, random.between(first + 1, size));
+    }
+    default: {
+      Slot fresh = new_slot(random);
+      std::swap(slot, fresh);  // Handles go with their last request.
+    }
+  }
+}
+
+void Program::ask_for_advice(Self& self) {
+  Asked asked;
+  if (!asked.begin(self.random, self.places[0], pick(self.random), size_max_, false)) return;
+  std::array<Verdict, 16> verdicts;
+  std::uint32_t count = 0;
+  char text[512];
+  const bool is_told = penstock_explain(&asked.request, verdicts.data(), 16, &count).code == 0 &&
+                       penstock_plan(&asked.request, text, sizeof text, nullptr).code == 0;
+  if (!is_told || count == 0) scheduler().fail("a dry run fails");
+  asked.take_back();
+}
+
+void Program::act_once(Self& self) {
+  switch (self.random.below(12)) {
+    case 0:
+    case 1: return use_queue(self, false);
+    case 2:
+    case 3: return use_queue(self, true);
+    case 4: return use_stream(self);
+    case 5: return change_file(self.random);
+    case 6: return self.random.one_in(4) ? ask_for_advice(self) : call(self);
+    default: return call(self);
+  }
+}
+
+void Program::act(std::uint64_t number, std::uint64_t seed) {
+  Self self{Random(seed), {}, {}, number};
+  self.places.emplace_back(session_, size_max_, false);
+  self.places.emplace_back(session_, size_max_, true);
+  for (unsigned i = 0; i < kDepthMax; ++i) self.places.emplace_back(session_, size_max_, self.random.one_in(2));
+  for (unsigned i = 0; i < rounds_; ++i) act_once(self);
+  for (penstock_queue* const queue : self.queues) penstock_queue_close(queue);
+}
+
+// ---- The whole ------------------------------------------------------------------------------------------------------
+
+void Program::compare_counters() {
+  std::vector<Counter> counters(64);
+  std::uint32_t count = 0;
+  const penstock_status status = penstock_counters(session_, counters.data(), 64, &count);
+  Sums told;
+  for (std::uint32_t i = 0; i < count && i < 64; ++i) {
+    told.read_bytes += counters[i].read_bytes;
+    told.written_bytes += counters[i].write_bytes;
+  }
+  const auto fits = [](std::uint64_t counted, std::uint64_t least, std::uint64_t more) {
+    return least <= counted && counted <= least + more;
+  };
+  const bool is_right = fits(told.read_bytes, sums_.read_bytes, sums_.read_behind_gaps) &&
+                        fits(told.written_bytes, sums_.written_bytes, sums_.written_behind_gaps);
+  if (status.code != 0 || !is_right)
+    scheduler().fail("the session has counted other bytes than its requests have told");
+}
+
+Tally Program::run() {
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = scheduler().random().between(1, 4); i > 0; --i)
+    threads.emplace_back([this, i, seed = scheduler().random().next()] { act(i, seed); });
+  for (std::thread& thread : threads) thread.join();
+  compare_counters();
+  slots_.clear();
+  penstock_session_close(session_);
+  if (scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives the session");
+  return tally_;
+}
+
+}  // namespace
+
+Tally run_requests() { return Program().run(); }
+
+}  // namespace penstock::simulation

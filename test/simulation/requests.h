@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A program with one session and some threads, which read and write files in every way of penstock.h that needs no GPU,
+// while files are cut, grown, punched and replaced. A seed chooses its settings, its requests and what goes wrong. Each
+// answer is compared with what the disk knows; what is wrong ends the process.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::simulation {
+
+struct Tally {
+  std::uint64_t requests = 0, failed = 0, canceled = 0, late = 0;
+};
+
+// The scheduler must have begun.
+Tally run_requests();
+
+}  // namespace penstock::simulation
