@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Runs simulations, each in a process of its own, and says which seeds found something.
+//
+//   penstock_simulation [--seed N] [--seeds N | --minutes N] [--twice] [--trace]
+//
+// --seed: the first one; without it, others each time. --seeds: how many; with --seed it is one unless this says
+// otherwise. --minutes: how long, in CPU time; one by default. --twice: each seed must give the same trace again.
+// --trace: prints each point of each run.
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "simulation/files.h"
+#include "simulation/requests.h"
+#include "simulation/scheduler.h"
+
+namespace {
+
+using namespace penstock::simulation;
+
+constexpr std::uint64_t kFindingsMax = 5;
+constexpr long kPatienceSeconds = 60;  // Of CPU time, for what turns without ever coming to a point.
+
+struct Result {
+  Tally tally;
+  std::uint64_t faults[kFaults];
+  std::uint64_t points, trace, transfers;
+  Nanoseconds time;
+};
+
+struct Options {
+  std::uint64_t seed = 0, seeds = ~std::uint64_t{0};
+  double cpu_seconds = 60;
+  bool is_traced = false, is_twice = false;
+};
+
+void simulate(std::uint64_t seed, bool is_traced, Result& result) {
+  const itimerval limit{{}, {kPatienceSeconds, 0}};
+  ::setitimer(ITIMER_PROF, &limit, nullptr);
+  scheduler().begin(seed, is_traced);
+  const Nanoseconds began = scheduler().now();
+  result.tally = run_requests();
+  std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
+  result.transfers = disk().transfers;
+  result.points = scheduler().points();
+  result.trace = scheduler().trace();
+  result.time = scheduler().now() - began;
+}
+
+// False if the seed found something.
+bool run(std::uint64_t seed, const Options& options, Result& result) {
+  result = {};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    simulate(seed, options.is_traced, result);
+    ::_exit(0);
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) == child && status == 0) return true;
+  if (WIFSIGNALED(status)) std::fprintf(stderr, "it ended by a signal: %s\n", ::strsignal(WTERMSIG(status)));
+  std::fprintf(stderr, "found by seed %llu: ./dev simulate --seed %llu\n\n", static_cast<unsigned long long>(seed),
+               static_cast<unsigned long long>(seed));
+  return false;
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds_of = [](const timeval& time) { return double(time.tv_sec) + double(time.tv_usec) / 1e6; };
+  return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+}
+
+void add(Result& sum, const Result& one) {
+  sum.tally.requests += one.tally.requests;
+  sum.tally.failed += one.tally.failed;
+  sum.tally.canceled += one.tally.canceled;
+  sum.tally.late += one.tally.late;
+  for (std::size_t i = 0; i < kFaults; ++i) sum.faults[i] += one.faults[i];
+  sum.points += one.points;
+  sum.transfers += one.transfers;
+  sum.time += one.time;
+}
+
+void print(const Result& sum, std::uint64_t runs) {
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::printf("%llu runs, %llu requests (%llu failed, %llu canceled, %llu past their deadline), %llu transfers\n",
+              number(runs), number(sum.tally.requests), number(sum.tally.failed), number(sum.tally.canceled),
+              number(sum.tally.late), number(sum.transfers));
+  std::printf("faults:");
+  for (std::size_t i = 0; i < kFaults; ++i) std::printf(" %s %llu", kFaultNames[i], number(sum.faults[i]));
+  std::printf("\n%.1f simulated seconds, %llu points, %.1f CPU seconds: %.0f requests in each\n",
+              double(sum.time) / 1e9, number(sum.points), cpu_seconds(), double(sum.tally.requests) / cpu_seconds());
+}
+
+Options options_of(int count, char** words) {
+  Options options;
+  bool has_seed = false, has_end = false;
+  for (int i = 1; i < count; ++i) {
+    const auto is = [&](const char* name) { return std::strcmp(words[i], name) == 0; };
+    const char* const value = i + 1 < count ? words[i + 1] : nullptr;
+    if (is("--trace")) options.is_traced = true;
+    else if (is("--twice")) options.is_twice = true;
+    else if (is("--seed") && value) options.seed = std::strtoull(value, nullptr, 10), has_seed = true, ++i;
+    else if (is("--seeds") && value) options.seeds = std::strtoull(value, nullptr, 10), has_end = true, ++i;
+    else if (is("--minutes") && value) options.cpu_seconds = 60 * std::strtod(value, nullptr), has_end = true, ++i;
+    else
+      std::fprintf(stderr, "usage: simulate [--seed N] [--seeds N | --minutes N] [--twice] [--trace]\n"), std::exit(2);
+  }
+  if (!has_seed) options.seed = static_cast<std::uint64_t>(std::time(nullptr)) * 1000;
+  else if (!has_end) options.seeds = 1;
+  if (options.seeds != ~std::uint64_t{0}) options.cpu_seconds = 1e9;
+  return options;
+}
+
+// Addresses decide where a wait of the C++ library queues: the same in each run, so far as the system lets us.
+void keep_addresses(char** words) {
+  const int before = ::personality(0xffffffff);
+  if (before < 0 || (before & ADDR_NO_RANDOMIZE) != 0) return;
+  if (::personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) < 0) return;
+  ::execv("/proc/self/exe", words);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  keep_addresses(words);
+  const Options options = options_of(count, words);
+  ::unsetenv("PENSTOCK_REPORT");
+  auto* const result =
+      static_cast<Result*>(::mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  Result sum{};
+  std::uint64_t runs = 0, found = 0;
+  std::printf("from seed %llu\n", static_cast<unsigned long long>(options.seed));
+  std::fflush(stdout);
+  while (runs < options.seeds && cpu_seconds() < options.cpu_seconds && found < kFindingsMax) {
+    const std::uint64_t seed = options.seed + runs++;
+    if (!run(seed, options, *result)) ++found;
+    add(sum, *result);
+    const std::uint64_t trace = result->trace;
+    if (options.is_traced) std::printf("trace %016llx\n", static_cast<unsigned long long>(trace));
+    if (!options.is_twice || (run(seed, options, *result) && result->trace == trace)) continue;
+    std::fprintf(stderr, "seed %llu gives another trace each time\n", static_cast<unsigned long long>(seed));
+    ++found;
+  }
+  print(sum, runs);
+  return found == 0 ? 0 : 1;
+}
