@@ -24,7 +24,9 @@ struct Scheduler::Task {
 
   unsigned number = 0;
   char name[16] = "main";
-  pthread_t thread{};
+  pthread_t real{};
+  // By which the program knows it, until it has joined it: the system's may be another thread's by then.
+  pthread_t thread() const { return reinterpret_cast<pthread_t>(this); }
   State state = State::ready;
   Call call = Call::start;
   const void* what = nullptr;
@@ -100,7 +102,6 @@ void Scheduler::begin(std::uint64_t seed, bool is_traced) {
   ::pthread_key_create(&last_key, end_thread);
   tasks_.push_back(std::make_unique<Task>());
   running_ = tasks_[0].get();
-  running_->thread = ::pthread_self();
   is_on_ = true;
 }
 
@@ -232,7 +233,7 @@ void Scheduler::await_baton(Task& task) {
   }
   task.baton = Task::kNone;
   if (ended_ == nullptr) return;
-  really_join(ended_->thread, nullptr);
+  really_join(ended_->real, nullptr);
   ended_ = nullptr;
 }
 
@@ -280,21 +281,21 @@ int Scheduler::create(pthread_t* thread, const pthread_attr_t* attributes, void*
   std::snprintf(task->name, sizeof task->name, "%s", "?");
   task->body = body;
   task->argument = argument;
-  const int error = really_create(&task->thread, attributes, run, task.get());
+  const int error = really_create(&task->real, attributes, run, task.get());
   if (error != 0) return error;
-  *thread = task->thread;
+  *thread = task->thread();
   tasks_.push_back(std::move(task));
   point(Call::start, tasks_.back()->number);
   return 0;
 }
 
-// The newest, since the numbers of threads that are gone are used again.
 Scheduler::Task* Scheduler::find(pthread_t thread) {
-  const auto found = std::find_if(tasks_.rbegin(), tasks_.rend(), [&](const auto& task) {
-    return ::pthread_equal(task->thread, thread) != 0 && !task->is_joined;
-  });
-  return found == tasks_.rend() ? nullptr : found->get();
+  const auto found =
+      std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& task) { return task->thread() == thread; });
+  return found == tasks_.end() || (*found)->is_joined ? nullptr : found->get();
 }
+
+pthread_t Scheduler::self() const { return tasks_[current_task]->thread(); }
 
 int Scheduler::join(pthread_t thread, void** result) {
   Task* const task = find(thread);

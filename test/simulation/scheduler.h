@@ -82,6 +82,7 @@ class Scheduler {
   int join(pthread_t thread, void** result);
   int detach(pthread_t thread);
   void name(pthread_t thread, const char* name);
+  pthread_t self() const;
 
   // What is being looked at, if the next failure comes before the next call of this.
   void say_on_failure(const char* text) { context_ = text; }

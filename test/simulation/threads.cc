@@ -119,6 +119,10 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 }
 int pthread_join(pthread_t thread, void** result) { return scheduler().join(thread, result); }
 int pthread_detach(pthread_t thread) { return scheduler().detach(thread); }
+pthread_t pthread_self() noexcept {
+  static const auto really = REAL(pthread_self);
+  return scheduler().is_on() ? scheduler().self() : really();
+}
 int pthread_setname_np(pthread_t thread, const char* name) { return scheduler().name(thread, name), 0; }
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
