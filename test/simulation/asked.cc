@@ -143,8 +143,8 @@ void Asked::require_memory_untouched(std::size_t got, bool is_whole) const {
   const bool is_fenced =
       are_all(room_, before, kFence) && are_all(memory_ + size_, room_bytes_ - before - size_, kFence);
   if (!is_fenced) scheduler().fail("memory beside a request was changed");
-  // A transfer that breaks may leave bytes behind that it does not tell of.
-  if (!is_write_ && is_whole && !has_errors_since() && look_.size == 0 && got < size_ &&
+  // A transfer that breaks may leave bytes that it does not tell of, and so may a file that is cut meanwhile.
+  if (!is_write_ && is_whole && !has_errors_since() && !handle_->file->is_resized_since(look_) && got < size_ &&
       !are_all(memory_ + got, size_ - got, kPoison)) {
     scheduler().fail("memory behind the bytes that a read tells of was changed");
   }

@@ -75,6 +75,8 @@ class File {
     std::vector<std::byte> before;  // What was there, as far as the file reached.
     std::size_t change = 0, size = 0;
   };
+  // Its size was changed since.
+  bool is_resized_since(const Look& look) const { return sizes_.size() > look.size + 1; }
   Look begin_read(std::uint64_t first, std::uint64_t wanted);
   // Returns what is wrong with what it got. `is_whole`: it succeeded.
   std::optional<std::string> end_read(const Look& look, std::span<const std::byte> got, bool is_whole);

@@ -305,6 +305,7 @@ Tally Program::run() {
 
 }  // namespace
 
-Tally run_requests() { return Program().run(); }
+// Its place must be the same in each run, and on the stack it follows what the process was called by.
+Tally run_requests() { return std::make_unique<Program>()->run(); }
 
 }  // namespace penstock::simulation
