@@ -21,7 +21,7 @@ constexpr std::uint64_t kShiftMax = 4096;
 unsigned long long number(std::uint64_t value) { return value; }
 
 bool are_all(const std::byte* bytes, std::size_t count, std::byte value) {
-  return std::all_of(bytes, bytes + count, [&](std::byte one) { return one == value; });
+  return count == 0 || (bytes[0] == value && std::memcmp(bytes, bytes + 1, count - 1) == 0);
 }
 
 }  // namespace
@@ -91,8 +91,8 @@ bool Asked::begin(Random& random, const Place& place, std::shared_ptr<Handle> ha
 }
 
 void Asked::fill_memory() {
-  std::fill_n(room_, room_bytes_, kFence);
-  if (!is_write_) std::fill_n(memory_, size_, kPoison);
+  std::memset(room_, static_cast<int>(kFence), room_bytes_);
+  if (!is_write_) std::memset(memory_, static_cast<int>(kPoison), size_);
   else stress::stamp_range({memory_, size_}, handle_->file->number(), change_, first_);
 }
 
