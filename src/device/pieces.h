@@ -4,6 +4,8 @@
 // the process. Thread-safe; looking up takes a shared lock.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,14 +22,7 @@ struct Piece {
 
 class Pieces {
  public:
-  // `unmap` is called for pieces that are still there at the end.
-  explicit Pieces(void (*unmap)(const Piece& piece)) : unmap_(unmap) {}
-  ~Pieces() {
-    for (const auto& [base, size] : sizes_) unmap_({base, size});
-  }
-  Pieces(const Pieces&) = delete;
-  Pieces& operator=(const Pieces&) = delete;
-
+  // Pieces that are still there at the end stay mapped: their programs may touch them until these end.
   void add(void* memory, std::size_t size) {
     const WriterLock lock(mutex_);
     sizes_.emplace(reinterpret_cast<std::uintptr_t>(memory), size);
@@ -37,7 +32,7 @@ class Pieces {
     const WriterLock lock(mutex_);
     const auto found = sizes_.find(reinterpret_cast<std::uintptr_t>(memory));
     if (found == sizes_.end()) return;
-    unmap_({found->first, found->second});
+    ::munmap(memory, found->second);
     sizes_.erase(found);
   }
   // The piece that contains the address.
@@ -52,7 +47,6 @@ class Pieces {
   }
 
  private:
-  void (*const unmap_)(const Piece& piece);
   SharedMutex mutex_;
   std::map<std::uintptr_t, std::size_t> sizes_ GUARDED_BY(mutex_);  // By base address.
 };

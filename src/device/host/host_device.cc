@@ -25,8 +25,6 @@ struct PendingCopy {
   std::size_t size;
 };
 
-void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), piece.size); }
-
 class HostCopyQueue final : public CopyQueue {
  public:
   HostCopyQueue(PinnedPages& pages, unsigned markers) : pages_(pages), recorded_(markers, 0) {}
@@ -89,7 +87,7 @@ class HostCopyQueue final : public CopyQueue {
 
 }  // namespace
 
-HostDevice::HostDevice(int ordinal, const char* kind) : Device(this, this), pieces_(unmap) {
+HostDevice::HostDevice(int ordinal, const char* kind) : Device(this, this) {
   facts_.ordinal = ordinal;
   facts_.kind = kind;
   facts_.stand_in = true;

@@ -33,6 +33,16 @@ TEST_F(HostDeviceTest, ACopyLandsOnlyWhenItIsWaitedFor) {
   EXPECT_STREQ(memory, "weights");
 }
 
+TEST_F(HostDeviceTest, MemoryThatWasNotFreedIsThereWhenTheDeviceIsGone) {
+  char* memory = nullptr;
+  {
+    HostDeviceSet gone;
+    memory = static_cast<char*>((*gone.device(0))->memory().allocate(4096).value());
+    memory[0] = 'k';
+  }
+  EXPECT_EQ(memory[0], 'k');
+}
+
 TEST_F(HostDeviceTest, ASourceReusedTooEarlyShowsInTheCopy) {
   auto* memory = static_cast<char*>(device().memory().allocate(4096).value());
   auto queue = std::move(device().open_copy_queue(1).value());

@@ -57,8 +57,6 @@ void* map_memory(int fd, std::size_t bytes) {
   return memory;
 }
 
-void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), piece.size); }
-
 // CPU loads and stores would kill the process if the memory is gone. So the kernel moves the bytes, to and from a file
 // in memory, and returns EFAULT.
 class PeerCopyQueue final : public CopyQueue {
@@ -105,7 +103,7 @@ class PeerCopyQueue final : public CopyQueue {
 }  // namespace
 
 PeerDevice::PeerDevice(int ordinal, const char* kind, std::string directory)
-    : Device(this), directory_(std::move(directory)), pieces_(unmap) {
+    : Device(this), directory_(std::move(directory)) {
   const std::string address = directory_.substr(directory_.rfind('/') + 1);
   facts_.ordinal = ordinal;
   facts_.kind = kind;
