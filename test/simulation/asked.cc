@@ -38,7 +38,7 @@ Place::Place(penstock_session* session, std::size_t room, bool on_device)
   if (!on_device) memory = std::aligned_alloc(4096, (room_ + 4095) / 4096 * 4096);
   else if (penstock_device_alloc(session, 0, room_, &memory).code != 0) memory = nullptr;
   base_ = static_cast<std::byte*>(memory);
-  if (base_ == nullptr) scheduler().fail("there is no memory");
+  if (base_ == nullptr && !on_device) scheduler().fail("there is no memory");
 }
 
 Place::Place(Place&& other) noexcept
@@ -73,7 +73,7 @@ bool Asked::begin(Random& random, const Place& place, std::shared_ptr<Handle> ha
   is_write_ = is_write;
   room_ = place.base();
   room_bytes_ = place.room();
-  if (!draw_range(random, place, size_max)) return false;
+  if (room_ == nullptr || !draw_range(random, place, size_max)) return false;
   if (is_write && handle_->file->is_written(first_, first_ + size_)) return false;
   pieces_ = {{memory_, size_}};
   request = {};
@@ -135,6 +135,7 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   if (is(PENSTOCK_CANCELED) && may_be_canceled && report.bytes == 0) return;
   if (is(PENSTOCK_TIMED_OUT) && may_be_late && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;
+  if (is(PENSTOCK_OUT_OF_MEMORY) && scheduler().refuses_threads() && report.bytes == 0) return;
   scheduler().fail(("an error that nothing explains: " + text_of(status)).c_str());
 }
 
@@ -151,7 +152,6 @@ void Asked::require_memory_untouched(std::size_t got, bool is_whole) const {
 }
 
 void Asked::end(const penstock_status& status, const penstock_report& report, Sums& sums) {
-  judge_status(status, report);
   const bool is_whole = status.code == 0;
   char text[300];
   std::snprintf(text, sizeof text, "%s %llu bytes at %llu of a file with %llu%s%s: %llu moved by %s, %llu directly; %s",
@@ -160,6 +160,7 @@ void Asked::end(const penstock_status& status, const penstock_report& report, Su
                 number(report.bytes), penstock_path_name(report.path), number(report.direct_bytes),
                 is_whole ? "success" : text_of(status).c_str());
   scheduler().say_on_failure(text);
+  judge_status(status, report);
   (is_write_ ? sums.written_bytes : sums.read_bytes) += report.bytes;
   if (request.piece_count > 1) (is_write_ ? sums.written_behind_gaps : sums.read_behind_gaps) += size_ - report.bytes;
   require_memory_untouched(report.bytes, is_whole);

@@ -38,6 +38,7 @@ class Program {
 
   // Of one thread.
   struct Self {
+    penstock_session* session;  // A reference, which the session's own handle may close before.
     Random random;
     std::vector<Place> places;
     std::array<penstock_queue*, 2> queues{};
@@ -45,8 +46,8 @@ class Program {
   };
 
   void open_session(Random& random);
-  Slot new_slot(Random& random);
-  void act(std::uint64_t number, std::uint64_t seed);
+  Slot new_slot(penstock_session* session, Random& random);
+  void act(penstock_session* session, std::uint64_t number, std::uint64_t seed);
   void act_once(Self& self);
   std::shared_ptr<Handle> pick(Random& random);
   void call(Self& self);
@@ -54,12 +55,14 @@ class Program {
   penstock_queue* queue_of(Self& self, bool is_polled);
   void reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked, unsigned count);
   void use_stream(Self& self);
-  void change_file(Random& random);
+  bool may_refuse(const penstock_status& status, bool is_late) const;
+  void change_file(Self& self);
   void ask_for_advice(Self& self);
   void compare_counters();
   void finish(Asked& asked, const penstock_status& status, const penstock_report& report);
 
   penstock_session* session_ = nullptr;
+  bool is_closing_ = false;
   std::vector<Slot> slots_;
   std::uint64_t file_max_ = 0, size_max_ = 0;
   unsigned rounds_ = 0;
@@ -93,18 +96,18 @@ Program::Program() {
   size_max_ = std::min<std::uint64_t>(file_max_, random.one_in(4) ? 1 << 20 : 64 << 10);
   rounds_ = static_cast<unsigned>(random.between(10, 80));
   open_session(random);
-  for (std::uint64_t i = random.between(1, 3); i > 0; --i) slots_.push_back(new_slot(random));
+  for (std::uint64_t i = random.between(1, 3); i > 0; --i) slots_.push_back(new_slot(session_, random));
 }
 
-Program::Slot Program::new_slot(Random& random) {
+Program::Slot Program::new_slot(penstock_session* session, Random& random) {
   const std::shared_ptr<File> file = disk().create(random.one_in(8) ? 0 : random.between(1, file_max_));
   Slot slot;
   for (const bool is_direct : {false, true}) {
     slot.handles[is_direct] = std::make_shared<Handle>();
     slot.handles[is_direct]->file = file;
     const int fd = disk().open(file, is_direct);
-    const penstock_status status = penstock_file_register(session_, fd, &slot.handles[is_direct]->raw);
-    if (status.code != 0) scheduler().fail("a file is not taken");
+    const penstock_status status = penstock_file_register(session, fd, &slot.handles[is_direct]->raw);
+    if (status.code != 0 && !may_refuse(status, false)) scheduler().fail("a file is not taken");
     ::close(fd);
   }
   return slot;
@@ -121,7 +124,16 @@ void Program::finish(Asked& asked, const penstock_status& status, const penstock
   if (status.code != 0) ++tally_.failed;
   if (status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_CANCELED) ++tally_.canceled;
   if (status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_TIMED_OUT) ++tally_.late;
+  asked.may_be_closed = is_closing_;
   asked.end(status, report, sums_);
+}
+
+// Why a request may be refused before it is taken.
+bool Program::may_refuse(const penstock_status& status, bool is_late) const {
+  const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
+  if (is(PENSTOCK_CLOSED)) return is_closing_;
+  if (is(PENSTOCK_OUT_OF_MEMORY)) return scheduler().refuses_threads();
+  return is(PENSTOCK_LIMIT) || (is(PENSTOCK_TIMED_OUT) && is_late);  // Pinned memory may be all in use.
 }
 
 void Program::call(Self& self) {
@@ -142,12 +154,15 @@ penstock_queue* Program::queue_of(Self& self, bool is_polled) {
   options.mode = is_polled ? PENSTOCK_QUEUE_POLLED : PENSTOCK_QUEUE_THREADED;
   options.depth = kDepthMax;
   options.request_bytes_max = is_polled ? size_max_ + 8192 : 0;
-  if (penstock_queue_open(session_, &options, &queue).code != 0) scheduler().fail("no queue opens");
-  return queue;
+  const penstock_status status = penstock_queue_open(self.session, &options, &queue);
+  if (status.code == 0) return queue;
+  if (!may_refuse(status, false)) scheduler().fail(("no queue opens: " + text_of(status)).c_str());
+  return queue = nullptr;
 }
 
 void Program::use_queue(Self& self, bool is_polled) {
   penstock_queue* const queue = queue_of(self, is_polled);
+  if (queue == nullptr) return;
   const auto count = static_cast<unsigned>(self.random.between(1, kDepthMax));
   std::vector<Asked> asked(count);
   unsigned submitted = 0;
@@ -160,12 +175,9 @@ void Program::use_queue(Self& self, bool is_polled) {
     one.may_be_late = self.random.one_in(4);
     if (one.may_be_late) one.request.deadline_ns = scheduler().now() + self.random.below(2 * kMillisecond);
     const penstock_status status = penstock_queue_submit(queue, &one.request, 1, nullptr);
-    const bool is_refusal = status.domain == PENSTOCK_DOMAIN_PENSTOCK;
-    const bool is_late = is_refusal && status.code == PENSTOCK_TIMED_OUT && one.may_be_late && is_polled;
-    // A small limit of pinned memory may be used by other threads.
     if (status.code == 0) {
       ++submitted;
-    } else if (is_late || (is_refusal && status.code == PENSTOCK_LIMIT)) {
+    } else if (may_refuse(status, one.may_be_late && is_polled)) {
       one.take_back();
     } else {
       scheduler().fail(("a queue with room refuses a request: " + text_of(status)).c_str());
@@ -210,14 +222,18 @@ void Program::use_stream(Self& self) {
   result.struct_size = sizeof result;
   result.report.struct_size = sizeof result.report;
   const penstock_status status = penstock_stream_submit(&asked.request, &result);
-  if (status.code != 0) scheduler().fail(("a stream refuses a request: " + text_of(status)).c_str());
+  if (status.code != 0) {
+    if (!may_refuse(status, false)) scheduler().fail(("a stream refuses a request: " + text_of(status)).c_str());
+    return asked.take_back();
+  }
   // The result may be there before the stream has copied.
   if (!core::HostStreamHome::of_process().drain(asked.request.stream).ok() || result.done != 1)
     scheduler().fail("a stream is through, and its request is not");
   finish(asked, result.status, result.report);
 }
 
-void Program::change_file(Random& random) {
+void Program::change_file(Self& self) {
+  Random& random = self.random;
   Slot& slot = slots_[random.below(slots_.size())];
   File& file = *slot.handles[0]->file;
   scheduler().point(Call::program);
@@ -231,8 +247,9 @@ void Program::change_file(Random& random) {
       return first == size ? void() : file.punch(first, random.between(first + 1, size));
     }
     default: {
-      Slot fresh = new_slot(random);
-      std::swap(slot, fresh);  // Handles go with their last request.
+      Slot fresh = new_slot(self.session, random);
+      if (fresh.handles[0]->raw != nullptr && fresh.handles[1]->raw != nullptr)
+        std::swap(slot, fresh);  // Handles go with their last request.
     }
   }
 }
@@ -245,7 +262,7 @@ void Program::ask_for_advice(Self& self) {
   char text[512];
   const bool is_told = penstock_explain(&asked.request, verdicts.data(), 16, &count).code == 0 &&
                        penstock_plan(&asked.request, text, sizeof text, nullptr).code == 0;
-  if (!is_told || count == 0) scheduler().fail("a dry run fails");
+  if (!is_closing_ && (!is_told || count == 0)) scheduler().fail("a dry run fails");
   asked.take_back();
 }
 
@@ -256,19 +273,20 @@ void Program::act_once(Self& self) {
     case 2:
     case 3: return use_queue(self, true);
     case 4: return use_stream(self);
-    case 5: return change_file(self.random);
+    case 5: return change_file(self);
     case 6: return self.random.one_in(4) ? ask_for_advice(self) : call(self);
     default: return call(self);
   }
 }
 
-void Program::act(std::uint64_t number, std::uint64_t seed) {
-  Self self{Random(seed), {}, {}, number};
-  self.places.emplace_back(session_, size_max_, false);
-  self.places.emplace_back(session_, size_max_, true);
-  for (unsigned i = 0; i < kDepthMax; ++i) self.places.emplace_back(session_, size_max_, self.random.one_in(2));
-  for (unsigned i = 0; i < rounds_; ++i) act_once(self);
+void Program::act(penstock_session* session, std::uint64_t number, std::uint64_t seed) {
+  Self self{session, Random(seed), {}, {}, number};
+  for (unsigned i = 0; i < 2 + kDepthMax; ++i)
+    self.places.emplace_back(session, size_max_, i == 1 || (i > 1 && self.random.one_in(2)));
+  for (unsigned i = 0; i < rounds_ && !(is_closing_ && self.random.one_in(4)); ++i) act_once(self);
   for (penstock_queue* const queue : self.queues) penstock_queue_close(queue);
+  self.places.clear();
+  penstock_session_close(session);
 }
 
 // ---- The whole ------------------------------------------------------------------------------------------------------
@@ -292,13 +310,24 @@ void Program::compare_counters() {
 }
 
 Tally Program::run() {
+  Random& random = scheduler().random();
   std::vector<std::thread> threads;
-  for (std::uint64_t i = scheduler().random().between(1, 4); i > 0; --i)
-    threads.emplace_back([this, i, seed = scheduler().random().next()] { act(i, seed); });
+  for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
+    penstock_session* reference = nullptr;
+    if (penstock_session_reference(session_, &reference).code != 0) scheduler().fail("no reference can be had");
+    threads.emplace_back([=, this, seed = random.next()] { act(reference, i, seed); });
+  }
+  if (random.one_in(4)) scheduler().refuse_threads(static_cast<unsigned>(random.between(1, 4)));
+  const bool is_closed_early = random.one_in(4);
+  if (is_closed_early) {
+    scheduler().wait(Call::program, nullptr, scheduler().now() + random.below(20 * kMillisecond));
+    is_closing_ = true;
+    penstock_session_close(session_);
+  }
   for (std::thread& thread : threads) thread.join();
-  compare_counters();
+  if (!is_closed_early) compare_counters();
   slots_.clear();
-  penstock_session_close(session_);
+  if (!is_closed_early) penstock_session_close(session_);
   if (scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives the session");
   return tally_;
 }

@@ -276,6 +276,7 @@ void Scheduler::end_thread(void* argument) {
 
 int Scheduler::create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) {
   if (!is_on_) return REAL(pthread_create)(thread, attributes, body, argument);
+  if (refused_threads_ != 0 && random_.one_in(refused_threads_)) return EAGAIN;
   auto task = std::make_unique<Task>();
   task->number = static_cast<unsigned>(tasks_.size());
   std::snprintf(task->name, sizeof task->name, "%s", "?");

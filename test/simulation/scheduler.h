@@ -78,6 +78,9 @@ class Scheduler {
   void at(Nanoseconds time, std::function<void()> event);
   void spend(Nanoseconds time) { now_ += time; }
 
+  // From now on one thread in so many cannot be had; 0: each can.
+  void refuse_threads(unsigned one_in) { refused_threads_ = one_in; }
+  bool refuses_threads() const { return refused_threads_ != 0; }
   int create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument);
   int join(pthread_t thread, void** result);
   int detach(pthread_t thread);
@@ -104,6 +107,7 @@ class Scheduler {
   void describe(const Task& task) const;
 
   bool is_on_ = false, is_traced_ = false, spurious_ = false;
+  unsigned refused_threads_ = 0;
   Random random_;
   Nanoseconds now_ = 0;
   std::uint64_t trace_ = 0, points_ = 0;
