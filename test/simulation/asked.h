@@ -26,7 +26,8 @@ std::string text_of(const penstock_status& status);
 // What is counted of all requests, for the comparison with the session's own counters.
 struct Sums {
   std::uint64_t read_bytes = 0, written_bytes = 0;
-  // The most that pieces of memory got behind one that failed: a report tells of bytes without a gap.
+  // The most that pieces of memory, or parts of a request on a stream, moved behind one that failed: a report tells of
+  // bytes without a gap.
   std::uint64_t read_behind_gaps = 0, written_behind_gaps = 0;
 };
 
