@@ -162,7 +162,8 @@ void Asked::end(const penstock_status& status, const penstock_report& report, Su
   scheduler().say_on_failure(text);
   judge_status(status, report);
   (is_write_ ? sums.written_bytes : sums.read_bytes) += report.bytes;
-  if (request.piece_count > 1) (is_write_ ? sums.written_behind_gaps : sums.read_behind_gaps) += size_ - report.bytes;
+  if (request.piece_count > 1 || request.stream != nullptr)
+    (is_write_ ? sums.written_behind_gaps : sums.read_behind_gaps) += size_ - report.bytes;
   require_memory_untouched(report.bytes, is_whole);
   File& file = *handle_->file;
   const std::optional<std::string> fault =
