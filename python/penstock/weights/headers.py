@@ -162,6 +162,9 @@ class Weights:
                 raise WeightsError(f"{chunks[0].piece.file}: the pieces of tensor {name!r} differ in dimensions")
             self._add_tensor(assembled(name, tuple(map(max, *ends)) if len(ends) > 1 else tuple(ends[0]), chunks))
 
+    def __repr__(self) -> str:
+        return f"<penstock.weights.Weights: {len(self.names())} tensors of {self.shown()}>"
+
     def shown(self) -> str:
         """The files' names for error messages."""
         return f"{self.files[0]}{f' and {len(self.files) - 1} others' if len(self.files) > 1 else ''}"

@@ -28,7 +28,8 @@ class Plan:
     """What will be read. Iterating over it reads, and gives (name, tensor) in the order of the files.
 
     A tensor shares its memory with its neighbours in the file (256 MiB at most): clone one that is to outlive the
-    others. `bytes_from_storage` and `bytes_on_device` say what it takes.
+    others. `bytes_from_storage` and `bytes_on_device` say what it takes, and `progress` which path moved it and why;
+    when all is read, the log of penstock.weights has that, too.
     """
 
     def __init__(self, wanted: Iterable[tuple[Tensor, Part | None]], device: Any, dtype: Any, session: Session | None,
@@ -142,6 +143,14 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"<penstock.weights.Plan: {len(self)} tensors, {self.bytes_from_storage} bytes to {self.device}; {self}>"
+
+    def __str__(self) -> str:
+        files = list(dict.fromkeys(str(run.file) for run in self.runs))
+        others = f" and {len(files) - 1} other files" if len(files) > 1 else ""
+        return f"{files[0] if files else 'no file'}{others}: {self.progress}"
 
     def shortage(self) -> str | None:
         """Why the tensors will not fit, or None."""

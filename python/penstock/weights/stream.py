@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
@@ -22,6 +23,8 @@ from penstock.weights.views import views_of
 
 if TYPE_CHECKING:
     from penstock.weights.plan import Plan
+
+log = logging.getLogger("penstock.weights")
 
 
 class _Reading:
@@ -107,6 +110,7 @@ class _Reader:
                 self.start()
                 yield self._cut(reading)
                 del reading
+            log.info("loaded %s", self._plan)
         finally:
             self.end()
 
