@@ -18,6 +18,12 @@ core::Status status_of(const penstock_status& status) {
   return {status.step, status.code, static_cast<core::Domain>(status.domain), static_cast<std::uint8_t>(status.driver)};
 }
 
+void MovedBytes::count(const Library& library, const penstock_report& report) {
+  for (std::size_t path = 0; path < by_path.size(); ++path)
+    by_path[path] += library.report_bytes(&report, static_cast<std::int32_t>(path));
+  if (report.reason != PENSTOCK_REASON_NONE && report.bytes > 0) by_reason[report.reason] += report.bytes;
+}
+
 QueuePool::~QueuePool() {
   for (penstock_queue* queue : idle_) library_.queue_close(queue);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,15 @@ struct Library {
 };
 
 core::Status status_of(const penstock_status& status);
+
+// The bytes that reports tell of: by penstock_path, and by the reason for which a better path was refused.
+struct MovedBytes {
+  explicit MovedBytes(const Library& library) : by_path(library.path_count()) {}
+  void count(const Library& library, const penstock_report& report);
+
+  std::vector<std::uint64_t> by_path;
+  std::map<std::int32_t, std::uint64_t> by_reason;
+};
 
 class QueuePool {
  public:

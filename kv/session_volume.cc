@@ -120,9 +120,9 @@ SessionVolume::~SessionVolume() {
   if (!in_memory_.empty()) munmap(in_memory_.data(), in_memory_.size());
 }
 
-std::vector<std::uint64_t> SessionVolume::bytes_by_path() const {
+MovedBytes SessionVolume::moved() const {
   const core::MutexLock lock(mutex_);
-  return bytes_by_path_;
+  return moved_;
 }
 
 void SessionVolume::transfer_each(std::span<penstock_request> requests, const Ended& ended) {
@@ -130,8 +130,7 @@ void SessionVolume::transfer_each(std::span<penstock_request> requests, const En
   const auto count_and_tell = [&](std::size_t i, const penstock_status& status, const penstock_report& report) {
     {
       const core::MutexLock lock(mutex_);
-      for (std::size_t path = 0; path < bytes_by_path_.size(); ++path)
-        bytes_by_path_[path] += library_.report_bytes(&report, static_cast<std::int32_t>(path));
+      moved_.count(library_, report);
     }
     ended(i, {status_of(status), report.bytes});
   };

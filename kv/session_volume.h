@@ -45,13 +45,13 @@ class SessionVolume final : public Volume {
   // Call it in a forked child: its copy of the descriptor would keep the lock as long as the child lives.
   void leave_lease() { lease_.reset(); }
 
-  // The bytes moved so far, by penstock_path.
-  std::vector<std::uint64_t> bytes_by_path() const;
+  // The bytes moved so far.
+  MovedBytes moved() const;
 
  private:
   SessionVolume(const Library& library, penstock_session* session, std::string folder, Role role)
       : library_(library), session_(session), folder_(std::move(folder)), role_(role), queues_(library, session),
-        bytes_by_path_(library.path_count()) {}
+        moved_(library) {}
 
   core::Status open_memory(std::uint64_t slab_bytes);
   core::Status open_files(Role role, std::uint64_t slab_bytes, bool is_direct);
@@ -69,7 +69,7 @@ class SessionVolume final : public Volume {
   QueuePool queues_;
 
   mutable core::Mutex mutex_;
-  std::vector<std::uint64_t> bytes_by_path_ GUARDED_BY(mutex_);
+  MovedBytes moved_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::kv

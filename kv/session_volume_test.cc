@@ -180,7 +180,7 @@ TEST_F(SessionVolumeTest, DeviceMemoryInPiecesComesBack) {
   ASSERT_EQ(penstock_device_download(session_, back.data(), device + 2 * kChunk, 10'000).code, 0);
   ASSERT_EQ(penstock_device_download(session_, back.data() + 10'000, device + kChunk, kChunk - 10'000).code, 0);
   EXPECT_EQ(back, content);
-  EXPECT_GT(writer->bytes_by_path()[PENSTOCK_PATH_BOUNCE], 2 * kChunk - 1);
+  EXPECT_GT(writer->moved().by_path[PENSTOCK_PATH_BOUNCE], 2 * kChunk - 1);
   penstock_device_free(session_, 0, memory);
 }
 
@@ -248,7 +248,7 @@ TEST_F(SessionVolumeTest, IntoMemoryThatTheKernelDoesNotGiveNothingIsCopied) {
   const auto memory = std::move(SessionVolume::open(kLibrary, session_, "", Role::memory, kSlab).value());
   const auto kept = store(*memory);
   const auto by_requests = [&] {
-    const std::vector<std::uint64_t> bytes = memory->bytes_by_path();
+    const std::vector<std::uint64_t> bytes = memory->moved().by_path;
     return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
   };
   EXPECT_EQ(put(*kept, 1, content_of(1, 0, kChunk), 0, true), Outcome::done);

@@ -15,6 +15,7 @@
 #include "python/native/kv_requests.h"
 #include "python/native/library.h"
 #include "python/native/no_gil.h"
+#include "python/native/report.h"
 
 namespace nb = nanobind;
 
@@ -303,12 +304,9 @@ nb::dict KvStore::state() const {
   fields["got_bytes"] = state.counts.get_bytes;
   fields["puts"] = counts_by_outcome(state.counts.puts);
   fields["gets"] = counts_by_outcome(state.counts.gets);
-  nb::dict paths;
-  const std::vector<std::uint64_t> bytes = volume_->bytes_by_path();
-  for (std::uint32_t path = 0; path < session_->engine().path_count(); ++path) {
-    if (bytes[path] > 0) paths[session_->engine().path_name(static_cast<std::int32_t>(path))] = bytes[path];
-  }
-  fields["bytes_by_path"] = paths;
+  const kv::MovedBytes moved = volume_->moved();
+  fields["bytes_by_path"] = by_path_name(moved);
+  fields["bytes_by_reason"] = by_reason_name(moved);
   if (tier_ != nullptr) add_tier(fields, tier_->state(), host_store_->state());
   fields["gets"]["late"] = late_.load();
   return fields;

@@ -13,6 +13,7 @@
 #include "python/native/failure.h"
 #include "python/native/library.h"
 #include "python/native/no_gil.h"
+#include "python/native/report.h"
 
 namespace nb = nanobind;
 
@@ -117,8 +118,8 @@ RecordReader::~RecordReader() {
   new std::shared_ptr<SessionHandle>(std::move(session_));
 }
 
-nb::dict RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, const nb::bytes& lengths,
-                            const nb::bytes& places, nb::handle memory, std::uint64_t gap, nb::handle stream) {
+nb::tuple RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, const nb::bytes& lengths,
+                             const nb::bytes& places, nb::handle memory, std::uint64_t gap, nb::handle stream) {
   if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "read records of the parent's")));
   const Memory into(memory, Memory::Access::writable, stream);
   if (gap > into.size()) raise_value_error("expected memory for what is between ranges");
@@ -127,8 +128,8 @@ nb::dict RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, 
   const std::deque<Run> runs = runs_of(ranges, into.data(), into.data() + room, gap);
   std::vector<penstock_request> requests;
   for (const Run& run : runs) requests.push_back(request_of(run, files_[run.file]->raw()));
-  const Engine& engine = session_->engine();
-  std::vector<std::uint64_t> bytes_by_path(engine.path_count());
+  const kv::Library library = library_of(session_->engine());
+  kv::MovedBytes moved(library);
   penstock_status failure{};
   bool is_short = false;
   {
@@ -138,19 +139,13 @@ nb::dict RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets, 
         queues_->transfer_all(requests, [&](std::size_t i, const auto& status, const auto& report) {
           if (failure.code == 0) failure = status;
           is_short = is_short || (status.code == 0 && report.bytes != runs[i].bytes);
-          for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
-            bytes_by_path[path] += engine.report_bytes(&report, static_cast<std::int32_t>(path));
-          }
+          moved.count(library, report);
         });
     if (!begun.ok()) failure = raw(begun);
   }
   check(failure);
   if (is_short) raise_value_error("a file ended before a record did: it was cut since the index was made");
-  nb::dict result;
-  for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
-    if (bytes_by_path[path] > 0) result[engine.path_name(static_cast<std::int32_t>(path))] = bytes_by_path[path];
-  }
-  return result;
+  return nb::make_tuple(by_path_name(moved), by_reason_name(moved));
 }
 
 void bind_records(nb::module_& module) {

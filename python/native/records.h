@@ -27,11 +27,11 @@ class RecordReader {
   // Reads ranges of files into the memory. The first four arguments are arrays of int64, as bytes, with an element for
   // each range: the number of its file, its offset there, its length, and its place in the memory. Ranges at most `gap`
   // bytes apart are one read; the bytes between them go to the last `gap` bytes of the memory, which are reserved for
-  // that. Returns the bytes by path. Raises the first failure, and ValueError if a range is not within its file or the
-  // memory. Any thread.
-  nanobind::dict read(const nanobind::bytes& numbers, const nanobind::bytes& offsets, const nanobind::bytes& lengths,
-                      const nanobind::bytes& places, nanobind::handle memory, std::uint64_t gap,
-                      nanobind::handle stream);
+  // that. Returns the bytes by path, and by the reason for which a better one was refused. Raises the first failure,
+  // and ValueError if a range is not within its file or the memory. Any thread.
+  nanobind::tuple read(const nanobind::bytes& numbers, const nanobind::bytes& offsets, const nanobind::bytes& lengths,
+                       const nanobind::bytes& places, nanobind::handle memory, std::uint64_t gap,
+                       nanobind::handle stream);
 
  private:
   const pid_t process_ = ::getpid();

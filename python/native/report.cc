@@ -46,6 +46,20 @@ std::string sentence_of(const Report& report) {
 
 }  // namespace
 
+nb::dict by_path_name(const kv::MovedBytes& moved) {
+  nb::dict result;
+  for (std::size_t path = 0; path < moved.by_path.size(); ++path) {
+    if (moved.by_path[path] > 0) result[engine().path_name(static_cast<std::int32_t>(path))] = moved.by_path[path];
+  }
+  return result;
+}
+
+nb::dict by_reason_name(const kv::MovedBytes& moved) {
+  nb::dict result;
+  for (const auto& [reason, bytes] : moved.by_reason) result[engine().reason_name(reason)] = bytes;
+  return result;
+}
+
 nb::dict verdict_of(const penstock_verdict& verdict) {
   nb::dict result;
   result["path"] = engine().path_name(verdict.path);

@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "kv/queue_pool.h"
 #include "penstock/penstock.h"
 
 namespace penstock::python {
@@ -19,6 +20,9 @@ inline Report empty_report() {
   return report;
 }
 
+// They give the bytes by the names of paths, and of reasons, without those that moved nothing.
+nanobind::dict by_path_name(const kv::MovedBytes& moved);
+nanobind::dict by_reason_name(const kv::MovedBytes& moved);
 nanobind::dict verdict_of(const penstock_verdict& verdict);
 void bind_report(nanobind::module_& module);
 

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 
+from penstock import data, kv
 from penstock.kvikio import CuFile
 from penstock.progress import Meter, Progress
 from penstock.weights import Weights, save_file
@@ -30,6 +31,31 @@ def test_a_plan_says_it_and_so_does_the_log(tmp_path, session, caplog):
     check(plan.progress)
     assert str(plan.progress) in str(plan) and "1 tensors, 20" in repr(plan)
     assert caplog.messages == [f"loaded {tmp_path / 'a.safetensors'}: {plan.progress}"]
+
+
+def test_a_prefetcher_says_it(tmp_path, session):
+    np.arange(6400, dtype=np.uint16).tofile(tmp_path / "a.bin")
+    index = data.RecordIndex.tokens([tmp_path / "a.bin"], 64)
+    with data.Prefetcher(index, 10, session=session, shuffle=False) as batches:
+        for _ in batches:
+            pass
+        check(batches.progress)
+        told = batches.statistics()
+        assert (told["path"], told["reason"], told["bytes"]) == ("host", "host_memory", 12800)
+        assert told["gb_per_s"] == batches.progress.gb_per_s
+        assert repr(batches) == f"<penstock.data.Prefetcher: epoch 0, batch 10 of 10; {batches.progress}>"
+
+
+def test_a_store_says_it(tmp_path, session):
+    store = kv.Store(tmp_path / "store", model="m", capacity_bytes=1 << 24, extent_bytes=1 << 20, session=session)
+    store.put(["a"], [bytearray(100_000)])
+    store.get(["a"], [bytearray(100_000)])
+    check(store.progress)
+    assert store.progress.bytes_done == 200_000
+    assert store.state()["bytes_by_reason"] == store.progress.bytes_by_reason
+    assert SENTENCE.search(repr(store)[:-1])
+    store.close()
+    assert repr(store) == "<penstock.kv.Store: closed>"
 
 
 def test_a_file_with_kvikios_calls_says_it_and_each_future(tmp_path, session, content, path):

@@ -77,7 +77,7 @@ class Replay {
   std::uint64_t wrong_chunks() const { return wrong_; }  // Chunks that came back with other bytes than were put.
   kv::State state() const { return store_->state(); }
   std::optional<kv::TierState> tier_state() const;
-  std::vector<std::uint64_t> bytes_by_path() const { return volume_->bytes_by_path(); }
+  std::vector<std::uint64_t> bytes_by_path() const { return volume_->moved().by_path; }
   std::uint64_t put_count(kv::Outcome outcome) const { return puts_[static_cast<unsigned>(outcome)]; }
 
  private:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import time
@@ -17,8 +18,9 @@ from penstock import _native
 from penstock.data.errors import DataError
 from penstock.data.index import Numbers, RecordIndex
 from penstock.data.slots import Flight, Slot
-from penstock.errors import ClosedError, TimedOutError
+from penstock.errors import ClosedError, TimedOutError, UnsupportedError
 from penstock.files import File
+from penstock.progress import Meter, Progress
 from penstock.seconds import timeout_of
 from penstock.sessions import Session, default_session
 from penstock.threads import Pool, wait
@@ -33,10 +35,10 @@ class Prefetcher:
     a new order, so that `for epoch in range(3): for batch in prefetcher` runs three of them; `set_epoch()` begins any
     other.
 
-    Tokens come as [records, tokens]; samples of tars as a list of dicts, "__key__" and each part by its name; other
-    records as (bytes, places): record i is bytes[places[i]:places[i + 1]]. A batch is valid until the next one is
-    taken: then its memory is reused, on a GPU (and if pinned) after the work queued on the current stream by then.
-    Clone data that must live longer.
+    Tokens come as [records, tokens], in tensors of a dtype that torch's embeddings take: uint16 as int32, uint32 as
+    int64; samples of tars as a list of dicts, "__key__" and each part by its name; other records as (bytes, places):
+    record i is bytes[places[i]:places[i + 1]]. A batch is valid until the next one is taken: then its memory is reused,
+    on a GPU (and if pinned) after the work queued on the current stream by then. Clone data that must live longer.
 
     device: a torch device; None: numpy arrays. pin_memory: tensors in pinned host memory, instead of device. shuffle:
     the epoch's order is a permutation by seed and epoch; else the index's order. shuffle_window: shuffles records only
@@ -62,6 +64,9 @@ class Prefetcher:
             "shuffle_window": shuffle_window, "seed": seed, "rank": rank, "world_size": world_size,
             "drop_last": drop_last,
         }
+        self._options: dict[str, Any] = {
+            "device": device, "pin_memory": pin_memory, "window_batches": window_batches, "window_bytes": window_bytes,
+            "coalesce_gap": coalesce_gap, "timeout": timeout}
         self._files: dict[int, File] = {}
         self._readers: Pool | None = None
         self._pid = os.getpid()
@@ -69,8 +74,8 @@ class Prefetcher:
         self._late: list[Flight] = []  # Late reads whose memory may still be written.
         self._held: Slot | None = None  # The slot of the batch in use.
         self._closed, self._position = False, 0
-        self._statistics: dict[str, Any] = {"batches": 0, "bytes": 0, "bytes_by_path": {}, "waited_seconds": 0.0,
-                                            "idle_seconds": 0.0}
+        self._statistics: dict[str, Any] = {"batches": 0, "waited_seconds": 0.0, "idle_seconds": 0.0}
+        self._meter = Meter()
         nbytes = int(index.length.max(initial=0)) * min(batch_size, len(index))
         self._count = min(window_batches, window_bytes // max(nbytes + coalesce_gap, 1))
         if self._count < 2:
@@ -105,6 +110,23 @@ class Prefetcher:
             raise DataError(f"load a state: epoch is {epoch!r} and position {position!r}: expected what state_dict() "
                             f"gives, with a position up to {len(self)}")
         self._begin(epoch, position)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is at the same position, and has the session of its process."""
+        settings = {name: value for name, value in self._settings.items() if name != "index"}
+        return _again, (self._index, {**settings, **self._options}, self._epoch, self._position)
+
+    def in_worker(self, number: int, count: int) -> Prefetcher:
+        """For worker `number` of `count` that take turns: a copy with every `count`-th of the batches to come. Raises
+        UnsupportedError unless batches are arrays or tensors of plain host memory."""
+        if self._options["pin_memory"] or str(self._options["device"] or "cpu") != "cpu":
+            raise UnsupportedError("iterate in a worker process: it has no GPU, and num_workers is not 0. The "
+                                   "prefetcher reads ahead by itself: give DataLoader num_workers=0")
+        made, size = copy.copy(self), int(self._settings["batch_size"])
+        places = range(self._position + number, len(self), count)
+        made._share = np.concatenate([made._share[:0], *(self._share[at * size:(at + 1) * size] for at in places)])
+        made._position = made._submitted = 0
+        return made
 
     def _begin(self, epoch: int, position: int) -> None:
         self._drop_flights()
@@ -161,10 +183,22 @@ class Prefetcher:
         return self._index.samples.split(content, places, flight.records)
 
     def statistics(self) -> dict[str, Any]:
-        """batches, bytes (with gaps between records), bytes_by_path; waited_seconds: how long the program waited for
-        reads; idle_seconds: how long no read ran, because the window was full and the program had taken no batch.
+        """batches, bytes (with gaps between records), bytes_by_path, path, reason and gb_per_s of `progress`;
+        waited_seconds: how long the program waited for reads; idle_seconds: how long no read ran, because the window
+        was full and the program had taken no batch.
         """
-        return {**self._statistics, "bytes_by_path": dict(self._statistics["bytes_by_path"])}
+        done = self.progress
+        return {**self._statistics, "bytes": done.bytes_done, "bytes_by_path": done.bytes_by_path, "path": done.path,
+                "reason": done.reason, "gb_per_s": done.gb_per_s}
+
+    @property
+    def progress(self) -> Progress:
+        """What was read, by which path, and why by no better one, in the seconds in which a read was under way."""
+        return self._meter.progress()
+
+    def __repr__(self) -> str:
+        return (f"<penstock.data.Prefetcher: epoch {self._epoch}, batch {self._position} of {len(self)}; "
+                f"{self.progress}>")
 
     def _submit(self) -> None:
         batch_size = self._settings["batch_size"]
@@ -208,22 +242,18 @@ class Prefetcher:
                                           [self._file(number) for number in range(len(self._index.paths))])
             self._readers, self._reader = Pool(self._count, may_be_left=True), reader
         flight.reading = self._readers.submit(functools.partial(_read, self._index, self._reader, flight.records,
-                                                                flight.slot, self._gap))
+                                                                flight.slot, self._gap, self._meter))
 
     def _finish(self, flight: Flight) -> None:
         assert flight.reading is not None
         left = None if flight.deadline is None else max(flight.deadline - time.monotonic(), 0)
         try:
-            moved = flight.reading.result(left)
+            flight.reading.result(left)
         except TimeoutError:
             if flight.reading.done():  # The read itself failed with this error.
                 raise
             raise TimedOutError(f"could not read a batch of {len(flight.records)} records within {self._timeout} s"
                                 ) from None
-        by_path = self._statistics["bytes_by_path"]
-        for path, nbytes in moved.items():
-            by_path[path] = by_path.get(path, 0) + nbytes
-            self._statistics["bytes"] += nbytes
 
     # ---- Its end ----
 
@@ -275,13 +305,22 @@ class Prefetcher:
             self.close()
 
 
-def _read(index: RecordIndex, reader: _native.RecordReader, records: Numbers, slot: Slot, gap: int) -> dict[str, int]:
+def _again(index: RecordIndex, arguments: dict[str, Any], epoch: int, position: int) -> Prefetcher:
+    made = Prefetcher(index, **arguments)
+    made._begin(epoch, position)
+    return made
+
+
+def _read(index: RecordIndex, reader: _native.RecordReader, records: Numbers, slot: Slot, gap: int,
+          meter: Meter) -> None:
     lengths = index.length[records]
     places = np.cumsum(lengths) - lengths
+    moved: tuple[dict[str, int], dict[str, int]] = {}, {}
+    meter.begin()
     try:
         # Without stream order: no work uses the slot, and the program gets it after its bytes have arrived.
-        return reader.read(index.file[records].tobytes(), index.offset[records].tobytes(), lengths.tobytes(),
-                           places.tobytes(), slot.memory, gap, -1 if slot.is_gpu else None)
+        moved = reader.read(index.file[records].tobytes(), index.offset[records].tobytes(), lengths.tobytes(),
+                            places.tobytes(), slot.memory, gap, -1 if slot.is_gpu else None)
     except ValueError as error:
         for record in records:
             path, offset, length = index.paths[index.file[record]], index.offset[record], index.length[record]
@@ -290,6 +329,8 @@ def _read(index: RecordIndex, reader: _native.RecordReader, records: Numbers, sl
                 raise DataError(f"{path}: expected {length} bytes at {offset}, it has {size}: it was cut after the "
                                 "index was made") from None
         raise DataError(f"read a batch: {error}") from error  # The file was truncated, and is whole again.
+    finally:
+        meter.end(*moved)
 
 
 def _check(batch_size: int, seed: int, epoch: int, rank: int, world_size: int, gap: int, window: int) -> None:

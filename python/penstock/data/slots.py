@@ -17,6 +17,8 @@ from penstock.threads import Future
 
 __all__ = ["Flight", "Slot"]
 
+_WIDER = {"uint16": "int32", "uint32": "int64"}  # Of tokens that torch's embeddings do not take.
+
 
 class Slot:
     """Memory of one batch, and `gap` bytes after it. device None: a numpy array; else a torch tensor."""
@@ -25,6 +27,7 @@ class Slot:
         self._event: Any = None
         self.memory = _allocate(nbytes + gap, device, pin_memory, session)
         self.is_gpu = getattr(self.memory, "is_cuda", False)
+        self._is_pinned = pin_memory
         self._is_used_by_streams = self.is_gpu or pin_memory
 
     def release(self) -> None:
@@ -51,7 +54,11 @@ class Slot:
             return filled.view(dtype).reshape(len(lengths), -1)
         import torch
 
-        return filled.view(getattr(torch, dtype.name)).view(len(lengths), -1)
+        tokens = filled.view(getattr(torch, dtype.name)).view(len(lengths), -1)
+        if dtype.name not in _WIDER:
+            return tokens
+        wider = getattr(torch, _WIDER[dtype.name])
+        return torch.empty(tokens.shape, dtype=wider, device=tokens.device, pin_memory=self._is_pinned).copy_(tokens)
 
 
 class Flight:
@@ -59,7 +66,7 @@ class Flight:
 
     def __init__(self, slot: Slot, records: Numbers, deadline: float | None) -> None:
         self.slot, self.records, self.deadline = slot, records, deadline
-        self.reading: Future[dict[str, int]] | None = None
+        self.reading: Future[None] | None = None
 
     @property
     def is_over(self) -> bool:

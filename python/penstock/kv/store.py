@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.errors import ClosedError
 from penstock.kv.drive import Drive, Outcome, nbytes_of
 from penstock.kv.metrics import exposition
 from penstock.kv.names import Key, Namer
+from penstock.progress import Meter, Progress
 from penstock.seconds import costs_of, interval_of, timeout_of
 from penstock.sessions import Session, default_session
 from penstock.threads import Future, Pool, wait
@@ -81,6 +83,7 @@ class Store:
         self._drives = [Drive(Path(path) / self._namer.store.hex(), self._session, self._namer, direct, near)
                         for path in paths]
         self._missed = 0  # Requested keys that no sub-store has, which no sub-store counts.
+        self._meter = Meter()
         self._decisions = dict.fromkeys(("get_is_faster", "get_is_slower", "not_measured"), 0)
         self._pool: Pool | None = None
         self._helpers: Pool | None = None
@@ -134,7 +137,8 @@ class Store:
                                             [seconds[i] for i in which] if seconds else [], stream)
             self._take(outcomes, which, result, failure)
 
-        self._at_once(put_some, groups)
+        with self._meter:
+            self._at_once(put_some, groups)
         return outcomes
 
     def get(self, keys: Sequence[Key], memories: Memories, *, stream: Any = None,
@@ -158,7 +162,8 @@ class Store:
             result, failure = store.get(_some(names, which), [pieces[i] for i in which], stream, seconds)
             self._take(outcomes, which, result, failure)
 
-        self._at_once(get_some, groups)
+        with self._meter:
+            self._at_once(get_some, groups)
         return outcomes
 
     def put_async(self, keys: Sequence[Key], memories: Memories, *, costs: Sequence[float] | None = None,
@@ -249,7 +254,7 @@ class Store:
 
     def state(self) -> dict[str, Any]:
         """Returns a dictionary: chunks, used_bytes, capacity_bytes, uncommitted, evicted, puts and gets by outcome,
-        bytes_by_path, ...
+        bytes_by_path, bytes_by_reason, ...
 
         They count this process's requests; `drives` has the same for each sub-store. With `host_bytes` also `host`:
         chunks and bytes in host memory, waiting for a drive, or written to one, and the source of gets.
@@ -263,6 +268,18 @@ class Store:
         total.setdefault("gets", {})["miss"] = total.get("gets", {}).get("miss", 0) + self._missed
         return {**total, "decisions": dict(self._decisions),
                 "failure": None if self.failure is None else str(self.failure), "drives": drives}
+
+    @property
+    def progress(self) -> Progress:
+        """What puts and gets of this process moved, in the seconds in which one was under way. Paths, and the reasons
+        why no better ones, are those of the drives: what stayed in host memory has none."""
+        state = self.state()
+        moved = state.get("put_bytes", 0) + state.get("got_bytes", 0)
+        return replace(self._meter.progress(), bytes_total=moved, bytes_done=moved,
+                       bytes_by_path=state.get("bytes_by_path", {}), bytes_by_reason=state.get("bytes_by_reason", {}))
+
+    def __repr__(self) -> str:
+        return f"<penstock.kv.Store: {'closed' if self._ended.is_set() else self.progress}>"
 
     def metrics(self) -> str:
         """The same in Prometheus's text format, by folder."""
