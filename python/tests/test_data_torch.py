@@ -55,9 +55,49 @@ def test_a_loader_resumes(prefetcher):
     assert all(torch.equal(one, other) for one, other in zip(whole[5:], rest, strict=True))
 
 
-def test_workers_are_refused(prefetcher):
+@pytest.mark.parametrize("start,workers", [("fork", 3), ("spawn", 1)])
+def test_workers_give_the_same_batches_in_the_same_order(prefetcher, start, workers):
+    dataset = Dataset(prefetcher)
+    expected = [taken(dataset), taken(dataset)]
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=start,
+                                         persistent_workers=True)
+    for epoch in (0, 1, 0):
+        dataset.set_epoch(epoch)
+        assert len(loader) == 16
+        assert all(torch.equal(one, other) for one, other in zip(expected[epoch], loader, strict=True))
+
+
+def test_workers_go_on_at_a_state(prefetcher):
+    dataset = Dataset(prefetcher)
+    whole = taken(dataset)
+    dataset.set_epoch(1)
+    dataset.load_state_dict({**dataset.state_dict(), "epoch": 0, "position": 5})
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2)
+    assert all(torch.equal(one, other) for one, other in zip(whole[5:], loader, strict=True))
+
+
+def test_a_worker_has_no_state(prefetcher):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    loader = stateful.StatefulDataLoader(Dataset(prefetcher), batch_size=None, num_workers=1)
+    with pytest.raises(penstock.UnsupportedError, match="take the state of .* in a worker"):
+        list(loader)
+
+
+def test_pinned_batches_come_without_workers(prefetcher, monkeypatch):
+    monkeypatch.setitem(prefetcher._options, "pin_memory", True)
     with pytest.raises(penstock.UnsupportedError, match="num_workers is not 0"):
         list(torch.utils.data.DataLoader(Dataset(prefetcher), batch_size=None, num_workers=1))
+
+
+@pytest.mark.parametrize("stored,taken_as", [("uint16", torch.int32), ("uint32", torch.int64), ("int64", torch.int64)])
+def test_tokens_come_in_a_dtype_that_an_embedding_takes(tmp_path, session, stored, taken_as):
+    numbers = np.array([*range(60), 60000, 65535, 2, 3], stored)
+    numbers.tofile(tmp_path / "tokens.bin")
+    index = data.RecordIndex.tokens([tmp_path / "tokens.bin"], 8, dtype=stored)
+    with data.Prefetcher(index, 4, session=session, device="cpu", shuffle=False) as batches:
+        found = torch.cat(taken(batches))
+    assert found.dtype == taken_as and found.flatten().tolist() == numbers.tolist()
+    assert torch.nn.Embedding(65536, 2)(found).shape == (8, 8, 2)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 16])
