@@ -63,6 +63,11 @@ class Examples(unittest.TestCase):
     def test_a_queue_reads_every_byte_once(self):
         self.assertEqual(self.succeed("read_queue", "data"), f"{SIZE} bytes, up to 16 reads in flight\n")
 
+    def test_coroutines_read_every_byte_once(self):
+        self.assertEqual(self.succeed("read_coroutines", "data"), f"{SIZE} bytes by 4 coroutines\n")
+        (self.folder / "empty").touch()
+        self.assertEqual(self.succeed("read_coroutines", "empty"), "0 bytes by 4 coroutines\n")
+
     def test_a_copy_is_equal_and_no_file_is_replaced(self):
         self.assertEqual(self.succeed("copy", "data", "same"), f"{SIZE} bytes, read by path bounce\n")
         self.assertEqual((self.folder / "same").read_bytes(), (self.folder / "data").read_bytes())
@@ -76,7 +81,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.succeed("cufile_read", "data"), f"{1 << 20} bytes by cuFileRead\n")
 
     def test_a_mistake_is_a_sentence_and_exit_code_1(self):
-        for name in ("read_to_gpu", "why_not_direct", "read_queue", "cufile_read"):
+        for name in ("read_to_gpu", "why_not_direct", "read_queue", "read_coroutines", "cufile_read"):
             done = self.run_example(name, "no-such-file")
             self.assertEqual(done.returncode, 1, name)
             self.assertIn("no-such-file: No such file or directory", done.stderr)
@@ -86,7 +91,7 @@ class Examples(unittest.TestCase):
 
     def test_what_the_library_refuses_is_told_in_its_own_sentence(self):
         (self.folder / "folder").mkdir()
-        for name in ("read_to_gpu", "why_not_direct", "read_queue"):
+        for name in ("read_to_gpu", "why_not_direct", "read_queue", "read_coroutines"):
             done = self.run_example(name, "folder")
             self.assertEqual(done.returncode, 1, name)
             self.assertRegex(done.stderr, rf"^{name}: .*\w{{3,}} \w")

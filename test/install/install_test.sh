@@ -53,6 +53,14 @@ done
 "$cmake" --build "$work/within" -- -n >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 ! grep -E 'tools/|_test.dir|bench/' "$work/log" >&2 || fail "more than the libraries is built in a tree of another"
 
+tree=$(dirname "$examples")
+if revision=$(git -C "$tree" rev-parse HEAD 2>/dev/null); then  # Of an archive there is nothing to fetch.
+  "$cmake" -G Ninja -S "$consumer" -B "$work/fetched" -DPENSTOCK_REPOSITORY="file://$(realpath "$tree")" \
+    -DPENSTOCK_TAG="$revision" >"$work/log" 2>&1 || fail "fetched by another project: $(cat "$work/log")"
+  "$cmake" --build "$work/fetched" -- -n >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+  ! grep -E 'tools/|_test.dir|bench/' "$work/log" >&2 || fail "more than the libraries is built where it is fetched"
+fi
+
 cp -r "$examples" "$work/examples"
 "$cmake" -G Ninja -S "$work/examples" -B "$work/examples/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
   fail "$(cat "$work/log")"
