@@ -53,22 +53,23 @@ function tree() {
   const figure = add(page, 'figure');
   figure.id = 'tree';
   const {places, right, deepest} = placed();
-  const wide = 78, high = 92, box = {wide: 70, high: 30};
-  const size = {wide: right * wide + 10, high: deepest * high + box.high + 20};
+  // The root stands to the left, since machines have more parts beside each other than below.
+  const wide = 132, high = 36, box = {wide: 92, high: 28};
+  const size = {wide: deepest * wide + box.wide + 10, high: right * high + 10};
   const svg = shape(figure, 'svg', {viewBox: `0 0 ${size.wide} ${size.high}`, role: 'group',
-                                    style: `width: 100%; max-width: ${size.wide}px; min-width: ${0.6 * size.wide}px`});
-  const at = place => ({x: place.x * wide + wide / 2 + 5, y: place.y * high + box.high / 2 + 8});
+                                    style: `width: 100%; max-width: ${1.5 * size.wide}px`});
+  const at = place => ({x: place.y * wide + box.wide / 2 + 5, y: place.x * high + high / 2 + 5});
   report.nodes.forEach((node, i) => {
     if (node.parent === null) return;
     const end = at(places[i]), start = at(places[node.parent]), load = loadOf(node, ['up', 'down']);
-    shape(svg, 'path', {d: `M${start.x},${start.y} C${start.x},${(start.y + end.y) / 2} ${end.x},${(start.y + end.y) / 2} ${end.x},${end.y}`,
+    shape(svg, 'path', {d: `M${start.x},${start.y} C${(start.x + end.x) / 2},${start.y} ${(start.x + end.x) / 2},${end.y} ${end.x},${end.y}`,
                         fill: 'none', stroke: heat(load), 'stroke-width': 2 + 4 * load, 'data-link': node.name});
   });
   const words = add(page, 'p', 'Point at a part, or go to it by the Tab key, for its figures.');
   words.className = 'details';
   words.setAttribute('role', 'status');
   report.nodes.forEach((node, i) => {
-    const {x, y} = at(places[i]), name = node.name.length > 11 ? node.name.slice(0, 10) + '…' : node.name;
+    const {x, y} = at(places[i]), name = node.name.length > 14 ? node.name.slice(0, 13) + '…' : node.name;
     const group = shape(svg, 'g', {class: 'at', tabindex: 0});
     shape(group, 'title', {}, figuresOf(node));
     shape(group, 'rect', {x: x - box.wide / 2, y: y - box.high / 2, width: box.wide, height: box.high, rx: 5,
@@ -87,7 +88,7 @@ function streams() {
   const labels = rows.length ? rows[0].map((_, i) => shown(1000 * span * i)) : [];
   const most = Math.max(...rows.map(row => Math.max(...row)));
   rows.forEach((row, i) => {
-    const stream = report.streams[i], figure = add(box, 'figure'), area = add(figure, 'canvas');
+    const stream = report.streams[i], figure = add(box, 'figure', undefined, {style: 'background: ' + style('--wash')}), area = add(figure, 'canvas');
     area.setAttribute('role', 'img');
     area.setAttribute('aria-label', stream.name + '; its numbers are in a table below');
     new Chart(area, {
@@ -98,8 +99,8 @@ function streams() {
         plugins: {legend: {display: false},
                   title: {display: true, color: style('--ink'), text: stream.name + ': ' + shown(stream.bytes_per_second / 1e9) + ' GB/s'},
                   tooltip: {callbacks: {title: items => items[0].label + ' ms', label: item => item.formattedValue + ' GB/s'}}},
-        scales: {x: {...axis(), ticks: {color: style('--quiet'), maxTicksLimit: 4}},
-                 y: {...axis(), beginAtZero: true, suggestedMax: most}},
+        scales: {x: {...axis(), title: named('ms'), ticks: {color: style('--quiet'), maxTicksLimit: 4}},
+                 y: {...axis(), title: named('GB/s'), beginAtZero: true, suggestedMax: most}},
       },
     });
   });

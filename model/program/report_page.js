@@ -12,16 +12,25 @@ function exact(value) {
   return String(Number(value.toPrecision(4)));
 }
 
-// The column's name ends in its unit.
+// The column's name ends in its unit. Bytes are written as they were given: in powers of 1000 if they are round so.
 function worded(value, column) {
   if (value === null) return 'never';
-  if (column.endsWith('_bytes')) {
+  if (column.endsWith('bytes')) {
+    if (value >= 1e9 && value % 1e8 === 0) return exact(value / 1e9) + ' GB';
     const power = Math.min(4, Math.floor(Math.log2(Math.max(1, value)) / 10));
     return exact(value / 1024 ** power) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB'][power];
   }
   if (column.endsWith('_bytes_per_s')) return exact(value / 1e9) + ' GB/s';
   if (column.endsWith('_s')) return value >= 3600 ? exact(value / 3600) + ' h' : exact(value) + ' s';
   return value >= 1e4 ? value.toExponential(1) : exact(value);
+}
+
+// In the unit of the column's label, but for times that it would make unreadable.
+function timely(cell, label) {
+  const isTime = typeof cell === 'number' && cell > 0;
+  if (isTime && label.endsWith(', h') && cell < 0.01) return exact(3600 * cell) + ' s';
+  if (isTime && label.endsWith(', s') && cell >= 7200) return exact(cell / 3600) + ' h';
+  return exact(cell);
 }
 
 function sheetTable(parent, sheet) {
@@ -36,7 +45,7 @@ function sheetTable(parent, sheet) {
     row.forEach((cell, i) => {
       const attributes = numeric[i] ? {} : {class: 'text'};
       if (typeof cell === 'number') attributes['data-value'] = JSON.stringify(cell);
-      add(line, 'td', exact(cell), attributes);
+      add(line, 'td', timely(cell, sheet.columns[i].label), attributes);
     });
   }
 }
@@ -251,7 +260,7 @@ function surfaces() {
 // ---- Lines over a logarithmic axis ---------------------------------------------------------------------------------
 
 function plot({title, sheet: name, x, y}) {
-  const sheet = sheetNamed(name), ix = columnOf(sheet, x), area = canvas(title);
+  const sheet = sheetNamed(name), ix = columnOf(sheet, x), area = canvas(title), first = labelOf(sheet, y[0]);
   const isWhole = value => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9;
   const datasets = y.map((one, i) => ({
     label: labelOf(sheet, one), borderColor: hues[i % hues.length], borderDash: i % 2 ? [9, 7] : [], borderWidth: 2,
@@ -262,11 +271,11 @@ function plot({title, sheet: name, x, y}) {
     data: {datasets},
     options: {
       animation: false, responsive: true, maintainAspectRatio: false, interaction: {mode: 'nearest', intersect: false},
-      plugins: {legend: {position: 'right', labels: {color: style('--quiet')}},
+      plugins: {legend: {position: innerWidth < 800 ? 'bottom' : 'right', labels: {color: style('--quiet')}},
                 tooltip: {callbacks: {title: items => worded(items[0].parsed.x, x)}}},
       scales: {x: {...axis(), type: 'logarithmic', title: named(labelOf(sheet, x)),
                    ticks: {color: style('--quiet'), callback: value => isWhole(value) ? worded(value, x) : ''}},
-               y: axis()},
+               y: {...axis(), title: named(first.includes(', ') ? first.split(', ').pop() : title.split(/ by |, /)[0])}},
     },
   });
   area.dataset.lines = drawn.getVisibleDatasetCount();
@@ -284,8 +293,9 @@ function sensitivity({result, value, constants}) {
 function inputs() {
   const line = add(page, 'div', undefined, {class: 'inputs'});
   for (const [name, value] of Object.entries(report.inputs)) {
-    const one = add(line, 'span', name.replaceAll('_', ' ') + ' ');
-    add(one, 'b', typeof value === 'number' ? exact(value) : typeof value === 'string' ? value : JSON.stringify(value));
+    if (!value && report.origins[name] !== 'given') continue;  // As the text of the command has it.
+    const one = add(line, 'span', name.replace(/_(bytes_per_s|bytes|s)$/, '').replaceAll('_', ' ') + ' ');
+    add(one, 'b', typeof value === 'number' ? worded(value, name) : typeof value === 'string' ? value : JSON.stringify(value));
     add(one, 'span', ' (' + report.origins[name] + ')');
   }
 }

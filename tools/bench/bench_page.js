@@ -20,7 +20,11 @@ const intervals = {
   afterDatasetsDraw(chart) {
     chart.data.datasets.forEach((set, i) => {
       if (!set.intervals || !chart.isDatasetVisible(i)) return;
-      const pen = chart.ctx;
+      const pen = chart.ctx, {left, top, width, height} = chart.chartArea;
+      pen.save();
+      pen.beginPath();
+      pen.rect(left, top, width, height);
+      pen.clip();
       pen.strokeStyle = set.borderColor;
       pen.lineWidth = 1;
       chart.getDatasetMeta(i).data.forEach((point, j) => {
@@ -33,6 +37,7 @@ const intervals = {
         for (const end of [low, high]) { pen.moveTo(point.x - 4, end); pen.lineTo(point.x + 4, end); }
         pen.stroke();
       });
+      pen.restore();
     });
   },
 };
@@ -56,7 +61,8 @@ function plot(title, unit, valueOf, intervalOf, type) {
       animation: false, responsive: true, maintainAspectRatio: false, interaction: {mode: 'index', intersect: false},
       plugins: {legend: {display: lines.size > 1, labels: {color: style('--ink'), usePointStyle: true, pointStyle: 'line'}}},
       scales: {x: {...axis(), title: named(first.name)},
-               y: {...axis(), title: named(unit), type, beginAtZero: type === 'linear'}},
+               y: {...axis(), title: named(unit), type, beginAtZero: type === 'linear',
+                   suggestedMax: Math.max(0, ...datasets.flatMap(set => (set.intervals || []).map(one => one?.[1] ?? 0)))}},
     },
     plugins: [intervals],
   });

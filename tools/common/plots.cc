@@ -2,6 +2,13 @@
 
 #include "tools/common/plots.h"
 
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <fstream>
+#include <utility>
+
 #include "tools/common/failure.h"
 
 namespace penstock::tools {
@@ -14,16 +21,43 @@ void require_plots(std::string_view page) {
       kNotApplicable);
 }
 
-std::string page_with(std::string_view page, const Json& data) {
-  require_plots(page);
-  // A "<" inside a script element could end the element.
+namespace {
+
+// A "<" inside a script element could end the element.
+std::string script_of(const Json& data) {
   std::string text;
   for (const char letter : data.dump(-1, ' ', true, Json::error_handler_t::replace)) {
     text += letter == '<' ? std::string("\\u003c") : std::string(1, letter);
   }
-  constexpr std::string_view kMark = "@DATA@";
+  return text;
+}
+
+// When, where, by which version and by which command a page is made.
+Json made_now() {
+  std::string command;
+  std::ifstream words("/proc/self/cmdline", std::ios::binary);
+  for (std::string word; std::getline(words, word, '\0');) {
+    if (command.empty()) word.erase(0, word.rfind('/') + 1);
+    const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"$&|;<>()*?`\\") == std::string::npos;
+    command += (command.empty() ? "" : " ") + (is_plain ? word : "'" + word + "'");
+  }
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return {{"date", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)))},
+          {"host", host},
+          {"version", penstock_version()},
+          {"command", command}};
+}
+
+}  // namespace
+
+std::string page_with(std::string_view page, const Json& data) {
+  require_plots(page);
   std::string whole(page);
-  return whole.replace(whole.find(kMark), kMark.size(), text);
+  // From the end, since a mark that is within the data is no mark.
+  for (const auto& [mark, text] : {std::pair("@MADE@", script_of(made_now())), std::pair("@DATA@", script_of(data))})
+    whole.replace(whole.find(mark), std::string_view(mark).size(), text);
+  return whole;
 }
 
 void add_output_options(CommandLine& command, OutputOptions& options) {

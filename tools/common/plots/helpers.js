@@ -21,6 +21,7 @@ function shown(value) { return typeof value === 'number' ? String(Number(value.t
 function canvas(title, height) {
   add(page, 'h2', title);
   const figure = add(page, 'figure');
+  figure.style.background = style('--wash');  // Printed, too: what is drawn stands out from it.
   if (height) figure.style.height = height + 'rem';
   return add(figure, 'canvas', undefined, {role: 'img', 'aria-label': title + '; its numbers are in a table below'});
 }
@@ -60,5 +61,10 @@ function table(columns, rows) {
   }
 }
 
-// For tests: how much was drawn.
-function finish() { document.body.dataset.plots = document.querySelectorAll('canvas').length; }
+// Ends the page with where it is from, for who finds it later. For tests: how much was drawn.
+function finish() {
+  const made = JSON.parse(document.getElementById('made').textContent);
+  const words = add(page, 'p', `Made ${made.date} on ${made.host} by Penstock ${made.version}: `, {class: 'made'});
+  add(words, 'code', made.command);
+  document.body.dataset.plots = document.querySelectorAll('canvas').length;
+}
