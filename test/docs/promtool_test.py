@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import deploy_test  # noqa: E402
 
+MONITOR = deploy_test.ROOT / "deploy/helm/penstock/templates/podmonitor.yaml"
 PROMTOOL = shutil.which("promtool")
 
 
@@ -27,10 +28,18 @@ STORIES = (
                      "penstock_node_look_timestamp_seconds": "0+60x200"}, ()),
     ("a path is lost", {"penstock_path_available{path=\"p2pdma\"}": "1x100 0x100",
                         "penstock_node_look_timestamp_seconds": "0+60x200"}, ("PenstockPathLost",)),
-    ("most goes through host memory", {"penstock_path_available{path=\"p2pdma\"}": "1x200",
-                                       "penstock_node_bytes_total{path=\"bounce\"}": "0+900x200",
-                                       "penstock_node_bytes_total{path=\"p2pdma\"}": "0+100x200",
-                                       "penstock_node_look_timestamp_seconds": "0+60x200"}, ("PenstockFallback",)),
+    ("most goes through host memory now", {"penstock_node_bytes_total{path=\"bounce\"}": "0+100x100 10000+900x100",
+                                           "penstock_node_bytes_total{path=\"p2pdma\"}": "0+900x100 90000+100x100",
+                                           "penstock_node_look_timestamp_seconds": "0+60x200"},
+     ("PenstockFallback",)),
+    ("most always goes through host memory", {"penstock_path_available{path=\"p2pdma\"}": "1x200",
+                                              "penstock_node_bytes_total{path=\"bounce\"}": "0+900x200",
+                                              "penstock_node_bytes_total{path=\"p2pdma\"}": "0+100x200",
+                                              "penstock_node_look_timestamp_seconds": "0+60x200"}, ()),
+    ("a node lost its path by a reboot, which gave its pod another address",
+     {"penstock_path_available{path=\"p2pdma\",address=\"10.0.0.1:9760\",pod=\"penstock-a\"}": "1x100 stale",
+      "penstock_path_available{path=\"p2pdma\",address=\"10.0.0.9:9760\",pod=\"penstock-b\"}": "_x101 0x99",
+      "penstock_node_look_timestamp_seconds": "0+60x200"}, ("PenstockPathLost",)),
     ("nvidia-fs has no driver", {"penstock_nvidia_fs_loaded": "1x200",
                                  "penstock_node_look_timestamp_seconds": "0+60x200"},
      ("PenstockNvidiaFsWithoutStorage",)),
@@ -48,10 +57,19 @@ def rules():
     return "".join(line[2:] + "\n" for line in inside.splitlines())
 
 
+def scraped(name):
+    """The series as the chart's PodMonitor gives it to Prometheus: the pod runs on the node one, and has an address."""
+    name, _, inside = name.rstrip("}").partition("{")
+    labels = dict(re.findall(r'(\w+)="([^"]*)"', inside))
+    labels["instance"] = labels.pop("address", "10.0.0.1:9760")
+    of_node = r"sourceLabels: \[__meta_kubernetes_pod_node_name\]\n +targetLabel: (\w+)"
+    labels |= dict.fromkeys(re.findall(of_node, MONITOR.read_text(encoding="utf-8")), "one")
+    return name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
+
+
 def story_file(series, expected):
     """A test of promtool's, which is JSON as well as YAML: every alert has its count of those that stand."""
-    named = [{"series": name[:-1] + ",instance=\"one\"}" if name.endswith("}") else name + "{instance=\"one\"}",
-              "values": values} for name, values in series.items()]
+    named = [{"series": scraped(name), "values": values} for name, values in series.items()]
     asked = [{"expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)', "eval_time": "199m",
               "exp_samples": [{"labels": "{}", "value": int(alert in expected)}]}
              for alert in re.findall(r"- alert: (\w+)", rules())]
