@@ -9,6 +9,7 @@
 
 #include "base/size_text.h"
 #include "device/cuda/cuda_api.h"
+#include "facts/matrix.h"
 #include "topology/nvidia_fs_storage.h"
 #include "topology/nvidia_fs_version.h"
 
@@ -118,6 +119,11 @@ Finding need_device(const Machine& machine) {
 Finding need_kernel_for_nvidia_fs(const Machine& machine) {
   constexpr const char* kCode = "nvidia_fs_kernel";
   const std::string& kernel = machine.platform.kernel_release;
+  if (machine.platform.kernel.major != 0 && machine.platform.kernel < kNvidiaFsKernel) {
+    const std::string least = core::text_of(kNvidiaFsKernel);
+    return need(kCode, State::fail, fmt::format("Linux {} is too old: nvidia-fs needs {} or later", kernel, least),
+                fmt::format("Boot Linux {} or later.", least));
+  }
   const std::string newest = core::text_of(core::kNewestKnownNvidiaFs);
   if (core::stops_machine(core::kNewestKnownNvidiaFs, kernel) != core::Tristate::yes) {
     return need(kCode, State::pass, fmt::format("nvidia-fs {} is not known to crash Linux {}", newest, kernel), "");

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "facts/operator_versions.h"
 #include "k8s/checks.h"
+#include "k8s/kernel_needs.h"
 #include "settings/words.h"
 
 namespace penstock::tools::k8s {
@@ -67,6 +69,17 @@ void check_version(const DriverSetup& driver, Findings& findings) {
     findings.add(
         "gds_version_of_cuda", *driver.object, place,
         {fmt::format("'{}' is no version of nvidia-fs, but one of CUDA or the driver", core::shown(version)), remedy});
+  }
+}
+
+void check_versions(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
+  const std::string gds = version_in_force(cluster, driver, driver.top_value("gds.version"), true);
+  const std::string number = version_in_force(cluster, driver, driver.driver_value("version"), false);
+  const Place place = place_of(*driver.object, driver.top_key("gds.version"));
+  for (const facts::Finding& stop : nvidia_fs_stops(gds, number, cluster.facts.kernel)) {
+    Findings::Text text{core::printable(stop.sentence), stop.remedy};
+    if (stop.state != facts::State::fail) text.severity = Severity::warning;
+    findings.add("gds_versions", *driver.object, place, std::move(text));
   }
 }
 
@@ -170,6 +183,7 @@ void check_drivers(const Cluster& cluster, Findings& findings) {
     if (!driver.has_gds()) continue;
     check_image(cluster, driver, findings);
     check_version(driver, findings);
+    check_versions(cluster, driver, findings);
     check_module_type(cluster, driver, findings);
     check_system(cluster, driver, findings);
     check_reach(cluster, driver, findings);

@@ -38,6 +38,7 @@ constexpr Stop kStops[] = {
     {"gds_image_missing", kNvidiaFs, Standing::closed},
     {"gds_version_suffix", kNvidiaFs, Standing::closed},
     {"gds_version_of_cuda", kNvidiaFs, Standing::closed},
+    {"gds_versions", kNvidiaFs, Standing::unknown},
     {"gds_os", kNvidiaFs, Standing::closed},
     {"gds_proprietary_modules", kNvidiaFs, Standing::closed},
     {"gds_virtual_machines", kNvidiaFs, Standing::unknown},

@@ -15,4 +15,8 @@ namespace penstock::tools::k8s {
 // the text is no release.
 std::optional<facts::Finding> kernel_stop(int path, const std::string& release);
 
+// Why nvidia-fs of this version ("2.17.5") goes with neither this driver nor this kernel, by the table that is used for
+// machines; either may be "" for unknown. A finding that is not failed is a doubt.
+facts::Findings nvidia_fs_stops(const std::string& gds, const std::string& driver, const std::string& kernel);
+
 }  // namespace penstock::tools::k8s

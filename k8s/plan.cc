@@ -86,6 +86,14 @@ class Refusals {
                  answers_.os),
              "use nodes with Ubuntu 22.04, 24.04 or OpenShift; else take --path p2pdma or bounce");
     }
+    const std::string kernel = kernel_of(answers_);
+    if (const auto stop = kernel_stop(PENSTOCK_PATH_VENDOR, kernel)) {
+      refuse("gds_versions", stop->sentence, stop->remedy + " Or take --path bounce.");
+    } else {
+      for (const facts::Finding& one : nvidia_fs_stops(gds_of(answers_), driver_of(answers_), kernel)) {
+        if (one.state == facts::State::fail) refuse("gds_versions", one.sentence, one.remedy);
+      }
+    }
     const bool has_hooks = answers_.kernel.find("nvidia") != std::string::npos;
     if (is_local(answers_.storage) && !has_hooks) {
       refuse("gds_local_nvme",

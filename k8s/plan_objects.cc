@@ -68,7 +68,7 @@ Json gds_keys(const Answers& answers) {
   return {{"enabled", true},
           {"repository", "nvcr.io/nvidia/cloud-native"},
           {"image", "nvidia-fs"},
-          {"version", release_of(answers).gds}};
+          {"version", gds_of(answers)}};
 }
 
 Json rdma_keys(const Answers& answers) { return {{"enabled", answers.storage == "nfs-rdma"}}; }
@@ -319,6 +319,8 @@ Rendered pod(const Answers& answers) {
 std::string driver_of(const Answers& answers) {
   return answers.driver_version.empty() ? release_of(answers).driver : answers.driver_version;
 }
+
+std::string gds_of(const Answers& answers) { return release_of(answers).gds; }
 
 bool has_seccomp_profile(const Answers& answers) {
   return answers.openshift || facts::allows_io_uring(answers.runtime) == false;

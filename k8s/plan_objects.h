@@ -13,6 +13,7 @@ namespace penstock::tools::k8s {
 void add_objects(const Answers& answers, std::vector<Rendered>& objects);
 // The requested driver version, or the operator's default.
 std::string driver_of(const Answers& answers);
+std::string gds_of(const Answers& answers);  // The version of nvidia-fs that the operator installs.
 // Whether the workload has its own seccomp profile, because its runtime's default forbids io_uring.
 bool has_seccomp_profile(const Answers& answers);
 

@@ -93,6 +93,8 @@ constexpr Rule kRules[] = {
      "version for an older one", "Write the version alone.", from::kOperator},
     {"gds_version_of_cuda", Severity::error, "gds.version is nvidia-fs's own, which has nothing to do with CUDA's",
      "Write a version of nvidia-fs.", from::kNvidiaFs},
+    {"gds_versions", Severity::error, "nvidia-fs does not go with the driver or the kernel",
+     "Take versions that NVIDIA released together, as a release of the operator has them.", from::kNvidiaFs},
     {"gds_precompiled", Severity::error, "GPUDirect Storage with precompiled drivers: the operator refuses the two",
      "Set usePrecompiled: false.", from::kOperator},
     {"gdrcopy_precompiled", Severity::error, "GDRCopy with precompiled drivers: the operator refuses the two",
