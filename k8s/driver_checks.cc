@@ -134,6 +134,7 @@ std::string os_of_selector(const DriverSetup& driver) {
 }
 
 void check_system(const Cluster& cluster, const DriverSetup& driver, Findings& findings) {
+  if (driver.driver_value("enabled").is_false()) return;  // The operator builds no nvidia-fs.
   const Place place = place_of(*driver.object, driver.top_key("gds.enabled"));
   const std::string selected = os_of_selector(driver);
   const std::string os = selected.empty() ? cluster.facts.os : selected;

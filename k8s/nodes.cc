@@ -16,21 +16,22 @@ namespace {
 
 using facts::Standing;
 
+constexpr std::string_view kFeatures = "feature.node.kubernetes.io/";
 constexpr const char* kGiveNodes = "give what 'kubectl get nodes -o json' printed";
 
-std::string label_of(const Object& node, std::string_view name) {
-  const Member* label = node["metadata.labels"].member(name);
-  return label == nullptr ? "" : label->value->text;
+// Node Feature Discovery names a device by its class and vendor: pci-10de, pci-0302_10de.
+bool has_device(const Object& node, std::string_view vendor) {
+  const auto& labels = node["metadata.labels"].members;
+  return std::any_of(labels.begin(), labels.end(), [&](const Member& label) {
+    return label.key.starts_with(kFeatures) && label.key.find("pci-") == kFeatures.size() &&
+           label.key.ends_with(fmt::format("{}.present", vendor)) && label.value->text == "true";
+  });
 }
 
-// Node Feature Discovery names a device by its class and vendor: pci-10de, pci-0302_10de.
-bool has_gpu_label(const Object& node) {
+bool has_feature_labels(const Object& node) {
   const auto& labels = node["metadata.labels"].members;
   return std::any_of(labels.begin(), labels.end(), [](const Member& label) {
-    const bool tells =
-        label.key == "nvidia.com/gpu.present" ||
-        (label.key.starts_with("feature.node.kubernetes.io/pci-") && has_part(label.key, "10de.present"));
-    return tells && label.value->text == "true";
+    return label.key.starts_with(kFeatures) && !label.key.starts_with(kFeaturePrefix);
   });
 }
 
@@ -59,15 +60,6 @@ Node::Reported better(const Node::Reported& one, const Node::Reported& other) {
   return !one.standing || standing_of(other) < standing_of(one) ? other : one;
 }
 
-bool gpu_can(const std::string& gpu) {
-  return std::any_of(facts::kP2pdmaGpus.begin(), facts::kP2pdmaGpus.end(), [&](const std::string& name) {
-    const std::size_t at = gpu.find(name);
-    const std::size_t end = at + name.size();
-    // "L4" must not match "L40S", nor "A40" "A400".
-    return at != std::string::npos && (end == gpu.size() || std::isalnum(static_cast<unsigned char>(gpu[end])) == 0);
-  });
-}
-
 }  // namespace
 
 const Node::Reported& Node::reported_of(std::string_view path) const {
@@ -78,16 +70,21 @@ Node node_of(const Object& object) {
   const Value& info = object["status.nodeInfo"];
   Node node;
   node.name = object.name;
-  node.os = os_of_image(info["osImage"].text);
+  node.os = os_of_node(object);
   node.kernel = info["kernelVersion"].text;
   node.runtime = runtime_of(info["containerRuntimeVersion"].text);
   node.gpu = label_of(object, "nvidia.com/gpu.product");
+  if (node.gpu.empty()) node.gpu = gpu_of_cloud(object);
   node.driver = driver_of(object);
-  const std::string& provider = object["spec.providerID"].text;
-  if (provider.find("://") != std::string::npos) node.cloud = provider.substr(0, provider.find("://"));
+  node.cloud = cloud_of(object);
+  node.has_host_driver = label_of(object, "nvidia.com/gpu.deploy.driver") == "pre-installed";
+  if (has_feature_labels(object)) node.has_adapter = has_device(object, "15b3");
+  node.has_operator_ofed = !label_of(object, "network.nvidia.com/operator.mofed.wait").empty();
+  node.is_dgx = has_part(info["osImage"].text, "DGX") || has_part(label_of(object, "nvidia.com/gpu.machine"), "DGX");
   const Member* gpus = object["status.capacity"].member("nvidia.com/gpu");
   const bool has_some = gpus != nullptr && !gpus->value->text.empty() && gpus->value->text != "0";
-  node.has_gpu = !node.gpu.empty() || has_gpu_label(object) || has_some;
+  const bool is_present = label_of(object, "nvidia.com/gpu.present") == "true";
+  node.has_gpu = !node.gpu.empty() || is_present || has_device(object, "10de") || has_some;
   node.p2pdma = read_reported(object, "p2pdma");
   node.nvidia_fs = better(read_reported(object, "vendor"), read_reported(object, "nvfs"));
   node.bounce = better(read_reported(object, "bounce"), read_reported(object, "pagecache"));
@@ -106,8 +103,8 @@ std::vector<Node> read_nodes(const std::string& text, const std::string& file) {
   return nodes;
 }
 
-std::vector<Refusal> refusals_of(const Node& node, const std::string& path, const std::string& storage,
-                                 const std::string& nfs_server) {
+Answers answers_of(const Node& node, const std::string& path, const std::string& storage,
+                   const std::string& nfs_server) {
   Answers answers;
   answers.path = path;
   answers.os = node.os;
@@ -116,21 +113,19 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
   answers.runtime = node.runtime;
   answers.storage = storage;
   answers.nfs_server = nfs_server;
+  answers.gpu = node.gpu;
+  if (node.cloud.is_virtual) answers.cloud = node.cloud.name;
+  answers.cloud_page = node.cloud.page;
+  answers.has_host_driver = node.has_host_driver;
   answers.openshift = node.os.starts_with("rhcos");
+  return answers;
+}
+
+std::vector<Refusal> refusals_of(const Node& node, const std::string& path, const std::string& storage,
+                                 const std::string& nfs_server) {
+  const Answers answers = answers_of(node, path, storage, nfs_server);
   if (node.reported_of(path).standing) return refusals_of_storage(answers);
-  std::vector<Refusal> refusals = refusals_of(answers);
-  if (path == "p2pdma" && !node.gpu.empty() && !gpu_can(node.gpu)) {
-    refusals.push_back({"p2pdma_needs", fmt::format("{} is none of the GPUs that NVIDIA names for it", node.gpu),
-                        "take another node, or another path"});
-  }
-  if (path == "p2pdma" && !node.cloud.empty()) {
-    refusals.push_back({"p2pdma_needs",
-                        fmt::format("{} shows its drives to virtual machines: none is known "
-                                    "where a drive reaches the GPU's memory",
-                                    node.cloud),
-                        "use a physical machine; 'penstock check' on the node tells more"});
-  }
-  return refusals;
+  return refusals_of(answers);
 }
 
 std::optional<Refusal> reported_against(const Node& node, const std::string& path) {

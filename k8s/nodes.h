@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "facts/outlook.h"
+#include "k8s/clouds.h"
 #include "k8s/objects.h"
 #include "k8s/plan.h"
 
@@ -23,8 +24,12 @@ struct Node {
   std::string runtime;  // "containerd-2.1.4"
   std::string gpu;      // "NVIDIA-H100-80GB-HBM3"; "" without a label.
   std::string driver;   // The version of NVIDIA's running driver; "" without a label.
-  std::string cloud;    // "aws", from the provider ID; "" if it is not a cloud's.
+  Cloud cloud = {"", "", false};
   bool has_gpu = false;
+  bool has_host_driver = false;     // Its system brings NVIDIA's driver, so the operator installs none.
+  std::optional<bool> has_adapter;  // An RDMA adapter of NVIDIA's; nothing where Node Feature Discovery says nothing.
+  bool has_operator_ofed = false;   // The network operator installs the adapter's driver.
+  bool is_dgx = false;
   // The finding of `penstock serve` about a path, from the node's labels; without a standing if it does not run there.
   struct Reported {
     std::optional<facts::Standing> standing;
@@ -38,6 +43,9 @@ Node node_of(const Object& object);
 // Throws a Failure if the text is not such a list. Values of a wrong type count as absent.
 std::vector<Node> read_nodes(const std::string& text, const std::string& file);
 
+// What `penstock-k8s render` would be asked for the node.
+Answers answers_of(const Node& node, const std::string& path, const std::string& storage,
+                   const std::string& nfs_server);
 // Why the node cannot have the path, without the findings of serve; empty if no reason is known.
 std::vector<Refusal> refusals_of(const Node& node, const std::string& path, const std::string& storage,
                                  const std::string& nfs_server);

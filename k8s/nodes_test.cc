@@ -53,9 +53,53 @@ TEST(NodesTest, AGpuThatIsNotNamedAndACloudAreNotPromisedPeerToPeer) {
   EXPECT_EQ(chosen(node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", "Tesla-T4")).path, "bounce");
   EXPECT_EQ(chosen(node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", "NVIDIA-L40S")).path, "p2pdma");
   EXPECT_EQ(chosen(node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", "NVIDIA-L40")).path, "bounce");
-  auto cloud = node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", "NVIDIA-H100-80GB-HBM3");
-  cloud["spec"]["providerID"] = "aws:///us-east-1a/i-0";
-  EXPECT_EQ(chosen(cloud).path, "bounce");
+}
+
+nlohmann::json with_label(nlohmann::json object, const char* label, const char* value) {
+  object["metadata"]["labels"][label] = value;
+  return object;
+}
+
+TEST(NodesTest, VirtualMachinesOfCloudsAreKnownByTheirProviderOrLabelsAndOtherMachinesAreNot) {
+  const auto plain = node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", "NVIDIA-H100-80GB-HBM3");
+  const auto by = [&](const char* provider, const char* type = "") {
+    auto object = with_label(plain, "node.kubernetes.io/instance-type", type);
+    object["spec"]["providerID"] = provider;
+    return object;
+  };
+  EXPECT_EQ(chosen(by("aws:///us-east-1a/i-0", "p5.48xlarge")).path, "bounce");
+  EXPECT_EQ(chosen(by("ocid1.instance.oc1.iad.a", "VM.GPU.A10.1")).path, "bounce");
+  EXPECT_EQ(chosen(by("ocid1.instance.oc1.iad.a", "BM.GPU.H100.8")).path, "p2pdma");
+  for (const char* own : {"k3s://one", "kind://docker/kind/one", "baremetalhost:///openshift/one"}) {
+    EXPECT_EQ(chosen(by(own)).path, "p2pdma") << own;
+  }
+  for (const char* label : {"cloud.google.com/gke-nodepool", "kubernetes.azure.com/cluster"}) {
+    const Choice choice = chosen(with_label(plain, label, "a"));
+    EXPECT_EQ(choice.path, "bounce") << label;
+    EXPECT_NE(choice.refusals.at(0).remedy.find("docs/guide/kubernetes-"), std::string::npos);
+  }
+  const auto hooks =
+      with_label(node("Ubuntu 22.04.5 LTS", "5.15.0-1062-nvidia", ""), "eks.amazonaws.com/nodegroup", "a");
+  EXPECT_EQ(chosen(with_label(hooks, "k8s.amazonaws.com/accelerator", "nvidia-h100-80gb")).path, "bounce");
+}
+
+TEST(NodesTest, NodeFeatureDiscoveryNamesTheSystemBesideItsOwnText) {
+  auto dgx = node("DGX OS 6.2", "5.15.0-1063-nvidia", "NVIDIA-H100-80GB-HBM3");
+  EXPECT_EQ(read_nodes(dgx.dump(), "")[0].os, "ubuntu22.04");
+  dgx["status"]["nodeInfo"]["osImage"] = "Our Linux 3";
+  dgx = with_label(dgx, "feature.node.kubernetes.io/system-os_release.ID", "ubuntu");
+  dgx = with_label(dgx, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "22.04");
+  EXPECT_EQ(read_nodes(dgx.dump(), "")[0].os, "ubuntu22.04");
+  EXPECT_EQ(chosen(dgx).path, "nvidia-fs");
+  EXPECT_EQ(read_nodes(node("Amazon Linux 2023.8.20250818", "6.1", "").dump(), "")[0].os, "amzn2023");
+  EXPECT_EQ(read_nodes(node("Container-Optimized OS from Google", "6.6", "").dump(), "")[0].os, "cos");
+  EXPECT_EQ(read_nodes(node("Oracle Linux Server 8.10", "5.15", "").dump(), "")[0].os, "ol8");
+}
+
+TEST(NodesTest, ADriverOfTheNodesOwnNeedsNoImageOfNvidiaFs) {
+  const auto rocky = node("Rocky Linux 9.4 (Blue Onyx)", "5.14.0-nvidia", "NVIDIA-H100-80GB-HBM3");
+  EXPECT_EQ(chosen(rocky).path, "bounce");
+  EXPECT_EQ(chosen(with_label(rocky, "nvidia.com/gpu.deploy.driver", "pre-installed")).path, "nvidia-fs");
 }
 
 nlohmann::json labeled(nlohmann::json object, const std::string& path, const char* standing, const char* reason) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <utility>
 
 #include "settings/names.h"
 #include "settings/words.h"
@@ -113,7 +114,7 @@ void learn(Facts& facts, const Object& node) {
   const auto take = [](std::string& fact, std::string fresh) {
     if (fact.empty()) fact = std::move(fresh);
   };
-  take(facts.os, os_of_image(info["osImage"].text));
+  take(facts.os, os_of_node(node));
   take(facts.kernel, info["kernelVersion"].text);
   take(facts.runtime, runtime_of(info["containerRuntimeVersion"].text));
 }
@@ -148,7 +149,17 @@ std::string os_of_image(std::string_view image) {
                                   {"Red Hat Enterprise Linux ", "rhel", 1},
                                   {"Rocky Linux ", "rocky", 1},
                                   {"Debian GNU/Linux ", "debian", 1},
-                                  {"SUSE Linux Enterprise Server ", "sles", 1}};
+                                  {"SUSE Linux Enterprise Server ", "sles", 1},
+                                  {"Amazon Linux ", "amzn", 1},
+                                  {"Azure Linux ", "azurelinux", 1},
+                                  {"Container-Optimized OS", "cos", 1},
+                                  {"Oracle Linux Server ", "ol", 1}};
+  // NVIDIA's own system, and Ubuntu's release that it is made of.
+  static constexpr std::pair<std::string_view, std::string_view> kDgx[] = {
+      {"DGX OS 5", "ubuntu20.04"}, {"DGX OS 6", "ubuntu22.04"}, {"DGX OS 7", "ubuntu24.04"}};
+  for (const auto& [begin, name] : kDgx) {
+    if (image.starts_with(begin)) return std::string(name);
+  }
   for (const Row& row : kRows) {
     if (!image.starts_with(row.begin)) continue;
     const std::string_view rest = image.substr(row.begin.size());
@@ -173,6 +184,20 @@ bool is_other_system(std::string_view os) {
   const bool has_name = !os.empty() && os.front() >= 'a' && os.front() <= 'z';
   return !has_name ||
          std::any_of(std::begin(kNames), std::end(kNames), [&](auto name) { return os.starts_with(name); });
+}
+
+std::string label_of(const Object& node, std::string_view name) {
+  const Member* label = node["metadata.labels"].member(name);
+  return label == nullptr ? "" : label->value->text;
+}
+
+std::string os_of_node(const Object& node) {
+  std::string by_image = os_of_image(node["status.nodeInfo.osImage"].text);
+  const std::string id = label_of(node, "feature.node.kubernetes.io/system-os_release.ID");
+  if (id.empty() || by_image.starts_with("rhcos")) return by_image;
+  std::string version = label_of(node, "feature.node.kubernetes.io/system-os_release.VERSION_ID");
+  if (id != "ubuntu") version = version.substr(0, version.find('.'));
+  return id + version;
 }
 
 std::string runtime_of(std::string text) {

@@ -36,6 +36,8 @@ struct Object {
   std::string title() const;  // "DaemonSet reader"; "" for a file.
 };
 
+std::string label_of(const Object& object, std::string_view name);  // "" without the label.
+
 // The place of a key, or of its nearest existing parent.
 Place place_of(const Value& map, std::string_view keys);
 inline Place place_of(const Object& object, std::string_view keys) { return place_of(*object.root, keys); }
@@ -105,6 +107,9 @@ void look_at_objects(Cluster& cluster);  // The same for existing objects, whose
 // "containerd://2.1.4" to containerd-2.1.4.
 std::string os_of_image(std::string_view image);
 std::string runtime_of(std::string text);
+// A node's system as the operator takes it for its images: by the labels of Node Feature Discovery, else by its own
+// text. OpenShift's CoreOS may call itself RHEL there.
+std::string os_of_node(const Object& node);
 // True if the text names another system than Linux, or none.
 bool is_other_system(std::string_view os);
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "facts/operator_versions.h"
 #include "k8s/kernel_needs.h"
@@ -32,6 +33,15 @@ std::string kernel_of(const Answers& answers) {
   return "";
 }
 
+bool gpu_can(const std::string& gpu) {
+  return std::any_of(facts::kP2pdmaGpus.begin(), facts::kP2pdmaGpus.end(), [&](const std::string& name) {
+    const std::size_t at = gpu.find(name);
+    const std::size_t end = at + name.size();
+    // "L4" must not match "L40S", nor "A40" "A400".
+    return at != std::string::npos && (end == gpu.size() || std::isalnum(static_cast<unsigned char>(gpu[end])) == 0);
+  });
+}
+
 bool is_local(const std::string& storage) { return !storage.starts_with("nfs"); }
 
 class Refusals {
@@ -42,6 +52,7 @@ class Refusals {
     judge_storage();
     if (answers_.path == "nvidia-fs") judge_nvidia_fs();
     if (answers_.path == "p2pdma") judge_p2pdma();
+    if (answers_.path != "bounce" && is_local(answers_.storage)) judge_machine();
     if (answers_.path != "bounce" && answers_.strict_iommu && is_local(answers_.storage)) {
       refuse("iommu_translates",
              "drive and GPU speak past the processor, and a strict IOMMU forbids it or sends all through it",
@@ -75,21 +86,11 @@ class Refusals {
   }
 
   void judge_nvidia_fs() {
-    if (answers_.os.empty()) {
-      refuse("gds_os", "--path nvidia-fs needs to know the nodes' system, since images of nvidia-fs exist for few",
-             "--os NAME");
-    } else if (!*facts::has_gds_image(answers_.os)) {
-      refuse("gds_os",
-             fmt::format(
-                 "there is no image of nvidia-fs for {}: its container fails again and again, the driver's pod never "
-                 "gets ready, and the node loses its GPUs",
-                 answers_.os),
-             "use nodes with Ubuntu 22.04, 24.04 or OpenShift; else take --path p2pdma or bounce");
-    }
+    if (!answers_.has_host_driver) judge_image();
     const std::string kernel = kernel_of(answers_);
     if (const auto stop = kernel_stop(PENSTOCK_PATH_VENDOR, kernel)) {
       refuse("gds_versions", stop->sentence, stop->remedy + " Or take --path bounce.");
-    } else {
+    } else if (!answers_.has_host_driver) {
       for (const facts::Finding& one : nvidia_fs_stops(gds_of(answers_), driver_of(answers_), kernel)) {
         if (one.state == facts::State::fail) refuse("gds_versions", one.sentence, one.remedy);
       }
@@ -111,9 +112,39 @@ class Refusals {
     }
   }
 
+  void judge_image() {
+    if (answers_.os.empty()) {
+      refuse("gds_os", "--path nvidia-fs needs to know the nodes' system, since images of nvidia-fs exist for few",
+             "--os NAME");
+    } else if (!*facts::has_gds_image(answers_.os)) {
+      refuse("gds_os",
+             fmt::format(
+                 "there is no image of nvidia-fs for {}: its container fails again and again, the driver's pod never "
+                 "gets ready, and the node loses its GPUs",
+                 answers_.os),
+             "use nodes with Ubuntu 22.04, 24.04 or OpenShift; else take --path p2pdma or bounce");
+    }
+  }
+
+  // Of a direct path to drives in the node.
+  void judge_machine() {
+    if (answers_.cloud.empty()) return;
+    const std::string page = answers_.cloud_page;
+    refuse(
+        answers_.path == "p2pdma" ? "p2pdma_needs" : "gds_local_nvme",
+        fmt::format("a node of {} is a virtual machine: nobody is known to have seen one whose drives reach the "
+                    "GPU's memory",
+                    answers_.cloud),
+        (page.empty() ? "" : page + " says what there is; ") + std::string("else take a physical machine, or bounce"));
+  }
+
   void judge_p2pdma() {
     const facts::Version kernel = version_or_none(kernel_of(answers_));
     const facts::Version driver = version_or_none(driver_of(answers_));
+    if (!answers_.gpu.empty() && !gpu_can(answers_.gpu)) {
+      refuse("p2pdma_needs", fmt::format("{} is none of the GPUs that NVIDIA names for it", answers_.gpu),
+             "take another node, or another path");
+    }
     if (answers_.os.empty() && answers_.kernel.empty()) {
       refuse("p2pdma_needs", "--path p2pdma needs to know the nodes' kernel", "give --os NAME or --kernel RELEASE");
     } else if (kernel == facts::Version{}) {
@@ -158,6 +189,16 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
   }
   if (answers.path != "bounce" && !answers.openshift && is_local(answers.storage)) {
     notes.emplace_back("Kernel arguments are no operator's: boot the nodes with iommu=pt, or with the IOMMU off.");
+  }
+  if (answers.has_host_driver && answers.path != "bounce") {
+    notes.emplace_back(
+        answers.path == "p2pdma"
+            ? "The driver is the nodes' own, and the operator gives it no parameters: write options nvidia "
+              "NVreg_RegistryDwords=\"RMForceStaticBar1=1;RmForceDisableIomapWC=1;\" to a file in /etc/modprobe.d of "
+              "each node, and load the driver anew."
+            : "The driver is the nodes' own, so the operator loads no nvidia-fs: install and load it on each node "
+              "(package nvidia-gds, modprobe nvidia-fs) before the device plugin starts. Operators before v26.3.3 do "
+              "not see that by themselves: set GDS_ENABLED=true in devicePlugin.env.");
   }
   if (answers.path == "nvidia-fs") {
     notes.emplace_back(

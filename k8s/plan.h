@@ -23,6 +23,10 @@ struct Answers {
   std::string image = "localhost/penstock:latest";
   std::string name_space = "gpu-storage";  // Namespace of the workload.
   std::string nfs_server;
+  std::string gpu;    // "NVIDIA-H100-80GB-HBM3"; "" if unknown.
+  std::string cloud;  // "EKS", of a cloud's virtual machines; "" for other machines.
+  const char* cloud_page = "";
+  bool has_host_driver = false;  // The nodes bring NVIDIA's driver themselves: the operator installs none.
   bool openshift = false;
   bool strict_iommu = false;
   bool nvme_in_use = false;  // The nodes' system uses the NVMe drives.

@@ -58,6 +58,7 @@ Json metadata(const std::string& name, const std::string& name_space = "") {
 
 // The keys that Helm's values, ClusterPolicy and NVIDIADriver share; only the driver's place differs.
 Json driver_keys(const Answers& answers) {
+  if (answers.has_host_driver) return {{"enabled", false}};
   Json driver = {{"kernelModuleType", "open"}};
   if (!answers.driver_version.empty()) driver["version"] = answers.driver_version;
   if (answers.path == "p2pdma") driver["kernelModuleConfig"] = {{"name", "penstock-driver-parameters"}};
@@ -73,9 +74,12 @@ Json gds_keys(const Answers& answers) {
 
 Json rdma_keys(const Answers& answers) { return {{"enabled", answers.storage == "nfs-rdma"}}; }
 
+// Of the operator's own nvidia-fs, which it loads only with its own driver.
+bool has_gds(const Answers& answers) { return answers.path == "nvidia-fs" && !answers.has_host_driver; }
+
 Rendered helm_values(const Answers& answers) {
   Json values = {{"driver", driver_keys(answers)}};
-  if (answers.path == "nvidia-fs") {
+  if (has_gds(answers)) {
     values["driver"]["rdma"] = rdma_keys(answers);
     values["gds"] = {{"enabled", true}};
   }
@@ -96,8 +100,8 @@ Rendered cluster_policy(const Answers& answers) {
                {"dcgmExporter", {{"enabled", true}}},
                {"gfd", {{"enabled", true}}},
                {"nodeStatusExporter", {{"enabled", false}}}};
-  spec["driver"]["enabled"] = true;
-  if (answers.path == "nvidia-fs") {
+  spec["driver"]["enabled"] = !answers.has_host_driver;
+  if (has_gds(answers)) {
     spec["driver"]["rdma"] = rdma_keys(answers);
     spec["gds"] = gds_keys(answers);
   }
@@ -327,12 +331,13 @@ bool has_seccomp_profile(const Answers& answers) {
 }
 
 void add_objects(const Answers& answers, std::vector<Rendered>& objects) {
-  const std::string as = !answers.as.empty() ? answers.as : answers.openshift ? "clusterpolicy" : "helm";
+  std::string as = !answers.as.empty() ? answers.as : answers.openshift ? "clusterpolicy" : "helm";
+  if (answers.has_host_driver && as == "nvidiadriver") as = "helm";  // Such an object installs a driver.
   if (has_operator(answers)) {
     objects.push_back(as == "helm"            ? helm_values(answers)
                       : as == "clusterpolicy" ? cluster_policy(answers)
                                               : nvidia_driver(answers));
-    if (answers.path == "p2pdma") objects.push_back(driver_parameters(answers));
+    if (answers.path == "p2pdma" && !answers.has_host_driver) objects.push_back(driver_parameters(answers));
     if (answers.storage == "nfs-rdma") objects.push_back(nic_cluster_policy());
     if (answers.openshift && !is_nfs(answers)) objects.push_back(machine_config());
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,21 @@ TEST(PlanTest, AKernelThatNobodyKnowsIsNotCalledAnOldOne) {
     ASSERT_EQ(refused.refusals.size(), 1u) << os;
     EXPECT_NE(refused.refusals[0].sentence.find("needs to know the nodes' kernel"), std::string::npos);
     EXPECT_EQ(refused.refusals[0].sentence.find("0.0"), std::string::npos) << refused.refusals[0].sentence;
+  }
+}
+
+TEST(PlanTest, OfADriverOfTheNodesOwnTheOperatorIsToldToInstallNone) {
+  for (Answers answers : {nvidia_fs(), p2pdma()}) {
+    answers.has_host_driver = true;
+    EXPECT_EQ(object(answers, "gpu-operator-values"), (nlohmann::ordered_json{{"driver", {{"enabled", false}}}}));
+    answers.as = "clusterpolicy";
+    const auto policy = object(answers, "cluster-policy")["spec"];
+    EXPECT_EQ(policy["driver"], (nlohmann::ordered_json{{"enabled", false}}));
+    EXPECT_FALSE(policy.contains("gds"));
+    for (const std::string& name : names(answers)) EXPECT_NE(name, "driver-parameters");
+    const auto notes = plan_deployment(answers).notes;
+    EXPECT_TRUE(std::any_of(notes.begin(), notes.end(),
+                            [](const auto& note) { return note.starts_with("The driver is the nodes' own"); }));
   }
 }
 

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "k8s/commands.h"
+#include "k8s/inputs.h"
+#include "k8s/nodes.h"
 #include "k8s/plan.h"
 #include "k8s/yaml_text.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/new_file.h"
 #include "tools/common/page.h"
 #include "tools/common/terminal.h"
@@ -32,6 +35,7 @@ struct RenderSettings {
   Answers answers;
   std::string out;
   std::string only;
+  std::string nodes;
   bool overwrite = false;
   bool json = false;
 };
@@ -101,7 +105,40 @@ void print_for_programs(const Deployment& deployment) {
   print_document(Text(document.dump(2) + "\n"));
 }
 
+// Takes from the nodes with a GPU what no option says.
+void take_nodes(RenderSettings& settings) {
+  Answers& answers = settings.answers;
+  const Node* first = nullptr;
+  const std::string name = settings.nodes == "-" ? "standard input" : settings.nodes;
+  const std::vector<Node> nodes = read_nodes(read_bounded(settings.nodes, kDumpBounds.bytes), name);
+  const auto kind = [](const Node& node) {
+    return fmt::format("{}, {}, {}, {}", node.os, node.kernel, node.driver, node.cloud.name);
+  };
+  for (const Node& node : nodes) {
+    if (!node.has_gpu) continue;
+    if (first == nullptr) first = &node;
+    if (kind(node) == kind(*first)) continue;
+    throw Failure(fmt::format("{}: {} and {} differ (system, kernel, driver, cloud): give nodes of one kind, as by "
+                              "kubectl get nodes -l LABEL -o json",
+                              name, first->name, node.name),
+                  kUsage);
+  }
+  if (first == nullptr) throw Failure(name + ": no node in it has a GPU", kUsage);
+  const Answers told = answers_of(*first, answers.path, answers.storage, answers.nfs_server);
+  for (const auto member : {&Answers::os, &Answers::kernel, &Answers::runtime}) {
+    if ((answers.*member).empty()) answers.*member = told.*member;
+  }
+  // A driver that the operator installs is replaced by the release that the objects name.
+  if (told.has_host_driver) answers.driver_version = told.driver_version;
+  answers.gpu = told.gpu;
+  answers.cloud = told.cloud;
+  answers.cloud_page = told.cloud_page;
+  answers.has_host_driver = answers.has_host_driver || told.has_host_driver;
+  answers.openshift = answers.openshift || told.openshift;
+}
+
 int render(RenderSettings& settings) {
+  if (!settings.nodes.empty()) take_nodes(settings);
   if (settings.answers.openshift && settings.answers.os.empty()) settings.answers.os = "rhcos";
   const bool is_nfs = settings.answers.storage.starts_with("nfs");
   const std::string& server = settings.answers.nfs_server;
@@ -134,6 +171,8 @@ void add_render(CommandLine& command) {
   command.option("--storage", answers.storage, "Where they lie: on the nodes' NVMe drives, or on NFS")
       .one_of({"xfs", "ext4", "lvm", "luks", "nfs", "nfs-rdma"})
       .default_shown();
+  command.option("--nodes", settings->nodes, "Take system, kernel, runtime and cloud from 'kubectl get nodes -o json'")
+      .value_name("FILE");
   command.option("--os", answers.os, "The nodes' system, e.g. ubuntu24.04, rhel9, rhcos");
   command.option("--kernel", answers.kernel, "The nodes' kernel, e.g. 6.8.0-1051-nvidia [as the system came]")
       .value_name("RELEASE");
@@ -144,6 +183,7 @@ void add_render(CommandLine& command) {
   command.option("--as", answers.as, "How the operator is told [helm; clusterpolicy with --openshift]")
       .one_of({"helm", "clusterpolicy", "nvidiadriver"});
   command.option("--runtime", answers.runtime, "The nodes' container runtime, e.g. containerd-2.1, crio");
+  command.flag("--host-driver", answers.has_host_driver, "The nodes bring NVIDIA's driver themselves");
   command.flag("--openshift", answers.openshift, "The cluster is OpenShift");
   command.flag("--strict-iommu", answers.strict_iommu, "The nodes' IOMMU translates, and cannot be set to pt");
   command.flag("--nvme-in-use", answers.nvme_in_use, "The nodes' own system is on an NVMe drive");
