@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "k8s/commands.h"
 #include "k8s/inputs.h"
 #include "k8s/nodes.h"
+#include "k8s/toggles.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
@@ -27,7 +29,7 @@ constexpr const char* kChooseExamples =
     "A node's labels and versions prove no path: what is named is possible, and 'penstock-k8s render' makes the job "
     "that proves it; 'off' is what a setting of the node's own keeps off. IOMMU, PCI topology and the NVMe driver's "
     "hooks are seen on the node alone, by 'penstock serve': where its labels tell of a path, they stand above versions "
-    "and names.\n"
+    "and names. Each line KEY: true or false says what the operators should be told for the nodes above it, and why.\n"
     "Exit code: 0 a node with a GPU was found, 1 none was, 2 wrong usage.";
 
 struct ChooseSettings {
@@ -39,6 +41,7 @@ struct ChooseSettings {
 struct Chosen {
   Node node;
   Choice choice;
+  std::vector<Toggle> toggles;
 };
 
 int rank(const Chosen& each) {
@@ -55,6 +58,8 @@ std::string path_text(const Chosen& each) {
   return choice.path + (choice.path == "bounce" ? "" : ", possible");
 }
 
+const char* toggle_word(const Toggle& toggle) { return !toggle.on ? "unknown" : *toggle.on ? "true" : "false"; }
+
 void print_refusal(Page& page, const std::string& head, const Refusal& refusal) {
   page.wrap(head, fmt::format("{} [{}]", refusal.sentence, refusal.rule));
   page.wrap("    -> ", refusal.remedy);
@@ -67,14 +72,23 @@ void print_for_people(const std::vector<Chosen>& all) {
         {each.node.name, or_dash(each.node.gpu), or_dash(each.node.os), or_dash(each.node.kernel), path_text(each)});
   }
   print("{}", table.text());
+  std::vector<std::pair<std::string, std::string>> classes;  // What is told, and the nodes that it is told of.
   for (const Chosen& each : all) {
     Page page;
     for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
       print_refusal(page, fmt::format("  not {}: ", each.choice.paths[i]), each.choice.refusals[i]);
     }
     if (each.choice.against) print_refusal(page, fmt::format("  {}: ", each.choice.path), *each.choice.against);
-    if (!page.text().empty()) print("\n{}\n{}", each.node.name, Text(page.text()));
+    for (const Toggle& toggle : each.toggles) {
+      page.wrap(fmt::format("  {}: {}: ", toggle.key, toggle_word(toggle)), toggle.why);
+    }
+    if (page.text().empty()) continue;
+    const auto same =
+        std::find_if(classes.begin(), classes.end(), [&](const auto& one) { return one.first == page.text(); });
+    if (same == classes.end()) classes.emplace_back(page.text(), each.node.name);
+    else same->second += ", " + each.node.name;
   }
+  for (const auto& [text, names] : classes) print("\n{}\n{}", names, Text(text));
 }
 
 Json refusal_json(const std::string& path, const Refusal& refusal) {
@@ -88,6 +102,10 @@ void print_for_programs(const std::vector<Chosen>& all) {
     for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
       refusals.push_back(refusal_json(each.choice.paths[i], each.choice.refusals[i]));
     }
+    Json toggles = Json::array();
+    for (const Toggle& toggle : each.toggles) {
+      toggles.push_back({{"key", toggle.key}, {"on", toggle.on ? Json(*toggle.on) : Json()}, {"why", toggle.why}});
+    }
     const Choice& choice = each.choice;
     const bool is_off = choice.standing == facts::Standing::off;
     rows.push_back({{"node", each.node.name},
@@ -96,12 +114,16 @@ void print_for_programs(const std::vector<Chosen>& all) {
                     {"os", each.node.os},
                     {"kernel", each.node.kernel},
                     {"runtime", each.node.runtime},
+                    {"cloud", each.node.cloud.name},
+                    {"virtual_machine", each.node.cloud.is_virtual},
+                    {"host_driver", each.node.has_host_driver},
                     {"path", choice.path.empty() ? Json() : Json(choice.path)},
                     {"standing", choice.standing ? Json(facts::standing_name(*choice.standing)) : Json()},
                     {"proven", false},
                     {"off_by", is_off ? Json(choice.against->rule) : Json()},
                     {"against", choice.against ? refusal_json(choice.path, *choice.against) : Json()},
-                    {"refusals", refusals}});
+                    {"refusals", refusals},
+                    {"toggles", toggles}});
   }
   print_json({{"schema", 1}, {"nodes", rows}});
 }
@@ -113,7 +135,8 @@ int choose_nodes(const ChooseSettings& settings) {
   std::vector<Chosen> all;
   for (Node& node : read_nodes(text, name)) {
     Choice choice = choose(node, settings.storage, "SERVER:/EXPORT");
-    all.push_back({std::move(node), std::move(choice)});
+    std::vector<Toggle> toggles = toggles_of(node, choice, settings.storage);
+    all.push_back({std::move(node), std::move(choice), std::move(toggles)});
   }
   std::stable_sort(all.begin(), all.end(), [](const Chosen& a, const Chosen& b) { return rank(a) < rank(b); });
   if (settings.json) print_for_programs(all);

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "k8s/toggles.h"
 #include "tools/common/failure.h"
 
 namespace penstock::tools::k8s {
@@ -100,6 +101,34 @@ TEST(NodesTest, ADriverOfTheNodesOwnNeedsNoImageOfNvidiaFs) {
   const auto rocky = node("Rocky Linux 9.4 (Blue Onyx)", "5.14.0-nvidia", "NVIDIA-H100-80GB-HBM3");
   EXPECT_EQ(chosen(rocky).path, "bounce");
   EXPECT_EQ(chosen(with_label(rocky, "nvidia.com/gpu.deploy.driver", "pre-installed")).path, "nvidia-fs");
+}
+
+std::string toggles(const nlohmann::json& object, const char* storage) {
+  const Node one = read_nodes(object.dump(), "nodes").at(0);
+  std::string all;
+  for (const Toggle& toggle : toggles_of(one, choose(one, storage, "nas:/models"), storage)) {
+    EXPECT_NE(toggle.why, "") << toggle.key;
+    all += !toggle.on ? "?" : *toggle.on ? "1" : "0";
+  }
+  return all;
+}
+
+TEST(NodesTest, WhatTheOperatorsAreToldFollowsFromAdapterKernelDriverAndStorage) {
+  // driver.rdma.enabled, useHostMofed, gds.enabled, the shared device plugin.
+  const auto plain = node("Ubuntu 24.04.1 LTS", "6.8.0-52-generic", "NVIDIA-H100-80GB-HBM3");
+  EXPECT_EQ(toggles(plain, "xfs"), "??00") << "nobody told of adapters";
+  const auto without = with_label(plain, "feature.node.kubernetes.io/pci-10de.present", "true");
+  EXPECT_EQ(toggles(without, "xfs"), "0000");
+  EXPECT_EQ(toggles(without, "nfs-rdma"), "0010");
+  const auto with = with_label(without, "feature.node.kubernetes.io/pci-15b3.present", "true");
+  EXPECT_EQ(toggles(with, "xfs"), "0000") << "DMA-BUF does it";
+  EXPECT_EQ(toggles(with_label(with, "nvidia.com/cuda.driver-version.full", "510.47.03"), "xfs"), "1?00");
+  EXPECT_EQ(toggles(with, "nfs-rdma"), "1?10");
+  EXPECT_EQ(toggles(with_label(with, "network.nvidia.com/operator.mofed.wait", "false"), "nfs-rdma"), "1010");
+  EXPECT_EQ(toggles(with_label(with, "nvidia.com/gpu.machine", "DGXH100"), "nfs-rdma"), "1110");
+  EXPECT_EQ(toggles(with_label(with, "nvidia.com/gpu.deploy.driver", "pre-installed"), "nfs-rdma"), "0000");
+  auto hooks = node("Ubuntu 22.04.5 LTS", "5.15.0-1062-nvidia", "NVIDIA-H100-80GB-HBM3");
+  EXPECT_EQ(toggles(hooks, "xfs"), "??10");
 }
 
 nlohmann::json labeled(nlohmann::json object, const std::string& path, const char* standing, const char* reason) {
