@@ -178,6 +178,28 @@ class Refusals {
   std::vector<Refusal>& list_;
 };
 
+void add_driver_notes(const Answers& answers, std::vector<std::string>& notes) {
+  if (answers.has_host_driver && answers.path != "bounce") {
+    notes.emplace_back(
+        answers.path == "p2pdma"
+            ? "The driver is the nodes' own, and the operator gives it no parameters: write options nvidia "
+              "NVreg_RegistryDwords=\"RMForceStaticBar1=1;RmForceDisableIomapWC=1;\" to a file in /etc/modprobe.d of "
+              "each node, and load the driver anew."
+            : "The driver is the nodes' own, so the operator loads no nvidia-fs: install and load it on each node "
+              "(package nvidia-gds, modprobe nvidia-fs) before the device plugin starts. Operators before v26.3.3 do "
+              "not see that by themselves: set GDS_ENABLED=true in devicePlugin.env.");
+  }
+  if (answers.path == "nvidia-fs") {
+    notes.emplace_back(goes_by_libcufile(answers)
+                           ? "The job goes by NVIDIA's libcufile, which --image must have beside Penstock."
+                           : "The job goes by Penstock's own client of nvidia-fs, which is experimental: its image has "
+                             "no libcufile of NVIDIA's. --with-libcufile is for one that has.");
+    notes.emplace_back(
+        "A loaded nvidia_fs proves nothing: only the workload's job does, which fails if any byte takes "
+        "another path.");
+  }
+}
+
 void add_notes(const Answers& answers, std::vector<std::string>& notes) {
   if (answers.path == "p2pdma") {
     notes.emplace_back(
@@ -190,21 +212,7 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
   if (answers.path != "bounce" && !answers.openshift && is_local(answers.storage)) {
     notes.emplace_back("Kernel arguments are no operator's: boot the nodes with iommu=pt, or with the IOMMU off.");
   }
-  if (answers.has_host_driver && answers.path != "bounce") {
-    notes.emplace_back(
-        answers.path == "p2pdma"
-            ? "The driver is the nodes' own, and the operator gives it no parameters: write options nvidia "
-              "NVreg_RegistryDwords=\"RMForceStaticBar1=1;RmForceDisableIomapWC=1;\" to a file in /etc/modprobe.d of "
-              "each node, and load the driver anew."
-            : "The driver is the nodes' own, so the operator loads no nvidia-fs: install and load it on each node "
-              "(package nvidia-gds, modprobe nvidia-fs) before the device plugin starts. Operators before v26.3.3 do "
-              "not see that by themselves: set GDS_ENABLED=true in devicePlugin.env.");
-  }
-  if (answers.path == "nvidia-fs") {
-    notes.emplace_back(
-        "A loaded nvidia_fs proves nothing: only the workload's job does, which fails if any byte takes "
-        "another path.");
-  }
+  add_driver_notes(answers, notes);
   if (is_local(answers.storage)) {
     notes.emplace_back(
         "The volume names one node and one folder, where the drive must be mounted already: replace NODE and "

@@ -27,6 +27,7 @@ struct Answers {
   std::string cloud;  // "EKS", of a cloud's virtual machines; "" for other machines.
   const char* cloud_page = "";
   bool has_host_driver = false;  // The nodes bring NVIDIA's driver themselves: the operator installs none.
+  bool has_libcufile = false;    // The image has NVIDIA's library.
   bool openshift = false;
   bool strict_iommu = false;
   bool nvme_in_use = false;  // The nodes' system uses the NVMe drives.

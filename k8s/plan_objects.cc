@@ -35,10 +35,13 @@ struct PathSetup {
   const char* value;
   const char* cufile_key;  // A key of NVIDIA's library, which it needs for the path; "" for none.
 };
-constexpr PathSetup kPathSetups[] = {{"nvidia-fs", "vendor", "NVIDIA_GDS", "enabled", ""},
+constexpr PathSetup kPathSetups[] = {{"nvidia-fs", "nvfs", "NVIDIA_GDS", "enabled", ""},
                                      {"p2pdma", "p2pdma", "", "", "use_pci_p2pdma"},
                                      {"bounce", "bounce", "", "", ""}};
+// nvidia-fs by NVIDIA's own library, where the image has it.
+constexpr PathSetup kByVendor = {"nvidia-fs", "vendor", "NVIDIA_GDS", "enabled", ""};
 const PathSetup& setup_of(const Answers& answers) {
+  if (answers.path == kByVendor.path && goes_by_libcufile(answers)) return kByVendor;
   for (const PathSetup& each : kPathSetups) {
     if (each.path == answers.path) return each;
   }
@@ -253,17 +256,15 @@ Rendered cufile_json(const Answers& answers) {
 }
 
 // Only the privileges of the level "restricted".
-Json pod_spec(const Answers& answers, const Json& args) {
-  Json seccomp = {{"type", "RuntimeDefault"}};
-  if (has_seccomp_profile(answers)) seccomp = {{"type", "Localhost"}, {"localhostProfile", "profiles/penstock.json"}};
+Json container(const Answers& answers, const char* name, const Json& args) {
   Json env = Json::array({Json{{"name", "CUFILE_ENV_PATH_JSON"}, {"value", "/etc/penstock/cufile.json"}}});
   const PathSetup& setup = setup_of(answers);
   if (*setup.variable != '\0') env.push_back({{"name", setup.variable}, {"value", setup.value}});
   for (const facts::PathSwitch& each : facts::path_switches()) {
     if (setup.required == std::string_view(each.path)) env.push_back({{"name", each.variable}, {"value", each.value}});
   }
-  const Json container = {
-      {"name", "workload"},
+  return {
+      {"name", name},
       {"image", answers.image},
       {"args", args},
       {"env", env},
@@ -274,13 +275,18 @@ Json pod_spec(const Answers& answers, const Json& args) {
         {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
       {"volumeMounts", Json::array({Json{{"name", "data"}, {"mountPath", "/data"}},
                                     Json{{"name", "cufile"}, {"mountPath", "/etc/penstock"}, {"readOnly", true}}})}};
+}
+
+Json pod_spec(const Answers& answers, const Json& containers) {
+  Json seccomp = {{"type", "RuntimeDefault"}};
+  if (has_seccomp_profile(answers)) seccomp = {{"type", "Localhost"}, {"localhostProfile", "profiles/penstock.json"}};
   return {
       {"restartPolicy", "Never"},
       {"automountServiceAccountToken", false},
       {"securityContext",
        {{"runAsNonRoot", true}, {"runAsUser", 65532}, {"fsGroup", 65532}, {"seccompProfile", seccomp}}},
       {"tolerations", Json::array({Json{{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}})},
-      {"containers", Json::array({container})},
+      {"containers", containers},
       {"volumes", Json::array({Json{{"name", "data"}, {"persistentVolumeClaim", {{"claimName", "penstock-data"}}}},
                                Json{{"name", "cufile"}, {"configMap", {{"name", "penstock-cufile"}}}}})}};
 }
@@ -295,33 +301,44 @@ Json workload_metadata(const std::string& name, const Answers& answers) {
 }
 
 Rendered job(const Answers& answers) {
-  const Json args = {"bench",     "/data/penstock-bench",
-                     "--rw",      "write",
-                     "--create",  "--overwrite",
-                     "--size",    "4G",
-                     "--bs",      "16M",
-                     "--direct",  "--verify",
-                     "--require", setup_of(answers).required,
-                     "--json"};
-  return {"job", "The proof: it writes 4 GiB from a GPU, reads them back, and fails if any byte took another path.",
+  const Json proof = {"bench",     "/data/penstock-bench",
+                      "--rw",      "write",
+                      "--create",  "--overwrite",
+                      "--size",    "4G",
+                      "--bs",      "16M",
+                      "--direct",  "--verify",
+                      "--require", setup_of(answers).required,
+                      "--json"};
+  const Json ratio = {"bench", "/data/penstock-bench", "--bs", "16M", "--compare", "buffered", "direct"};
+  Json pod = pod_spec(answers, Json::array({container(answers, "ratio", ratio)}));
+  // The two share the GPU, since one begins when the other has ended.
+  pod["initContainers"] = Json::array({container(answers, "proof", proof)});
+  return {"job",
+          "The proof writes 4 GiB from a GPU, reads them back, and fails if any byte took another path; then the log "
+          "of the other container tells how many times as fast that is as the page cache.",
           Json{{"apiVersion", "batch/v1"},
                {"kind", "Job"},
                {"metadata", workload_metadata("penstock-bench", answers)},
-               {"spec", {{"backoffLimit", 0}, {"template", {{"spec", pod_spec(answers, args)}}}}}}};
+               {"spec", {{"backoffLimit", 0}, {"template", {{"spec", pod}}}}}}};
 }
 
 Rendered pod(const Answers& answers) {
+  const Json workload = container(answers, "workload", Json::array({"check"}));
   return {"pod", "The shape of a workload: put your image and command into it.",
           Json{{"apiVersion", "v1"},
                {"kind", "Pod"},
                {"metadata", workload_metadata("penstock-workload", answers)},
-               {"spec", pod_spec(answers, Json::array({"check"}))}}};
+               {"spec", pod_spec(answers, Json::array({workload}))}}};
 }
 
 }  // namespace
 
 std::string driver_of(const Answers& answers) {
   return answers.driver_version.empty() ? release_of(answers).driver : answers.driver_version;
+}
+
+bool goes_by_libcufile(const Answers& answers) {
+  return answers.path == "nvidia-fs" && (answers.has_libcufile || is_nfs(answers));
 }
 
 std::string gds_of(const Answers& answers) { return release_of(answers).gds; }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -155,11 +156,27 @@ TEST(PlanTest, EachPathsPodsHaveTheSwitchWithoutWhichTheyWouldFail) {
   const auto has = [](const Answers& answers, const char* name, const char* variable) {
     const auto object_ = object(answers, name);
     const auto& spec = name == std::string("job") ? object_["spec"]["template"]["spec"] : object_["spec"];
-    for (const auto& one : spec["containers"][0]["env"]) {
+    const auto& container = spec.contains("initContainers") ? spec["initContainers"][0] : spec["containers"][0];
+    for (const auto& one : container["env"]) {
       if (one["name"] == variable) return one["value"] != "";
     }
     return false;
   };
+  const auto required = [](const Answers& answers) {
+    const auto spec = object(answers, "job")["spec"]["template"]["spec"];
+    for (const char* kind : {"initContainers", "containers"}) EXPECT_EQ(spec[kind].size(), 1u) << kind;
+    const auto& words = spec["initContainers"][0]["args"];
+    const auto at = std::find(words.begin(), words.end(), "--require");
+    return std::next(at)->get<std::string>();
+  };
+  Answers with_library = nvidia_fs(), remote = nvidia_fs();
+  with_library.has_libcufile = true;
+  remote.storage = "nfs-rdma", remote.nfs_server = "nas:/models";
+  EXPECT_EQ(required(nvidia_fs()), "nvfs") << "the image has no library of NVIDIA's";
+  EXPECT_EQ(required(with_library), "vendor");
+  EXPECT_EQ(required(remote), "vendor") << "the client takes local file systems alone";
+  EXPECT_TRUE(has(nvidia_fs(), "job", "PENSTOCK_NVFS"));
+  EXPECT_FALSE(has(with_library, "job", "PENSTOCK_NVFS"));
   for (const char* name : {"job", "pod"}) {
     EXPECT_TRUE(has(p2pdma(), name, "PENSTOCK_NVIDIA_EXPORT")) << name;
     EXPECT_FALSE(has(p2pdma(), name, "NVIDIA_GDS")) << name;

@@ -191,6 +191,8 @@ void add_render(CommandLine& command) {
       .value_name("HOST:/EXPORT");
   command.option("--namespace", answers.name_space, "The namespace of the workload").default_shown();
   command.option("--image", answers.image, "The image of the workload and of penstock serve").default_shown();
+  command.flag("--with-libcufile", answers.has_libcufile,
+               "The image has NVIDIA's libcufile, which then takes nvidia-fs");
   const Option out = command.option("--out", settings->out, "Write a file for each object into DIR").value_name("DIR");
   command.flag("--overwrite", settings->overwrite, "Replace files that exist").needs(out);
   Option only = command.option("--only", settings->only, "Print the object of this name alone").value_name("NAME");
