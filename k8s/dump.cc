@@ -169,7 +169,7 @@ class DumpJudge {
   // Collects the objects that configure the node's driver: ClusterPolicy, or the NVIDIADriver that selects the node.
   void take_setups(const Object& object, const Node& node, Cluster& cluster) const {
     cluster.facts = {dump_.facts.operator_version, node.os, node.runtime, node.kernel};
-    for (const char* kind : {"GPUCluster", "NicClusterPolicy"}) {
+    for (const char* kind : {"GPUCluster", "NicClusterPolicy", "NicNodePolicy"}) {
       for (const Object* one : dump_.of_kind(kind)) cluster.objects.push_back(*one);
     }
     if (!is_by_objects()) cluster.objects.push_back(*dump_.of_kind("ClusterPolicy")[0]);
@@ -279,6 +279,14 @@ DumpEvidence judge_dump(const Cluster& dump, const std::string& file) {
                       ": there is no Node in it; give what 'kubectl get nodes,pods,clusterpolicies,nvidiadrivers,pv,"
                       "storageclass,configmaps -A -o yaml' printed",
                   kUsage);
+  }
+  const bool asks_for_peermem = std::any_of(dump.drivers.begin(), dump.drivers.end(), [](const DriverSetup& driver) {
+    return driver.driver_value("rdma.enabled").is_true();
+  });
+  for (const Object* pod : DriverPods(dump).with_peermem()) {
+    if (asks_for_peermem || dump.drivers.empty()) break;
+    const Rule* const rule = find_rule("peermem_left");
+    evidence.faults.push_back({pod->title(), rule->id, rule->meaning, rule->remedy});
   }
   Findings findings;
   check_cufile(dump, findings);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "k8s/rules.h"
 #include "settings/words.h"
@@ -15,6 +16,14 @@ namespace penstock::tools::k8s {
 namespace {
 
 constexpr std::string_view kNvidiaFsContainer = "nvidia-fs-ctr";
+
+constexpr std::string_view kPeermemContainer = "nvidia-peermem-ctr";
+
+bool has_container(const Object& pod, std::string_view name) {
+  const auto& containers = pod["spec.containers"].members;
+  return std::any_of(containers.begin(), containers.end(),
+                     [&](const Member& one) { return (*one.value)["name"].text == name; });
+}
 
 bool is_drivers(const Object& pod) {
   const Value& labels = pod["metadata.labels"];
@@ -97,6 +106,15 @@ DriverPods::DriverPods(const Cluster& dump) {
   }
 }
 
+std::vector<const Object*> DriverPods::with_peermem() const {
+  std::vector<const Object*> all;
+  for (const auto& [node, pods] : of_nodes_) {
+    std::copy_if(pods.begin(), pods.end(), std::back_inserter(all),
+                 [](const Object* pod) { return has_container(*pod, kPeermemContainer); });
+  }
+  return all;
+}
+
 PathEvidence DriverPods::against_driver(const std::string& node) const {
   const auto found = of_nodes_.find(node);
   if (found == of_nodes_.end()) {
@@ -120,10 +138,7 @@ PathEvidence DriverPods::against_nvidia_fs(const std::string& node) const {
   const auto found = of_nodes_.find(node);
   if (found == of_nodes_.end()) return {};
   for (const Object* pod : found->second) {
-    const auto& containers = (*pod)["spec.containers"].members;
-    const bool has_it = std::any_of(containers.begin(), containers.end(),
-                                    [](const Member& one) { return (*one.value)["name"].text == kNvidiaFsContainer; });
-    if (!has_it) {
+    if (!has_container(*pod, kNvidiaFsContainer)) {
       return driver_evidence("gds_container_missing", Standing::closed,
                              fmt::format("{} has no container {}: it is older than what turns it on",
                                          core::shown(pod->name), kNvidiaFsContainer));

@@ -19,6 +19,8 @@ class DriverPods {
 
   bool has_any_pod() const { return has_any_pod_; }  // False: the dump does not include pods.
   // The first evidence of the driver's pods against any direct path of a node; without a rule if there is none.
+  // The pods that have nvidia-peermem-ctr.
+  std::vector<const Object*> with_peermem() const;
   PathEvidence against_driver(const std::string& node) const;
   // The same for GPUDirect Storage that is turned on.
   PathEvidence against_nvidia_fs(const std::string& node) const;

@@ -187,6 +187,16 @@ TEST(DumpTest, ACufileThatIsNotTakenIsToldOnce) {
   EXPECT_EQ(evidence.faults[0].rule, "cufile_value");
 }
 
+TEST(DumpTest, PeermemThatNothingAsksForAnyMoreIsToldByItsPod) {
+  const std::string pod =
+      with(kRunning, "{name: nvidia-fs-ctr}]", "{name: nvidia-fs-ctr}, {name: nvidia-peermem-ctr}]");
+  const DumpEvidence evidence = judged(kNode + kPolicy + pod);
+  ASSERT_EQ(evidence.faults.size(), 1u);
+  EXPECT_EQ(evidence.faults[0].object + " " + evidence.faults[0].rule, "Pod driver-x7 peermem_left");
+  EXPECT_TRUE(judged(kNode + with(kPolicy, "driver: {", "driver: {rdma: {enabled: true}, ") + pod).faults.empty());
+  EXPECT_TRUE(judged(kNode + kPolicy + kRunning).faults.empty());
+}
+
 TEST(DumpTest, NodesWithoutAGpuHaveNoPathAndADumpWithoutNodesIsRefused) {
   EXPECT_TRUE(judged("apiVersion: v1\nkind: Node\nmetadata: {name: cpu}\n").nodes.at(0).storages.empty());
   EXPECT_THROW(judged(kPolicy), Failure);

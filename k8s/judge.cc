@@ -240,11 +240,6 @@ class Judge {
   Findings& findings_;
 };
 
-bool is_cluster_wide(const Object& object) {
-  constexpr std::string_view kKinds[] = {"ClusterPolicy", "NVIDIADriver", "GPUCluster", "NicClusterPolicy"};
-  return std::find(std::begin(kKinds), std::end(kKinds), object.kind) != std::end(kKinds);
-}
-
 void judge_metadata(const Object& object, const Shape& shape, Findings& findings) {
   const Value& metadata = object["metadata"];
   if (!metadata.is_map()) {
@@ -260,7 +255,7 @@ void judge_metadata(const Object& object, const Shape& shape, Findings& findings
         "wrong_value", object, place_of(object, "metadata.name"),
         {fmt::format("metadata.name must be small letters, digits, '-' and '.', not '{}'", core::shown(name.text))});
   }
-  if (is_cluster_wide(object) && metadata["namespace"].is_text() && !metadata["namespace"].text.empty()) {
+  if (is_operator_kind(object.kind) && metadata["namespace"].is_text() && !metadata["namespace"].text.empty()) {
     findings.add("namespace_of_cluster", object, place_of(object, "metadata.namespace"),
                  {fmt::format("a {} is of the whole cluster, and of no namespace", object.kind)});
   }
@@ -308,7 +303,7 @@ class Tables {
 };
 
 void judge_resource(const Object& object, Tables& tables, Findings& findings) {
-  if (!is_cluster_wide(object)) return;
+  if (!is_operator_kind(object.kind)) return;
   const Shapes& shapes = object.api_version.starts_with("mellanox.com/") ? tables.network() : tables.gpu();
   const Shape* shape = shapes.find(object.kind, object.api_version);
   if (shape == nullptr) {

@@ -69,8 +69,10 @@ bool tell_faults(const Cluster& cluster, Findings& findings) {
   }
   for (const Object& object : cluster.objects) {
     if (object.form != Form::file) continue;
+    const bool is_sky = (*object.root)["resources.accelerators"].is_there();
     findings.add("not_an_object", object, object.root->place,
-                 {"neither a Kubernetes object nor Helm values nor a cufile.json, so it was skipped"});
+                 {is_sky ? "a task of SkyPilot's, of which nothing is judged, so it was skipped"
+                         : "neither a Kubernetes object nor Helm values nor a cufile.json, so it was skipped"});
   }
   return is_whole;
 }

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <string>
 
 #include "facts/process.h"
 #include "penstock/penstock.h"
@@ -100,6 +102,27 @@ std::vector<std::string> not_known(const Cluster& cluster) {
   return all;
 }
 
+// Kinds of others of which nothing is judged, with how many there are: "2 NodePool, 1 EC2NodeClass".
+std::vector<std::string> not_judged(const Cluster& cluster) {
+  constexpr std::string_view kJudged[] = {"nvidia.com/", "mellanox.com/", "machineconfiguration.openshift.io/",
+                                          "monitoring.coreos.com/"};
+  std::map<std::string, std::size_t> kinds;
+  std::set<const Object*> with_pods;
+  for (const Pod& pod : cluster.pods) with_pods.insert(pod.object);
+  for (const Object& object : cluster.objects) {
+    const std::string& group = object.api_version;
+    const bool is_of_kubernetes = group.find('.') > group.find('/') || group.find('.') == group.npos ||
+                                  (group.find(".k8s.io/") != group.npos && group.find("x-k8s.io/") == group.npos);
+    const bool is_judged = std::any_of(std::begin(kJudged), std::end(kJudged),
+                                       [&](std::string_view known) { return group.starts_with(known); });
+    if (object.form != Form::resource || is_of_kubernetes || is_judged || with_pods.contains(&object)) continue;
+    ++kinds[object.kind];
+  }
+  std::vector<std::string> all;
+  for (const auto& [kind, count] : kinds) all.push_back(fmt::format("{} {}", count, core::shown(kind)));
+  return all;
+}
+
 std::string summary(const LintReport& report) {
   const Findings& findings = report.findings;
   std::string line = severity_summary(findings.count(Severity::error), findings.count(Severity::warning),
@@ -161,6 +184,9 @@ Text lint_text(const LintReport& report) {
   text += Text::of("{}\n", summary(report));
   Page page;
   page.wrap("looked at: ", looked_at(report.cluster));
+  const std::vector<std::string> passed = not_judged(report.cluster);
+  if (!passed.empty())
+    page.wrap("passed over: ", fmt::format("{}: nothing of them is judged", fmt::join(passed, ", ")));
   for (const std::string& one : not_known(report.cluster)) page.wrap("not known: ", one);
   text += Text(page.text());
   text += Text::of("judged by gpu-operator {} and network-operator {}\n", report.gpu_operator, report.network_operator);
@@ -190,6 +216,7 @@ Json lint_json(const LintReport& report) {
             {"pods", report.cluster.pods.size()},
             {"gpu_pods", gpu_pods_of(report.cluster)}}},
           {"not_known", not_known(report.cluster)},
+          {"not_judged", not_judged(report.cluster)},
           {"findings", list},
           {"errors", report.findings.count(Severity::error)},
           {"warnings", report.findings.count(Severity::warning)},

@@ -41,7 +41,7 @@ TEST_F(LintTest, EachWrongRecipeIsFoundAndNothingElseIsWrongInIt) {
   // Each rule of the table has a fixture, or a test below, in lint_pods_test or in dump_test.
   found.insert({"unreadable_file", "yaml_syntax", "json_syntax", "helm_template", "required_path_off",
                 "cufile_denylist", "gds_not_loaded", "driver_pod", "gds_container", "gds_container_missing",
-                "operator_refuses"});
+                "operator_refuses", "peermem_left"});
   const json report = json::parse(lint({"--rules", "--json"}).out);
   for (const json& rule : report["rules"]) {
     EXPECT_TRUE(found.contains(rule["rule"].get<std::string>())) << rule["rule"];
@@ -70,6 +70,19 @@ TEST_F(LintTest, TheReportsAreAsTheyWere) {
     const fs::path golden = kFixtures / "golden" / (std::string("gds.") + format);
     EXPECT_EQ(out, text_of(golden)) << "if this is meant, make " << golden << " so";
   }
+}
+
+TEST_F(LintTest, KindsOfOthersAreNamedAsPassedOver) {
+  write("all.yaml",
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {}\n---\n"
+        "apiVersion: eksctl.io/v1alpha5\nkind: ClusterConfig\nmetadata: {name: a}\n---\n"
+        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {name: a}\n---\n"
+        "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: a}\n---\n"
+        "resources: {accelerators: 'H100:8'}\nrun: python train.py\n");
+  EXPECT_EQ(lint_json({"all.yaml"}, 0)["not_judged"], json({"1 ClusterConfig", "1 ClusterQueue", "1 NodePool"}));
+  const std::string out = lint({"all.yaml"}).out;
+  EXPECT_NE(out.find("passed over: 1 ClusterConfig, 1 ClusterQueue, 1 NodePool"), std::string::npos) << out;
+  EXPECT_NE(out.find("a task of SkyPilot's"), std::string::npos) << out;
 }
 
 TEST_F(LintTest, SarifNamesARuleForEachResult) {

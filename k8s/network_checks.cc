@@ -8,6 +8,7 @@
 #include <string>
 
 #include "k8s/checks.h"
+#include "k8s/nodes.h"
 #include "settings/words.h"
 
 namespace penstock::tools::k8s {
@@ -26,14 +27,30 @@ bool is_on(const Value& container, std::string_view name) {
 }
 
 const Object* with_ofed(const Cluster& cluster) {
-  for (const Object* policy : cluster.of_kind("NicClusterPolicy")) {
+  for (const Object* policy : nic_policies(cluster)) {
     if ((*policy)["spec.ofedDriver"].is_there()) return policy;
   }
   return nullptr;
 }
 
+// Of the nodes with a GPU, where there are any and each tells of its adapters.
+bool no_node_has_adapter(const Cluster& cluster) {
+  bool has_gpu_node = false;
+  for (const Object* object : cluster.of_kind("Node")) {
+    const Node node = node_of(*object);
+    if (node.has_gpu && node.has_adapter != false) return false;
+    has_gpu_node = has_gpu_node || node.has_gpu;
+  }
+  return has_gpu_node;
+}
+
 void check_rdma(const Cluster& cluster, const DriverSetup& driver, const Object* ofed, Findings& findings) {
   if (!driver.driver_value("rdma.enabled").is_true()) return;
+  if (no_node_has_adapter(cluster)) {
+    findings.add(
+        "rdma_without_adapter", *driver.object, place_of(*driver.object, driver.driver_key("rdma.enabled")),
+        {"no node with a GPU here has an adapter of NVIDIA's (label pci-15b3), so nvidia_peermem serves nobody"});
+  }
   const bool by_host = driver.driver_value("rdma.useHostMofed").is_true();
   const Place place = place_of(*driver.object, driver.driver_key(by_host ? "rdma.useHostMofed" : "rdma.enabled"));
   if (by_host && ofed != nullptr) {
@@ -42,9 +59,10 @@ void check_rdma(const Cluster& cluster, const DriverSetup& driver, const Object*
         {fmt::format("the driver is told to use the host's OFED, but {} installs another one", ofed->title())});
   }
   if (by_host || ofed != nullptr) return;
-  const bool is_known = !cluster.of_kind("NicClusterPolicy").empty();
-  Findings::Text text{is_known ? "no NicClusterPolicy here has an ofedDriver, for which the driver's pod waits for ever"
-                               : "the driver's pod waits for ever where no OFED driver comes"};
+  const bool is_known = !nic_policies(cluster).empty();
+  Findings::Text text{
+      is_known ? "no policy of the network operator here has an ofedDriver, for which the driver's pod waits for ever"
+               : "the driver's pod waits for ever where no OFED driver comes"};
   if (!is_known) text.severity = Severity::warning;
   findings.add("rdma_without_ofed", *driver.object, place, std::move(text));
 }
@@ -135,7 +153,7 @@ void check_network(const Cluster& cluster, Findings& findings) {
   const bool has_nvme = names_nvme(cluster);
   const Object* volume = with_nfs_over_rdma(cluster);
   Names names;
-  for (const Object* policy : cluster.of_kind("NicClusterPolicy")) {
+  for (const Object* policy : nic_policies(cluster)) {
     check_nfs(*policy, has_nvme, volume, findings);
     check_devices(*policy, names, findings);
   }

@@ -52,11 +52,9 @@ bool looks_like_cufile(const Value& root) {
 
 // Other products have kinds with the same names: Kyverno has a ClusterPolicy.
 std::string kind_of(const Value& root) {
-  constexpr std::string_view kKinds[] = {"ClusterPolicy", "NVIDIADriver", "GPUCluster", "NicClusterPolicy"};
   const std::string &kind = root["kind"].text, &api_version = root["apiVersion"].text;
-  const bool is_named_so = std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
   const bool is_operators = api_version.starts_with("nvidia.com/") || api_version.starts_with("mellanox.com/");
-  return is_named_so && !is_operators ? api_version + " " + kind : kind;
+  return is_operator_kind(kind) && !is_operators ? api_version + " " + kind : kind;
 }
 
 void add_object(Cluster& cluster, const Manifest& manifest, const Value& root) {
@@ -279,6 +277,19 @@ bool Cluster::concerns_gds() const {
 
 bool Cluster::has_gds() const {
   return std::any_of(drivers.begin(), drivers.end(), [](const DriverSetup& driver) { return driver.has_gds(); });
+}
+
+bool is_operator_kind(std::string_view kind) {
+  constexpr std::string_view kKinds[] = {"ClusterPolicy", "NVIDIADriver", "GPUCluster", "NicClusterPolicy",
+                                         "NicNodePolicy"};
+  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
+}
+
+std::vector<const Object*> nic_policies(const Cluster& cluster) {
+  std::vector<const Object*> all = cluster.of_kind("NicClusterPolicy");
+  const auto& of_nodes = cluster.of_kind("NicNodePolicy");
+  all.insert(all.end(), of_nodes.begin(), of_nodes.end());
+  return all;
 }
 
 void look_through(Cluster& cluster) {

@@ -99,6 +99,11 @@ struct Cluster {
   std::unordered_map<std::string, const Object*> by_name;
 };
 
+// The kinds of the operators, by their own API groups alone: Kyverno has a ClusterPolicy, too.
+bool is_operator_kind(std::string_view kind);
+// The policies of the network operator: of the whole cluster, and of groups of nodes.
+std::vector<const Object*> nic_policies(const Cluster& cluster);
+
 // Fills in everything but manifests and facts; adds facts from Node objects and a chart's labels.
 void look_through(Cluster& cluster);
 void look_at_objects(Cluster& cluster);  // The same for existing objects, whose manifests are elsewhere.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-SHAPES = Path(__file__).resolve().parents[1] / "tools" / "k8s" / "shapes"
+SHAPES = Path(__file__).resolve().parents[1] / "k8s" / "shapes"
 OPERATORS = ("gpu-operator", "network-operator")
 PART_LINES_MIN = 2
 DECIMAL = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
