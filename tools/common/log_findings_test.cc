@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -33,6 +34,32 @@ std::vector<LogFinding> findings_in(std::string text, UnknownLines* unknown = nu
 std::string cause_of(const std::string& line) {
   const std::vector<LogFinding> findings = findings_in(line + "\n");
   return findings.empty() ? "" : findings[0].cause;
+}
+
+TEST(LogFindingsTest, LinesThatPeopleBringAreKnown) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"modprobe: FATAL: Module nvidia-fs not found in directory /lib/modules/6.8.0", "module_missing"},
+      {"insmod: ERROR: could not insert module nvidia-fs.ko: Unknown symbol in module", "p2p_symbols"},
+      {"ERROR  cufio-fs:79 error getting volume attributes", "no_udev_record"},
+      {"ERROR  cufio-rdma:12 No IP addresses found in rdma_dev_addr_list", "no_rdma_address"},
+      {"cuFileRead failed: error 5027", "handle_not_registered"},
+      {"cuFileDriverOpen returned 5001", "cufile_not_initialized"},
+      {R"(Back-off pulling image "nvcr.io/nvidia/cloud-native/nvidia-fs:2.17.5-rhel9")", "gds_image_missing"},
+      {"Back-off restarting failed container nvidia-fs-ctr in pod nvidia-driver-x", "gds_container_fails"},
+      {"GPUDirect Storage not supported on current platform", "platform_not_supported"},
+      {"ERROR  cufio-fs:150 mount option not found in mount table data device: nvme0n1", "ext4_not_ordered"},
+      {"ERROR  cufio-fs:152 EXT4 mount options not specified", "ext4_not_ordered"},
+      {"nvidia_fs: Error ret -22 invoking nvidia_p2p_get_pages", "gpu_without_peers"},
+      {"modprobe: ERROR: could not insert 'nvidia_fs': Key was rejected by service", "secure_boot"},
+      {"WARN  cufio-topo: No matching pair for network device to closest GPU found", "no_near_adapter"},
+      {"nvidia_peermem: module not found", "peermem_missing"},
+      {"modprobe: FATAL: Module nvidia-peermem not found in directory /lib/modules/6.8.0", "peermem_missing"},
+      {"insmod: ERROR: could not insert module nvidia-fs.ko: Invalid module format", "module_of_another_kernel"},
+      {"nvidia_fs: disagrees about version of symbol nvme_v1_register_nvfs_dma_ops", "module_of_another_kernel"},
+      {"rmmod: ERROR: Module nvme_fabrics is in use by: nvme_rdma", "module_in_use"},
+      {"FATAL: 5001 files were read", ""},
+  };
+  for (const auto& [line, cause] : cases) EXPECT_EQ(cause_of(line), cause) << line;
 }
 
 TEST(LogFindingsTest, LinesAsProgramsWriteThemAreKnown) {
