@@ -32,8 +32,6 @@ std::size_t count_of(const Findings& rows, State state) {
 
 std::string name_text(const FindingName& name) { return name.code + (name.subject.empty() ? "" : " " + name.subject); }
 
-const char* word_of(State state) { return state == State::not_applicable ? "n/a" : state_name(state); }
-
 Color color_of(State state) {
   return state == State::pass ? Color::green : state == State::fail ? Color::red : Color::yellow;
 }
@@ -94,6 +92,8 @@ void add_result(Page& page, const Findings& rows, const std::string& verdict) {
 }
 
 }  // namespace
+
+const char* word_of(State state) { return state == State::not_applicable ? "n/a" : state_name(state); }
 
 std::string result_text(const Findings& rows, const std::string& verdict) {
   const std::size_t failed = count_of(rows, State::fail), passed = count_of(rows, State::pass);

@@ -30,6 +30,8 @@
 
 namespace penstock::tools::validate {
 
+// A state as a word: "pass", "n/a".
+const char* word_of(facts::State state);
 // "nothing failed: 12 passed, 0 failed, 1 unknown, 3 not applicable"; begins with the verdict, if there is one, of a
 // command whose exit code does not follow from the rows.
 std::string result_text(const facts::Findings& rows, const std::string& verdict = "");

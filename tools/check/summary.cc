@@ -87,10 +87,14 @@ std::string without_cause(const std::string& sentence, const Matter& matter) {
   return rest.empty() ? "the same" : rest;
 }
 
+std::string text_of(const Saying& saying) {
+  const std::string what = list_text(saying.subjects);
+  return (what.empty() ? "" : what + ": ") + saying.row->sentence;
+}
+
 void add_matter(Page& page, const Matter& matter, Color color) {
   for (const Saying& saying : matter.sayings) {
-    const std::string what = list_text(saying.subjects);
-    page.wrap(fmt::format("  {:<24} ", saying.row->code), (what.empty() ? "" : what + ": ") + saying.row->sentence);
+    page.wrap(fmt::format("  {:<24} ", saying.row->code), text_of(saying));
     page.paint(color, saying.row->code);
   }
   const std::string& remedy = matter.sayings.front().row->remedy;
@@ -162,6 +166,14 @@ bool could_be_better(const facts::Finding& row) {
 }
 
 }  // namespace
+
+std::string sayings_text(const std::vector<const facts::Finding*>& rows) {
+  Sayings sayings;
+  for (const facts::Finding* const row : rows) add_to(sayings, *row, row->subject);
+  std::string text;
+  for (const Saying& saying : sayings) text += (text.empty() ? "" : "; ") + text_of(saying);
+  return text;
+}
 
 void add_summary(Page& page, const facts::Findings& rows) {
   add_reach(page, rows);

@@ -16,17 +16,6 @@ using facts::PathOutlook;
 using facts::Standing;
 using facts::State;
 
-std::string headline_of(const PathOutlook& path) {
-  const Standing standing = path.standing();
-  if (standing == Standing::usable) {
-    if (facts::is_direct_path(path.path)) return "may be tried: its self-test decides";
-    const std::string slower = path.sentence();
-    return slower.empty() ? "usable" : fmt::format("usable ({}): {}", path.reason_name(), slower);
-  }
-  const char* const word = standing == Standing::closed ? "not usable" : standing_name(standing);
-  return fmt::format("{} ({}): {}", word, path.reason_name(), path.sentence());
-}
-
 Color color_of(const PathOutlook& path) {
   if (path.standing() == Standing::closed) return Color::red;
   return path.is_usable() && !facts::is_direct_path(path.path) ? Color::green : Color::yellow;
@@ -41,6 +30,17 @@ void paint_headline(Page& page, const PathOutlook& path, std::string_view headli
 }
 
 }  // namespace
+
+std::string headline_of(const PathOutlook& path) {
+  const Standing standing = path.standing();
+  if (standing == Standing::usable) {
+    if (facts::is_direct_path(path.path)) return "may be tried: its self-test decides";
+    const std::string slower = path.sentence();
+    return slower.empty() ? "usable" : fmt::format("usable ({}): {}", path.reason_name(), slower);
+  }
+  const char* const word = standing == Standing::closed ? "not usable" : standing_name(standing);
+  return fmt::format("{} ({}): {}", word, path.reason_name(), path.sentence());
+}
 
 const char* need_state_name(const Finding& need) {
   if (need.is_switch) return "off";
@@ -140,17 +140,19 @@ Json outlook_json(const facts::Outlook& outlook) {
   return list;
 }
 
+std::string way_text(const facts::Outlook& outlook) {
+  const PathOutlook* const best = outlook.first_usable();
+  if (best == nullptr) return "no path can move bytes between files and device memory";
+  const char* const proviso =
+      facts::is_direct_path(best->path) ? ", if its self-test passes" : ", not directly: through host memory";
+  const char* const what = best->path == PENSTOCK_PATH_VENDOR ? " (NVIDIA's libcufile, with nvidia-fs)" : "";
+  return fmt::format("files reach device memory by {}{}{}", penstock_path_name(best->path), what, proviso);
+}
+
 void print_verdict(Page& page, const facts::Outlook& outlook) {
   const PathOutlook* const best = outlook.first_usable();
-  if (best == nullptr) {
-    page.wrap("  ", "no path can move bytes between files and device memory");
-  } else {
-    const char* const proviso =
-        facts::is_direct_path(best->path) ? ", if its self-test passes" : ", not directly: through host memory";
-    const char* const what = best->path == PENSTOCK_PATH_VENDOR ? " (NVIDIA's libcufile, with nvidia-fs)" : "";
-    page.wrap("  ", fmt::format("files reach device memory by {}{}{}", penstock_path_name(best->path), what, proviso));
-    page.paint(Color::bold, penstock_path_name(best->path));
-  }
+  page.wrap("  ", way_text(outlook));
+  if (best != nullptr) page.paint(Color::bold, penstock_path_name(best->path));
   std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
   for (const PathOutlook& path : outlook.paths) {
     if (&path == best) break;

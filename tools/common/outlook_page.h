@@ -13,6 +13,10 @@ namespace penstock::tools {
 const char* need_state_name(const facts::Finding& need);
 // A note in brackets on how the path moves bytes; "" for a path without a note.
 const char* mover_of(int path);
+// How the path stands, with its reason and sentence: "off (pointer_not_exportable): ...".
+std::string headline_of(const facts::PathOutlook& path);
+// Says how files reach device memory: "files reach device memory by p2pdma, if its self-test passes".
+std::string way_text(const facts::Outlook& outlook);
 // Says which direct path is nearest to serving, where none serves yet; else "".
 std::string first_counsel(const facts::Outlook& outlook);
 // Prints how the path stands, in one line that is cut where it is too long.
@@ -25,7 +29,7 @@ void print_refusal(Page& page, const std::string& paths, std::string_view senten
 // The JSON of one path, {path, standing, usable, reason, sentence, remedy}, and of all paths.
 Json path_outlook_json(const facts::PathOutlook& path);
 Json outlook_json(const facts::Outlook& outlook);
-// Prints the result: "files reach device memory by p2pdma, if its self-test passes", and what better paths need.
+// Prints way_text(), and what better paths need.
 void print_verdict(Page& page, const facts::Outlook& outlook);
 
 }  // namespace penstock::tools
