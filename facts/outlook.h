@@ -79,6 +79,8 @@ struct Outlook {
 
 constexpr PathSet kByNvidiaFs = path_bit(PENSTOCK_PATH_NVFS) | path_bit(PENSTOCK_PATH_VENDOR);
 
+// True if bytes go more directly by `one`: its direct path has the better standing, or else its first path is better.
+bool is_more_direct(const Outlook& one, const Outlook& other);
 // The finding of each other path, where the setting PENSTOCK_REQUIRE names the one path `required`.
 Finding left_out_by(const std::string& required);
 // True for a need without which nothing else helps: a GPU, settings that make sense, the right hardware.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/invariant.h"
@@ -165,6 +166,15 @@ const PathOutlook* Outlook::best_direct() const {
     if (best == nullptr || one.standing() < best->standing()) best = &one;
   }
   return best;
+}
+
+bool is_more_direct(const Outlook& one, const Outlook& other) {
+  const auto rank = [](const Outlook& outlook) {
+    const PathOutlook *const direct = outlook.best_direct(), *const first = outlook.first_usable();
+    return std::pair(direct == nullptr ? Standing::closed : direct->standing(),
+                     first == nullptr ? outlook.paths.size() : static_cast<std::size_t>(first - outlook.paths.data()));
+  };
+  return rank(one) < rank(other);
 }
 
 const PathOutlook& Outlook::by_nvidia_fs() const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock check [FOLDER... --try] [--root DIR] [--require PATH] [--topology] [--all] [--json]`. Exit code 0: the
-// bounce path is usable. 1: it is not, or the environment's settings or cuFile's configuration are wrong. 2: wrong
-// usage.
+// `penstock check [FOLDER... --try] [--root DIR] [--beside DIR] [--require PATH] [--topology] [--all] [--json]`. Exit
+// code 0: the bounce path is usable. 1: it is not, or the environment's settings or cuFile's configuration are wrong.
+// 2: wrong usage.
 #include "tools/check/check.h"
 
 #include <fmt/format.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "facts/examination.h"
+#include "tools/check/beside.h"
 #include "tools/check/deepspeed.h"
 #include "tools/check/report.h"
 #include "tools/check/topology.h"
@@ -35,6 +36,7 @@ constexpr const char* kExamples =
     "  penstock check --json               the same for a program\n"
     "  penstock check --require gpu        for a probe: fails where files cannot reach a GPU's memory at all\n"
     "  penstock check --root captured/     a captured machine (share/penstock/capture-machine, machine-tree)\n"
+    "  penstock check --root fast/ --beside slow/    two captured machines: what differs, and which is more direct\n"
     "  penstock check --env PENSTOCK_NVIDIA_EXPORT=on    a program that switches the path p2pdma on\n"
     "A finding is 'pass', 'warn' (off, or slower than it could be), 'fail', 'unknown' (nothing here tells) or 'n/a'. "
     "What is wrong comes first: each cause with its remedy, and below it what follows from it ('so').\n"
@@ -49,6 +51,7 @@ struct CheckSettings {
   bool draws_topology = false;
   unsigned gpu = 0;
   std::string root;                    // A captured machine; "" for this one.
+  std::string beside;                  // Another, which it is compared with; "" for none.
   std::string deepspeed;               // A configuration to check instead, as in the last release; "" for none.
   std::string require;                 // A path, or "gpu"; "" for none.
   std::vector<std::string> variables;  // NAME=VALUE, for the process in question.
@@ -79,6 +82,14 @@ Tries try_folders(const CheckSettings& settings) {
   return tries;
 }
 
+int compare(const CheckSettings& settings, const facts::Examination& examined, const facts::Variables& variables) {
+  const core::Root root = open_machine_root(settings.beside);
+  const facts::Examination other = facts::examine(facts::read_machine(root, settings.beside, variables));
+  if (settings.json) print_json(beside_json(examined, other));
+  else print("{}", beside_text(examined, other));
+  return kSuccess;
+}
+
 int run_check(const CheckSettings& settings) {
   if (!settings.deepspeed.empty()) check_deepspeed(settings.deepspeed, settings.json);
   if (settings.tries != !settings.folders.empty()) {
@@ -94,6 +105,7 @@ int run_check(const CheckSettings& settings) {
   const facts::Variables variables = variables_of(settings.variables);
   if (directory.empty()) set_variables(variables);
   const facts::Examination examined = facts::examine(facts::read_machine(root, directory, variables));
+  if (!settings.beside.empty()) return compare(settings, examined, variables);
   const bool usable = examined.whole.may_use(PENSTOCK_PATH_BOUNCE);
   const Requirement required = require_of(settings, examined);
   const Tries tries = try_folders(settings);
@@ -114,15 +126,22 @@ void add_check(CommandLine& command) {
                                   "several")
                           .value_name("DIR");
   folders.excludes(root);  // On a captured machine no bytes can be moved.
+  Option beside = command
+                      .option("--beside", settings->beside,
+                              "Compare with the captured machine in DIR: which paths and checks differ, and why")
+                      .value_name("DIR");
+  folders.excludes(beside);
   command.flag("--try", settings->tries,
                "Move 8 MiB between each FOLDER and a GPU, and try there what may keep direct I/O from being direct");
   command.option("--gpu", settings->gpu, "The GPU whose memory takes part in --try").default_shown();
-  command.flag("--topology", settings->draws_topology,
-               "Draw instead where GPUs, drives and NICs are, and which GPU should read from which drive");
-  command
-      .option("--require", settings->require,
-              "Fail unless this path may be used (p2pdma, ...); 'gpu': unless a GPU can be")
-      .value_name("PATH");
+  const Option topology =
+      command.flag("--topology", settings->draws_topology,
+                   "Draw instead where GPUs, drives and NICs are, and which GPU should read from which drive");
+  const Option require = command
+                             .option("--require", settings->require,
+                                     "Fail unless this path may be used (p2pdma, ...); 'gpu': unless a GPU can be")
+                             .value_name("PATH");
+  for (const Option& option : {topology, require}) beside.excludes(option);
   command.option("--env", settings->variables, "As if the program had this variable of Penstock's or cuFile's as well")
       .value_name("NAME=VALUE")
       .one_value_each();

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/check/beside.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/check/findings_page.h"
+#include "tools/check/summary.h"
+#include "tools/common/outlook_page.h"
+#include "tools/common/page.h"
+
+namespace penstock::tools {
+namespace {
+
+using facts::Examination;
+using facts::Finding;
+using facts::PathOutlook;
+using facts::State;
+
+// The answer of one machine about a path or check.
+struct Side {
+  int rank = 0;      // The least is the best.
+  std::string said;  // Without the names of things, which differ on any two machines.
+  std::string text;
+  std::string remedy;
+};
+
+struct Row {
+  std::string name;
+  Side a, b;
+
+  bool differs() const { return a.said != b.said; }
+};
+
+int rank_of(State state) {
+  switch (state) {
+    case State::pass: return 0;
+    case State::warn: return 1;
+    case State::not_applicable: return 2;
+    case State::unknown: return 3;
+    case State::fail: break;
+  }
+  return 4;
+}
+
+// The check's findings of the worst state that it has there. One that does not apply counts only where all are such.
+std::vector<const Finding*> worst_of(const Examination& machine, std::string_view code) {
+  const auto badness = [](const Finding& one) { return one.state == State::not_applicable ? -1 : rank_of(one.state); };
+  std::vector<const Finding*> worst;
+  for (const Finding& one : machine.findings) {
+    if (one.code != code || (!worst.empty() && badness(one) < badness(*worst.front()))) continue;
+    if (!worst.empty() && badness(one) > badness(*worst.front())) worst.clear();
+    worst.push_back(&one);
+  }
+  return worst;
+}
+
+Side side_of(const PathOutlook& path) {
+  const std::string headline = headline_of(path);
+  return {static_cast<int>(path.standing()), headline, headline, path.remedy()};
+}
+
+Side side_of(const Examination& machine, std::string_view code) {
+  const std::vector<const Finding*> worst = worst_of(machine, code);
+  if (worst.empty()) return {rank_of(State::not_applicable), "", "n/a: nothing there that it is about", ""};
+  const State state = worst.front()->state;
+  std::set<std::string> sentences;
+  for (const Finding* one : worst) sentences.insert(one->sentence);
+  const std::string said = state == State::not_applicable ? "" : fmt::format("{}", fmt::join(sentences, "; "));
+  return {rank_of(state), said, fmt::format("{}: {}", validate::word_of(state), validate::sayings_text(worst)),
+          worst.front()->remedy};
+}
+
+std::vector<Row> paths_that_differ(const Examination& a, const Examination& b) {
+  std::vector<Row> rows;
+  for (const PathOutlook& path : a.whole.paths) {
+    rows.push_back({penstock_path_name(path.path), side_of(path), side_of(b.whole.of(path.path))});
+  }
+  std::erase_if(rows, [](const Row& row) { return !row.differs(); });
+  return rows;
+}
+
+// Checks that one machine passes and the other does not come first. The rows of paths say the same as the paths do.
+std::vector<Row> checks_that_differ(const Examination& a, const Examination& b) {
+  std::vector<Row> rows;
+  for (const Examination* machine : {&a, &b}) {
+    for (const Finding& one : machine->findings) {
+      const auto is_it = [&](const Row& row) { return row.name == one.code; };
+      if (one.code == std::string_view("path") || std::any_of(rows.begin(), rows.end(), is_it)) continue;
+      rows.push_back({one.code, side_of(a, one.code), side_of(b, one.code)});
+    }
+  }
+  std::erase_if(rows, [](const Row& row) { return !row.differs(); });
+  std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.a.rank != row.b.rank; });
+  return rows;
+}
+
+const char* more_direct(const Examination& a, const Examination& b) {
+  if (facts::is_more_direct(a.whole, b.whole)) return "A";
+  return facts::is_more_direct(b.whole, a.whole) ? "B" : "";
+}
+
+std::string name_of(const Examination& machine) {
+  return machine.machine.root.empty() ? "this machine" : "the captured machine in " + machine.machine.root;
+}
+
+std::string way_of(const Examination& machine) {
+  const std::string counsel = first_counsel(machine.whole);
+  return way_text(machine.whole) + (counsel.empty() ? "" : "; " + counsel);
+}
+
+void add_rows(Page& page, const std::string& title, const std::vector<Row>& rows, int width) {
+  if (rows.empty()) return;
+  page.section(title);
+  for (const Row& row : rows) {
+    page.wrap(fmt::format("  {:<{}} A  ", row.name, width), row.a.text);
+    page.wrap(fmt::format("  {:<{}} B  ", "", width), row.b.text);
+    if (row.a.rank == row.b.rank) continue;
+    const std::string& remedy = (row.a.rank > row.b.rank ? row.a : row.b).remedy;
+    if (!remedy.empty()) page.wrap(fmt::format("  {:<{}} -> ", "", width), remedy);
+  }
+}
+
+Json check_json(const Examination& machine, const std::string& code) {
+  const std::vector<const Finding*> worst = worst_of(machine, code);
+  Json findings = Json::array();
+  for (const Finding* one : worst) {
+    findings.push_back({{"subject", one->subject}, {"sentence", one->sentence}, {"remedy", one->remedy}});
+  }
+  return {{"state", worst.empty() ? Json(nullptr) : Json(state_name(worst.front()->state))}, {"findings", findings}};
+}
+
+Json machine_json(const char* name, const Examination& machine) {
+  return {{"name", name}, {"root", or_null(machine.machine.root)}, {"way", way_of(machine)}};
+}
+
+}  // namespace
+
+Text beside_text(const Examination& a, const Examination& b) {
+  constexpr int kPathWidth = 10, kCheckWidth = 24;
+  Page page;
+  page.wrap("", fmt::format("Penstock {}: two machines, where they differ", penstock_version()));
+  page.wrap("  A  ", name_of(a));
+  page.wrap("  B  ", name_of(b));
+  page.section("Verdict");
+  const std::string better = more_direct(a, b);
+  page.wrap("  ", better.empty() ? "neither is more direct than the other" : better + " is more direct");
+  page.paint(Color::bold, better);
+  page.wrap("  on A ", way_of(a));
+  page.wrap("  on B ", way_of(b));
+  const std::vector<Row> paths = paths_that_differ(a, b), checks = checks_that_differ(a, b);
+  if (paths.empty() && checks.empty()) page.wrap("  ", "no path and no check tells them apart");
+  add_rows(page, "Paths that differ, best first", paths, kPathWidth);
+  add_rows(page, "Checks that differ", checks, kCheckWidth);
+  return page.shown();
+}
+
+Json beside_json(const Examination& a, const Examination& b) {
+  Json paths = Json::array(), checks = Json::array();
+  for (const PathOutlook& path : a.whole.paths) {
+    const PathOutlook& other = b.whole.of(path.path);
+    if (headline_of(path) == headline_of(other)) continue;
+    paths.push_back(
+        {{"path", penstock_path_name(path.path)}, {"A", path_outlook_json(path)}, {"B", path_outlook_json(other)}});
+  }
+  for (const Row& row : checks_that_differ(a, b)) {
+    checks.push_back({{"code", row.name}, {"A", check_json(a, row.name)}, {"B", check_json(b, row.name)}});
+  }
+  return {{"schema", 1},
+          {"version", penstock_version()},
+          {"machines", {machine_json("A", a), machine_json("B", b)}},
+          {"more_direct", or_null(more_direct(a, b))},
+          {"paths", paths},
+          {"checks", checks}};
+}
+
+}  // namespace penstock::tools
