@@ -20,7 +20,7 @@ constexpr Code kCodes[] = {
     {"gpu", "whether there is an NVIDIA GPU, by the PCI bus or by CUDA, and whether its driver supports it", "stand_in",
      ""},
     {"gpu_memory_registration", "by which mechanism NICs may register a GPU's memory for RDMA", "", ""},
-    {"gpu_product", "whether NVIDIA supports GPUDirect on GPUs of this kind", "", ""},
+    {"gpu_product", "whether NVIDIA supports GPUDirect on GPUs of this kind", "nvfs_memory", "vendor_gpu"},
     {"io_uring", "", "io_uring_forbidden", ""},
     {"iommu", "whether an IOMMU translates the addresses of DMA, which may corrupt direct transfers", "", ""},
     {"kernel", "whether Linux is new enough for nvidia-fs", "", ""},

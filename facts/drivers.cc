@@ -11,6 +11,7 @@
 #include "facts/judgement.h"
 #include "facts/matrix.h"
 #include "facts/needs.h"
+#include "topology/gpu_product.h"
 
 namespace penstock::facts {
 namespace {
@@ -53,12 +54,11 @@ void judge_gpus(const Machine& machine, Findings& rows) {
   }
 }
 
-// nvidia-fs gets no pages of a GeForce from the driver (nvidia_p2p_get_pages: EINVAL). No document says whether the
-// driver exports them in another way.
+// nvidia-fs gets no pages of such a GPU from the driver. No document says whether the driver exports them in another
+// way.
 void judge_gpu_product(const Machine& machine, Findings& rows) {
   const auto& models = machine.nvidia.models;
-  const auto is_geforce = [](const std::string& model) { return model.find("GeForce") != std::string::npos; };
-  if (models.empty() || !std::all_of(models.begin(), models.end(), is_geforce)) return;
+  if (models.empty() || std::any_of(models.begin(), models.end(), core::is_pinned_for_modules)) return;
   Judgement row(rows, "gpu_product");
   row.by("NVIDIA GPUDirect RDMA, overview; issues NVIDIA/MagnumIO#5, NVIDIA/gds-nvidia-fs#14");
   row.closes(kByNvidiaFs);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "facts/examination.h"
 
@@ -48,6 +49,16 @@ TEST(OutlookTest, WhatMayCorruptBytesIsNeverUsable) {
   const Examination faulty = examined("nvidia-fs-2-25-6", all_on);
   EXPECT_EQ(faulty.whole.of(PENSTOCK_PATH_NVFS).standing(), Standing::closed);
   EXPECT_EQ(faulty.whole.of(PENSTOCK_PATH_VENDOR).standing(), Standing::closed);
+}
+
+TEST(OutlookTest, AGeForceClosesBothPathsByNvidiaFsForTheLibrarysReasons) {
+  Machine machine = std::move(examined("dgx-h100", {{"PENSTOCK_NVFS", "on"}}).machine);
+  EXPECT_EQ(examine(Machine(machine)).whole.of(PENSTOCK_PATH_VENDOR).standing(), Standing::usable);
+  machine.nvidia.models = {"NVIDIA GeForce RTX 4090"};
+  const Examination geforce = examine(std::move(machine));
+  EXPECT_EQ(geforce.whole.of(PENSTOCK_PATH_VENDOR).standing(), Standing::closed);
+  EXPECT_EQ(geforce.whole.of(PENSTOCK_PATH_VENDOR).reason_name(), "vendor_gpu");
+  EXPECT_EQ(geforce.whole.of(PENSTOCK_PATH_NVFS).reason_name(), "nvfs_memory");
 }
 
 TEST(OutlookTest, ProprietaryModulesCloseEveryDirectPath) {

@@ -10,6 +10,7 @@
 #include "path/nvfs/nvfs_reasons.h"
 #include "path/paths.h"
 #include "path/pipeline/pipeline_reasons.h"
+#include "topology/gpu_product.h"
 
 namespace penstock::core {
 namespace {
@@ -53,7 +54,8 @@ Proof NvfsPath::module_proof() {
 
 Proof NvfsPath::memory_proof(const Device& device) const {
   if (module_->is_inherited()) return {nvfs_reason::refused, ECHILD};
-  if (device.facts().is_nvidia == module_->is_stand_in()) return {nvfs_reason::memory};
+  const DeviceFacts& facts = device.facts();
+  if (facts.is_nvidia == module_->is_stand_in() || !is_pinned_for_modules(facts.name)) return {nvfs_reason::memory};
   const int error = module_->map_refusal();
   return error != 0 ? Proof{nvfs_reason::map_refused, error} : Proof{};
 }

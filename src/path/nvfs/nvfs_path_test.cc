@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include <cstring>
 #include <utility>
 
 #include "fakes/leave_child.h"
@@ -57,6 +58,12 @@ TEST_F(NvfsPathTest, AFaultyVersionIsToldWithItsNumber) {
 
 TEST_F(NvfsPathTest, NvidiasModuleIsGivenNoMemoryButThatOfItsGpus) {
   module_->version = "2.28.4";
+  EXPECT_EQ(judge().reason, nvfs_reason::memory);
+  EXPECT_EQ(module_->maps_made, 0u);
+}
+
+TEST_F(NvfsPathTest, AGeForceIsRefusedWithoutAskingTheModule) {
+  std::strcpy(const_cast<DeviceFacts&>(device_->facts()).name, "NVIDIA GeForce RTX 4090");
   EXPECT_EQ(judge().reason, nvfs_reason::memory);
   EXPECT_EQ(module_->maps_made, 0u);
 }

@@ -10,6 +10,7 @@
 #include "path/vendor/nvidia_fs_mover.h"
 #include "path/vendor/vendor_channel.h"
 #include "path/vendor/vendor_reasons.h"
+#include "topology/gpu_product.h"
 
 namespace penstock::core {
 
@@ -29,6 +30,8 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
   if (rules_.use == VendorUse::off) return refuse(vendor_reason::off);
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
+  const bool is_pinned = is_pinned_for_modules(memory.device->facts().name);
+  if (!is_pinned && !may_be_copied()) return refuse(vendor_reason::gpu);
   if (const Proof proof = library_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
   const Proof proof = pairs_.find_or_test(memory.device, key_of(file.facts()), op, [&] {

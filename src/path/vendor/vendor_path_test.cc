@@ -4,6 +4,8 @@
 
 #include <sys/wait.h>
 
+#include <cstring>
+
 #include "fakes/vendor_fixture.h"
 #include "fakes/waiting.h"
 
@@ -25,6 +27,13 @@ TEST_F(VendorPathTest, APairIsTestedOnce) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(judge(Op::write).usable);
   EXPECT_EQ(seen()->reads + seen()->writes, moves);
   EXPECT_EQ(seen()->files, 1) << "the user's file alone, not the self-test's own";
+}
+
+TEST_F(VendorPathTest, AGpuWhoseMemoryIsPinnedForNoModuleIsRefused) {
+  std::strcpy(const_cast<DeviceFacts&>(device_->facts()).name, "NVIDIA GeForce RTX 4090");
+  EXPECT_EQ(judge().reason, vendor_reason::gpu);
+  std::strcpy(const_cast<DeviceFacts&>(device_->facts()).name, "NVIDIA RTX A6000");
+  EXPECT_TRUE(judge().usable);
 }
 
 TEST_F(VendorPathTest, CompatibilityModeIsRefusedSinceItHidesASlowerCopy) {

@@ -20,6 +20,8 @@ constexpr ReasonText kTexts[] = {
     {"vendor_not_direct", "NVIDIA's library has the CPU move the bytes here, in its compatibility mode",
      "see its cufile.log for the cause; where nvidia-fs counts nothing, set its parameter rw_stats_enabled to 1"},
     {"vendor_off", "NVIDIA's library is switched off by configuration", "unset PENSTOCK_VENDOR"},
+    {"vendor_gpu", "NVIDIA supports GPUDirect on data centre and professional GPUs, and on no GeForce",
+     "use a data centre or professional GPU for direct paths; the others serve this one"},
 };
 
 }  // namespace

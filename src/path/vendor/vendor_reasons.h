@@ -15,6 +15,7 @@ inline constexpr Reason nvidia_fs_missing{kFirstVendorReason + 3};
 inline constexpr Reason refused{kFirstVendorReason + 4};
 inline constexpr Reason not_direct{kFirstVendorReason + 5};
 inline constexpr Reason off{kFirstVendorReason + 6};
+inline constexpr Reason gpu{kFirstVendorReason + 7};
 }  // namespace vendor_reason
 
 ReasonRange vendor_reasons();
