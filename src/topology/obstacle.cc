@@ -80,7 +80,9 @@ constexpr ObstacleText kTexts[] = {
      "the only way from device to drive leads through a processor that is not known to route between its root ports",
      "put both under one PCIe switch, or use a processor on the kernel's list (AMD Zen, several Xeons)", refused},
     {Obstacle::acs_redirect, "acs_redirect", "ACS redirects traffic between device and drive up to the processor",
-     "boot with pci=disable_acs_redir=BRIDGE, which switches redirection off for the bridge that redirects", refused},
+     "boot with pci=disable_acs_redir=[the bridge that redirects, as penstock check names it], which switches "
+     "redirection off for it",
+     refused},
     {Obstacle::iommu_translating, "iommu_translating",
      "the IOMMU translates addresses, which may corrupt bytes silently",
      "boot with iommu=pt, or switch the IOMMU off in the firmware", corrupted},
@@ -216,10 +218,9 @@ bool Finding::has_cpu_move_bytes() const {
 }
 
 std::string Finding::remedy() const {
-  constexpr std::string_view kBridge = "BRIDGE";
   std::string text = obstacle_text(obstacle).remedy;
-  const std::size_t at = text.find(kBridge);
-  return subject.empty() || at == std::string::npos ? text : text.replace(at, kBridge.size(), subject);
+  const std::size_t begin = text.find('['), end = text.find(']');
+  return subject.empty() || end == std::string::npos ? text : text.replace(begin, end + 1 - begin, subject);
 }
 
 bool Finding::stops() const {

@@ -124,7 +124,7 @@ struct Finding {
   std::string subject;  // The device or mount that has it: "nvme7n1", "0000:17:00.0", "/scratch"; may be empty.
 
   const char* code() const { return obstacle_text(obstacle).code; }
-  std::string remedy() const;  // It names the subject where the text has BRIDGE.
+  std::string remedy() const;  // It names the subject in place of the words in brackets.
   Effect effect() const { return obstacle_text(obstacle).effect; }
   // "nvme7n1: NVMe over TCP moves bytes by the CPU"
   std::string sentence() const;
