@@ -20,6 +20,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "simulation/chunks.h"
 #include "simulation/files.h"
 #include "simulation/requests.h"
 #include "simulation/scheduler.h"
@@ -33,7 +34,7 @@ constexpr long kPatienceSeconds = 60;  // Of CPU time, for what turns without ev
 struct Result {
   Tally tally;
   std::uint64_t faults[kFaults];
-  std::uint64_t points, trace, transfers;
+  std::uint64_t points, trace, transfers, chunks;
   Nanoseconds time;
 };
 
@@ -60,7 +61,8 @@ void simulate(std::uint64_t seed, bool is_traced, Result& result) {
   ::setitimer(ITIMER_PROF, &limit, nullptr);
   scheduler().begin(seed, is_traced);
   const Nanoseconds began = scheduler().now();
-  result.tally = run_requests();
+  if (scheduler().random().one_in(4)) result.chunks = run_chunks();
+  else result.tally = run_requests();
   std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
   result.transfers = disk().transfers;
   result.points = scheduler().points();
@@ -99,14 +101,17 @@ void add(Result& sum, const Result& one) {
   for (std::size_t i = 0; i < kFaults; ++i) sum.faults[i] += one.faults[i];
   sum.points += one.points;
   sum.transfers += one.transfers;
+  sum.chunks += one.chunks;
   sum.time += one.time;
 }
 
 void print(const Result& sum, std::uint64_t runs) {
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
-  std::printf("%llu runs, %llu requests (%llu failed, %llu canceled, %llu past their deadline), %llu transfers\n",
-              number(runs), number(sum.tally.requests), number(sum.tally.failed), number(sum.tally.canceled),
-              number(sum.tally.late), number(sum.transfers));
+  std::printf(
+      "%llu runs, %llu requests (%llu failed, %llu canceled, %llu past their deadline), %llu transfers; "
+      "%llu chunks\n",
+      number(runs), number(sum.tally.requests), number(sum.tally.failed), number(sum.tally.canceled),
+      number(sum.tally.late), number(sum.transfers), number(sum.chunks));
   std::printf("faults:");
   for (std::size_t i = 0; i < kFaults; ++i) std::printf(" %s %llu", kFaultNames[i], number(sum.faults[i]));
   std::printf("\n%.1f simulated seconds, %llu points, %.1f CPU seconds: %.0f requests in each\n",
