@@ -50,8 +50,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("names", nargs="*")
     words = parser.parse_args()
-    if git("status", "--porcelain", "--", "src").strip():
-        sys.exit("measure: src/ has changes of its own")
+    if git("status", "--porcelain", "--", "src", "kv").strip():
+        sys.exit("measure: src/ or kv/ has changes of its own")
     found_all = True
     for patch in sorted(HERE.glob("*.patch")):
         if words.names and patch.stem not in words.names:
