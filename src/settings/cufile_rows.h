@@ -26,6 +26,8 @@ constexpr std::string_view kNoneOfThese =
 constexpr std::string_view kOnePriority = "all requests have the same priority";
 constexpr std::string_view kNoObjects =
     "cuObject's transfers of objects need NVIDIA's own library, and its calls are refused here";
+constexpr std::string_view kNobodys =
+    "neither this library nor NVIDIA's reads it; CUFILE_LOGGING_LEVEL says what cufile.log has";
 constexpr std::string_view kNoMarks = "nothing is marked for NVTX; NVIDIA deprecated the key";
 }  // namespace idle
 
@@ -66,7 +68,7 @@ constexpr SettingRow kCufileRows[] = {
      .parameter = 4},
 
     {.key = "properties.io_batchsize", .kind = SettingKind::number, .initial = "128",
-     .meaning = "the most entries of a batch", .low = 1, .high = 256,
+     .meaning = "the most entries of a batch", .low = 1, .high = 256, .counted = "entries, not bytes",
      .aliases = "profile.io_batchsize properties.max_batch_io_size", .printed = "properties.max_batch_io_size",
      .parameter = 9},
     {.key = "properties.max_batch_io_timeout_msecs", .kind = SettingKind::number, .initial = "5",
@@ -250,6 +252,7 @@ constexpr IdleVariable kIdleVariables[] = {{"CUFILE_VISIBLE_DEVICES", idle::kNon
                                            {"CUFILE_MAX_DEVICE_CACHE_SIZE", idle::kNoGpuCache},
                                            {"CUFILE_PER_BUFFER_CACHE_SIZE", idle::kNoGpuCache},
                                            {"CUFILE_IO_PRIORITY", idle::kOnePriority},
+                                           {"GDS_LOG_LEVEL", idle::kNobodys},
                                            {"CUFILE_DMABUF_ENABLE", idle::kNoRdma},  // It sets rdma_peer_type.
                                            // cuObject reads these. It shares the library of cuFile 1.20.
                                            {"CUOBJ_DMABUF_ENABLE", idle::kNoObjects},

@@ -45,9 +45,33 @@ std::optional<Setting> misplaced(std::string_view name) {
   return first && !find_row(is_another) ? first : std::nullopt;
 }
 
+std::string_view cut_word(std::string_view& name) {
+  const std::string_view word = name.substr(0, name.find('_'));
+  name.remove_prefix(std::min(name.size(), word.size() + 1));
+  return word;
+}
+
+// True if each word of the name, of at least three, begins a word of the key or is begun by one, in their order:
+// "max_pinned_memory_size" has those of "max_device_pinned_mem_size_kb".
+bool has_words_of(std::string_view name, std::string_view key) {
+  std::size_t words = 0;
+  for (; !name.empty(); ++words) {
+    const std::string_view word = cut_word(name);
+    bool is_found = false;
+    while (!key.empty() && !is_found) {
+      const std::string_view other = cut_word(key);
+      is_found = std::min(word.size(), other.size()) >= 3 && (word.starts_with(other) || other.starts_with(word));
+    }
+    if (!is_found) return false;
+  }
+  return words >= 3;
+}
+
 // A name of a single word is compared together with its section, which says what it is about.
 bool is_near_key(std::string_view name, std::string_view key) {
-  return has_several_words(key) ? is_near(without_section(name), without_section(key)) : is_near(name, key);
+  if (!has_several_words(key)) return is_near(name, key);
+  return is_near(without_section(name), without_section(key)) ||
+         has_words_of(without_section(name), without_section(key));
 }
 
 std::string letters_of(std::string_view name) {

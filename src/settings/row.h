@@ -29,6 +29,7 @@ struct SettingRow {
   bool (*takes)(std::string_view) = nullptr;  // True for texts that are accepted without such words; null: all are.
   const char* variable = "";                  // The environment variable.
   const char* former = "";                    // The variable's former name, which has no effect any more.
+  std::string_view counted = "";              // Things that a number counts, where people take it for bytes.
   std::string_view aliases = "";              // Older keys for the same setting, separated by blanks.
   std::string_view printed = "";              // The name in NVIDIA's gdscheck, if it is not `key`.
   int parameter = -1;                         // The enumerator in cufile.h, of the enum for `kind`; -1: none.

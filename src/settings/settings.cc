@@ -148,7 +148,8 @@ std::string range_fault(const SettingRow& row, const Value& value) {
   if (number == nullptr || (*number == 0 && row.or_zero)) return "";
   if (*number < row.low || (row.high != 0 && *number > row.high)) {
     return std::to_string(*number) + " is out of range: " + std::to_string(row.low) +
-           (row.high == 0 ? std::string(" or more") : " to " + std::to_string(row.high));
+           (row.high == 0 ? std::string(" or more") : " to " + std::to_string(row.high)) +
+           (row.counted.empty() ? "" : " ") + std::string(row.counted);
   }
   return *number % row.unit == 0 ? "" : std::to_string(*number) + " is not a multiple of " + std::to_string(row.unit);
 }

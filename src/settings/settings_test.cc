@@ -269,6 +269,17 @@ TEST(SettingsFileTest, AMisspeltKeyThatForbidsNothingIsANoteThatNamesIt) {
             "\"properties\")?\n");
 }
 
+TEST(SettingsFileTest, AKeyWithTheWordsOfAnotherIsTakenForIt) {
+  const auto note_of = [](const char* key) {
+    const LoadedSettings loaded = parse(std::string(R"({"properties": {")") + key + R"(": 64}})");
+    return loaded.notes.empty() ? "" : loaded.notes.front().sentence;
+  };
+  EXPECT_NE(note_of("max_pinned_memory_size").find("did you mean \"max_device_pinned_mem_size_kb\""),
+            std::string::npos);
+  EXPECT_EQ(note_of("max_pinned_colour_size"), "is not a key of cuFile's configuration");
+  EXPECT_EQ(note_of("size_max_pinned"), "is not a key of cuFile's configuration");
+}
+
 TEST(SettingsFileTest, AProhibitionThatIsContradictedIsAnErrorInWhateverOrder) {
   for (const char* text : {R"({"properties": {"allow_compat_mode": false}, "execution": {"allow_compat_mode": true}})",
                            R"({"execution": {"allow_compat_mode": true}, "properties": {"allow_compat_mode": false}})",
@@ -340,7 +351,7 @@ TEST(SettingsFileTest, ANumberOutOfRangeThatMattersIsAnError) {
 
   EXPECT_TRUE(loaded.must_refuse);
   EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 128);
-  EXPECT_EQ(notes_of(loaded, "properties.io_batchsize"), "2 error 257 is out of range: 1 to 256\n");
+  EXPECT_EQ(notes_of(loaded, "properties.io_batchsize"), "2 error 257 is out of range: 1 to 256 entries, not bytes\n");
   EXPECT_EQ(notes_of(loaded, "properties.max_direct_io_size_kb"), "2 error 65 is not a multiple of 64\n");
   EXPECT_EQ(loaded.settings.number("properties.max_device_pinned_mem_size_kb"), 0);
 }
