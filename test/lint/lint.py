@@ -62,7 +62,7 @@ READS_MACHINES = set("""
     tools/check/read_plan_report.cc tools/check/scratch.h tools/common/cufile_calls.cc
     tools/common/direct_answer.h tools/common/explanation.cc tools/common/pci_text.h tools/common/storage_notes.cc
     tools/common/storage_notes.h tools/doctor/survey.cc tools/explain/summary.cc tools/serve/facts.h
-    tools/settings/settings.cc tools/stats/odirect.cc""".split())
+    tools/settings/host_plan.cc tools/settings/settings.cc tools/stats/odirect.cc""".split())
 MACHINE_FACTS = re.compile(r'^#include "(topology/(?!(?:root|text|test_tree)\.h)\w+\.h|settings/settings\.h)"',
                            re.MULTILINE)
 

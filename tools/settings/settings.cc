@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -14,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpus.h"
+#include "base/memory_room.h"
 #include "facts/environment.h"
 #include "facts/examination.h"
 #include "facts/storage_kind.h"
@@ -24,9 +27,11 @@
 #include "tools/common/failure.h"
 #include "tools/common/machine_root.h"
 #include "tools/common/nearest.h"
+#include "tools/common/new_file.h"
 #include "tools/common/outlook_page.h"
 #include "tools/common/page.h"
 #include "tools/common/terminal.h"
+#include "tools/settings/host_plan.h"
 
 namespace penstock::tools {
 namespace {
@@ -175,6 +180,7 @@ constexpr const char* kSettingsExamples =
     "  penstock settings --changed                        those that are not at their defaults\n"
     "  penstock settings ./cufile.json                    those that this file would change, and the paths here with "
     "it\n"
+    "  penstock settings --write conf                     a cufile.json and an environment for this machine\n"
     "  penstock settings --all --json                     also keys without effect; for programs\n"
     "Exit code: 0 if a session would open with these settings, 1 if something in environment or cufile.json makes no "
     "sense, 2 wrong usage, also words that no setting has.";
@@ -182,6 +188,8 @@ constexpr const char* kSettingsExamples =
 struct SettingsSettings {
   std::vector<std::string> words;  // A name, words that settings say, or a cufile.json; none for all.
   std::string file;                // That cufile.json.
+  std::string folder;              // For files of this machine; "" for none.
+  bool overwrite = false;
   bool all = false;
   bool changed = false;
   bool json = false;
@@ -287,7 +295,34 @@ Text changes_text(const Json& changes) {
   return page.shown();
 }
 
+// Writes a cufile.json and an environment for this machine into the folder, and tells each value with its reason.
+int write_files(const SettingsSettings& settings) {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  fs::create_directory(settings.folder, failure);
+  const fs::path folder = fs::canonical(settings.folder, failure);
+  if (failure) throw Failure(fmt::format("{}: {}", settings.folder, failure.message()));
+  const std::string file = folder / "cufile.json", environment = folder / "penstock.env";
+  const unsigned cpus = core::fair_share_of_cpus("", core::allowed_cpus(), 1);
+  const HostPlan plan = plan_for(examined_with(""), cpus, core::memory_room().total, file);
+  Text text;
+  Json values = Json::array();
+  for (const std::vector<PlannedValue>* const some : {&plan.keys, &plan.variables}) {
+    for (const PlannedValue& one : *some) {
+      text += Text::of("{} = {}\n    {}\n", one.name, one.value, one.reason);
+      values.push_back({{"name", one.name}, {"value", one.value}, {"reason", one.reason}});
+    }
+  }
+  for (const std::string& path : plan.left_off) text += Text::of("{}\n", path);
+  write_file(file, cufile_json_of(plan), settings.overwrite);
+  write_file(environment, environment_of(plan), settings.overwrite);
+  if (settings.json) print_json({{"files", {file, environment}}, {"values", values}, {"left_off", plan.left_off}});
+  else print("{}files: {}, {}; what they change: penstock settings {}\n", text, file, environment, file);
+  return kSuccess;
+}
+
 int run_settings(SettingsSettings& settings) {
+  if (!settings.folder.empty()) return write_files(settings);
   take_file(settings);
   if (settings.markdown) {
     print_document(Text(settings_markdown()));
@@ -316,11 +351,17 @@ int run_settings(SettingsSettings& settings) {
 
 void add_settings(CommandLine& command) {
   auto settings = std::make_shared<SettingsSettings>();
-  command.option("WORD", settings->words,
-                 "A setting's name, key in cufile.json or variable; words that its name or sentence has; or a file, "
-                 "whose name ends in .json, to be taken for cufile.json [all]");
+  const Option words = command.option(
+      "WORD", settings->words,
+      "A setting's name, key in cufile.json or variable; words that its name or sentence has; or a file, "
+      "whose name ends in .json, to be taken for cufile.json [all]");
   command.flag("--changed", settings->changed, "List only settings that a variable or cufile.json gives");
   command.flag("--all", settings->all, "Also list cuFile's keys that have no effect here, and why");
+  Option write = command.option("--write", settings->folder,
+                                "Write FOLDER/cufile.json and FOLDER/penstock.env for this machine, each value "
+                                "with its reason");
+  write.value_name("FOLDER").excludes(words);
+  command.flag("--overwrite", settings->overwrite, "Replace files that are in FOLDER").needs(write);
   command.flag("--json", settings->json, "Print JSON");
   command.flag("--markdown", settings->markdown, "Print the tables of the manual's page");
   command.footer(kSettingsExamples);

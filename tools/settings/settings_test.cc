@@ -52,6 +52,36 @@ TEST_F(SettingsCommandTest, OneIsToldByItsNameItsKeyItsVariableOrAnOlderName) {
   EXPECT_NE(settings({"profile.nvtx"}).out.find("has no effect: "), std::string::npos);
 }
 
+TEST_F(SettingsCommandTest, WritesFilesForThisMachineWithAReasonForEachValue) {
+  const Finished done = settings({"--write", "conf", "--json"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const json told = json::parse(done.out);
+  const std::string file = told["files"][0], text = text_of(path("conf/cufile.json"));
+
+  const json written = json::parse(text, nullptr, true, true);
+  for (const json& one : told["values"]) {
+    const std::string name = one["name"], reason = one["reason"], value = one["value"];
+    EXPECT_GT(reason.size(), 20u) << name;
+    const std::string::size_type dot = name.find('.');
+    if (dot == std::string::npos) {
+      EXPECT_NE(text_of(path("conf/penstock.env")).find("# " + reason + "\nexport " + name + "='" + value + "'\n"),
+                std::string::npos);
+    } else {
+      EXPECT_EQ(written[name.substr(0, dot)][name.substr(dot + 1)].dump(), value);
+      EXPECT_NE(text.find("// " + reason + "\n"), std::string::npos) << text;
+    }
+  }
+  const Finished checked = settings({file});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_EQ(checked.out.find("error"), std::string::npos) << checked.out;
+  EXPECT_NE(checked.out.find("execution.max_io_threads = "), std::string::npos) << checked.out;
+  EXPECT_EQ(settings({"--write", "conf"}).exit_code, 2);
+  EXPECT_EQ(text_of(path("conf/cufile.json")), text);
+  EXPECT_EQ(settings({"--write", "conf", "--overwrite"}).exit_code, 0);
+  EXPECT_EQ(settings({"--write", "no/such/folder"}).exit_code, 1);
+  EXPECT_EQ(settings({"--write", "conf", "bounce_mib"}).exit_code, 2);
+}
+
 TEST_F(SettingsCommandTest, OfAVariableOfNvidiasLibraryAloneItIsSaidThatItHasNoEffect) {
   const std::string reason = "cuObject's transfers of objects need NVIDIA's own library";
 
@@ -65,6 +95,7 @@ TEST_F(SettingsCommandTest, OfAVariableOfNvidiasLibraryAloneItIsSaidThatItHasNoE
   const Finished checked = run({"check"}, [] { setenv("CUOBJ_LOGGING_LEVEL", "trace", 1); });
   EXPECT_NE(checked.out.find("CUOBJ_LOGGING_LEVEL: without effect: "), std::string::npos) << checked.out;
   EXPECT_EQ(one(settings({"CUFILE_IB_SL", "--json"}))["name"], "CUFILE_IB_SL");
+  EXPECT_NE(settings({}, {{"GDS_LOG_LEVEL", "3"}}).out.find("GDS_LOG_LEVEL: without effect: "), std::string::npos);
 }
 
 TEST_F(SettingsCommandTest, WordsFindTheSettingsWhoseNameOrSentenceHasThemAll) {
