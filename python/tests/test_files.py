@@ -292,3 +292,20 @@ def test_the_default_session_serves_the_short_calls(path, content, tmp_path):
     assert penstock.write(tmp_path / "copy", buffer).bytes == len(content)
     assert (tmp_path / "copy").read_bytes() == content
     assert penstock.explain(path)[0]["path"]
+
+
+def test_a_mapping_sees_what_a_direct_write_wrote_and_a_direct_read_what_was_written_to_a_mapping(path):
+    """The advice that files written by GPUDirect Storage must not be mapped, or read through the page cache, does not
+    hold here: the kernel drops the pages of what is written around them, and writes dirty ones back before a read."""
+    new, memory = bytes(range(256)) * 4096, mmap.mmap(-1, 1 << 20)  # Aligned, as drives ask for it.
+    with penstock.Session(device="host", direct_io="always") as session, session.open(path, "r+") as file, \
+            open(path, "r+b") as plain, mmap.mmap(plain.fileno(), 0) as mapped:
+        assert hash(bytes(mapped)) != hash(new)  # All pages are there, and mapped.
+        memory[:] = new
+        report = file.write(memory)
+        if report.direct_bytes == 0:
+            pytest.skip("this file system has no direct I/O")
+        assert mapped[:] == new and plain.read() == new
+        mapped[4096:8192] = b"\x07" * 4096
+        assert file.read(memory).direct_bytes > 0
+        assert memory[:] == new[:4096] + b"\x07" * 4096 + new[8192:]
