@@ -358,10 +358,10 @@ void add_settings(CommandLine& command) {
   command.flag("--changed", settings->changed, "List only settings that a variable or cufile.json gives");
   command.flag("--all", settings->all, "Also list cuFile's keys that have no effect here, and why");
   Option write = command.option("--write", settings->folder,
-                                "Write FOLDER/cufile.json and FOLDER/penstock.env for this machine, each value "
+                                "Write DIR/cufile.json and DIR/penstock.env for this machine, each value "
                                 "with its reason");
-  write.value_name("FOLDER").excludes(words);
-  command.flag("--overwrite", settings->overwrite, "Replace files that are in FOLDER").needs(write);
+  write.value_name("DIR").excludes(words);
+  command.flag("--overwrite", settings->overwrite, "Replace files that are in DIR").needs(write);
   command.flag("--json", settings->json, "Print JSON");
   command.flag("--markdown", settings->markdown, "Print the tables of the manual's page");
   command.footer(kSettingsExamples);
