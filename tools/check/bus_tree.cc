@@ -55,6 +55,28 @@ std::vector<BusEnd> drives_and_gpus(const std::vector<core::PciDevice>& devices)
   return ends;
 }
 
+struct Nearest {
+  const BusEnd* end;
+  std::vector<std::string> nics;
+  core::Distance distance;
+};
+
+std::vector<Nearest> nearest_nics(const std::vector<BusEnd>& ends) {
+  std::vector<Nearest> all;
+  for (const BusEnd& end : ends) {
+    Nearest nearest{&end, {}, core::Distance::unknown};
+    for (const BusEnd& nic : ends) {
+      if (end.kind == EndKind::nic || nic.kind != EndKind::nic) continue;
+      const core::Distance distance = core::distance_between(nic.device, end.device);
+      if (!nearest.nics.empty() && nearest.distance < distance) continue;
+      if (nearest.nics.empty() || distance < nearest.distance) nearest = {&end, {}, distance};
+      nearest.nics.push_back(nic.names.empty() ? nic.device.address : nic.names.front());
+    }
+    if (!nearest.nics.empty()) all.push_back(std::move(nearest));
+  }
+  return all;
+}
+
 std::vector<const BusEnd*> some(const std::vector<BusEnd>& ends, bool gpus) {
   std::vector<const BusEnd*> found;
   for (const BusEnd& end : ends) {
@@ -171,6 +193,30 @@ Json distances_json(const std::vector<BusEnd>& ends) {
                       {"gpu", gpu->device.address},
                       {"relation", relation(*other, *gpu)}});
     }
+  }
+  return rows;
+}
+
+std::string nearest_nics_text(const std::vector<BusEnd>& ends) {
+  const std::vector<Nearest> all = nearest_nics(ends);
+  if (all.empty()) return "";
+  Table table({"  of", "NICs", "over"});
+  for (std::size_t i = 0; i < std::min(all.size(), kRowsInATable); ++i) {
+    table.add({fmt::format("  {} {}", end_kind_name(all[i].end->kind), all[i].end->text()),
+               fmt::format("{}", fmt::join(all[i].nics, ", ")), core::distance_name(all[i].distance)});
+  }
+  std::string text = table.text().string();
+  if (all.size() > kRowsInATable) text += fmt::format("  of {} GPUs and drives; --json lists them all\n", all.size());
+  return text;
+}
+
+Json nearest_nics_json(const std::vector<BusEnd>& ends) {
+  Json rows = Json::array();
+  for (const Nearest& one : nearest_nics(ends)) {
+    rows.push_back({{"of", one.end->device.address},
+                    {"kind", end_kind_name(one.end->kind)},
+                    {"nics", one.nics},
+                    {"relation", core::distance_name(one.distance)}});
   }
   return rows;
 }

@@ -40,6 +40,10 @@ Json bus_ends_json(const std::vector<BusEnd>& ends);
 std::string distances_text(const std::vector<BusEnd>& ends, const char* heading = "to", bool with_links = false);
 Json distances_json(const std::vector<BusEnd>& ends);
 
+// A table of the NICs that are nearest to each GPU and drive; "" if there are none of either.
+std::string nearest_nics_text(const std::vector<BusEnd>& ends);
+Json nearest_nics_json(const std::vector<BusEnd>& ends);
+
 // The same of the drives and GPUs alone, by their addresses.
 void print_placement(Page& page, const std::vector<core::PciDevice>& devices);
 // [{drive, gpu, relation}]; relation is a core::distance_name().

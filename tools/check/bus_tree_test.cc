@@ -54,6 +54,25 @@ TEST(BusTreeTest, EveryDriveAndNicHasItsDistanceFromEveryGpu) {
   EXPECT_EQ(distances_text({}), "");
 }
 
+TEST(BusTreeTest, TheNearestNicsOfEachGpuAndDriveAreNamed) {
+  std::vector<BusEnd> ends = two_nodes();
+  for (const char* address : {"0000:1a:00.0", "0000:1b:00.0"}) {
+    BusEnd nic = ends[1];
+    nic.kind = EndKind::nic;
+    nic.device.address = address;
+    nic.names = {address + 5};
+    ends.push_back(nic);
+  }
+  const std::string text = nearest_nics_text(ends);
+  EXPECT_NE(text.find("1a:00.0, 1b:00.0  switch"), std::string::npos) << text;
+  EXPECT_EQ(text.find("mlx5_0"), std::string::npos) << "it is farther: " << text;
+  const Json rows = nearest_nics_json(two_nodes());
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["nics"][0], "mlx5_0");
+  EXPECT_EQ(rows[1]["relation"], "apart");
+  EXPECT_EQ(nearest_nics_text({}), "");
+}
+
 TEST(BusTreeTest, GpusOfSeveralPciDomainsAreNamedInFull) {
   std::vector<BusEnd> ends = two_nodes();
   ends.push_back(end_of(EndKind::gpu, "0009:18:00.0", 1, "pci0009:00", {"0009:00:00.0"}));

@@ -32,6 +32,10 @@ std::string topology_text(const std::vector<BusEnd>& ends, const ReadPlan& plan)
     page.section("How far: switch (below one PCIe switch), host_bridge, node (NUMA), apart, or unknown");
     page.lines(distances);
   }
+  if (const std::string nics = nearest_nics_text(ends); !nics.empty()) {
+    page.section("Which NICs are nearest, for storage and peers over a network");
+    page.lines(nics);
+  }
   page.section(
       "Which GPU should read from which drive: the nearest pairs first, each drive once while there are enough");
   page.lines(read_plan_text(plan, ends));
@@ -48,6 +52,7 @@ int draw_topology(const core::Root& root, bool json) {
     print_json({{"schema", 1},
                 {"devices", bus_ends_json(ends)},
                 {"distances", distances_json(ends)},
+                {"nearest_nics", nearest_nics_json(ends)},
                 {"plan", read_plan_json(plan)}});
   } else if (ends.empty()) {
     print("no GPU, NVMe drive or NIC can be seen on the PCI bus\n");
