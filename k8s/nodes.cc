@@ -85,6 +85,8 @@ Node node_of(const Object& object) {
   const bool has_some = gpus != nullptr && !gpus->value->text.empty() && gpus->value->text != "0";
   const bool is_present = label_of(object, "nvidia.com/gpu.present") == "true";
   node.has_gpu = !node.gpu.empty() || is_present || has_device(object, "10de") || has_some;
+  node.has_translating_iommu =
+      label_of(object, std::string(kFeaturePrefix) + "-iommu") == "translating" && info["architecture"].text != "arm64";
   node.p2pdma = read_reported(object, "p2pdma");
   node.nvidia_fs = better(read_reported(object, "vendor"), read_reported(object, "nvfs"));
   node.bounce = better(read_reported(object, "bounce"), read_reported(object, "pagecache"));
@@ -117,6 +119,7 @@ Answers answers_of(const Node& node, const std::string& path, const std::string&
   if (node.cloud.is_virtual) answers.cloud = node.cloud.name;
   answers.cloud_page = node.cloud.page;
   answers.has_host_driver = node.has_host_driver;
+  answers.strict_iommu = node.has_translating_iommu;
   answers.openshift = node.os.starts_with("rhcos");
   return answers;
 }

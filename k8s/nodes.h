@@ -30,6 +30,7 @@ struct Node {
   std::optional<bool> has_adapter;  // An RDMA adapter of NVIDIA's; nothing where Node Feature Discovery says nothing.
   bool has_operator_ofed = false;   // The network operator installs the adapter's driver.
   bool is_dgx = false;
+  bool has_translating_iommu = false;  // As serve found on the node; not of Arm, where direct paths need one that does.
   // The finding of `penstock serve` about a path, from the node's labels; without a standing if it does not run there.
   struct Reported {
     std::optional<facts::Standing> standing;

@@ -51,6 +51,7 @@ std::string feature_file_text(const NodeFacts& facts, std::chrono::system_clock:
     add(name + "-standing", standing_name(path.standing()));
     if (!path.is_usable()) add(name + "-reason", label_value(path.reason_name()));
   }
+  add("-iommu", core::iommu_mode_name(facts.iommu));
   add("-nvidia-fs", facts.nvidia_fs.is_loaded ? "true" : "false");
   std::size_t drivers = 0;
   for (const std::string& driver : facts.nvidia_fs.storage_drivers) {

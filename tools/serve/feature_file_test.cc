@@ -21,6 +21,7 @@ NodeFacts some_facts() {
 
 TEST(FeatureFileTest, PathsAndNvidiaFsAreFeaturesThatExpire) {
   NodeFacts facts = some_facts();
+  facts.iommu = core::IommuMode::translating;
   facts.nvidia_fs = {.is_loaded = true, .version = "2.28", .storage_drivers = {"nvme"}};
 
   const std::string text = feature_file_text(facts, system_clock::from_time_t(1'800'000'000));
@@ -28,6 +29,7 @@ TEST(FeatureFileTest, PathsAndNvidiaFsAreFeaturesThatExpire) {
   EXPECT_TRUE(text.starts_with("# +expiry-time=2027-01-15T08:00:00Z\n")) << text;
   EXPECT_NE(text.find("\nfeature.node.kubernetes.io/penstock-path-p2pdma=false\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nfeature.node.kubernetes.io/penstock-path-bounce=true\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nfeature.node.kubernetes.io/penstock-iommu=translating\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nfeature.node.kubernetes.io/penstock-nvidia-fs=true\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nfeature.node.kubernetes.io/penstock-nvidia-fs-nvme=true\n"), std::string::npos) << text;
 }
