@@ -53,15 +53,15 @@ class Refusals {
     if (answers_.path == "nvidia-fs") judge_nvidia_fs();
     if (answers_.path == "p2pdma") judge_p2pdma();
     if (answers_.path != "bounce" && is_local(answers_.storage)) judge_machine();
-  }
-
-  void judge_storage() {
-    if (answers_.path == "bounce") return;
-    if (answers_.strict_iommu && is_local(answers_.storage)) {
+    if (answers_.path != "bounce" && answers_.strict_iommu && is_local(answers_.storage)) {
       refuse("iommu_translates",
              "drive and GPU speak past the processor, and a strict IOMMU forbids it or sends all through it",
              "boot the nodes with iommu=pt, or take --path bounce");
     }
+  }
+
+  void judge_storage() {
+    if (answers_.path == "bounce") return;
     if (answers_.storage == "nfs-rdma" && answers_.path == "p2pdma") {
       refuse("p2pdma_needs", "peer-to-peer DMA needs an NVMe drive in the node, and NFS is none",
              "take --path nvidia-fs for NFS over RDMA, or --path bounce");

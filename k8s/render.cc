@@ -133,6 +133,7 @@ void take_nodes(RenderSettings& settings) {
   answers.gpu = told.gpu;
   answers.cloud = told.cloud;
   answers.cloud_page = told.cloud_page;
+  answers.strict_iommu = answers.strict_iommu || told.strict_iommu;
   answers.has_host_driver = answers.has_host_driver || told.has_host_driver;
   answers.openshift = answers.openshift || told.openshift;
 }
