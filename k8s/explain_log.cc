@@ -14,7 +14,8 @@ constexpr const char* kExplainLogExamples =
     "  kubectl get events -A | penstock-k8s explain-log\n"
     "  penstock-k8s explain-log cufile.log\n"
     "It knows the causes that others have met and reported, the reasons of Penstock's by their names, and the lines "
-    "that Penstock has written into a cufile.log; it explains no others.\n"
+    "that Penstock has written into a cufile.log; it explains no others. Of a log that does not end it tells what it "
+    "has read so far when Ctrl-C ends it.\n"
     "Exit code: 0 a cause was found, 1 none was, 2 wrong usage or what cannot be read.";
 
 struct LogSettings {

@@ -20,12 +20,14 @@
 #include "facts/finding.h"
 #include "penstock/penstock.h"
 #include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/log_causes.h"
 
 namespace penstock::tools {
 namespace {
 
-constexpr std::size_t kLineMost = std::size_t{64} << 10;  // A longer line is searched in pieces.
+constexpr std::size_t kPieceMost = std::size_t{64} << 10;  // A longer line is searched in pieces.
+constexpr std::size_t kLineMost = std::size_t{16} << 20;   // A longer line ends the reading; so do bytes of no text.
 constexpr std::size_t kShown = 200;
 constexpr std::size_t kUnknownShown = 8;
 
@@ -85,20 +87,31 @@ LogFinding finding_of(const LogCause& cause) {
 
 class LogReader {
  public:
-  LogReader(const std::string& file, std::vector<LogFinding>& findings, UnknownLines& unknown)
-      : file_(file), findings_(findings), unknown_(unknown), before_(unknown) {}
+  LogReader(const std::string& file, LogAnswer& answer)
+      : file_(file), answer_(answer), unknown_(answer.unknown), before_(answer.unknown) {}
 
-  // Takes a line, or a piece of a long one.
-  void take(std::string_view line) {
+  // Takes a line, or a piece of a long one. False where no more of the file is worth reading.
+  bool take(std::string_view line) {
     has_zeros_ = has_zeros_ || line.find('\0') != std::string_view::npos;
+    if (has_zeros_) bytes_of_no_text_ += line.size();
     const bool is_end = line.ends_with('\n');
+    line_bytes_ += line.size();
+    const bool is_enough = !is_end && line_bytes_ >= kLineMost;
+    if (is_enough || bytes_of_no_text_ >= kLineMost || interrupted()) {
+      unknown_.cut_short.push_back(fmt::format("{}:{}", file_, number_));
+      return false;
+    }
     while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
     const LogCause* const cause = cause_of(line);
     const std::optional<OwnLine> own = own_line(line);
     if (cause != nullptr) add(finding_of(*cause), line);
     else if (!own) take_unknown(line);
     else if (own->level <= core::LogLevel::warn) add(finding_of(*own), line);
-    if (is_end) ++number_;
+    if (is_end) {
+      ++number_;
+      line_bytes_ = 0;
+    }
+    return true;
   }
 
   void end() {
@@ -110,20 +123,18 @@ class LogReader {
 
  private:
   void add(LogFinding finding, std::string_view line) {
-    const auto same = [&](const LogFinding& each) {
-      const bool is_own = each.cause == "penstock_log";
-      return each.cause == finding.cause && (!is_own || each.meaning == finding.meaning);
-    };
-    const auto found = std::find_if(findings_.begin(), findings_.end(), same);
-    if (found != findings_.end()) {
-      ++found->count;
+    const bool is_own = finding.cause == "penstock_log";
+    const auto [found, is_new] =
+        answer_.places.try_emplace(finding.cause + (is_own ? finding.meaning : ""), answer_.findings.size());
+    if (!is_new) {
+      ++answer_.findings[found->second].count;
       return;
     }
     finding.file = file_;
     finding.line = number_;
     finding.count = 1;
     finding.text = line.substr(0, kShown);
-    findings_.push_back(std::move(finding));
+    answer_.findings.push_back(std::move(finding));
   }
 
   // Pieces of one line count once.
@@ -134,18 +145,20 @@ class LogReader {
   }
 
   const std::string& file_;
-  std::vector<LogFinding>& findings_;
+  LogAnswer& answer_;
   UnknownLines& unknown_;
   const UnknownLines before_;
   std::size_t number_ = 1;
   std::size_t last_unknown_ = 0;
+  std::size_t line_bytes_ = 0;  // The part of the line that was read.
+  std::size_t bytes_of_no_text_ = 0;
   bool has_zeros_ = false;
 };
 
 // Reads a line with its end, or 64 KiB of it; false at the end of the log.
 bool read_piece(std::FILE* log, std::string& piece) {
   piece.clear();
-  for (int letter = 0; piece.size() < kLineMost && (letter = std::getc(log)) != EOF;) {
+  for (int letter = 0; piece.size() < kPieceMost && (letter = std::getc(log)) != EOF;) {
     piece.push_back(static_cast<char>(letter));
     if (letter == '\n') break;
   }
@@ -162,9 +175,10 @@ const LogCause* cause_of(std::string_view line) {
   return found == std::end(kLogCauses) ? reason_of(line) : found;
 }
 
-void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings, UnknownLines& unknown) {
-  LogReader reader(file, findings, unknown);
-  for (std::string piece; read_piece(log, piece);) reader.take(piece);
+void read_log(std::FILE* log, const std::string& file, LogAnswer& answer) {
+  LogReader reader(file, answer);
+  for (std::string piece; read_piece(log, piece) && reader.take(piece);) {
+  }
   if (std::ferror(log) != 0) {
     throw Failure(fmt::format("{}: it cannot be read: {}", file, std::strerror(errno)), kUsage);
   }

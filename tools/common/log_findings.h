@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace penstock::tools {
@@ -30,11 +31,20 @@ const LogCause* cause_of(std::string_view line);  // Null for none, and for a li
 // The lines of a log that no cause is known for; empty ones are left out, and those of a file that is no text.
 struct UnknownLines {
   std::size_t count = 0;
-  std::vector<std::string> first;    // "cufile.log:3"; the first eight.
-  std::vector<std::string> no_text;  // Files with zero bytes.
+  std::vector<std::string> first;      // "cufile.log:3"; the first eight.
+  std::vector<std::string> no_text;    // Files with zero bytes.
+  std::vector<std::string> cut_short;  // "cufile.log:3": the line with which the reading ended before the file did.
 };
 
-// Adds the log's causes in the order of its lines, one row for each cause, and the lines that have none.
-void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings, UnknownLines& unknown);
+// The answer about several logs: one finding for each cause, in the order of the lines that have them.
+struct LogAnswer {
+  std::vector<LogFinding> findings;
+  UnknownLines unknown;
+  std::unordered_map<std::string, std::size_t> places;  // The place of each finding, by what it says.
+};
+
+// Adds a log. The reading ends early where a line, or bytes of no text, are endless (16 MiB), and when the user
+// interrupts it.
+void read_log(std::FILE* log, const std::string& file, LogAnswer& answer);
 
 }  // namespace penstock::tools

@@ -23,12 +23,12 @@ namespace penstock::tools {
 namespace {
 
 std::vector<LogFinding> findings_in(std::string text, UnknownLines* unknown = nullptr) {
-  std::vector<LogFinding> findings;
+  LogAnswer answer;
   std::FILE* const log = fmemopen(text.data(), text.size(), "r");
-  UnknownLines others;
-  read_log(log, "log", findings, unknown != nullptr ? *unknown : others);
+  read_log(log, "log", answer);
   std::fclose(log);
-  return findings;
+  if (unknown != nullptr) *unknown = answer.unknown;
+  return answer.findings;
 }
 
 std::string cause_of(const std::string& line) {
@@ -163,6 +163,44 @@ TEST(LogFindingsTest, WhatIsNoTextIsCalledThatAndNotCountedLineByLine) {
   UnknownLines long_line;
   findings_in(std::string(std::size_t{3} << 20, 'x') + "\ny\n", &long_line);
   EXPECT_EQ(long_line.first, (std::vector<std::string>{"log:1", "log:2"})) << "pieces of a line count once";
+}
+
+TEST(LogFindingsTest, WhatHasNoEndIsReadToABoundAndTheLineIsNamed) {
+  UnknownLines unknown;
+  for (const char* endless : {"/dev/zero", "/dev/urandom"}) {
+    LogAnswer answer;
+    std::FILE* const log = std::fopen(endless, "r");
+    ASSERT_NE(log, nullptr);
+    read_log(log, endless, answer);
+    std::fclose(log);
+    EXPECT_EQ(answer.unknown.cut_short.size(), 1u) << endless;
+    EXPECT_EQ(answer.unknown.no_text.size(), 1u) << endless;
+  }
+  findings_in("OOMKilled\n" + std::string(std::size_t{17} << 20, 'x') + "\n", &unknown);
+  EXPECT_EQ(unknown.cut_short, std::vector<std::string>{"log:2"});
+}
+
+TEST(LogFindingsTest, ACauseOfTwoLogsIsOneFinding) {
+  LogAnswer answer;
+  for (const char* file : {"a.log", "b.log"}) {
+    std::string text = "running in compatible mode\n";
+    std::FILE* const log = fmemopen(text.data(), text.size(), "r");
+    read_log(log, file, answer);
+    std::fclose(log);
+  }
+  ASSERT_EQ(answer.findings.size(), 1u);
+  EXPECT_EQ(answer.findings[0].file, "a.log");
+  EXPECT_EQ(answer.findings[0].count, 2u);
+}
+
+// There are as many findings as lines, and each line looks for its own among them.
+TEST(LogFindingsTest, FiftyThousandDifferentLinesOfPenstocksAreAsManyFindings) {
+  constexpr std::size_t kLines = 50'000;
+  std::string text;
+  for (std::size_t i = 0; i < kLines; ++i) {
+    text += " 30-11-2026 01:00:00:000 [pid=7 tid=7] ERROR  file.cc:9 no file " + std::to_string(i) + "\n";
+  }
+  EXPECT_EQ(findings_in(std::move(text)).size(), kLines);
 }
 
 TEST(LogFindingsTest, ACauseIsToldOnceWithItsFirstLineAndHowOften) {

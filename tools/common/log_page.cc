@@ -5,19 +5,24 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/log_findings.h"
 #include "tools/common/page.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {
 namespace {
+
+constexpr const char* kStandardInput = "standard input";
 
 void print_unknown(const UnknownLines& unknown) {
   Page page;
@@ -29,12 +34,18 @@ void print_unknown(const UnknownLines& unknown) {
     page.wrap("", fmt::format("{} line{} not known: {}{}", unknown.count, unknown.count == 1 ? "" : "s",
                               fmt::join(unknown.first, ", "), unknown.count > unknown.first.size() ? ", ..." : ""));
   }
+  for (const std::string& line : unknown.cut_short) {
+    page.wrap("", fmt::format("nothing behind {} was read: {}", line,
+                              interrupted() ? "it was interrupted" : "it does not end, or is no text"));
+  }
   print("{}", Text(page.text()));
 }
 
-void print_for_people(const std::vector<LogFinding>& findings, const UnknownLines& unknown) {
+void print_for_people(const LogAnswer& answer) {
+  const auto& [findings, unknown, places] = answer;
+  constexpr std::size_t kPeopleSee = 100;
   if (findings.empty()) print("none of the causes that are known here\n");
-  for (const LogFinding& each : findings) {
+  for (const LogFinding& each : std::span(findings).first(std::min(kPeopleSee, findings.size()))) {
     Page page;
     page.wrap("", fmt::format("{}:{}: {}", each.file, each.line, each.text));
     page.wrap("  means   ", fmt::format("{} [{}]", each.meaning, each.cause));
@@ -43,10 +54,12 @@ void print_for_people(const std::vector<LogFinding>& findings, const UnknownLine
               fmt::format("{}{}", each.source, each.count > 1 ? fmt::format("; in {} lines", each.count) : ""));
     print("{}\n", Text(page.text()));
   }
+  if (findings.size() > kPeopleSee) print("and {} more; --json lists them\n\n", findings.size() - kPeopleSee);
   print_unknown(unknown);
 }
 
-void print_for_programs(const std::vector<LogFinding>& findings, const UnknownLines& unknown) {
+void print_for_programs(const LogAnswer& answer) {
+  const auto& [findings, unknown, places] = answer;
   Json rows = Json::array();
   for (const LogFinding& each : findings) {
     rows.push_back({{"cause", each.cause},
@@ -61,7 +74,8 @@ void print_for_programs(const std::vector<LogFinding>& findings, const UnknownLi
   print_json({{"schema", 1},
               {"findings", rows},
               {"lines_not_known", {{"count", unknown.count}, {"first", unknown.first}}},
-              {"no_text", unknown.no_text}});
+              {"no_text", unknown.no_text},
+              {"cut_short", unknown.cut_short}});
 }
 
 using OpenLog = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
@@ -80,20 +94,18 @@ bool is_log(const std::string& file) {
 }
 
 int explain_logs(const std::vector<std::string>& files, bool is_json) {
-  std::vector<LogFinding> findings;
-  UnknownLines unknown;
+  LogAnswer answer;
   for (const std::string& file : files) {
     if (file == "-") {
-      read_log(stdin, "standard input", findings, unknown);
+      read_log(stdin, kStandardInput, answer);
       continue;
     }
     const OpenLog log = open_log(file);
     if (log == nullptr) throw Failure(fmt::format("{}: it cannot be opened: {}", file, std::strerror(errno)), kUsage);
-    read_log(log.get(), file, findings, unknown);
+    read_log(log.get(), file, answer);
   }
-  if (is_json) print_for_programs(findings, unknown);
-  else print_for_people(findings, unknown);
-  return findings.empty() ? kFailed : kSuccess;
+  (is_json ? print_for_programs : print_for_people)(answer);
+  return answer.findings.empty() ? kFailed : kSuccess;
 }
 
 }  // namespace penstock::tools
