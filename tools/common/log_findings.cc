@@ -81,6 +81,16 @@ LogFinding finding_of(const OwnLine& line) {
           .source = "Penstock's own log"};
 }
 
+// True for a line that shows that compatibility mode was allowed, false for the contrary. Penstock's own lines ask for
+// what is off; "compat mode off" is cuFile's text of the error 5049.
+std::optional<bool> shows_compat(const LogCause* cause, std::string_view line) {
+  for (const char* const off : {"set allow_compat_mode to true", "compat mode off"}) {
+    if (line.find(off) != std::string_view::npos) return false;
+  }
+  if (cause != nullptr && cause->id == std::string_view("compat_mode")) return true;
+  return std::nullopt;
+}
+
 LogFinding finding_of(const LogCause& cause) {
   return {.cause = cause.id, .meaning = cause.meaning, .remedy = cause.remedy, .source = cause.source};
 }
@@ -104,6 +114,7 @@ class LogReader {
     while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
     const LogCause* const cause = cause_of(line);
     const std::optional<OwnLine> own = own_line(line);
+    if (const auto is_allowed = shows_compat(cause, line)) answer_.compat = {file_, number_, *is_allowed};
     if (cause != nullptr) add(finding_of(*cause), line);
     else if (!own) take_unknown(line);
     else if (own->level <= core::LogLevel::warn) add(finding_of(*own), line);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -41,6 +42,13 @@ struct LogAnswer {
   std::vector<LogFinding> findings;
   UnknownLines unknown;
   std::unordered_map<std::string, std::size_t> places;  // The place of each finding, by what it says.
+  // The last line that shows whether cuFile's compatibility mode was allowed, if any does.
+  struct CompatLine {
+    std::string file;
+    std::size_t line = 0;
+    bool is_allowed = false;
+  };
+  std::optional<CompatLine> compat;
 };
 
 // Adds a log. The reading ends early where a line, or bytes of no text, are endless (16 MiB), and when the user

@@ -4,18 +4,22 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <span>
 
+#include "facts/process.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/log_findings.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/page.h"
 #include "tools/common/terminal.h"
 
@@ -41,8 +45,28 @@ void print_unknown(const UnknownLines& unknown) {
   print("{}", Text(page.text()));
 }
 
+// Says that the cufile.json beside a log is not the one that the log was written with. It is "" where nothing shows
+// that.
+std::string other_settings(const LogAnswer& answer) {
+  if (!answer.compat || answer.compat->file == kStandardInput) return "";
+  const auto& [log, line, is_allowed] = *answer.compat;
+  const std::string file = std::filesystem::path(log).replace_filename("cufile.json").string();
+  if (::access(file.c_str(), R_OK) != 0) return "";
+  const facts::Process process =
+      facts::read_process(open_machine_root(""), false, {{core::kSettingsFileVariable, file}});
+  const core::Settings& settings = process.cufile.settings;
+  const bool is_allowed_now =
+      settings.is_on("properties.allow_compat_mode") || settings.is_on("properties.force_compat_mode");
+  if (is_allowed_now == is_allowed) return "";
+  return fmt::format(
+      "{}:{} was written while compatibility mode was {}, and {} says {}: the log is older than the file, or the "
+      "program read another one ({}, /etc/cufile.json) or a variable (CUFILE_ALLOW_COMPAT_MODE)",
+      log, line, is_allowed ? "allowed" : "forbidden", file,
+      is_allowed_now ? "that it is allowed" : "properties.allow_compat_mode: false", core::kSettingsFileVariable);
+}
+
 void print_for_people(const LogAnswer& answer) {
-  const auto& [findings, unknown, places] = answer;
+  const auto& [findings, unknown, places, compat] = answer;
   constexpr std::size_t kPeopleSee = 100;
   if (findings.empty()) print("none of the causes that are known here\n");
   for (const LogFinding& each : std::span(findings).first(std::min(kPeopleSee, findings.size()))) {
@@ -55,11 +79,14 @@ void print_for_people(const LogAnswer& answer) {
     print("{}\n", Text(page.text()));
   }
   if (findings.size() > kPeopleSee) print("and {} more; --json lists them\n\n", findings.size() - kPeopleSee);
+  Page page;
+  if (const std::string other = other_settings(answer); !other.empty()) page.wrap("", other);
+  print("{}", Text(page.text()));
   print_unknown(unknown);
 }
 
 void print_for_programs(const LogAnswer& answer) {
-  const auto& [findings, unknown, places] = answer;
+  const auto& [findings, unknown, places, compat] = answer;
   Json rows = Json::array();
   for (const LogFinding& each : findings) {
     rows.push_back({{"cause", each.cause},
@@ -75,7 +102,8 @@ void print_for_programs(const LogAnswer& answer) {
               {"findings", rows},
               {"lines_not_known", {{"count", unknown.count}, {"first", unknown.first}}},
               {"no_text", unknown.no_text},
-              {"cut_short", unknown.cut_short}});
+              {"cut_short", unknown.cut_short},
+              {"other_settings", or_null(other_settings(answer))}});
 }
 
 using OpenLog = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;

@@ -84,6 +84,25 @@ TEST_F(ExplainTool, ALogIsKnownByItsNameOrItsLinesAndExplained) {
   EXPECT_NE(run({"explain", "data", "cufile.log"}).out.find("2 files"), std::string::npos) << "among other files";
 }
 
+TEST_F(ExplainTool, ALogThatWasWrittenWithOtherSettingsThanTheFileBesideItIsToldSo) {
+  const auto told = [&](const std::string& line, const char* allow) {
+    std::ofstream(path("cufile.log")) << " 30-11-2026 01:00:00:000 [pid=7 tid=7] " << line << "\n";
+    std::ofstream(path("cufile.json")) << R"({"properties": {"allow_compat_mode": )" << allow << "}}";
+    const json document = json::parse(run({"explain", "cufile.log", "--json"}).out);
+    return document["other_settings"].is_null() ? "" : document["other_settings"].get<std::string>();
+  };
+  const std::string on = "NOTICE  cufio-drv:720 running in compatible mode";
+  const std::string off = "ERROR  driver.cc:96 no direct path; set allow_compat_mode to true in cufile.json";
+  EXPECT_EQ(told(on, "true"), "");
+  EXPECT_EQ(told(off, "false"), "");
+  EXPECT_EQ(told("ERROR  cufio:1 something else", "false"), "");
+  EXPECT_EQ(told(on, "false").find("cufile.log:1 was written while compatibility mode was allowed, and cufile.json"),
+            0u)
+      << told(on, "false");
+  EXPECT_NE(told(off, "true").find("was forbidden"), std::string::npos);
+  EXPECT_NE(run({"explain", "cufile.log"}).out.find("the log is older than"), std::string::npos);
+}
+
 TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
   make("data", 5000);
 
