@@ -74,6 +74,16 @@ std::string where_of(const PathOutlook& path) {
   return fmt::format(", on {}{}", path.only_on.front(), more == 0 ? " alone" : fmt::format(" and {} more", more));
 }
 
+// The closed direct path that is opened in the fewest steps; null if none can be.
+const PathOutlook* nearest_closed(const facts::Outlook& outlook) {
+  const PathOutlook* nearest = nullptr;
+  for (const PathOutlook& path : outlook.paths) {
+    const std::size_t steps = facts::is_direct_path(path.path) ? path.remedies().size() : 0;
+    if (steps > 0 && (nearest == nullptr || steps < nearest->remedies().size())) nearest = &path;
+  }
+  return nearest;
+}
+
 }  // namespace
 
 std::string first_counsel(const facts::Outlook& outlook) {
@@ -82,9 +92,11 @@ std::string first_counsel(const facts::Outlook& outlook) {
   const auto& of_gpu = outlook.of(PENSTOCK_PATH_PAGECACHE).needs;
   if (std::any_of(of_gpu.begin(), of_gpu.end(), facts::is_before_all)) return "";  // The reader was told of it.
   if (nearest == nullptr) {
-    return outlook.is_beyond_repair()
+    const PathOutlook* const first = nearest_closed(outlook);
+    return first == nullptr || outlook.is_beyond_repair()
                ? "no direct path can serve here: nothing that is set or installed on this machine leads to one"
-               : "no direct path serves here yet: do all that one of them needs, as said for it";
+               : fmt::format("no direct path serves here yet: begin with {}{}, which needs the fewest steps",
+                             penstock_path_name(first->path), where_of(*first));
   }
   const std::string name = penstock_path_name(nearest->path) + where_of(*nearest);
   if (nearest->is_once_set()) {
@@ -153,6 +165,7 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
   const PathOutlook* const best = outlook.first_usable();
   page.wrap("  ", way_text(outlook));
   if (best != nullptr) page.paint(Color::bold, penstock_path_name(best->path));
+  if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
   std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
   for (const PathOutlook& path : outlook.paths) {
     if (&path == best) break;
@@ -166,7 +179,6 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
     page.line(title, "all of these");
     for (std::size_t i = 0; i < steps.size(); ++i) page.wrap(fmt::format("    {}. ", i + 1), steps[i]);
   }
-  if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
 }
 
 }  // namespace penstock::tools

@@ -112,12 +112,23 @@ TEST_F(HelpTest, APathSaysWhatItNeeds) {
 }
 
 TEST_F(HelpTest, WhatPeopleAskIsAnsweredWithACommand) {
-  const std::pair<const char*, const char*> answers[] = {
-      {"fast", "bench --every-path"}, {"slow", "explain --measure"},     {"save", "--save SIZE"},
-      {"fallback", "run --report"},   {"pod", "penstock-k8s verify"},    {"kubernetes", "penstock-k8s"},
-      {"root", "penstock check"},     {"rootless", "penstock check"},    {"monitor", "penstock serve"},
-      {"alert", "penstock serve"},    {"torch.save", "--save SIZE"},     {"container", "needs no root"},
-      {"checkpoint", "--save SIZE"},  {"manifest", "penstock-k8s lint"}, {"nvfs", "penstock help nvfs_off"}};
+  const std::pair<const char*, const char*> answers[] = {{"fast", "bench --every-path"},
+                                                         {"slow", "explain --measure"},
+                                                         {"save", "Begin with penstock.checkpoint.Saver"},
+                                                         {"fallback", "run --report"},
+                                                         {"pod", "penstock-k8s verify"},
+                                                         {"kubernetes", "penstock-k8s"},
+                                                         {"root", "penstock check"},
+                                                         {"rootless", "penstock check"},
+                                                         {"monitor", "penstock serve"},
+                                                         {"alert", "penstock serve"},
+                                                         {"torch.save", "penstock.checkpoint.save(state, FOLDER)"},
+                                                         {"proof", "PENSTOCK_REQUIRE"},
+                                                         {"Prometheus", "serve --once"},
+                                                         {"container", "needs no root"},
+                                                         {"checkpoint", "--save SIZE"},
+                                                         {"manifest", "penstock-k8s lint"},
+                                                         {"nvfs", "penstock help nvfs_off"}};
   for (const auto& [word, command] : answers) EXPECT_NE(told(word).find(command), std::string::npos) << told(word);
 }
 

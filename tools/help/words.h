@@ -70,9 +70,9 @@ constexpr Word kWords[] = {
     {"slow", "'penstock explain --measure FILE' says which part of the way limits a load, and what would help"},
     {"save",
      "'penstock explain --measure --save SIZE FOLDER' says what limits a checkpoint that is saved there, and what "
-     "would help. Mostly it is the drive. Else writes go through the page cache (PENSTOCK_DIRECT_IO=always, or "
-     "direct=True of penstock.checkpoint), the file system looks for new blocks (write over files in use), or the "
-     "trainer waits for all of it (penstock.checkpoint.Saver saves behind it)"},
+     "would help. Begin with penstock.checkpoint.Saver, behind which the trainer goes on, whatever limits the save. "
+     "Then come, as the answer says: another drive; no page cache (PENSTOCK_DIRECT_IO=always, or direct=True of "
+     "penstock.checkpoint); blocks that are there already (write over files in use)"},
     {"prove",
      "'penstock run --report PROGRAM' says by which paths a program's bytes went, 'penstock stats PID' of one that "
      "runs. PENSTOCK_REQUIRE=p2pdma makes each request fail that would take another path. 'penstock check --try "
@@ -131,8 +131,10 @@ constexpr Word kWords[] = {
      "'penstock stats --watch' shows the processes of this user as they run; 'penstock serve' gives Prometheus those "
      "of a node, and deploy/ has a dashboard and alerts for it"},
     {"torch.save",
-     "'python -m penstock' and penstock.checkpoint save in its place, penstock.weights.load_torch reads its files; "
-     "'penstock explain --measure --save SIZE FOLDER' says what limits a save"},
+     "in its place 'penstock.checkpoint.save(state, FOLDER)', which writes from the GPU by many threads, and "
+     "'penstock.checkpoint.load(FOLDER)'; penstock.weights.load_torch reads the files that it made. How long that "
+     "takes "
+     "here: 'penstock explain --measure --save SIZE FOLDER'"},
     {"bottleneck",
      "the part of the way that sets the speed of the whole: 'penstock explain --measure FILE' measures each part and "
      "names it"},
@@ -226,6 +228,8 @@ constexpr OtherWord kOtherWords[] = {
     {"nvidia_fs.ko", "nvidia-fs"},
     {"throughput", "bandwidth"},
     {"bounce-buffer", "bounce buffer"},
+    {"proof", "prove"},
+    {"prometheus", "metrics"},
 };
 
 }  // namespace penstock::tools
