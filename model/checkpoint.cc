@@ -65,6 +65,7 @@ std::string_view path_model_name(PathModel kind) {
     case PathModel::kBounce: return "good host";
     case PathModel::kSerial: return "host, no overlap";
     case PathModel::kPoor: return "poor host";
+    case PathModel::kTorchSave: return "torch.save";
     case PathModel::kMeasured: return "measured here";
   }
   return "";
@@ -140,6 +141,8 @@ std::vector<Stage> stages(PathModel kind, const Job& job, const Fleet& fleet, co
     case PathModel::kPoor:
       return {drives(job, fleet, constants, once),
               by_each("poor host path", job, fleet, constants[kPoorHost], constants[kHostCopyNode])};
+    case PathModel::kTorchSave:
+      return {drives(job, fleet, constants, job.bytes), {"torch.save", job.bytes, constants[kTorchSave]}};
     case PathModel::kMeasured: return {{"measured path", all, fleet.measured_bytes_per_s}};
   }
   throw InvalidInput("there is no such path");

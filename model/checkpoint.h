@@ -17,11 +17,12 @@
 namespace penstock::model {
 
 enum class PathModel {
-  kDirect,    // The drives' DMA engines into GPU memory.
-  kBounce,    // Through pinned host memory, every stage overlapped with the others.
-  kSerial,    // Through the host, one stage after the other.
-  kPoor,      // As slow as the published host path.
-  kMeasured,  // The rate that a calibration measured.
+  kDirect,     // The drives' DMA engines into GPU memory.
+  kBounce,     // Through pinned host memory, every stage overlapped with the others.
+  kSerial,     // Through the host, one stage after the other.
+  kPoor,       // As slow as the published host path.
+  kTorchSave,  // torch.save: one rank writes all bytes into one file.
+  kMeasured,   // The rate that a calibration measured.
 };
 std::string_view path_model_name(PathModel kind);
 

@@ -90,7 +90,9 @@ Sheet times_sheet(const CheckpointInput& input, const Constants& constants) {
               {}};
   const double direct_s = duration(PathModel::kDirect, input.job, input.fleet, constants).seconds;
   const double copies = input.job.is_replicated ? input.fleet.ranks : 1;
-  for (const PathModel path : paths_of(input)) {
+  std::vector<PathModel> paths = paths_of(input);
+  if (!input.job.is_load) paths.push_back(PathModel::kTorchSave);
+  for (const PathModel path : paths) {
     const Duration one = duration(path, input.job, input.fleet, constants);
     sheet.rows.push_back({path_model_name(path), number(one.seconds),
                           number(copies * input.job.bytes / one.seconds / 1e9), one.binds,
@@ -264,6 +266,15 @@ std::string drives_note(const CheckpointInput& input, const Constants& constants
       share == known.high ? ", and this is their favourable end" : "");
 }
 
+// Says what the call of most programs costs, and which line takes its place.
+std::string torch_note(const CheckpointInput& input, const Constants& constants) {
+  return fmt::format(
+      "'torch.save': one rank writes everything into one file, and training waits {} for it. In place "
+      "of torch.save(state, path) say penstock.checkpoint.save(state, folder); penstock.checkpoint.Saver lets training "
+      "go on.",
+      time_in_words(duration(PathModel::kTorchSave, input.job, input.fleet, constants).seconds));
+}
+
 std::vector<std::string> notes_of(const CheckpointInput& input, const Constants& constants) {
   std::vector<std::string> notes = {who_earned_it(input, constants)};
   if (input.fleet.measured_bytes_per_s > 0) notes.push_back(you_are_here(input, constants));
@@ -399,6 +410,7 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
       sensitivity_of("lost in the run, direct, training waiting, h", constants,
                      [&](const Constants& c) { return losses(run_of(PathModel::kDirect, false, input, c)).hours(); }));
   report.notes = notes_of(input, constants);
+  report.notes.push_back(torch_note(input, constants));
   add_room_notes(input, constants, report.notes);
   if (input.window_s > 0) report.notes.push_back(window_note(input, constants));
   report.notes.emplace_back("Where training goes on, it stands still only while the state is copied out of its way.");

@@ -228,6 +228,22 @@ TEST(CheckpointReport, EveryExampleGivesFiniteNumbers) {
   EXPECT_THROW(example_named(load_examples(constants), "nothing"), InvalidInput);
 }
 
+TEST(CheckpointReport, TorchSaveIsOneRankWhateverTheOthersCouldWrite) {
+  const Constants constants;
+  CheckpointInput input;
+  input.job.bytes = 80e9;
+  const Report save = checkpoint_report(input, constants, false), load = load_report(input, constants, false);
+  const auto& row = save.sheets[0].rows.back();
+  EXPECT_EQ(row[0], "torch.save");
+  EXPECT_NEAR(row[1].get<double>(), 80, 1e-6);
+  EXPECT_EQ(row[3], "torch.save") << "what binds is no drive";
+  const auto says_it = [](const std::string& note) {
+    return note.find("torch.save(state, path) say penstock.checkpoint.save(state, folder)") != std::string::npos;
+  };
+  EXPECT_TRUE(std::any_of(save.notes.begin(), save.notes.end(), says_it));
+  EXPECT_NE(load.sheets[0].rows.back()[0], "torch.save");
+}
+
 TEST(CheckpointReport, TheWeekLosesThePublishedHoursAndDollars) {
   const Constants constants;
   const Report report = checkpoint_report(example_named(checkpoint_examples(constants), "week"), constants, true);

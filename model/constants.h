@@ -42,6 +42,7 @@ enum class Constant : std::size_t {
   kPageableCopy,
   kPageCacheWrite,
   kPoorHost,
+  kTorchSave,
   kFileLatency,
   kAcceleratorLife,
   kGpuHourPrice,
