@@ -378,6 +378,18 @@ TEST_F(SessionTest, ADirectReadLeavesHostMemoryBehindTheEndOfTheFileAlone) {
   }
 }
 
+TEST_F(SessionTest, ARequestThatFailsIsCountedForThePathThatHadIt) {
+  Session& session = open(std::make_unique<FakeStorage>());
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  const RawRequest read{Op::read, file, memory(4096), 4096, 0, 0};
+  storage_->faults.assign(40, {.error = EIO});
+  const Outcome failed = transfer(session, read);
+  EXPECT_TRUE(failed.status.is_errno(EIO)) << describe(failed.status);
+  storage_->faults.clear();
+  EXPECT_TRUE(transfer(session, read).status.ok());
+  EXPECT_EQ(session.counters().failures(failed.report.path, Op::read), 1u);
+}
+
 TEST_F(SessionTest, AFailureBehindTheEndOfTheFileIsNone) {
   Session& session = open(std::make_unique<FakeStorage>());
   const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);

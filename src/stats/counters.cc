@@ -45,7 +45,7 @@ Counters::Counters() {
   header.shards = kStatsShards;
   header.size_buckets = kSizeBuckets;
   header.latency_buckets = kLatencyBuckets;
-  header.features = kStatsHasDirectBytes | kStatsHasSaves;
+  header.features = kStatsHasDirectBytes | kStatsHasSaves | kStatsHasFailures;
   header.labels_at = offsetof(Layout, labels);
   header.shards_at = offsetof(Layout, shards);
   header.shard_bytes = sizeof(Shard);
@@ -80,6 +80,11 @@ void Counters::add_direct(PathId path, Op op, std::uint64_t bytes) {
   add_shared(own_shard().direct_bytes[static_cast<unsigned>(path)][static_cast<unsigned>(op)], bytes);
 }
 
+void Counters::add_failure(PathId path, Op op) {
+  if (forks_ != fork_count()) return;
+  add_shared(own_shard().failures[static_cast<unsigned>(path)][static_cast<unsigned>(op)], 1);
+}
+
 void Counters::add_latency(PathId path, Op op, std::uint64_t nanoseconds) const {
   if (forks_ != fork_count()) return;
   const auto i = static_cast<unsigned>(path), j = static_cast<unsigned>(op);
@@ -101,6 +106,14 @@ Count Counters::total(PathId path, Reason reason, Op op) const {
         shard.cells[static_cast<unsigned>(path)][static_cast<unsigned>(reason)][static_cast<unsigned>(op)];
     sum.bytes += load_shared(cell.bytes);
     sum.operations += load_shared(cell.operations);
+  }
+  return sum;
+}
+
+std::uint64_t Counters::failures(PathId path, Op op) const {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : layout().shards) {
+    sum += load_shared(shard.failures[static_cast<unsigned>(path)][static_cast<unsigned>(op)]);
   }
   return sum;
 }

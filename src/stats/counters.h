@@ -32,11 +32,14 @@ class Counters {
   void add_sum(PathId path, Reason reason, Op op, const Count& sum);
   // Counts bytes that a path moved by O_DIRECT. Call add() for them as well, before or after.
   void add_direct(PathId path, Op op, std::uint64_t bytes);
+  // Counts a request that ended with an error. Call add() for it as well, before or after.
+  void add_failure(PathId path, Op op);
   // Counts the latency of a measured request. Call add() for it as well, before or after.
   void add_latency(PathId path, Op op, std::uint64_t nanoseconds) const;
   // Adds what a checkpoint cost its program.
   void add_save(const SaveNumbers& costs) const;
   Count total(PathId path, Reason reason, Op op) const;
+  std::uint64_t failures(PathId path, Op op) const;
 
   CufileCounters& cufile() const { return cufile_; }
   // Ok if other processes can read the counters; else the reason why not.
@@ -50,6 +53,7 @@ class Counters {
     std::uint64_t latency_sums[kPathCount][2];
     std::uint64_t direct_bytes[kPathCount][2];
     std::uint64_t saves[kSaveNumbers];
+    std::uint64_t failures[kPathCount][2];
   };
   struct Layout {
     StatsHeader header;

@@ -21,6 +21,7 @@ constexpr std::uint32_t kStatsVersion = 1;
 
 constexpr std::uint32_t kStatsHasDirectBytes = 1;
 constexpr std::uint32_t kStatsHasSaves = 2;
+constexpr std::uint32_t kStatsHasFailures = 4;
 
 constexpr unsigned kStatsShards = 16;
 constexpr unsigned kSizeBuckets = 48;
@@ -49,7 +50,7 @@ struct StatsHeader {
   std::uint32_t features;   // Bits kStatsHas...; 0 in segments of 0.1.0 and earlier.
   std::uint64_t labels_at;  // The StatsLabel of every path, then of every reason.
   std::uint64_t shards_at;  // Each shard has cells, size histograms, latency histograms, sums of latencies, and those
-                            // of direct bytes and costs of saves that `features` names.
+                            // of direct bytes, costs of saves and failures that `features` names.
   std::uint64_t shard_bytes;
   std::uint64_t cufile_at;  // A CufileSection.
   std::uint64_t cufile_bytes;

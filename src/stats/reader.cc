@@ -29,6 +29,7 @@ struct Shape {
   std::uint64_t latency_sums_at = 0;
   std::uint64_t direct_bytes_at = 0;  // 0: there are none.
   std::uint64_t saves_at = 0;         // 0: there are none.
+  std::uint64_t failures_at = 0;      // 0: there are none.
   std::uint64_t counted_bytes = 0;
 };
 
@@ -61,6 +62,10 @@ Shape shape_of(const StatsHeader& header) {
   if ((header.features & kStatsHasSaves) != 0) {
     shape.saves_at = shape.counted_bytes;
     shape.counted_bytes += kSaveNumbers * kWord;
+  }
+  if ((header.features & kStatsHasFailures) != 0) {
+    shape.failures_at = shape.counted_bytes;
+    shape.counted_bytes += lists * kWord;
   }
   return shape;
 }
@@ -117,11 +122,12 @@ class Reader {
                                    .sizes = list(shape_.sizes_at, path, op, shape_.header.size_buckets),
                                    .latencies = list(shape_.latencies_at, path, op, shape_.header.latency_buckets),
                                    .latency_sum = list(shape_.latency_sums_at, path, op, 1)[0],
-                                   .direct_bytes = direct_bytes(path, op)});
+                                   .direct_bytes = one_of(shape_.direct_bytes_at, path, op),
+                                   .failures = one_of(shape_.failures_at, path, op)});
   }
 
-  std::uint64_t direct_bytes(std::uint32_t path, Op op) const {
-    return shape_.direct_bytes_at == 0 ? 0 : list(shape_.direct_bytes_at, path, op, 1)[0];
+  std::uint64_t one_of(std::uint64_t at, std::uint32_t path, Op op) const {
+    return at == 0 ? 0 : list(at, path, op, 1)[0];
   }
 
   bool are_different(std::uint32_t first, std::uint32_t count) const {

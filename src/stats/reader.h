@@ -35,6 +35,7 @@ struct StatsHistogram {
   std::vector<std::uint64_t> latencies;  // All zero if nothing was measured.
   std::uint64_t latency_sum = 0;         // Nanoseconds.
   std::uint64_t direct_bytes = 0;        // Bytes that the path moved around the page cache; see StatsSnapshot.
+  std::uint64_t failures = 0;            // Requests that ended with an error; 0 of an earlier version.
 };
 
 struct StatsSnapshot {

@@ -46,6 +46,7 @@ class ReaderTest : public testing::Test {
     counters_.add(PathId::host, Reason::none, Op::write, 7);
     counters_.add_latency(PathId::bounce, Op::read, 12'000);
     counters_.add_direct(PathId::bounce, Op::read, 4096);
+    counters_.add_failure(PathId::bounce, Op::read);
     counters_.add_save({1, 4096, 30, 0, 0, 0, 0, 7});
     counters_.add_save({1, 4096, 3, 0, 0, 0, 0, 0});
     counters_.cufile().choose_level(2);
@@ -100,6 +101,8 @@ TEST_F(ReaderTest, ReadsWhatTheWriterCounted) {
   EXPECT_TRUE(snapshot->has_direct_bytes);
   EXPECT_EQ(snapshot->histograms[0].direct_bytes, 4096u);
   EXPECT_EQ(snapshot->histograms[1].direct_bytes, 0u);
+  EXPECT_EQ(snapshot->histograms[0].failures, 1u);
+  EXPECT_EQ(snapshot->histograms[1].failures, 0u);
   EXPECT_EQ(snapshot->saves, (SaveNumbers{2, 8192, 33, 0, 0, 0, 0, 7}));
   EXPECT_EQ(snapshot->cufile.level, 2u);
   EXPECT_TRUE(snapshot->cufile.counting);
@@ -116,6 +119,7 @@ TEST_F(ReaderTest, OfAVersionThatDoesNotCountDirectBytesThereAreNone) {
   ASSERT_TRUE(snapshot.ok()) << describe(snapshot.status());
   EXPECT_FALSE(snapshot->has_direct_bytes);
   EXPECT_EQ(snapshot->histograms[0].direct_bytes, 0u);
+  EXPECT_EQ(snapshot->histograms[0].failures, 0u);
   EXPECT_EQ(snapshot->saves, SaveNumbers{});
 }
 

@@ -49,6 +49,7 @@ RequestCounts request_counts(const core::StatsSnapshot& session, const core::Sta
     if (row.path == histogram.path && row.op == histogram.op) counts.bytes += row.bytes;
   }
   counts.nanoseconds = histogram.latency_sum;
+  counts.failures = histogram.failures;
   return counts;
 }
 

@@ -25,6 +25,7 @@ struct RequestCounts {
   std::array<std::uint64_t, kTimePowers.size() + 1> latencies{};
   std::uint64_t bytes = 0;
   std::uint64_t nanoseconds = 0;
+  std::uint64_t failures = 0;
 };
 
 // Requests by path and operation.

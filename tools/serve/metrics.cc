@@ -59,6 +59,9 @@ void add_requests(Exposition& page, const Totals& totals) {
   page.begin({"penstock_node_request_seconds", MetricType::histogram,
               "Time that one request took, of all processes since counting began, where it was measured.", "seconds"});
   for (const auto& [key, counts] : totals.requests()) add_latencies(page, labels(key), counts);
+  page.begin({"penstock_node_failed_operations", kCounter,
+              "Requests of all processes that ended with an error since counting began, by the path that had them."});
+  for (const auto& [key, counts] : totals.requests()) page.add(labels(key), counts.failures);
 }
 
 void add_saves(Exposition& page, const core::SaveNumbers& saves) {

@@ -60,6 +60,7 @@ TEST(NodeMetricsTest, TellsWhatContainersMovedAndWhatTheNodeOffers) {
                               std::vector<std::uint64_t>(core::kLatencyBuckets), 3'000});
   moved.histograms[0].sizes[core::size_bucket(4096)] = 1;
   moved.histograms[0].latencies[core::latency_bucket(3'000)] = 1;
+  moved.histograms[0].failures = 1;
   moved.saves = {2, 8192, 1'500'000'000, 0, 0, 0, 0, 3};
   totals.add(kPod, moved);
 
@@ -78,6 +79,7 @@ TEST(NodeMetricsTest, TellsWhatContainersMovedAndWhatTheNodeOffers) {
   EXPECT_EQ(page.values.at("penstock_node_request_seconds_bucket" + request + R"(,le="1.024e-06"})"), 0);
   EXPECT_EQ(page.values.at("penstock_node_request_seconds_bucket" + request + R"(,le="4.096e-06"})"), 1);
   EXPECT_EQ(page.values.at("penstock_node_request_seconds_sum" + request + "}"), 3e-6);
+  EXPECT_EQ(page.values.at("penstock_node_failed_operations_total" + request + "}"), 1);
   EXPECT_EQ(page.values.at("penstock_node_saves_total"), 2);
   EXPECT_EQ(page.values.at("penstock_node_save_bytes_total"), 8192);
   EXPECT_EQ(page.values.at(R"(penstock_node_save_seconds_total{part="stood"})"), 1.5);

@@ -25,6 +25,7 @@ void each_number(RequestCounts& sum, const RequestCounts& one, const RequestCoun
   for (std::size_t i = 0; i < sum.latencies.size(); ++i) act(sum.latencies[i], one.latencies[i], other.latencies[i]);
   act(sum.bytes, one.bytes, other.bytes);
   act(sum.nanoseconds, one.nanoseconds, other.nanoseconds);
+  act(sum.failures, one.failures, other.failures);
 }
 
 void add_to(RequestCounts& sum, const RequestCounts& more) {
