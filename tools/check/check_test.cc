@@ -470,7 +470,7 @@ TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {
 TEST(CheckTest, AllThatKeepsAPathAwayStandsInTheVerdictOnce) {
   const std::string lacking = check(root_of("cloud-vm")).text;
   EXPECT_NE(lacking.find("\n    1. Boot a kernel built with"), std::string::npos) << lacking;
-  EXPECT_NE(lacking.find("no direct path serves here yet: begin with nvfs, which needs"), std::string::npos);
+  EXPECT_NE(lacking.find("no direct path serves here yet: begin with p2pdma\n"), std::string::npos);
   EXPECT_EQ(check(root_of("guest-near")).text.find("the nearest direct path"), std::string::npos) << "without a GPU";
   const Answer broken = check(root_of("cufile-broken"));
   EXPECT_NE(broken.text.find("\n  dmabuf     not usable (settings): the same\n"), std::string::npos) << broken.text;

@@ -74,11 +74,19 @@ std::string where_of(const PathOutlook& path) {
   return fmt::format(", on {}{}", path.only_on.front(), more == 0 ? " alone" : fmt::format(" and {} more", more));
 }
 
-// The closed direct path that is opened in the fewest steps; null if none can be.
+// True if the path's storage has not been judged, since that needs nvidia-fs: further steps may follow.
+bool awaits_nvidia_fs(const PathOutlook& path) {
+  return std::any_of(path.needs.begin(), path.needs.end(), [](const Finding& need) {
+    return std::string_view(need.code) == "nvidia_fs" && need.state == State::fail;
+  });
+}
+
+// The closed direct path that is opened in the fewest steps, of those whose steps are all known; null if there is none.
 const PathOutlook* nearest_closed(const facts::Outlook& outlook) {
   const PathOutlook* nearest = nullptr;
   for (const PathOutlook& path : outlook.paths) {
-    const std::size_t steps = facts::is_direct_path(path.path) ? path.remedies().size() : 0;
+    const bool is_known = facts::is_direct_path(path.path) && !awaits_nvidia_fs(path);
+    const std::size_t steps = is_known ? path.remedies().size() : 0;
     if (steps > 0 && (nearest == nullptr || steps < nearest->remedies().size())) nearest = &path;
   }
   return nearest;
@@ -93,10 +101,11 @@ std::string first_counsel(const facts::Outlook& outlook) {
   if (std::any_of(of_gpu.begin(), of_gpu.end(), facts::is_before_all)) return "";  // The reader was told of it.
   if (nearest == nullptr) {
     const PathOutlook* const first = nearest_closed(outlook);
-    return first == nullptr || outlook.is_beyond_repair()
-               ? "no direct path can serve here: nothing that is set or installed on this machine leads to one"
-               : fmt::format("no direct path serves here yet: begin with {}{}, which needs the fewest steps",
-                             penstock_path_name(first->path), where_of(*first));
+    if (outlook.is_beyond_repair())
+      return "no direct path can serve here: nothing that is set or installed on this machine leads to one";
+    return first == nullptr ? "no direct path serves here yet"
+                            : fmt::format("no direct path serves here yet: begin with {}{}",
+                                          penstock_path_name(first->path), where_of(*first));
   }
   const std::string name = penstock_path_name(nearest->path) + where_of(*nearest);
   if (nearest->is_once_set()) {
@@ -166,17 +175,19 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
   page.wrap("  ", way_text(outlook));
   if (best != nullptr) page.paint(Color::bold, penstock_path_name(best->path));
   if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
+  const PathOutlook* const first = nearest_closed(outlook);
   std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
   for (const PathOutlook& path : outlook.paths) {
     if (&path == best) break;
     const std::vector<std::string> steps = path.remedies();
-    if (steps.empty() || !told.insert(steps.front()).second) continue;
+    if (steps.empty() || (!told.insert(steps.front()).second && &path != first)) continue;
     const std::string title = fmt::format("  for {}{}: ", penstock_path_name(path.path), where_of(path));
     if (steps.size() == 1) {
       page.wrap(title, steps.front());
       continue;
     }
-    page.line(title, "all of these");
+    page.line(title, awaits_nvidia_fs(path) ? "these, and what storage needs, which shows once nvidia-fs is loaded"
+                                            : "all of these");
     for (std::size_t i = 0; i < steps.size(); ++i) page.wrap(fmt::format("    {}. ", i + 1), steps[i]);
   }
 }
