@@ -106,6 +106,13 @@ const char* more_direct(const Examination& a, const Examination& b) {
   return facts::is_more_direct(b.whole, a.whole) ? "B" : "";
 }
 
+std::string verdict_of(const std::string& better, const Examination& a, const Examination& b) {
+  if (better.empty()) return "neither is more direct than the other";
+  const PathOutlook* const now = (better == "A" ? a : b).whole.first_usable();
+  if (now != nullptr && facts::is_direct_path(now->path)) return better + " is more direct";
+  return fmt::format("neither is direct; {} has the better way, or less in the way of a direct one", better);
+}
+
 std::string name_of(const Examination& machine) {
   return machine.machine.root.empty() ? "this machine" : "the captured machine in " + machine.machine.root;
 }
@@ -118,12 +125,12 @@ std::string way_of(const Examination& machine) {
 void add_rows(Page& page, const std::string& title, const std::vector<Row>& rows, int width) {
   if (rows.empty()) return;
   page.section(title);
+  const std::string arrow = fmt::format("  {:<{}}    -> ", "", width);  // Below the machine that it is about.
   for (const Row& row : rows) {
     page.wrap(fmt::format("  {:<{}} A  ", row.name, width), row.a.text);
+    if (row.a.rank > row.b.rank && !row.a.remedy.empty()) page.wrap(arrow, row.a.remedy);
     page.wrap(fmt::format("  {:<{}} B  ", "", width), row.b.text);
-    if (row.a.rank == row.b.rank) continue;
-    const std::string& remedy = (row.a.rank > row.b.rank ? row.a : row.b).remedy;
-    if (!remedy.empty()) page.wrap(fmt::format("  {:<{}} -> ", "", width), remedy);
+    if (row.b.rank > row.a.rank && !row.b.remedy.empty()) page.wrap(arrow, row.b.remedy);
   }
 }
 
@@ -150,7 +157,7 @@ Text beside_text(const Examination& a, const Examination& b) {
   page.wrap("  B  ", name_of(b));
   page.section("Verdict");
   const std::string better = more_direct(a, b);
-  page.wrap("  ", better.empty() ? "neither is more direct than the other" : better + " is more direct");
+  page.wrap("  ", verdict_of(better, a, b));
   page.paint(Color::bold, better);
   page.wrap("  on A ", way_of(a));
   page.wrap("  on B ", way_of(b));

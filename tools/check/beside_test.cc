@@ -37,7 +37,7 @@ TEST_F(BesideTool, TwoMachinesAreToldWhereTheyDifferAndWhichIsMoreDirect) {
        {"\nVerdict\n  A is more direct\n  on A files reach device memory by vendor",
         "\n  on B files reach device memory by pagecache",
         "\n  vendor     A  may be tried: its self-test decides\n             B  not usable (nvidia_fs_missing): the "
-        "nvidia-fs kernel module is not loaded\n             -> First: ",
+        "nvidia-fs kernel module is not loaded\n                -> First: ",
         "\n  locked_memory            A  pass: unlimited\n                           B  fail: 64 KiB"}) {
     EXPECT_NE(told.out.find(part), std::string::npos) << part << "\n" << told.out;
   }
@@ -69,6 +69,8 @@ TEST_F(BesideTool, TheAnswersAreThoseOfCheckAlone) {
 
 TEST_F(BesideTool, WhichOneIsNamedFirstChangesNothing) {
   EXPECT_EQ(document("cloud-vm", "dgx-h100")["more_direct"], "B");
+  const std::string turned = compare("cloud-vm", "dgx-h100").out;
+  EXPECT_LT(turned.find("-> First: Install the nvidia-fs package"), turned.find("B  off (nvfs_off)")) << turned;
   const Finished same = compare("dgx-h100", "dgx-h100");
   EXPECT_NE(same.out.find("neither is more direct than the other"), std::string::npos) << same.out;
   EXPECT_NE(same.out.find("no path and no check tells them apart"), std::string::npos) << same.out;
