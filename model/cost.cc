@@ -123,6 +123,10 @@ Sheet month_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
   return sheet;
 }
 
+double setup_price(const CostRow& direct, const CostInput& input) {
+  return input.setup_hours * direct.node_hour * input.fleet.nodes + input.setup_money;
+}
+
 // What to do: the cheapest platform, and whether the direct path is worth its set-up there.
 std::string answer_of(const std::vector<CostRow>& rows, const CostInput& input) {
   const auto cheapest =
@@ -147,13 +151,13 @@ std::string answer_of(const std::vector<CostRow>& rows, const CostInput& input) 
       "machine has, 'penstock explain --measure --save SIZE FOLDER' measures there.";
   if (std::isnan(direct)) return text + "; it has no direct path." + more;
   text += fmt::format(", {:.2f} $ by the direct path. ", direct);
-  constexpr double kMuch = 0.01;  // Of the good host path's.
-  if (good - direct > kMuch * good) return text + "Set the direct path up: it is quicker than any host path." + more;
-  return text + "Set the direct path up only where the host path is poor: a good one costs no more." + more;
-}
-
-double setup_price(const CostRow& direct, const CostInput& input) {
-  return input.setup_hours * direct.node_hour * input.fleet.nodes + input.setup_money;
+  const double saved = good - direct, setup = setup_price(*cheapest, input);
+  if (saved > 0 && saved >= setup)
+    return text + "Set the direct path up: that pays within a month, whatever the host path." + more;
+  return text +
+         "Set the direct path up only where the host path is poor: against a good one that does not pay within a "
+         "month." +
+         more;
 }
 
 Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {

@@ -261,6 +261,11 @@ TEST_F(Tool, AReportBeginsWithWhatToDo) {
             std::string::npos)
       << begins(cost);
   EXPECT_NE(begins(cost).find("Set the direct path up only where the host path is poor"), std::string::npos);
+  const auto counsel = [&](const char* hours) {
+    return run({"cost", "--size-gb", "80", "--drives", "8", "--setup-hours", hours}).out.substr(0, 560);
+  };
+  EXPECT_NE(counsel("2").find("against a good one that does not pay within a month"), std::string::npos);
+  EXPECT_NE(counsel("0.001").find("Set the direct path up: that pays within a month"), std::string::npos);
   for (const char* command : {"'penstock-model checkpoint'", "'penstock explain --measure --save SIZE FOLDER'"}) {
     EXPECT_NE(begins(cost).find(command), std::string::npos) << begins(cost);
   }
