@@ -77,7 +77,7 @@ def test_a_block_is_there_with_all_ranks_shards_or_with_none(tmp_path, readers):
         for reader, rank in zip(readers, range(RANKS), strict=True):
             memories = [np.zeros(CHUNK, np.uint8) for _ in blocks]
             outcomes = reader.get(keys, memories)
-            assert outcomes[:there] == [kv.Outcome.DONE] * there
+            assert outcomes[:there] == [kv.Outcome.DONE] * there, (seed, rank, there, last, outcomes, reader.state())
             for block, memory, outcome in zip(blocks, memories, outcomes, strict=True):
                 assert outcome != kv.Outcome.DONE or (memory == content(block, rank)).all()
         whole += there
