@@ -100,7 +100,7 @@ void Engine::account_for(const Flight& flight) {
   const RoutedRequest& request = flight.request;
   if (request.op == Op::write) request.file->note_written(flight.report.bytes);
   count(flight.report, request.op);
-  if (!flight.outcome().status.ok()) counters_.add_failure(flight.report.path, request.op);
+  if (!flight.progress().status().ok()) counters_.add_failure(flight.report.path, request.op);
 }
 
 // There is no better path than a direct one, whichever was asked before it. One that is forced although it copies has a
