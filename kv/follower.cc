@@ -32,11 +32,13 @@ core::Status Follower::refresh() {
   return core::success();
 }
 
-// A chunk that differs from the journal has been overwritten since: for a reader that is no damage.
+// A chunk that differs from the journal has been overwritten since: for a reader that is no damage. Meanwhile the
+// journal may have told of a newer chunk of this key.
 void Follower::end_get(Request& request) {
   if (request.outcome != Outcome::damaged) return;
   request.outcome = Outcome::miss;
-  replay_.forget(request.key);
+  const Chunk* const known = replay_.find(request.key);
+  if (known != nullptr && known->generation == request.chunk.generation) replay_.forget(request.key);
 }
 
 State Follower::state() const {

@@ -377,6 +377,26 @@ TEST_F(StoreTest, AFollowerSeesWhatTheWriterCommittedAndNoMore) {
   EXPECT_EQ(follower.state().chunks, 1u);
 }
 
+// Found by the simulation: the follower forgot the newer chunk, until the journal was written anew.
+TEST_F(StoreTest, AFollowerThatReadAnOverwrittenChunkKnowsTheNewerOneOfItsKey) {
+  const auto store = open();
+  put_whole(*store, 1);
+  ASSERT_TRUE(store->commit().ok());
+  Follower follower(volume, name_of(0));
+  ASSERT_TRUE(follower.refresh().ok());
+  volume.before_read = [&] {
+    store->erase(name_of(1));
+    put_whole(*store, 2);  // It gets the slot.
+    put_whole(*store, 1);
+    ASSERT_TRUE(store->commit().ok());
+    ASSERT_TRUE(follower.refresh().ok());
+  };
+  std::vector<std::byte> memory(kChunk);
+  EXPECT_EQ(get(follower, 1, memory), Outcome::miss);
+  EXPECT_TRUE(follower.contains(name_of(1)));
+  EXPECT_EQ(get(follower, 1, memory), Outcome::done);
+}
+
 TEST_F(StoreTest, SettingsThatMakeNoStoreAreRefused) {
   for (const StoreSettings& wrong : {StoreSettings{{}, 0}, StoreSettings{{}, kSlab, 4096},
                                      StoreSettings{{}, kSlab, 10'000}, StoreSettings{{}, kExtent - 1, kExtent}}) {
