@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -96,17 +97,22 @@ class FakeVolume final : public Volume {
   core::Status replace_journal(std::span<const std::byte> bytes, bool& is_replaced) override {
     is_replaced = !happens(faults.journal);
     if (!is_replaced) return core::os_failure(ENOSPC, "write the journal");
+    if (!old_journal_) old_journal_ = journal_;
     journal_.assign(bytes.begin(), bytes.end());
     ++identity_;
-    return happens(faults.folder) ? core::os_failure(EIO, "flush the folder") : core::success();
+    if (happens(faults.folder)) return core::os_failure(EIO, "flush the folder");
+    old_journal_.reset();
+    return core::success();
   }
 
-  // The machine loses power: some unflushed bytes are there, some are not.
+  // The machine loses power: some unflushed bytes are there, some are not, and perhaps not the last journal.
   void lose_power() {
     for (auto& [block, old] : unflushed_) {
       if (happens(0.5)) std::copy(old.begin(), old.end(), slab_.begin() + static_cast<std::ptrdiff_t>(block));
     }
     unflushed_.clear();
+    if (old_journal_ && happens(0.5)) journal_ = *old_journal_, ++identity_;
+    old_journal_.reset();
   }
   std::vector<std::byte>& slab() { return slab_; }
   std::vector<std::byte>& journal() { return journal_; }
@@ -158,6 +164,7 @@ class FakeVolume final : public Volume {
 
   std::vector<std::byte> slab_, journal_;
   std::map<std::uint64_t, std::vector<std::byte>> unflushed_;  // Blocks with unflushed writes, as last flushed.
+  std::optional<std::vector<std::byte>> old_journal_;          // It may come back while the new one is not durable.
   std::uint64_t identity_ = 1;
   std::mt19937_64 random_;
 };

@@ -2,10 +2,12 @@
 
 #include "simulation/chunks.h"
 
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kv/fake_volume.h"
@@ -24,23 +26,31 @@ constexpr std::uint64_t kKeysOfEach = 24;  // More than fit.
 
 std::size_t bytes_of_key(std::uint64_t key) { return key % 5 == 0 ? 30'000 + key : 3000 + 13 * key; }
 
-// Each call takes a while, in which others run.
+// Each call takes a while, in which others run. Its process may be killed at any change of the drive.
 class SlowVolume final : public kv::Volume {
  public:
   explicit SlowVolume(kv::FakeVolume& volume) : volume_(volume) {}
 
+  // The process is killed at this change, which is torn: no later one reaches the drive. 0: it lives.
+  void kill_at(std::uint64_t change) { is_killed_ = false, changes_left_ = change; }
+  bool is_killed() const { return is_killed_; }
+
   void transfer_each(std::span<penstock_request> requests, const Ended& ended) override {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       pass_time();
-      volume_.transfer_each(requests.subspan(i, 1), [&](std::size_t, const kv::Moved& moved) {
-        pass_time();
-        ended(i, moved);
-      });
+      kv::Moved one{killed(), 0};
+      const auto keep = [&](std::size_t, const kv::Moved& moved) { one = moved; };
+      const auto move = [&] { volume_.transfer_each(requests.subspan(i, 1), keep); };
+      if (requests[i].op == PENSTOCK_READ) move();
+      else change(move);
+      pass_time();
+      ended(i, one);
     }
   }
   core::Status sync() override {
     pass_time();
-    const core::Status status = volume_.sync();
+    core::Status status = killed();
+    change([&] { status = volume_.sync(); });
     pass_time();
     return status;
   }
@@ -53,19 +63,37 @@ class SlowVolume final : public kv::Volume {
   }
   core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override {
     pass_time();
-    return volume_.write_journal(offset, bytes);
+    core::Status status = killed();
+    change([&] { status = volume_.write_journal(offset, bytes); });
+    return status;
   }
   core::Status replace_journal(std::span<const std::byte> bytes, bool& is_replaced) override {
     pass_time();
-    return volume_.replace_journal(bytes, is_replaced);
+    core::Status status = killed();
+    change([&] { status = volume_.replace_journal(bytes, is_replaced); });
+    return status;
   }
 
  private:
   static void pass_time() {
-    scheduler().wait(Call::file, nullptr, scheduler().now() + scheduler().random().below(100'000));
+    Random& random = scheduler().random();
+    scheduler().wait(Call::file, nullptr, scheduler().now() + random.below(random.one_in(32) ? 5'000'000 : 100'000));
+  }
+
+  static core::Status killed() { return core::os_failure(EIO, "change the drive of a process that was killed"); }
+  template <typename Make>
+  void change(const Make& make) {
+    if (is_killed_) return;
+    if (changes_left_ == 0 || --changes_left_ > 0) return make();
+    is_killed_ = true;
+    const kv::Faults faults = std::exchange(volume_.faults, {0, 1, 1, 1, 0.5, 0});
+    make();
+    volume_.faults = faults;
   }
 
   kv::FakeVolume& volume_;
+  std::uint64_t changes_left_ = 0;
+  bool is_killed_ = false;
 };
 
 class Chunks {
@@ -76,6 +104,7 @@ class Chunks {
  private:
   struct Known {
     std::uint64_t version = 0;            // 0: perhaps none.
+    std::uint64_t committed = 0;          // What must survive, unless the store let it go; 0: nothing.
     std::set<std::uint64_t> after_crash;  // What may be there then.
   };
   // Of one thread, which alone puts and erases its keys.
@@ -92,18 +121,23 @@ class Chunks {
   void commit(Owner& owner);
   void follow(Random random, unsigned rounds);
   bool was_put(std::uint64_t key, const std::vector<std::byte>& memory) const;
-  void lose_power(std::vector<Owner>& owners);
+  void end_life(std::vector<Owner>& owners);
+  void expect_committed(kv::StoreView& store, const std::vector<Owner>& owners, const char* otherwise);
 
   kv::FakeVolume inner_;
   SlowVolume volume_;
   std::unique_ptr<kv::Store> store_;
+  std::unique_ptr<kv::Follower> follower_;  // The store as another process sees it.
   std::uint64_t last_version_ = 0, done_ = 0;
 };
 
 void Chunks::open() {
+  volume_.kill_at(0);
   inner_.faults = {};
   store_ = std::move(*kv::Store::open(volume_, {kv::name_of(0), kSlab, kExtent}));
+  follower_ = std::make_unique<kv::Follower>(volume_, kv::name_of(0));
   if (scheduler().random().one_in(2)) inner_.faults = {0.02, 0.02, 0.1, 0.1, 0.01, 0.01};
+  if (scheduler().random().one_in(2)) volume_.kill_at(scheduler().random().between(1, 300));
 }
 
 void Chunks::put(Owner& owner, std::uint64_t key) {
@@ -111,7 +145,8 @@ void Chunks::put(Owner& owner, std::uint64_t key) {
   const std::uint64_t version = ++last_version_;
   // It may be there from now on: somebody else's commit makes it durable before this put returns.
   known.after_crash.insert(version);
-  if (kv::put(*store_, key, kv::content_of(key, version, bytes_of_key(key))) == Outcome::done) known.version = version;
+  if (kv::put(*store_, key, kv::content_of(key, version, bytes_of_key(key))) == Outcome::done)
+    known.version = version, known.committed = 0;
   ++done_;
 }
 
@@ -130,12 +165,14 @@ void Chunks::get(Owner& owner, std::uint64_t key) {
 void Chunks::commit(Owner& owner) {
   if (!store_->commit().ok() || inner_.faults.sync > 0) return;  // After a failed flush nothing is known.
   for (auto& [key, known] : owner.known) {
-    if (known.version != 0) known.after_crash = {known.version};
+    if (known.version == 0) continue;
+    known.after_crash = {known.version};
+    known.committed = known.version;
   }
 }
 
 void Chunks::act(Owner& owner, unsigned rounds) {
-  for (unsigned i = 0; i < rounds; ++i) {
+  for (unsigned i = 0; i < rounds && !volume_.is_killed(); ++i) {
     const std::uint64_t key = owner.number * kKeysOfEach + owner.random.below(kKeysOfEach);
     switch (owner.random.below(12)) {
       case 0: commit(owner); break;
@@ -162,26 +199,50 @@ bool Chunks::was_put(std::uint64_t key, const std::vector<std::byte>& memory) co
   return false;
 }
 
-// As another rank, which only reads.
+// As a thread of another rank, which only reads.
 void Chunks::follow(Random random, unsigned rounds) {
-  kv::Follower follower(volume_, kv::name_of(0));
   for (unsigned i = 0; i < rounds; ++i) {
-    if (random.one_in(3)) (void)follower.refresh();
+    if (random.one_in(3)) (void)follower_->refresh();
     const std::uint64_t key = random.below(3 * kKeysOfEach);
     std::vector<std::byte> memory(bytes_of_key(key));
-    if (kv::get(follower, key, memory) == Outcome::done && !was_put(key, memory))
+    if (kv::get(*follower_, key, memory) == Outcome::done && !was_put(key, memory))
       scheduler().fail("another rank gets bytes that nobody put");
     ++done_;
   }
 }
 
-void Chunks::lose_power(std::vector<Owner>& owners) {
-  if (scheduler().random().one_in(3)) (void)store_->close();
-  store_.reset();
-  inner_.lose_power();
-  open();
+// The writer ends: it closes the store, is killed, or loses power. A chunk that was committed and still has its slot
+// survives, for another process and for the next writer; one whose slot the writer gave to another chunk may be lost.
+void Chunks::end_life(std::vector<Owner>& owners) {
+  if (!volume_.is_killed() && scheduler().random().one_in(3)) (void)store_->close();
   for (Owner& owner : owners) {
-    for (auto& [key, known] : owner.known) known.version = 0;
+    for (auto& [key, known] : owner.known) {
+      if (!store_->contains(kv::name_of(key))) known.committed = 0;
+    }
+  }
+  store_.reset();
+  // A follower forgets what it could not read: after such faults another one is asked.
+  if (std::exchange(inner_.faults, {}).read > 0) follower_ = std::make_unique<kv::Follower>(volume_, kv::name_of(0));
+  if (scheduler().random().one_in(2)) inner_.lose_power();
+  if (!follower_->refresh().ok()) scheduler().fail("a journal cannot be read");
+  expect_committed(*follower_, owners, "another rank misses a committed chunk of a writer that ended");
+  open();
+  const kv::Faults faults = std::exchange(inner_.faults, {});
+  expect_committed(*store_, owners, "a committed chunk is gone after its writer ended");
+  inner_.faults = faults;
+  for (Owner& owner : owners) {
+    for (auto& [key, known] : owner.known) known.version = known.committed;
+  }
+}
+
+void Chunks::expect_committed(kv::StoreView& store, const std::vector<Owner>& owners, const char* otherwise) {
+  for (const Owner& owner : owners) {
+    for (const auto& [key, known] : owner.known) {
+      if (known.committed == 0) continue;
+      std::vector<std::byte> memory(bytes_of_key(key));
+      const bool is_there = kv::get(store, key, memory) == Outcome::done;
+      if (!is_there || memory != kv::content_of(key, known.committed, memory.size())) scheduler().fail(otherwise);
+    }
   }
 }
 
@@ -194,9 +255,10 @@ std::uint64_t Chunks::run() {
     const auto rounds = static_cast<unsigned>(random.between(10, 120));
     std::vector<std::thread> threads;
     for (Owner& owner : owners) threads.emplace_back([this, &owner, rounds] { act(owner, rounds); });
-    threads.emplace_back([this, rounds, seed = random.next()] { follow(Random(seed), rounds); });
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([this, rounds, seed = random.next()] { follow(Random(seed), rounds); });
     for (std::thread& thread : threads) thread.join();
-    lose_power(owners);
+    end_life(owners);
   }
   if (testing::Test::HasFailure()) scheduler().fail("the volume was used as it must not be");
   return done_;
