@@ -45,10 +45,12 @@ ssize_t transfer(Disk::Open open, bool is_write, std::span<const iovec> memory, 
   return static_cast<ssize_t>(moved);
 }
 
-int flush(const Disk::Open& found) {
+// `is_durable`: not only written back into the drive's own memory. What is written meanwhile is not flushed.
+int flush(const Disk::Open& found, bool is_durable) {
   const Disk::Open open = found;  // The descriptor may be closed meanwhile.
+  const std::uint64_t writes = is_durable ? open.file->writes() : 0;
   sleep_for(scheduler().random().between(10'000, 1'000'000));
-  const int error = open.file->flush();
+  const int error = open.file->flush(writes);
   return error == 0 ? 0 : (errno = error, -1);
 }
 
@@ -172,18 +174,18 @@ ssize_t pwritev2(int fd, const iovec* memory, int count, off_t offset, int flags
 int fsync(int fd) {
   static const auto really = REAL(fsync);
   const Disk::Open* const open = disk().find(fd);
-  return open == nullptr ? really(fd) : flush(*open);
+  return open == nullptr ? really(fd) : flush(*open, true);
 }
 int fdatasync(int fd) {
   static const auto really = REAL(fdatasync);
   const Disk::Open* const open = disk().find(fd);
-  return open == nullptr ? really(fd) : flush(*open);
+  return open == nullptr ? really(fd) : flush(*open, true);
 }
 int sync_file_range(int fd, off_t offset, off_t size, unsigned flags) {
   static const auto really = REAL(sync_file_range);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, offset, size, flags);
-  return (flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0 ? flush(*open) : 0;
+  return (flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0 ? flush(*open, false) : 0;
 }
 
 // The library cuts a file where it ends anyway, for the blocks behind: nothing changes.

@@ -112,7 +112,7 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
     const ssize_t done =
         is_write ? really_write(memory_, bytes, end - first, at) : really_read(memory_, bytes, end - first, at);
     if (done <= 0) return moved;
-    if (is_write) note_change(offset + first, {bytes, bytes + done});
+    if (is_write) note_change(offset + first, {bytes, bytes + done}), ++writes_;
     if (is_write && size() != size_before && looks_ > 0) sizes_.push_back(size());
     moved += static_cast<std::size_t>(done);
     if (static_cast<std::size_t>(done) < end - first) return moved;
@@ -120,8 +120,8 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
   return moved;
 }
 
-int File::flush() {
-  if (!has(Fault::broken)) return 0;
+int File::flush(std::uint64_t writes) {
+  if (!has(Fault::broken)) return durable_writes_ = std::max(durable_writes_, writes), 0;
   ++errors_[EIO];
   return EIO;
 }

@@ -58,11 +58,15 @@ class File {
   // Moves bytes `from` to `to` of the transfer; returns how many were moved.
   std::size_t move(bool is_write, std::span<const iovec> memory, std::uint64_t offset, std::size_t from,
                    std::size_t to);
-  int flush();  // Returns an errno.
+  // Makes durable what the first `writes` have moved; returns an errno.
+  int flush(std::uint64_t writes);
   void resize(std::uint64_t size);
   void punch(std::uint64_t first, std::uint64_t end);
 
   // ---- For the program
+  // How many moves there were of bytes that were written, and of how many a loss of power would lose nothing.
+  std::uint64_t writes() const { return writes_; }
+  std::uint64_t durable_writes() const { return durable_writes_; }
   // A write of [first, end) begins. No other that is under way may overlap. Returns its number, by which its bytes are
   // made (stress/history.h).
   std::uint32_t begin_write(std::uint64_t first, std::uint64_t end);
@@ -106,6 +110,7 @@ class File {
   std::array<unsigned, 64> errors_{};
   std::vector<Asked> asked_;
   std::uint32_t changes_begun_ = 0;
+  std::uint64_t writes_ = 0, durable_writes_ = 0;
   std::uint64_t disturbances_ = 0;  // Times that it was cut, or a hole was made.
   unsigned looks_ = 0;
   std::vector<Change> changes_;       // Since the oldest look.

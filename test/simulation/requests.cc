@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -57,6 +58,7 @@ class Program {
   void use_stream(Self& self);
   bool may_refuse(const penstock_status& status, bool is_late) const;
   void change_file(Self& self);
+  void flush_file(Self& self);
   void ask_for_advice(Self& self);
   void compare_counters();
   void finish(Asked& asked, const penstock_status& status, const penstock_report& report);
@@ -254,6 +256,20 @@ void Program::change_file(Self& self) {
   }
 }
 
+// What was written before would survive a loss of power.
+void Program::flush_file(Self& self) {
+  const std::shared_ptr<Handle> handle = pick(self.random);
+  const File& file = *handle->file;
+  const unsigned errors = file.errors(EIO);
+  const std::uint64_t writes = file.writes();
+  const penstock_status status = penstock_file_sync(handle->raw);
+  const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && status.code == EIO && file.errors(EIO) != errors;
+  if (status.code != 0 && !is_fault && !may_refuse(status, false))
+    scheduler().fail(("a file is not flushed: " + text_of(status)).c_str());
+  if (status.code == 0 && file.durable_writes() < writes)
+    scheduler().fail("a file was flushed, and a loss of power would lose what was written before");
+}
+
 void Program::ask_for_advice(Self& self) {
   Asked asked;
   if (!asked.begin(self.random, self.places[0], pick(self.random), size_max_, false)) return;
@@ -274,7 +290,7 @@ void Program::act_once(Self& self) {
     case 3: return use_queue(self, true);
     case 4: return use_stream(self);
     case 5: return change_file(self);
-    case 6: return self.random.one_in(4) ? ask_for_advice(self) : call(self);
+    case 6: return self.random.one_in(3) ? ask_for_advice(self) : flush_file(self);
     default: return call(self);
   }
 }
