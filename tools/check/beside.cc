@@ -101,15 +101,20 @@ std::vector<Row> checks_that_differ(const Examination& a, const Examination& b) 
   return rows;
 }
 
-const char* more_direct(const Examination& a, const Examination& b) {
+// Returns the machine with the better way, or less in the way of a direct one, or "" if neither is better.
+const char* better_of(const Examination& a, const Examination& b) {
   if (facts::is_more_direct(a.whole, b.whole)) return "A";
   return facts::is_more_direct(b.whole, a.whole) ? "B" : "";
 }
 
+bool is_direct(const std::string& better, const Examination& a, const Examination& b) {
+  const PathOutlook* const now = better.empty() ? nullptr : (better == "A" ? a : b).whole.first_usable();
+  return now != nullptr && facts::is_direct_path(now->path);
+}
+
 std::string verdict_of(const std::string& better, const Examination& a, const Examination& b) {
   if (better.empty()) return "neither is more direct than the other";
-  const PathOutlook* const now = (better == "A" ? a : b).whole.first_usable();
-  if (now != nullptr && facts::is_direct_path(now->path)) return better + " is more direct";
+  if (is_direct(better, a, b)) return better + " is more direct";
   return fmt::format("neither is direct; {} has the better way, or less in the way of a direct one", better);
 }
 
@@ -156,7 +161,7 @@ Text beside_text(const Examination& a, const Examination& b) {
   page.wrap("  A  ", name_of(a));
   page.wrap("  B  ", name_of(b));
   page.section("Verdict");
-  const std::string better = more_direct(a, b);
+  const std::string better = better_of(a, b);
   page.wrap("  ", verdict_of(better, a, b));
   page.paint(Color::bold, better);
   page.wrap("  on A ", way_of(a));
@@ -179,10 +184,12 @@ Json beside_json(const Examination& a, const Examination& b) {
   for (const Row& row : checks_that_differ(a, b)) {
     checks.push_back({{"code", row.name}, {"A", check_json(a, row.name)}, {"B", check_json(b, row.name)}});
   }
+  const std::string better = better_of(a, b);
   return {{"schema", 1},
           {"version", penstock_version()},
           {"machines", {machine_json("A", a), machine_json("B", b)}},
-          {"more_direct", or_null(more_direct(a, b))},
+          {"more_direct", or_null(is_direct(better, a, b) ? better : "")},
+          {"better", or_null(better)},
           {"paths", paths},
           {"checks", checks}};
 }

@@ -80,6 +80,14 @@ TEST_F(BesideTool, WhichOneIsNamedFirstChangesNothing) {
   EXPECT_EQ(row_of(required["paths"], "path", "vendor")["A"]["standing"], "off");
 }
 
+TEST_F(BesideTool, WhereNeitherIsDirectNoneIsCalledMoreDirect) {
+  const Finished told = compare("md-raid5", "laptop");
+  ASSERT_NE(told.out.find("neither is direct; A has the better way"), std::string::npos) << told.out;
+  EXPECT_TRUE(document("md-raid5", "laptop")["more_direct"].is_null());
+  EXPECT_EQ(document("md-raid5", "laptop")["better"], "A");
+  EXPECT_EQ(document("dgx-h100", "cloud-vm")["better"], "A");
+}
+
 TEST_F(BesideTool, AFolderWithoutAMachineIsNamed) {
   EXPECT_EQ(run({"check", "--beside", "/nowhere"}).exit_code, 2);
   EXPECT_EQ(compare("dgx-h100", "cloud-vm", {"--topology"}).exit_code, 2);
