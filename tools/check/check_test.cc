@@ -428,7 +428,7 @@ TEST(CheckTest, ItBeginsWithAVerdictAndWhatToChangeFirst) {
   const std::string text = check(root_of("dgx-h100")).text;
   const std::size_t verdict = text.find(
       "\nVerdict\n  files reach device memory by vendor (NVIDIA's libcufile, with nvidia-fs), if its self-test "
-      "passes\n  for p2pdma, on /data/0 alone: all of these\n    1. Install NVIDIA's");
+      "passes\n  for p2pdma, on /data/0: all of these\n    1. Install NVIDIA's");
   EXPECT_NE(verdict, std::string::npos) << text;
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
@@ -447,8 +447,7 @@ TEST(CheckTest, AMachineThatCannotHaveADirectPathIsPromisedNone) {
   const std::string text = check(root_of("laptop")).text;
   EXPECT_NE(text.find("  no direct path can serve here: nothing that is set or installed"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  gpu_product              NVIDIA GeForce RTX"), std::string::npos);
-  EXPECT_NE(check(root_of("md-raid5")).text.find("p2pdma, on / alone: only a setting is in its way\n"),
-            std::string::npos);
+  EXPECT_NE(check(root_of("md-raid5")).text.find("p2pdma, on /: only a setting is in its way\n"), std::string::npos);
 }
 
 TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {

@@ -67,11 +67,11 @@ const char* mover_of(int path) {
 
 namespace {
 
-// ", on /data and 2 more" where it is not true of all storage; else "".
+// ", on /data and 2 more" where it is not true of all storage, which may have steps of its own; else "".
 std::string where_of(const PathOutlook& path) {
   if (path.only_on.empty()) return "";
   const std::size_t more = path.only_on.size() - 1;
-  return fmt::format(", on {}{}", path.only_on.front(), more == 0 ? " alone" : fmt::format(" and {} more", more));
+  return fmt::format(", on {}{}", path.only_on.front(), more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
 // True if the path's storage has not been judged, since that needs nvidia-fs: further steps may follow.
@@ -92,15 +92,13 @@ const PathOutlook* nearest_closed(const facts::Outlook& outlook) {
   return nearest;
 }
 
-}  // namespace
-
-std::string first_counsel(const facts::Outlook& outlook) {
+// `first` is the nearest closed path.
+std::string counsel_of(const facts::Outlook& outlook, const PathOutlook* first) {
   const PathOutlook *const now = outlook.first_usable(), *const nearest = outlook.best_direct();
   if (now != nullptr && facts::is_direct_path(now->path)) return "";
   const auto& of_gpu = outlook.of(PENSTOCK_PATH_PAGECACHE).needs;
   if (std::any_of(of_gpu.begin(), of_gpu.end(), facts::is_before_all)) return "";  // The reader was told of it.
   if (nearest == nullptr) {
-    const PathOutlook* const first = nearest_closed(outlook);
     if (outlook.is_beyond_repair())
       return "no direct path can serve here: nothing that is set or installed on this machine leads to one";
     return first == nullptr ? "no direct path serves here yet"
@@ -115,6 +113,10 @@ std::string first_counsel(const facts::Outlook& outlook) {
   }
   return fmt::format("the nearest direct path is {}: only a try can tell whether it works", name);
 }
+
+}  // namespace
+
+std::string first_counsel(const facts::Outlook& outlook) { return counsel_of(outlook, nearest_closed(outlook)); }
 
 void print_headline(Page& page, const PathOutlook& path, const PathOutlook* before) {
   std::string headline = headline_of(path);
@@ -174,8 +176,8 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
   const PathOutlook* const best = outlook.first_usable();
   page.wrap("  ", way_text(outlook));
   if (best != nullptr) page.paint(Color::bold, penstock_path_name(best->path));
-  if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
   const PathOutlook* const first = nearest_closed(outlook);
+  if (const std::string counsel = counsel_of(outlook, first); !counsel.empty()) page.wrap("  ", counsel);
   std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
   for (const PathOutlook& path : outlook.paths) {
     if (&path == best) break;
