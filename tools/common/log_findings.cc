@@ -114,7 +114,7 @@ class LogReader {
     while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
     const LogCause* const cause = cause_of(line);
     const std::optional<OwnLine> own = own_line(line);
-    if (const auto is_allowed = shows_compat(cause, line)) answer_.compat = {file_, number_, *is_allowed};
+    if (const auto is_allowed = shows_compat(cause, line)) take_compat(*is_allowed);
     if (cause != nullptr) add(finding_of(*cause), line);
     else if (!own) take_unknown(line);
     else if (own->level <= core::LogLevel::warn) add(finding_of(*own), line);
@@ -146,6 +146,13 @@ class LogReader {
     finding.count = 1;
     finding.text = line.substr(0, kShown);
     answer_.findings.push_back(std::move(finding));
+  }
+
+  void take_compat(bool is_allowed) {
+    std::optional<LogAnswer::CompatLine>& last = answer_.compat;
+    if (!last || last->file != file_) answer_.contrary.reset();
+    else if (last->is_allowed != is_allowed) answer_.contrary = last;
+    last = {file_, number_, is_allowed};
   }
 
   // Pieces of one line count once.

@@ -49,6 +49,7 @@ struct LogAnswer {
     bool is_allowed = false;
   };
   std::optional<CompatLine> compat;
+  std::optional<CompatLine> contrary;  // The last line before it that shows the contrary, in the same log.
 };
 
 // Adds a log. The reading ends early where a line, or bytes of no text, are endless (16 MiB), and when the user

@@ -45,12 +45,25 @@ void print_unknown(const UnknownLines& unknown) {
   print("{}", Text(page.text()));
 }
 
-// Says that the cufile.json beside a log is not the one that the log was written with. It is "" where nothing shows
-// that.
-std::string other_settings(const LogAnswer& answer) {
+const char* allowed(bool is_allowed) { return is_allowed ? "allowed" : "forbidden"; }
+
+// Says that lines of one log contradict each other; "" if none do.
+std::string contradiction(const LogAnswer& answer) {
+  if (!answer.contrary) return "";
+  return fmt::format(
+      "{}:{} was written while compatibility mode was {}, and line {} while it was {}: runs with several settings "
+      "wrote "
+      "this log, so not all of its lines are true of the last one",
+      answer.contrary->file, answer.contrary->line, allowed(answer.contrary->is_allowed), answer.compat->line,
+      allowed(answer.compat->is_allowed));
+}
+
+// Says that the cufile.json that was named, or lies beside a log, is not the one that the log was written with. It is
+// "" where nothing shows that.
+std::string other_settings(const LogAnswer& answer, const std::string& named) {
   if (!answer.compat || answer.compat->file == kStandardInput) return "";
   const auto& [log, line, is_allowed] = *answer.compat;
-  const std::string file = std::filesystem::path(log).replace_filename("cufile.json").string();
+  const std::string file = named.empty() ? std::filesystem::path(log).replace_filename("cufile.json").string() : named;
   if (::access(file.c_str(), R_OK) != 0) return "";
   const facts::Process process =
       facts::read_process(open_machine_root(""), false, {{core::kSettingsFileVariable, file}});
@@ -61,12 +74,12 @@ std::string other_settings(const LogAnswer& answer) {
   return fmt::format(
       "{}:{} was written while compatibility mode was {}, and {} says {}: the log is older than the file, or the "
       "program read another one ({}, /etc/cufile.json) or a variable (CUFILE_ALLOW_COMPAT_MODE)",
-      log, line, is_allowed ? "allowed" : "forbidden", file,
+      log, line, allowed(is_allowed), file,
       is_allowed_now ? "that it is allowed" : "properties.allow_compat_mode: false", core::kSettingsFileVariable);
 }
 
-void print_for_people(const LogAnswer& answer) {
-  const auto& [findings, unknown, places, compat] = answer;
+void print_for_people(const LogAnswer& answer, const std::string& settings) {
+  const auto& findings = answer.findings;
   constexpr std::size_t kPeopleSee = 100;
   if (findings.empty()) print("none of the causes that are known here\n");
   for (const LogFinding& each : std::span(findings).first(std::min(kPeopleSee, findings.size()))) {
@@ -80,15 +93,17 @@ void print_for_people(const LogAnswer& answer) {
   }
   if (findings.size() > kPeopleSee) print("and {} more; --json lists them\n\n", findings.size() - kPeopleSee);
   Page page;
-  if (const std::string other = other_settings(answer); !other.empty()) page.wrap("", other);
+  for (const std::string& said : {contradiction(answer), other_settings(answer, settings)}) {
+    if (!said.empty()) page.wrap("", said);
+  }
   print("{}", Text(page.text()));
-  print_unknown(unknown);
+  print_unknown(answer.unknown);
 }
 
-void print_for_programs(const LogAnswer& answer) {
-  const auto& [findings, unknown, places, compat] = answer;
+void print_for_programs(const LogAnswer& answer, const std::string& settings) {
+  const UnknownLines& unknown = answer.unknown;
   Json rows = Json::array();
-  for (const LogFinding& each : findings) {
+  for (const LogFinding& each : answer.findings) {
     rows.push_back({{"cause", each.cause},
                     {"file", each.file},
                     {"line", each.line},
@@ -103,7 +118,8 @@ void print_for_programs(const LogAnswer& answer) {
               {"lines_not_known", {{"count", unknown.count}, {"first", unknown.first}}},
               {"no_text", unknown.no_text},
               {"cut_short", unknown.cut_short},
-              {"other_settings", or_null(other_settings(answer))}});
+              {"contradiction", or_null(contradiction(answer))},
+              {"other_settings", or_null(other_settings(answer, settings))}});
 }
 
 using OpenLog = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
@@ -121,7 +137,7 @@ bool is_log(const std::string& file) {
   return file.ends_with(".log") || head.find("[pid=") != std::string::npos;
 }
 
-int explain_logs(const std::vector<std::string>& files, bool is_json) {
+int explain_logs(const std::vector<std::string>& files, bool is_json, const std::string& settings) {
   LogAnswer answer;
   for (const std::string& file : files) {
     if (file == "-") {
@@ -132,7 +148,7 @@ int explain_logs(const std::vector<std::string>& files, bool is_json) {
     if (log == nullptr) throw Failure(fmt::format("{}: it cannot be opened: {}", file, std::strerror(errno)), kUsage);
     read_log(log.get(), file, answer);
   }
-  (is_json ? print_for_programs : print_for_people)(answer);
+  (is_json ? print_for_programs : print_for_people)(answer, settings);
   return answer.findings.empty() ? kFailed : kSuccess;
 }
 

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tools/common/cufile_calls.h"
@@ -32,6 +34,7 @@ constexpr const char* kExplainExamples =
     "  penstock explain /data/file --root captured/    on a captured machine, as far as it tells\n"
     "  penstock explain cufile.log                     what a log means: causes and remedies of the lines that are "
     "known\n"
+    "  penstock explain cufile.json cufile.log         the same, and whether the log was written with that file\n"
     "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage, 77 if there is no "
     "such GPU; of a log, 0 if a cause was found, 1 if none was.";
 
@@ -124,9 +127,21 @@ int explain_many(const Options& options, const std::vector<std::string>& files) 
   return all_usable ? kSuccess : kFailed;
 }
 
+// Where all files are logs, but for one cufile.json that they are held against, explains the logs.
+std::optional<int> explain_as_logs(const Options& options) {
+  std::vector<std::string> logs = options.files, settings;
+  if (logs.size() > 1) {
+    const auto is_settings = [](const std::string& file) { return file.ends_with(".json"); };
+    std::ranges::copy_if(logs, std::back_inserter(settings), is_settings);
+    std::erase_if(logs, is_settings);
+  }
+  if (settings.size() > 1 || logs.empty() || !std::ranges::all_of(logs, is_log)) return std::nullopt;
+  return explain_logs(logs, options.json, settings.empty() ? "" : settings.front());
+}
+
 int explain_all(const Options& options) {
-  if (options.root.empty() && std::all_of(options.files.begin(), options.files.end(), is_log)) {
-    return explain_logs(options.files, options.json);
+  if (options.root.empty()) {
+    if (const std::optional<int> done = explain_as_logs(options)) return *done;
   }
   if (!options.root.empty()) return explain_captured(options, options.files, options.verbose);
   set_variables(variables_of(options.variables));

@@ -103,6 +103,26 @@ TEST_F(ExplainTool, ALogThatWasWrittenWithOtherSettingsThanTheFileBesideItIsTold
   EXPECT_NE(run({"explain", "cufile.log"}).out.find("the log is older than"), std::string::npos);
 }
 
+TEST_F(ExplainTool, ALogIsHeldAgainstTheSettingsThatAreNamedAndAgainstItself) {
+  const std::string head = " 30-11-2026 01:00:00:000 [pid=7 tid=7] ";
+  const std::string on = head + "NOTICE  cufio-drv:720 running in compatible mode\n";
+  const std::string off = head + "ERROR  driver.cc:96 no direct path; set allow_compat_mode to true in cufile.json\n";
+  std::ofstream(path("other.json")) << R"({"properties": {"allow_compat_mode": false}})";
+  std::ofstream(path("cufile.log")) << on;
+  const json named = json::parse(run({"explain", "other.json", "cufile.log", "--json"}).out, nullptr, false);
+  EXPECT_NE(named["other_settings"].get<std::string>().find("and other.json says"), std::string::npos) << named;
+  EXPECT_TRUE(named["contradiction"].is_null());
+  std::ofstream(path("cufile.log")) << on << off << off;
+  const json both = json::parse(run({"explain", "cufile.log", "--json"}).out, nullptr, false);
+  EXPECT_EQ(both["contradiction"].get<std::string>().find(
+                "cufile.log:1 was written while compatibility mode was allowed, and line 3 while it was forbidden"),
+            0u)
+      << both;
+  EXPECT_NE(run({"explain", "cufile.log"}).out.find("runs with several settings"), std::string::npos);
+  std::ofstream(path("next.log")) << on;
+  EXPECT_TRUE(json::parse(run({"explain", "cufile.log", "next.log", "--json"}).out)["contradiction"].is_null());
+}
+
 TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
   make("data", 5000);
 
