@@ -64,12 +64,14 @@ void add_links(std::vector<std::string>& names, std::vector<std::string> links) 
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> names, links;
   std::error_code error;
+  std::string last = folder;  // Where the walk fails, this is the folder that it tried to enter.
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    last = at->path().string();
     std::error_code ignored;
     if (at->is_regular_file(ignored)) (at->is_symlink(ignored) ? links : names).push_back(at->path().string());
     if (names.size() + links.size() > kFilesMost) fail_too_many(folder);
   }
-  if (error) throw Failure(fmt::format("{}: cannot be listed: {}", folder, error.message()));
+  if (error) throw Failure(fmt::format("{}: cannot be listed: {}", last, error.message()));
   add_links(names, std::move(links));
   if (names.empty()) throw Failure(folder + ": has no regular file");
   std::sort(names.begin(), names.end());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The built `penstock explain` on files of this machine.
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "fakes/tool_fixture.h"
@@ -121,6 +123,16 @@ TEST_F(ExplainTool, ALogIsHeldAgainstTheSettingsThatAreNamedAndAgainstItself) {
   EXPECT_NE(run({"explain", "cufile.log"}).out.find("runs with several settings"), std::string::npos);
   std::ofstream(path("next.log")) << on;
   EXPECT_TRUE(json::parse(run({"explain", "cufile.log", "next.log", "--json"}).out)["contradiction"].is_null());
+}
+
+TEST_F(ExplainTool, TheFolderThatCannotBeListedIsNamed) {
+  std::filesystem::create_directories(path("model/closed"));
+  std::filesystem::permissions(path("model/closed"), std::filesystem::perms::none);
+  constexpr uid_t kNobody = 65534;  // Root may list any folder.
+  const Finished told = run({"explain", "model"}, [] {
+    if (getuid() == 0 && setuid(kNobody) != 0) _exit(2);
+  });
+  EXPECT_NE(told.err.find("model/closed: cannot be listed: "), std::string::npos) << told.err;
 }
 
 TEST_F(ExplainTool, ARequirementThatIsMetIsThePathThatIsTold) {
