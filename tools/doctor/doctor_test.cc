@@ -242,8 +242,10 @@ TEST_F(DoctorTest, ASaveIsMeasuredAndLeavesNothing) {
 TEST_F(DoctorTest, ACheckpointThatDoesNotFitIsTold) {
   const Json json = told({".", "--save", "4000T"});
   ASSERT_FALSE(json["notes"].empty());
-  EXPECT_NE(json["notes"].back().get<std::string>().find("a checkpoint of 3.91 PiB does not fit"), std::string::npos)
+  EXPECT_NE(json["notes"][0].get<std::string>().find("a checkpoint of 3.91 PiB does not fit"), std::string::npos)
       << json["notes"];
+  const std::string err = run({"explain", "--measure", ".", "--save", "4000T", "--time", "0.1"}).err;
+  EXPECT_NE(err.find("a checkpoint of 3.91 PiB does not fit\n"), std::string::npos) << "told before it is measured";
 }
 
 TEST_F(DoctorTest, InterruptedItEndsByTheSignalAndLeavesNothing) {

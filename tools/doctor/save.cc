@@ -215,6 +215,11 @@ Examination examine_save(const ExamineSettings& settings) {
   found.survey = look_at_folder(settings.words[0], session, settings.gpu);
   found.survey.bytes = settings.save;
   find_causes(found);
+  if (const std::uint64_t room = room_in(settings.words[0]); room < settings.save) {
+    found.notes.push_back(fmt::format("only {} are free in {}: a checkpoint of {} does not fit", format_size(room),
+                                      settings.words[0], format_size(settings.save)));
+    print_error("{}\n", found.notes.back());  // Before it is measured, which takes a while.
+  }
   const OtherPrograms others;
   measure(found, settings, session);
   Probe meter(found.survey, session, settings.gpu, settings.seconds);
@@ -223,10 +228,6 @@ Examination examine_save(const ExamineSettings& settings) {
     found.stages.push_back({"link", "from the GPU into pinned host memory", *link});
   } else {
     found.notes.push_back("no GPU was seen: host memory stands in for its, and there is no link to measure");
-  }
-  if (const std::uint64_t room = room_in(settings.words[0]); room < settings.save) {
-    found.notes.push_back(fmt::format("only {} are free in {}: a checkpoint of {} does not fit", format_size(room),
-                                      settings.words[0], format_size(settings.save)));
   }
   found.others = others.share();
   const Load load{.bytes = settings.save,
