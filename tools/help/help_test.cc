@@ -128,6 +128,13 @@ TEST_F(HelpTest, WhatPeopleAskIsAnsweredWithACommand) {
                                                          {"container", "needs no root"},
                                                          {"checkpoint", "--save SIZE"},
                                                          {"manifest", "penstock-k8s lint"},
+                                                         {"capabilities", "no root, capability"},
+                                                         {"seccomp", "--security-opt"},
+                                                         {"memlock", "a row of check"},
+                                                         {"python", "python -m penstock"},
+                                                         {"threads", "PENSTOCK_WORKERS"},
+                                                         {"nvme", "check --topology"},
+                                                         {"errors", "penstock help EIO"},
                                                          {"nvfs", "penstock help nvfs_off"}};
   for (const auto& [word, command] : answers) EXPECT_NE(told(word).find(command), std::string::npos) << told(word);
 }
