@@ -256,7 +256,7 @@ void take_file(SettingsSettings& settings) {
   if (settings.words.size() != 1 || !settings.words.front().ends_with(".json")) return;
   settings.file = std::exchange(settings.words, {}).front();
   setenv(core::kSettingsFileVariable, settings.file.c_str(), 1);
-  settings.changed = settings.all = true;
+  settings.changed = true;
 }
 
 facts::Examination examined_with(const std::string& file) {
@@ -295,6 +295,11 @@ Text changes_text(const Json& changes) {
   return page.shown();
 }
 
+Text left_out_text(std::size_t keys) {
+  return Text::of("and {} {} of it that {} no effect; --all lists {}\n", keys, keys == 1 ? "key" : "keys",
+                  keys == 1 ? "has" : "have", keys == 1 ? "it" : "them");
+}
+
 // Writes a cufile.json and an environment for this machine into the folder, and tells each value with its reason.
 int write_files(const SettingsSettings& settings) {
   namespace fs = std::filesystem;
@@ -331,19 +336,24 @@ int run_settings(SettingsSettings& settings) {
   const std::string name = settings.words.size() == 1 ? settings.words.front() : "";
   if (const std::string_view reason = facts::reason_without_effect(name); !reason.empty())
     return tell_idle(settings, reason);
-  std::vector<Setting> list = chosen(settings);
+  std::vector<Setting> list = settings.file.empty() ? chosen(settings) : those_that_say({}, true);
   const core::LoadedSettings loaded = core::load_process_settings();
   if (settings.changed) {
     std::erase_if(list, [&](Setting one) { return loaded.settings.origin(one) == core::Origin::built_in; });
   }
   Json changes;
+  std::size_t left_out = 0;
   if (!settings.file.empty()) {
     changes = changes_by(settings.file);
-    std::erase_if(
-        list, [&](Setting one) { return !one.is_served() && !core::asks_in_vain(one, loaded.settings.value(one)); });
+    const auto asks_nothing = [&](Setting one) {
+      return !one.is_served() && !core::asks_in_vain(one, loaded.settings.value(one));
+    };
+    if (!settings.all) left_out = std::erase_if(list, asks_nothing);
   }
   if (settings.json) print_json(settings_json(loaded, list, changes));
-  else print("{}{}", settings_text(loaded, list), changes.is_null() ? Text() : changes_text(changes));
+  else
+    print("{}{}{}", settings_text(loaded, list), left_out == 0 ? Text() : left_out_text(left_out),
+          changes.is_null() ? Text() : changes_text(changes));
   return loaded.must_refuse ? kFailed : kSuccess;
 }
 

@@ -175,6 +175,10 @@ TEST_F(SettingsCommandTest, WhatFollowsFromAFileOnThisMachineIsTold) {
   const std::string plain = here(R"({"profile": {"nvtx": true}, "properties": {"use_poll_mode": false}})");
   EXPECT_NE(plain.find("profile.nvtx = true (file)\n    has no effect: "), std::string::npos) << plain;
   EXPECT_EQ(plain.find("use_poll_mode"), std::string::npos) << "it asks for the default";
+  EXPECT_NE(plain.find("\nand 1 key of it that has no effect; --all lists it\n"), std::string::npos) << plain;
+  const std::string all = settings({file, "--all"}).out;
+  EXPECT_NE(all.find("properties.use_poll_mode = false (file)\n    has no effect: "), std::string::npos) << all;
+  EXPECT_EQ(all.find("bounce_mib"), std::string::npos) << "the file does not name it";
   EXPECT_NE(plain.find(heading), std::string::npos) << plain;
   EXPECT_NE(plain.find(", as without this file"), std::string::npos) << plain;
 
