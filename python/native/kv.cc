@@ -43,7 +43,7 @@ nb::bytes new_bytes(std::size_t count) {
   if (made == nullptr) throw nb::python_error();
   return nb::steal<nb::bytes>(made);
 }
-char* data_of(const nb::bytes& bytes) { return PyBytes_AS_STRING(bytes.ptr()); }
+char* data_of(const nb::bytes& bytes) { return PyBytes_AsString(bytes.ptr()); }
 
 kv::Name name_in(const nb::bytes& key) {
   const std::vector<kv::Name> names = names_in(key);
