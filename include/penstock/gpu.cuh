@@ -391,10 +391,12 @@ class File {
     return read_by_ring(group, piece, false, began);
   }
 
-  // Brings the block into the frame, which the group has claimed, and reads the piece.
+  // Brings the block into the frame, which the group has claimed, and reads the piece. It is a call: inlined into a
+  // kernel whose single threads begin reads ahead, ptxas of CUDA 13.0 made code of it that put wrong bytes into frames
+  // (without ptxas's optimisation the same PTX was right). So what a kernel runs is also the code that was checked.
   template <typename Group>
-  PENSTOCK_GPU_INLINE Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
-                                   Long& began, bool& is_good) const {
+  PENSTOCK_GPU_CALL Result fetch(const Group& group, const Pending& piece, detail::Frame frame, bool is_posted,
+                                 Long& began, bool& is_good) const {
     const detail::Cache cache(shared_);
     if (began == 0) began = detail::now_ns();
     const bool is_leader = group.thread_rank() == 0;

@@ -10,9 +10,11 @@
 
 #if defined(__CUDACC__)
 #define PENSTOCK_GPU_INLINE __device__ inline
+#define PENSTOCK_GPU_CALL __device__ __noinline__
 #define PENSTOCK_GPU_BOTH __host__ __device__ inline
 #else
 #define PENSTOCK_GPU_INLINE inline
+#define PENSTOCK_GPU_CALL inline
 #define PENSTOCK_GPU_BOTH inline
 #include <sched.h>
 #include <string.h>
