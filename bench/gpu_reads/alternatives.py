@@ -112,11 +112,12 @@ def main() -> None:
         sides, rates = {}, {}
         for name, make in made.items():
             try:
-                sides[name], rates[name] = make(), []
-                rate(sides[name], batches, table, True)
+                sides[name] = make()
             except ImportError as error:
                 print(f"{law:8} {name:26} left out: {error}")
-                del rates[name]
+                continue
+            rates[name] = []
+            rate(sides[name], batches, table, True)
         for _, name in there_and_back(rates, said.rounds):
             rates[name].append(rate(sides[name], batches, table, False))
         select = statistics.median(rates["index_select, one copy"])
