@@ -175,21 +175,24 @@ struct Bench {
     std::printf("cold, O_DIRECT and pread by %u threads: %.4f M reads/s\n", threads,
                 static_cast<double>(reads) / (now() - began) / 1e6);
   }
+  gpu::File ring_of(unsigned threads) {
+    return opened.open({.threads = threads, .slots = 1024, .slot_bytes = 4096, .ring_only = 1});
+  }
   // So few reads of a large file that next to none finds its page in the page cache because of another.
-  void cold_ring(unsigned threads, unsigned warps) {
-    constexpr unsigned kReads = 32768;
-    const gpu::File file = opened.open({.threads = threads, .slots = 1024, .slot_bytes = 4096, .ring_only = 1});
+  void cold_ring(unsigned threads) {
+    constexpr unsigned kReads = 32768, kWarps = 256;
+    const gpu::File file = ring_of(threads);
     wrong[0] = 0;
     const double began = now();
-    read_blocks<<<warps * 32 / kInBlock, kInBlock>>>(file, {4096, kReads / warps, size / 4096, 5, true}, out.get(),
-                                                     wrong.get(), nullptr);
+    read_blocks<<<kWarps * 32 / kInBlock, kInBlock>>>(file, {4096, kReads / kWarps, size / 4096, 5, true}, out.get(),
+                                                      wrong.get(), nullptr);
     check(cudaDeviceSynchronize(), "cold reads");
-    std::printf("cold, ring of %u threads, %u warps: %.4f M reads/s, wrong %llu\n", threads, warps,
+    std::printf("cold, ring of %u threads, %u warps: %.4f M reads/s, wrong %llu\n", threads, kWarps,
                 kReads / (now() - began) / 1e6, wrong[0]);
     all_wrong += wrong[0];
   }
   void ring(unsigned threads) {
-    const gpu::File file = opened.open({.threads = threads, .slots = 1024, .slot_bytes = 4096, .ring_only = 1});
+    const gpu::File file = ring_of(threads);
     for (const unsigned warps : {32u, 256u, 1024u}) {
       char what[64];
       std::snprintf(what, sizeof what, "ring, %u threads", threads);
@@ -243,7 +246,7 @@ bool run_cold(const std::string& path, std::uint64_t size) {
       drop();
       bench.by_direct_preads(fd, threads);
       drop();
-      bench.cold_ring(threads, 256);
+      bench.cold_ring(threads);
     }
   }
   ::close(fd);
