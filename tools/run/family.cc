@@ -91,19 +91,28 @@ FileSeen* file_seen(ProcessSeen& seen, const std::string& path, const std::strin
   return &file;
 }
 
-void look_at_mappings(ProcessSeen& seen) {
+std::string program_of(pid_t process) {
   std::error_code gone;
-  const std::string program = fs::read_symlink(folder_of(seen.pid) + "/exe", gone).string();
-  if (program != seen.program) {  // It runs another program now, with other libraries.
-    seen.libraries.clear();
-    seen.has_loaded = false;
-  }
-  seen.program = program;
+  return fs::read_symlink(folder_of(process) + "/exe", gone).string();
+}
+
+// Takes nothing from a process that ends or becomes another program meanwhile: perhaps only a part of its mappings was
+// shown, and the maker of its libcufile cannot be seen.
+void look_at_mappings(ProcessSeen& seen) {
+  const std::string program = program_of(seen.pid);
   const std::vector<MappedFile> files = mapped_files_in(text_of_proc(folder_of(seen.pid) + "/maps"));
+  const bool is_another = program != seen.program;  // It runs another program now, with other libraries.
+  std::vector<CuFileLibrary> libraries = is_another ? std::vector<CuFileLibrary>() : seen.libraries;
   for (const MappedFile& file : files) {
     const auto same = [&](const CuFileLibrary& library) { return library.path == file.path; };
-    const bool is_new = std::none_of(seen.libraries.begin(), seen.libraries.end(), same);
-    if (is_new && is_cufile(file)) seen.libraries.push_back({file.path, maker_of(seen.pid, file)});
+    const bool is_new = std::none_of(libraries.begin(), libraries.end(), same);
+    if (is_new && is_cufile(file)) libraries.push_back({file.path, maker_of(seen.pid, file)});
+  }
+  if (program.empty() || program_of(seen.pid) != program) return;
+  seen.program = program;
+  seen.libraries = std::move(libraries);
+  if (is_another) seen.has_loaded = false;
+  for (const MappedFile& file : files) {
     const std::string_view name = core::last_component(file.path);
     seen.has_loaded |= file.is_executable && is_library(file.path) && !is_loader(file.path);
     seen.has_aio |= name == "[aio]";
