@@ -283,7 +283,8 @@ class File {
     if (error_of(answer) != Error::none) return {{0, error_of(answer), group.shfl(cause, 0)}, {}, nullptr};
     const Long slot = group.shfl(ticket.slot, 0);
     group.sync();
-    return {{moved_of(answer), Error::none, 0}, ticket, shared_.staging + slot * shared_.slot_bytes};
+    const unsigned char* const staging = is_in_device(answer) ? shared_.staging_in_device : shared_.staging;
+    return {{moved_of(answer), Error::none, 0}, ticket, staging + slot * shared_.slot_bytes};
   }
 
   template <typename Group>

@@ -1,7 +1,9 @@
 /* Files that a GPU's kernels read by themselves, whenever they want: the host's side of penstock/gpu.cuh.
  *
  * A range whose pages are in the page cache when the file is opened for the GPU is registered with it, and kernels load
- * it without any CPU (resident). Everything else is asked of threads of the library, through pinned host memory (ring).
+ * it without any CPU (resident). Everything else is asked of threads of the library (ring): out of the page cache
+ * through pinned host memory, and from storage into it too, or into device memory where the session has a direct path
+ * for that, and the read is of whole blocks of the file.
  * With cache_bytes, blocks of both are kept in device memory (cached).
  * Resident ranges are the file's own bytes only while nobody changes the file, so the library takes a read lease on it
  * (F_SETLEASE): whoever opens the file for writing, or truncates it, waits until kernels know that they must not use
@@ -23,7 +25,7 @@
 extern "C" {
 #endif
 
-#define PENSTOCK_GPU_LAYOUT 4 /* of penstock_gpu_value, as penstock/gpu.cuh of this version knows it */
+#define PENSTOCK_GPU_LAYOUT 5 /* of penstock_gpu_value, as penstock/gpu.cuh of this version knows it */
 
 typedef struct penstock_gpu_options {
   uint32_t struct_size;
@@ -65,6 +67,8 @@ typedef struct penstock_gpu_info {
   uint64_t cached_reads; /* through the cache, and their bytes */
   uint64_t cached_read_bytes;
   uint64_t fetched_blocks; /* that these reads did not find in it */
+  int32_t ring_path;       /* penstock_path: of whole blocks that the ring reads from storage */
+  uint32_t reserved;
 } penstock_gpu_info;
 
 typedef struct penstock_gpu_file penstock_gpu_file;
@@ -78,7 +82,7 @@ penstock_status penstock_gpu_open(penstock_session* session, penstock_file* file
 void penstock_gpu_close(penstock_gpu_file* gpu_file);
 penstock_status penstock_gpu_get_value(penstock_gpu_file* gpu_file, penstock_gpu_value* value);
 /* Waits for a copy from the device. Adds the reads that kernels made meanwhile to the session's counters: the resident
- * ones to those of the path pagecache; those by the ring count as they happen, for the path host. */
+ * ones to those of the path pagecache; those by the ring count as they happen, by their own paths. */
 penstock_status penstock_gpu_get(penstock_gpu_file* gpu_file, penstock_gpu_info* info);
 
 #ifdef __cplusplus

@@ -39,7 +39,7 @@ enum class Error : int {
 
 // ---- What kernels share with the library ----------------------------------------------------------------------------
 
-constexpr Word kLayout = 4;  // Another number is another layout, which gpu.h refuses.
+constexpr Word kLayout = 5;  // Another number is another layout, which gpu.h refuses.
 
 // What a kernel asks for, in pinned host memory that only kernels write: one store of it needs no fence, since each
 // half tells its number, and the library waits until they agree.
@@ -57,15 +57,19 @@ PENSTOCK_GPU_BOTH Request request(Word kind, Word number, Long offset, Word byte
 
 // The library's answer to the request, in pinned host memory that only the library writes.
 struct alignas(64) Slot {
-  Long answer;  // Number of the newest request that was answered << 32, error << 24, and the bytes that were read.
+  // Number of the newest request that was answered << 32, error << 24, the bytes that were read, and kInDevice where they
+  // are in the slot's device memory.
+  Long answer;
   int detail;
 };
+constexpr Word kInDevice = 1u << 23;
 PENSTOCK_GPU_BOTH Long answer(Word number, Error error, Word moved) {
   return Long{number} << 32 | Long{static_cast<Word>(error)} << 24 | moved;
 }
 PENSTOCK_GPU_BOTH Word number_of(Long answer) { return static_cast<Word>(answer >> 32); }
 PENSTOCK_GPU_BOTH Error error_of(Long answer) { return static_cast<Error>(answer >> 24 & 0xff); }
-PENSTOCK_GPU_BOTH Word moved_of(Long answer) { return static_cast<Word>(answer & 0xffffff); }
+PENSTOCK_GPU_BOTH Word moved_of(Long answer) { return static_cast<Word>(answer & (kInDevice - 1)); }
+PENSTOCK_GPU_BOTH bool is_in_device(Long answer) { return (answer & kInDevice) != 0; }
 
 // In pinned host memory, written by the library. Loads of one place in host memory come one after the other, 0.95
 // million a second from a whole GPU (one H200, 2026-11-29): so there are many of it, all alike, and groups look at
@@ -128,17 +132,18 @@ struct Layout {
   const Control* controls;              // kControls of them.
   const Slot* slots;
   Request* requests;             // Of each slot.
-  const unsigned char* staging;  // slot_bytes for each slot.
+  const unsigned char* staging;  // In pinned host memory, slot_bytes for each slot.
   Word* owners;
   Counts* counts;
   Standing* standing;
   Long timeout_ns;
-  Word looks;  // 1: pages and cached blocks are the file's only while the generation stays what it is.
-  Word extent_shift;
+  unsigned short looks;  // 1: pages and cached blocks are the file's only while the generation stays what it is.
+  unsigned short extent_shift;
+  Word set_count;
   Word slot_count, slot_bytes;
-  CacheSet* sets;         // Null: there is no cache.
-  unsigned char* frames;  // slot_bytes for each frame of each set.
-  Long set_count;
+  CacheSet* sets;                          // Null: there is no cache.
+  unsigned char* frames;                   // slot_bytes for each frame of each set.
+  const unsigned char* staging_in_device;  // As much as `staging`; null: there is none.
 };
 static_assert(sizeof(Layout) == 128, "as large as penstock_gpu_value");
 

@@ -69,6 +69,7 @@ nb::dict GpuFile::info() const {
   result["cache_bytes"] = info.cache_bytes;
   result["resident_reads"] = info.resident_reads;
   result["ring_reads"] = info.ring_reads;
+  result["ring_path"] = engine.path_name(info.ring_path);
   result["cached_reads"] = info.cached_reads;
   result["fetched_blocks"] = info.fetched_blocks;
   result["repeated_reads"] = info.repeated_reads;

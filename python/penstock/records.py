@@ -93,7 +93,8 @@ class FileInfo(TypedDict):
 
 class GpuInfo(TypedDict):
     """What kernels read of a file by themselves. reason: why not all of it is resident under a lease, or None. detail:
-    an errno for the reason, or 0. repeated_reads: those that saw the file change."""
+    an errno for the reason, or 0. ring_path: of whole blocks that the ring reads from storage. repeated_reads: those
+    that saw the file change."""
 
     size: int
     is_leased: bool
@@ -103,6 +104,7 @@ class GpuInfo(TypedDict):
     cache_bytes: int
     resident_reads: int
     ring_reads: int
+    ring_path: str
     cached_reads: int
     fetched_blocks: int
     repeated_reads: int

@@ -14,10 +14,11 @@ def test_the_value_is_what_a_kernel_takes_and_the_file_says_how_it_is_read(sessi
     with session.open(path) as file, penstock.gpu.open(file, slots=64, timeout=3) as opened:
         value = opened.value()
         assert len(value) == 128
-        assert struct.unpack_from("=IIQ", value) == (128, 4, SIZE)
+        assert struct.unpack_from("=IIQ", value) == (128, 5, SIZE)
         assert struct.unpack_from("=Q", value, 80) == (3_000_000_000,)
         assert struct.unpack_from("=II", value, 96) == (64, 4096)
         info = opened.info()
+        assert info["ring_path"] == "host"  # There is no direct path.
         assert info["size"] == SIZE and info["resident_reads"] == info["failed_reads"] == 0
         assert info["resident_bytes"] == SIZE or info["reason"]
     assert opened.closed

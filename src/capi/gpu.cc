@@ -106,7 +106,9 @@ penstock_status penstock_gpu_get_value(penstock_gpu_file* gpu_file, penstock_gpu
 penstock_status penstock_gpu_get(penstock_gpu_file* gpu_file, penstock_gpu_info* info) {
   return gpu_file_call("look at the file for kernels", gpu_file, [&](GpuFile& opened) -> Status {
     if (const Status status = core::check_struct(info); !status.ok()) return status;
-    const GpuFile::Facts facts = opened.facts();
+    const Result<GpuFile::Facts> found = opened.facts();
+    if (!found.ok()) return found.status();
+    const GpuFile::Facts& facts = *found;
     core::write_struct(info, {.struct_size = 0,
                               .reason = static_cast<std::int32_t>(facts.reason),
                               .detail = facts.detail,
@@ -122,7 +124,9 @@ penstock_status penstock_gpu_get(penstock_gpu_file* gpu_file, penstock_gpu_info*
                               .cache_bytes = facts.cache_bytes,
                               .cached_reads = facts.counts.cached_reads,
                               .cached_read_bytes = facts.counts.cached_bytes,
-                              .fetched_blocks = facts.counts.fetched});
+                              .fetched_blocks = facts.counts.fetched,
+                              .ring_path = static_cast<std::int32_t>(facts.ring_path),
+                              .reserved = 0});
     return success();
   });
 }

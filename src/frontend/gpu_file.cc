@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/page_size.h"
 #include "base/thread.h"
 #include "frontend/transfer.h"
 #include "path/pagecache/pagecache_reasons.h"
@@ -96,8 +97,10 @@ Status GpuFile::prepare() {
   const std::uint64_t set_bytes = gpu::kWays * std::uint64_t{value_.slot_bytes};
   const bool has_numbers = *size / value_.slot_bytes < (std::uint64_t{1} << gpu::kBlockBits) - 1;
   const bool has_cache = may_keep && has_numbers && terms_.cache_bytes > 0;
-  value_.set_count = has_cache ? std::max<std::uint64_t>(terms_.cache_bytes / set_bytes, 1) : 0;
+  const std::uint64_t sets = std::clamp<std::uint64_t>(terms_.cache_bytes / set_bytes, 1, UINT32_MAX);
+  value_.set_count = has_cache ? static_cast<gpu::Word>(sets) : 0;
   if (const Status status = fill_device_memory(); !status.ok()) return status;
+  if (const Status status = offer_device_memory(); !status.ok()) return status;
   is_ready_.store(true);
   // The keeper may have looked before, or the kernel have taken the lease away.
   if (was_leased_ && !lease_.is_held()) {
@@ -165,6 +168,35 @@ Status GpuFile::fill_device_memory() {
   return status.ok() ? publish(pages_.back(), ring_->generation()) : status;
 }
 
+// Gives the ring's slots device memory if the session has a direct path from the file to it.
+Status GpuFile::offer_device_memory() {
+  const std::uint64_t size = std::uint64_t{value_.slot_count} * value_.slot_bytes;
+  const Result<void*> memory = device_.memory().allocate(size);
+  if (!memory.ok()) return memory.status();
+  staging_ = static_cast<std::byte*>(*memory);
+  Status status = session_.register_buffer(staging_, size);
+  if (!status.ok()) return status;
+  Flight flight;
+  status = session_.admit({.op = Op::read, .file = handle_, .base = staging_, .size = size}, &*file_, flight.request);
+  if (status.ok()) status = session_.engine().router().choose(flight);
+  const std::uint64_t block = std::max<std::uint64_t>(page_size(), file_->direct_offset_align());
+  if (status.ok() && traits_of(flight.report.path).direct &&
+      is_aligned(reinterpret_cast<std::uintptr_t>(staging_), block)) {
+    value_.staging_in_device = reinterpret_cast<const unsigned char*>(staging_);
+    ring_path_ = flight.report.path;
+    block_ = block;
+  } else {
+    withdraw_device_memory();
+  }
+  return success();
+}
+
+void GpuFile::withdraw_device_memory() {
+  if (staging_ == nullptr) return;
+  (void)session_.deregister_buffer(staging_);
+  device_.memory().release(std::exchange(staging_, nullptr));
+}
+
 Status GpuFile::upload(const void* place, const void* from, std::size_t size) {
   std::byte* const to = static_cast<std::byte*>(const_cast<void*>(place));
   return wait_for_copies(*copies_, copies_->copy_to_device(to, static_cast<const std::byte*>(from), size));
@@ -184,8 +216,9 @@ GpuFile::~GpuFile() {
   const Status waited = end();
   if (was_leased_) lease_.give_back(leased_.is_ours());
   const MutexLock lock(mutex_);
-  if (waited.ok() && memory_ != nullptr) count();
+  if (waited.ok() && memory_ != nullptr) (void)count();
   copies_.reset();
+  withdraw_device_memory();
   if (frames_ != nullptr) device_.memory().release(frames_);
   if (memory_ != nullptr) device_.memory().release(memory_);
   pages_.clear();
@@ -212,30 +245,54 @@ void GpuFile::begin_look(unsigned thread) {
   if (is_given_back_.load(std::memory_order_acquire)) take_again_soon();
 }
 
-// Nothing if storage has to be waited for.
-std::optional<std::uint64_t> GpuFile::read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
-                                                     std::byte* memory) {
+// False if storage has to be waited for.
+bool GpuFile::read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) {
   const int fd = descriptors_[thread].fd;
-  if (fd < 0) return std::nullopt;
+  if (fd < 0) return false;
   const Result<std::size_t> got = session_.storage().read_if_cached(fd, memory, bytes, offset);
-  if (!got.ok() || *got < bytes) return std::nullopt;
+  if (!got.ok() || *got < bytes) return false;
   session_.engine().count({.bytes = *got, .path = PathId::host, .reason = Reason::host_memory}, Op::read);
-  return *got;
+  return true;
 }
 
-Result<std::uint64_t> GpuFile::read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) {
-  if (const std::optional<std::uint64_t> cached = read_if_cached(thread, offset, bytes, memory)) return *cached;
-  const PointerFacts facts;  // Host memory.
-  const Outcome outcome = transfer(session_, {.op = Op::read,
-                                              .file = handle_,
-                                              .base = memory,
-                                              .size = bytes,
-                                              .file_offset = static_cast<std::int64_t>(offset),
-                                              .memory = &facts});
+Result<GpuRing::Read> GpuFile::read(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
+                                    const GpuRing::Place& place) {
+  if (read_if_cached(thread, offset, bytes, place.pinned)) return GpuRing::Read{bytes};
+  if (const std::optional<Result<GpuRing::Read>> read = read_to_device(offset, bytes, place.slot)) return *read;
+  const PointerFacts host;
+  return read_by_session({.op = Op::read,
+                          .file = handle_,
+                          .base = place.pinned,
+                          .size = bytes,
+                          .file_offset = static_cast<std::int64_t>(offset),
+                          .memory = &host});
+}
+
+// Nothing if the bytes have to come to pinned memory. The path would bounce parts of blocks by a kernel of the
+// library's, which perhaps does not begin before those that wait have ended.
+std::optional<Result<GpuRing::Read>> GpuFile::read_to_device(std::uint64_t offset, std::uint32_t bytes, unsigned slot) {
+  if (staging_ == nullptr || (offset | bytes | value_.slot_bytes) % block_ != 0 || offset + bytes > value_.size) {
+    return std::nullopt;
+  }
+  Result<GpuRing::Read> read =
+      read_by_session({.op = Op::read,
+                       .file = handle_,
+                       .base = staging_,
+                       .size = bytes,
+                       .file_offset = static_cast<std::int64_t>(offset),
+                       .buffer_offset = static_cast<std::int64_t>(std::uint64_t{slot} * value_.slot_bytes),
+                       .required = ring_path_});
+  if (read.status().is(Code::path_refused)) return std::nullopt;
+  if (read.ok()) read->is_in_device = true;
+  return read;
+}
+
+Result<GpuRing::Read> GpuFile::read_by_session(const RawRequest& request) {
+  const Outcome outcome = transfer(session_, request);
   // The file is being closed, and will end the ring in a moment.
   if (outcome.status.is(Code::not_registered)) return failure(Code::closed, kStep);
   if (!outcome.status.ok()) return outcome.status;
-  return outcome.report.bytes;
+  return GpuRing::Read{static_cast<std::uint32_t>(outcome.report.bytes)};
 }
 
 void GpuFile::prefetch(unsigned thread, std::uint64_t offset, std::uint32_t bytes) {
@@ -245,9 +302,9 @@ void GpuFile::prefetch(unsigned thread, std::uint64_t offset, std::uint32_t byte
 
 // ---- Facts --------------------------------------------------------------------------------------------------------
 
-GpuFile::Facts GpuFile::facts() {
+Result<GpuFile::Facts> GpuFile::facts() {
   const MutexLock lock(mutex_);
-  Facts facts{.reason = reason_, .detail = detail_, .size = value_.size};
+  Facts facts{.reason = reason_, .detail = detail_, .ring_path = ring_path_, .size = value_.size};
   facts.is_leased = is_standing_ && may_be_held_.load();
   facts.resident_bytes = resident_bytes_.load();
   facts.cache_bytes = value_.set_count * gpu::kWays * value_.slot_bytes;
@@ -257,14 +314,15 @@ GpuFile::Facts GpuFile::facts() {
     facts.reason = resident_reason::lease_ended;
     facts.resident_bytes = facts.cache_bytes = 0;
   }
-  count();
+  if (const Status status = count(); !status.ok()) return status;
   facts.counts = counted_;
   return facts;
 }
 
-void GpuFile::count() {
+Status GpuFile::count() {
   gpu::Counts parts[gpu::kCountParts];
-  if (!wait_for_copies(*copies_, copies_->copy_to_host(parts, value_.counts, sizeof parts)).ok()) return;
+  const Status status = wait_for_copies(*copies_, copies_->copy_to_host(parts, value_.counts, sizeof parts));
+  if (!status.ok()) return status;
   gpu::Counts sum = {};
   for (const gpu::Counts& part : parts) add(sum, part);
   const Count fresh{.bytes = sum.resident_bytes - counted_.resident_bytes,
@@ -272,6 +330,7 @@ void GpuFile::count() {
   const Reason reason = was_leased_ ? Reason::none : reason_;
   if (fresh.operations > 0) session_.engine().count_sum(PathId::pagecache, reason, Op::read, fresh);
   counted_ = sum;
+  return success();
 }
 
 // ---- All of a session --------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
     Reason reason = Reason::none;  // Why not all reads are resident, under a lease.
     int detail = 0;                // An errno, or 0.
     bool is_leased = false;
+    PathId ring_path = PathId::host;  // The path of whole blocks that the ring reads from storage.
     std::uint64_t size = 0;
     std::uint64_t resident_bytes = 0;
     std::uint64_t cache_bytes = 0;
@@ -59,7 +60,8 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   Status end() EXCLUDES(ending_);
 
   const gpu::Layout& value() const { return value_; }
-  Facts facts() EXCLUDES(mutex_);
+  // Fails if the device does not tell what kernels have read.
+  Result<Facts> facts() EXCLUDES(mutex_);
   bool is_of(const File& file) const { return &*file_ == &file; }
 
  private:
@@ -70,6 +72,8 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   void keep_pages(std::uint64_t size);
   Reason take_lease(int& error);
   Status fill_device_memory();
+  Status offer_device_memory();
+  void withdraw_device_memory();
   Status upload(const void* place, const void* from, std::size_t size) REQUIRES(mutex_);
   Status publish(const ResidentPages& pages, gpu::Word generation) REQUIRES(mutex_);
   Status upload_place(std::size_t extent, gpu::Long place) REQUIRES(mutex_);
@@ -80,13 +84,15 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   bool has_its_size();
   void open_descriptors();
   void begin_look(unsigned thread) override;
-  Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override;
+  Result<GpuRing::Read> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
+                             const GpuRing::Place& place) override;
   void prefetch(unsigned thread, std::uint64_t offset, std::uint32_t bytes) override;
-  std::optional<std::uint64_t> read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
-                                              std::byte* memory);
+  Result<GpuRing::Read> read_by_session(const RawRequest& request);
+  std::optional<Result<GpuRing::Read>> read_to_device(std::uint64_t offset, std::uint32_t bytes, unsigned slot);
+  bool read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_t bytes, std::byte* memory);
   std::chrono::nanoseconds look(bool is_asked_back) override;
   std::chrono::nanoseconds end_lease();
-  void count() REQUIRES(mutex_);
+  Status count() REQUIRES(mutex_);
 
   // By which a thread of the ring reads the page cache. It has an open file of its own, since threads that share one
   // wait for each other's counts of its users.
@@ -123,6 +129,9 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   Moment again_at_ GUARDED_BY(again_mutex_) = Moment::min();
   std::optional<pthread_t> taker_ GUARDED_BY(again_mutex_);
   std::vector<Descriptor> descriptors_;
+  std::byte* staging_ = nullptr;     // The slots' device memory, a registered buffer; null: the ring has none.
+  PathId ring_path_ = PathId::host;  // A direct one to that memory.
+  std::uint64_t block_ = 0;          // It moves whole ones of the file by itself.
   std::unique_ptr<GpuRing> ring_;
 
   Mutex ending_;

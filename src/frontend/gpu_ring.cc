@@ -157,25 +157,26 @@ bool GpuRing::look(unsigned thread) {
 
 void GpuRing::answer(unsigned thread, unsigned index, std::uint64_t what, std::uint64_t offset) {
   gpu::Slot& asked = slot(index);
-  const Result<std::uint64_t> bytes = move(thread, index, what, offset);
-  const Status status = bytes.status();
+  const Result<Read> read = move(thread, index, what, offset);
+  const Status status = read.status();
   if (!status.ok()) store(asked.detail, status.code);
-  const auto moved = bytes.ok() ? static_cast<std::uint32_t>(*bytes) : 0u;
+  const gpu::Word moved = read.ok() ? read->bytes | (read->is_in_device ? gpu::kInDevice : 0) : 0;
   store(asked.answer, gpu::answer(request_number(what), error_of(status), moved), std::memory_order_release);
 }
 
 // A kernel that has gone wrong may ask for anything.
-Result<std::uint64_t> GpuRing::move(unsigned thread, unsigned index, std::uint64_t what, std::uint64_t offset) {
+Result<GpuRing::Read> GpuRing::move(unsigned thread, unsigned index, std::uint64_t what, std::uint64_t offset) {
   const auto size = static_cast<std::uint32_t>(what);
   const std::uint64_t kind = what >> 62;
   if (kind == gpu::kPrefetch && size > 0 && size <= gpu::kPrefetchBytes) {  // 0 bytes would be all of the file.
     reader_.prefetch(thread, offset, size);
-    return 0;
+    return Read{0};
   }
   if (kind != gpu::kRead || size == 0 || size > terms_.slot_bytes) {
     return failure(Code::invalid_argument, "read for a kernel");
   }
-  return reader_.read(thread, offset, size, memory_.data() + places_.staging + std::size_t{index} * terms_.slot_bytes);
+  std::byte* const pinned = memory_.data() + places_.staging + std::size_t{index} * terms_.slot_bytes;
+  return reader_.read(thread, offset, size, {pinned, index});
 }
 
 void GpuRing::describe(gpu::Layout& layout) const {

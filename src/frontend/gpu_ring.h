@@ -25,14 +25,21 @@ namespace penstock::core {
 
 class GpuRing {
  public:
+  struct Place {
+    std::byte* pinned;
+    unsigned slot;
+  };
+  struct Read {
+    std::uint32_t bytes;
+    bool is_in_device = false;
+  };
   // Reads the file for a kernel. Called on the ring's threads.
   class Reader {
    public:
     // Before the first of the reads that a thread answers in one look at its slots.
     virtual void begin_look(unsigned /*thread*/) {}
-    // Fewer bytes at the file's end.
-    virtual Result<std::uint64_t> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
-                                       std::byte* memory) = 0;
+    // Into the slot's pinned memory, or its device memory. Fewer bytes at the file's end.
+    virtual Result<Read> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, const Place& place) = 0;
     // Starts to bring the range in, and does not wait for it.
     virtual void prefetch(unsigned /*thread*/, std::uint64_t /*offset*/, std::uint32_t /*bytes*/) {}
 
@@ -83,7 +90,7 @@ class GpuRing {
   void serve(unsigned number);
   bool look(unsigned thread);
   void answer(unsigned thread, unsigned slot, std::uint64_t what, std::uint64_t offset);
-  Result<std::uint64_t> move(unsigned thread, unsigned slot, std::uint64_t what, std::uint64_t offset);
+  Result<Read> move(unsigned thread, unsigned slot, std::uint64_t what, std::uint64_t offset);
   void end(gpu::Error error);
   void sleep(std::chrono::nanoseconds time) EXCLUDES(mutex_);
 

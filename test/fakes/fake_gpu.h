@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/align.h"
 #include "base/unique_fd.h"
 #include "device/device.h"
 #include "device/host/host_streams.h"
@@ -26,7 +27,7 @@ namespace penstock::core {
 
 class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
  public:
-  FakeGpu() : Device(this) {
+  explicit FakeGpu(DevicePages* pages = nullptr) : Device(this, pages) {
     facts_.kind = "fake";
     facts_.memory_bytes = 1 << 30;
     std::snprintf(facts_.name, sizeof facts_.name, "fake GPU");
@@ -60,7 +61,7 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
     if (is_full) return failure(Code::out_of_memory, "allocate device memory");
     UniqueFd fd(::memfd_create("fake-gpu", MFD_CLOEXEC));
     if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return os_failure(errno, "make memory");
-    void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    void* const memory = map_aligned(size, fd.get());
     if (memory == MAP_FAILED) return os_failure(errno, "make memory");
     const std::lock_guard lock(mutex_);
     allocations_.push_back({memory, size, std::move(fd), ++numbers_});
@@ -121,6 +122,15 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
   Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&streams_); }
 
  private:
+  // At a multiple of a GPU's page of 64 KiB, as cudaMalloc gives large memory.
+  static void* map_aligned(std::size_t size, int fd) {
+    constexpr std::size_t kPage = 64u << 10;
+    void* const room = ::mmap(nullptr, size + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) return room;
+    ::munmap(room, size + kPage);
+    void* const aligned = reinterpret_cast<void*>(align_up(reinterpret_cast<std::uintptr_t>(room), kPage));
+    return ::mmap(aligned, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+  }
   struct Allocation {
     void* memory = nullptr;
     std::size_t size = 0;

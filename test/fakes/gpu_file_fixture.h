@@ -49,11 +49,13 @@ class GpuFileFixture : public testing::Test {
                     std::unique_ptr<DeviceSet> devices = std::make_unique<HostDeviceSet>()) {
     Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce,host"}});
     config.registration_cache_bytes = 64u << 20;
+    configure(config);
     session_ = std::make_unique<Session>(config, std::move(storage), std::move(devices));
     frontends_ = std::make_unique<Frontends>(*session_);
     reader_ = open_as(O_RDONLY);
     file_ = *session_->register_file(reader_.get());
   }
+  virtual void configure(Config& /*config*/) {}
   void close_session() {
     frontends_.reset();
     kernels_.wait();
@@ -72,9 +74,10 @@ class GpuFileFixture : public testing::Test {
   }
   GpuFile::Facts facts() {
     GpuFile* const gpu_file = files().pin(number_);
-    const GpuFile::Facts facts = gpu_file->facts();
+    const Result<GpuFile::Facts> facts = gpu_file->facts();
     files().unpin(number_);
-    return facts;
+    EXPECT_TRUE(facts.ok()) << describe(facts.status());
+    return facts.ok() ? *facts : GpuFile::Facts();
   }
   // The version of `count` words from that one on; -1: they are of several, or of none.
   std::int64_t version_of(std::uint64_t first, std::uint64_t count, gpu::Result* result = nullptr) const {

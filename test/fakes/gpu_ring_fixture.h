@@ -31,7 +31,8 @@ inline constexpr std::uint64_t kTooLong = 30'000'000'000;  // Only a read that s
 // Reads a string as if it were a file.
 class ScriptedReader final : public GpuRing::Reader {
  public:
-  Result<std::uint64_t> read(unsigned, std::uint64_t offset, std::uint32_t bytes, std::byte* memory) override {
+  Result<GpuRing::Read> read(unsigned, std::uint64_t offset, std::uint32_t bytes,
+                             const GpuRing::Place& place) override {
     ++asked;
     while (stands_still && !is_over) std::this_thread::yield();
     if (ends_thread) ::pthread_exit(nullptr);
@@ -43,8 +44,8 @@ class ScriptedReader final : public GpuRing::Reader {
       if (chance == 2) be_slow(std::chrono::microseconds(400));
     }
     const std::uint64_t there = offset < content.size() ? std::min<std::uint64_t>(bytes, content.size() - offset) : 0;
-    std::memcpy(memory, content.data() + offset, there);
-    return there;
+    std::memcpy(place.pinned, content.data() + offset, there);
+    return GpuRing::Read{static_cast<std::uint32_t>(there)};
   }
 
   const std::string content = noise(kSize, 7);
@@ -86,7 +87,7 @@ class GpuRingFixture : public testing::Test {
     sets_.assign(sets, {});
     frames_.assign(sets * gpu::kWays * terms.slot_bytes / sizeof(gpu::detail::Sixteen), {});
     if (sets > 0) layout.sets = sets_.data();
-    layout.set_count = sets;
+    layout.set_count = static_cast<gpu::Word>(sets);
     layout.frames = reinterpret_cast<unsigned char*>(frames_.data());
     return gpu::File(layout);
   }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The ring reads from storage into device memory where the session has a direct path to it.
+#include <gtest/gtest.h>
+
+#include "fakes/fake_gpu.h"
+#include "fakes/fake_nvfs.h"
+#include "fakes/gpu_file_fixture.h"
+#include "path/nvfs/nvfs_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+// Kernels are host code, and reach all memory at its address.
+class GpuWithKernels final : public FakeGpu, public DevicePages {
+ public:
+  GpuWithKernels() : FakeGpu(this) {}
+  bool can_register_pages() const override { return false; }
+  Status register_pages(const std::byte*, std::size_t, bool) override {
+    return failure(Code::unsupported, "register pages");
+  }
+  bool unregister_pages(const std::byte*) override { return true; }
+  Result<void*> address_in_kernels(void* memory) override { return memory; }
+  Status wait_for_kernels() override { return success(); }
+};
+
+// Nothing is in its page cache.
+class UncachedStorage final : public PosixStorage {
+ public:
+  UncachedStorage() : PosixStorage(true) {}
+  Result<std::size_t> read_if_cached(int, void*, std::size_t, std::uint64_t) override {
+    return os_failure(EAGAIN, "read");
+  }
+};
+
+class GpuToDeviceTest : public GpuFileFixture {
+ protected:
+  void configure(Config& config) override {
+    config.paths = paths_;
+    config.nvfs_kernel = module_;
+    config.nvfs = NvfsUse::stand_in;
+  }
+  // On a GPU to which nvidia-fs moves bytes. Skips the test where the file system has no O_DIRECT.
+  void open_on(std::vector<PathId> paths, std::unique_ptr<Storage> storage = std::make_unique<UncachedStorage>()) {
+    paths_ = std::move(paths);
+    close_session();
+    open_session(std::move(storage), std::make_unique<GpuWithKernels>());
+    if (!session_->file_facts(file_)->can_do_o_direct()) GTEST_SKIP() << "no O_DIRECT here";
+  }
+  FakeGpu& gpu() { return static_cast<FakeGpu&>(session_->devices()); }
+  std::uint64_t counted(PathId path, Reason reason) const {
+    return session_->counters().total(path, reason, Op::read).operations;
+  }
+
+  std::shared_ptr<FakeNvfs> module_ = std::make_shared<FakeNvfs>();
+  std::vector<PathId> paths_;
+};
+
+TEST_F(GpuToDeviceTest, WholeBlocksByADirectPathWhereThereIsOne) {
+  open_on({PathId::nvfs, PathId::bounce, PathId::host});
+  open();
+  EXPECT_EQ(facts().ring_path, PathId::nvfs);
+  std::vector<std::uint64_t> words(1024);
+
+  EXPECT_EQ(value_.read(gpu::Thread(), 4096, 8192, words.data()).bytes, 8192u);
+
+  for (std::uint64_t i = 0; i < words.size(); ++i) ASSERT_EQ(words[i], word(512 + i, 0));
+  EXPECT_EQ(facts().counts.ring_reads, 1u);
+  EXPECT_EQ(counted(PathId::nvfs, nvfs_reason::simulated), 2u);
+  EXPECT_EQ(counted(PathId::host, Reason::host_memory), 0u);
+}
+
+// A kernel of the library's would have to bounce them, and waits for a GPU that is full of kernels that wait.
+TEST_F(GpuToDeviceTest, PartsOfBlocksComeToPinnedMemory) {
+  open_on({PathId::nvfs, PathId::bounce, PathId::host});
+  open();
+  EXPECT_EQ(version_of(0, 64), 0);
+  EXPECT_EQ(version_of(kWords - 30, 30), 0);
+  EXPECT_EQ(counted(PathId::nvfs, nvfs_reason::simulated), 0u);
+  EXPECT_EQ(counted(PathId::host, Reason::host_memory), 2u);
+}
+
+TEST_F(GpuToDeviceTest, BlocksOfTheCacheDoAndThoseThatThePageCacheHasDoNot) {
+  for (const bool is_cached : {false, true}) {
+    std::unique_ptr<Storage> storage = std::make_unique<UncachedStorage>();
+    if (is_cached) storage = std::make_unique<PosixStorage>(true);
+    open_on({PathId::nvfs, PathId::bounce, PathId::host}, std::move(storage));
+    open({.cache_bytes = 1 << 20});
+    if (!facts().is_leased) GTEST_SKIP() << reason_name(facts().reason);
+    EXPECT_EQ(version_of(0, 64), 0);
+    EXPECT_EQ(version_of(kWords - 30, 30), 0);
+    EXPECT_EQ(facts().counts.fetched, 2u);
+    EXPECT_EQ(counted(PathId::nvfs, nvfs_reason::simulated), is_cached ? 0u : 1u) << "the last block is not whole";
+    EXPECT_EQ(counted(PathId::host, Reason::host_memory), is_cached ? 2u : 1u);
+  }
+}
+
+TEST_F(GpuToDeviceTest, WithoutADirectPathAllComesToPinnedMemory) {
+  open_on({PathId::bounce, PathId::host});
+  open();
+  EXPECT_EQ(facts().ring_path, PathId::host);
+  EXPECT_EQ(version_of(9, 64), 0);
+  EXPECT_EQ(counted(PathId::host, Reason::host_memory), 1u);
+}
+
+TEST_F(GpuToDeviceTest, OfAGpuWhoseContextIsLostKernelsAreStillAnsweredAndTheReportSaysSo) {
+  open_on({PathId::bounce, PathId::host});
+  open();
+  gpu().loses_context = true;
+
+  EXPECT_EQ(version_of(9, 64), 0);
+
+  GpuFile* const opened = files().pin(number_);
+  EXPECT_FALSE(opened->facts().ok());
+  files().unpin(number_);
+  files().close(number_);
+  EXPECT_FALSE(files().open(file_, {}).ok());
+}
+
+TEST_F(GpuToDeviceTest, AGpuThatHasNoRoomIsSaidSo) {
+  open_on({PathId::bounce, PathId::host});
+  gpu().is_full = true;
+  EXPECT_TRUE(files().open(file_, {}).status().is(Code::out_of_memory));
+}
+
+}  // namespace
+}  // namespace penstock::core
