@@ -97,7 +97,8 @@ class Memory {
 // A session, its file, and the file for the GPU.
 class Opened {
  public:
-  explicit Opened(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit Opened(const std::string& path, int flags = 0) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
+    if (fd_ < 0) fail("open", path.c_str());
     check(penstock_session_open(nullptr, &session_));
     check(penstock_file_register(session_, fd_, &file_));
   }
@@ -123,10 +124,13 @@ class Opened {
     penstock_gpu_close(gpu_file_);
     gpu_file_ = nullptr;
   }
+  penstock_status ask(penstock_gpu_info& info) const {
+    info.struct_size = sizeof info;
+    return penstock_gpu_get(gpu_file_, &info);
+  }
   penstock_gpu_info info() const {
     penstock_gpu_info info{};
-    info.struct_size = sizeof info;
-    check(penstock_gpu_get(gpu_file_, &info));
+    check(ask(info));
     return info;
   }
   // By which ways the reads went, to the end of a line.
@@ -138,6 +142,7 @@ class Opened {
                 (unsigned long long)told.failed_reads);
   }
   penstock_session* session() const { return session_; }
+  penstock_file* file() const { return file_; }
 
  private:
   const int fd_;
@@ -146,6 +151,9 @@ class Opened {
   penstock_gpu_file* gpu_file_ = nullptr;
 };
 
+// Loses the GPU's context under kernels that read, and tells what came of it; false if something stood still, or went on
+// as if nothing had been. It has to be a process of its own.
+bool lose_the_context(const std::string& path, bool by_trap);
 // Runs the checks, if wanted with few and small reads, for compute-sanitizer; false if one failed.
 bool check_reads(const std::string& path, bool is_small);
 // Changes files under kernels that read them, so many times; false if a read was wrong that a lease protects.

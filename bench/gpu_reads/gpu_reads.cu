@@ -295,6 +295,9 @@ int main(int argc, char** argv) {
     write_file(argv[2], std::strtoull(argv[3], nullptr, 10), 1);
     return 0;
   }
+  if (argc == 3 && (std::strcmp(argv[1], "--trap") == 0 || std::strcmp(argv[1], "--reset") == 0)) {
+    return lose_the_context(argv[2], std::strcmp(argv[1], "--trap") == 0) ? 0 : 1;
+  }
   const std::string task = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
   const int first = task.empty() ? 1 : 2;
   if (argc <= first) {

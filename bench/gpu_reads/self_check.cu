@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Checks kernels' own reads on a GPU: bytes at every alignment by every group, the file's end, a file that is closed
-// while kernels read it, a thread of the library that stands still, and a lease that another process ends.
+// while kernels read it, a thread of the library that stands still, and a lease that another process ends. A kernel traps, and a context goes.
 #include <dirent.h>
 #include <signal.h>
 #include <spawn.h>
@@ -230,15 +230,23 @@ __global__ void watch(gpu::File file, const volatile int* phase, unsigned char* 
   atomicAdd(counts + 2, late);
 }
 
-double rewrite_by_another(const std::string& path) {
-  const std::string size = std::to_string(kSize);
-  const char* const arguments[] = {"gpu_reads", "--rewrite", path.c_str(), size.c_str(), nullptr};
+// The seconds that this program took for the task, as another process; below 0 if it failed, or after 60 seconds.
+double by_another(const char* task, const std::string& path, const char* size = nullptr) {
+  const char* const arguments[] = {"gpu_reads", task, path.c_str(), size, nullptr};
   pid_t child = 0;
   const double began = now();
   if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, const_cast<char**>(arguments), environ) != 0) return -1;
   int status = 0;
-  ::waitpid(child, &status, 0);
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    ::usleep(1000);
+    if (now() - began > 60) ::kill(child, SIGKILL);
+  }
   return status == 0 ? now() - began : -1;
+}
+
+void check_lost_context(const std::string& path, const char* task, const char* what) {
+  const double took = by_another(task, path);
+  tell(what, took >= 0, "in " + std::to_string(took) + " s");
 }
 
 // Without a lease it must go wrong, or the check shows nothing.
@@ -254,7 +262,7 @@ void check_change(const std::string& path, bool has_lease, std::uint64_t cache_b
   watch<<<kWarps / 4, 128>>>(file, phase.get(), out.get(), counts.get());
   ::usleep(100'000);
   __atomic_store_n(phase.get(), 1, __ATOMIC_SEQ_CST);
-  const double took = rewrite_by_another(path);
+  const double took = by_another("--rewrite", path, std::to_string(kSize).c_str());
   __atomic_store_n(phase.get(), 2, __ATOMIC_SEQ_CST);
   ::usleep(200'000);
   __atomic_store_n(phase.get(), 3, __ATOMIC_SEQ_CST);
@@ -293,6 +301,14 @@ bool check_reads(const std::string& path, bool is_small) {
                 {.threads = 4, .slot_bytes = 1024, .ring_only = 1, .cache_bytes = 1u << 20});
     check_close(opened);
     if (!is_small) check_stopped_thread(opened);
+  }
+  {
+    Opened opened(path, O_DIRECT);  // So that nothing comes out of the page cache.
+    check_bytes(opened, "ring, from storage", {.threads = 16, .ring_only = 1}, 8);
+  }
+  if (!is_small) {
+    check_lost_context(path, "--trap", "a kernel that traps leaves nobody waiting");
+    check_lost_context(path, "--reset", "a context that is destroyed leaves nobody waiting");
   }
   check_change(path, true);
   check_change(path, true, std::uint64_t{32} << 20);
