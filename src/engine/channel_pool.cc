@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "base/align.h"
 #include "base/shortage.h"
@@ -43,8 +44,8 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
 
   const std::uint64_t large_total = bounce_bytes - small.count * small.chunk;
   ChannelShape& large = shapes.large;
-  // There are more channels than workers, because callers work, too.
-  large = {.count = 2 * workers, .depth = kLargeDepth, .chunk = chunk_bytes};
+  // There are more channels than workers, because callers work, too, and one is kept for short requests.
+  large = {.count = std::max(2 * workers, 3u), .depth = kLargeDepth, .chunk = chunk_bytes};
   const auto bytes = [&] { return large.count * large.depth * large.chunk; };
   while (large.depth > 2 && bytes() > large_total) --large.depth;
   while (large.chunk > kChunkMin && bytes() > large_total) {
@@ -81,11 +82,18 @@ ChannelPool::ChannelPool(Path& path, Device* device, const ChannelShape& shape, 
 
 ChannelPool::~ChannelPool() { budget_.remove(this); }
 
-// Finds a free place that has an open channel, or one in which a channel can be opened; the thread's usual place first.
-bool ChannelPool::claim(bool open, unsigned& place) {
+// Long requests do without the last place.
+unsigned ChannelPool::places_for(bool is_long) const {
+  const auto all = static_cast<unsigned>(places_.size());
+  return is_long && all > 1 ? all - 1 : all;
+}
+
+// Finds, among so many places, a free one that has an open channel, or one in which a channel can be opened; the
+// thread's usual place first.
+bool ChannelPool::claim(bool open, unsigned& place, unsigned places) {
   const unsigned first = thread_number();
-  for (unsigned i = 0; i < places_.size(); ++i) {
-    place = (first + i) % static_cast<unsigned>(places_.size());
+  for (unsigned i = 0; i < places; ++i) {
+    place = (first + i) % places;
     Place& candidate = places_[place];
     if (candidate.open.load() != open || candidate.busy.load() || candidate.busy.exchange(true)) continue;
     if (candidate.open.load(std::memory_order_relaxed) == open) return true;
@@ -94,8 +102,8 @@ bool ChannelPool::claim(bool open, unsigned& place) {
   return false;
 }
 
-bool ChannelPool::has_open() const {
-  return std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.open.load(); });
+bool ChannelPool::has_open(unsigned places) const {
+  return std::any_of(places_.begin(), places_.begin() + places, [](const Place& place) { return place.open.load(); });
 }
 
 Status ChannelPool::open(Place& place) {
@@ -122,41 +130,45 @@ void ChannelPool::close(Place& place) {
 
 void ChannelPool::close_idle_channels() {
   unsigned place = 0;
-  while (claim(true, place)) {
+  while (claim(true, place, places_for(false))) {
     close(places_[place]);
     take_back(place);
   }
 }
 
-ChannelPool::Loan ChannelPool::try_borrow() {
+ChannelPool::Loan ChannelPool::try_borrow(bool is_long) {
+  const unsigned places = places_for(is_long);
   unsigned place = 0;
-  if (claim(true, place)) return {this, place, places_[place].channel.get()};
-  if (!claim(false, place)) return {};
+  if (claim(true, place, places)) return {this, place, places_[place].channel.get()};
+  if (!claim(false, place, places)) return {};
   if (open(places_[place]).ok()) return {this, place, places_[place].channel.get()};
   free(places_[place]);
   return {};
 }
 
-Result<ChannelPool::Loan> ChannelPool::borrow() {
+Result<ChannelPool::Loan> ChannelPool::borrow(bool is_long) {
+  const unsigned places = places_for(is_long);
   unsigned place = 0;
-  if (claim(true, place)) return Loan(this, place, places_[place].channel.get());
+  if (claim(true, place, places)) return Loan(this, place, places_[place].channel.get());
   waiting_.fetch_add(1);
-  Result<Loan> loan = borrow_waiting();
+  Result<Loan> loan = borrow_waiting(places);
   waiting_.fetch_sub(1);
   return loan;
 }
 
-Result<ChannelPool::Loan> ChannelPool::borrow_waiting() {
+Result<ChannelPool::Loan> ChannelPool::borrow_waiting(unsigned places) {
   const auto give_up = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
     const std::uint32_t seen = returns_.load();
     unsigned place = 0;
-    if (claim(true, place)) return Loan(this, place, places_[place].channel.get());
-    if (claim(false, place)) {
+    if (claim(true, place, places)) return Loan(this, place, places_[place].channel.get());
+    if (claim(false, place, places)) {
       const Status status = open(places_[place]);
       if (status.ok()) return Loan(this, place, places_[place].channel.get());
-      if (!has_open()) {
+      if (!has_open(places)) {
         free(places_[place]);
+        const unsigned all = places_for(false);
+        if (std::exchange(places, all) < all) continue;  // Better the last channel than none.
         if (!status.is(Code::limit) || std::chrono::steady_clock::now() >= give_up) return status;
         std::this_thread::sleep_for(kLooksApart);
         continue;
@@ -180,7 +192,9 @@ void ChannelPool::free(Place& place) {
   // A waiting thread counts itself before it looks again. So either we see its count here, or it sees the place.
   if (waiting_.load() == 0) return;
   returns_.fetch_add(1);
-  returns_.notify_one();
+  // A thread with a long request can do nothing with the last place, so it must not be the only one that is woken.
+  if (&place == &places_.back()) returns_.notify_all();
+  else returns_.notify_one();
 }
 
 }  // namespace penstock::core

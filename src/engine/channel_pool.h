@@ -46,6 +46,8 @@ struct ChannelShape {
   unsigned count = 1;       // Channels.
   unsigned depth = 1;       // Chunks in flight in each.
   std::uint64_t chunk = 0;  // Bytes.
+  // A request that does not fit into one channel is long.
+  bool fits(std::uint64_t bytes) const { return bytes <= depth * chunk; }
 };
 
 // The small channels (one chunk, the caller's thread) and the large ones (pipelined, workers) of a device, such that
@@ -83,11 +85,12 @@ class ChannelPool final : public ChannelHolder {
     Channel* channel_ = nullptr;
   };
 
-  // Waits while all channels are borrowed. Fails only if no channel is open and none can be opened, because the budget
-  // has had no room for two seconds.
-  Result<Loan> borrow();
+  // Waits while all channels are borrowed; a long request does without one of several, so that short ones need not wait
+  // for long ones. Fails only if no channel is open and none can be opened, because the budget has had no room for two
+  // seconds.
+  Result<Loan> borrow(bool is_long = false);
   // Empty if no channel is free and none can be opened.
-  Loan try_borrow();
+  Loan try_borrow(bool is_long = false);
   const ChannelShape& shape() const { return shape_; }
   void close_idle_channels() override;
 
@@ -100,9 +103,10 @@ class ChannelPool final : public ChannelHolder {
   };
 
   ChannelOptions channel_options() const { return {device_, shape_.depth, shape_.chunk, false, placement_}; }
-  Result<Loan> borrow_waiting();
-  bool claim(bool open, unsigned& place);
-  bool has_open() const;
+  unsigned places_for(bool is_long) const;
+  Result<Loan> borrow_waiting(unsigned places);
+  bool claim(bool open, unsigned& place, unsigned places);
+  bool has_open(unsigned places) const;
   Status open(Place& place);
   void close(Place& place);
   void take_back(unsigned place);

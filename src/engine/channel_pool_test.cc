@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "fakes/waiting.h"
 #include "path/null/null_path.h"
@@ -50,6 +53,43 @@ TEST(ChannelPoolTest, ABorrowerWaitsUntilAChannelComesBack) {
   waiter.join();
 
   EXPECT_TRUE(borrowed);
+}
+
+TEST(ChannelPoolTest, LongRequestsLeaveOneChannelToShortOnes) {
+  NullPath path;
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 3, .depth = 2, .chunk = 65536}, budget);
+  EXPECT_TRUE(pool.shape().fits(2 * 65536));
+  EXPECT_FALSE(pool.shape().fits(2 * 65536 + 1));
+  const Result<ChannelPool::Loan> first = pool.borrow(true), second = pool.borrow(true);
+
+  // Whichever place is a thread's usual one.
+  for (unsigned i = 0; i < 3; ++i) {
+    std::thread([&] {
+      EXPECT_FALSE(pool.try_borrow(true));
+      EXPECT_TRUE(pool.try_borrow());
+    }).join();
+  }
+}
+
+TEST(ChannelPoolTest, AShortRequestGetsItsChannelThoughALongOneWaitsToo) {
+  NullPath path;
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 2, .depth = 1, .chunk = 65536}, budget);
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> waiting;
+  {
+    const Result<ChannelPool::Loan> held = pool.borrow(true);
+    std::optional<ChannelPool::Loan> last(pool.try_borrow());
+    for (int i = 0; i < 4; ++i) waiting.emplace_back([&] { EXPECT_TRUE(pool.borrow(true).ok()); });
+    give_time_to_go_wrong();
+    std::thread brief([&] { is_over = pool.borrow().ok(); });
+    give_time_to_go_wrong();
+    last.reset();
+    brief.join();
+    EXPECT_TRUE(is_over);
+  }
+  for (std::thread& thread : waiting) thread.join();
 }
 
 // Opens channels until it is told not to.
@@ -99,6 +139,22 @@ TEST(ChannelPoolTest, WhereNoChannelCanBeOpenedEveryBorrowerIsToldSo) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(told, 16u * 500);
+}
+
+TEST(ChannelPoolTest, ALongRequestTakesTheLastChannelWhereNoOtherCanBeOpened) {
+  FussyPath path;
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 2, .depth = 1, .chunk = 65536}, budget);
+  const auto open_one_and_take_it = [&] {
+    pool.close_idle_channels();
+    path.refuses = false;
+    EXPECT_TRUE(pool.borrow().ok());
+    path.refuses = true;
+    EXPECT_TRUE(pool.borrow(true).ok());
+  };
+
+  open_one_and_take_it();
+  std::thread(open_one_and_take_it).join();  // The last place is the usual one of one of the two threads.
 }
 
 TEST(ChannelPoolTest, IdleChannelsOfOnePoolMakeRoomForAnother) {

@@ -191,7 +191,7 @@ void Engine::move_large(Flight& flight, ChannelPool& pool) {
 
 void Engine::move_untuned(Flight& flight, ChannelPool& pool) {
   const TransferTime time(active_on_[place_of(flight.request.device())]);
-  SharedFlight shared(flight, pool);
+  SharedFlight shared(flight, pool, flight.request.size);
   workers_.run(shared, threads_for(flight, 0) - 1, flight.request.facts.device);
   const std::uint64_t share_ns = time.share_of(time.wall_ns());
   const std::uint64_t bytes = flight.progress().bytes();
@@ -219,7 +219,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool&
     const std::uint64_t chunk = cached_chunk > 0 ? cached_chunk : chunk_for(part);
     part.cut_into_chunks(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const TransferTime time(active_on_[place_of(flight.request.device())]);
-    SharedFlight shared(part, pool);
+    SharedFlight shared(part, pool, size);
     workers_.run(shared, std::min(choice.threads, threads_max) - 1, part.request.facts.device);
     const std::uint64_t wall_ns = time.wall_ns();
     const Progress& done = part.progress();

@@ -57,6 +57,8 @@ class Engine {
   Choice choice(Flight& flight) const;
   std::string plan_text(Flight& flight, unsigned lines_max) const;
 
+  // True if the request leaves one of the channels to others.
+  bool is_long(std::uint64_t bytes) const { return !shapes_.large.fits(bytes); }
   // Limits the bytes of each storage operation that move() starts from now on.
   void limit_operations(std::uint64_t bytes);
   // Makes all paths forget the file. None of its requests may be under way.

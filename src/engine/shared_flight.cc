@@ -18,7 +18,7 @@ std::uint64_t thread_cpu_ns() {
 }  // namespace
 
 void SharedFlight::work() {
-  Result<ChannelPool::Loan> channel = pool_.borrow();
+  Result<ChannelPool::Loan> channel = pool_.borrow(is_long_);
   if (channel.ok()) {
     move_chunks(**channel);
     return;
@@ -30,7 +30,7 @@ void SharedFlight::work() {
 
 bool SharedFlight::help() {
   if (!has_work()) return false;
-  const ChannelPool::Loan channel = pool_.try_borrow();
+  const ChannelPool::Loan channel = pool_.try_borrow(is_long_);
   if (channel) move_chunks(*channel);
   return static_cast<bool>(channel);
 }
@@ -74,7 +74,7 @@ void SharedFlight::move_rest() {
   if (is_read && progress_.end() < progress_.reached() && !progress_.has_failed()) read_gap_again();
   flight_.end_middle(progress_);
   if (!flight_.has_next()) return;
-  const Result<ChannelPool::Loan> channel = pool_.borrow();
+  const Result<ChannelPool::Loan> channel = pool_.borrow(is_long_);
   if (channel.ok()) flight_.run(**channel);
   else flight_.fail(channel.status());
 }
@@ -83,7 +83,7 @@ void SharedFlight::move_rest() {
 // bytes that other threads have read behind it. The bytes are in the user's memory already, so the gap is read once
 // more: then they count, unless the file is still short.
 void SharedFlight::read_gap_again() {
-  const Result<ChannelPool::Loan> channel = pool_.borrow();
+  const Result<ChannelPool::Loan> channel = pool_.borrow(is_long_);
   if (!channel.ok()) return;
   for (std::uint64_t turn = turn_at(progress_.end()); turn < chunk_count_; ++turn) {
     const Completion again = (**channel).move_and_wait(flight_.request, flight_.in_turn(turn));

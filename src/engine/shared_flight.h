@@ -18,9 +18,10 @@ namespace penstock::core {
 class SharedFlight {
  public:
   // The flight has been cut, and must outlive this.
-  SharedFlight(Flight& flight, ChannelPool& pool)
-      : flight_(flight), plan_(flight.plan()), pool_(pool), chunk_count_(plan_.middle_count()),
-        progress_(flight.progress()) {}
+  // It is all of a request of so many bytes, or a part of it.
+  SharedFlight(Flight& flight, ChannelPool& pool, std::uint64_t request_bytes)
+      : flight_(flight), plan_(flight.plan()), pool_(pool), is_long_(!pool.shape().fits(request_bytes)),
+        chunk_count_(plan_.middle_count()), progress_(flight.progress()) {}
 
   // The owner's work; waits for a channel.
   void work();
@@ -49,6 +50,7 @@ class SharedFlight {
   Flight& flight_;
   const Plan& plan_;
   ChannelPool& pool_;
+  const bool is_long_;
   const std::uint64_t chunk_count_;  // The chunks of the middle.
   alignas(64) std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stop_{false};

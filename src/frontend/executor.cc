@@ -123,17 +123,34 @@ void Executor::sleep_locked() {
   }
 }
 
+// The first job that may begin now.
+Job* Executor::next_locked() const {
+  Job* job = queue_.first();
+  if (threads_.size() == 1 || long_ + 1 < threads_.size()) return job;
+  while (job != nullptr && is_long(*job)) job = RunQueue::next(*job);
+  return job;
+}
+
+void Executor::end_long() {
+  const MutexLock lock(mutex_);
+  --long_;
+}
+
 // Takes a fair share of the run queue, so that all threads take part, but no share too small to be worth a thread.
 // Takes at most one job that fits no queue, because a job that was taken can neither be withdrawn nor be carried out by
 // another thread.
 void Executor::take_locked(Share& share, unsigned most) {
   const std::size_t fair = (queue_.size() + threads_.size() - 1) / threads_.size();
   std::uint64_t bytes = 0;
-  for (bool fits = true; queue_.first() != nullptr && share.count < most && fits;) {
-    Job& job = *queue_.first();
+  for (bool fits = true; share.count < most && fits;) {
+    Job* const next = next_locked();
+    if (next == nullptr) break;
+    Job& job = *next;
     if (share.count >= fair && bytes + RunQueue::bytes_of(job) > share_bytes_locked()) break;
     bytes += RunQueue::bytes_of(job);
     fits = job.fits_queue();
+    share.is_long = is_long(job);
+    long_ += share.is_long ? 1 : 0;
     share.jobs[share.count++] = &job;
     queue_.unlink(job);
   }
@@ -161,7 +178,7 @@ std::uint64_t Executor::share_bytes_locked() const {
 // A context for a thread that has something to do; one with requests that nobody works on goes first.
 JobContext* Executor::context_locked(const JobContext* previous) {
   if (JobContext* const orphaned = contexts_.adopt()) return orphaned;
-  return queue_.first() == nullptr ? nullptr : contexts_.take_idle(previous);
+  return next_locked() == nullptr ? nullptr : contexts_.take_idle(previous);
 }
 
 // A thread has a context as long as the context has requests in flight. The context is null if there is nothing more to
@@ -225,6 +242,7 @@ void Executor::loop() {
     const Share share = take_share(context, previous);
     if (context == nullptr) return;
     begin_or_move(*context, std::span(share.jobs).first(share.count));
+    if (share.is_long) end_long();
     context->reap(share.orphaned == nullptr && (share.count == 0 || context->room() == 0) ? 1 : 0);
     if (share.orphaned != nullptr) drain_orphaned(*share.orphaned, *context);
   }

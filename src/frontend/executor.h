@@ -2,7 +2,8 @@
 
 // Carries out requests whose callers do not wait for them: requests of threaded queues, and those that a stream has
 // reached. Jobs wait in a run queue for a few threads, which start with the first job. A thread has its small requests
-// in flight together, through a queue; it moves a larger one like a call of its own, with the workers' help. A caller's
+// in flight together, through a queue; it moves a larger one like a call of its own, with the workers' help. If there
+// are several threads, one is kept from long requests (Engine::is_long), which the others overtake then. A caller's
 // thread may do small reads by itself: lend_context(). A job that has not begun by its deadline ends then, even while
 // all threads are busy: from the first deadline on, a separate thread watches the run queue.
 #pragma once
@@ -61,6 +62,7 @@ class Executor {
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
+    bool is_long = false;            // The last of them is.
     JobContext* orphaned = nullptr;  // A context with requests in flight that this thread drains as well.
   };
 
@@ -69,7 +71,10 @@ class Executor {
   Status start_deadline_thread_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);
   void wake_locked() REQUIRES(mutex_);
-  bool is_idle_locked() const REQUIRES(mutex_) { return queue_.size() == 0 && contexts_.orphaned_count() == 0; }
+  bool is_long(const Job& job) const { return session_.engine().is_long(job.request.size); }
+  Job* next_locked() const REQUIRES(mutex_);
+  bool is_idle_locked() const REQUIRES(mutex_) { return next_locked() == nullptr && contexts_.orphaned_count() == 0; }
+  void end_long();
   // Looks without the lock.
   bool has_something() const { return has_waiting() || has_orphaned_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
@@ -100,6 +105,7 @@ class Executor {
   std::atomic<std::size_t> waiting_{0};  // Jobs in the run queue. Written under the lock, read without it.
   RunQueue queue_ GUARDED_BY(mutex_){waiting_};
   unsigned asleep_ GUARDED_BY(mutex_) = 0;  // Threads that sleep.
+  unsigned long_ GUARDED_BY(mutex_) = 0;    // Threads that move long requests.
   unsigned called_ GUARDED_BY(mutex_) = 0;  // Threads of these that were woken and have not run yet.
   std::atomic<bool> has_orphaned_{false};   // A context is orphaned. Written under the lock, read without it.
   ContextPool contexts_ GUARDED_BY(mutex_);

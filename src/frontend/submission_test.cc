@@ -119,6 +119,29 @@ TEST_F(SubmissionTest, WhoWaitsLearnsOfACanceledRequest) {
   EXPECT_TRUE(events_[0].outcome.status.is(Code::canceled));
 }
 
+// ---- Long requests -------------------------------------------------------------------------------------------------
+
+TEST_F(SubmissionTest, LongRequestsLeaveOneThreadToOthers) {
+  constexpr std::uint64_t kLong = 32u << 20;
+  ASSERT_TRUE(session_->engine().is_long(kLong));
+  std::vector<char> memory(kLong + 2 * kLarge);
+  hold_transfers_up();
+  ThreadedQueue& batch = open_batch(8);
+  ASSERT_TRUE(batch.submit(entries(3, Op::write, memory.data(), kLong)).ok());
+  barrier_.wait_for(1);
+  std::vector<QueuedRequest> brief = entries(1, Op::write, host_.data());
+  brief[0].cookie = 99;
+  brief[0].request.file = 12345;  // It needs a thread, but no storage, which is held up.
+
+  ASSERT_TRUE(batch.submit(brief).ok());
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+  EXPECT_EQ(number_of(events_[0]), 99u);
+  EXPECT_TRUE(events_[0].outcome.status.is(Code::not_registered)) << describe(events_[0].outcome.status);
+  barrier_.open();
+  EXPECT_EQ(batch.reap(events_, 3, std::nullopt), 3u);
+}
+
 // ---- Deadlines -----------------------------------------------------------------------------------------------------
 
 TEST_F(SubmissionTest, WhatHasNotBegunByItsDeadlineTimesOutWhileAllThreadsAreBusy) {
