@@ -45,7 +45,7 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
   const std::uint64_t large_total = bounce_bytes - small.count * small.chunk;
   ChannelShape& large = shapes.large;
   // There are more channels than workers, because callers work, too, and one is kept for short requests.
-  large = {.count = std::max(2 * workers, 3u), .depth = kLargeDepth, .chunk = chunk_bytes};
+  large = {.count = 2 * workers + 1, .depth = kLargeDepth, .chunk = chunk_bytes};
   const auto bytes = [&] { return large.count * large.depth * large.chunk; };
   while (large.depth > 2 && bytes() > large_total) --large.depth;
   while (large.chunk > kChunkMin && bytes() > large_total) {

@@ -29,8 +29,8 @@ Executor::Executor(Session& session, unsigned threads_max)
       threads_max_(queues_ ? std::min<unsigned>(threads_max, static_cast<unsigned>(queues_that_fit(session.config())) -
                                                                  ContextPool::kLentMax)
                            : threads_max),
-      can_spin_(threads_spin(session.config())), contexts_(threads_max_, has_orphaned_) {
-  threads_.reserve(threads_max_);
+      can_spin_(threads_spin(session.config())), contexts_(threads_max_ + 1, has_orphaned_) {
+  threads_.reserve(threads_max_ + 1);
 }
 
 Executor::~Executor() {
@@ -53,13 +53,17 @@ Executor::~Executor() {
 void Executor::start_locked() {
   // Without io_uring a thread has one transfer under way, so only more threads give more depth.
   can_share_ = queues_ && session_.storage().io_uring_error() == 0;
-  while (threads_.size() < threads_max_) {
-    const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
-    pthread_t thread;
-    if (contexts_.is_short_of(threads_.size()) && !add_context_locked()) break;
-    if (!start_thread(thread, "penstock-async", body, this)) break;
-    threads_.push_back(thread);
+  while (threads_.size() < threads_max_ && start_thread_locked()) {
   }
+}
+
+bool Executor::start_thread_locked() {
+  const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
+  pthread_t thread;
+  if (contexts_.is_short_of(threads_.size()) && !add_context_locked()) return false;
+  if (!start_thread(thread, "penstock-async", body, this)) return false;
+  threads_.push_back(thread);
+  return true;
 }
 
 bool Executor::add_context_locked() {
@@ -126,7 +130,7 @@ void Executor::sleep_locked() {
 // The first job that may begin now.
 Job* Executor::next_locked() const {
   Job* job = queue_.first();
-  if (threads_.size() == 1 || long_ + 1 < threads_.size()) return job;
+  if (long_ < threads_max_) return job;
   while (job != nullptr && is_long(*job)) job = RunQueue::next(*job);
   return job;
 }
@@ -150,7 +154,7 @@ void Executor::take_locked(Share& share, unsigned most) {
     bytes += RunQueue::bytes_of(job);
     fits = job.fits_queue();
     share.is_long = is_long(job);
-    long_ += share.is_long ? 1 : 0;
+    if (share.is_long && ++long_ == threads_.size() && !stopping_) (void)start_thread_locked();
     share.jobs[share.count++] = &job;
     queue_.unlink(job);
   }

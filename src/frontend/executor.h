@@ -2,10 +2,10 @@
 
 // Carries out requests whose callers do not wait for them: requests of threaded queues, and those that a stream has
 // reached. Jobs wait in a run queue for a few threads, which start with the first job. A thread has its small requests
-// in flight together, through a queue; it moves a larger one like a call of its own, with the workers' help. If there
-// are several threads, one is kept from long requests (Engine::is_long), which the others overtake then. A caller's
-// thread may do small reads by itself: lend_context(). A job that has not begun by its deadline ends then, even while
-// all threads are busy: from the first deadline on, a separate thread watches the run queue.
+// in flight together, through a queue; it moves a larger one like a call of its own, with the workers' help. If all
+// threads have long ones (Engine::is_long), one more thread starts, for others. A caller's thread may do small reads by
+// itself: lend_context(). A job that has not begun by its deadline ends then, even while all threads are busy: from the
+// first deadline on, a separate thread watches the run queue.
 #pragma once
 
 #include <pthread.h>
@@ -67,6 +67,7 @@ class Executor {
   };
 
   void start_locked() REQUIRES(mutex_);
+  bool start_thread_locked() REQUIRES(mutex_);
   bool add_context_locked() REQUIRES(mutex_);
   Status start_deadline_thread_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);
