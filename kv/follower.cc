@@ -2,7 +2,10 @@
 
 #include "kv/follower.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 namespace penstock::kv {
 
@@ -32,11 +35,27 @@ core::Status Follower::refresh() {
   return core::success();
 }
 
+void Follower::get(std::span<Request* const> requests) {
+  for (Request* const one : requests) one->chunk = {};
+  StoreView::get(requests);
+  std::vector<Request*> again;
+  // A miss whose place was known; generations begin with 1.
+  const auto is_stale = [](const Request* one) { return one->outcome == Outcome::miss && one->chunk.generation > 0; };
+  std::copy_if(requests.begin(), requests.end(), std::back_inserter(again), is_stale);
+  if (again.empty() || !refresh().ok()) return;
+  {
+    const MutexLock lock(mutex_);
+    counts_.gets[static_cast<unsigned>(Outcome::miss)] -= again.size();
+  }
+  StoreView::get(again);
+}
+
 // A chunk that differs from the journal has been overwritten since: for a reader that is no damage. Meanwhile the
-// journal may have told of a newer chunk of this key.
+// journal may have told of a newer chunk of this key. A read that ended early says nothing of the chunk.
 void Follower::end_get(Request& request) {
   if (request.outcome != Outcome::damaged) return;
   request.outcome = Outcome::miss;
+  if (request.is_short) return;
   const Chunk* const known = replay_.find(request.key);
   if (known != nullptr && known->generation == request.chunk.generation) replay_.forget(request.key);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Reads a store that another process writes: by its journal, which lists the committed chunks, and by the headers and
-// checksums of its slots. A chunk that the writer overwrites while it is read is a miss. Any thread.
+// checksums of its slots. A chunk that the writer has overwritten, or overwrites while it is read, is looked up once
+// more in a newer view of the journal, and is a miss if it is not there either. Any thread.
 #pragma once
 
 #include "kv/journal.h"
@@ -15,6 +16,7 @@ class Follower final : public StoreView {
   // The volume must outlive it.
   Follower(Volume& volume, const Name& name) : StoreView(volume, name), replay_(name) {}
 
+  void get(std::span<Request* const> requests) override EXCLUDES(refresh_mutex_, mutex_);
   // Reads the journal's new records. Other calls do not wait for that.
   core::Status refresh() EXCLUDES(refresh_mutex_, mutex_);
   State state() const EXCLUDES(mutex_);

@@ -41,7 +41,8 @@ struct Request {
   bool is_pinned = false;  // put: the chunk is pinned once stored, until unpin().
   // put: the payload's checksum, if known. A payload with another checksum counts as damaged, and is not written.
   std::optional<std::uint32_t> crc{};
-  Chunk chunk{};  // Set by the store: the slot that it found for the request.
+  Chunk chunk{};          // Set by the store: the slot that it found for the request.
+  bool is_short = false;  // get: fewer bytes came than the chunk has, without an error.
 };
 
 // Stores take requests by their addresses, so that a part of a call's requests can be passed on.

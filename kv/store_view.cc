@@ -12,11 +12,11 @@ namespace penstock::kv {
 namespace {
 
 // The outcome of reading a chunk, before its checksum is compared: done if that is right.
-Outcome arrival_of(const Name& store, const Request& one, std::span<const std::byte> page, const Moved& header,
+Outcome arrival_of(const Name& store, Request& one, std::span<const std::byte> page, const Moved& header,
                    const Moved& payload) {
   if (!one.status.ok()) return Outcome::failed;
-  const bool is_whole = header.bytes == kHeaderBytes && payload.bytes == one.chunk.bytes;
-  return is_whole && is_header_of(one.chunk, store, page) ? Outcome::done : Outcome::damaged;
+  one.is_short = header.bytes != kHeaderBytes || payload.bytes != one.chunk.bytes;
+  return !one.is_short && is_header_of(one.chunk, store, page) ? Outcome::done : Outcome::damaged;
 }
 
 void check_sums(Volume& volume, std::span<Request* const> requests) {
