@@ -21,6 +21,7 @@ MIB = 1 << 20
 CHUNK = 20_000
 RANKS = 2
 KILLS = int(os.environ.get("PENSTOCK_KILLS", "20"))
+DONE = kv.Outcome.DONE
 
 # All blocks of a seed have room: else a rank that was ahead of the one that is killed gave its first blocks' slots to
 # others within its last `commit_s`, of which its journal does not tell, and a get of them is a miss.
@@ -86,7 +87,66 @@ def test_a_block_is_there_with_all_ranks_shards_or_with_none(tmp_path, readers):
     assert whole > 0, "no block was ever whole: the test tried nothing"
 
 
-DONE = kv.Outcome.DONE
+# One process that puts whole blocks, and is killed within some.
+ALL_RANKS = """
+import sys
+import numpy as np
+from penstock import kv
+folder, seed = sys.argv[1], int(sys.argv[2])
+with kv.Ranks(folder, layouts=["tp2 rank0", "tp2 rank1"], model="m", capacity_bytes=32 << 20, extent_bytes=1 << 20,
+              commit_s=0.01) as ranks:
+    for block in range(seed * 1000, seed * 1000 + 1000):
+        shards = [[np.random.default_rng(2 * block + rank).integers(0, 256, 20_000, dtype=np.uint8)]
+                  for rank in range(2)]
+        assert ranks.put([b"%d" % block], shards) == [kv.Outcome.DONE]
+        print(block, flush=True)
+"""
+
+
+def test_ranks_have_whole_blocks_or_none_whenever_their_writer_is_killed(tmp_path):
+    chosen, whole = random.Random(1), 0
+    with kv.Ranks(tmp_path, layouts=["tp2 rank0", "tp2 rank1"], model="m", read_only=True) as ranks:
+        for seed in range(1, KILLS + 1):
+            writer = subprocess.Popen([sys.executable, "-c", ALL_RANKS, str(tmp_path), str(seed)],
+                                      stdout=subprocess.PIPE)
+            for _ in range(chosen.randint(1, 60)):
+                last = int(writer.stdout.readline())
+            writer.kill()
+            writer.stdout.close()
+            writer.wait()
+            blocks = list(range(seed * 1000, last + 3))
+            keys = [b"%d" % block for block in blocks]
+            ranks.refresh()
+            there = ranks.lookup(keys)
+            into = [[np.zeros(CHUNK, np.uint8) for _ in blocks] for _ in range(RANKS)]
+            outcomes = ranks.get(keys, into)
+            assert [each == kv.Outcome.DONE for each in outcomes] == there, (seed, there, outcomes)
+            assert ranks.prefix(keys) == (there + [False]).index(False)
+            for i, block in enumerate(blocks):
+                assert not there[i] or all((into[rank][i] == content(block, rank)).all() for rank in range(RANKS))
+            whole += sum(there)
+    assert whole > 0, "no block was ever whole: the test tried nothing"
+
+
+def test_a_block_of_which_one_shard_found_no_room_leaves_none(tmp_path):
+    with kv.Ranks(tmp_path, layouts=["a", "b"], model="m", capacity_bytes=MIB, extent_bytes=MIB) as ranks:
+        small, large = np.ones(CHUNK, np.uint8), np.ones(MIB, np.uint8)
+        assert ranks.put(["0", "1"], [[small, small], [large, small]]) == [kv.Outcome.LARGE, DONE]
+        assert ranks.lookup(["0", "1"]) == [False, True]
+        assert [store.lookup(["0", "1"]) for store in ranks.stores] == [[False, True], [False, True]]
+        assert ranks.put(["1"], [[small], [small]]) == [kv.Outcome.PRESENT]
+        assert ranks.stores[1].delete(["1"]) == [True]
+        assert ranks.lookup(["1"]) == [False] and ranks.prefix(["1"]) == 0
+        assert ranks.get(["1"], [[bytearray(CHUNK)], [bytearray(CHUNK)]]) == [kv.Outcome.MISS]
+        assert ranks.put(["1"], [[small], [small]]) == [DONE], "one shard was missing"
+
+
+def test_ranks_need_a_layout_each(tmp_path):
+    for layouts in ([], ["a", "a"]):
+        with pytest.raises(ValueError, match="one for each rank"):
+            kv.Ranks(tmp_path, layouts=layouts, model="m", read_only=True)
+
+
 SETTINGS = {"model": "m", "capacity_bytes": MIB, "extent_bytes": MIB, "commit_s": 3600}
 
 

@@ -10,6 +10,7 @@
 
 from penstock._native import Blocks
 from penstock.kv.purging import purge
+from penstock.kv.ranks import Ranks
 from penstock.kv.store import Outcome, Store
 
-__all__ = ["Blocks", "Outcome", "Store", "purge"]
+__all__ = ["Blocks", "Outcome", "Ranks", "Store", "purge"]
