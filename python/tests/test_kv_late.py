@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock import kv
+from penstock.kv.decisions import Decisions
 from penstock.kv.drive import Drive
 from waiting import SECONDS_MAX, wait_until
 
@@ -167,12 +168,36 @@ def test_what_a_get_will_take_is_known_after_the_first_by_where_chunks_are(make,
         assert look(store, key) == [DONE]
     on_drive = store.seconds_to_get(["10"])
     assert on_drive > 0 and store.worth_loading(["10"], 1e6) and not store.worth_loading(["10"], on_drive / 2)
-    assert store.state()["decisions"] == {"get_is_faster": 1, "get_is_slower": 1, "not_measured": 1}
+    assert store.state()["decisions"] == {"get_is_faster": 1, "get_is_slower": 1, "not_measured": 1,
+                                          "tried_again": 0}
     assert store.seconds_to_get(["1"]) is None, "that is in memory now, of which nothing was measured"
     assert look(store, 1) == [DONE]
     both = store.seconds_to_get(["1", "10"])
     assert both == pytest.approx(store.seconds_to_get(["1"]) + store.seconds_to_get(["10"]), rel=1e-6)
     assert store.seconds_to_get(["10", "11"]) >= on_drive
+
+
+def loads(decisions, get_s, compute_s, count):
+    return [decisions.is_get(get_s, compute_s) for _ in range(count)]
+
+
+def test_a_drive_that_was_slow_once_is_tried_again_at_little_cost():
+    decisions = Decisions()
+    # A try takes 3 s more than computing, so it is made when computing has taken 150 s since the last.
+    tried = [i for i, is_get in enumerate(loads(decisions, 4, 1, 1000), 1) if is_get]
+    assert tried == list(range(150, 1000, 150))
+    assert decisions.counts["tried_again"] == len(tried)
+    assert decisions.counts["get_is_slower"] == 1000 - len(tried)
+    assert loads(decisions, 1e-3, 1, 10) == [True] * 10, "the try found it fast"
+    assert decisions.counts["get_is_faster"] == 10
+
+
+@pytest.mark.parametrize("slower", [1.001, 1.05, 1.5, 3, 100])
+def test_wherever_the_crossing_is_tries_cost_a_fiftieth_of_computing_at_most(slower):
+    count = 10_000
+    gets = sum(loads(Decisions(), slower, 1, count))
+    assert gets * (slower - 1) <= 0.02 * count * 1.000001
+    assert gets > 0
 
 
 def worth(distance, under_way=0, full=False):

@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock import _native
 from penstock.errors import ClosedError
+from penstock.kv.decisions import Decisions
 from penstock.kv.drive import Drive, Outcome, nbytes_of
 from penstock.kv.metrics import exposition
 from penstock.kv.names import Key, Namer
@@ -84,7 +85,7 @@ class Store:
                         for path in paths]
         self._missed = 0  # Requested keys that no sub-store has, which no sub-store counts.
         self._meter = Meter()
-        self._decisions = dict.fromkeys(("get_is_faster", "get_is_slower", "not_measured"), 0)
+        self._decisions = Decisions()
         self._pool: Pool | None = None
         self._helpers: Pool | None = None
         self._ended = threading.Event()
@@ -225,12 +226,10 @@ class Store:
 
     def worth_loading(self, keys: Sequence[Key], recompute_s: float) -> bool:
         """Whether getting these chunks takes less time than computing them. True until a get was measured, since only
-        a get can tell. `state()["decisions"]` counts the answers by their reason.
+        a get can tell, and now and then where computing is faster, for at most a fiftieth of its time more.
+        `state()["decisions"]` counts the answers by their reason.
         """
-        seconds = self.seconds_to_get(keys)
-        reason = "not_measured" if seconds is None else "get_is_faster" if seconds < recompute_s else "get_is_slower"
-        self._decisions[reason] += 1
-        return reason != "get_is_slower"
+        return self._decisions.is_get(self.seconds_to_get(keys), recompute_s)
 
     # ---- The store ----
 
@@ -266,7 +265,7 @@ class Store:
                   for drive in self._drives for store in drive.all()]
         total = _sum_of(drives)
         total.setdefault("gets", {})["miss"] = total.get("gets", {}).get("miss", 0) + self._missed
-        return {**total, "decisions": dict(self._decisions),
+        return {**total, "decisions": dict(self._decisions.counts),
                 "failure": None if self.failure is None else str(self.failure), "drives": drives}
 
     @property
