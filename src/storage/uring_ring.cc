@@ -61,6 +61,10 @@ bool is_for_another_try(int result) {
   return result == -EAGAIN || result == -EINTR || result == -ECANCELED || result == -EFAULT;
 }
 
+// True if a wait is to be tried again: after a signal, or where completions overflowed that the kernel could not hand
+// out yet (EBUSY).
+bool is_for_another_wait(int result) { return result == -EINTR || result == -EAGAIN || result == -EBUSY; }
+
 int perform_blocking(const RingOp& op) {
   ssize_t moved;
   do {
@@ -196,7 +200,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
       continue;
     }
     const int result = ::io_uring_wait_cqe(ring_.get(), &entry);
-    if (result < 0 && result != -EINTR && result != -EAGAIN) return os_failure(-result, "wait for io_uring");
+    if (result < 0 && !is_for_another_wait(result)) return os_failure(-result, "wait for io_uring");
   }
 }
 
@@ -209,7 +213,7 @@ bool UringRing::wait_until(std::chrono::steady_clock::time_point deadline) {
   __kernel_timespec limit{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
   io_uring_cqe* entry = nullptr;
   const int result = ::io_uring_wait_cqes(ring_.get(), &entry, 1, &limit, nullptr);
-  return result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN;
+  return result >= 0 || result == -ETIME || is_for_another_wait(result);
 }
 
 // The errno with which the kernel refuses a table that can be changed.
@@ -283,7 +287,7 @@ Status UringRing::wait_for_release(unsigned slot) {
   int result;
   do {
     result = ::io_uring_wait_cqe_timeout(ring_.get(), &entry, &limit);
-  } while (result == -EINTR || result == -EAGAIN);
+  } while (is_for_another_wait(result));
   if (result < 0) return os_failure(-result, "wait for the release of a dma-buf");
   PENSTOCK_INVARIANT(entry->user_data == (kReleased | slot));
   ::io_uring_cqe_seen(ring_.get(), entry);

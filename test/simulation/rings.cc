@@ -193,7 +193,7 @@ int __io_uring_get_cqe(struct io_uring* ring, struct io_uring_cqe** entry, unsig
   Ring& own = ring_of(ring);
   *entry = nullptr;
   if (own.ready() == 0 && least == 0) return -EAGAIN;
-  if (scheduler().random().one_in(64)) return -EINTR;
+  if (scheduler().random().one_in(64)) return scheduler().random().one_in(2) ? -EINTR : -EBUSY;
   wait_for(own, std::max(least, 1u), kForever);
   *entry = &own.completions[own.head & ring->cq.ring_mask];
   return 0;
