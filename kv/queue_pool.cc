@@ -36,6 +36,7 @@ core::Result<penstock_queue*> QueuePool::take() {
       idle_.pop_back();
       return queue;
     }
+    idle_.reserve(++made_);
   }
   penstock_queue_options options{};
   options.struct_size = sizeof options;
@@ -46,6 +47,41 @@ core::Result<penstock_queue*> QueuePool::take() {
   if (!status.ok()) return status;
   return queue;
 }
+
+void QueuePool::give_back(penstock_queue* queue) {
+  const core::MutexLock lock(mutex_);
+  idle_.push_back(queue);
+}
+
+// A queue while its requests are under way. Those that are left when an exception passes are waited for: the kernel
+// still writes into their memory.
+class QueuePool::Use {
+ public:
+  Use(QueuePool& pool, penstock_queue* queue) : pool_(pool), queue_(queue) {}
+  ~Use() {
+    penstock_completion completions[kReapMost];
+    while (over < begun) (void)reap(completions);
+    pool_.give_back(queue_);
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+  // Waits for one at least.
+  std::uint32_t reap(penstock_completion (&completions)[kReapMost]) {
+    for (penstock_completion& completion : completions) completion.struct_size = sizeof completion;
+    std::uint32_t count = 0;
+    const penstock_status status = pool_.library_.queue_reap(queue_, completions, kReapMost, 1, -1, &count);
+    PENSTOCK_INVARIANT(status.code == 0);  // Otherwise memory that is still being written to would be freed.
+    over += count;
+    return count;
+  }
+
+  std::size_t begun = 0, over = 0;
+
+ private:
+  QueuePool& pool_;
+  penstock_queue* const queue_;
+};
 
 void QueuePool::transfer_here(std::span<const penstock_request> requests, const Ended& ended) const {
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -65,29 +101,22 @@ core::Status QueuePool::transfer_all(std::span<penstock_request> requests, const
   const core::Result<penstock_queue*> queue = take();
   if (!queue.ok()) return queue.status();
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].cookie = i;
-  std::size_t begun = 0, over = 0;
-  while (over < requests.size()) {
+  Use use(*this, *queue);
+  while (use.over < requests.size()) {
     std::uint32_t taken = 0;
-    const std::size_t left = std::min<std::size_t>(requests.size() - begun, kDepth - (begun - over));
+    const std::size_t left = std::min<std::size_t>(requests.size() - use.begun, kDepth - (use.begun - use.over));
     const penstock_status status =
-        library_.queue_submit(*queue, requests.data() + begun, static_cast<std::uint32_t>(left), &taken);
-    begun += taken;
+        library_.queue_submit(*queue, requests.data() + use.begun, static_cast<std::uint32_t>(left), &taken);
+    use.begun += taken;
     if (status.code != 0 && taken < left) {  // This request was refused, and has no completion.
-      ended(begun++, status, penstock_report{});
-      ++over;
+      ++use.over;
+      ended(use.begun++, status, penstock_report{});
       continue;
     }
     penstock_completion completions[kReapMost];
-    for (penstock_completion& completion : completions) completion.struct_size = sizeof completion;
-    std::uint32_t count = 0;
-    const penstock_status reaped = library_.queue_reap(*queue, completions, kReapMost, 1, -1, &count);
-    PENSTOCK_INVARIANT(reaped.code == 0);  // Otherwise memory that is still being written to would be freed.
-    for (std::uint32_t i = 0; i < count; ++i, ++over) {
+    for (std::uint32_t i = 0, count = use.reap(completions); i < count; ++i)
       ended(completions[i].cookie, completions[i].status, completions[i].report);
-    }
   }
-  const core::MutexLock lock(mutex_);
-  idle_.push_back(*queue);
   return core::success();
 }
 

@@ -52,20 +52,23 @@ class QueuePool {
   QueuePool(const QueuePool&) = delete;
   QueuePool& operator=(const QueuePool&) = delete;
 
-  // Calls `ended` for each request that has ended, in any order, and returns when all have. Sets their cookies. Fails
-  // if no queue can be opened; then none has begun. The calling thread moves up to caller_max of them itself, one
-  // after the other, without a queue. Any thread.
+  // Calls `ended` for each request that has ended, in any order, and returns when all have, or throws what `ended` has
+  // thrown. Sets their cookies. Fails if no queue can be opened; then none has begun. The calling thread moves up to
+  // caller_max of them itself, one after the other, without a queue. Any thread.
   core::Status transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t caller_max = 0)
       EXCLUDES(mutex_);
 
  private:
+  class Use;
   void transfer_here(std::span<const penstock_request> requests, const Ended& ended) const;
   core::Result<penstock_queue*> take() EXCLUDES(mutex_);
+  void give_back(penstock_queue* queue) EXCLUDES(mutex_);
 
   const Library library_;
   penstock_session* const session_;
   core::Mutex mutex_;
-  std::vector<penstock_queue*> idle_ GUARDED_BY(mutex_);
+  std::size_t made_ GUARDED_BY(mutex_) = 0;               // At most so many queues are there,
+  std::vector<penstock_queue*> idle_ GUARDED_BY(mutex_);  // and there is room for each.
 };
 
 }  // namespace penstock::kv

@@ -125,6 +125,36 @@ TEST_F(SessionVolumeTest, PipesInPlaceOfItsFilesAreRefusedWithTheirNames) {
   }
 }
 
+// Else memory would be freed that the kernel still writes into, and a queue be lost with its session.
+TEST_F(SessionVolumeTest, AnExceptionAtARequestsEndPassesWhenAllHaveEnded) {
+  constexpr std::size_t kRequests = 20, kBytes = 64 << 10;
+  static int open_queues = 0;
+  Library counted = kLibrary;
+  counted.queue_open = [](auto... arguments) { return ++open_queues, penstock_queue_open(arguments...); };
+  counted.queue_close = [](penstock_queue* queue) { --open_queues, penstock_queue_close(queue); };
+  auto writer = std::move(SessionVolume::open(counted, session_, folder(), Role::writer, kSlab).value());
+  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(4096, kRequests * kBytes)), std::free);
+  const auto transfer = [&](penstock_op op, auto ended) {
+    std::vector<iovec> pieces(kRequests);
+    std::vector<penstock_request> requests;
+    for (std::size_t i = 0; i < kRequests; ++i) {
+      pieces[i] = {memory.get() + i * kBytes, kBytes};
+      requests.push_back(slab_request(op, i * kBytes, {&pieces[i], 1}));
+    }
+    writer->transfer_each(requests, ended);
+  };
+  std::memset(memory.get(), 'x', kRequests * kBytes);
+  transfer(PENSTOCK_WRITE, [](std::size_t, const Moved&) {});
+  for (int round = 0; round < 2; ++round) {
+    std::memset(memory.get(), 0, kRequests * kBytes);
+    EXPECT_THROW(transfer(PENSTOCK_READ, [](std::size_t, const Moved&) { throw std::bad_alloc(); }), std::bad_alloc);
+    EXPECT_EQ(std::count(memory.get(), memory.get() + kRequests * kBytes, std::byte{'x'}), kRequests * kBytes);
+  }
+  writer.reset();
+  EXPECT_EQ(open_queues, 0);
+}
+
 TEST_F(SessionVolumeTest, AHoleBehindTheRecordsOfAJournalIsNotRead) {
   const auto writer = std::move(volume(Role::writer).value());
   const auto kept = store(*writer);
