@@ -53,8 +53,8 @@ void QueuePool::give_back(penstock_queue* queue) {
   idle_.push_back(queue);
 }
 
-// A queue while its requests are under way. Those that are left when an exception passes are waited for: the kernel
-// still writes into their memory.
+// A queue while its requests are under way. Its end waits for the requests that an exception has left: the kernel still
+// writes into their memory.
 class QueuePool::Use {
  public:
   Use(QueuePool& pool, penstock_queue* queue) : pool_(pool), queue_(queue) {}
