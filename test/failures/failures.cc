@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes every allocation of a job fail, one in each run, and then each with all that follow it. The job may fail, but
-// it must not die, hang, leak, leave files or take wrong bytes for moved, and it must succeed when nothing fails any
-// more.
+// Makes every allocation of a job fail, one in each run, and then each with all that follow it; with --calls every
+// system call, by each error that it can give. The job may fail, but it must not die, hang, leak, leave files or take
+// wrong bytes for moved, and it must succeed when nothing fails any more.
 //
-//   penstock_failures [--every N | --at NUMBER] [--faulty] FOLDER [JOB...]
+//   [penstock_refuse_calls] penstock_failures [--calls] [--every N | --at NUMBER] [--faulty] FOLDER [JOB...]
 //
 // With --every only one in N is made to fail, and with --at only that one. --faulty looks at jobs with faults, which it
 // must find.
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@
 #include <system_error>
 #include <utility>
 
+#include "failures/calls.h"
 #include "failures/jobs.h"
 #include "failures/memory.h"
 
@@ -30,15 +33,25 @@ namespace {
 
 using namespace penstock::failures;
 
-enum : int { kGood = 0, kThrough = 10, kNotWhole, kDescriptor, kMemory };
+enum : int { kGood = 0, kNotWhole = 10, kDescriptor, kMemory };
 constexpr unsigned kPatienceSeconds = 60;
 constexpr long kFaultsTold = 20;
 constexpr int kRounds = 3;  // What is kept once, such as an open log, is no leak.
 
+bool is_of_calls = false;
+
 struct Failure {
-  long number = 0;  // Of the allocation, counted from 0.
+  long number = 0;     // Of the allocation or call, counted from 0.
+  unsigned error = 0;  // A call's.
   bool more = false;
 };
+
+// What a child tells of its last round.
+struct Told {
+  bool is_through;  // The job made fewer of them.
+  RefusedCall refused;
+};
+Told* told = nullptr;
 
 std::set<std::string> descriptors() {
   std::set<std::string> found;
@@ -67,23 +80,38 @@ void run_once(const Job& job, int fd) {
   }
 }
 
+void refuse(const Failure& failure) {
+  if (!is_of_calls) refuse_memory(failure.number, failure.more);
+  else if (!refuse_call(failure.number, failure.error, failure.more)) {
+    std::fprintf(stderr, "failures: --calls needs penstock_refuse_calls before it\n");
+    std::exit(2);
+  }
+}
+
+// In every round: what is kept after the first makes fewer in the others.
+void end_refusals(const Failure& failure) {
+  const RefusedCall refused = is_of_calls ? end_of_refused_calls() : RefusedCall{};
+  const bool is_through = is_of_calls ? refused.call < 0 : allocations() <= failure.number;
+  refuse_memory(-1, false);
+  told->is_through = told->is_through && is_through;
+  if (refused.call >= 0) told->refused = refused;
+}
+
 // In a child: returns its exit status.
 int suffer(const Job& job, int fd, const Failure& failure) {
   ::alarm(kPatienceSeconds);
   if (job.files_made > 0) ::unsetenv("PENSTOCK_REPORT");  // It remembers the names of all files, and each is new.
   const std::set<std::string> before = descriptors();
-  bool is_through = true;  // In every round: what is kept after the first makes fewer in the others.
   long live[kRounds];
   for (long& each : live) {
-    refuse_memory(failure.number, failure.more);
+    refuse(failure);
     run_once(job, fd);
-    is_through = is_through && allocations() <= failure.number;
-    refuse_memory(-1, false);
+    end_refusals(failure);
     if (!job.run(fd)) return kNotWhole;
     each = live_allocations();
   }
   if (are_left_open(before)) return kDescriptor;
-  if (is_through) return kThrough;
+  if (told->is_through) return kGood;
   return live[0] < live[1] && live[1] < live[2] ? kMemory : kGood;
 }
 
@@ -92,8 +120,7 @@ std::string fault_of(int status) {
     return WTERMSIG(status) == SIGALRM ? "it hung" : std::string("it died: ") + ::strsignal(WTERMSIG(status));
   }
   switch (WEXITSTATUS(status)) {
-    case kGood:
-    case kThrough: return "";
+    case kGood: return "";
     case kWrongByte: return "bytes were reported as moved that are wrong";
     case kNotWhole: return "the same job failed afterwards, when nothing failed any more";
     case kDescriptor: return "a descriptor was left open";
@@ -110,36 +137,49 @@ class Looker {
 
   // Returns the faults that were found.
   long look_at(const Job& job) {
-    long runs = 0, faults = 0;
+    runs_ = faults_ = 0;
     for (const bool more : {false, true}) {
-      bool is_through = false;
-      for (Failure failure{std::max(at_, 0L), more}; !is_through && faults < kFaultsTold; failure.number += every_) {
-        const std::string fault = look_at(job, failure, is_through);
-        ++runs;
-        if (fault != (job.fault == nullptr || is_through ? "" : job.fault)) {
-          std::printf("%s: allocation %ld%s was refused: %s\n", job.name, failure.number,
-                      more ? " and all behind it" : "", fault.empty() ? "nothing was found" : fault.c_str());
-          ++faults;
-        }
+      if (more && is_of_calls && job.fault != nullptr) break;  // Its fault needs calls that succeed.
+      *told = {};
+      for (long number = std::max(at_, 0L); !told->is_through && faults_ < kFaultsTold; number += every_) {
+        // One in so many of the calls has one in so many of its errors.
+        const auto first = static_cast<unsigned>(every_ > 1 ? number / every_ : 0);
+        unsigned error = first;
+        do look_at(job, {number, error, more});
+        while (every_ == 1 && ++error < told->refused.errors);
         if (at_ >= 0) break;
       }
     }
-    std::printf("%s: %ld runs, %ld faults\n", job.name, runs, faults);
-    return faults;
+    std::printf("%s: %ld runs, %ld faults\n", job.name, runs_, faults_);
+    return faults_;
   }
 
  private:
-  std::string look_at(const Job& job, const Failure& failure, bool& is_through) {
+  void look_at(const Job& job, const Failure& failure) {
+    const std::string fault = run(job, failure);
+    ++runs_;
+    if (fault == (job.fault == nullptr || told->is_through ? "" : job.fault)) return;
+    ++faults_;
+    std::printf("%s: ", job.name);
+    if (is_of_calls) std::printf("error %u of system call %ld (%ld", failure.error, failure.number, told->refused.call);
+    else std::printf("allocation %ld (refused", failure.number);
+    std::printf("%s): %s\n", failure.more ? ", and all behind it" : "", fault.empty() ? "nothing" : fault.c_str());
+  }
+
+  std::string run(const Job& job, const Failure& failure) {
     std::fflush(stdout);
+    *told = {true, {}};
     const pid_t child = ::fork();
     if (child == 0) std::exit(suffer(job, fd_, failure));
     int status = 0;
     if (::waitpid(child, &status, 0) != child) return "it could not be waited for";
-    is_through = WIFEXITED(status) && WEXITSTATUS(status) == kThrough;
     const std::string fault = fault_of(status);
+    if (!fault.empty()) told->is_through = false;
     const std::size_t files = tidy();
     const bool is_tidy = job.files_made == 0 ? files == 0 : files % job.files_made == 0;
-    return fault.empty() && !is_tidy ? "files were left behind" : fault;
+    const long call = told->refused.call;
+    const bool can_tidy = call != SYS_unlink && call != SYS_unlinkat && call != SYS_rmdir;
+    return fault.empty() && !is_tidy && can_tidy ? "files were left behind" : fault;
   }
 
   // Removes what the job has made, and returns how many files it was.
@@ -153,12 +193,13 @@ class Looker {
   const long every_;
   const long at_;  // The only allocation to look at; negative for all.
   const int fd_;
+  long runs_ = 0, faults_ = 0;
 };
 
 }  // namespace
 
 // Nothing here is about power that fails, and a disk takes its time.
-extern "C" int fsync(int) { return 0; }
+extern "C" int fsync(int fd) { return is_of_calls ? static_cast<int>(::syscall(SYS_fsync, fd)) : 0; }
 
 int main(int argc, char** argv) {
   long every = 1, at = -1;
@@ -166,17 +207,19 @@ int main(int argc, char** argv) {
   int next = 1;
   for (; next < argc && std::strncmp(argv[next], "--", 2) == 0; ++next) {
     if (std::strcmp(argv[next], "--faulty") == 0) is_faulty = true;
+    else if (std::strcmp(argv[next], "--calls") == 0) is_of_calls = true;
     else if (std::strcmp(argv[next], "--every") == 0 && next + 1 < argc) every = std::atol(argv[++next]);
     else if (std::strcmp(argv[next], "--at") == 0 && next + 1 < argc) at = std::atol(argv[++next]);
     else every = 0;
   }
   if (every < 1 || next == argc)
-    return std::fputs("usage: failures [--every N | --at NUMBER] [--faulty] FOLDER [JOB...]\n", stderr), 2;
+    return std::fputs("usage: failures [--calls] [--every N | --at NUMBER] [--faulty] FOLDER [JOB...]\n", stderr), 2;
   ::setenv("PENSTOCK_DEVICE", "host", 1);
   std::string folder = std::string(argv[next]) + "/failures-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return std::perror("failures: make a folder"), 1;
   const std::string report = folder + ".json";  // It needs memory, too.
   ::setenv("PENSTOCK_REPORT", report.c_str(), 1);
+  told = static_cast<Told*>(::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   Looker looker(folder, every, at);
   if (!looker.is_ready()) return std::perror("failures: make a file"), 1;
   long faults = 0;
@@ -185,7 +228,7 @@ int main(int argc, char** argv) {
     for (int i = next + 1; i < argc; ++i) is_meant |= std::strcmp(argv[i], job.name) == 0;
     if (is_meant) faults += looker.look_at(job);
   }
-  std::filesystem::remove_all(folder);
+  for (const char* const made : {"", ".kv"}) std::filesystem::remove_all(folder + made);
   ::unlink(report.c_str());
   return faults == 0 ? 0 : 1;
 }

@@ -38,11 +38,22 @@ char* fresh_memory() {
   return all_memory;
 }
 
-// What the job writes is what the file has anyway, so that every byte of the file stays known, whatever fails.
 const char* bytes_to_write() {
   static char bytes[kWriteBytes];
   for (std::size_t i = 0; i < sizeof bytes; ++i) bytes[i] = byte_at(kWriteBegin + i);
   return bytes;
+}
+
+// Before a write, so that one which is lost is seen. It may fail itself.
+void wipe(int fd) {
+  static const char nothing[kWriteBytes] = {};
+  (void)!::pwrite(fd, nothing, sizeof nothing, kWriteBegin);
+}
+
+void require_written(int fd) {
+  static char bytes[kWriteBytes];
+  const ssize_t got = ::pread(fd, bytes, sizeof bytes, kWriteBegin);
+  if (got > 0) require_bytes(bytes, kWriteBegin, static_cast<std::size_t>(got));
 }
 
 // ---- cuFile --------------------------------------------------------------------------------------------------------
@@ -76,7 +87,10 @@ bool call_cufile(int fd) {
   good &= handle != nullptr;
   const bool has_buffer = cuFileBufRegister(all_memory, kFileBytes, 0).err == CU_FILE_SUCCESS;
   good &= reads(handle, 0, 4096) && reads(handle, 4097, 100'001, 1) && reads(handle, 0, kWriteBegin);
-  good &= cuFileWrite(handle, bytes_to_write(), kWriteBytes, kWriteBegin, 0) == kWriteBytes;
+  wipe(fd);
+  const bool is_written = cuFileWrite(handle, bytes_to_write(), kWriteBytes, kWriteBegin, 0) == kWriteBytes;
+  if (is_written) require_written(fd);
+  good &= is_written;
   (void)cuFileExportPCIeTopology("");  // An error, but behind all that needs memory.
   if (has_buffer) good &= cuFileBufDeregister(all_memory).err == CU_FILE_SUCCESS;
   return finish(handle) && good && has_buffer;
@@ -184,7 +198,9 @@ bool call_penstock(int fd) {
     require_bytes(parts + 8192, 9096, 1);
     require_bytes(parts + 12288, 9097, 9000);
   }
+  wipe(fd);
   const Outcome write = file->write(bytes_to_write(), kWriteBytes, kWriteBegin);
+  if (write.ok()) require_written(fd);
   const Status sync = file->sync();
   return read.ok() && read.report.bytes == 300'001 && vectored.ok() && write.ok() && sync.ok();
 }
@@ -207,7 +223,10 @@ bool call_device(int fd) {
     good &= is_there && read.report.bytes == 500'000;
   }
   const bool is_uploaded = device->upload(0, bytes_to_write(), kWriteBytes).ok();
-  return is_uploaded && file->write(device->data(), kWriteBytes, kWriteBegin).ok() && good;
+  wipe(fd);
+  const bool is_written = is_uploaded && file->write(device->data(), kWriteBytes, kWriteBegin).ok();
+  if (is_written) require_written(fd);
+  return is_written && good;
 }
 
 // Nothing is left of an object that could not be published.
@@ -272,10 +291,10 @@ bool remember_it(int) {
 
 const std::vector<Job>& jobs() {
   static const std::vector<Job> all = {
-      {"cufile", call_cufile, 0, nullptr},         {"cufile-batch", batch_cufile, 0, nullptr},
-      {"call", call_penstock, 0, nullptr},         {"device", call_device, 0, nullptr},
-      {"stripe", write_stripe, 3, nullptr},        {"polled-queue", poll_queue, 0, nullptr},
-      {"threaded-queue", thread_queue, 0, nullptr}};
+      {"cufile", call_cufile, 0, nullptr},          {"cufile-batch", batch_cufile, 0, nullptr},
+      {"call", call_penstock, 0, nullptr},          {"device", call_device, 0, nullptr},
+      {"stripe", write_stripe, 3, nullptr},         {"polled-queue", poll_queue, 0, nullptr},
+      {"threaded-queue", thread_queue, 0, nullptr}, {"kv", [](int) { return put_chunks(folder + ".kv"); }, 0, nullptr}};
   return all;
 }
 

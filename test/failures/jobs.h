@@ -19,6 +19,8 @@ struct Job {
 };
 
 const std::vector<Job>& jobs();
+// One of them: puts, commits and gets chunks of a KV store in this folder.
+bool put_chunks(const std::string& folder);
 // Jobs with faults, for a test of what looks for them.
 const std::vector<Job>& faulty_jobs();
 

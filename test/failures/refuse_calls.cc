@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a command whose system calls fail as it asks for by failures/calls.h, and ends as the command does; with 77 where
-// that is forbidden.
+// Runs a command whose system calls fail as it asks for by failures/calls.h, and ends as the command does; with 77
+// where that is forbidden.
 //
 //   penstock_refuse_calls COMMAND...
 //
