@@ -84,6 +84,7 @@ bool Asked::begin(Random& random, const Place& place, std::shared_ptr<Handle> ha
   request.size = size_;
   request.file_offset = static_cast<std::int64_t>(first_);
   errors_before_ = handle_->file->all_errors();
+  failures_before_ = handle_->file->failures();
   if (is_write) change_ = handle_->file->begin_write(first_, first_ + size_);
   else look_ = handle_->file->begin_read(first_, size_);
   fill_memory();
@@ -130,13 +131,21 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   }
   const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
   const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && (status.code == EIO || status.code == ENOSPC);
-  if (is_fault && has_errors_since()) return;
+  if (is_fault && has_errors_since()) return require_failure_before_end(first_ + report.bytes);
   if (is(PENSTOCK_NO_PROGRESS) && disk().weather[static_cast<std::size_t>(Fault::cut_short)] != 0) return;
   if (is(PENSTOCK_CANCELED) && may_be_canceled && report.bytes == 0) return;
   if (is(PENSTOCK_TIMED_OUT) && may_be_late && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;
   if (is(PENSTOCK_OUT_OF_MEMORY) && scheduler().refuses_threads() && report.bytes == 0) return;
   scheduler().fail(("an error that nothing explains: " + text_of(status)).c_str());
+}
+
+// What failed behind the end of the file does not count, where a read has every byte before it.
+void Asked::require_failure_before_end(std::uint64_t moved_to) const {
+  const File& file = *handle_->file;
+  if (is_write_ || moved_to < file.size() || file.is_resized_since(look_)) return;
+  if (!file.has_failed_at(moved_to, failures_before_))
+    scheduler().fail("a read has all bytes of the file, and fails for what is behind it");
 }
 
 void Asked::require_memory_untouched(std::size_t got, bool is_whole) const {

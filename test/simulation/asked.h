@@ -70,6 +70,7 @@ class Asked {
   bool draw_range(Random& random, const Place& place, std::uint64_t size_max);
   void fill_memory();
   void judge_status(const penstock_status& status, const penstock_report& report) const;
+  void require_failure_before_end(std::uint64_t moved_to) const;
   void require_memory_untouched(std::size_t got, bool is_whole) const;
   bool has_errors_since() const;
 
@@ -83,6 +84,7 @@ class Asked {
   std::uint32_t change_ = 0;
   File::Look look_;
   unsigned errors_before_ = 0;
+  std::size_t failures_before_ = 0;
 };
 
 }  // namespace penstock::simulation

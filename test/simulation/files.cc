@@ -67,6 +67,11 @@ unsigned File::all_errors() const {
   return count;
 }
 
+bool File::has_failed_at(std::uint64_t offset, std::size_t since) const {
+  const auto has_it = [&](const Range& one) { return one.first <= offset && offset < one.end; };
+  return std::any_of(failures_.begin() + static_cast<std::ptrdiff_t>(since), failures_.end(), has_it);
+}
+
 bool File::has(Fault fault) {
   const unsigned one_in = weather_[static_cast<std::size_t>(fault)];
   if (one_in == 0 || !scheduler().random().one_in(one_in)) return false;
@@ -93,6 +98,7 @@ Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, 
   fate.latency = random.between(2, 80) * kMicrosecond;
   if (has(Fault::late)) fate.latency = random.between(1, 400) * 100 * kMicrosecond;
   if (fate.error != 0) ++errors_[static_cast<unsigned>(fate.error) % errors_.size()];
+  if (fate.error != 0) failures_.push_back({offset, offset + all});
   return fate;
 }
 
@@ -123,6 +129,7 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
 int File::flush(std::uint64_t writes) {
   if (!has(Fault::broken)) return durable_writes_ = std::max(durable_writes_, writes), 0;
   ++errors_[EIO];
+  failures_.push_back({0, ~std::uint64_t{0}});
   return EIO;
 }
 

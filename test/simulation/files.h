@@ -52,6 +52,9 @@ class File {
   // How often a transfer of it has ended with this errno.
   unsigned errors(int error) const { return errors_[static_cast<unsigned>(error) % errors_.size()]; }
   unsigned all_errors() const;
+  // A transfer of the byte at this offset has failed, or a flush, since there were so many failures.
+  std::size_t failures() const { return failures_.size(); }
+  bool has_failed_at(std::uint64_t offset, std::size_t since) const;
 
   // ---- For the calls
   Fate decide(bool is_write, bool is_direct, std::span<const iovec> memory, std::uint64_t offset);
@@ -86,6 +89,9 @@ class File {
   std::optional<std::string> end_read(const Look& look, std::span<const std::byte> got, bool is_whole);
 
  private:
+  struct Range {
+    std::uint64_t first, end;
+  };
   struct Asked {
     std::uint32_t change;
     std::uint64_t first, end;
@@ -108,6 +114,7 @@ class File {
   long file_system_ = 0;
   Weather weather_{};
   std::array<unsigned, 64> errors_{};
+  std::vector<Range> failures_;  // What was asked of each transfer that failed.
   std::vector<Asked> asked_;
   std::uint32_t changes_begun_ = 0;
   std::uint64_t writes_ = 0, durable_writes_ = 0;
