@@ -70,10 +70,22 @@ bool Asked::draw_range(Random& random, const Place& place, std::uint64_t size_ma
 bool Asked::begin(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t size_max,
                   bool is_write) {
   handle_ = std::move(handle);
+  return place.base() != nullptr && draw_range(random, place, size_max) && start(random, place, is_write);
+}
+
+bool Asked::begin_write(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t first,
+                        std::uint64_t size) {
+  handle_ = std::move(handle);
+  first_ = first;
+  size_ = size;
+  memory_ = place.base() + 4096;
+  return place.base() != nullptr && start(random, place, true);
+}
+
+bool Asked::start(Random& random, const Place& place, bool is_write) {
   is_write_ = is_write;
   room_ = place.base();
   room_bytes_ = place.room();
-  if (room_ == nullptr || !draw_range(random, place, size_max)) return false;
   if (is_write && handle_->file->is_written(first_, first_ + size_)) return false;
   pieces_ = {{memory_, size_}};
   request = {};

@@ -56,6 +56,9 @@ class Asked {
  public:
   // Draws a range and begins. False if a write that is under way is in its way.
   bool begin(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t size_max, bool is_write);
+  // The same with a range that was drawn.
+  bool begin_write(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t first,
+                   std::uint64_t size);
   // May be given pieces of memory in place of one.
   void cut_into_pieces(Random& random);
   // The session refused to take it.
@@ -67,6 +70,7 @@ class Asked {
   bool may_be_canceled = false, may_be_late = false, may_be_closed = false;
 
  private:
+  bool start(Random& random, const Place& place, bool is_write);
   bool draw_range(Random& random, const Place& place, std::uint64_t size_max);
   void fill_memory();
   void judge_status(const penstock_status& status, const penstock_report& report) const;

@@ -20,6 +20,7 @@ namespace penstock::simulation {
 namespace {
 
 constexpr unsigned kDepthMax = 6;
+constexpr std::uint64_t kLongWrite = 64 << 10;
 constexpr Nanoseconds kMillisecond = 1'000'000;
 
 // One of the values, for a setting.
@@ -168,10 +169,16 @@ void Program::use_queue(Self& self, bool is_polled) {
   const auto count = static_cast<unsigned>(self.random.between(1, kDepthMax));
   std::vector<Asked> asked(count);
   unsigned submitted = 0;
+  // One file is written in long pieces, which threads that go by the page cache take in turns.
+  const std::shared_ptr<Handle> long_file =
+      size_max_ >= kLongWrite && self.random.one_in(8) ? pick(self.random) : nullptr;
   for (unsigned i = 0; i < count; ++i) {
     Asked& one = asked[submitted];
-    if (!one.begin(self.random, self.places[2 + submitted], pick(self.random), size_max_, self.random.one_in(3)))
-      continue;
+    const Place& place = self.places[2 + submitted];
+    const bool is_begun = long_file != nullptr
+                              ? one.begin_write(self.random, place, long_file, i * kLongWrite, kLongWrite)
+                              : one.begin(self.random, place, pick(self.random), size_max_, self.random.one_in(3));
+    if (!is_begun) continue;
     if (!is_polled && self.random.one_in(4)) one.cut_into_pieces(self.random);
     one.request.cookie = submitted;
     one.may_be_late = self.random.one_in(4);
