@@ -11,6 +11,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def skip(why):
     print(f"skipped: {why}")
@@ -63,3 +65,27 @@ def command(work, root, options, words):
             "--log-level", "error", "run", "--rm", "--read-only", "--security-opt", "no-new-privileges",
             "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096", *options, "--rootfs", str(Path(root)),
             "/program", *words]
+
+
+def options_of(pod, container, sources):
+    """podman's, for what a pod's manifest says of one container; what is not known here must not be in it. `sources`
+    has the folder for each of the pod's volumes."""
+    context, rights = pod["securityContext"], container["securityContext"]
+    assert set(rights) == {"allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}, rights
+    assert set(context) <= {"seccompProfile", "runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup"}
+    options = ["--user", f"{context['runAsUser']}:{context.get('runAsGroup', 0)}"]
+    if "fsGroup" in context:
+        options += ["--group-add", str(context["fsGroup"])]
+    if context["seccompProfile"]["type"] == "Localhost":
+        name = Path(context["seccompProfile"]["localhostProfile"]).name
+        options += ["--security-opt", f"seccomp={ROOT / 'deploy/seccomp' / name}"]
+    for word in rights["capabilities"]["drop"]:
+        options += ["--cap-drop", word.lower()]
+    for word in rights["capabilities"].get("add", []):
+        options += ["--cap-add", word]
+    for each in container.get("env", []):
+        options += ["-e", f"{each['name']}={each['value']}"]
+    for mount in container.get("volumeMounts", []):
+        ending = ":ro" if mount.get("readOnly") else ""
+        options += ["-v", f"{sources[mount['name']]}:{mount['mountPath']}{ending}"]
+    return options + ["--memory", re.sub("i$", "", container["resources"]["limits"]["memory"]).lower()]

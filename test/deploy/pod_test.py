@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from container import command, did_not_run, make_root, must_be_possible, run_tests, skip, work_folder
+from container import command, did_not_run, make_root, must_be_possible, options_of, run_tests, skip, work_folder
 
 try:
     import helm_python
@@ -34,23 +34,6 @@ def daemonset(values):
     return yaml.safe_load(text)["spec"]["template"]["spec"]
 
 
-def options_of(pod):
-    """podman's, for what the manifest says; what is not known here must not be in it."""
-    container, context = pod["containers"][0], pod["containers"][0]["securityContext"]
-    assert set(context) == {"allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}, context
-    assert set(pod["securityContext"]) <= {"seccompProfile", "runAsUser", "runAsGroup", "runAsNonRoot"}
-    options = ["--user", f"{pod['securityContext']['runAsUser']}:{pod['securityContext'].get('runAsGroup', 0)}"]
-    for word in context["capabilities"]["drop"]:
-        options += ["--cap-drop", word.lower()]
-    for word in context["capabilities"].get("add", []):
-        options += ["--cap-add", word]
-    sources = {volume["name"]: volume["hostPath"]["path"] for volume in pod.get("volumes", [])}
-    for mount in container.get("volumeMounts", []):
-        ending = ":ro" if mount.get("readOnly") else ""
-        options += ["-v", f"{sources[mount['name']]}:{mount['mountPath']}{ending}"]
-    return options + ["--memory", container["resources"]["limits"]["memory"].replace("Mi", "m")]
-
-
 def processes(page, state):
     return int(re.search(rf'penstock_node_processes{{state="{state}"}} (\d+)', page)[1])
 
@@ -61,8 +44,10 @@ class Pod(unittest.TestCase):
         with work_folder(WORK) as work:
             root = make_root(Path(work) / "root", TOOL)
             pod = daemonset(values)
+            sources = {volume["name"]: volume["hostPath"]["path"] for volume in pod.get("volumes", [])}
+            options = options_of(pod, pod["containers"][0], sources)
             words = [re.sub("0.0.0.0:.*", "127.0.0.1:0", word) for word in pod["containers"][0]["args"]]
-            process = subprocess.Popen(command(work, root, ["--network", "host", *options_of(pod), *more], words),
+            process = subprocess.Popen(command(work, root, ["--network", "host", *options, *more], words),
                                        stderr=subprocess.PIPE, text=True)
             page = None
             try:
