@@ -7,10 +7,11 @@ definitions, then spoiled, go to both.
     differential_test.py PENSTOCK SERVERS CRDS [COUNT] [SEED]
 
 SERVERS is make_servers' folder, CRDS one with a folder for each release (gpu-operator-v26.7.0), whose files must have
-the checksums in definitions.sha256. COUNT objects of each kind and release [400]. What `penstock-k8s render` makes goes
-to the server, too.
+the checksums in definitions.sha256. COUNT objects of each kind and release [400]. What `penstock-k8s render` makes for
+either operator goes to the server, too.
 """
 
+import collections
 import hashlib
 import itertools
 import json
@@ -29,6 +30,7 @@ HERE = Path(__file__).resolve().parent
 SERVERS_RULES = {"yaml_syntax", "unknown_kind", "unknown_key", "missing_key", "wrong_type", "wrong_value",
                  "out_of_range", "default_driver_selector", "gpu_cluster_name"}
 AT_ONCE = 100
+NODE_PARTS = ("ofedDriver", "rdmaSharedDevicePlugin", "sriovDevicePlugin", "tolerations")
 # A value that fits, for each pattern in the definitions.
 FITTING = (("100m", "1Gi", "2"), ("a-b", "x1"), ("a.b/c", "driver"), ("30s", "1h"), ("10Gi",), ("NAME_1",))
 
@@ -43,7 +45,26 @@ def checked(folder):
             print(f"skipped: {path} is not there, or not as it was published")
             sys.exit(77)
         found += [(name.split("/")[0], each) for each in yaml.safe_load_all(path.read_text()) if each]
+    found += [(release, node_policy(each)) for release, each in found
+              if each["spec"]["names"]["kind"] == "NicClusterPolicy"]
     return found
+
+
+def node_policy(definition):
+    """NicNodePolicy's, whose definition is not at hand: its parts have the Go types of NicClusterPolicy's own
+    (OFEDDriverSpec, DevicePluginSpec in the operator's api/v1alpha1), besides three maps of texts."""
+    made = json.loads(json.dumps(definition))
+    made["metadata"]["name"] = "nicnodepolicies.mellanox.com"
+    made["spec"]["names"] = {"kind": "NicNodePolicy", "listKind": "NicNodePolicyList", "plural": "nicnodepolicies",
+                             "singular": "nicnodepolicy"}
+    for version in made["spec"]["versions"]:
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        parts = {name: spec["properties"][name] for name in NODE_PARTS}
+        texts = {"type": "object", "additionalProperties": {"type": "string"}}
+        spec["properties"] = parts | {name: texts for name in ("annotations", "labels", "nodeSelector")}
+        spec.pop("required", None)
+        spec.pop("x-kubernetes-validations", None)
+    return made
 
 
 class Maker:
@@ -161,15 +182,32 @@ def compare(tool, server, path, release, definition, maker, count):
 
 
 def rendered(tool, release):
-    """Custom resources that `penstock-k8s render` makes for it."""
-    version = release.removeprefix("gpu-operator-")
-    for path, form, place in itertools.product(("nvidia-fs", "p2pdma"), ("clusterpolicy", "nvidiadriver"),
-                                               (["--os", "ubuntu24.04"], ["--openshift"])):
-        for storage in (["xfs"], ["nfs-rdma", "--nfs-server", "nas:/models"]):
-            said = subprocess.run([tool, "render", "--path", path, "--as", form, *place, "--kernel",
-                                   "6.12.0-nvidia", "--operator-version", version, "--storage", *storage, "--json"],
-                                  capture_output=True, text=True)
-            yield from (each["object"] for each in json.loads(said.stdout)["objects"])
+    """[(the answers, a custom resource)] of all that `penstock-k8s render` makes for it."""
+    operator, version = re.fullmatch(r"(\w+-operator)-(.*)", release).groups()
+    words = ["--operator-version", version] if operator == "gpu-operator" else []
+    for path, form, place in itertools.product(("nvidia-fs", "p2pdma", "bounce"), ("clusterpolicy", "nvidiadriver"), (
+            ["--os", "ubuntu24.04"], ["--os", "ubuntu22.04", "--host-driver"], ["--openshift"])):
+        for storage in (["xfs"], ["ext4"], ["nfs-rdma", "--nfs-server", "nas:/models"]):
+            answers = ["--path", path, "--as", form, *place, "--kernel", "6.12.0-nvidia", *words, "--storage", *storage]
+            said = subprocess.run([tool, "render", *answers, "--json"], capture_output=True, text=True)
+            yield from ((answers, each["object"]) for each in json.loads(said.stdout)["objects"])
+
+
+def refused_of_rendered(tool, server, release, paths):
+    """(how many objects of each kind the server was asked about, what it refused)"""
+    asked, failures = collections.Counter(), []
+    for answers, each in rendered(tool, release):
+        kind = each.get("kind")
+        if kind not in paths:
+            continue
+        asked[kind] += 1
+        status, answer, _ = server.ask("POST", f"{paths[kind]}?dryRun=All&fieldValidation=Strict", each)
+        if status != 201:
+            failures.append(f"{release}: {kind} of render {' '.join(answers)} is refused: {answer}")
+    print(f"{release}: rendered objects taken, dry run: "
+          + (", ".join(f"{count} {kind}" for kind, count in sorted(asked.items())) or "none"), flush=True)
+    missing = {"ClusterPolicy", "NVIDIADriver", "NicClusterPolicy"} & set(paths) - set(asked)
+    return failures + [f"{release}: no {kind} was rendered" for kind in sorted(missing)]
 
 
 def main():
@@ -191,12 +229,7 @@ def main():
                       f"server, {len(differences)} judged otherwise by lint", flush=True)
                 totals = [totals[0] + compared, totals[1] + refused, totals[2] + len(differences)]
                 failures += differences
-            for each in rendered(tool, release) if release.startswith("gpu") else ():
-                if each.get("kind") in paths:
-                    status, answer, _ = server.ask(
-                        "POST", f"{paths[each['kind']]}?dryRun=All&fieldValidation=Strict", each)
-                    if status != 201:
-                        failures.append(f"{release}: rendered {each['kind']} is refused: {answer}")
+            failures += refused_of_rendered(tool, server, release, paths)
     for failure in failures[:20]:
         print(failure)
     print(f"seed {seed}: {totals[0]} objects, {totals[1]} refused by the server, {totals[2]} judged otherwise by lint")
