@@ -35,6 +35,9 @@ constexpr CudaRelease kCudaReleases[] = {
     {12080, {570, 26, 0}, kCudaSource},  {12090, {575, 51, 3}, kCudaSource}, {13000, {580, 65, 6}, kCudaSource},
 };
 
+// https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1.
+constexpr struct { int cuda, driver; } kCudaBranches[] = {{11, 450}, {12, 525}, {13, 580}};
+
 // Further pairings, besides those of the GPU Operator's releases.
 constexpr struct {
   const char* driver;
@@ -81,6 +84,13 @@ const CudaRelease* cuda_of_driver(const Version& driver) {
     if (one.driver <= driver) newest = &one;
   }
   return newest;
+}
+
+std::optional<int> driver_branch_of_cuda(int major) {
+  for (const auto& [cuda, driver] : kCudaBranches) {
+    if (cuda == major) return driver;
+  }
+  return {};
 }
 
 std::optional<Pairing> oldest_pairing(const Version& driver) {

@@ -35,6 +35,8 @@ struct CudaRelease {
   const char* source;
 };
 const CudaRelease* cuda_of_driver(const Version& driver);
+// The first driver branch that runs programs of every CUDA with this first number; nothing if not known.
+std::optional<int> driver_branch_of_cuda(int major);
 constexpr int kCudaOfGds = 11040;  // The first CUDA with GPUDirect Storage.
 constexpr const char* kCudaOfGdsSource = "GPUDirect Storage release notes 1.0";
 

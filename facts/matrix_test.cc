@@ -28,6 +28,12 @@ TEST(ValidateMatrixTest, TheNewestCudaThatADriverRunsFollowsFromItsVersion) {
   EXPECT_EQ(cuda_of_driver({580, 65, 6})->number, 13000);
 }
 
+TEST(ValidateMatrixTest, ADriversBranchRunsEachCudaOfOneFirstNumber) {
+  EXPECT_EQ(driver_branch_of_cuda(12), 525);
+  EXPECT_EQ(driver_branch_of_cuda(13), 580);
+  EXPECT_EQ(driver_branch_of_cuda(99), std::nullopt);
+}
+
 TEST(ValidateMatrixTest, NvidiaFsIsMeasuredByTheOldestReleasedWithTheDriversBranch) {
   EXPECT_FALSE(oldest_pairing({470, 1, 0}));
   EXPECT_EQ(oldest_pairing({550, 90, 7})->nvidia_fs, (core::NvidiaFsVersion{2, 17, 5}));

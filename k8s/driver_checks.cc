@@ -176,6 +176,22 @@ void check_reach(const Cluster& cluster, const DriverSetup& driver, Findings& fi
                {"with it on, each GPU container gets the uverbs devices of all network adapters"});
 }
 
+// Where several drivers are described, the nodes of a pod may have any of them.
+void check_images(const Cluster& cluster, Findings& findings) {
+  if (cluster.drivers.size() != 1) return;
+  const DriverSetup& driver = cluster.drivers.front();
+  if (driver.driver_value("enabled").is_false()) return;
+  const std::string version = version_in_force(cluster, driver, driver.driver_value("version"), false);
+  for (const Pod& pod : cluster.pods) {
+    if (!pod.asks_for_gpu()) continue;
+    for (const Value* container : pod.containers()) {
+      const Value& image = (*container)["image"];
+      const std::string sentence = too_old_for_image(image.text, version);
+      if (!sentence.empty()) findings.add("image_cuda", *pod.object, image.place, {sentence});
+    }
+  }
+}
+
 }  // namespace
 
 void check_drivers(const Cluster& cluster, Findings& findings) {
@@ -189,6 +205,7 @@ void check_drivers(const Cluster& cluster, Findings& findings) {
     check_system(cluster, driver, findings);
     check_reach(cluster, driver, findings);
   }
+  check_images(cluster, findings);
 }
 
 }  // namespace penstock::tools::k8s

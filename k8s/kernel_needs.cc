@@ -2,10 +2,15 @@
 
 #include "k8s/kernel_needs.h"
 
-#include <string_view>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
+#include "base/printable.h"
 #include "facts/examination.h"
 #include "facts/machine.h"
+#include "facts/matrix.h"
 #include "facts/needs.h"
 #include "facts/operator_versions.h"
 #include "penstock/penstock.h"
@@ -21,6 +26,24 @@ facts::Machine machine_with(const std::string& release) {
   node.platform.kernel_release = release;
   node.platform.kernel = {(*version)[0], (*version)[1]};
   return node;
+}
+
+bool is_digit(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
+
+// CUDA's first number: of "cuda" and two digits, with or without a sign between them, or of "cu" and three; 0 if an
+// image's name has neither.
+int cuda_of_image(std::string_view image) {
+  for (std::size_t at = image.find("cu"); at != std::string_view::npos; at = image.find("cu", at + 1)) {
+    std::string_view rest = image.substr(at + 2);
+    const bool is_word = rest.starts_with("da");
+    if (is_word) rest.remove_prefix(2);
+    if (is_word && !rest.empty() && std::string_view(":-_").find(rest[0]) != std::string_view::npos) {
+      rest.remove_prefix(1);
+    }
+    const auto digits = std::find_if_not(rest.begin(), rest.end(), is_digit) - rest.begin();
+    if (digits == (is_word ? 2 : 3)) return 10 * (rest[0] - '0') + rest[1] - '0';
+  }
+  return 0;
 }
 
 }  // namespace
@@ -56,6 +79,15 @@ facts::Findings nvidia_fs_stops(const std::string& gds, const std::string& drive
     return one.state != facts::State::fail && !is_older;
   });
   return all;
+}
+
+std::string too_old_for_image(std::string_view image, const std::string& driver) {
+  const int cuda = cuda_of_image(image);
+  const auto needed = facts::driver_branch_of_cuda(cuda);
+  const auto version = facts::version_of(driver);
+  if (!needed || !version || (*version)[0] >= *needed) return "";
+  return fmt::format("the image {} is of CUDA {}, which needs a driver of branch {} or later, and this one is {}",
+                     core::shown(image), cuda, *needed, core::shown(driver));
 }
 
 }  // namespace penstock::tools::k8s

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "facts/finding.h"
 
@@ -18,5 +19,9 @@ std::optional<facts::Finding> kernel_stop(int path, const std::string& release);
 // Why nvidia-fs of this version ("2.17.5") goes with neither this driver nor this kernel, by the table that is used for
 // machines; either may be "" for unknown. A finding that is not failed is a doubt.
 facts::Findings nvidia_fs_stops(const std::string& gds, const std::string& driver, const std::string& kernel);
+
+// Says that a driver ("550.90.07") is too old for an image whose name tells its CUDA ("nvidia/cuda:13.0.1-runtime",
+// "base:2.9-cu130"); "" if it is not, or if either is not known.
+std::string too_old_for_image(std::string_view image, const std::string& driver);
 
 }  // namespace penstock::tools::k8s

@@ -218,6 +218,9 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
         "The volume names one node and one folder, where the drive must be mounted already: replace NODE and "
         "/mnt/nvme0, or let a local-volume provisioner make them.");
   }
+  if (const std::string stop = too_old_for_image(answers.image, driver_of(answers)); !stop.empty()) {
+    notes.push_back("T" + stop.substr(1) + ": take another of the two, unless the image brings cuda-compat.");
+  }
   if (answers.image.starts_with("localhost/")) {
     notes.emplace_back("--image is one that each node would have to have by itself: name the registry's.");
   }

@@ -109,6 +109,21 @@ TEST(PlanTest, AKernelThatNobodyKnowsIsNotCalledAnOldOne) {
   }
 }
 
+TEST(PlanTest, AnImageWhoseCudaTheDriverCannotRunIsNoted) {
+  const auto notes = [](const char* image, const char* driver) {
+    const auto all = plan_deployment({.driver_version = driver, .image = image}).notes;
+    return std::count_if(all.begin(), all.end(), [](const auto& note) { return note.starts_with("The image "); });
+  };
+  for (const char* image : {"nvidia/cuda:13.0.1-runtime", "a/cuda-samples:x-cuda13.1", "a:2.9-cu130", "cuda_13"}) {
+    EXPECT_EQ(notes(image, "575.51.03"), 1) << image;
+    EXPECT_EQ(notes(image, "580.65.06"), 0) << image;
+  }
+  for (const char* image : {"nvidia/cuda:12.8.0", "a:cu1300", "a/cuda:", "a:cu13", "a:cuda-latest", "cu"}) {
+    EXPECT_EQ(notes(image, "575.51.03"), 0) << image;
+  }
+  EXPECT_EQ(notes("nvidia/cuda:13.0.1", "latest"), 0);
+}
+
 TEST(PlanTest, OfADriverOfTheNodesOwnTheOperatorIsToldToInstallNone) {
   for (Answers answers : {nvidia_fs(), p2pdma()}) {
     answers.has_host_driver = true;

@@ -223,6 +223,10 @@ constexpr Rule kRules[] = {
      "Raise the limit, or set PENSTOCK_BOUNCE_MIB.", "docs/guide/containers.md"},
     {"no_volume", Severity::note, "a pod that uses a GPU, or reads files for one, mounts no volume",
      "Mount a volume of a real file system (ext4, XFS) for the data.", "docs/guide/containers.md"},
+    {"image_cuda", Severity::warning, "the driver is too old for the CUDA of a workload's image",
+     "Take a later driver, or an image of an older CUDA. The package cuda-compat in the image helps on data centre "
+     "GPUs alone.",
+     "https://docs.nvidia.com/deploy/cuda-compatibility/"},
     {"required_path_off", Severity::error, "a pod requires a path that is off, because a variable is missing",
      "Set the variable, or require another path.", "docs/reference/direct.md"},
     {"required_path_needs", Severity::error, "a pod requires a path that no node's kernel has",
