@@ -79,7 +79,10 @@ bool tell_faults(const Cluster& cluster, Findings& findings) {
 
 void tell_version(const Cluster& cluster, const Shapes& shapes, Findings& findings) {
   if (shapes.is_known() || cluster.files.empty()) return;
-  findings.add("unknown_operator_version", cluster.files.front(), {1, 1},
+  const Object* const source = cluster.release_source;
+  const Member* const label = source == nullptr ? nullptr : (*source)["metadata.labels"].member(kReleaseLabel);
+  findings.add("unknown_operator_version", source == nullptr ? cluster.files.front() : *source,
+               label == nullptr ? Place{1, 1} : label->place,
                {fmt::format("no table for gpu-operator {}: judged by {}", core::shown(cluster.facts.operator_version),
                             shapes.version())});
 }

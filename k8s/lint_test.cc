@@ -13,6 +13,20 @@ std::vector<fs::path> fixtures(const std::string& folder) {
   return files;
 }
 
+TEST_F(LintTest, AReleaseThatIsNotKnownIsToldWhereItsLabelStands) {
+  write("policy.yaml",
+        "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata:\n  name: a\n  labels:\n"
+        "    app.kubernetes.io/name: gpu-operator\n    app.kubernetes.io/version: v31.1.0\nspec: {}\n");
+  const json report = json::parse(lint({"policy.yaml", "--json"}).out);
+  for (const json& one : report["findings"]) {
+    if (one["rule"] == "unknown_operator_version") {
+      EXPECT_EQ(one["line"], 7);
+      return;
+    }
+  }
+  ADD_FAILURE() << report;
+}
+
 TEST_F(LintTest, EachWrongRecipeIsFoundAndNothingElseIsWrongInIt) {
   std::set<std::string> found;
   for (const fs::path& file : fixtures("wrong")) {

@@ -99,12 +99,14 @@ void add_driver(Cluster& cluster, const Object& object) {
 }
 
 // A rendered chart names its release.
-void learn_release(Facts& facts, const Object& policy) {
+void learn_release(Cluster& cluster, const Object& policy) {
   const Value& labels = policy["metadata.labels"];
-  const Member* version = labels.member("app.kubernetes.io/version");
+  const Member* version = labels.member(kReleaseLabel);
   const Member* part = labels.member("app.kubernetes.io/name");
   const bool is_charts = part != nullptr && part->value->text == "gpu-operator";
-  if (facts.operator_version.empty() && is_charts && version != nullptr) facts.operator_version = version->value->text;
+  if (!cluster.facts.operator_version.empty() || !is_charts || version == nullptr) return;
+  cluster.facts.operator_version = version->value->text;
+  cluster.release_source = &policy;
 }
 
 void learn(Facts& facts, const Object& node) {
@@ -307,7 +309,7 @@ void look_at_objects(Cluster& cluster) {
     add_driver(cluster, object);
     if (object.form != Form::resource) continue;
     if (object.kind == "Node") learn(cluster.facts, object);
-    if (object.kind == "ClusterPolicy") learn_release(cluster.facts, object);
+    if (object.kind == "ClusterPolicy") learn_release(cluster, object);
     if (object.kind != "CustomResourceDefinition") find_pods(cluster, object, *object.root, 0);
   }
 }

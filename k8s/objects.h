@@ -23,6 +23,8 @@ enum class Form : std::uint8_t {
   cufile,    // A cufile.json file.
 };
 
+constexpr const char* kReleaseLabel = "app.kubernetes.io/version";  // By it a rendered chart tells its release.
+
 struct Object {
   const Manifest* manifest = nullptr;
   Form form = Form::file;
@@ -86,6 +88,7 @@ struct Cluster {
   std::deque<Object> files;    // One entry per manifest.
   std::deque<Object> objects;  // All readable objects.
   Facts facts;
+  const Object* release_source = nullptr;  // The object whose label told facts.operator_version; null for an option.
   std::vector<Pod> pods;
   std::vector<DriverSetup> drivers;
 
