@@ -19,7 +19,7 @@ auto obstruction_of(const PeerPair& pair) {
 constexpr unsigned kUnseen = 1000;
 
 // Counts the bridges between the two; a way through a processor is farther than any other.
-unsigned distance_between(const core::PciDevice& peer, const core::PciDevice& drive) {
+unsigned steps_between(const core::PciDevice& peer, const core::PciDevice& drive) {
   if (peer.address == drive.address) return 0;
   const auto [mine, theirs] =
       std::mismatch(peer.bridges.begin(), peer.bridges.end(), drive.bridges.begin(), drive.bridges.end());
@@ -39,7 +39,7 @@ unsigned distance_to(const Machine& machine, const core::PciDevice& peer, const 
   }
   if (!storage.slaves.empty()) return farthest;
   const core::PciDevice* drive = machine.device(storage.pci_address);
-  return drive == nullptr ? kUnseen : distance_between(peer, *drive);
+  return drive == nullptr ? kUnseen : steps_between(peer, *drive);
 }
 
 }  // namespace

@@ -2,8 +2,13 @@
 
 #include "k8s/evidence.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
+#include "facts/near_adapters.h"
+#include "facts/peer_pairs.h"
 #include "facts/storage_kind.h"
 
 namespace penstock::tools::k8s {
@@ -31,6 +36,23 @@ std::vector<StorageEvidence> evidence_of(const facts::Examination& node) {
          mount.type,
          {evidence_of("p2pdma", p2pdma, p2pdma.sentence(), p2pdma.remedy()),
           evidence_of("nvidia-fs", place.by_nvidia_fs(), place.sentence_by_nvidia_fs(), place.remedy_by_nvidia_fs())}});
+  }
+  return all;
+}
+
+facts::Findings facts_of(const facts::Examination& node) {
+  facts::Findings all;
+  for (const std::string_view code : {"nvidia_fs", "iommu", "gpu_memory_registration"}) {
+    std::copy_if(node.findings.begin(), node.findings.end(), std::back_inserter(all),
+                 [&](const facts::Finding& one) { return one.code == code; });
+  }
+  return all;
+}
+
+std::vector<AdapterEvidence> adapters_of(const facts::Examination& node) {
+  std::vector<AdapterEvidence> all;
+  for (const facts::NearAdapters& near : facts::nearest_adapters(node.machine)) {
+    all.push_back({facts::peer_text(*near.of), near.names, core::distance_name(near.distance)});
   }
   return all;
 }

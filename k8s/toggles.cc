@@ -70,12 +70,12 @@ Toggle gds(const Node& node, const Choice& choice) {
 
 Toggle plugin(const Node& node, const std::string& storage) {
   if (node.has_adapter == false) return {kPlugin, false, "the node has no adapter of NVIDIA's"};
+  const char* const who = storage == "nfs-rdma" ? "the kernel mounts NFS over RDMA, and pods need no adapter for it"
+                                                : "local drives need no adapter";
   return {kPlugin, false,
-          storage == "nfs-rdma"
-              ? "the kernel mounts NFS over RDMA, and pods need no adapter for it; true for programs that use one "
-                "themselves (NCCL, UCX, WekaFS), with or without driver.rdma"
-              : "local drives need no adapter; true for programs that use one themselves (NCCL, UCX, WekaFS), with or "
-                "without driver.rdma"};
+          fmt::format("{}; true for programs that use one themselves (NCCL, UCX, WekaFS), with or without driver.rdma; "
+                      "'penstock-k8s verify' on the node names the nearest to each GPU and drive",
+                      who)};
 }
 
 }  // namespace

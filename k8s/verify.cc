@@ -55,7 +55,8 @@ NodeEvidence look_at(const std::string& root) {
   const facts::Examination node = facts::examine(facts::read_machine(opened, root == "/" ? "" : root));
   const core::GdsEvidence& evidence = node.machine.evidence;
   const std::string product = evidence.product.empty() ? "" : " " + evidence.product;
-  return {root, evidence.vendor + product, evidence_of(node), first_counsel(node.whole)};
+  return {root,           evidence.vendor + product, evidence_of(node), first_counsel(node.whole),
+          facts_of(node), adapters_of(node)};
 }
 
 // Open includes paths that only a setting keeps off.
@@ -71,9 +72,23 @@ bool is_any(Standing standing, const std::vector<NodeEvidence>& nodes) {
   return false;
 }
 
+void print_facts(const NodeEvidence& node) {
+  Page page;
+  for (const facts::Finding& one : node.facts) {
+    page.wrap(fmt::format("  {}: {}: ", one.code, facts::state_name(one.state)), one.sentence);
+    if (!one.remedy.empty()) page.wrap("    -> ", one.remedy);
+  }
+  for (const AdapterEvidence& one : node.adapters) {
+    page.wrap(fmt::format("  {}: ", one.of),
+              fmt::format("nearest is {} ({})", fmt::join(one.adapters, ", "), one.relation));
+  }
+  print("{}", Text(page.text()));
+}
+
 void print_for_people(const std::vector<NodeEvidence>& nodes, const char* without_storages) {
   for (const NodeEvidence& node : nodes) {
     print("{}{}\n", node.name == "/" ? "this node" : node.name, node.machine.empty() ? "" : " (" + node.machine + ")");
+    print_facts(node);
     if (node.storages.empty()) print("  {}\n", without_storages);
     for (const StorageEvidence& storage : node.storages) {
       const std::string more = storage.alike == 0 ? "" : fmt::format(" and {} like it", storage.alike);
@@ -112,7 +127,21 @@ Json rows_of(const std::vector<NodeEvidence>& nodes, const char* name, const cha
       storages.push_back(
           {{place, storage.mount_point}, {"alike", storage.alike}, {"type", storage.type}, {"paths", paths}});
     }
-    rows.push_back({{name, node.name}, {"machine", node.machine}, {"storages", storages}});
+    Json facts_ = Json::array(), adapters = Json::array();
+    for (const facts::Finding& one : node.facts) {
+      facts_.push_back({{"code", one.code},
+                        {"state", facts::state_name(one.state)},
+                        {"sentence", one.sentence},
+                        {"remedy", one.remedy}});
+    }
+    for (const AdapterEvidence& one : node.adapters) {
+      adapters.push_back({{"of", one.of}, {"adapters", one.adapters}, {"relation", one.relation}});
+    }
+    rows.push_back({{name, node.name},
+                    {"machine", node.machine},
+                    {"facts", facts_},
+                    {"adapters", adapters},
+                    {"storages", storages}});
   }
   return rows;
 }

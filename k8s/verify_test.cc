@@ -53,6 +53,30 @@ TEST_F(K8sTool, VerifySaysWhatAllOfItComesTo) {
       << text;
 }
 
+TEST_F(K8sTool, VerifyTellsOfModulesIommuAndTheNearestAdapters) {
+  const auto node = [&](const char* machine) {
+    const Finished done = run({"verify", "--root", std::string(PENSTOCK_MACHINES) + machine, "--json"});
+    return json::parse(done.out)["nodes"][0];
+  };
+  const auto state = [&](const char* machine, const char* code) {
+    const json answer = node(machine);
+    for (const json& one : answer["facts"]) {
+      if (one["code"] == code) return one["state"].get<std::string>();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(state("dgx-h100", "nvidia_fs"), "pass");
+  EXPECT_EQ(state("iommu-translating", "iommu"), "fail");
+  EXPECT_EQ(state("dgx-h100", "gpu_memory_registration"), "not_applicable") << "no adapter";
+  EXPECT_EQ(state("roce-faults", "gpu_memory_registration"), "pass");
+  const json near = node("roce-faults")["adapters"];
+  ASSERT_EQ(near.size(), 5u) << near;
+  EXPECT_EQ(near[0], (json{{"of", "drive 0000:03:00.0"}, {"adapters", {"mlx5_0", "mlx5_1"}}, {"relation", "node"}}));
+  EXPECT_EQ(node("dgx-h100")["adapters"], json::array());
+  const std::string text = run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "roce-faults"}).out;
+  EXPECT_NE(text.find("GPU 0000:19:00.0: nearest is mlx5_0, mlx5_1 (switch)"), std::string::npos) << text;
+}
+
 TEST_F(K8sTool, VerifyExitsWithOneWhereNoPathIsOpen) {
   EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "cloud-vm"}).exit_code, 1);
   EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0) << "it is off";

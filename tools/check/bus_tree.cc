@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
+#include "facts/near_adapters.h"
 #include "tools/common/pci_text.h"
 #include "tools/common/table.h"
 #include "topology/distance.h"
@@ -55,24 +57,15 @@ std::vector<BusEnd> drives_and_gpus(const std::vector<core::PciDevice>& devices)
   return ends;
 }
 
-struct Nearest {
-  const BusEnd* end;
-  std::vector<std::string> nics;
-  core::Distance distance;
-};
-
-std::vector<Nearest> nearest_nics(const std::vector<BusEnd>& ends) {
-  std::vector<Nearest> all;
+std::vector<std::pair<const BusEnd*, facts::NearAdapters>> nearest_nics(const std::vector<BusEnd>& ends) {
+  std::vector<facts::Adapter> nics;
   for (const BusEnd& end : ends) {
-    Nearest nearest{&end, {}, core::Distance::unknown};
-    for (const BusEnd& nic : ends) {
-      if (end.kind == EndKind::nic || nic.kind != EndKind::nic) continue;
-      const core::Distance distance = core::distance_between(nic.device, end.device);
-      if (!nearest.nics.empty() && nearest.distance < distance) continue;
-      if (nearest.nics.empty() || distance < nearest.distance) nearest = {&end, {}, distance};
-      nearest.nics.push_back(nic.names.empty() ? nic.device.address : nic.names.front());
-    }
-    if (!nearest.nics.empty()) all.push_back(std::move(nearest));
+    if (end.kind != EndKind::nic) continue;
+    nics.push_back({&end.device, end.names.empty() ? end.device.address : end.names.front()});
+  }
+  std::vector<std::pair<const BusEnd*, facts::NearAdapters>> all;
+  for (const BusEnd& end : ends) {
+    if (end.kind != EndKind::nic && !nics.empty()) all.emplace_back(&end, facts::nearest_to(end.device, nics));
   }
   return all;
 }
@@ -198,12 +191,13 @@ Json distances_json(const std::vector<BusEnd>& ends) {
 }
 
 std::string nearest_nics_text(const std::vector<BusEnd>& ends) {
-  const std::vector<Nearest> all = nearest_nics(ends);
+  const auto all = nearest_nics(ends);
   if (all.empty()) return "";
   Table table({"  of", "NICs", "over"});
   for (std::size_t i = 0; i < std::min(all.size(), kRowsInATable); ++i) {
-    table.add({fmt::format("  {} {}", end_kind_name(all[i].end->kind), all[i].end->text()),
-               fmt::format("{}", fmt::join(all[i].nics, ", ")), core::distance_name(all[i].distance)});
+    const auto& [end, near] = all[i];
+    table.add({fmt::format("  {} {}", end_kind_name(end->kind), end->text()),
+               fmt::format("{}", fmt::join(near.names, ", ")), core::distance_name(near.distance)});
   }
   std::string text = table.text().string();
   if (all.size() > kRowsInATable) text += fmt::format("  of {} GPUs and drives; --json lists them all\n", all.size());
@@ -212,11 +206,11 @@ std::string nearest_nics_text(const std::vector<BusEnd>& ends) {
 
 Json nearest_nics_json(const std::vector<BusEnd>& ends) {
   Json rows = Json::array();
-  for (const Nearest& one : nearest_nics(ends)) {
-    rows.push_back({{"of", one.end->device.address},
-                    {"kind", end_kind_name(one.end->kind)},
-                    {"nics", one.nics},
-                    {"relation", core::distance_name(one.distance)}});
+  for (const auto& [end, near] : nearest_nics(ends)) {
+    rows.push_back({{"of", end->device.address},
+                    {"kind", end_kind_name(end->kind)},
+                    {"nics", near.names},
+                    {"relation", core::distance_name(near.distance)}});
   }
   return rows;
 }

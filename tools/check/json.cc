@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "facts/near_adapters.h"
 #include "facts/needs.h"
 #include "tools/check/bus_tree.h"
 #include "tools/check/dma_buf.h"
@@ -158,6 +159,15 @@ Json paths_json(const facts::Outlook& whole) {
   return list;
 }
 
+void add_places(const facts::Machine& machine, Json& json) {
+  json["placement"] = placement_json(machine.pci);
+  json["nearest_adapters"] = Json::array();
+  for (const facts::NearAdapters& near : facts::nearest_adapters(machine)) {
+    json["nearest_adapters"].push_back(
+        {{"of", near.of->address}, {"adapters", near.names}, {"relation", core::distance_name(near.distance)}});
+  }
+}
+
 }  // namespace
 
 Json check_json(const facts::Examination& examined, const Requirement& required, bool usable, const Tries& tries) {
@@ -186,7 +196,7 @@ Json check_json(const facts::Examination& examined, const Requirement& required,
   json["cufile"] = cufile_json(machine.process.cufile);
   json["settings"] = settings_json(machine.process);
   json["paths"] = paths_json(examined.whole);
-  json["placement"] = placement_json(machine.pci);
+  add_places(machine, json);
   facts::Findings findings = examined.findings;
   findings.insert(findings.end(), tries.findings.begin(), tries.findings.end());
   facts::settle_causes(findings);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "facts/environment.h"
+#include "facts/near_adapters.h"
 #include "facts/needs.h"
 #include "tools/check/bus_tree.h"
 #include "tools/check/dma_buf.h"
@@ -25,7 +26,7 @@ namespace {
 using core::BlockDevice;
 using core::PciDevice;
 
-constexpr std::size_t kFileSystemRowsMax = 40;  // For people; JSON has them all.
+constexpr std::size_t kRowsMax = 40;  // For people; JSON has them all.
 
 std::string stack_text(const BlockDevice& device) {
   std::string text = device.name;
@@ -119,8 +120,8 @@ void print_file_systems(Page& page, const facts::Machine& machine) {
   page.wrap(fmt::format(kRow, "mounted on", "type", "direct I/O", "device pages"), "block device");
   std::size_t rows = 0;
   for (const core::FileSystem& one : machine.file_systems) {
-    if (++rows > kFileSystemRowsMax) {
-      page.wrap("  ", fmt::format("and {} more; --json lists them", machine.file_systems.size() - kFileSystemRowsMax));
+    if (++rows > kRowsMax) {
+      page.wrap("  ", fmt::format("and {} more; --json lists them", machine.file_systems.size() - kRowsMax));
       break;
     }
     std::string place = one.stack ? stack_text(*one.stack) : std::string(one.device_pages.because);
@@ -131,6 +132,17 @@ void print_file_systems(Page& page, const facts::Machine& machine) {
               place);
   }
   if (rows == 0) page.wrap("  ", "none can be seen");
+}
+
+void print_adapters(Page& page, const facts::Machine& machine) {
+  const std::vector<facts::NearAdapters> all = facts::nearest_adapters(machine);
+  if (all.empty()) return;
+  page.section("RDMA devices nearest to each GPU and drive: for storage and peers over a network");
+  for (std::size_t i = 0; i < std::min(all.size(), kRowsMax); ++i) {
+    page.wrap(fmt::format("  {:<20}", facts::peer_text(*all[i].of)),
+              fmt::format("{} ({})", fmt::join(all[i].names, ", "), core::distance_name(all[i].distance)));
+  }
+  if (all.size() > kRowsMax) page.wrap("  ", fmt::format("and {} more; --json lists them", all.size() - kRowsMax));
 }
 
 void print_limits(Page& page, const facts::Machine& machine) {
@@ -173,6 +185,7 @@ void print_rows(Page& page, const facts::Examination& examined, const facts::Fin
   print_platform(page, machine);
   print_gpus(page, machine);
   print_placement(page, machine.pci);
+  print_adapters(page, machine);
   print_file_systems(page, machine);
   print_pairs(page, examined);
   print_limits(page, machine);
