@@ -51,9 +51,15 @@ class Site(unittest.TestCase):
         self.assertIn("### CuFile\n", self.api["penstock.kvikio"])
         self.assertIn("### save\n", self.api["penstock.checkpoint"])
         self.assertIn("### default_session\n", self.api["penstock"])
+        self.assertIn("`bytes: int`\n\n:   Bytes moved.", self.api["penstock"])  # Both of the native module.
+        self.assertIn("`read(buffer: Any, offset: int=0, *,", self.api["penstock"])
         for name in site.MODULES:
             self.assertIn("### ", self.api[name], name)
             self.assertNotIn("### _", self.api[name], name)
+
+    def test_a_link_to_a_folder_of_the_tree_is_left_as_its_words(self):
+        self.assertIn("](../../integrations/deepspeed)", (ROOT / "docs/guide/replace.md").read_text())
+        self.assertNotIn("](../../integrations/deepspeed)", (self.pages / "docs/guide/replace.md").read_text())
 
     def test_it_is_built_with_search_and_a_wrong_link_fails(self):
         try:
