@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
+#include "base/gpu_product.h"
 #include "facts/examination.h"
 #include "facts/judgement.h"
 #include "facts/matrix.h"
 #include "facts/needs.h"
-#include "topology/gpu_product.h"
 
 namespace penstock::facts {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Knows the GPUs whose memory NVIDIA's driver pins for other modules, such as nvidia-fs. The paths nvfs and vendor ask
-// it, and so does facts/: the library and the tools judge a GPU by one rule.
+// Knows the GPUs whose memory NVIDIA's driver pins for other modules, such as nvidia-fs. A CUDA device asks it for its
+// facts, which the paths nvfs and vendor go by, and so does facts/: the library and the tools judge a GPU by one rule.
 #pragma once
 
 #include <string_view>

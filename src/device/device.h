@@ -67,8 +67,9 @@ struct DeviceFacts {
   char pci_address[16] = "";  // "0000:17:00.0", lower case; empty for a stand-in.
   std::uint8_t uuid[16] = {};
   std::uint64_t memory_bytes = 0;
-  bool stand_in = false;   // True if host memory stands in for a GPU.
-  bool is_nvidia = false;  // NVIDIA's driver pins its memory for other modules, by pages of 64 KiB.
+  bool stand_in = false;              // True if host memory stands in for a GPU.
+  bool is_nvidia = false;             // NVIDIA's driver pins its memory for other modules, by pages of 64 KiB,
+  bool is_pinned_for_modules = true;  // unless this is false: for a GeForce.
 };
 
 enum class Direction : std::uint8_t { to_device, to_host };

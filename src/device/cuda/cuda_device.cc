@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/gpu_product.h"
 #include "base/invariant.h"
 #include "base/log.h"
 #include "device/cuda/checksum_kernel.h"
@@ -31,6 +32,7 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
   CUdevice device = 0;
   if (api.cuDeviceGet(&device, static_cast<int>(ordinal)) != CUDA_SUCCESS) return facts;
   if (api.cuDeviceGetName(facts.name, sizeof facts.name, device) != CUDA_SUCCESS) facts.name[0] = '\0';
+  facts.is_pinned_for_modules = is_pinned_for_modules(facts.name);
   api.cuDeviceGetUuid(facts.uuid, device);
   std::size_t bytes = 0;
   if (api.cuDeviceTotalMem(&bytes, device) == CUDA_SUCCESS) facts.memory_bytes = bytes;

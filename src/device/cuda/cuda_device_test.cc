@@ -29,7 +29,6 @@ constexpr std::size_t kMiB = 1 << 20;
 class Driver {
  public:
   void open(const char* library) { library_ = ::dlopen(library, RTLD_NOW | RTLD_LOCAL); }
-
   bool has(const char* name) const { return ::dlsym(library_, name) != nullptr; }
   template <typename... Arguments>
   CUresult operator()(const char* name, Arguments... arguments) const {
@@ -155,6 +154,7 @@ TEST_P(CudaDeviceTest, GpusAreNamedByOrdinal) {
     const DeviceFacts& facts = device(ordinal).facts();
     EXPECT_EQ(facts.ordinal, static_cast<int>(ordinal));
     EXPECT_NE(facts.name[0], '\0');
+    EXPECT_EQ(facts.is_pinned_for_modules, std::strstr(facts.name, "GeForce") == nullptr) << facts.name;
     EXPECT_TRUE(std::regex_match(facts.pci_address, std::regex("[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]")));
     EXPECT_NE(std::memcmp(facts.uuid, DeviceFacts{}.uuid, 16), 0);
     EXPECT_GE(facts.memory_bytes, 512 * kMiB);

@@ -10,7 +10,6 @@
 #include "path/nvfs/nvfs_reasons.h"
 #include "path/paths.h"
 #include "path/pipeline/pipeline_reasons.h"
-#include "topology/gpu_product.h"
 
 namespace penstock::core {
 namespace {
@@ -55,7 +54,7 @@ Proof NvfsPath::module_proof() {
 Proof NvfsPath::memory_proof(const Device& device) const {
   if (module_->is_inherited()) return {nvfs_reason::refused, ECHILD};
   const DeviceFacts& facts = device.facts();
-  if (facts.is_nvidia == module_->is_stand_in() || !is_pinned_for_modules(facts.name)) return {nvfs_reason::memory};
+  if (facts.is_nvidia == module_->is_stand_in() || !facts.is_pinned_for_modules) return {nvfs_reason::memory};
   const int error = module_->map_refusal();
   return error != 0 ? Proof{nvfs_reason::map_refused, error} : Proof{};
 }

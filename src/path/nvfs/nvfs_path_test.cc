@@ -63,7 +63,7 @@ TEST_F(NvfsPathTest, NvidiasModuleIsGivenNoMemoryButThatOfItsGpus) {
 }
 
 TEST_F(NvfsPathTest, AGeForceIsRefusedWithoutAskingTheModule) {
-  std::strcpy(const_cast<DeviceFacts&>(device_->facts()).name, "NVIDIA GeForce RTX 4090");
+  const_cast<DeviceFacts&>(device_->facts()).is_pinned_for_modules = false;
   EXPECT_EQ(judge().reason, nvfs_reason::memory);
   EXPECT_EQ(module_->maps_made, 0u);
 }

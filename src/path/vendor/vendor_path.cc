@@ -10,7 +10,6 @@
 #include "path/vendor/nvidia_fs_mover.h"
 #include "path/vendor/vendor_channel.h"
 #include "path/vendor/vendor_reasons.h"
-#include "topology/gpu_product.h"
 
 namespace penstock::core {
 
@@ -30,7 +29,7 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
   if (rules_.use == VendorUse::off) return refuse(vendor_reason::off);
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
-  const bool is_pinned = is_pinned_for_modules(memory.device->facts().name);
+  const bool is_pinned = memory.device->facts().is_pinned_for_modules;
   if (!is_pinned && !may_be_copied()) return refuse(vendor_reason::gpu);
   if (const Proof proof = library_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));

@@ -30,9 +30,9 @@ TEST_F(VendorPathTest, APairIsTestedOnce) {
 }
 
 TEST_F(VendorPathTest, AGpuWhoseMemoryIsPinnedForNoModuleIsRefused) {
-  std::strcpy(const_cast<DeviceFacts&>(device_->facts()).name, "NVIDIA GeForce RTX 4090");
+  const_cast<DeviceFacts&>(device_->facts()).is_pinned_for_modules = false;
   EXPECT_EQ(judge().reason, vendor_reason::gpu);
-  std::strcpy(const_cast<DeviceFacts&>(device_->facts()).name, "NVIDIA RTX A6000");
+  const_cast<DeviceFacts&>(device_->facts()).is_pinned_for_modules = true;
   EXPECT_TRUE(judge().usable);
 }
 

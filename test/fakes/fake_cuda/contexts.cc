@@ -85,7 +85,11 @@ CALL(cuDriverGetVersion, int* version) {
 }
 CALL(cuDeviceGetCount, int* count) { ENTER; *count = kDevices; return 0; }
 CALL(cuDeviceGet, CUdevice* device, int ordinal) { ENTER; *device = ordinal; return ordinal < kDevices ? 0 : 101; }
-CALL(cuDeviceGetName, char* name, int, CUdevice) { ENTER; std::strcpy(name, "Fake GPU"); return 0; }
+CALL(cuDeviceGetName, char* name, int, CUdevice device) {
+  ENTER;
+  std::strcpy(name, device == 0 ? "Fake GPU" : "Fake GeForce");
+  return 0;
+}
 CALL(cuDeviceGetPCIBusId, char* id, int size, CUdevice device) {
   ENTER;
   const char* const given = std::getenv("PENSTOCK_FAKE_CUDA_ADDRESS");
