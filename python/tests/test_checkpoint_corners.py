@@ -8,6 +8,7 @@ import datetime
 import enum
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from pathlib import Path
@@ -20,7 +21,7 @@ numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 import torch.distributed.checkpoint as dcp
 
 import penstock
-from penstock import checkpoint, threads
+from penstock import checkpoint, threads, weights
 from penstock.checkpoint import ids, layout, leftovers, memory, publishing, retention, verifying
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
@@ -334,3 +335,13 @@ class Stage(enum.Enum):
 def test_what_is_not_saved_is_told_with_the_form_that_is(tmp_path, value, form):
     with pytest.raises(checkpoint.CheckpointError, match=f"^model.args is of type .* is not saved: pass .*{form}"):
         checkpoint.save({"model": {"args": value}}, tmp_path / "c")
+
+
+def test_without_torch_a_state_comes_back_and_tensors_say_what_to_ask_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # Importing it now fails as if it was not there.
+    checkpoint.save({"step": 7}, tmp_path / "plain")
+    assert checkpoint.load(tmp_path / "plain") == {"step": 7}
+    checkpoint.save({"steps": numpy.arange(3)}, tmp_path / "arrays")
+    with pytest.raises(weights.WeightsError, match='framework="np"'):
+        checkpoint.load(tmp_path / "arrays")
+    assert checkpoint.load(tmp_path / "arrays", framework="np")["steps"].tolist() == [0, 1, 2]

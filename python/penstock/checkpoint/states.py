@@ -130,7 +130,7 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
         raise CheckpointError(f"{place}: it was saved by torch.distributed.checkpoint: load it with Reader, or its "
                               "tensors with penstock.weights")
     places = _places(place, layout)
-    made = _made_for(layout, arrays_of(framework, device))
+    made = _made_for(layout, arrays_of(framework, device)) if layout.tensors else {}
     wanted = [Wanted(name, chunk.extent, 0, bytes_of(made[name])[begin:begin + chunk.extent.nbytes])
               for name, chunks in places.items() for chunk, begin in chunks]
     done = restore(place, wanted, session, on_progress)

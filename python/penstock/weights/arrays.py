@@ -159,8 +159,10 @@ def arrays_of(framework: str, device: Any) -> Arrays:
 
 class TorchArrays:
     def __init__(self, device: Any) -> None:
-        import torch
-
+        try:
+            import torch
+        except ModuleNotFoundError:
+            raise WeightsError("torch is not installed: with framework=\"np\" the arrays are numpy's") from None
         with named(f"device {device!r}"):
             self.device = torch.device(device)
         self._dtypes: dict[str, torch.dtype] = {}
