@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VERSION = re.search(r"^project\(penstock VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
 FILES = [f"penstock-{VERSION}-cp312-abi3-manylinux_2_34_x86_64.whl", f"penstock-{VERSION}-linux-x86_64.tar.zst",
          f"bookworm/penstock-tools_{VERSION}~deb12_amd64.deb", f"penstock-{VERSION}-linux-x86_64.oci.tar",
+         f"penstock-{VERSION}-cp312-abi3-manylinux_2_34_aarch64.whl",
          f"penstock-{VERSION}-1.el9.x86_64.rpm", f"penstock-{VERSION}.tar.gz", "penstock.spdx.json"]
 
 
@@ -39,8 +40,10 @@ class Finish(unittest.TestCase):
         for name in FILES[:-1]:
             self.assertRegex(text, rf"\| {re.escape(Path(name).name)} \| \d+\.\d \|\n")
         self.assertIn(f"$ pip install {FILES[0]}\n$ penstock check\n", text)
+        self.assertIn(f"$ sudo apt install ./penstock-tools_{VERSION}~deb12_amd64.deb "
+                      f"./penstock-cufile_{VERSION}~deb12_amd64.deb\n", text)
         self.assertIn(f"$ ~/penstock-{VERSION}-linux-x86_64/bin/penstock check\n", text)
-        self.assertNotRegex(text[:text.index("## Changes")], r"\bNAME\b|\bSTEM\b")
+        self.assertNotRegex(text[:text.index("## Changes")], r"\bNAME\b|\bSTEM\b|\bCUFILE\b")
         self.assertIn("\n### Added\n", text[text.index("## Changes"):])
         check = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=self.out, capture_output=True, text=True)
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
