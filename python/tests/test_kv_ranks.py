@@ -167,6 +167,16 @@ def test_what_another_process_has_committed_is_no_miss(tmp_path):
         assert [memory[0] for memory in into] == [ord(key) for key in "012"]
 
 
+def test_a_sub_store_whose_writer_was_killed_at_the_start_keeps_nobody_from_others(tmp_path):
+    with kv.Store(tmp_path, **SETTINGS) as writer, kv.Store(tmp_path, **SETTINGS) as reader:
+        (reader._drives[0].folder / "7").mkdir()
+        commit(writer, "1")
+        reader.refresh()
+        assert reader.lookup(["1"]) == [True]
+        with kv.Store(tmp_path, **SETTINGS, read_only=True) as another:
+            assert another.lookup(["1"]) == [True]
+
+
 def test_what_must_not_wait_for_a_drive_reads_no_journal(tmp_path):
     with kv.Store(tmp_path, **SETTINGS) as writer, kv.Store(tmp_path, **SETTINGS) as reader:
         commit(writer, "1")

@@ -144,8 +144,12 @@ class Drive:
             for number in os.listdir(self.folder):
                 if number == self._own_number or number in self.others or not number.isdecimal():
                     continue
-                with contextlib.suppress(FileNotFoundError):  # The sub-store is being created.
+                try:
                     self.others[number] = self._open(number, 0, 0, False, 0)
+                except OSError as error:
+                    if error.errno != errno.ENOENT:
+                        raise
+                    # The sub-store is being created, or its writer was killed before it had a slab.
         for other in list(self.others.values()):
             other.refresh()
 
