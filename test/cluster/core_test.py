@@ -7,6 +7,8 @@ make the pods that are meant, on the nodes that are meant, and its accounts may 
     core_test.py PENSTOCK SERVERS
 """
 
+import collections
+import itertools
 import json
 import subprocess
 import sys
@@ -33,7 +35,23 @@ def path_of(each):
     return f"{root}{place}/{PLURALS[each['kind']]}"
 
 
+def every_answer():
+    for path, storage, place, runtime in itertools.product(
+            ("bounce", "p2pdma", "nvidia-fs"), ("xfs", "ext4", "lvm", "luks", "nfs", "nfs-rdma"),
+            (["--os", "ubuntu24.04"], ["--os", "ubuntu22.04", "--host-driver"], ["--openshift"]),
+            ("containerd-1.7", "containerd-2.1", "")):
+        server = ["--nfs-server", "nas:/models"] if storage.startswith("nfs") else []
+        yield ["--path", path, "--storage", storage, *place, "--kernel", "6.12.0-nvidia", *server,
+               *(["--runtime", runtime] if runtime else [])]
+
+
+def rendered(answers):
+    said = subprocess.run([TOOL, "render", *answers, "--json"], capture_output=True, text=True)
+    return [each["object"] for each in json.loads(said.stdout)["objects"]]
+
+
 def node(name, labels, taints=()):
+    labels = {"kubernetes.io/hostname": name, **labels}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
             "spec": {"taints": list(taints)}}
 
@@ -47,9 +65,9 @@ class Core(unittest.TestCase):
                      node("gpu-2", {"nvidia.com/gpu.present": "true"}, [taint]), node("cpu", {})):
             cls.make(each, "/api/v1/nodes")
             name = each["metadata"]["name"]
+            has = {"cpu": "8", "memory": "64Gi", "pods": "100", "nvidia.com/gpu": "1" if name != "cpu" else "0"}
             status = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-                                 "allocatable": {"cpu": "8", "memory": "64Gi", "pods": "100"},
-                                 "capacity": {"cpu": "8", "memory": "64Gi", "pods": "100"}}}
+                                 "allocatable": has, "capacity": has}}
             answer = cls.server.ask("PATCH", f"/api/v1/nodes/{name}/status", status)
             assert answer[0] == 200, answer
             # A server without a node-lifecycle controller leaves the taint of a node that has just come.
@@ -103,19 +121,38 @@ class Core(unittest.TestCase):
             self.assertFalse(answer["status"]["allowed"], (verb, resource))
 
     def test_what_render_makes_is_taken(self):
-        for words in (["--path", "bounce"], ["--path", "bounce", "--storage", "nfs", "--nfs-server", "nas:/models"],
-                      ["--path", "p2pdma", "--os", "ubuntu24.04", "--storage", "ext4", "--runtime", "containerd-2.1"]):
-            said = subprocess.run([TOOL, "render", *words, "--json"], capture_output=True, text=True, check=True)
-            for each in (row["object"] for row in json.loads(said.stdout)["objects"]):
+        taken, namespaces = collections.Counter(), set()
+        for answers in every_answer():
+            for each in rendered(answers):
                 if each.get("kind") not in PLURALS:
                     continue
-                if each["kind"] == "Namespace":
-                    self.make(each)
-                if each["metadata"].get("namespace") == "gpu-operator":
-                    self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}})
-                with self.subTest(words=words, kind=each["kind"]):
+                place = each["metadata"]["name"] if each["kind"] == "Namespace" else each["metadata"].get("namespace")
+                if place and place not in namespaces:
+                    self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
+                    namespaces.add(place)
+                with self.subTest(answers=answers, kind=each["kind"]):
                     status, answer, _ = self.server.ask("POST", path_of(each) + "?dryRun=All", each)
                     self.assertIn(status, (201, 409), answer)
+                    taken[each["kind"]] += 1
+        print(f"rendered objects taken, dry run: {', '.join(f'{count} {kind}' for kind, count in taken.items())}")
+        self.assertGreater(taken["Job"], 50)
+
+    def test_what_render_makes_puts_its_job_where_gpu_and_volume_are(self):
+        for each in rendered(["--path", "bounce", "--storage", "xfs", "--namespace", "proof"]):
+            if each["kind"] == "PersistentVolume":
+                terms = each["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+                self.assertEqual(terms[0]["matchExpressions"][0]["values"], ["NODE"])
+                terms[0]["matchExpressions"][0]["values"] = ["gpu-2"]
+            if each["kind"] != "Pod":  # The workload would take the one GPU that there is.
+                self.make(each)
+
+        path = "/api/v1/namespaces/proof/pods"
+        pods = self.wait_for("the Job's pod", lambda: [each for each in self.server.ask("GET", path)[1]["items"]
+                                                       if each["spec"].get("nodeName")])
+
+        self.assertEqual([each["spec"]["nodeName"] for each in pods], ["gpu-2"])
+        claim = self.server.ask("GET", "/api/v1/namespaces/proof/persistentvolumeclaims/penstock-data")[1]
+        self.assertEqual(claim["status"]["phase"], "Bound")
 
 
 if __name__ == "__main__":
