@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/printable.h"
 #include "facts/examination.h"
 #include "facts/machine.h"
 #include "facts/matrix.h"
 #include "facts/needs.h"
 #include "facts/operator_versions.h"
 #include "penstock/penstock.h"
+#include "settings/words.h"
 
 namespace penstock::tools::k8s {
 namespace {
