@@ -3,6 +3,8 @@
 // The ring reads from storage into device memory where the session has a direct path to it.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "fakes/fake_gpu.h"
 #include "fakes/fake_nvfs.h"
 #include "fakes/gpu_file_fixture.h"
@@ -33,6 +35,8 @@ class UncachedStorage final : public PosixStorage {
   }
 };
 
+constexpr const char* kNoDirectIo = "this file system has no O_DIRECT";
+
 class GpuToDeviceTest : public GpuFileFixture {
  protected:
   void configure(Config& config) override {
@@ -40,16 +44,26 @@ class GpuToDeviceTest : public GpuFileFixture {
     config.nvfs_kernel = module_;
     config.nvfs = NvfsUse::stand_in;
   }
-  // On a GPU to which nvidia-fs moves bytes. Skips the test where the file system has no O_DIRECT.
-  void open_on(std::vector<PathId> paths, std::unique_ptr<Storage> storage = std::make_unique<UncachedStorage>()) {
+  // On a GPU to which nvidia-fs moves bytes. False where the file system has no O_DIRECT.
+  bool open_on(std::vector<PathId> paths, std::unique_ptr<Storage> storage = std::make_unique<UncachedStorage>()) {
     paths_ = std::move(paths);
     close_session();
     open_session(std::move(storage), std::make_unique<GpuWithKernels>());
-    if (!session_->file_facts(file_)->can_do_o_direct()) GTEST_SKIP() << "no O_DIRECT here";
+    return session_->file_facts(file_)->can_do_o_direct();
   }
   FakeGpu& gpu() { return static_cast<FakeGpu&>(session_->devices()); }
   std::uint64_t counted(PathId path, Reason reason) const {
     return session_->counters().total(path, reason, Op::read).operations;
+  }
+
+  void expect_closing_to_release_the_memory(const std::function<void()>& close) {
+    if (!open_on({PathId::nvfs, PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
+    const unsigned before = gpu().allocation_count();
+    open();
+    ASSERT_EQ(facts().ring_path, PathId::nvfs);
+    EXPECT_GT(gpu().allocation_count(), before);
+    close();
+    EXPECT_EQ(gpu().allocation_count(), before);
   }
 
   std::shared_ptr<FakeNvfs> module_ = std::make_shared<FakeNvfs>();
@@ -57,7 +71,7 @@ class GpuToDeviceTest : public GpuFileFixture {
 };
 
 TEST_F(GpuToDeviceTest, WholeBlocksByADirectPathWhereThereIsOne) {
-  open_on({PathId::nvfs, PathId::bounce, PathId::host});
+  if (!open_on({PathId::nvfs, PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
   open();
   EXPECT_EQ(facts().ring_path, PathId::nvfs);
   std::vector<std::uint64_t> words(1024);
@@ -72,7 +86,7 @@ TEST_F(GpuToDeviceTest, WholeBlocksByADirectPathWhereThereIsOne) {
 
 // A kernel of the library's would have to bounce them, and waits for a GPU that is full of kernels that wait.
 TEST_F(GpuToDeviceTest, PartsOfBlocksComeToPinnedMemory) {
-  open_on({PathId::nvfs, PathId::bounce, PathId::host});
+  if (!open_on({PathId::nvfs, PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
   open();
   EXPECT_EQ(version_of(0, 64), 0);
   EXPECT_EQ(version_of(kWords - 30, 30), 0);
@@ -84,7 +98,7 @@ TEST_F(GpuToDeviceTest, BlocksOfTheCacheDoAndThoseThatThePageCacheHasDoNot) {
   for (const bool is_cached : {false, true}) {
     std::unique_ptr<Storage> storage = std::make_unique<UncachedStorage>();
     if (is_cached) storage = std::make_unique<PosixStorage>(true);
-    open_on({PathId::nvfs, PathId::bounce, PathId::host}, std::move(storage));
+    if (!open_on({PathId::nvfs, PathId::bounce, PathId::host}, std::move(storage))) GTEST_SKIP() << kNoDirectIo;
     open({.cache_bytes = 1 << 20});
     if (!facts().is_leased) GTEST_SKIP() << reason_name(facts().reason);
     EXPECT_EQ(version_of(0, 64), 0);
@@ -96,7 +110,7 @@ TEST_F(GpuToDeviceTest, BlocksOfTheCacheDoAndThoseThatThePageCacheHasDoNot) {
 }
 
 TEST_F(GpuToDeviceTest, WithoutADirectPathAllComesToPinnedMemory) {
-  open_on({PathId::bounce, PathId::host});
+  if (!open_on({PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
   open();
   EXPECT_EQ(facts().ring_path, PathId::host);
   EXPECT_EQ(version_of(9, 64), 0);
@@ -104,7 +118,7 @@ TEST_F(GpuToDeviceTest, WithoutADirectPathAllComesToPinnedMemory) {
 }
 
 TEST_F(GpuToDeviceTest, OfAGpuWhoseContextIsLostKernelsAreStillAnsweredAndTheReportSaysSo) {
-  open_on({PathId::bounce, PathId::host});
+  if (!open_on({PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
   open();
   gpu().loses_context = true;
 
@@ -117,8 +131,14 @@ TEST_F(GpuToDeviceTest, OfAGpuWhoseContextIsLostKernelsAreStillAnsweredAndTheRep
   EXPECT_FALSE(files().open(file_, {}).ok());
 }
 
+TEST_F(GpuToDeviceTest, ItsMemoryGoesWithItsFileAndWithItsSession) {
+  expect_closing_to_release_the_memory([&] { files().close(number_); });
+  expect_closing_to_release_the_memory([&] { EXPECT_TRUE(session_->deregister_file(file_).ok()); });
+  expect_closing_to_release_the_memory([&] { session_->stop(); });
+}
+
 TEST_F(GpuToDeviceTest, AGpuThatHasNoRoomIsSaidSo) {
-  open_on({PathId::bounce, PathId::host});
+  if (!open_on({PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
   gpu().is_full = true;
   EXPECT_TRUE(files().open(file_, {}).status().is(Code::out_of_memory));
 }
