@@ -31,7 +31,7 @@ void check(const CostInput& input) {
 
 CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const CostInput& input,
                const Constants& constants) {
-  CostRow row{&platform, is_spot, path, 0, 0, 0, 0, 0, 0};
+  CostRow row{&platform, is_spot, path, 0, 0, 0, 0, 0, 0, 0};
   row.node_hour = platform.gpus * (is_spot ? *platform.spot : *platform.on_demand);
   row.compute = std::ceil(input.hours * 3600 / platform.billing_s) * platform.billing_s / 3600 * row.node_hour *
                 input.fleet.nodes;
@@ -40,6 +40,7 @@ CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const Cos
   row.waiting_hours = waiting.hours;
   row.waiting = waiting.money;
   row.save = waiting.money / input.saves;
+  row.rate_hour = row.node_hour * input.fleet.nodes * row.save_s / (input.job.bytes / 1e9);
   return row;
 }
 
@@ -86,13 +87,16 @@ Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
                {"save_money", "a save, $"},
                {"waiting_share", "of the run, %"},
                {"waiting_hours_in_all", "waiting, h"},
-               {"waiting_money", "waiting, $"}},
-              {}};
+               {"waiting_money", "waiting, $"},
+               {"gb_per_s_hour_money", "$ an hour per GB/s"}},
+              {},
+              false,
+              "$ an hour per GB/s: what all nodes cost an hour, by the rate at which they save."};
   for (const CostRow& row : rows) {
     sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", path_model_name(row.path),
                           row.node_hour / row.platform->gpus, row.node_hour, row.compute, row.save_s, row.save,
                           std::round(1000 * row.waiting_hours / input.hours) / 10,
-                          std::round(100 * row.waiting_hours) / 100, row.waiting});
+                          std::round(100 * row.waiting_hours) / 100, row.waiting, row.rate_hour});
   }
   return sheet;
 }

@@ -36,8 +36,9 @@ struct CostRow {
   double compute;    // $ for the run.
   double save_s;
   double waiting_hours;
-  double waiting;  // $
-  double save;     // $ of one save.
+  double waiting;    // $
+  double save;       // $ of one save.
+  double rate_hour;  // $ an hour of all nodes, for each GB/s at which they save.
 };
 std::vector<CostRow> cost_rows(const std::vector<Platform>& platforms, const CostInput& input,
                                const Constants& constants);

@@ -67,6 +67,16 @@ TEST(Cost, WithoutDrivesOrPricesThereAreNoSuchRows) {
   for (const CostRow& one : rows) EXPECT_NE(one.path, PathModel::kDirect);
 }
 
+TEST(Cost, ARateCostsWhatTheNodesDoDividedByIt) {
+  const std::vector<Platform> platforms = built_in();
+  CostInput input;
+  input.fleet.nodes = 2;
+  const std::vector<CostRow> rows = cost_rows(platforms, input, Constants());
+  const CostRow& direct = row(rows, "spheron-h100", false, PathModel::kDirect);
+  EXPECT_NEAR(direct.rate_hour, 2 * 32.48 / (140 / direct.save_s), 1e-9);
+  EXPECT_GT(row(rows, "spheron-h100", false, PathModel::kPoor).rate_hour, direct.rate_hour);
+}
+
 TEST(Cost, TheSetUpHasPaidWhenItsSavesHaveSavedItsPrice) {
   const std::vector<Platform> platforms = built_in();
   const CostInput input = as_published();

@@ -47,9 +47,10 @@ double drain_s(const CostInput& input, const Constants& constants) {
 
 StorageRow row_of(const Platform& platform, bool is_spot, StorageWay way, const CostInput& input,
                   const Constants& constants) {
-  StorageRow row{&platform, is_spot, way, 0, 0, 0, 0, 0, 0, 0};
+  StorageRow row{&platform, is_spot, way, 0, 0, 0, 0, 0, 0, 0, 0};
   row.save_s = seconds_on(way, false, platform, input, constants);
   row.load_s = seconds_on(way, true, platform, input, constants);
+  row.bytes_per_s = input.job.bytes / row.save_s;
   if (way == StorageWay::kDrained) row.drain_s = drain_s(input, constants);
   const Waiting waiting =
       waiting_of(row.save_s, saves_a_month(input), input.fleet.nodes * node_hour(platform, is_spot));
@@ -76,6 +77,12 @@ Json drained(const StorageRow& row, const CostInput& input) {
   return each == 1 ? Json("every save") : Json(fmt::format("one save in {}", count_in_words(each)));
 }
 
+// $ a month for storage per GB/s of a save; nothing: the file system's price is not known.
+Json rate_money(const StorageRow& row, const CostInput& input) {
+  if (row.way != StorageWay::kDrives && input.file_system->month_money == 0) return {};
+  return (row.drives + row.file_system) / (row.bytes_per_s / 1e9);
+}
+
 Sheet ways_sheet(const std::vector<StorageRow>& rows, const CostInput& input) {
   Sheet sheet{"storage",
               fmt::format("Drives of {} node{} against {} of {} TB, {}; a month has {} saves",
@@ -93,13 +100,17 @@ Sheet ways_sheet(const std::vector<StorageRow>& rows, const CostInput& input) {
                {"waiting_month_money", "the same, $"},
                {"drives_month_money", "drives, $"},
                {"file_system_month_money", "file system, $"},
-               {"all_month_money", "all a month, $"}},
-              {}};
+               {"all_month_money", "all a month, $"},
+               {"gb_per_s_month_money", "$ a month per GB/s"}},
+              {},
+              false,
+              "$ a month per GB/s: what drives and file system cost, by the rate of a save. Drives at 0 $ are in the "
+              "node's price."};
   for (const StorageRow& row : rows) {
     sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", way_name(row.way), row.save_s,
                           row.drain_s > 0 ? Json(row.drain_s) : Json(), drained(row, input), row.load_s,
                           std::round(100 * row.waiting_hours) / 100, row.waiting, row.drives, row.file_system,
-                          row.money()});
+                          row.money(), rate_money(row, input)});
   }
   return sheet;
 }

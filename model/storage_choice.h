@@ -32,6 +32,7 @@ struct StorageRow {
   double waiting;        // $ per month, like the next two.
   double drives;
   double file_system;
+  double bytes_per_s;  // Of a save.
   double money() const { return waiting + drives + file_system; }
 };
 // Requires input.file_system; a machine without drives only has the first way.

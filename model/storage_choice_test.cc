@@ -104,6 +104,26 @@ TEST(StorageChoice, AMachineWithoutDrivesHasTheFileSystemAlone) {
   EXPECT_EQ(storage_rows(platforms, sixteen_nodes(), Constants()).size(), 1u);
 }
 
+TEST(StorageChoice, StorageIsPricedByItsRateWhereThePriceIsKnown) {
+  const auto prices = [](const CostInput& input) {
+    std::vector<Json> found;
+    const std::vector<Platform> platforms = {h100(0.5)};
+    const Sheet sheet = storage_sheets(platforms, input, Constants())[0];
+    EXPECT_EQ(sheet.columns.back().name, "gb_per_s_month_money");
+    for (const auto& one : sheet.rows) found.push_back(one.back());
+    return found;
+  };
+  CostInput input = sixteen_nodes();
+  std::vector<Json> found = prices(input);
+  EXPECT_NEAR(found.at(0).get<double>(), 20000.0 / 96, 1e-9);
+  EXPECT_NEAR(found.at(1).get<double>(), (20000 + 5840) / 537.6, 1e-9);
+  EXPECT_NEAR(found.at(2).get<double>(), 5840 / 537.6, 1e-9);
+  input.file_system->month_money = 0;
+  found = prices(input);
+  EXPECT_TRUE(found.at(0).is_null() && found.at(1).is_null());
+  EXPECT_NEAR(found.at(2).get<double>(), 5840 / 537.6, 1e-9);
+}
+
 TEST(StorageChoice, AFileSystemGrowsWithItsSize) {
   const FileSystem twice = FileSystem{"shared", 80, 96e9, 20000, ""}.of_size(160);
   EXPECT_NEAR(twice.bytes_per_s, 192e9, 1);
