@@ -44,6 +44,25 @@ CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const Cos
   return row;
 }
 
+std::string names_of(const std::vector<Platform>& platforms) {
+  std::string names;
+  for (const Platform& one : platforms) names += (names.empty() ? "" : ", ") + one.name;
+  return names;
+}
+
+// Says why the sheets that are left have no rows.
+void add_absence_notes(const std::vector<Sheet>& sheets, std::vector<std::string>& notes) {
+  for (const Sheet& sheet : sheets) {
+    if (!sheet.rows.empty()) continue;
+    if (sheet.name == "setup") {
+      notes.emplace_back(
+          "No table tells when the set-up of the direct path has paid: no platform with a price has that path.");
+    } else if (sheet.name == "storage_break_even") {
+      notes.emplace_back("No table tells from when on drives pay: no platform with a price has drives of its own.");
+    }
+  }
+}
+
 void add_room_notes(const std::vector<CostRow>& rows, const CostInput& input, std::vector<std::string>& notes) {
   for (const CostRow& row : rows) {
     if (row.waiting_hours <= input.hours || row.is_spot) continue;
@@ -131,11 +150,17 @@ double setup_price(const CostRow& direct, const CostInput& input) {
   return input.setup_hours * direct.node_hour * input.fleet.nodes + input.setup_money;
 }
 
+std::string unpriced(const std::vector<Platform>& platforms) {
+  return fmt::format(
+      "No cost can be told, since no price is known of {}. 'penstock-model cost --print-platforms' prints a file for "
+      "prices of your own, which --platforms reads.",
+      names_of(platforms));
+}
+
 // What to do: the cheapest platform, and whether the direct path is worth its set-up there.
 std::string answer_of(const std::vector<CostRow>& rows, const CostInput& input) {
   const auto cheapest =
       std::min_element(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.compute < b.compute; });
-  if (cheapest == rows.end()) return "";
   const auto waiting = [&](PathModel path) {
     const auto is_it = [&](const CostRow& one) {
       return one.platform == cheapest->platform && one.is_spot == cheapest->is_spot && one.path == path;
@@ -193,15 +218,13 @@ Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
 std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const CostInput& input,
                                   const Constants& constants) {
   std::vector<std::string> notes;
-  std::string unknown;
-  for (const Platform& one : platforms) {
-    if (!one.drives) unknown += (unknown.empty() ? "" : ", ") + one.name;
-  }
+  std::vector<Platform> unknown;
+  std::ranges::copy_if(platforms, std::back_inserter(unknown), [](const Platform& one) { return !one.drives; });
   if (!unknown.empty()) {
     notes.push_back(
         fmt::format("{}: how many drives a node has of its own is not known; those of --drives are assumed, "
                     "and only a node that has them is worth these figures.",
-                    unknown));
+                    names_of(unknown)));
   }
   for (const Platform& one : platforms) {
     if (!one.on_demand && !one.spot)
@@ -259,7 +282,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
   for (const CostRow& row : rows) saves_s.push_back(row.save_s);
   check_room(input.saves, input.hours, saves_s);
   Report report{"cost", "What a run costs, and what waiting for its checkpoints does"};
-  report.answer = answer_of(rows, input);
+  report.answer = rows.empty() ? unpriced(platforms) : answer_of(rows, input);
   report.inputs = inputs_json(input.job, input.model, input.fleet, constants);
   report.inputs.erase("ranks");
   report.inputs["checkpoints"] = input.saves;
@@ -278,6 +301,8 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
     report.inputs["file_system_bytes_per_s"] = input.file_system->bytes_per_s;
   }
   report.sheets.push_back(month_sheet(rows, input));
+  add_absence_notes(report.sheets, report.notes);
+  if (rows.empty()) report.notes.clear();  // They are on rows, and the answer says why there is none.
   const auto direct = std::find_if(rows.begin(), rows.end(),
                                    [](const CostRow& row) { return row.path == PathModel::kDirect && !row.is_spot; });
   if (direct == rows.end()) return report;

@@ -214,6 +214,30 @@ TEST_F(Tool, ASharedFileSystemsRateIsWorkedOutOfItsSizeAndNothingIsSavedWhereDri
   EXPECT_NE(text.find("spheron-b200: how many drives a node has of its own is not known"), std::string::npos);
 }
 
+TEST_F(Tool, ASheetWithoutRowsIsNotPrintedButSaysWhy) {
+  const std::regex bare("\n(platform  [^\n]*)\n\n");
+  const auto costs = [&](Names words) {
+    words.insert(words.begin(), "cost");
+    const Finished done = run(words);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_FALSE(std::regex_search(done.out, bare)) << done.out;
+    return done.out;
+  };
+  const std::string unpriced = costs({"--platform", "gcp-a3-mega", "--file-system", "rack"});
+  EXPECT_NE(unpriced.find("\nNo cost can be told, since no price is known of gcp-a3-mega. "), std::string::npos);
+  EXPECT_NE(unpriced.find("\nPlatforms\n"), std::string::npos) << unpriced;
+  EXPECT_EQ(unpriced.find("\nA month"), std::string::npos) << unpriced;
+  std::ofstream(path("mine.yaml")) << "platforms:\n  - {name: a, gpu: H100, gpus: 8, on_demand: 4, drives: 0, gds: "
+                                      "none, source: me}\nfile_systems:\n  - {name: ours, tb: 1, gb_per_s: 10, "
+                                      "month_money: 500, source: me}\n";
+  const std::string bare_node = costs({"--platforms", "mine.yaml", "--file-system", "ours"});
+  for (const char* line : {"\nNo table tells when the set-up of the direct path has paid: ",
+                           "\nNo table tells from when on drives pay: "}) {
+    EXPECT_NE(bare_node.find(line), std::string::npos) << bare_node;
+  }
+  EXPECT_TRUE(std::regex_search(bare_node, std::regex("file system alone .* 50\\.00\n"))) << "$ a month per GB/s";
+}
+
 TEST_F(Tool, AFileSystemThatIsNotThereIsRefused) {
   const Finished unknown = run({"cost", "--file-system", "moon"});
   EXPECT_EQ(unknown.exit_code, 2);

@@ -25,7 +25,9 @@ namespace {
 constexpr std::size_t kInfluencesShown = 6;
 constexpr std::uint64_t kResultsSizeMost = std::uint64_t{64} << 20;
 
+// A sheet without rows is not printed; the report says why it has none.
 void print_sheet(const model::Sheet& sheet) {
+  if (sheet.rows.empty()) return;
   std::vector<std::string> columns;
   for (std::size_t i = 0; i < sheet.columns.size(); ++i) {
     const bool is_number =

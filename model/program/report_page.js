@@ -307,7 +307,7 @@ inputs();
 surfaces();
 report.plots.forEach(plot);
 for (const sheet of report.sheets) {
-  if (!sheet.bulk) { add(page, 'h2', sheet.title); if (report.words?.[sheet.name]) add(page, 'p', report.words[sheet.name]); sheetTable(page, sheet); }
+  if (!sheet.bulk && sheet.rows.length) { add(page, 'h2', sheet.title); if (report.words?.[sheet.name]) add(page, 'p', report.words[sheet.name]); sheetTable(page, sheet); }
 }
 report.sensitivity.forEach(sensitivity);
 if (report.notes.length) add(page, 'h2', 'Notes');
