@@ -16,9 +16,8 @@
 namespace penstock::tools::k8s {
 
 const char* const kDumpLimits =
-    "A dump shows no kernel symbols, IOMMU, PCI topology or real mounts, so it opens no path. On the node 'penstock "
-    "k8s "
-    "verify' sees them, in a pod with --root /host; 'penstock-k8s verify --read FILE' proves a path.";
+    "A dump shows no kernel symbols, IOMMU, PCI topology or real mounts, so it opens no path. On the node "
+    "'penstock-k8s verify' sees them, in a pod with --root /host; 'penstock-k8s verify --read FILE' proves a path.";
 
 namespace {
 
