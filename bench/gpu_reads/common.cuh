@@ -151,8 +151,8 @@ class Opened {
   penstock_gpu_file* gpu_file_ = nullptr;
 };
 
-// Loses the GPU's context under kernels that read, and tells what came of it; false if something stood still, or went on
-// as if nothing had been. It has to be a process of its own.
+// Loses the GPU's context, by a kernel that traps among others that read, or by destroying it, and tells what came of
+// it; false if something stood still, or went on as if nothing had been. It has to be a process of its own.
 bool lose_the_context(const std::string& path, bool by_trap);
 // Runs the checks, if wanted with few and small reads, for compute-sanitizer; false if one failed.
 bool check_reads(const std::string& path, bool is_small);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the library does once the GPU's context is gone under kernels that read: no call waits for ever, each says that
-// it failed, and host memory is served as before.
+// Looks at what the library does once the GPU's context is gone: no call waits for ever, those that need the context
+// say that it failed, and host memory is served as before.
 #include "common.cuh"
 
 namespace {

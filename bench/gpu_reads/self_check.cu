@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Checks kernels' own reads on a GPU: bytes at every alignment by every group, the file's end, a file that is closed
-// while kernels read it, a thread of the library that stands still, and a lease that another process ends. A kernel traps, and a context goes.
+// while kernels read it, a thread of the library that stands still, a lease that another process ends, a kernel that
+// traps, and a context that is destroyed.
 #include <dirent.h>
 #include <signal.h>
 #include <spawn.h>

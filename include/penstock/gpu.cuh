@@ -224,8 +224,8 @@ class File {
 
   // True if the bytes that were loaded before are the file's: nobody was let in to change it until now. Each lane's
   // loads are acquired by its fence, the group meets, and the leader looks: if any lane saw a change of the file, which
-  // comes after the generation was raised, the look sees that, too. Where looks are shared, one of any group tells so for
-  // a while, since the library waits longer before it lets somebody in.
+  // comes after the generation was raised, the look sees that, too. Where looks are shared, one of any group tells so
+  // for a while, since the library waits longer before it lets somebody in.
   template <typename Group>
   PENSTOCK_GPU_INLINE bool is_current(const Group& group, Word generation) const {
     if (shared_.looks == 0) {

@@ -57,8 +57,8 @@ PENSTOCK_GPU_BOTH Request request(Word kind, Word number, Long offset, Word byte
 
 // The library's answer to the request, in pinned host memory that only the library writes.
 struct alignas(64) Slot {
-  // Number of the newest request that was answered << 32, error << 24, the bytes that were read, and kInDevice where they
-  // are in the slot's device memory.
+  // Number of the newest request that was answered << 32, error << 24, the bytes that were read, and kInDevice where
+  // they are in the slot's device memory.
   Long answer;
   int detail;
 };

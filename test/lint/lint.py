@@ -83,7 +83,7 @@ COLUMNS_MAX = 120
 ROOMS = [room for room in MAY_INCLUDE if room != "include"]
 SOURCES = {".cc", ".c", ".cpp"}
 HEADERS = {".h", ".hpp"}
-CODE = SOURCES | HEADERS | {".py", ".sh", ".cmake", ".in"}
+CODE = SOURCES | HEADERS | {".cu", ".cuh", ".py", ".sh", ".cmake", ".in"}
 NOT_OURS = {"build", "node_modules", "__pycache__"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -231,6 +231,7 @@ class LintTest(unittest.TestCase):
         self.expect({"src/base/text.cc": "int f() {\n" + "  g();\n" * 39 + "}\n"}, "src/base/text.cc:1 size")
         self.expect({"src/base/text.cc": "int f() {\n" + "  g();\n" * 38 + "}\n"})
         self.expect({"scripts/go": "#!/bin/sh\n" + "x" * 121 + "\n"}, "scripts/go:2 size")
+        self.expect({"bench/go.cuh": f"// {LICENCE}\n//" + "x" * 119 + "\n"}, "bench/go.cuh:2 size")
         self.expect({"scripts/go": "#!/bin/sh\n" + "ö" * 120 + "\n"})
 
     def test_leftover_words_are_found(self):
