@@ -256,13 +256,13 @@ bool GpuFile::read_if_cached(unsigned thread, std::uint64_t offset, std::uint32_
 }
 
 Result<GpuRing::Read> GpuFile::read(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
-                                    const GpuRing::Place& place) {
-  if (read_if_cached(thread, offset, bytes, place.pinned)) return GpuRing::Read{bytes};
-  if (const std::optional<Result<GpuRing::Read>> read = read_to_device(offset, bytes, place.slot)) return *read;
+                                    const GpuRing::SlotMemory& to) {
+  if (read_if_cached(thread, offset, bytes, to.pinned)) return GpuRing::Read{bytes};
+  if (const std::optional<Result<GpuRing::Read>> read = read_to_device(offset, bytes, to.slot)) return *read;
   const PointerFacts host;
   return read_by_session({.op = Op::read,
                           .file = handle_,
-                          .base = place.pinned,
+                          .base = to.pinned,
                           .size = bytes,
                           .file_offset = static_cast<std::int64_t>(offset),
                           .memory = &host});

@@ -85,7 +85,7 @@ class GpuFile final : private Lease::Owner, private GpuRing::Reader {
   void open_descriptors();
   void begin_look(unsigned thread) override;
   Result<GpuRing::Read> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes,
-                             const GpuRing::Place& place) override;
+                             const GpuRing::SlotMemory& to) override;
   void prefetch(unsigned thread, std::uint64_t offset, std::uint32_t bytes) override;
   Result<GpuRing::Read> read_by_session(const RawRequest& request);
   std::optional<Result<GpuRing::Read>> read_to_device(std::uint64_t offset, std::uint32_t bytes, unsigned slot);

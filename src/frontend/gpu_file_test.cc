@@ -346,15 +346,6 @@ TEST_F(GpuFileClosing, ClosingTheFileDoesToo) {
   expect_closed();
 }
 
-// Nothing is in the page cache, as it says.
-class UncachedStorage final : public PosixStorage {
- public:
-  UncachedStorage() : PosixStorage(true) {}
-  Result<std::size_t> read_if_cached(int, void*, std::size_t, std::uint64_t) override {
-    return os_failure(EAGAIN, "read");
-  }
-};
-
 // Reads with a kernel's code when the session has it forget a file: it is the first to be asked.
 class ReadingClient final : public Client {
  public:

@@ -25,7 +25,7 @@ namespace penstock::core {
 
 class GpuRing {
  public:
-  struct Place {
+  struct SlotMemory {
     std::byte* pinned;
     unsigned slot;
   };
@@ -39,7 +39,7 @@ class GpuRing {
     // Before the first of the reads that a thread answers in one look at its slots.
     virtual void begin_look(unsigned /*thread*/) {}
     // Into the slot's pinned memory, or its device memory. Fewer bytes at the file's end.
-    virtual Result<Read> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, const Place& place) = 0;
+    virtual Result<Read> read(unsigned thread, std::uint64_t offset, std::uint32_t bytes, const SlotMemory& to) = 0;
     // Starts to bring the range in, and does not wait for it.
     virtual void prefetch(unsigned /*thread*/, std::uint64_t /*offset*/, std::uint32_t /*bytes*/) {}
 

@@ -26,15 +26,6 @@ class GpuWithKernels final : public FakeGpu, public DevicePages {
   Status wait_for_kernels() override { return success(); }
 };
 
-// Nothing is in its page cache.
-class UncachedStorage final : public PosixStorage {
- public:
-  UncachedStorage() : PosixStorage(true) {}
-  Result<std::size_t> read_if_cached(int, void*, std::size_t, std::uint64_t) override {
-    return os_failure(EAGAIN, "read");
-  }
-};
-
 constexpr const char* kNoDirectIo = "this file system has no O_DIRECT";
 
 class GpuToDeviceTest : public GpuFileFixture {

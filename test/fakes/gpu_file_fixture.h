@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +22,15 @@
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
+
+// Nothing is in its page cache.
+class UncachedStorage final : public PosixStorage {
+ public:
+  UncachedStorage() : PosixStorage(true) {}
+  Result<std::size_t> read_if_cached(int, void*, std::size_t, std::uint64_t) override {
+    return os_failure(EAGAIN, "read");
+  }
+};
 
 class GpuFileFixture : public testing::Test {
  protected:

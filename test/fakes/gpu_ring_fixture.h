@@ -32,7 +32,7 @@ inline constexpr std::uint64_t kTooLong = 30'000'000'000;  // Only a read that s
 class ScriptedReader final : public GpuRing::Reader {
  public:
   Result<GpuRing::Read> read(unsigned, std::uint64_t offset, std::uint32_t bytes,
-                             const GpuRing::Place& place) override {
+                             const GpuRing::SlotMemory& to) override {
     ++asked;
     while (stands_still && !is_over) std::this_thread::yield();
     if (ends_thread) ::pthread_exit(nullptr);
@@ -44,7 +44,7 @@ class ScriptedReader final : public GpuRing::Reader {
       if (chance == 2) be_slow(std::chrono::microseconds(400));
     }
     const std::uint64_t there = offset < content.size() ? std::min<std::uint64_t>(bytes, content.size() - offset) : 0;
-    std::memcpy(place.pinned, content.data() + offset, there);
+    std::memcpy(to.pinned, content.data() + offset, there);
     return GpuRing::Read{static_cast<std::uint32_t>(there)};
   }
 
