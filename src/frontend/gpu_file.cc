@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/align.h"
 #include "base/page_size.h"
 #include "base/thread.h"
 #include "frontend/transfer.h"
