@@ -47,6 +47,12 @@ class TestSummaryTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertEqual(text, "FAILED T.Fails\n1 passed, 1 failed, 0 skipped\n")
 
+    def test_a_failure_is_told_with_the_end_of_what_it_printed(self):
+        output = "\n".join(f"line {number}" for number in range(1000)) + "\nexpected 4, found 5"
+        text = self.summary(PASSES, case("T.Fails", "fail", output))[1]
+        self.assertIn("    line 999\n    expected 4, found 5\n1 passed, 1 failed, 0 skipped\n", text)
+        self.assertNotIn("line 900\n", text)
+
     def test_a_test_that_cannot_start_failed(self):
         status, text = self.summary(PASSES, case("T.Lost", "notrun", skip="Unable to find executable"))
         self.assertEqual(status, 1)
@@ -56,7 +62,7 @@ class TestSummaryTest(unittest.TestCase):
         output = "..ss.\nSKIPPED [2] python/tests/test_torch.py:81: no GPU for torch\n3 passed, 2 skipped in 0.1s\n"
         status, text = self.summary(case("python_torch", "run", output))
         self.assertEqual(status, 0)
-        self.assertEqual(text, "skipped, no GPU for torch:\n    python_torch\n    python_torch\n"
+        self.assertEqual(text, "skipped, no GPU for torch:\n    python_torch, 2 times\n"
                                "1 passed, 0 failed, 2 skipped\n")
 
     def test_skips_of_googletest_give_their_reason(self):
